@@ -1,0 +1,37 @@
+"""Attention mechanisms as Keras layers, and the models, training and search built on them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from attention_zoo import decoding, layers, losses, models
+from attention_zoo.models import list_presets
+from attention_zoo.version import __version__
+
+_ON_DEMAND = ("data", "inspection", "metrics", "tasks", "training")
+
+
+def __getattr__(name: str) -> Any:
+    """The subpackages that layers and models do without are imported when first used."""
+    if name == "load":
+        return importlib.import_module("attention_zoo.tasks").load
+    if name in _ON_DEMAND:
+        return importlib.import_module(f"attention_zoo.{name}")
+    raise AttributeError(f"module 'attention_zoo' has no attribute {name!r}")
+
+
+__all__ = [
+    "__version__",
+    "data",
+    "decoding",
+    "inspection",
+    "layers",
+    "list_presets",
+    "load",
+    "losses",
+    "metrics",
+    "models",
+    "tasks",
+    "training",
+]

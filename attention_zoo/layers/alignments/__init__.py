@@ -1,0 +1,7 @@
+"""Alignments: where to look, given scores. One file each, found by name."""
+
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, make_alignment
+from attention_zoo.layers.alignments.hard import HardAlignment
+from attention_zoo.layers.alignments.softmax import SoftmaxAlignment
+
+__all__ = ["ALIGNMENTS", "Alignment", "HardAlignment", "SoftmaxAlignment", "make_alignment"]

@@ -1,0 +1,48 @@
+"""What every alignment is: where to look, given scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from attention_zoo.registry import Registry
+
+Tensor = Any
+State = tuple[Tensor, ...]
+
+ALIGNMENTS = Registry("alignment")
+
+
+class Alignment(keras.layers.Layer):
+    """One look: scores `(..., S)` to weights of that shape, exactly 0 where the mask hides.
+
+    Rows are independent. An alignment that remembers earlier looks also defines `initial_state`,
+    tensors `(..., S)` or `(..., 1)`; one that has weights of its own builds them in `build`.
+    """
+
+    def build(self, scores_shape: tuple[int | None, ...]) -> None:
+        """Alignments without weights need nothing here; others add weights."""
+        self.built = True
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a look depends on the looks before it."""
+        return type(self).initial_state is not Alignment.initial_state
+
+    def initial_state(self, like: Tensor) -> State:
+        """What the first look starts from, for scores of the shape of `like`; nothing here."""
+        return ()
+
+    def call(
+        self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
+    ) -> tuple[Tensor, State]:
+        """Weights and the state after this look."""
+        raise TypeError(f"{type(self).__name__} is a base class: an alignment defines `call`")
+
+
+def make_alignment(alignment: Any) -> Alignment:
+    """An alignment from its name, its config, or itself; ValueError for an unknown name."""
+    if isinstance(alignment, dict):
+        alignment = keras.saving.deserialize_keras_object(alignment)
+    return alignment if isinstance(alignment, Alignment) else ALIGNMENTS.get(alignment)()

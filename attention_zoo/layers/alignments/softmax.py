@@ -1,0 +1,44 @@
+"""Look everywhere, a little."""
+
+from __future__ import annotations
+
+import keras
+
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.ops import masked_softmax
+
+
+@ALIGNMENTS.register("softmax")
+@keras.saving.register_keras_serializable("attention_zoo")
+class SoftmaxAlignment(Alignment):
+    """Soft, global alignment.
+
+    `weights_j = exp(score_j) / sum_i exp(score_i)` over what the mask allows
+
+    Call arguments:
+        scores: `(..., S)`.
+        mask: booleans that broadcast against `scores`, or None.
+        state: `()`.
+
+    Returns:
+        Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+
+    Cost:
+        O(S) a row.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import SoftmaxAlignment
+        >>> weights, _ = SoftmaxAlignment()(np.zeros((1, 4), "float32"))
+        >>> float(weights[0, 0])
+        0.25
+
+    Reference:
+        Bahdanau et al. 2014, arXiv 1409.0473, equation 6: e_ij are the scores, alpha_ij the
+        weights.
+    """
+
+    def call(
+        self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
+    ) -> tuple[Tensor, State]:
+        return masked_softmax(scores, mask), state

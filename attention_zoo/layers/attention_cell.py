@@ -1,0 +1,336 @@
+"""A recurrent cell that attends."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.attention import Memory
+from attention_zoo.layers.cell_steps import (
+    WholeCell,
+    cells_of,
+    draw_dropout_masks,
+    forget_dropout_masks,
+    split_cell,
+    state_sizes,
+)
+
+Tensor = Any
+Shape = tuple[int | None, ...]
+
+ORDERS = ("look_then_step", "step_then_look")
+
+
+class Prepared(NamedTuple):
+    """What a step reads and no step changes: the memories and the cells' kernels."""
+
+    memories: tuple[Memory, ...]
+    kernels: tuple[tuple[Tensor, ...], ...]
+
+
+class CellState(NamedTuple):
+    """What a step changes: the cells' states, the fed-back attention, the alignments' states."""
+
+    cells: tuple[tuple[Tensor, ...], ...]
+    attention: tuple[Tensor, ...]
+    alignments: tuple[tuple[Tensor, ...], ...]
+
+
+class StepRecord(NamedTuple):
+    """What a step makes.
+
+    output: what the step gives to the next layer. hidden: the top cell's output. context: the
+    contexts of all attentions side by side, None without attention. query: what was looked with.
+    weights: of every attention, before dropout.
+    """
+
+    output: Tensor
+    hidden: Tensor
+    context: Tensor | None
+    query: Tensor
+    weights: tuple[Tensor, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class AttentionCell(keras.layers.Layer):
+    """Any Keras cell with one or several attentions over one or several memories.
+
+    `step_then_look` (Luong): `h_t = cell([x_t; a_{t-1}])`, `c_t = attend(h_t)`;
+    `look_then_step` (Bahdanau): `c_t = attend(h_{t-1})`, `h_t = cell([x_t; c_t])`;
+    in both `a_t = f([h_t; c_t] W)`, or `a_t = c_t` without an attention layer.
+
+    Args:
+        cell: a Keras cell, or a list of cells (bottom first; the top one is the query).
+        attention: an `Attention`, or a list of them, or an empty list for none.
+        order: "step_then_look" or "look_then_step".
+        input_feeding: also feed a_{t-1} to the cell; by default as the papers do, so with
+            "step_then_look" only (in the other order the cell reads c_t in any case).
+        attention_layer_size: width of a_t; None for `a_t = c_t`.
+        attention_activation: f, on a_t; None for none.
+        output_attention: the output is a_t; h_t when False.
+
+    Call arguments:
+        inputs: `(B, E)`, or `(B, N, E)` for N hypotheses on each memory.
+        state: a `CellState`, from `initial_state` or the last step.
+        prepared: from `prepare`.
+        keeps: dropout multipliers of the weights, one for each attention (or None).
+        training: switches dropout on.
+
+    Returns:
+        A `StepRecord` and the next `CellState`.
+
+    Weights:
+        Those of the cell (its kernel reads `E + Dv + A` columns: inputs, context where the look
+        comes first, fed attention) and of the attentions; attention_kernel: W, `(H + Dv, A)`.
+
+    Masking:
+        Memories are masked in `prepare`; a memory with nothing to attend gives context 0.
+
+    Cost:
+        One step of the cell and one look for each attention.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> from attention_zoo.layers import AdditiveAttention, AttentionCell, RecurrentDecoder
+        >>> cell = AttentionCell(keras.layers.GRUCell(8), AdditiveAttention(4))
+        >>> inputs, memory = np.ones((2, 3, 5), "float32"), np.ones((2, 6, 7), "float32")
+        >>> tuple(RecurrentDecoder(cell)(inputs, memory).shape)
+        (2, 3, 7)
+
+    Reference:
+        Bahdanau et al. 2014, arXiv 1409.0473, section 3.1 (s_i is h_t, y_{i-1} the input) and
+        Luong et al. 2015, arXiv 1508.04025, equation 5 and section 3.3 (h~_t is a_t with
+        `attention_activation="tanh"`; W_c is W, whose rows here are those of [h_t; c_t]).
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        attention: Any,
+        order: str = "step_then_look",
+        input_feeding: bool | None = None,
+        attention_layer_size: int | None = None,
+        attention_activation: Any = None,
+        output_attention: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if order not in ORDERS:
+            raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+        self.cell = keras.layers.StackedRNNCells(cell) if isinstance(cell, list) else cell
+        self.attentions = list(attention) if isinstance(attention, (list, tuple)) else [attention]
+        self.order = order
+        look_first = order == "look_then_step"
+        self.input_feeding = (
+            bool(self.attentions) and not look_first if input_feeding is None else input_feeding
+        )
+        if self.input_feeding and not self.attentions:
+            raise ValueError("input_feeding needs an attention, and this cell has none")
+        self.attention_layer_size = attention_layer_size
+        self.attention_activation = keras.activations.get(attention_activation)
+        self.output_attention = output_attention and bool(self.attentions)
+        self.looks_first = look_first and bool(self.attentions)
+        self.hidden_size = state_sizes(cells_of(self.cell)[-1])[0]
+
+    def build(self, inputs_shape: Shape, memory_shapes: list[Shape]) -> None:
+        """Builds cell and attentions on the shapes of the inputs and of each one's memory."""
+        if len(memory_shapes) != len(self.attentions):
+            raise ValueError(
+                f"{len(self.attentions)} attentions but {len(memory_shapes)} memories: "
+                "give each attention its memory (the same tensor twice is fine)"
+            )
+        self.input_size = inputs_shape[-1]
+        query_shape = (inputs_shape[0], 1, self.hidden_size)
+        for attention, shape in zip(self.attentions, memory_shapes, strict=True):
+            if not attention.built:
+                attention.build(query_shape, tuple(shape))
+        self.context_size = sum(shape[-1] or 0 for shape in memory_shapes)
+        self.attention_size = self.attention_layer_size or self.context_size
+        if not self.cell.built:
+            self.cell.build((inputs_shape[0], self.cell_input_size))
+        self.attention_kernel = None
+        if self.attentions and self.attention_layer_size:
+            shape = (self.hidden_size + self.context_size, self.attention_layer_size)
+            self.attention_kernel = self.add_weight(shape=shape, name="attention_kernel")
+        self.output_size = self.attention_size if self.output_attention else self.hidden_size
+        self.built = True
+
+    @property
+    def looks_later(self) -> bool:
+        """Whether no step waits for a look, so that all looks can be taken after the loop."""
+        remembers = any(attention.alignment.remembers for attention in self.attentions)
+        return not (self.looks_first or self.input_feeding or remembers)
+
+    def prepare(
+        self, memories: list[Tensor], masks: list[Tensor | None], training: bool = False
+    ) -> Prepared:
+        """Projects every memory and lays out the kernels, once before all steps."""
+        prepared = tuple(
+            attention.prepare(memory, value_mask=mask)
+            for attention, memory, mask in zip(self.attentions, memories, masks, strict=True)
+        )
+        kernels = tuple(cell.kernels(self.compute_dtype) for cell in self._steppers(training))
+        return Prepared(prepared, kernels)
+
+    def initial_state(
+        self, prepared: Prepared, batch_size: Tensor, states: list[Tensor] | None = None
+    ) -> CellState:
+        """The state before the first step: zeros, or `states`, one for each state of each cell."""
+        sizes = [size for cell in cells_of(self.cell) for size in state_sizes(cell)]
+        if states is None:
+            states = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
+        if [state.shape[-1] for state in states] != sizes:
+            got = [state.shape[-1] for state in states]
+            raise ValueError(f"the cell has states of widths {sizes}, initial_state gives {got}")
+        left = iter([ops.cast(state, self.compute_dtype) for state in states])
+        cells = tuple(
+            tuple(next(left) for _ in state_sizes(cell)) for cell in cells_of(self.cell)
+        )
+        fed: tuple[Tensor, ...] = ()
+        if self.input_feeding:
+            fed = (ops.zeros((batch_size, self.attention_size), self.compute_dtype),)
+        alignments = tuple(
+            attention.initial_state(memory)
+            for attention, memory in zip(self.attentions, prepared.memories, strict=True)
+        )
+        return CellState(cells, fed, alignments)
+
+    def hoist(self, inputs: Tensor, training: bool = False) -> Tensor:
+        """The part of a step that reads only the inputs `(..., E)`; call it for all steps once."""
+        return self._steppers(training)[0].hoist(ops.cast(inputs, self.compute_dtype))
+
+    def call(
+        self,
+        inputs: Tensor,
+        state: CellState,
+        prepared: Prepared,
+        keeps: tuple[Tensor | None, ...] | None = None,
+        training: bool = False,
+    ) -> tuple[StepRecord, CellState]:
+        return self.step(self.hoist(inputs, training), state, prepared, keeps, training)
+
+    def step(
+        self,
+        hoisted: Tensor,
+        state: CellState,
+        prepared: Prepared,
+        keeps: tuple[Tensor | None, ...] | None = None,
+        training: bool = False,
+    ) -> tuple[StepRecord, CellState]:
+        """One step from the hoisted inputs; arguments else as in the call."""
+        context, weights, alignments = None, (), state.alignments
+        query = state.cells[-1][0]
+        if self.looks_first:
+            context, weights, alignments = self.look(query, prepared, alignments, keeps, training)
+        fed = ([context] if self.looks_first else []) + list(state.attention)
+        hidden, cells = self.advance(hoisted, fed, state.cells, prepared, training)
+        if not self.looks_first:
+            query = hidden
+            context, weights, alignments = self.look(query, prepared, alignments, keeps, training)
+        attention = self.combine(hidden, context)
+        record = StepRecord(
+            attention if self.output_attention else hidden, hidden, context, query, weights
+        )
+        return record, CellState(cells, (attention,) if self.input_feeding else (), alignments)
+
+    def advance(
+        self,
+        hoisted: Tensor,
+        fed: list[Tensor],
+        cells: tuple[tuple[Tensor, ...], ...],
+        prepared: Prepared,
+        training: bool = False,
+    ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
+        """One step of the cells alone: the top one's output and all new states."""
+        output, new = hoisted, []
+        for number, stepper in enumerate(self._steppers(training)):
+            given = output if number == 0 else stepper.hoist(output)
+            below = fed if number == 0 else []
+            output, states = stepper.step(
+                given, below, cells[number], prepared.kernels[number], training
+            )
+            new.append(states)
+        return output, tuple(new)
+
+    def look(
+        self,
+        query: Tensor,
+        prepared: Prepared,
+        alignments: tuple[tuple[Tensor, ...], ...],
+        keeps: tuple[Tensor | None, ...] | None,
+        training: bool = False,
+    ) -> tuple[Tensor | None, tuple[Tensor, ...], tuple[tuple[Tensor, ...], ...]]:
+        """Contexts side by side, weights and states of all attentions."""
+        if not self.attentions:
+            return None, (), ()
+        looks = [
+            attention.attend(query, memory, state, keep, training)
+            for attention, memory, state, keep in zip(
+                self.attentions,
+                prepared.memories,
+                alignments,
+                keeps or (None,) * len(self.attentions),
+                strict=True,
+            )
+        ]
+        contexts, weights, states = zip(*looks, strict=True)
+        context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)
+        return context, weights, states
+
+    def combine(self, hidden: Tensor, context: Tensor | None) -> Tensor | None:
+        """`a = f([h; c] W)`, or c without an attention layer; any leading axes."""
+        if context is None:
+            return None
+        attention = context
+        if self.attention_kernel is not None:
+            both = ops.concatenate([hidden, context], axis=-1)
+            attention = ops.matmul(both, ops.cast(self.attention_kernel, both.dtype))
+        return self.attention_activation(attention)
+
+    def draw_dropout(self, batch_size: Tensor) -> None:
+        """Draws the cells' own dropout masks for one call, before its loop."""
+        width = self.cell_input_size
+        for cell in cells_of(self.cell):
+            draw_dropout_masks(cell, batch_size, width, self.compute_dtype)
+            width = state_sizes(cell)[0]
+
+    def forget_dropout(self) -> None:
+        """Drops the cells' masks, after the loop."""
+        for cell in cells_of(self.cell):
+            forget_dropout_masks(cell)
+
+    @property
+    def cell_input_size(self) -> int:
+        """Columns that the bottom cell reads: inputs and what is fed."""
+        fed = self.context_size * self.looks_first + self.attention_size * self.input_feeding
+        return self.input_size + fed
+
+    def _steppers(self, training: bool) -> list[WholeCell]:
+        widths = [self.input_size] + [state_sizes(cell)[0] for cell in cells_of(self.cell)]
+        return [
+            split_cell(cell, width, training)
+            for cell, width in zip(cells_of(self.cell), widths, strict=False)
+        ]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "attention": [keras.saving.serialize_keras_object(a) for a in self.attentions],
+            "order": self.order,
+            "input_feeding": self.input_feeding,
+            "attention_layer_size": self.attention_layer_size,
+            "attention_activation": keras.activations.serialize(self.attention_activation),
+            "output_attention": self.output_attention,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> AttentionCell:
+        config = dict(config)
+        config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
+        config["attention"] = [
+            keras.saving.deserialize_keras_object(a) for a in config["attention"]
+        ]
+        return cls(**config)

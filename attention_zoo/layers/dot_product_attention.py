@@ -1,0 +1,68 @@
+"""Attention by inner products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from attention_zoo.layers.attention import Attention
+from attention_zoo.layers.scores import DotScore, ScaledDotScore
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class DotProductAttention(Attention):
+    """Attention by the inner product of query and key.
+
+    `score(q, k) = q . k`, over `sqrt(D)` with `scale`
+
+    Args:
+        scale: divide by the root of the width, as a Transformer does.
+        alignment: a name or an `Alignment`.
+        dropout: rate of dropped weights in training. seed: its seed.
+
+    Call arguments:
+        query: `(B, T, D)`. value: `(B, S, Dv)`. key: `(B, S, D)`, the value when None.
+        Masks and switches as in `Attention`.
+
+    Returns:
+        Context `(B, T, Dv)`, and on request the weights `(B, T, S)`.
+
+    Weights:
+        None.
+
+    Masking:
+        As in `Attention`.
+
+    Cost:
+        O(T S (D + Dv)) time, O(T S) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import DotProductAttention
+        >>> states = np.array([[[0, 1, 1], [5, 0, 1], [1, 1, 0], [0, 5, 1]]], "float32")
+        >>> query = np.array([[[10, 5, 10]]], "float32")
+        >>> [round(float(x), 4) for x in DotProductAttention()(query, states)[0, 0]]
+        [5.0, 0.0, 1.0]
+
+    Reference:
+        Luong et al. 2015, arXiv 1508.04025, equation 8 ("dot"); with `scale` Vaswani et al. 2017,
+        arXiv 1706.03762, equation 1.
+    """
+
+    def __init__(
+        self,
+        scale: bool = False,
+        alignment: Any = "softmax",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        score = ScaledDotScore() if scale else DotScore()
+        super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
+        self.scale = scale
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["score"]
+        return {**config, "scale": self.scale}

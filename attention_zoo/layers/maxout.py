@@ -1,0 +1,72 @@
+"""The greatest of a few linear maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+Tensor = Any
+Shape = tuple[int | None, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class Maxout(keras.layers.Layer):
+    """Each unit is the greatest of a few linear units.
+
+    `y_i = max_p (x W + b)_ip`
+
+    Args:
+        units: how many outputs.
+        pool: how many linear units each output is the greatest of.
+
+    Call arguments:
+        inputs: `(..., D)`.
+
+    Returns:
+        `(..., units)`.
+
+    Weights:
+        kernel: W, `(D, units * pool)`. bias: b, `(units * pool,)`.
+
+    Masking:
+        Works on every position alone; the inputs' mask goes on.
+
+    Cost:
+        O(D units pool) a position.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import Maxout
+        >>> tuple(Maxout(4)(np.ones((2, 3, 5), "float32")).shape)
+        (2, 3, 4)
+
+    Reference:
+        Goodfellow et al. 2013, arXiv 1302.4389, section 3; as the deep output layer of Bahdanau
+        et al. 2014, arXiv 1409.0473, appendix A.2.2, with pool 2.
+    """
+
+    def __init__(self, units: int, pool: int = 2, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if units < 1 or pool < 1:
+            raise ValueError(f"units and pool must be at least 1, got {units} and {pool}")
+        self.units, self.pool = units, pool
+        self.supports_masking = True
+
+    def build(self, input_shape: Shape) -> None:
+        width = self.units * self.pool
+        self.kernel = self.add_weight(shape=(input_shape[-1], width), name="kernel")
+        self.bias = self.add_weight(shape=(width,), initializer="zeros", name="bias")
+        self.built = True
+
+    def call(self, inputs: Tensor) -> Tensor:
+        linear = ops.matmul(inputs, self.kernel) + self.bias
+        pooled = ops.reshape(linear, (*ops.shape(linear)[:-1], self.units, self.pool))
+        return ops.max(pooled, axis=-1)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return (*input_shape[:-1], self.units)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units, "pool": self.pool}

@@ -1,0 +1,328 @@
+"""The loop over a cell that attends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention_cell import AttentionCell, CellState, Prepared, StepRecord
+from attention_zoo.layers.cell_steps import cells_of, state_sizes
+
+Tensor = Any
+Shape = tuple[int | None, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class RecurrentDecoder(keras.layers.Layer):
+    """Runs a cell over the target, with attention to what was read.
+
+    All that does not wait for the step before is computed outside the loop: the inputs'
+    projection, the projection of the memory, and the looks themselves where nothing feeds back.
+
+    Args:
+        cell: an `AttentionCell`; a Keras cell, or a list of cells, runs without attention.
+        bridge: `initial_state` is one tensor of any width, and every state of the cells starts at
+            `tanh(initial_state W + b)`; when False, `initial_state` lists the states themselves.
+        alignment_history: also return the weights of every attention.
+        return_state: also return the cells' last states.
+
+    Call arguments:
+        inputs: `(B, T, E)`, the embedded target.
+        memory: `(B, S, Dm)`, or a list with one for each attention.
+        initial_state: list of tensors `(B, H)`, or with `bridge` one `(B, D)`; zeros when None.
+        inputs_mask: `(B, T)`; a hidden step leaves the state as it was.
+        memory_mask: `(B, S)`, or a list.
+        training: switches dropout on.
+
+    Returns:
+        Outputs `(B, T, A)` (or `(B, T, H)`, as the cell's `output_attention` says); then on request
+        the weights, a list of `(B, T, S)`; then on request the list of the last states.
+
+    Weights:
+        Those of the cell; bridge_kernel_i `(D, H)` and bridge_bias_i `(H,)` with `bridge`.
+
+    Masking:
+        Hidden steps give output 0 and weights 0. Hidden positions of the memory weigh 0 and what
+        stands there reaches nothing. The inputs' mask goes on with the outputs.
+
+    Cost:
+        O(T) steps one after the other, each one of the cell and O(S) scores; O(T (H + S)) memory.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> from attention_zoo.layers import AttentionCell, MultiplicativeAttention
+        >>> from attention_zoo.layers import RecurrentDecoder
+        >>> cell = AttentionCell(
+        ...     keras.layers.LSTMCell(8), MultiplicativeAttention(), attention_layer_size=8
+        ... )
+        >>> decoder = RecurrentDecoder(cell, alignment_history=True)
+        >>> inputs, memory = np.ones((2, 3, 5), "float32"), np.ones((2, 6, 7), "float32")
+        >>> outputs, weights = decoder(inputs, memory)
+        >>> tuple(outputs.shape), tuple(weights[0].shape)
+        ((2, 3, 8), (2, 3, 6))
+
+    Reference:
+        Bahdanau et al. 2014, arXiv 1409.0473, appendix A.1.1 (the bridge: s_0 = tanh(W_s h_1));
+        Luong et al. 2015, arXiv 1508.04025, section 3.3 (input feeding).
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        bridge: bool = False,
+        alignment_history: bool = False,
+        return_state: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.cell = cell if isinstance(cell, AttentionCell) else AttentionCell(cell, [])
+        self.bridge = bridge
+        self.alignment_history = alignment_history
+        self.return_state = return_state
+        self.supports_masking = True
+
+    def build(
+        self, inputs_shape: Shape, memory_shape: Any = None, initial_state_shape: Any = None
+    ) -> None:
+        if not self.cell.built:
+            self.cell.build(inputs_shape, self._per_attention(memory_shape, is_shape=True))
+        self.bridges = []
+        if self.bridge:
+            if initial_state_shape is None or isinstance(initial_state_shape, list):
+                raise ValueError("with bridge, initial_state must be one tensor (batch, features)")
+            for number, size in enumerate(self.state_sizes):
+                kernel = self.add_weight(
+                    shape=(initial_state_shape[-1], size), name=f"bridge_kernel_{number}"
+                )
+                bias = self.add_weight(
+                    shape=(size,), initializer="zeros", name=f"bridge_bias_{number}"
+                )
+                self.bridges.append((kernel, bias))
+        self.built = True
+
+    @property
+    def state_sizes(self) -> list[int]:
+        """Widths of all states of all cells, bottom first."""
+        return [size for cell in cells_of(self.cell.cell) for size in state_sizes(cell)]
+
+    def call(
+        self,
+        inputs: Tensor,
+        memory: Any = None,
+        initial_state: Any = None,
+        inputs_mask: Tensor | None = None,
+        memory_mask: Any = None,
+        training: bool | None = None,
+    ) -> Any:
+        prepared, state = self.start(
+            memory, initial_state, memory_mask, ops.shape(inputs)[0], bool(training)
+        )
+        wanted = ("output", "weights") if self.alignment_history else ("output",)
+        record, state = self.unroll(inputs, prepared, state, inputs_mask, wanted, bool(training))
+        results = [record["output"]]
+        if self.alignment_history:
+            results.append(list(record["weights"]))
+        if self.return_state:
+            results.append([leaf for states in state.cells for leaf in states])
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def start(
+        self,
+        memory: Any,
+        initial_state: Any,
+        memory_mask: Any,
+        batch_size: Tensor,
+        training: bool = False,
+    ) -> tuple[Prepared, CellState]:
+        """What all steps read, and the state before the first one."""
+        memories = self._per_attention(memory)
+        masks = self._per_attention(memory_mask) if memory_mask is not None else []
+        prepared = self.cell.prepare(
+            memories, masks or [None] * len(memories), training
+        )
+        if self.bridge:
+            vector = ops.cast(initial_state, self.compute_dtype)
+            initial_state = [
+                ops.tanh(ops.matmul(vector, ops.cast(kernel, vector.dtype)) + ops.cast(bias, vector.dtype))
+                for kernel, bias in self.bridges
+            ]
+        return prepared, self.cell.initial_state(prepared, batch_size, initial_state)
+
+    def step(
+        self, inputs: Tensor, state: CellState, prepared: Prepared
+    ) -> tuple[StepRecord, CellState]:
+        """One step of inference, for a search: inputs `(B, E)`, or `(B, N, E)` for N hypotheses."""
+        return self.cell.step(self.cell.hoist(inputs), state, prepared)
+
+    def unroll(
+        self,
+        inputs: Tensor,
+        prepared: Prepared,
+        state: CellState,
+        inputs_mask: Tensor | None = None,
+        wanted: tuple[str, ...] = ("output",),
+        training: bool = False,
+    ) -> tuple[dict[str, Any], CellState]:
+        """All steps: the wanted fields of `StepRecord`, each `(B, T, ...)`, and the last state."""
+        mask = zoo_ops.combine_masks(
+            None
+            if inputs_mask is None
+            else zoo_ops.as_boolean_mask(inputs_mask, "inputs_mask", tuple(inputs.shape[:2])),
+            zoo_ops.implicit_mask(inputs),
+        )
+        if training:
+            self.cell.draw_dropout(ops.shape(inputs)[0])
+        run = self._cells_then_looks if self.cell.looks_later else self._steps
+        record, state = run(zoo_ops.clear(inputs, mask), prepared, state, mask, wanted, training)
+        self.cell.forget_dropout()
+        record = keras.tree.map_structure(lambda x: zoo_ops.clear(x, mask), record)
+        if "output" in record:
+            zoo_ops.pass_mask_on(record["output"], mask)
+        return record, state
+
+    def _steps(
+        self,
+        inputs: Tensor,
+        prepared: Prepared,
+        state: CellState,
+        mask: Tensor | None,
+        wanted: tuple[str, ...],
+        training: bool,
+    ) -> tuple[dict[str, Any], CellState]:
+        """Step and look, one after the other."""
+        steps = self._step_inputs(inputs, mask, training)
+        keeps = self._dropout_multipliers(inputs, prepared, training)
+        steps |= {f"keep_{i}": ops.swapaxes(keep, 0, 1) for i, keep in keeps.items()}
+
+        def step(state: CellState, now: dict[str, Tensor]) -> tuple[CellState, dict[str, Any]]:
+            kept = tuple(now.get(f"keep_{i}") for i in range(len(self.cell.attentions)))
+            record, new = self.cell.step(now["hoisted"], state, prepared, kept, training)
+            return _unless_hidden(now, new, state), {name: getattr(record, name) for name in wanted}
+
+        like = self._record_like(ops.shape(inputs)[0], prepared, wanted)
+        state, record = zoo_ops.scan(step, state, steps, like)
+        return keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), record), state
+
+    def _cells_then_looks(
+        self,
+        inputs: Tensor,
+        prepared: Prepared,
+        state: CellState,
+        mask: Tensor | None,
+        wanted: tuple[str, ...],
+        training: bool,
+    ) -> tuple[dict[str, Any], CellState]:
+        """All steps of the cells, then all looks at once: nothing feeds back."""
+
+        def step(cells: Any, now: dict[str, Tensor]) -> tuple[Any, Tensor]:
+            hidden, new = self.cell.advance(now["hoisted"], [], cells, prepared, training)
+            return _unless_hidden(now, new, cells), hidden
+
+        like = self._record_like(ops.shape(inputs)[0], prepared, ("hidden",))["hidden"]
+        steps = self._step_inputs(inputs, mask, training)
+        cells, hidden = zoo_ops.scan(step, state.cells, steps, like)
+        hidden = ops.swapaxes(hidden, 0, 1)
+        keeps = self._dropout_multipliers(inputs, prepared, training)
+        kept = tuple(keeps.get(i) for i in range(len(self.cell.attentions)))
+        context, weights, _ = self.cell.look(hidden, prepared, state.alignments, kept, training)
+        output = self.cell.combine(hidden, context) if self.cell.output_attention else hidden
+        record = StepRecord(output, hidden, context, hidden, weights)
+        return {name: getattr(record, name) for name in wanted}, state._replace(cells=cells)
+
+    def _step_inputs(
+        self, inputs: Tensor, mask: Tensor | None, training: bool
+    ) -> dict[str, Tensor]:
+        """What changes from step to step, time first."""
+        steps = {"hoisted": self.cell.hoist(ops.swapaxes(inputs, 0, 1), training)}
+        if mask is not None:
+            steps["live"] = ops.swapaxes(mask, 0, 1)[..., None]
+        return steps
+
+    def _dropout_multipliers(
+        self, inputs: Tensor, prepared: Prepared, training: bool
+    ) -> dict[int, Tensor]:
+        """Of each attention that drops weights, `(B, T, S)`: drawn outside the loop."""
+        drawn = {}
+        for number, (attention, memory) in enumerate(
+            zip(self.cell.attentions, prepared.memories, strict=True)
+        ):
+            shape = (*ops.shape(inputs)[:2], ops.shape(memory.values)[1])
+            keep = attention.dropout_multiplier(shape, "float32", training)
+            if keep is not None:
+                drawn[number] = keep
+        return drawn
+
+    def _record_like(
+        self, batch_size: Tensor, prepared: Prepared, wanted: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """Zeros of the shapes of one step's record."""
+        sizes = {
+            "output": self.cell.output_size,
+            "hidden": self.cell.hidden_size,
+            "context": self.cell.context_size,
+            "query": self.cell.hidden_size,
+        }
+        like: dict[str, Any] = {
+            name: ops.zeros((batch_size, size), self.compute_dtype)
+            for name, size in sizes.items()
+            if name in wanted
+        }
+        if "weights" in wanted:
+            like["weights"] = tuple(
+                ops.zeros((batch_size, ops.shape(memory.values)[1]), self.compute_dtype)
+                for memory in prepared.memories
+            )
+        return like
+
+    def _per_attention(self, given: Any, is_shape: bool = False) -> list[Any]:
+        """A list with one entry for each attention, from one for all or one for each."""
+        count = len(self.cell.attentions)
+        one = not isinstance(given, (list, tuple)) or (
+            is_shape and all(not isinstance(x, (list, tuple)) for x in given)
+        )
+        if given is None:
+            if count:
+                raise ValueError("this decoder attends, so it needs a memory (batch, steps, features)")
+            return []
+        return [given] * count if one else list(given)
+
+    def compute_output_spec(
+        self, inputs: Tensor, memory: Any = None, initial_state: Any = None, **kwargs: Any
+    ) -> Any:
+        def spec(*shape: int | None) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+        batch, steps = inputs.shape[:2]
+        results: list[Any] = [spec(batch, steps, self.cell.output_size)]
+        if self.alignment_history:
+            memories = self._per_attention(memory)
+            results.append([spec(batch, steps, m.shape[1]) for m in memories])
+        if self.return_state:
+            results.append([spec(batch, size) for size in self.state_sizes])
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "bridge": self.bridge,
+            "alignment_history": self.alignment_history,
+            "return_state": self.return_state,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> RecurrentDecoder:
+        config = dict(config)
+        config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
+        return cls(**config)
+
+
+def _unless_hidden(now: dict[str, Tensor], new: Any, old: Any) -> Any:
+    """The new state, but the old one in rows whose step is masked."""
+    if "live" not in now:
+        return new
+    live = now["live"]
+    return keras.tree.map_structure(lambda a, b: ops.where(live, a, b), new, old)

@@ -1,0 +1,143 @@
+"""A stack of recurrent layers that reads the source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+
+Tensor = Any
+Shape = tuple[int | None, ...]
+
+RECURRENT = {
+    "lstm": keras.layers.LSTM,
+    "gru": keras.layers.GRU,
+    "simple_rnn": keras.layers.SimpleRNN,
+}
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class RecurrentEncoder(keras.layers.Layer):
+    """Recurrent layers over the source: a memory with one row a token, and the last states.
+
+    Args:
+        cell: "lstm", "gru" or "simple_rnn".
+        units: width of the memory; half of it for each direction when `bidirectional`.
+        num_layers: how many layers, each reading the one below.
+        bidirectional: read from both ends in every layer.
+        go_backwards: read the source from its end (one direction only). The memory stays in the
+            order of the source.
+        dropout: rate, in training, between the layers.
+
+    Call arguments:
+        inputs: `(B, S, E)`.
+        mask: `(B, S)`, or None.
+        training: switches dropout on.
+
+    Returns:
+        Memory `(B, S, units)`, and the list of last states `(B, units)`: for each layer, bottom
+        first, h, and c where the cell is an LSTM; the directions side by side, forward first.
+
+    Weights:
+        Those of Keras's recurrent layers.
+
+    Masking:
+        Hidden positions do not change the state and give memory 0; a row with none left has
+        states 0. The inputs' mask goes on with the memory.
+
+    Cost:
+        O(S) steps one after the other in each layer, O(units^2) each.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import RecurrentEncoder
+        >>> memory, states = RecurrentEncoder("gru", 8, bidirectional=True)(
+        ...     np.ones((2, 3, 5), "float32")
+        ... )
+        >>> tuple(memory.shape), [tuple(state.shape) for state in states]
+        ((2, 3, 8), [(2, 8)])
+
+    Reference:
+        Bahdanau et al. 2014, arXiv 1409.0473, section 3.2 (h_j is a row of the memory, both
+        directions side by side); Sutskever et al. 2014, arXiv 1409.3215, section 3.3
+        (`go_backwards` reads the source reversed).
+    """
+
+    def __init__(
+        self,
+        cell: str,
+        units: int,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        go_backwards: bool = False,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if cell not in RECURRENT:
+            raise ValueError(f"cell must be one of {', '.join(RECURRENT)}, got {cell!r}")
+        if bidirectional and go_backwards:
+            raise ValueError("go_backwards has no meaning with bidirectional: leave one out")
+        if bidirectional and units % 2:
+            raise ValueError(f"bidirectional needs an even number of units, got {units}")
+        self.cell, self.units, self.num_layers = cell, units, num_layers
+        self.bidirectional, self.go_backwards, self.dropout = bidirectional, go_backwards, dropout
+        self.stack = [self._layer(number) for number in range(num_layers)]
+        self.drop = keras.layers.Dropout(dropout)
+        self.supports_masking = True
+
+    def _layer(self, number: int) -> keras.layers.Layer:
+        options = {"return_sequences": True, "return_state": True, "name": f"layer_{number}"}
+        if self.bidirectional:
+            half = RECURRENT[self.cell](self.units // 2, **{**options, "name": "direction"})
+            return keras.layers.Bidirectional(half, name=f"layer_{number}")
+        return RECURRENT[self.cell](self.units, go_backwards=self.go_backwards, **options)
+
+    def build(self, input_shape: Shape) -> None:
+        for layer in self.stack:
+            layer.build(input_shape)
+            input_shape = (*input_shape[:-1], self.units)
+        self.built = True
+
+    def call(
+        self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        if mask is not None:
+            mask = zoo_ops.as_boolean_mask(mask, "mask", tuple(inputs.shape[:2]))
+        memory, states = zoo_ops.clear(inputs, mask), []
+        for number, layer in enumerate(self.stack):
+            if number:
+                memory = self.drop(memory, training=training)
+            memory, *last = layer(memory, mask=mask, training=training)
+            memory = ops.flip(memory, axis=1) if self.go_backwards else memory
+            memory = zoo_ops.clear(memory, mask)
+            states += self._join(last)
+        return zoo_ops.pass_mask_on(memory, mask), states
+
+    def _join(self, last: list[Tensor]) -> list[Tensor]:
+        """The states of both directions side by side."""
+        if not self.bidirectional:
+            return last
+        half = len(last) // 2
+        pairs = zip(last[:half], last[half:], strict=True)
+        return [ops.concatenate(pair, axis=-1) for pair in pairs]
+
+    def compute_output_spec(self, inputs: Tensor, **kwargs: Any) -> Any:
+        count = self.num_layers * (2 if self.cell == "lstm" else 1)
+        memory = keras.KerasTensor((*inputs.shape[:-1], self.units), dtype=self.compute_dtype)
+        state = (inputs.shape[0], self.units)
+        return memory, [keras.KerasTensor(state, dtype=self.compute_dtype) for _ in range(count)]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "cell": self.cell,
+            "units": self.units,
+            "num_layers": self.num_layers,
+            "bidirectional": self.bidirectional,
+            "go_backwards": self.go_backwards,
+            "dropout": self.dropout,
+        }

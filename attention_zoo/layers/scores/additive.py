@@ -1,0 +1,84 @@
+"""A small network with one hidden layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor
+from attention_zoo.ops import at_least_float32
+
+
+@SCORES.register("additive")
+@keras.saving.register_keras_serializable("attention_zoo")
+class AdditiveScore(Score):
+    """A hidden layer that reads query and key.
+
+    `score(q, k) = v . tanh(q W + k U)`; with `normalize`, `g v / ||v|| . tanh(q W + k U + b)`
+
+    Args:
+        units: A, width of the hidden layer; the query's width when None.
+        normalize: weight-normalise v, with a learned gain g (starts at `sqrt(1 / A)`) and bias b.
+
+    Call arguments:
+        query: `(..., T, Dq)`.
+        key: `(..., S, Dk)`.
+
+    Returns:
+        Scores `(..., T, S)`, float32 at least.
+
+    Weights:
+        query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`. v: `(A,)`.
+        gain: g, `()`, and bias: b, `(A,)`, with `normalize`.
+
+    Cost:
+        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(T S A) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import Attention
+        >>> layer = Attention(score="additive", units=8)
+        >>> tuple(layer(np.ones((2, 3, 4), "float32"), np.ones((2, 5, 6), "float32")).shape)
+        (2, 3, 6)
+
+    Reference:
+        Bahdanau et al. 2014, arXiv 1409.0473, appendix A.1.2 (the alignment model): W_a is W,
+        U_a is U, v_a is v, s_{i-1} the query, h_j the key. Normalised: Salimans and Kingma 2016,
+        arXiv 1602.07868, equation 2, applied to v.
+    """
+
+    def __init__(self, units: int | None = None, normalize: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if units is not None and units < 1:
+            raise ValueError(f"units must be at least 1, got {units}")
+        self.units = units
+        self.normalize = normalize
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        units = self.units or query_shape[-1]
+        self.query_kernel = self.weight("query_kernel", (query_shape[-1], units))
+        self.key_kernel = self.weight("key_kernel", (key_shape[-1], units))
+        self.v = self.weight("v", (units,))
+        self.gain = self.bias = None
+        if self.normalize:
+            start = keras.initializers.Constant((1.0 / units) ** 0.5)
+            self.gain = self.add_weight(shape=(), initializer=start, name="gain")
+            self.bias = self.weight("bias", (units,), "zeros")
+        self.built = True
+
+    def project(self, key: Tensor) -> Tensor:
+        return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
+        v = at_least_float32(ops.convert_to_tensor(self.v))
+        if self.normalize:
+            projected = projected + ops.cast(self.bias, projected.dtype)
+            v = v * (ops.cast(self.gain, v.dtype) / ops.sqrt(ops.sum(ops.square(v))))
+        hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])
+        return ops.squeeze(ops.matmul(at_least_float32(hidden), v[:, None]), axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units, "normalize": self.normalize}

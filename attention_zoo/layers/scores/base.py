@@ -1,0 +1,90 @@
+"""What every score is: how alike are a query and a key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.registry import Registry
+
+Tensor = Any
+Shape = tuple[int | None, ...]
+
+SCORES = Registry("score")
+
+
+class Score(keras.layers.Layer):
+    """How alike are queries and keys: `(..., T, Dq)` and `(..., S, Dk)` to `(..., T, S)`.
+
+    A score is built on the shapes of query and key, projects the keys once (`project`), and
+    compares queries with projected keys as often as needed (`compare`). Subclasses write `build`,
+    `project` where keys have a projection, and `compare`. All leading axes broadcast, so heads and
+    hypotheses are just more axes.
+    """
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        """Scores without weights need nothing here; others add weights."""
+        self.built = True
+
+    def project(self, key: Tensor) -> Tensor:
+        """What of the key does not depend on the query, `(..., S, K)`; the key itself here."""
+        return key
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Scores `(..., T, S)` of queries and projected keys."""
+        raise TypeError(f"{type(self).__name__} is a base class: a score defines `compare`")
+
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
+        """Scores `(..., T, S)` of queries and keys as they are."""
+        return self.compare(query, self.project(key))
+
+    def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
+        return (*query_shape[:-1], key_shape[-2])
+
+    def weight(
+        self, name: str, shape: tuple[int | None, ...], initializer: str = "glorot_uniform"
+    ) -> Any:
+        """A trainable weight of that name."""
+        return self.add_weight(shape=shape, initializer=initializer, name=name)
+
+
+def dot(queries: Tensor, keys: Tensor) -> Tensor:
+    """`(..., T, K)` and `(..., S, K)` to `(..., T, S)`, in float32 at least.
+
+    float16 overflows at 65504, which two vectors of 64 numbers of 32 reach.
+    """
+    if keras.backend.standardize_dtype(queries.dtype) != "float64":
+        queries, keys = ops.cast(queries, "float32"), ops.cast(keys, "float32")
+    return ops.matmul(queries, ops.swapaxes(keys, -1, -2))
+
+
+def require_equal_widths(name: str, query_shape: Shape, key_shape: Shape, fix: str) -> None:
+    """ValueError when a score that has no projection sees two widths."""
+    if query_shape[-1] != key_shape[-1]:
+        raise ValueError(
+            f"{name} needs query and key of one width, got {query_shape[-1]} and "
+            f"{key_shape[-1]}; {fix}"
+        )
+
+
+def make_score(score: Any, **options: Any) -> Score:
+    """A score from its name, its config, or itself.
+
+    Raises:
+        ValueError: unknown name, an option that this score has not, options beside an object.
+    """
+    if isinstance(score, dict):
+        score = keras.saving.deserialize_keras_object(score)
+    given = {key: value for key, value in options.items() if value is not None}
+    if isinstance(score, Score):
+        if given:
+            raise ValueError(
+                f"{', '.join(given)} given beside a score object; set it on the score itself"
+            )
+        return score
+    try:
+        return SCORES.get(score)(**given)
+    except TypeError as error:
+        raise ValueError(f"score {score!r} does not take {', '.join(given)}") from error

@@ -1,0 +1,50 @@
+"""The plain inner product."""
+
+from __future__ import annotations
+
+import keras
+
+from attention_zoo.layers.scores.base import (
+    SCORES,
+    Score,
+    Shape,
+    Tensor,
+    dot,
+    require_equal_widths,
+)
+
+
+@SCORES.register("dot")
+@keras.saving.register_keras_serializable("attention_zoo")
+class DotScore(Score):
+    """Inner product of query and key.
+
+    `score(q, k) = q . k`
+
+    Call arguments:
+        query: `(..., T, D)`.
+        key: `(..., S, D)`.
+
+    Returns:
+        Scores `(..., T, S)`, float32 at least.
+
+    Cost:
+        O(T S D) time, O(T S) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import DotScore
+        >>> DotScore()(np.ones((1, 2, 3), "float32"), np.ones((1, 4, 3), "float32")).shape[-1]
+        4
+
+    Reference:
+        Luong et al. 2015, arXiv 1508.04025, section 3.1, equation 8 ("dot"); h_t is the query,
+        h_s the key.
+    """
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        require_equal_widths("dot", query_shape, key_shape, 'use score="general"')
+        self.built = True
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        return dot(query, keys)

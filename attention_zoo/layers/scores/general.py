@@ -1,0 +1,65 @@
+"""The inner product through a learned matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor, dot
+
+
+@SCORES.register("general")
+@keras.saving.register_keras_serializable("attention_zoo")
+class GeneralScore(Score):
+    """Inner product of the query with a linear map of the key.
+
+    `score(q, k) = g q . (k W)`, with g = 1 unless `scale`
+
+    Args:
+        scale: learn a scalar g that multiplies the scores; it starts at 1.
+
+    Call arguments:
+        query: `(..., T, Dq)`.
+        key: `(..., S, Dk)`.
+
+    Returns:
+        Scores `(..., T, S)`, float32 at least.
+
+    Weights:
+        key_kernel: W, `(Dk, Dq)`. gain: g, `()`, with `scale`.
+
+    Cost:
+        O(S Dk Dq) once for the keys, then O(T S Dq) time and O(T S) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import Attention
+        >>> layer = Attention(score="general")
+        >>> tuple(layer(np.ones((2, 3, 4), "float32"), np.ones((2, 5, 6), "float32")).shape)
+        (2, 3, 6)
+
+    Reference:
+        Luong et al. 2015, arXiv 1508.04025, section 3.1, equation 8 ("general"); W_a is W, h_t
+        the query, h_s the key. The scalar g is TensorFlow's addition, not the paper's.
+    """
+
+    def __init__(self, scale: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scale = scale
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        self.key_kernel = self.weight("key_kernel", (key_shape[-1], query_shape[-1]))
+        self.gain = self.weight("gain", (), "ones") if self.scale else None
+        self.built = True
+
+    def project(self, key: Tensor) -> Tensor:
+        return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        scores = dot(query, keys)
+        return scores if self.gain is None else scores * ops.cast(self.gain, scores.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "scale": self.scale}

@@ -1,0 +1,62 @@
+"""Cross entropy of the next token, over all tokens that are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class SequenceCrossEntropy(keras.losses.Loss):
+    """Mean cross entropy of a batch's tokens: one sum over one count, not a mean of means.
+
+    `sum_bt (1 - e) -log p(y_bt) + e mean_v -log p(v)` over the number of labels that are not 0
+
+    Args:
+        label_smoothing: e, in [0, 1).
+        name: of the loss.
+
+    Call arguments:
+        y_true: labels `(B, T)`, integers; 0 is padding and counts nothing.
+        y_pred: logits `(B, T, V)`; what stands at padded labels (NaN too) counts nothing.
+
+    Returns:
+        A float32 number; 0 when every label is padding.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.losses import SequenceCrossEntropy
+        >>> labels, logits = np.array([[1, 0]]), np.zeros((1, 2, 4), "float32")
+        >>> round(float(SequenceCrossEntropy()(labels, logits)), 4)
+        1.3863
+
+    Reference:
+        Szegedy et al. 2015, arXiv 1512.00567, section 7 (label smoothing, u uniform).
+    """
+
+    def __init__(
+        self, label_smoothing: float = 0.0, name: str = "sequence_cross_entropy", **kwargs: Any
+    ) -> None:
+        kwargs.pop("reduction", None)
+        super().__init__(name=name, reduction="sum", **kwargs)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing}")
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        labels = ops.cast(y_true, "int32")
+        live = ops.not_equal(labels, 0)
+        logits = ops.where(live[..., None], ops.cast(y_pred, "float32"), 0.0)
+        losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+        if self.label_smoothing:
+            chosen = ops.squeeze(ops.take_along_axis(logits, labels[..., None], axis=-1), axis=-1)
+            losses = losses + self.label_smoothing * (chosen - ops.mean(logits, axis=-1))
+        count = ops.maximum(ops.sum(ops.cast(live, "float32")), 1.0)
+        return ops.where(live, losses, 0.0) / count
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}

@@ -1,0 +1,222 @@
+"""What the recurrent translators share: read, then write one token after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from attention_zoo.decoding import SearchResult, StepOutput, beam_search, greedy_search
+from attention_zoo.layers import CellState, Prepared, RecurrentDecoder, StepRecord
+from attention_zoo.models import presets
+
+Tensor = Any
+
+PAD, START, END = 0, 2, 3
+
+
+class Encoded(NamedTuple):
+    """The source read: memory `(B, S, D)` or None, mask `(B, S)`, and what the decoder starts from.
+
+    vector: one `(B, D)` for all of the source, where the model uses one.
+    """
+
+    memory: Tensor | None
+    mask: Tensor
+    initial_state: Any
+    vector: Tensor | None = None
+
+
+class EncoderDecoder(keras.Model):
+    """A translator: tokens of the source and of the target so far to logits of the next token.
+
+    A model defines `build_layers`, `encode` and `readout`, and `decoder_inputs` where the decoder
+    reads more than the last token. Its constructor ends in `self.finish(settings)`. Token ids: 0
+    pads, 1 is unknown, 2 starts, 3 ends.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        training: switches dropout on.
+
+    Returns:
+        Logits `(B, T, V)` of the tokens after each target token.
+
+    Masking:
+        Padding in source or target changes nothing at the other positions.
+    """
+
+    source_embedding: keras.layers.Embedding
+    target_embedding: keras.layers.Embedding
+    decoder: RecurrentDecoder
+    drop: keras.layers.Dropout
+
+    def finish(self, settings: dict[str, Any]) -> None:
+        """Keeps the constructor's arguments and builds all weights."""
+        for name in ("source_vocabulary_size", "target_vocabulary_size"):
+            if settings[name] <= END:
+                raise ValueError(
+                    f"{name} must be at least {END + 2} (4 special tokens and one more), "
+                    f"got {settings[name]}"
+                )
+        self.settings = settings
+        self._compiled = _Searches()
+        self.build()
+
+    # layers
+
+    def encode(self, source: Tensor, training: bool) -> Encoded:
+        """Reads the source `(B, S)`."""
+        raise TypeError(f"{type(self).__name__} does not define `encode`")
+
+    def decoder_inputs(self, embedded: Tensor, encoded: Encoded) -> Tensor:
+        """What the decoder reads beside the embedded target `(B, T, E)`: nothing here."""
+        return embedded
+
+    def readout(
+        self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
+    ) -> Tensor:
+        """Logits `(B, T, V)` of steps of the decoder."""
+        raise TypeError(f"{type(self).__name__} does not define `readout`")
+
+    # computation
+
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
+        source, target = ops.cast(inputs["source"], "int32"), ops.cast(inputs["target"], "int32")
+        encoded = self.encode(source, bool(training))
+        prepared, state = self.begin(encoded, ops.shape(source)[0], bool(training))
+        embedded = self.drop(self.target_embedding(target), training=training)
+        record, _ = self.decoder.unroll(
+            self.decoder_inputs(embedded, encoded),
+            prepared,
+            state,
+            ops.not_equal(target, 0),
+            self.reads,
+            bool(training),
+        )
+        return self.readout(record, embedded, encoded, bool(training))
+
+    def begin(
+        self, encoded: Encoded, batch_size: Tensor, training: bool = False
+    ) -> tuple[Prepared, CellState]:
+        """What the decoder's steps read, and its state before the first one."""
+        return self.decoder.start(
+            encoded.memory, encoded.initial_state, encoded.mask, batch_size, training
+        )
+
+    reads: tuple[str, ...] = ("output",)
+    """The fields of `StepRecord` that `readout` needs."""
+
+    def search(
+        self,
+        source: Tensor,
+        beam_width: int = 1,
+        max_length: int = 100,
+        n_best: int | None = None,
+        length_penalty: str = "none",
+        length_penalty_weight: float = 1.0,
+    ) -> SearchResult:
+        """The best targets of each source; options as in `decoding.beam_search`.
+
+        Args:
+            source: `(B, S)` integers, padded with 0.
+            beam_width: hypotheses kept; 1 is greedy search.
+            max_length: most tokens of a target, the end token included.
+        """
+        source = ops.cast(source, "int32")
+        batch_size = ops.shape(source)[0]
+        encoded = self.encode(source, False)
+        prepared, state = self.begin(encoded, batch_size)
+        tokens = ops.arange(self.settings["target_vocabulary_size"])
+        never = ops.logical_or(tokens == PAD, tokens == START)
+
+        def step(tokens: Tensor, state: CellState) -> StepOutput:
+            embedded = self.target_embedding(tokens)
+            inputs = self.decoder_inputs(embedded, encoded)
+            record, state = self.decoder.step(inputs, state, prepared)
+            logits = self.readout(record._asdict(), embedded, encoded, False)
+            logits = ops.where(never, ops.cast(float("-inf"), logits.dtype), logits)
+            weights = record.weights[0] if record.weights else None
+            return StepOutput(logits, state, weights, record.hidden)
+
+        common: dict[str, Any] = {
+            "batch_size": batch_size,
+            "start_token": START,
+            "end_token": END,
+            "max_length": max_length,
+        }
+        if beam_width == 1 and length_penalty == "none":
+            return greedy_search(step, state, **common)
+        return beam_search(
+            step,
+            state,
+            beam_width=beam_width,
+            n_best=n_best,
+            length_penalty=length_penalty,
+            length_penalty_weight=length_penalty_weight,
+            **common,
+        )
+
+    def compiled_search(self, source: Tensor, jit: bool = False, **options: Any) -> SearchResult:
+        """`search`, compiled once for each set of options; returns NumPy arrays.
+
+        Args:
+            source: `(B, S)` integers.
+            jit: compile with XLA, anew for each shape of `source`.
+            **options: those of `search`.
+        """
+        key = (jit, *sorted(options.items()))
+        if key not in self._compiled.known:
+            self._compiled.known[key] = _Search(self, options, jit)
+        parts = self._compiled.known[key].predict_on_batch(ops.convert_to_tensor(source))
+        return SearchResult(**{"attention": None, **parts})
+
+    # config
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self.settings}
+
+    @classmethod
+    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
+        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
+        loaded = presets.from_preset(name_or_folder, **overrides)
+        if not isinstance(loaded, cls):
+            raise ValueError(
+                f"{name_or_folder} is a {type(loaded).__name__}, not a {cls.__name__}; "
+                "load it with attention_zoo.models.from_preset"
+            )
+        return loaded
+
+    def save_to_preset(self, folder: str | Path) -> None:
+        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        presets.save_to_preset(self, folder)
+
+
+class _Searches:
+    """Compiled searches by their options; an object of its own, so that Keras tracks none."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[Any, ...], _Search] = {}
+
+
+class _Search(keras.Model):
+    """`search` as the call of a model, because that is what Keras compiles on every backend."""
+
+    def __init__(self, translator: EncoderDecoder, options: dict[str, Any], jit: bool) -> None:
+        super().__init__(name="search")
+        self.translator, self.options = translator, options
+        self.jit_compile = jit
+
+    def call(self, source: Tensor) -> dict[str, Tensor]:
+        found = self.translator.search(source, **self.options)._asdict()
+        return {name: part for name, part in found.items() if part is not None}
+
+
+def over_steps(vector: Tensor, like: Tensor) -> Tensor:
+    """`(B, D)` repeated to `(B, T, D)`, T that of `like`."""
+    batch, steps = ops.shape(like)[:2]
+    return ops.broadcast_to(vector[:, None, :], (batch, steps, vector.shape[-1]))
+
+
+__all__ = ["END", "START", "Encoded", "EncoderDecoder", "StepRecord", "over_steps"]

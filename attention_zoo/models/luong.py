@@ -1,0 +1,139 @@
+"""Luong's translator: step, look, and feed the look back (Luong, Pham, Manning 2015)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo.layers import Attention, AttentionCell, RecurrentDecoder, RecurrentEncoder
+from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, Tensor
+from attention_zoo.models.presets import Config, model, preset
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class LuongTranslator(EncoderDecoder):
+    """Stacked LSTMs; global attention after each step, fed back as input of the next.
+
+    `h_t = LSTM([y_{t-1}; a_{t-1}])`, `c_t = attend(h_t)`, `a_t = tanh([h_t; c_t] W_c)`,
+    `logits_t = a_t W_s`
+
+    Args:
+        source_vocabulary_size: source tokens, the 4 special ones included.
+        target_vocabulary_size: V, target tokens, the 4 special ones included.
+        embedding_dim: width of both embeddings.
+        units: of every layer and of a_t.
+        num_layers: of encoder and decoder.
+        score: "dot", "general" or "concat" (or any other score by name).
+        input_feeding: feed a_{t-1} to the first layer.
+        reverse_source: read the source from its end; weights stay in its order.
+        bidirectional: read the source from both ends (half the units each); not the paper's.
+        dropout: rate on embeddings, between layers and on a_t, in training.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        training: switches dropout on.
+
+    Returns:
+        Logits `(B, T, V)`.
+
+    Masking:
+        Padding (0) in source or target changes nothing at the other positions.
+
+    Reference:
+        Luong et al. 2015, arXiv 1508.04025, equations 5, 6 and 8 and section 3.3: h~_t is a_t.
+        The rows of W_c are those of [h_t; c_t] here.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        embedding_dim: int = 1000,
+        units: int = 1000,
+        num_layers: int = 4,
+        score: str = "general",
+        input_feeding: bool = True,
+        reverse_source: bool = True,
+        bidirectional: bool = False,
+        dropout: float = 0.2,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim)
+        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim)
+        self.encoder = RecurrentEncoder(
+            "lstm", units, num_layers, bidirectional, reverse_source, dropout
+        )
+        cell = AttentionCell(
+            [layers.LSTMCell(units) for _ in range(num_layers)],
+            Attention(score),
+            input_feeding=input_feeding,
+            attention_layer_size=units,
+            attention_activation="tanh",
+        )
+        self.decoder = RecurrentDecoder(cell)
+        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False)
+        self.drop = layers.Dropout(dropout)
+        self.finish(
+            {
+                "source_vocabulary_size": source_vocabulary_size,
+                "target_vocabulary_size": target_vocabulary_size,
+                "embedding_dim": embedding_dim,
+                "units": units,
+                "num_layers": num_layers,
+                "score": score,
+                "input_feeding": input_feeding,
+                "reverse_source": reverse_source,
+                "bidirectional": bidirectional,
+                "dropout": dropout,
+            }
+        )
+
+    def build(self, input_shape: Any = None) -> None:
+        width, units = self.settings["embedding_dim"], self.settings["units"]
+        self.source_embedding.build(None)
+        self.target_embedding.build(None)
+        self.encoder.build((None, None, width))
+        self.decoder.build((None, None, width), (None, None, units))
+        self.vocabulary.build((None, None, units))
+        self.built = True
+
+    # computation
+
+    def encode(self, source: Tensor, training: bool) -> Encoded:
+        mask = ops.not_equal(source, 0)
+        embedded = self.drop(self.source_embedding(source), training=training)
+        memory, states = self.encoder(embedded, mask=mask, training=training)
+        return Encoded(memory, mask, states)
+
+    def readout(
+        self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
+    ) -> Tensor:
+        return self.vocabulary(self.drop(record["output"], training=training))
+
+
+# config
+
+
+@preset(LuongTranslator, "luong_base")
+def luong_base() -> Config:
+    """The paper's sizes (section 4.1): 4 layers of 1000, dropout 0.2; vocabulary 50,000."""
+    return {"embedding_dim": 1000, "units": 1000, "num_layers": 4, "dropout": 0.2}
+
+
+@preset(LuongTranslator, "luong_small")
+def luong_small() -> Config:
+    """Sizes for small data and a CPU, read from both ends; not the paper's."""
+    return {
+        "embedding_dim": 256,
+        "units": 512,
+        "num_layers": 1,
+        "reverse_source": False,
+        "bidirectional": True,
+        "dropout": 0.4,
+    }

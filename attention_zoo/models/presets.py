@@ -1,0 +1,117 @@
+"""Models by name: presets are plain numbers, folders hold config and weights."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from attention_zoo.registry import Registry, did_you_mean
+
+Config = dict[str, Any]
+M = TypeVar("M", bound=type)
+
+MODELS = Registry("model")
+PRESETS = Registry("preset")
+FORMAT = 1
+
+
+def model(cls: M) -> M:
+    """Files a model class under its own name, which is what a saved config says."""
+    MODELS.register(cls.__name__)(cls)
+    return cls
+
+
+def preset(cls: type, name: str) -> Callable[[Callable[[], Config]], Callable[[], Config]]:
+    """Files a function that returns constructor arguments of `cls` under a preset's name."""
+
+    def file(numbers: Callable[[], Config]) -> Callable[[], Config]:
+        PRESETS.register(name)(lambda: (cls, numbers()))
+        return numbers
+
+    return file
+
+
+def list_presets() -> list[str]:
+    """The names of all presets, sorted."""
+    return PRESETS.names()
+
+
+def preset_class(name: str) -> type:
+    """The model class that a preset builds; ValueError for an unknown name."""
+    return PRESETS.get(name)()[0]
+
+
+def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
+    """A model from a preset's name (fresh weights) or from a folder (its weights).
+
+    Args:
+        name_or_folder: a name of `list_presets()`, or a folder of `save_to_preset`.
+        **overrides: constructor arguments that replace the preset's.
+
+    Raises:
+        ValueError: an unknown name, an argument that the model has not, a folder that is none,
+            a file that is not what was saved (sha256).
+    """
+    if str(name_or_folder) in PRESETS:
+        cls, config = PRESETS.get(str(name_or_folder))()
+        return cls(**_merge(cls, config, overrides))
+    folder = Path(name_or_folder)
+    if not folder.is_dir():
+        if len(folder.parts) > 1:
+            raise ValueError(f"{folder}: no such folder")
+        PRESETS.get(str(name_or_folder))
+    _verify(folder)
+    saved = json.loads((folder / "config.json").read_text("utf-8"))
+    cls = MODELS.get(saved["class"])
+    loaded = cls(**_merge(cls, saved["config"], overrides))
+    loaded.load_weights(folder / "model.weights.h5")
+    return loaded
+
+
+def save_to_preset(instance: Any, folder: str | Path) -> None:
+    """Writes config.json, model.weights.h5 and manifest.json (sha256 of both) into a folder."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"format": FORMAT, "class": type(instance).__name__, "config": instance.settings}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    instance.save_weights(folder / "model.weights.h5")
+    sums = {name: _sha256(folder / name) for name in ("config.json", "model.weights.h5")}
+    (folder / "manifest.json").write_text(json.dumps(sums, indent=2) + "\n", "utf-8")
+
+
+def check_arguments(cls: type, given: Config) -> None:
+    """ValueError for an argument that the constructor of `cls` has not."""
+    known = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
+    for name in given:
+        if name not in known and name not in ("name", "dtype"):
+            raise ValueError(
+                f"{cls.__name__} has no argument {name!r}{did_you_mean(name, known)}"
+                f" (known: {', '.join(known)})"
+            )
+
+
+def _merge(cls: type, config: Config, overrides: Config) -> Config:
+    check_arguments(cls, overrides)
+    return {**config, **overrides}
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _verify(folder: Path) -> None:
+    """ValueError unless every file of the manifest is there and as it was saved."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{folder}: not a model folder (manifest.json is missing or damaged)"
+        ) from error
+    for name, expected in manifest.items():
+        path = folder / name
+        if not path.is_file() or _sha256(path) != expected:
+            raise ValueError(f"{path}: missing or damaged (sha256 differs from manifest.json)")

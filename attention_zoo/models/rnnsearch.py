@@ -1,0 +1,136 @@
+"""RNNsearch: the first translator that attends (Bahdanau, Cho, Bengio 2014)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo.layers import (
+    AdditiveAttention,
+    AttentionCell,
+    Maxout,
+    RecurrentDecoder,
+    RecurrentEncoder,
+)
+from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, Tensor
+from attention_zoo.models.presets import Config, model, preset
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class RNNSearch(EncoderDecoder):
+    """Bidirectional GRU encoder, GRU decoder that attends before each step, maxout readout.
+
+    `c_i = attend(s_{i-1})`, `s_i = GRU(s_{i-1}, [y_{i-1}; c_i])`,
+    `logits_i = maxout([s_{i-1}; y_{i-1}; c_i]) W`
+
+    Args:
+        source_vocabulary_size: source tokens, the 4 special ones included.
+        target_vocabulary_size: V, target tokens, the 4 special ones included.
+        embedding_dim: m, width of both embeddings.
+        units: n, of each direction of the encoder and of the decoder.
+        attention_units: n', hidden width of the score.
+        readout_units: l, maxout units (pool 2) before the vocabulary.
+        dropout: rate on embeddings and readout, in training.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        training: switches dropout on.
+
+    Returns:
+        Logits `(B, T, V)`.
+
+    Masking:
+        Padding (0) in source or target changes nothing at the other positions.
+
+    Reference:
+        Bahdanau et al. 2014, arXiv 1409.0473, section 3 and appendix A; the letters m, n, n', l
+        are the paper's. The readout reads s_{i-1}, as in appendix A.2.2.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        embedding_dim: int = 620,
+        units: int = 1000,
+        attention_units: int = 1000,
+        readout_units: int = 500,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim)
+        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim)
+        self.encoder = RecurrentEncoder("gru", 2 * units, bidirectional=True)
+        cell = AttentionCell(
+            layers.GRUCell(units), AdditiveAttention(attention_units), order="look_then_step"
+        )
+        self.decoder = RecurrentDecoder(cell, bridge=True)
+        self.maxout = Maxout(readout_units)
+        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False)
+        self.drop = layers.Dropout(dropout)
+        self.finish(
+            {
+                "source_vocabulary_size": source_vocabulary_size,
+                "target_vocabulary_size": target_vocabulary_size,
+                "embedding_dim": embedding_dim,
+                "units": units,
+                "attention_units": attention_units,
+                "readout_units": readout_units,
+                "dropout": dropout,
+            }
+        )
+
+    def build(self, input_shape: Any = None) -> None:
+        size = self.settings
+        width, units = size["embedding_dim"], size["units"]
+        self.source_embedding.build(None)
+        self.target_embedding.build(None)
+        self.encoder.build((None, None, width))
+        self.decoder.build((None, None, width), (None, None, 2 * units), (None, units))
+        self.maxout.build((None, None, units + width + 2 * units))
+        self.vocabulary.build((None, None, size["readout_units"]))
+        self.built = True
+
+    # computation
+
+    reads = ("query", "context")
+
+    def encode(self, source: Tensor, training: bool) -> Encoded:
+        mask = ops.not_equal(source, 0)
+        embedded = self.drop(self.source_embedding(source), training=training)
+        memory, (both,) = self.encoder(embedded, mask=mask, training=training)
+        first = both[:, self.settings["units"] :]
+        return Encoded(memory, mask, first)
+
+    def readout(
+        self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
+    ) -> Tensor:
+        read = ops.concatenate([record["query"], embedded, record["context"]], axis=-1)
+        return self.vocabulary(self.drop(self.maxout(read), training=training))
+
+
+# config
+
+
+@preset(RNNSearch, "rnnsearch_base")
+def rnnsearch_base() -> Config:
+    """The paper's sizes (appendix A.2.3): m 620, n and n' 1000, l 500; vocabulary 30,000."""
+    return {"embedding_dim": 620, "units": 1000, "attention_units": 1000, "readout_units": 500}
+
+
+@preset(RNNSearch, "rnnsearch_small")
+def rnnsearch_small() -> Config:
+    """Sizes for small data and a CPU; not the paper's."""
+    return {
+        "embedding_dim": 256,
+        "units": 512,
+        "attention_units": 512,
+        "readout_units": 256,
+        "dropout": 0.4,
+    }

@@ -1,0 +1,185 @@
+"""Translation through one vector: what attention was invented to replace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo.layers import Maxout, RecurrentDecoder, RecurrentEncoder
+from attention_zoo.layers.recurrent_encoder import RECURRENT
+from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, Tensor, over_steps
+from attention_zoo.models.presets import Config, model, preset
+
+CELLS = {
+    "lstm": layers.LSTMCell,
+    "gru": layers.GRUCell,
+    "simple_rnn": layers.SimpleRNNCell,
+}
+CONTEXTS = ("initial_state", "every_step")
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class Seq2Seq(EncoderDecoder):
+    """Recurrent encoder and decoder, joined by the encoder's last state alone.
+
+    `initial_state` (Sutskever): `s_0 = v`, `logits_t = s_t W`;
+    `every_step` (Cho): `s_0 = tanh(c W')`, `s_t = RNN([y_{t-1}; c])`,
+    `logits_t = maxout([s_t; y_{t-1}; c]) W`, `c = v`, the top layer's last h
+
+    Args:
+        source_vocabulary_size: source tokens, the 4 special ones included.
+        target_vocabulary_size: V, target tokens, the 4 special ones included.
+        context: "initial_state" or "every_step", where the decoder sees the source's vector.
+        cell: "lstm", "gru" or "simple_rnn".
+        embedding_dim: width of both embeddings.
+        units: of every layer.
+        num_layers: of encoder and decoder.
+        reverse_source: read the source from its end.
+        bidirectional: read the source from both ends (half the units each); not the papers'.
+        dropout: rate on embeddings, between layers and before the vocabulary, in training.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        training: switches dropout on.
+
+    Returns:
+        Logits `(B, T, V)`.
+
+    Masking:
+        Padding (0) in source or target changes nothing at the other positions.
+
+    Reference:
+        Sutskever et al. 2014, arXiv 1409.3215, section 2 (v is the last state of every layer);
+        Cho et al. 2014, arXiv 1406.1078, section 2.2 and appendix A (c is tanh(V h_T) there: the
+        tanh and V are in the bridge and in the decoder's input kernel here).
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        context: str = "initial_state",
+        cell: str = "lstm",
+        embedding_dim: int = 1000,
+        units: int = 1000,
+        num_layers: int = 1,
+        reverse_source: bool = False,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if context not in CONTEXTS:
+            raise ValueError(f"context must be one of {', '.join(CONTEXTS)}, got {context!r}")
+        if cell not in RECURRENT:
+            raise ValueError(f"cell must be one of {', '.join(RECURRENT)}, got {cell!r}")
+        self.every_step = context == "every_step"
+        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim)
+        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim)
+        self.encoder = RecurrentEncoder(
+            cell, units, num_layers, bidirectional, reverse_source, dropout
+        )
+        stack = [CELLS[cell](units) for _ in range(num_layers)]
+        self.decoder = RecurrentDecoder(stack, bridge=self.every_step)
+        self.maxout = Maxout(max(1, units // 2)) if self.every_step else None
+        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False)
+        self.drop = layers.Dropout(dropout)
+        self.finish(
+            {
+                "source_vocabulary_size": source_vocabulary_size,
+                "target_vocabulary_size": target_vocabulary_size,
+                "context": context,
+                "cell": cell,
+                "embedding_dim": embedding_dim,
+                "units": units,
+                "num_layers": num_layers,
+                "reverse_source": reverse_source,
+                "bidirectional": bidirectional,
+                "dropout": dropout,
+            }
+        )
+
+    def build(self, input_shape: Any = None) -> None:
+        width, units = self.settings["embedding_dim"], self.settings["units"]
+        self.source_embedding.build(None)
+        self.target_embedding.build(None)
+        self.encoder.build((None, None, width))
+        if self.maxout is None:
+            self.decoder.build((None, None, width))
+            self.vocabulary.build((None, None, units))
+        else:
+            self.decoder.build((None, None, width + units), None, (None, units))
+            self.maxout.build((None, None, units + width + units))
+            self.vocabulary.build((None, None, self.maxout.units))
+        self.built = True
+
+    # computation
+
+    def encode(self, source: Tensor, training: bool) -> Encoded:
+        mask = ops.not_equal(source, 0)
+        embedded = self.drop(self.source_embedding(source), training=training)
+        _, states = self.encoder(embedded, mask=mask, training=training)
+        if not self.every_step:
+            return Encoded(None, mask, states)
+        vector = states[-2 if self.settings["cell"] == "lstm" else -1]
+        return Encoded(None, mask, vector, vector)
+
+    def decoder_inputs(self, embedded: Tensor, encoded: Encoded) -> Tensor:
+        if encoded.vector is None:
+            return embedded
+        return ops.concatenate([embedded, over_steps(encoded.vector, embedded)], axis=-1)
+
+    def readout(
+        self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
+    ) -> Tensor:
+        output = record["output"]
+        if self.maxout is not None:
+            vector = over_steps(encoded.vector, embedded)
+            output = self.maxout(ops.concatenate([output, embedded, vector], axis=-1))
+        return self.vocabulary(self.drop(output, training=training))
+
+
+# config
+
+
+@preset(Seq2Seq, "seq2seq_base")
+def seq2seq_base() -> Config:
+    """Sutskever's sizes (section 3.4): 4 LSTM layers of 1000, source reversed; 80,000 tokens."""
+    return {
+        "cell": "lstm",
+        "embedding_dim": 1000,
+        "units": 1000,
+        "num_layers": 4,
+        "reverse_source": True,
+    }
+
+
+@preset(Seq2Seq, "seq2seq_initial_small")
+def seq2seq_initial_small() -> Config:
+    """Sizes for small data and a CPU, the vector as initial state; not the paper's."""
+    return {
+        "context": "initial_state",
+        "cell": "lstm",
+        "embedding_dim": 256,
+        "units": 512,
+        "reverse_source": True,
+        "dropout": 0.4,
+    }
+
+
+@preset(Seq2Seq, "seq2seq_every_step_small")
+def seq2seq_every_step_small() -> Config:
+    """Sizes for small data and a CPU, the vector at every step; not the paper's."""
+    return {
+        "context": "every_step",
+        "cell": "gru",
+        "embedding_dim": 256,
+        "units": 512,
+        "reverse_source": True,
+        "dropout": 0.4,
+    }

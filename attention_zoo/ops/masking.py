@@ -1,0 +1,77 @@
+"""Masks: one meaning (`True` = may be attended), checked once, combined by AND."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from keras import backend, ops
+
+# Keras keeps masks in an attribute, or beside tensors that take none (JAX); it exports no accessor.
+from keras.src.backend import get_keras_mask, set_keras_mask
+
+Tensor = Any
+
+
+def as_boolean_mask(mask: Tensor, name: str, shape: tuple[int | None, ...]) -> Tensor:
+    """A mask as booleans, or one clear error.
+
+    Args:
+        mask: booleans, or integers of which zero means "hidden".
+        name: the argument's name, for the message.
+        shape: what is expected, None where any size is; a mask's axis of size 1 broadcasts.
+
+    Raises:
+        ValueError: a float mask (additive masks are not understood), a wrong rank or size.
+    """
+    mask = ops.convert_to_tensor(mask)
+    dtype = backend.standardize_dtype(mask.dtype)
+    if "float" in dtype:
+        raise ValueError(
+            f"{name} has dtype {dtype}, but masks are boolean, True where attention is allowed; "
+            f"for a mask of 0 and 1 pass `{name} > 0`, for an additive one `{name} >= 0`"
+        )
+    if len(mask.shape) != len(shape):
+        hint = " (add the batch axis: `mask[None]`)" if len(mask.shape) + 1 == len(shape) else ""
+        raise ValueError(
+            f"{name} has shape {tuple(mask.shape)}, but rank {len(shape)} is expected, "
+            f"{shape} here{hint}"
+        )
+    for got, want in zip(mask.shape, shape, strict=True):
+        if got is not None and want is not None and got not in (1, want):
+            raise ValueError(f"{name} has shape {tuple(mask.shape)}, but {shape} is expected")
+    return mask if dtype == "bool" else ops.not_equal(mask, 0)
+
+
+def combine_masks(*masks: Tensor | None) -> Tensor | None:
+    """AND of the masks that are there; None when there is none."""
+    present = [mask for mask in masks if mask is not None]
+    return reduce(ops.logical_and, present) if present else None
+
+
+def implicit_mask(x: Tensor) -> Tensor | None:
+    """The mask that Keras carries on a tensor, if any. The tensor is not changed."""
+    return None if x is None else get_keras_mask(x)
+
+
+def pass_mask_on(x: Tensor, mask: Tensor | None) -> Tensor:
+    """`x`, carrying `mask` for the next layer."""
+    if mask is not None:
+        set_keras_mask(x, mask)
+    return x
+
+
+def causal_mask(length: int | Tensor, source_length: int | Tensor) -> Tensor:
+    """`(1, T, S)` booleans: position t may look at the sources 0 .. t."""
+    rows = ops.arange(length, dtype="int32")[None, :, None]
+    return ops.arange(source_length, dtype="int32")[None, None, :] <= rows
+
+
+def clear(x: Tensor, mask: Tensor | None) -> Tensor:
+    """`x` with zeros at the hidden positions, whatever stood there (NaN and Inf too).
+
+    Args:
+        x: `(..., L, D)`.
+        mask: `(..., L)` booleans, or None for no change.
+    """
+    return x if mask is None else ops.where(mask[..., None], x, ops.zeros((), x.dtype))

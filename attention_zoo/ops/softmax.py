@@ -1,0 +1,34 @@
+"""Scores to weights that sum to one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from keras import backend, ops
+
+Tensor = Any
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """`x` in float32, or in float64 where it is that already."""
+    dtype = backend.standardize_dtype(x.dtype)
+    return x if dtype in ("float32", "float64") else ops.cast(x, "float32")
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the last axis of what the mask allows, in float32 at least.
+
+    A hidden position weighs exactly 0 whatever its score. A row with nothing to attend, or of
+    length 0, is all zeros and passes no gradient.
+
+    Args:
+        scores: `(..., S)`.
+        mask: booleans that broadcast against `scores`, or None.
+    """
+    scores = at_least_float32(scores)
+    if mask is None:
+        return ops.softmax(scores, axis=-1)
+    lowest = ops.cast(np.finfo(backend.standardize_dtype(scores.dtype)).min, scores.dtype)
+    zero = ops.zeros((), scores.dtype)
+    return ops.where(mask, ops.softmax(ops.where(mask, scores, lowest), axis=-1), zero)

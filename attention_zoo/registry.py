@@ -1,0 +1,54 @@
+"""A name to a factory, and an error that helps when the name is wrong."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest of `known`, or an empty string."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+class Registry:
+    """Factories of one kind by name.
+
+    Args:
+        kind: what is registered, in the singular, for messages ("score").
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._factories: dict[str, Callable[..., Any]] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Decorator that files a factory under `name`; a name is given once (ValueError)."""
+
+        def file(factory: T) -> T:
+            if name in self._factories:
+                raise ValueError(f"{self.kind} {name!r} is registered already")
+            self._factories[name] = factory
+            return factory
+
+        return file
+
+    def get(self, name: str) -> Callable[..., Any]:
+        """The factory of that name; ValueError naming what is known otherwise."""
+        if name not in self._factories:
+            raise ValueError(
+                f"unknown {self.kind} {name!r}{did_you_mean(name, self._factories)}"
+                f" (known: {', '.join(self.names())})"
+            )
+        return self._factories[name]
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._factories)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._factories
