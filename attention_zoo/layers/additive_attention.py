@@ -60,7 +60,7 @@ class AdditiveAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = AdditiveScore(units, normalize)
+        score = AdditiveScore(units, normalize, dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.normalize = units, normalize
 

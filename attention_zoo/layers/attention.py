@@ -12,7 +12,7 @@ from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.scores import make_score
 
 Tensor = Any
-Shape = tuple[int | None, ...]
+Shape = tuple[Any, ...]
 State = tuple[Tensor, ...]
 
 
@@ -88,8 +88,8 @@ class Attention(keras.layers.Layer):
         super().__init__(**kwargs)
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {dropout}")
-        self.score = make_score(score, units=units)
-        self.alignment = make_alignment(alignment)
+        self.score = make_score(score, self.dtype_policy, units=units)
+        self.alignment = make_alignment(alignment, self.dtype_policy)
         self.dropout, self.seed = dropout, seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
@@ -296,8 +296,6 @@ def _refuse_symbolic(*tensors: Tensor | None) -> None:
 def _check_shapes(query: Shape, value: Shape, key: Shape) -> None:
     for name, shape in (("query", query), ("value", value), ("key", key)):
         if len(shape) != 3:
-            raise ValueError(
-                f"{name} must be (batch, steps, features), got shape {tuple(shape)}"
-            )
+            raise ValueError(f"{name} must be (batch, steps, features), got shape {tuple(shape)}")
     if None not in (value[1], key[1]) and value[1] != key[1]:
         raise ValueError(f"value has {value[1]} steps but key has {key[1]}; they go in pairs")

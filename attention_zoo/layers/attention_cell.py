@@ -18,7 +18,7 @@ from attention_zoo.layers.cell_steps import (
 )
 
 Tensor = Any
-Shape = tuple[int | None, ...]
+Shape = tuple[Any, ...]
 
 ORDERS = ("look_then_step", "step_then_look")
 
@@ -185,9 +185,7 @@ class AttentionCell(keras.layers.Layer):
             got = [state.shape[-1] for state in states]
             raise ValueError(f"the cell has states of widths {sizes}, initial_state gives {got}")
         left = iter([ops.cast(state, self.compute_dtype) for state in states])
-        cells = tuple(
-            tuple(next(left) for _ in state_sizes(cell)) for cell in cells_of(self.cell)
-        )
+        cells = tuple(tuple(next(left) for _ in state_sizes(cell)) for cell in cells_of(self.cell))
         fed: tuple[Tensor, ...] = ()
         if self.input_feeding:
             fed = (ops.zeros((batch_size, self.attention_size), self.compute_dtype),)

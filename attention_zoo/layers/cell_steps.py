@@ -134,7 +134,8 @@ _SPLIT: dict[type, type[WholeCell]] = {
 
 def split_cell(cell: Any, width: int, training: bool) -> WholeCell:
     """The fastest way to step a built cell whose first `width` input columns are the inputs."""
-    drops = training and (getattr(cell, "dropout", 0) or getattr(cell, "recurrent_dropout", 0))
+    rates = (getattr(cell, "dropout", 0.0), getattr(cell, "recurrent_dropout", 0.0))
+    drops = training and any(rates)
     kind = WholeCell if drops else _SPLIT.get(type(cell), WholeCell)
     return kind(cell, width)
 

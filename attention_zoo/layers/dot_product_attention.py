@@ -58,7 +58,7 @@ class DotProductAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = ScaledDotScore() if scale else DotScore()
+        score = (ScaledDotScore if scale else DotScore)(dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.scale = scale
 

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 Tensor = Any
-Shape = tuple[int | None, ...]
+Shape = tuple[Any, ...]
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

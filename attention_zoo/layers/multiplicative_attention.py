@@ -57,7 +57,8 @@ class MultiplicativeAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(GeneralScore(scale), alignment, dropout=dropout, seed=seed, **kwargs)
+        score = GeneralScore(scale, dtype=kwargs.get("dtype"))
+        super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.scale = scale
 
     def get_config(self) -> dict[str, Any]:

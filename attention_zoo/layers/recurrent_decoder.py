@@ -12,7 +12,7 @@ from attention_zoo.layers.attention_cell import AttentionCell, CellState, Prepar
 from attention_zoo.layers.cell_steps import cells_of, state_sizes
 
 Tensor = Any
-Shape = tuple[int | None, ...]
+Shape = tuple[Any, ...]
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -140,16 +140,16 @@ class RecurrentDecoder(keras.layers.Layer):
         """What all steps read, and the state before the first one."""
         memories = self._per_attention(memory)
         masks = self._per_attention(memory_mask) if memory_mask is not None else []
-        prepared = self.cell.prepare(
-            memories, masks or [None] * len(memories), training
-        )
+        prepared = self.cell.prepare(memories, masks or [None] * len(memories), training)
         if self.bridge:
             vector = ops.cast(initial_state, self.compute_dtype)
-            initial_state = [
-                ops.tanh(ops.matmul(vector, ops.cast(kernel, vector.dtype)) + ops.cast(bias, vector.dtype))
-                for kernel, bias in self.bridges
-            ]
+            initial_state = [self._cross(vector, *weights) for weights in self.bridges]
         return prepared, self.cell.initial_state(prepared, batch_size, initial_state)
+
+    def _cross(self, vector: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+        """A bridge: `tanh(vector W + b)`."""
+        dtype = vector.dtype
+        return ops.tanh(ops.matmul(vector, ops.cast(kernel, dtype)) + ops.cast(bias, dtype))
 
     def step(
         self, inputs: Tensor, state: CellState, prepared: Prepared
@@ -285,7 +285,9 @@ class RecurrentDecoder(keras.layers.Layer):
         )
         if given is None:
             if count:
-                raise ValueError("this decoder attends, so it needs a memory (batch, steps, features)")
+                raise ValueError(
+                    "this decoder attends, so it needs a memory (batch, steps, features)"
+                )
             return []
         return [given] * count if one else list(given)
 

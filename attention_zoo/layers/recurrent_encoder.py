@@ -10,7 +10,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 
 Tensor = Any
-Shape = tuple[int | None, ...]
+Shape = tuple[Any, ...]
 
 RECURRENT = {
     "lstm": keras.layers.LSTM,

@@ -83,7 +83,7 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     (folder / "manifest.json").write_text(json.dumps(sums, indent=2) + "\n", "utf-8")
 
 
-def check_arguments(cls: type, given: Config) -> None:
+def check_arguments(cls: Callable[..., Any], given: Config) -> None:
     """ValueError for an argument that the constructor of `cls` has not."""
     known = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
     for name in given:
@@ -94,7 +94,7 @@ def check_arguments(cls: type, given: Config) -> None:
             )
 
 
-def _merge(cls: type, config: Config, overrides: Config) -> Config:
+def _merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
     check_arguments(cls, overrides)
     return {**config, **overrides}
 

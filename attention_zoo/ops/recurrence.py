@@ -45,14 +45,10 @@ def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple
     def body(t: Tensor, flat: list[Tensor], sinks: list[Any]) -> tuple[Tensor, list, list]:
         now = tree.pack_sequence_as(inputs, [source.read(t) for source in sources])
         new, outputs = step(tree.pack_sequence_as(state, flat), now)
-        written = [
-            sink.write(t, x) for sink, x in zip(sinks, tree.flatten(outputs), strict=True)
-        ]
+        written = [sink.write(t, x) for sink, x in zip(sinks, tree.flatten(outputs), strict=True)]
         return t + 1, tree.flatten(new), written
 
     begin = (tf.constant(0), tree.flatten(state), sinks)
-    _, flat, sinks = tf.while_loop(
-        lambda t, *_: t < length, body, begin, maximum_iterations=length
-    )
+    _, flat, sinks = tf.while_loop(lambda t, *_: t < length, body, begin, maximum_iterations=length)
     stacked = [sink.stack() for sink in sinks]
     return tree.pack_sequence_as(state, flat), tree.pack_sequence_as(like, stacked)

@@ -28,7 +28,12 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     scores = at_least_float32(scores)
     if mask is None:
-        return ops.softmax(scores, axis=-1)
+        return _softmax(scores)
     lowest = ops.cast(np.finfo(backend.standardize_dtype(scores.dtype)).min, scores.dtype)
     zero = ops.zeros((), scores.dtype)
-    return ops.where(mask, ops.softmax(ops.where(mask, scores, lowest), axis=-1), zero)
+    return ops.where(mask, _softmax(ops.where(mask, scores, lowest)), zero)
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """`ops.softmax`, whose warning about an axis of size 1 is none here: one row may be all."""
+    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)

@@ -19,6 +19,24 @@ class Alignment(keras.layers.Layer):
 
     Rows are independent. An alignment that remembers earlier looks also defines `initial_state`,
     tensors `(..., S)` or `(..., 1)`; one that has weights of its own builds them in `build`.
+
+    Args:
+        **kwargs: those of a Keras layer.
+
+    Call arguments:
+        scores: `(..., S)`.
+        mask: booleans that broadcast against `scores`, or None.
+        state: what the last look returned, or `initial_state`.
+        training: whether noise and the like are on.
+
+    Returns:
+        Weights `(..., S)`, float32 at least, and the state after this look.
+
+    Masking:
+        Hidden positions weigh exactly 0; a row with nothing to attend is all 0.
+
+    Reference:
+        The `align` of Luong et al. 2015, arXiv 1508.04025, equation 7, as an axis of its own.
     """
 
     def build(self, scores_shape: tuple[int | None, ...]) -> None:
@@ -40,9 +58,16 @@ class Alignment(keras.layers.Layer):
         """Weights and the state after this look."""
         raise TypeError(f"{type(self).__name__} is a base class: an alignment defines `call`")
 
+    def get_config(self) -> dict[str, Any]:
+        """Written out, because Keras's automatic config does not serialize a dtype policy."""
+        return {**super().get_config()}
 
-def make_alignment(alignment: Any) -> Alignment:
+
+def make_alignment(alignment: Any, dtype: Any = None) -> Alignment:
     """An alignment from its name, its config, or itself; ValueError for an unknown name."""
     if isinstance(alignment, dict):
         alignment = keras.saving.deserialize_keras_object(alignment)
-    return alignment if isinstance(alignment, Alignment) else ALIGNMENTS.get(alignment)()
+    if isinstance(alignment, Alignment):
+        return alignment
+    made: Alignment = ALIGNMENTS.get(alignment)(dtype=dtype)
+    return made

@@ -18,6 +18,9 @@ class HardAlignment(Alignment):
 
     The choice is a step function: values get a gradient, scores get none.
 
+    Args:
+        **kwargs: those of a Keras layer.
+
     Call arguments:
         scores: `(..., S)`.
         mask: booleans that broadcast against `scores`, or None.
@@ -25,6 +28,9 @@ class HardAlignment(Alignment):
 
     Returns:
         Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+
+    Masking:
+        Hidden positions weigh exactly 0, whatever their scores.
 
     Cost:
         O(S) a row.

@@ -15,6 +15,9 @@ class SoftmaxAlignment(Alignment):
 
     `weights_j = exp(score_j) / sum_i exp(score_i)` over what the mask allows
 
+    Args:
+        **kwargs: those of a Keras layer.
+
     Call arguments:
         scores: `(..., S)`.
         mask: booleans that broadcast against `scores`, or None.
@@ -22,6 +25,9 @@ class SoftmaxAlignment(Alignment):
 
     Returns:
         Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+
+    Masking:
+        Hidden positions weigh exactly 0, whatever their scores.
 
     Cost:
         O(S) a row.

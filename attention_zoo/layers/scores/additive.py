@@ -33,6 +33,9 @@ class AdditiveScore(Score):
         query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`. v: `(A,)`.
         gain: g, `()`, and bias: b, `(A,)`, with `normalize`.
 
+    Masking:
+        None here: the attention masks scores and clears hidden keys.
+
     Cost:
         O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(T S A) memory.
 

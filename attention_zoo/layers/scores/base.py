@@ -10,7 +10,7 @@ from keras import ops
 from attention_zoo.registry import Registry
 
 Tensor = Any
-Shape = tuple[int | None, ...]
+Shape = tuple[Any, ...]
 
 SCORES = Registry("score")
 
@@ -22,6 +22,22 @@ class Score(keras.layers.Layer):
     compares queries with projected keys as often as needed (`compare`). Subclasses write `build`,
     `project` where keys have a projection, and `compare`. All leading axes broadcast, so heads and
     hypotheses are just more axes.
+
+    Args:
+        **kwargs: those of a Keras layer.
+
+    Call arguments:
+        query: `(..., T, Dq)`.
+        key: `(..., S, Dk)`.
+
+    Returns:
+        Scores `(..., T, S)`, float32 at least.
+
+    Masking:
+        None here: the attention masks scores and clears hidden keys before `project`.
+
+    Reference:
+        The score of Luong et al. 2015, arXiv 1508.04025, equation 8, as an axis of its own.
     """
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
@@ -42,6 +58,10 @@ class Score(keras.layers.Layer):
 
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
         return (*query_shape[:-1], key_shape[-2])
+
+    def get_config(self) -> dict[str, Any]:
+        """Written out, because Keras's automatic config does not serialize a dtype policy."""
+        return {**super().get_config()}
 
     def weight(
         self, name: str, shape: tuple[int | None, ...], initializer: str = "glorot_uniform"
@@ -69,8 +89,8 @@ def require_equal_widths(name: str, query_shape: Shape, key_shape: Shape, fix: s
         )
 
 
-def make_score(score: Any, **options: Any) -> Score:
-    """A score from its name, its config, or itself.
+def make_score(score: Any, dtype: Any = None, **options: Any) -> Score:
+    """A score from its name, with that dtype policy, from its config, or itself.
 
     Raises:
         ValueError: unknown name, an option that this score has not, options beside an object.
@@ -85,6 +105,6 @@ def make_score(score: Any, **options: Any) -> Score:
             )
         return score
     try:
-        return SCORES.get(score)(**given)
+        return SCORES.get(score)(dtype=dtype, **given)
     except TypeError as error:
         raise ValueError(f"score {score!r} does not take {', '.join(given)}") from error

@@ -34,6 +34,9 @@ class ConcatScore(Score):
     Weights:
         kernel: W, `(Dq + Dk, A)`. v: `(A,)`.
 
+    Masking:
+        None here: the attention masks scores and clears hidden keys.
+
     Cost:
         O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(T S A) memory.
 

@@ -21,12 +21,18 @@ class DotScore(Score):
 
     `score(q, k) = q . k`
 
+    Args:
+        **kwargs: those of a Keras layer.
+
     Call arguments:
         query: `(..., T, D)`.
         key: `(..., S, D)`.
 
     Returns:
         Scores `(..., T, S)`, float32 at least.
+
+    Masking:
+        None here: the attention masks scores and clears hidden keys.
 
     Cost:
         O(T S D) time, O(T S) memory.

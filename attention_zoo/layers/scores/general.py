@@ -30,6 +30,9 @@ class GeneralScore(Score):
     Weights:
         key_kernel: W, `(Dk, Dq)`. gain: g, `()`, with `scale`.
 
+    Masking:
+        None here: the attention masks scores and clears hidden keys.
+
     Cost:
         O(S Dk Dq) once for the keys, then O(T S Dq) time and O(T S) memory.
 

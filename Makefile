@@ -1,0 +1,71 @@
+# make quickstart   train a small translator, measure it, and draw where it looked (about five minutes on two cores)
+# make test         lint, types, import contracts, all tests that continuous integration runs
+# make lint         the first half of it
+# make bench        the long tiers and the comparisons with other libraries
+# make clean        remove what the others made, but no run
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+NAME := rnnsearch_small.dates_en_fr
+RECIPE := training/translation/$(NAME).yaml
+RUN := runs/$(NAME)
+PACKAGING := setup.cfg pyproject.toml attention_zoo/version.py
+BACKEND_FREE := $(wildcard tests/ops tests/layers tests/losses tests/decoding tests/models)
+
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+export MPLBACKEND ?= Agg
+
+.PHONY: quickstart test lint bench bench-peers clean
+
+quickstart: .venv/user
+	$(BIN)/attention-zoo train $(RECIPE) run=$(RUN)
+	$(BIN)/attention-zoo evaluate $(RUN)
+	echo "the shop opens at 9:45 AM, and the village is 21 kilometers away." | \
+		$(BIN)/attention-zoo predict $(RUN) --attention $(RUN)/attention.png
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest -q
+	KERAS_BACKEND=jax $(BIN)/pytest -q $(BACKEND_FREE)
+	$(BIN)/pytest -q -m slow --timeout 600
+
+# Tiers without a test in them are no failure: pytest says so with 5.
+bench: .venv/dev bench-peers
+	$(BIN)/pytest -q -m "soak or zoo" --timeout 0 || test $$? -eq 5
+	$(BIN)/python benchmarks/recurrent_training.py \
+		--tfa-python .venv-tfa/bin/python --joeynmt-python .venv-joeynmt/bin/python
+	$(BIN)/python benchmarks/recurrent_decoding.py --tfa-python .venv-tfa/bin/python
+
+bench-peers: .venv-tfa/ready .venv-joeynmt/ready
+
+clean:
+	rm -rf .venv .venv-tfa .venv-joeynmt build dist *.egg-info
+
+.venv/user: $(PACKAGING)
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+.venv/dev: $(PACKAGING)
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+# TensorFlow Addons has no release for a Python later than 3.11.
+.venv-tfa/ready: benchmarks/peers/tfa.txt
+	python3.11 -m venv .venv-tfa
+	.venv-tfa/bin/pip install --quiet --requirement $<
+	touch $@
+
+# Joey NMT asks for older packages than it needs, so they are named here and it comes alone.
+.venv-joeynmt/ready: benchmarks/peers/joeynmt.txt
+	$(PYTHON) -m venv .venv-joeynmt
+	.venv-joeynmt/bin/pip install --quiet --requirement $<
+	.venv-joeynmt/bin/pip install --quiet --no-deps joeynmt==2.3.0
+	touch $@

@@ -1,0 +1,23 @@
+"""How fast is beam search with attention? Ours and TensorFlow Addons in turn."""
+
+from __future__ import annotations
+
+import sys
+
+import side_by_side
+
+
+def main() -> None:
+    options = side_by_side.arguments(__doc__, ["tfa"])
+    scripts = {
+        "attention_zoo": (sys.executable, "zoo_recurrent.py"),
+        "tfa": (options.tfa_python, "peers/tfa_recurrent.py"),
+    }
+    unit, attention = "sentences_per_second", options.attention
+    rates = side_by_side.measure(scripts, "beam", attention, options.rounds, unit)
+    title = f"Beam search (5) of a recurrent translator, {attention}"
+    side_by_side.report(title, rates, unit, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

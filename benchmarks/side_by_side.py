@@ -1,0 +1,68 @@
+"""Runs scripts in turn, round after round, and writes what each reached and our ratio."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.md"
+
+
+def arguments(description: str | None, peers: list[str]) -> argparse.Namespace:
+    """The command line: rounds, attention, and a Python for each peer."""
+    parser = argparse.ArgumentParser(description=description)
+    for peer in peers:
+        parser.add_argument(f"--{peer}-python", required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--attention", choices=["bahdanau", "luong"], default="bahdanau")
+    return parser.parse_args()
+
+
+def measure(
+    scripts: dict[str, tuple[str, str]], work: str, attention: str, rounds: int, unit: str
+) -> dict[str, float]:
+    """Median over rounds of each script's rate; a script that does a work twice is two rows.
+
+    Args:
+        scripts: name to (python, script under benchmarks/).
+        unit: the key of the rate in the JSON lines that the scripts print.
+    """
+    rates: dict[str, list[float]] = {}
+    for number in range(rounds):
+        for name, (python, script) in scripts.items():
+            command = [python, str(HERE / script), "--work", work, "--attention", attention]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+            if done.returncode or not lines:
+                sys.exit(f"{name} failed:\n{done.stderr[-2000:]}")
+            for line in map(json.loads, lines):
+                row = f"{line['peer']}{' (XLA)' if 'XLA' in line['work'] else ''}"
+                rates.setdefault(row, []).append(line[unit])
+                print(f"round {number + 1}: {row}: {line[unit]} {unit}", flush=True)
+    return {row: statistics.median(values) for row, values in rates.items()}
+
+
+def report(title: str, rates: dict[str, float], unit: str, rounds: int) -> None:
+    """Prints the table with the ratio to the best peer, and replaces its section of results.md."""
+    ours = max(rate for row, rate in rates.items() if row.startswith("attention_zoo"))
+    best = max(rate for row, rate in rates.items() if not row.startswith("attention_zoo"))
+    lines = [f"## {title}", "", f"| | {unit.replace('_', ' ')} |", "|---|---|"]
+    lines += [f"| {row} | {rate:,.1f} |" for row, rate in rates.items()]
+    cpu = platform.processor() or platform.machine()
+    lines += [
+        "",
+        f"Ratio to the best peer: **{ours / best:.2f}** (median of {rounds} rounds, {cpu}).",
+    ]
+    section = "\n".join(lines) + "\n"
+    print(section)
+    old = RESULTS.read_text("utf-8") if RESULTS.exists() else "# Results\n"
+    head, *sections = old.split("\n## ")
+    kept = [s for s in sections if not s.startswith(title + "\n")]
+    parts = [head.rstrip("\n") + "\n", *(f"## {s.rstrip()}\n" for s in kept), section]
+    RESULTS.write_text("\n".join(parts), "utf-8")
