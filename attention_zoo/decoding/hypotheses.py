@@ -1,0 +1,118 @@
+"""Hypotheses while they grow: picking them, recording each step, and tracing them back."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+
+def take_hypotheses(x: Any, index: Any) -> Any:
+    """`x (B, M, ...)` at `index (B, N)` of the second axis -> `(B, N, ...)`, as one row gather."""
+    if x.shape[1] == 1 and index.shape[1] == 1:
+        return x
+    batch, width, *rest = ops.shape(x)
+    rows = ops.arange(batch, dtype="int32")[:, None] * width + index
+    taken = ops.take(ops.reshape(x, (batch * width, *rest)), rows, axis=0)
+    return ops.reshape(taken, (*ops.shape(index), *rest))  # JAX loses the shape of an empty batch
+
+
+class History(NamedTuple):
+    """One record a step, in the order the hypotheses had then; nothing in it is ever re-ordered.
+
+    Attributes:
+        tokens: `(L, B, N)`, the token that each hypothesis took at a step.
+        parents: `(L, B, N)`, the hypothesis of the step before that it continues.
+        attention: `(L, B, N, S)`, where it looked to take it, or `()`.
+    """
+
+    tokens: Any
+    parents: Any
+    attention: Any
+
+    @classmethod
+    def empty(cls, steps: int, tokens: Any, attention: Any) -> History:
+        """Room for `steps` records like `tokens (B, N)` and `attention (B, N, S)`."""
+
+        def room(x: Any) -> Any:
+            return ops.zeros((steps, *ops.shape(x)), dtype=x.dtype)
+
+        return cls(room(tokens), room(tokens), () if attention is None else room(attention))
+
+    def write(self, step: Any, tokens: Any, parents: Any, attention: Any) -> History:
+        """The history with the record of `step` filled in."""
+
+        def put(room: Any, x: Any) -> Any:
+            return ops.slice_update(room, (step, *[0] * len(x.shape)), x[None])
+
+        seen = () if attention is None else put(self.attention, attention)
+        return History(put(self.tokens, tokens), put(self.parents, parents), seen)
+
+    def path(self, steps: Any, slots: Any, lengths: Any) -> Any:
+        """Where in each record the given hypotheses are.
+
+        Args:
+            steps: scalar, the number of records written.
+            slots: `(B, n)`, where each hypothesis is in the record of its last token.
+            lengths: `(B, n)`, its tokens.
+
+        Returns:
+            `(L, B, n)`; meaningless past the length.
+        """
+
+        def back(step: Any, slots: Any, path: Any) -> tuple[Any, Any, Any]:
+            step = step - 1
+            path = ops.slice_update(path, (step, 0, 0), slots[None])
+            parents = take_hypotheses(ops.take(self.parents, step, axis=0), slots)
+            return step, ops.where(step < lengths, parents, slots), path
+
+        path = ops.zeros((self.tokens.shape[0], *ops.shape(slots)), dtype="int32")
+        return ops.while_loop(lambda step, *_: step > 0, back, (steps, slots, path))[-1]
+
+    @staticmethod
+    def follow(record: Any, path: Any) -> Any:
+        """`record (L, B, N, ...)` along `path (L, B, n)` -> `(B, n, L, ...)`."""
+        steps, batch, width, *rest = ops.shape(record)
+        best = path.shape[2]
+        rows = ops.reshape(record, (steps * batch, width, *rest))
+        rows = take_hypotheses(rows, ops.reshape(path, (steps * batch, best)))
+        rows = ops.reshape(rows, (steps, batch, best, *rest))
+        return ops.moveaxis(rows, 0, 2)
+
+
+class Best(NamedTuple):
+    """The best hypotheses that are set aside, best first, earlier first among equals.
+
+    Attributes:
+        scores: `(B, n)` float32, penalised; -inf where there is none yet.
+        lengths: `(B, n)` int32, tokens with the end token; 0 where there is none yet.
+        slots: `(B, n)` int32, where it is in the record of its last step.
+        finished: `(B, n)` bool, whether it ended by the end token.
+    """
+
+    scores: Any
+    lengths: Any
+    slots: Any
+    finished: Any
+
+    @classmethod
+    def empty(cls, batch_size: Any, size: int) -> Best:
+        """No hypothesis yet."""
+        none = ops.zeros((batch_size, size), dtype="int32")
+        return cls(ops.cast(none, "float32") - float("inf"), none, none, none > 0)
+
+    def merge(self, scores: Any, length: Any, finished: bool) -> Best:
+        """The best of these and of the hypotheses of one step.
+
+        Args:
+            scores: `(B, N)`, -inf for those that are not to enter.
+            length: scalar, the length of all of them.
+            finished: whether they ended by the end token.
+        """
+        here = scores > float("-inf")
+        slots = ops.zeros_like(self.slots[:, :1]) + ops.arange(scores.shape[1], dtype="int32")
+        lengths = ops.where(here, length, 0)
+        _, order = ops.top_k(ops.concatenate([self.scores, scores], axis=1), self.scores.shape[1])
+        new = Best(scores, lengths, slots, here if finished else ops.zeros_like(here))
+        both = (ops.concatenate(pair, axis=1) for pair in zip(self, new, strict=True))
+        return Best(*(take_hypotheses(x, ops.cast(order, "int32")) for x in both))

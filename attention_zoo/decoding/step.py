@@ -1,0 +1,65 @@
+"""What a decoder gives a search, and the checks of it that come before the graph runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+
+
+class StepOutput(NamedTuple):
+    """One step of a decoder, for N hypotheses of each of B sources.
+
+    Attributes:
+        logits: `(B, N, V)`, unnormalised scores of the next token.
+        state: a nest of tensors `(B, N, ...)`, given back at the next step.
+        attention: `(B, N, S)`, where this step looked, or None.
+        hidden: `(B, N, D)`, the decoder's output before the vocabulary, or None.
+    """
+
+    logits: Any
+    state: Any
+    attention: Any = None
+    hidden: Any = None
+
+
+StepFunction = Callable[[Any, Any], StepOutput]
+"""`step(tokens (B, N) int32, state) -> StepOutput`. N is 1 at the first step of every search."""
+
+
+def check_state(state: Any, batch_size: Any) -> None:
+    """ValueError unless every leaf of the state has the batch as its first axis."""
+    for leaf in keras.tree.flatten(state):
+        if leaf is None:
+            raise ValueError("the state holds None: a leaf is a tensor (B, ...); no state is ()")
+        _check_shape("a leaf of the initial state", leaf, (batch_size,), open_ended=True)
+
+
+def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> None:
+    """ValueError that names what the first step gave and what a search needs of it."""
+    if not isinstance(output, StepOutput):
+        raise ValueError(f"step gave {type(output).__name__}: it must give a StepOutput")
+    _check_shape("the logits of step", output.logits, (batch_size, 1, None))
+    vocabulary = output.logits.shape[-1]
+    if vocabulary is None:
+        raise ValueError("the logits of step have no static vocabulary size (their last axis)")
+    if end_token >= vocabulary:
+        raise ValueError(f"end_token is {end_token} but step gives logits of {vocabulary} tokens")
+    if output.attention is not None:
+        _check_shape("the attention of step", output.attention, (batch_size, 1, None))
+    leaves, given = keras.tree.flatten(output.state), keras.tree.flatten(state)
+    if len(leaves) != len(given):
+        raise ValueError(f"step was given a state of {len(given)} tensors and gave {len(leaves)}")
+    for leaf in leaves:
+        _check_shape("a leaf of the state of step", leaf, (batch_size, 1), open_ended=True)
+
+
+def _check_shape(what: str, x: Any, want: tuple[Any, ...], open_ended: bool = False) -> None:
+    """ValueError where a static size of `x` is not the one wanted (None and tensors fit all)."""
+    got = tuple(getattr(x, "shape", ()))
+    rank = len(got) >= len(want) if open_ended else len(got) == len(want)
+    pairs = zip(got, want, strict=False)
+    if not rank or any(isinstance(w, int) and g not in (w, None) for g, w in pairs):
+        sizes = [str(w) if isinstance(w, int) else "any" for w in want] + ["..."] * open_ended
+        raise ValueError(f"{what} is of shape {got}: ({', '.join(sizes)}) is needed")

@@ -1,0 +1,29 @@
+"""Figures that need no display and no pyplot."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+
+def new_figure(width: float, height: float) -> Any:
+    """A matplotlib Figure of that size in inches, with room made for its labels."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Any, path: str | os.PathLike[str] | None) -> None:
+    """Writes the figure in the format of the suffix, if there is a path.
+
+    A character without a font is drawn as a box; `families_for` has said so once already.
+    """
+    if path is None:
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(path)

@@ -1,0 +1,69 @@
+"""Fonts for what matplotlib's own does not draw, Chinese above all."""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+_OWN = "DejaVu Sans"
+_UNUSUAL = re.compile("bold|black|heavy|light|thin|italic|oblique", re.IGNORECASE)
+_LIKELY = re.compile(
+    r"cjk|noto.*sans|source.?han|wqy|simhei|simsun|msyh|yahei|pingfang|hiragino|heiti|uming|ukai|"
+    r"droid.*fallback|arial.?unicode|nanum|gothic|unifont",
+    re.IGNORECASE,
+)
+
+
+def installed_fonts() -> list[str]:
+    """Font files of this machine: likely to know many scripts first, then plain weights first."""
+    from matplotlib import font_manager
+
+    def rank(path: str) -> tuple[bool, bool, str]:
+        name = Path(path).name
+        return not _LIKELY.search(name), bool(_UNUSUAL.search(name)), path
+
+    return sorted(font_manager.findSystemFonts(), key=rank)
+
+
+def families_for(labels: Iterable[str]) -> list[str]:
+    """Font families that between them can draw the labels, matplotlib's own first.
+
+    Characters that no installed font can draw are named in one warning.
+    """
+    from matplotlib import font_manager
+
+    families = [_OWN]
+    missing = {ord(c) for label in labels for c in label if c.isprintable()}
+    missing -= _characters(font_manager.findfont(_OWN))
+    for path in installed_fonts() if missing else []:
+        found = missing & _characters(path)
+        if found:
+            if path not in {font.fname for font in font_manager.fontManager.ttflist}:
+                font_manager.fontManager.addfont(path)
+            families.append(font_manager.get_font(path).family_name)
+            missing -= found
+        if not missing:
+            break
+    if missing:
+        shown = "".join(sorted(map(chr, missing))[:10])
+        warnings.warn(
+            f"no installed font can draw {len(missing)} of the characters ({shown}): "
+            "install one that does, such as Noto Sans CJK",
+            stacklevel=3,
+        )
+    return families
+
+
+@functools.cache
+def _characters(path: str) -> frozenset[int]:
+    """Code points that a font file can draw; none if matplotlib cannot read or scale it."""
+    from matplotlib import font_manager
+
+    try:
+        font = font_manager.get_font(path)
+    except (OSError, RuntimeError):
+        return frozenset()
+    return frozenset(font.get_charmap() if font.scalable else ())

@@ -1,0 +1,58 @@
+"""The picture of Cho et al. 2014 (arXiv:1409.1259), figure 4: what a model makes of long inputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from itertools import cycle
+from typing import Any
+
+from attention_zoo.inspection.canvas import new_figure, save
+from attention_zoo.inspection.fonts import families_for
+
+
+def plot_length_curve(
+    curves: Mapping[str, Mapping[float, float]],
+    path: str | os.PathLike[str] | None = None,
+    ylabel: str = "exact match (%)",
+    *,
+    xlabel: str = "source length",
+    longest_trained: float | None = None,
+) -> Any:
+    """A line for each model: a figure of merit against the length of the input.
+
+    Args:
+        curves: model -> length -> value, for instance `{"RNNSearch": {5: 99.5, 10: 99.1}}`.
+        path: where to write it, in the format of the suffix; None for no file.
+        ylabel: what the values are. The axis starts at 0.
+        xlabel: what the lengths are.
+        longest_trained: the longest length seen in training, marked by a line.
+
+    Returns:
+        A matplotlib `Figure`.
+
+    Raises:
+        ValueError: if there is no curve, or one without a point.
+    """
+    empty = [name for name, curve in curves.items() if not curve]
+    if empty or not curves:
+        raise ValueError(f"there is nothing to draw for {', '.join(empty) or 'any model'}")
+    figure = new_figure(6.0, 4.0)
+    axes = figure.add_subplot()
+    family = families_for([*curves, ylabel, xlabel])
+    for (name, curve), marker in zip(curves.items(), cycle("osD^vP*X"), strict=False):
+        lengths = sorted(curve)
+        axes.plot(lengths, [curve[n] for n in lengths], marker=marker, markersize=5, label=name)
+    if longest_trained is not None:
+        axes.axvline(longest_trained, color="0.4", linestyle="--", linewidth=1)
+        at = (longest_trained, 0.02)
+        axes.text(*at, " longest in training", transform=axes.get_xaxis_transform(), color="0.4")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(xlabel, family=family, parse_math=False)
+    axes.set_ylabel(ylabel, family=family, parse_math=False)
+    axes.grid(color="0.9")
+    axes.spines[["top", "right"]].set_visible(False)
+    for text in axes.legend(frameon=False, prop={"family": family}).get_texts():
+        text.set_parse_math(False)
+    save(figure, path)
+    return figure

@@ -1,0 +1,17 @@
+"""The check that every metric of pairs begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+
+
+def check_same_length(**columns: Sized) -> None:
+    """ValueError unless the columns are lists, of one length, and not empty."""
+    for name, column in columns.items():
+        if isinstance(column, str):
+            raise ValueError(f"{name} is one string: give a list of strings")
+    counts = ", ".join(f"{len(column)} {name}" for name, column in columns.items())
+    if len({len(column) for column in columns.values()}) != 1:
+        raise ValueError(f"there are {counts}: give one of each for every sentence")
+    if not all(len(column) for column in columns.values()):
+        raise ValueError(f"there are {counts}: give at least one")

@@ -1,0 +1,241 @@
+"""Where a search can go wrong: nothing to choose, nothing to search, ties, shapes, bad options."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.decoding import SearchResult, StepOutput, beam_search, greedy_search
+from tests.decoding.toys import END, ENDS, ON_TENSORFLOW, START, Tables, compiled, to_numpy
+
+OPTIONS = {"start_token": START, "end_token": END, "max_length": 5}
+on_tensorflow = pytest.mark.skipif(not ON_TENSORFLOW, reason="speaks of TensorFlow's graphs")
+
+
+def constant(row: list[float]) -> Callable[[Any, Any], StepOutput]:
+    """A step that gives the same logits whatever went before, and no attention."""
+
+    def step(tokens: Any, state: Any) -> StepOutput:
+        logits = ops.convert_to_tensor(np.array(row, "float32"))
+        return StepOutput(ops.broadcast_to(logits, (*ops.shape(tokens), len(row))), state)
+
+    return step
+
+
+def run(row: list[float], mode: str, batch_size: int = 2, **options: Any) -> SearchResult:
+    search = functools.partial(beam_search, batch_size=batch_size, **OPTIONS | options)
+    return to_numpy(compiled(lambda: search(constant(row), ()), mode)())
+
+
+NO = -np.inf
+
+
+@pytest.mark.parametrize("mode", ENDS)
+@pytest.mark.parametrize("penalty", ["none", "average", "gnmt"])
+@pytest.mark.parametrize("row", [[NO] * 6, [np.nan] * 6, [0, 0, 0, 0, 0, np.nan]])
+def test_nothing_to_choose_gives_nothing(mode: str, penalty: str, row: list[float]) -> None:
+    result = run(row, mode, beam_width=3, length_penalty=penalty)
+    assert (result.scores == NO).all()
+    assert not result.lengths.any()
+    assert not result.tokens.any()
+    assert not result.finished.any()
+    assert result.attention is None
+
+
+@pytest.mark.parametrize("mode", ENDS)
+def test_greedy_with_nothing_to_choose_gives_nothing(mode: str) -> None:
+    greedy = functools.partial(greedy_search, batch_size=2, **OPTIONS)
+    for row in ([NO] * 6, [0, 0, 0, 0, 0, np.nan]):
+        search = functools.partial(greedy, constant(row), ())
+        result = to_numpy(compiled(search, mode)())
+        assert (result.scores == NO).all()
+        assert not result.lengths.any()
+        assert not result.tokens.any()
+
+
+@pytest.mark.parametrize("mode", ENDS)
+def test_a_forbidden_token_is_never_chosen(mode: str) -> None:
+    result = run([NO, NO, NO, 0.0, 0.0, NO], mode, beam_width=4, max_length=3)
+    assert result.lengths[0].tolist() == [1, 2, 3, 3]
+    for rank, tokens in enumerate([[3, 0, 0], [4, 3, 0]]):
+        assert result.tokens[0, rank].tolist() == tokens
+    assert sorted(map(tuple, result.tokens[0, 2:])) == [(4, 4, 3), (4, 4, 4)]
+    assert np.isfinite(result.scores).all()
+
+
+@pytest.mark.parametrize("mode", ENDS)
+def test_fewer_sequences_than_asked_for(mode: str) -> None:
+    result = run([NO, NO, NO, 0.0, NO, NO], mode, beam_width=3)
+    assert result.tokens[0].tolist() == [[3, 0, 0, 0, 0], [0] * 5, [0] * 5]
+    assert result.scores[0].tolist() == [0.0, NO, NO]
+    assert result.lengths[0].tolist() == [1, 0, 0]
+    assert result.finished[0].tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("mode", ENDS)
+def test_a_vocabulary_smaller_than_the_beam(mode: str) -> None:
+    result = run([0.0, 0.0, 0.0, 0.5], mode, beam_width=9, max_length=2)
+    want = {(3, 0)} | {(a, b) for a in (0, 1, 2) for b in (0, 1, 2, 3)}
+    assert {tuple(row) for row in result.tokens[0]} < want
+    assert len({(*row, n) for row, n in zip(result.tokens[0], result.lengths[0], strict=True)}) == 9
+    assert np.isfinite(result.scores).all()
+    assert (np.diff(result.scores[0]) <= 0).all()
+
+
+@pytest.mark.parametrize("mode", ENDS)
+def test_equal_ones_come_lowest_first(mode: str) -> None:
+    result = run([0.0, 0.0, 0.0, NO, 0.0], mode, beam_width=3, max_length=2)
+    assert result.tokens[0].tolist() == [[0, 0], [0, 1], [0, 2]]
+    ended_early = run([0.0, 0.0, 0.0, 0.0], mode, beam_width=4, max_length=1)
+    assert ended_early.tokens[0].tolist() == [[3], [0], [1], [2]]
+
+
+@pytest.mark.parametrize("mode", ENDS)
+def test_no_source(mode: str) -> None:
+    result = run([0.0] * 6, mode, batch_size=0, beam_width=3)
+    assert result.tokens.shape == (0, 3, 5)
+    assert result.scores.shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_scores_are_float32_whatever_the_logits(dtype: str) -> None:
+    if dtype == "float64" and not ON_TENSORFLOW:
+        pytest.skip("JAX has no float64 unless it is switched on")
+    tables = Tables.random(seed=1, sources=2, vocabulary=6)
+
+    def step(tokens: Any, state: Any) -> StepOutput:
+        output = tables.step(tokens, state)
+        return output._replace(logits=ops.cast(output.logits, dtype))
+
+    result = beam_search(step, tables.state(), batch_size=2, beam_width=3, **OPTIONS)
+    assert keras.backend.standardize_dtype(result.scores.dtype) == "float32"
+    assert np.isfinite(ops.convert_to_numpy(result.scores)).all()
+
+
+def test_pads_are_those_asked_for() -> None:
+    result = run([NO, NO, NO, 0.0], "eager", beam_width=1, pad_token=7)
+    assert result.tokens[0, 0].tolist() == [3, 7, 7, 7, 7]
+
+
+@on_tensorflow
+def test_stops_when_no_hypothesis_can_still_win() -> None:
+    calls = []
+
+    def step(tokens: Any, state: Any) -> StepOutput:
+        calls.append(tokens.shape)
+        likely = np.full(6, -20.0, "float32")
+        likely[END if len(calls) == 4 else 5] = 0.0
+        logits = ops.broadcast_to(ops.convert_to_tensor(likely), (*tokens.shape, 6))
+        return StepOutput(logits, state)
+
+    options = OPTIONS | {"max_length": 200, "beam_width": 3, "n_best": 1}
+    result = to_numpy(beam_search(step, (), batch_size=2, length_penalty="none", **options))
+    assert calls == [(2, 1), (2, 3), (2, 3), (2, 3)]
+    assert result.lengths.tolist() == [[4], [4]]
+    assert result.tokens.shape == (2, 1, 200)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_one_trace_serves_every_batch_and_source_length(jit_compile: bool) -> None:
+    import tensorflow as tf
+
+    traces = []
+
+    def search(memory: Any) -> SearchResult:
+        traces.append(memory.shape)
+
+        def step(tokens: Any, state: Any) -> StepOutput:
+            logits = state + ops.one_hot(tokens, 6, dtype="float32") * 0.1
+            weights = ops.broadcast_to(memory[:, None], (*ops.shape(tokens), ops.shape(memory)[1]))
+            return StepOutput(logits, logits, weights)
+
+        batch = ops.shape(memory)[0]
+        state = memory[:, :6]
+        return beam_search(step, state, batch_size=batch, beam_width=3, **OPTIONS)
+
+    signature = [tf.TensorSpec([None, None], "float32")]
+    traced = tf.function(search, input_signature=signature, jit_compile=jit_compile)
+    rng = np.random.default_rng(0)
+    for shape in [(2, 6), (3, 9), (1, 7), (0, 6)]:
+        memory = rng.normal(size=shape).astype("float32")
+        got, want = to_numpy(traced(memory)), to_numpy(search(ops.convert_to_tensor(memory)))
+        assert got.attention.shape == (shape[0], 3, 5, shape[1])
+        np.testing.assert_array_equal(got.tokens, want.tokens)
+        np.testing.assert_allclose(got.scores, want.scores, rtol=1e-5)
+        np.testing.assert_allclose(got.attention, want.attention, rtol=1e-6)
+    assert sum(None in shape for shape in traces) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam_width": 0}, "beam_width is 0: it must be an integer of at least 1"),
+        ({"beam_width": 2.5}, "beam_width is 2.5"),
+        ({"beam_width": True}, "beam_width is True"),
+        ({"max_length": 0}, "max_length is 0"),
+        ({"max_length": None}, "max_length is None"),
+        ({"n_best": 0}, "n_best is 0"),
+        ({"beam_width": 2, "n_best": 3}, "n_best is 3 but beam_width is 2"),
+        ({"end_token": -1}, "end_token is -1"),
+        ({"end_token": 6}, "end_token is 6 but step gives logits of 6 tokens"),
+        ({"start_token": -1}, "start_token is -1"),
+        ({"start_token": "<s>"}, "start_token is '<s>'"),
+        ({"pad_token": -1}, "pad_token is -1"),
+        ({"batch_size": -1}, "batch_size is -1"),
+        ({"length_penalty": "gnnt"}, "unknown length penalty 'gnnt'; did you mean 'gnmt'"),
+        ({"length_penalty_weight": -1.0}, "length_penalty_weight is -1.0"),
+        ({"length_penalty_weight": float("nan")}, "length_penalty_weight is nan"),
+        ({"length_penalty_weight": "1"}, "length_penalty_weight is '1'"),
+    ],
+)
+def test_refuses_options_in_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        beam_search(constant([0.0] * 6), (), **{"batch_size": 2} | OPTIONS | options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def flat(tokens: Any, state: Any) -> StepOutput:
+    return StepOutput(ops.zeros((2, 6)), state)
+
+
+def blind(tokens: Any, state: Any) -> StepOutput:
+    return StepOutput(ops.zeros((2, 1, 6)), state, ops.zeros((2, 4)))
+
+
+def forgetful(tokens: Any, state: Any) -> StepOutput:
+    return StepOutput(ops.zeros((2, 1, 6)), ())
+
+
+def squeezed(tokens: Any, state: Any) -> StepOutput:
+    return StepOutput(ops.zeros((2, 1, 6)), state[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda tokens, state: (tokens, state), "step gave tuple: it must give a StepOutput"),
+        (flat, "the logits of step is of shape (2, 6): (2, 1, any) is needed"),
+        (blind, "the attention of step is of shape (2, 4): (2, 1, any) is needed"),
+        (forgetful, "step was given a state of 1 tensors and gave 0"),
+        (squeezed, "a leaf of the state of step is of shape (2, 3): (2, 1, ...) is needed"),
+    ],
+)
+def test_refuses_a_step_of_the_wrong_shape(step: Any, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        beam_search(step, ops.zeros((2, 3)), batch_size=2, **OPTIONS)
+    assert str(caught.value) == message
+
+
+def test_refuses_a_state_of_another_batch() -> None:
+    with pytest.raises(ValueError, match=r"shape \(3, 4\): \(2, ...\) is needed"):
+        beam_search(constant([0.0] * 6), ops.zeros((3, 4)), batch_size=2, **OPTIONS)
+    with pytest.raises(ValueError, match="no state is \\(\\)"):
+        beam_search(constant([0.0] * 6), None, batch_size=2, **OPTIONS)

@@ -1,0 +1,89 @@
+"""BLEU by hand, chrF and exact match on cases that can be counted, ranges of lengths, bad input."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attention_zoo.metrics import LengthScore, bleu, by_length, chrf, exact_match
+
+REFERENCES = ["The cat sat on the mat.", "Ein kleiner Hund läuft, sehr schnell!"]
+
+
+def test_bleu_by_hand() -> None:
+    """9 of 10 words, 7 of 9 pairs, 5 of 8 triples, 3 of 7 quadruples; no brevity penalty."""
+    hypothesis, reference = "a b c d x f g h i j", "a b c d e f g h i j"
+    got = bleu([hypothesis], [reference])
+    want = 100 * math.exp(sum(map(math.log, (9 / 10, 7 / 9, 5 / 8, 3 / 7))) / 4)
+    assert got.score == pytest.approx(want)
+    short = bleu(["a b c d e f"], [reference])
+    assert short.score == pytest.approx(100 * math.exp(1 - 10 / 6))
+
+
+def test_bleu_is_cased_tokenized_by_13a_and_of_the_corpus() -> None:
+    assert bleu(REFERENCES, REFERENCES).score == pytest.approx(100)
+    assert bleu([REFERENCES[0].replace(".", " .")], REFERENCES[:1]).score == pytest.approx(100)
+    assert bleu([text.upper() for text in REFERENCES], REFERENCES).score < 10
+    assert bleu(["something else entirely now", REFERENCES[1]], REFERENCES).score > 30
+    signature = bleu(REFERENCES, REFERENCES).signature
+    for part in ("nrefs:1", "case:mixed", "tok:13a", "smooth:exp", "version:"):
+        assert part in signature
+
+
+def test_chrf() -> None:
+    assert chrf(REFERENCES, REFERENCES).score == pytest.approx(100)
+    assert chrf(["zzz", "qqq"], REFERENCES).score == 0
+    assert chrf(["The cat sat on the mats.", "Ein Hund"], REFERENCES).score > 30
+    for part in ("nrefs:1", "nc:6", "nw:0", "case:mixed"):
+        assert part in chrf(REFERENCES, REFERENCES).signature
+
+
+def test_exact_match() -> None:
+    assert exact_match(["a b", "c", "D", ""], ["a b", "c", "d", " "]) == 50.0
+
+
+def test_by_length_puts_every_sentence_in_one_range() -> None:
+    hypotheses, references = list("abcdef"), list("abcxyz")
+    lengths = [1, 10, 11, 20, 41, 99]
+    got = by_length(exact_match, hypotheses, references, lengths, (10, 20, 40))
+    assert got == [
+        LengthScore(0, 10, 2, 100.0),
+        LengthScore(11, 20, 2, 50.0),
+        LengthScore(41, None, 2, 0.0),
+    ]
+    assert by_length(exact_match, ["a"], ["a"], [3], ()) == [LengthScore(0, None, 1, 100.0)]
+    parts = by_length(bleu, REFERENCES, REFERENCES, [6, 7], (6,))
+    assert [part.value.score for part in parts] == pytest.approx([100, 100])
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf, exact_match])
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [
+        (["a", "b"], ["a"], "there are 2 hypotheses, 1 references"),
+        ([], [], "there are 0 hypotheses, 0 references"),
+        ("ab", ["a", "b"], "hypotheses is one string"),
+        (["a", "b"], "ab", "references is one string"),
+    ],
+)
+def test_refuses_in_one_line(metric, hypotheses, references, message) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        metric(hypotheses, references)
+    assert "\n" not in str(caught.value)
+
+
+def test_by_length_refuses_in_one_line() -> None:
+    with pytest.raises(ValueError, match="1 hypotheses, 1 references, 2 lengths"):
+        by_length(bleu, ["a"], ["a"], [1, 2], (10,))
+    with pytest.raises(ValueError, match=r"edges are \[10, 10\]"):
+        by_length(bleu, ["a"], ["a"], [1], (10, 10))
+
+
+def test_sacrebleu_is_imported_only_when_it_is_used() -> None:
+    code = "import sys, attention_zoo.metrics; sys.exit('sacrebleu' in sys.modules)"
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=root).returncode == 0
