@@ -7,6 +7,7 @@ from attention_zoo.layers.alignments import (
     ALIGNMENTS,
     Alignment,
     HardAlignment,
+    MonotonicAlignment,
     SoftmaxAlignment,
 )
 from attention_zoo.layers.attention import Attention, Memory
@@ -42,6 +43,7 @@ __all__ = [
     "HardAlignment",
     "Maxout",
     "Memory",
+    "MonotonicAlignment",
     "MultiplicativeAttention",
     "Prepared",
     "RecurrentDecoder",

@@ -2,6 +2,14 @@
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, make_alignment
 from attention_zoo.layers.alignments.hard import HardAlignment
+from attention_zoo.layers.alignments.monotonic import MonotonicAlignment
 from attention_zoo.layers.alignments.softmax import SoftmaxAlignment
 
-__all__ = ["ALIGNMENTS", "Alignment", "HardAlignment", "SoftmaxAlignment", "make_alignment"]
+__all__ = [
+    "ALIGNMENTS",
+    "Alignment",
+    "HardAlignment",
+    "MonotonicAlignment",
+    "SoftmaxAlignment",
+    "make_alignment",
+]
