@@ -1,0 +1,38 @@
+"""Measure a run's best checkpoint on a split. The figures also go to RUN/results.json."""
+
+from __future__ import annotations
+
+import argparse
+
+from attention_zoo.cli.arguments import only_overrides
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The run and its overrides."""
+    parser.add_argument("run", metavar="RUN", help="a run folder")
+    parser.add_argument(
+        "overrides",
+        metavar="key=value",
+        nargs="*",
+        help="data.* and search.* keys: data.split=validation search.beam_width=5",
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print one metric a line."""
+    overrides = only_overrides(arguments.overrides)
+    from attention_zoo import training
+
+    entry = training.evaluate(arguments.run, overrides)
+    print(f"{entry['split']}: {entry['data']}")
+    for name, value in entry["metrics"].items():
+        if isinstance(value, float):
+            print(f"{name:14}{value:.4f}")
+        elif not isinstance(value, list):
+            print(f"{name:14}{value}")
+    for group in entry["metrics"].get("by_source_length", []):
+        print("  " + "  ".join(f"{key} {_short(value)}" for key, value in group.items()))
+
+
+def _short(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,78 @@
+"""From the words of the command line to one command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from attention_zoo.cli.arguments import Parser
+from attention_zoo.registry import did_you_mean
+
+COMMANDS = {
+    "list": "the presets that a recipe can name",
+    "train": "train what a recipe says, or go on with it",
+    "evaluate": "measure a run on a split",
+    "predict": "answer the lines of a file or of standard input",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        0, or 2 for a mistake in the input (one line on standard error), 130 when interrupted.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        print("attention-zoo: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # What is left in the buffer has no reader; let Python flush it into nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _fail(f"{error.filename or 'input'}: {error.strerror}")
+    except ValueError as error:
+        return _fail(str(error))
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if argv else 2
+    name = argv[0]
+    if name == "--version":
+        from attention_zoo.version import __version__
+
+        print(__version__)
+        return 0
+    if name not in COMMANDS:
+        raise ValueError(
+            f"unknown command {name!r}{did_you_mean(name, COMMANDS)} (known: {', '.join(COMMANDS)})"
+        )
+    command = import_module(f"attention_zoo.cli.{name}")
+    parser = Parser(prog=f"attention-zoo {name}", description=command.__doc__)
+    command.add_arguments(parser)
+    try:
+        arguments = parser.parse_intermixed_args(argv[1:])
+    except SystemExit as done:  # --help
+        return int(done.code or 0)
+    command.run(arguments)
+    return 0
+
+
+def _usage() -> str:
+    lines = "\n".join(f"  {name:10}{text}" for name, text in COMMANDS.items())
+    return (
+        f"usage: attention-zoo COMMAND ...\n\n{lines}\n\n`attention-zoo COMMAND --help` tells more."
+    )
+
+
+def _fail(message: str) -> int:
+    line = " ".join(message.split())
+    print(f"attention-zoo: error: {line}", file=sys.stderr)
+    return 2

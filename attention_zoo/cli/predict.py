@@ -1,0 +1,137 @@
+"""Answer each line of a file, or of standard input, with one line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from attention_zoo.cli.arguments import split_overrides
+from attention_zoo.registry import did_you_mean
+
+OPTIONS = ("search.", "data.max_source_length")
+CHUNK = 1024  # lines answered before the first of them is printed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The run, the file, the search options and what to show."""
+    parser.add_argument("run", metavar="RUN", help="a run folder, an entry of the zoo or hf://")
+    parser.add_argument(
+        "words",
+        metavar="FILE | key=value",
+        nargs="*",
+        help="a text file (standard input without), and options: search.beam_width=5",
+    )
+    parser.add_argument(
+        "--attention",
+        metavar="PNG",
+        help="draw where the model looked; several lines are numbered out-1.png, out-2.png ...",
+    )
+    parser.add_argument(
+        "--n-best",
+        action="store_true",
+        help="print every answer of the beam (or search.n_best of them): line number, score, text",
+    )
+    parser.add_argument(
+        "--allow-unknown",
+        action="store_true",
+        help="translate lines with characters that the model has never seen",
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Check all lines, then answer them in order."""
+    overrides, files = split_overrides(arguments.words)
+    if len(files) > 1:
+        raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
+    from attention_zoo import tasks
+
+    task = tasks.load(arguments.run)
+    _apply(task, overrides, arguments.n_best)
+    name, content = _read(files[0] if files else "-")
+    lines = list(_lines(name, content))
+    places = [f"{name}:{number}" for number in range(1, len(lines) + 1)]
+    task.encode_sources(lines, places)
+    if not arguments.allow_unknown:
+        _refuse_unknown(task, lines, places)
+    for start in range(0, len(lines), CHUNK):
+        answers = task.predict(lines[start : start + CHUNK])
+        for number, answer in enumerate(answers, start + 1):
+            _print(answer, number, arguments.n_best)
+            if arguments.attention:
+                _draw(answer, Path(arguments.attention), number, len(lines))
+
+
+def _apply(task: Any, overrides: Sequence[str], n_best: bool) -> None:
+    """Put the overrides into the task."""
+    from attention_zoo.training import Recipe, override_recipe
+
+    for text in overrides:
+        if not text.startswith(OPTIONS):
+            raise ValueError(f"{text}: predict takes {' and '.join(OPTIONS)} options only")
+    recipe = Recipe(search=task.search)
+    recipe.data.max_source_length = task.max_source_length
+    recipe = override_recipe(recipe, overrides)
+    task.search, task.max_source_length = recipe.search, recipe.data.max_source_length
+    if n_best and task.search.n_best == 1:
+        task.search = task.search.override(n_best=task.search.beam_width)
+
+
+def _read(name: str) -> tuple[str, bytes]:
+    if name == "-":
+        return "stdin", sys.stdin.buffer.read()
+    try:
+        return name, Path(name).read_bytes()
+    except FileNotFoundError:
+        near = did_you_mean(name, [str(path) for path in Path(name).parent.glob("*")])
+        raise ValueError(f"{name}: no such file{near}") from None
+
+
+def _lines(name: str, content: bytes) -> Iterator[str]:
+    """The lines of UTF-8 text; only a line feed ends one."""
+    if not content:
+        raise ValueError(f"{name}: is empty; give one sentence a line")
+    raw = content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
+    for number, line in enumerate(raw, 1):
+        try:
+            yield line.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{name}:{number}: byte {error.start + 1} of the line is not UTF-8;"
+                " convert the file to UTF-8"
+            ) from None
+
+
+def _refuse_unknown(task: Any, lines: Sequence[str], places: Sequence[str]) -> None:
+    for line, place in zip(lines, places, strict=True):
+        unknown = task.unknown_characters(line)
+        if unknown:
+            shown = ", ".join(repr(character) for character in unknown[:5])
+            raise ValueError(
+                f"{place}: the model has never seen {shown}; take it out, or translate it as"
+                " unknown with --allow-unknown"
+            )
+
+
+def _print(answer: Any, number: int, n_best: bool) -> None:
+    if n_best:
+        for one in (answer, *answer.alternatives):
+            print(f"{number}\t{one.score:.4f}\t{one.text}", flush=True)
+    else:
+        print(answer.text, flush=True)
+
+
+def _draw(answer: Any, path: Path, number: int, count: int) -> None:
+    """The picture of one answer, its number in the file's name when there are several."""
+    from attention_zoo import inspection
+
+    if answer.attention is None:
+        raise ValueError(f"--attention {path}: this model has no attention to draw")
+    if count > 1:
+        path = path.with_stem(f"{path.stem}-{number}")
+    if answer.tokens:
+        inspection.plot_alignment(answer.attention, answer.tokens, answer.source_tokens, path)
+    else:
+        print(f"{path}: not drawn, the answer is empty", file=sys.stderr)

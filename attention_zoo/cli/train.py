@@ -1,0 +1,28 @@
+"""Train what a recipe says. The same command goes on with a run that was stopped."""
+
+from __future__ import annotations
+
+import argparse
+
+from attention_zoo.cli.arguments import only_overrides
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The recipe and its overrides."""
+    parser.add_argument("recipe", metavar="RECIPE", help="a recipe's YAML file")
+    parser.add_argument(
+        "overrides",
+        metavar="key=value",
+        nargs="*",
+        help="any key of the recipe: run=FOLDER training.steps=100 model.units=64",
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Train, then say where the run lies."""
+    overrides = only_overrides(arguments.overrides)
+    from attention_zoo import training
+
+    result = training.fit(arguments.recipe, overrides)
+    print(f"best checkpoint: step {result.best_step}; evaluate it with")
+    print(f"  attention-zoo evaluate {result.folder}")

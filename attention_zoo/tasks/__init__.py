@@ -1,0 +1,7 @@
+"""Tasks: raw input in, answers with scores and attention out."""
+
+from attention_zoo.tasks.loading import load, task_folder
+from attention_zoo.tasks.task import TASKS, SearchOptions, Task
+from attention_zoo.tasks.translation import Answer, Translation
+
+__all__ = ["TASKS", "Answer", "SearchOptions", "Task", "Translation", "load", "task_folder"]

@@ -1,0 +1,73 @@
+"""`load`: a task from a run folder, an entry of the zoo, or the Hugging Face hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attention_zoo.tasks.task import TASKS, read_task_file
+
+HUB = "hf://"
+# Where a task may lie inside the folder named, most wanted first. A run killed between the two
+# renames that replace a checkpoint leaves it under `.old`.
+PLACES = (
+    ".",
+    "checkpoints/best",
+    "checkpoints/best.old",
+    "checkpoints/last",
+    "checkpoints/last.old",
+)
+
+
+def load(folder: str | Path) -> Any:
+    """A task that is ready to predict.
+
+    Args:
+        folder: a run folder (its best checkpoint is used), an entry of the zoo, a folder written
+            by `task.save`, or `hf://owner/name`, optionally followed by `/folder`.
+
+    Raises:
+        ValueError: no task lies there, or its files are damaged.
+    """
+    if str(folder).startswith(HUB):
+        return load(download(str(folder)))
+    path = task_folder(Path(folder))
+    task_class: Any = TASKS.get(read_task_file(path)["task"])
+    return task_class.load(path)
+
+
+def task_folder(folder: Path) -> Path:
+    """The folder with the `task.json` that stands for `folder`; ValueError when there is none."""
+    for place in PLACES:
+        if (folder / place / "task.json").is_file():
+            return folder / place
+    if not folder.exists():
+        raise ValueError(f"{folder}: no such folder; train one with `attention-zoo train RECIPE`")
+    if (folder / "results.json").is_file() and (folder / "README.md").is_file():
+        raise ValueError(f"{folder}: holds a card but no weights; train it with the card's command")
+    if (folder / "recipe.yaml").is_file():
+        raise ValueError(f"{folder}: this run has no checkpoint yet; start its training again")
+    raise ValueError(
+        f"{folder}: is no run folder (neither task.json nor checkpoints/best in it);"
+        " give the folder that `attention-zoo train` names"
+    )
+
+
+def download(address: str) -> Path:
+    """The local copy of `hf://owner/name[/folder]`; ValueError when it cannot be had."""
+    owner, _, rest = address.removeprefix(HUB).partition("/")
+    name, _, inside = rest.partition("/")
+    if not owner or not name:
+        raise ValueError(f"{address}: write hf://owner/name or hf://owner/name/folder")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise ValueError(
+            f"{address}: hf:// needs huggingface_hub; run `pip install huggingface_hub`"
+        ) from None
+    wanted = [f"{inside}/*"] if inside else None
+    try:
+        root = snapshot_download(f"{owner}/{name}", allow_patterns=wanted)
+    except Exception as error:  # the hub's client raises a dozen unrelated classes
+        raise ValueError(f"{address}: {str(error).splitlines()[0]}") from error
+    return Path(root) / inside

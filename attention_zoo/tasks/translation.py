@@ -1,0 +1,283 @@
+"""Translation: a sentence in one language to a sentence in another."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+
+from attention_zoo import models
+from attention_zoo.data import PairBatches, TextPairs, Tokenizer, load_tokenizer
+from attention_zoo.data.vocabulary import PAD, SPECIAL_TOKENS, UNKNOWN
+from attention_zoo.decoding import SearchResult
+from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.tasks.scoring import score_translations
+from attention_zoo.tasks.task import TASKS, SearchOptions, read_task_file
+
+BUCKET = 8  # sources are padded up to multiples of this, so that few shapes are compiled
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One translation, and where the model looked while it wrote it.
+
+    Args:
+        text: the translation.
+        score: log-probability after the length penalty (the search's order).
+        tokens: readable labels of the translation's tokens (T), without the end token.
+        source_tokens: readable labels of the source's tokens (S).
+        attention: weights (T, S), or None for a model without attention.
+        cut: True when the search stopped at its longest length before the end token.
+        unknown: positions in `source_tokens` of tokens the model has never seen.
+        alternatives: the next best translations of the same source, best first.
+    """
+
+    text: str
+    score: float
+    tokens: tuple[str, ...]
+    source_tokens: tuple[str, ...]
+    attention: np.ndarray | None
+    cut: bool
+    unknown: tuple[int, ...] = ()
+    alternatives: tuple[Answer, ...] = ()
+
+
+@TASKS.register("translation")
+class Translation:
+    """A model between two tokenizers: strings in, strings out.
+
+    Args:
+        model: a translator of `attention_zoo.models`.
+        source_tokenizer, target_tokenizer: `data.Tokenizer` of either side.
+        search: how `predict` searches unless told otherwise.
+        max_source_length, max_target_length: most tokens of a sentence. Training leaves longer
+            pairs out; `predict` refuses a longer source.
+    """
+
+    name: ClassVar[str] = "translation"
+    metric_names: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
+
+    def __init__(
+        self,
+        model: keras.Model,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        search: SearchOptions | None = None,
+        max_source_length: int = 256,
+        max_target_length: int = 256,
+    ) -> None:
+        self.model = model
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+        self.search = search or SearchOptions()
+        self.max_source_length = max_source_length
+        self.max_target_length = max_target_length
+
+    # Training.
+
+    def batches(self, examples: TextPairs, batch_size: int, seed: int) -> PairBatches:
+        """The pairs as length-bucketed batches; pairs over the length limits are left out.
+
+        Raises:
+            ValueError: no pair is left.
+        """
+        sources = self.source_tokenizer.encode(examples.sources)
+        targets = self.target_tokenizer.encode(examples.targets)
+        kept = [
+            row
+            for row, (source, target) in enumerate(zip(sources, targets, strict=True))
+            if 0 < len(source) <= self.max_source_length
+            and 0 < len(target) < self.max_target_length
+        ]
+        if not kept:
+            raise ValueError(
+                f"{examples.origin}: none of its {len(examples)} pairs fits into"
+                f" {self.max_source_length} source and {self.max_target_length} target tokens;"
+                " raise data.max_source_length and data.max_target_length"
+            )
+        return PairBatches(
+            [sources[row] for row in kept],
+            [targets[row] for row in kept],
+            batch_size=batch_size,
+            seed=seed,
+        )
+
+    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """Cross-entropy per target token."""
+        return SequenceCrossEntropy(label_smoothing=label_smoothing)
+
+    # Prediction.
+
+    def predict(self, texts: Sequence[str], **search_overrides: Any) -> list[Answer]:
+        """One answer for each text, in order; it depends on nothing else in the list.
+
+        Args:
+            texts: sentences of the source language.
+            **search_overrides: fields of `SearchOptions` for this call.
+
+        Raises:
+            ValueError: a text is empty or longer than `max_source_length` tokens, or an option
+                is unknown.
+        """
+        if isinstance(texts, str):
+            raise ValueError("predict takes a list of sentences; write predict([text])")
+        options = self.search.override(**search_overrides)
+        sources = self.encode_sources(texts)
+        answers: dict[int, Answer] = {}
+        for rows, width in _same_width(sources, options.batch_size):
+            found = self._search([sources[row] for row in rows], width, options)
+            answers.update(zip(rows, found, strict=True))
+        return [answers[row] for row in range(len(sources))]
+
+    def encode_sources(
+        self, texts: Sequence[str], places: Sequence[str] | None = None
+    ) -> list[list[int]]:
+        """Token ids of each text.
+
+        Args:
+            texts: sentences of the source language.
+            places: where each text stands, for messages; "source 0" and so on without.
+
+        Raises:
+            ValueError: a text is empty or too long.
+        """
+        encoded = self.source_tokenizer.encode(list(texts)) if len(texts) else []
+        for row, ids in enumerate(encoded):
+            if 0 < len(ids) <= self.max_source_length:
+                continue
+            place = places[row] if places else f"source {row}"
+            if not ids:
+                raise ValueError(f"{place}: is empty; there is nothing to translate in it")
+            raise ValueError(
+                f"{place}: {len(ids)} tokens, the limit is {self.max_source_length};"
+                " shorten it or raise the limit (data.max_source_length on the command line,"
+                " task.max_source_length in Python)"
+            )
+        return encoded
+
+    def unknown_characters(self, text: str) -> list[str]:
+        """The characters of a text that no token of the source vocabulary can hold."""
+        tokenizer = self.source_tokenizer
+        seen = set("".join(tokenizer.vocabulary[len(SPECIAL_TOKENS) :]))
+        shown = text.lower() if tokenizer.lowercase else text
+        strange = [c for c in dict.fromkeys(shown) if not c.isspace() and c not in seen]
+        alone = tokenizer.encode(strange) if strange else []
+        return [c for c, ids in zip(strange, alone, strict=True) if UNKNOWN in ids]
+
+    def _search(self, sources: list[list[int]], width: int, options: SearchOptions) -> list[Answer]:
+        """Answers for sources of at most `width` tokens."""
+        size = min(options.batch_size, 2 ** (len(sources) - 1).bit_length())
+        batch = np.full((size, width), PAD, "int32")
+        for row in range(size):  # rows beyond the sources repeat the first one
+            ids = sources[row] if row < len(sources) else sources[0]
+            batch[row, : len(ids)] = ids
+        found = self.model.compiled_search(
+            batch,
+            beam_width=options.beam_width,
+            n_best=options.n_best,
+            max_length=options.max_length or 2 * width + 10,
+            length_penalty=options.length_penalty,
+            length_penalty_weight=options.length_penalty_weight,
+        )
+        to_numpy = keras.ops.convert_to_numpy
+        result = SearchResult(*(None if part is None else to_numpy(part) for part in found))
+        return [self._answer(ids, result, row) for row, ids in enumerate(sources)]
+
+    def _answer(self, source: list[int], result: SearchResult, row: int) -> Answer:
+        """The answer to one source, which stands in a row of the result."""
+        source_tokens = tuple(self.source_tokenizer.tokens(source))
+        unknown = tuple(at for at, token in enumerate(source) if token == UNKNOWN)
+        answers = []
+        for n, length in enumerate(result.lengths[row]):
+            if length == 0:  # the search found fewer than it was asked for
+                break
+            finished = bool(result.finished[row, n])
+            words = int(length) - finished
+            ids = [int(token) for token in result.tokens[row, n, :words]]
+            weights = result.attention
+            answer = Answer(
+                text=self.target_tokenizer.decode(ids),
+                score=float(result.scores[row, n]),
+                tokens=tuple(self.target_tokenizer.tokens(ids)),
+                source_tokens=source_tokens,
+                attention=None if weights is None else weights[row, n, :words, : len(source)],
+                cut=not finished,
+                unknown=unknown,
+            )
+            answers.append(answer)
+        best, *others = answers
+        return replace(best, alternatives=tuple(others))
+
+    # Evaluation.
+
+    def evaluate(self, examples: TextPairs, **search_overrides: Any) -> dict[str, Any]:
+        """BLEU, chrF and exact match of the translations of `examples`, also by source length.
+
+        Returns:
+            `sentences`, `bleu`, `chrf`, `exact_match` (all 0 to 100), sacrebleu's signatures,
+            `by_source_length` (tokens) and `cut` (answers without an end).
+        """
+        places = [f"{examples.origin}, pair {row}" for row in range(1, len(examples) + 1)]
+        lengths = [len(ids) for ids in self.encode_sources(examples.sources, places)]
+        answers = self.predict(examples.sources, **search_overrides)
+        report = score_translations([a.text for a in answers], examples.targets, lengths)
+        return {**report, "cut": sum(answer.cut for answer in answers)}
+
+    # Files.
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, tokenizers and options into a folder, `task.json` last."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save_to_preset(folder / "model")
+        self.source_tokenizer.save(folder / "source_tokenizer")
+        self.target_tokenizer.save(folder / "target_tokenizer")
+        content = {
+            "task": self.name,
+            "max_source_length": self.max_source_length,
+            "max_target_length": self.max_target_length,
+            "search": self.search.as_dict(),
+        }
+        text = json.dumps(content, indent=2) + "\n"
+        (folder / "task.json").write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Translation:
+        """Read what `save` wrote; ValueError when it is damaged."""
+        folder = Path(folder)
+        content = read_task_file(folder)
+        try:
+            limits = int(content["max_source_length"]), int(content["max_target_length"])
+            search = SearchOptions(**content["search"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
+            ) from None
+        return cls(
+            models.from_preset(folder / "model"),
+            load_tokenizer(folder / "source_tokenizer"),
+            load_tokenizer(folder / "target_tokenizer"),
+            search,
+            *limits,
+        )
+
+
+def _same_width(sources: Sequence[Sequence[int]], batch_size: int) -> list[tuple[list[int], int]]:
+    """Row numbers of at most `batch_size` sources each, and the width they share.
+
+    A source's width depends on its own length alone, and so does then its answer.
+    """
+    buckets: dict[int, list[int]] = defaultdict(list)
+    for row, ids in enumerate(sources):
+        buckets[-(-len(ids) // BUCKET) * BUCKET].append(row)
+    return [
+        (rows[start : start + batch_size], width)
+        for width, rows in sorted(buckets.items())
+        for start in range(0, len(rows), batch_size)
+    ]

@@ -1,0 +1,22 @@
+"""Training: recipes, the one fit, schedules, checkpoints, evaluation."""
+
+from attention_zoo.training.corpora import CORPORA, Corpus
+from attention_zoo.training.evaluation import evaluate
+from attention_zoo.training.loop import Result, fit
+from attention_zoo.training.optimizers import OPTIMIZERS
+from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
+from attention_zoo.training.schedules import SCHEDULES, Schedule
+
+__all__ = [
+    "CORPORA",
+    "OPTIMIZERS",
+    "SCHEDULES",
+    "Corpus",
+    "Recipe",
+    "Result",
+    "Schedule",
+    "evaluate",
+    "fit",
+    "override_recipe",
+    "read_recipe",
+]

@@ -1,0 +1,78 @@
+"""From a recipe and its training split to an untrained task: one builder a task."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from attention_zoo import models
+from attention_zoo.data import TextPairs, train_tokenizer
+from attention_zoo.registry import Registry
+from attention_zoo.tasks import Translation
+from attention_zoo.training.recipe import Recipe
+
+BUILDERS = Registry("task")
+
+
+def build_task(recipe: Recipe, train: Any) -> Any:
+    """The untrained task of a recipe, its vocabularies taken from the training split."""
+    return BUILDERS.get(recipe.task)(recipe, train)
+
+
+@BUILDERS.register("translation")
+def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
+    """A translator between two tokenizers of the recipe's kind."""
+    options = recipe.tokenizer
+    source, target = (
+        train_tokenizer(options.kind, texts, options.vocabulary_size, options.lowercase)
+        for texts in (train.sources, train.targets)
+    )
+    model = build_model(
+        recipe.model,
+        source_vocabulary_size=source.vocabulary_size,
+        target_vocabulary_size=target.vocabulary_size,
+    )
+    return Translation(
+        model,
+        source,
+        target,
+        recipe.search,
+        recipe.data.max_source_length,
+        recipe.data.max_target_length,
+    )
+
+
+def build_model(section: dict[str, Any], **given: Any) -> Any:
+    """The model of a recipe's `model` section.
+
+    Args:
+        section: `preset`, and arguments of the model's constructor to override.
+        **given: what the data decide.
+
+    Raises:
+        ValueError: no or an unknown preset, an argument that the model has not or the data decide.
+    """
+    if "preset" not in section:
+        raise ValueError(f"model.preset is missing; name one of {', '.join(models.list_presets())}")
+    decided = [f"model.{key}" for key in section if key in given]
+    if decided:
+        raise ValueError(f"{decided[0]}: the data decide it; take it out of the recipe")
+    overrides = {key: value for key, value in section.items() if key != "preset"}
+    arguments = inspect.signature(models.preset_class(section["preset"])).parameters
+    for key, value in overrides.items():
+        default = arguments[key].default if key in arguments else value
+        if not _like(value, default):
+            raise ValueError(f"model.{key}: expected {type(default).__name__}, got {value!r}")
+    try:
+        return models.from_preset(section["preset"], **given, **overrides)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"model: {' '.join(str(error).split())}") from error
+
+
+def _like(value: Any, default: Any) -> bool:
+    """Whether a recipe's value is of its default's kind; an integer is a number, too."""
+    if default is None or default is inspect.Parameter.empty:
+        return True
+    if isinstance(default, bool) or isinstance(value, bool):
+        return type(value) is type(default)
+    return isinstance(value, (int, float) if isinstance(default, float) else type(default))

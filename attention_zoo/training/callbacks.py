@@ -1,0 +1,242 @@
+"""What happens around the training steps: the clock, the best model, checkpoints, logs."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+import keras
+
+from attention_zoo.training.recipe import TrainingOptions
+from attention_zoo.training.run_folder import (
+    RunState,
+    read_variables,
+    replace_folder,
+    write_state,
+    write_variables,
+)
+
+Logs = dict[str, Any]
+
+
+def training_variables(model: keras.Model) -> dict[str, list[Any]]:
+    """What a run needs beside the weights to go on as if it had never stopped."""
+    weights = {id(variable) for variable in model.weights}
+    measured = {id(variable) for variable in model.metrics_variables}
+    seeds = [v for v in model.variables if id(v) not in weights and id(v) not in measured]
+    return {
+        "optimizer": list(model.optimizer.variables),
+        "seeds": seeds,
+        "metrics": list(model.metrics_variables),
+    }
+
+
+class Clock(keras.callbacks.Callback):
+    """Counts steps, tokens and seconds; first of the callbacks, because the others read it.
+
+    Args:
+        state: the run's state, whose `step` and `seconds` it advances.
+        tokens_at: how many target tokens the batch of a step has.
+        restore: a `training.npz` to take running means from at the first start, or None.
+    """
+
+    def __init__(
+        self, state: RunState, tokens_at: Callable[[int], int], restore: Path | None = None
+    ) -> None:
+        super().__init__()
+        self.state = state
+        self.tokens_at = tokens_at
+        self.restore = restore
+        self.tokens = 0
+        self.seconds = 0.0
+        self._lap = 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Target tokens a second of training in this interval."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        if self.restore is not None:
+            metrics = {"metrics": self.model.metrics_variables}
+            read_variables(self.restore, metrics)
+            self.restore = None
+        self.tokens, self.seconds = 0, 0.0
+        self._lap = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self.tokens += self.tokens_at(self.state.step)
+        self.state.step += 1
+        now = time.perf_counter()
+        self.seconds += now - self._lap
+        self.state.seconds += now - self._lap
+        self._lap = now
+
+
+class Measure(keras.callbacks.Callback):
+    """Adds the task's metrics on validation sentences to the logs, as `val_<metric>`.
+
+    Args:
+        evaluate: the metrics by name.
+        names: which of them to log.
+    """
+
+    def __init__(self, evaluate: Callable[[], dict[str, Any]], names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.evaluate = evaluate
+        self.names = names
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        report = self.evaluate()
+        (logs if logs is not None else {}).update(
+            {f"val_{name}": float(report[name]) for name in self.names}
+        )
+
+
+class Log(keras.callbacks.Callback):
+    """Appends one JSON line an evaluation, and the same to TensorBoard.
+
+    Args:
+        folder: the run folder.
+        clock: for step, seconds and tokens per second.
+    """
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        super().__init__()
+        import tensorflow as tf
+
+        self.path = folder / "log.jsonl"
+        self.clock = clock
+        self._scalar = tf.summary.scalar
+        self._writer = tf.summary.create_file_writer(str(folder / "tensorboard"))
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        logs = logs if logs is not None else {}
+        logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+        logs["tokens_per_second"] = round(self.clock.tokens_per_second, 1)
+        step = self.clock.state.step
+        line = {"step": step, "seconds": round(self.clock.state.seconds, 2)}
+        line |= {name: float(value) for name, value in logs.items()}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        with self._writer.as_default():
+            for name, value in logs.items():
+                self._scalar(name, value, step=step)
+        self._writer.flush()
+
+
+class Checkpoints(keras.callbacks.Callback):
+    """Keeps the best and the last checkpoint, and says when there is nothing left to do.
+
+    Args:
+        task: what is saved.
+        folder: the run folder.
+        options: the recipe's training section.
+        state: the run's state.
+    """
+
+    def __init__(self, task: Any, folder: Path, options: TrainingOptions, state: RunState) -> None:
+        super().__init__()
+        self.task = task
+        self.folder = folder / "checkpoints"
+        self.options = options
+        self.state = state
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        every = self.options.checkpoint_every
+        at_evaluation = self.state.step % self.options.evaluate_every == 0
+        if every and self.state.step % every == 0 and not at_evaluation:
+            self._refuse_nan(logs)
+            self._save_last()
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        self._refuse_nan(logs)
+        value = float((logs or {})[f"val_{self.options.monitor}"])
+        state = self.state
+        state.waited += 1
+        if self._better(value):
+            state.best, state.best_step, state.waited = value, state.step, 0
+            replace_folder(self.folder / "best", self._write_best)
+        patience = self.options.patience
+        tired = patience is not None and state.waited >= patience
+        state.finished = tired or state.step >= self.options.steps
+        self._save_last()
+
+    def _better(self, value: float) -> bool:
+        best = self.state.best
+        if math.isnan(value) or best is None:
+            return not math.isnan(value)
+        return value < best if self.options.monitor == "loss" else value > best
+
+    def _save_last(self) -> None:
+        replace_folder(self.folder / "last", self._write_last)
+
+    def _write_best(self, folder: Path) -> None:
+        self.task.save(folder)
+        write_state(folder, self.state)
+
+    def _write_last(self, folder: Path) -> None:
+        self._write_best(folder)
+        write_variables(folder / "training.npz", training_variables(self.model))
+
+    def _refuse_nan(self, logs: Logs | None) -> None:
+        loss = float((logs or {})["loss"])
+        if not math.isfinite(loss):
+            raise ValueError(
+                f"{self.folder.parent}: the loss is {loss} at step {self.state.step}; nothing"
+                " was saved since the last checkpoint. Lower training.learning_rate or"
+                " training.clip_norm"
+            )
+
+
+class Progress(keras.callbacks.Callback):
+    """A line that moves while it trains (on a terminal), and one that stays an evaluation.
+
+    Args:
+        steps: updates in all.
+        clock: for step and tokens per second.
+        stream: where to write; standard output without.
+    """
+
+    def __init__(self, steps: int, clock: Clock, stream: TextIO | None = None) -> None:
+        super().__init__()
+        self.steps = steps
+        self.clock = clock
+        self.stream = stream or sys.stdout
+        self._shown = 0.0
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        now = time.perf_counter()
+        if self.stream.isatty() and now - self._shown > 0.2:
+            self._shown = now
+            self._write(f"\r{self._bar()} loss {float((logs or {})['loss']):.4f}{self._pace()} ")
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        shown = {"loss": "loss", "val_loss": "validation loss"}
+        shown |= {name: name[4:] for name in logs or {} if name.startswith("val_")}
+        shown["val_loss"] = "validation loss"
+        values = "".join(f"  {text} {(logs or {})[name]:.4f}" for name, text in shown.items())
+        start = "\r" if self.stream.isatty() else ""
+        mark = "  best" if self.clock.state.best_step == self.clock.state.step else ""
+        self._write(f"{start}step {self._count()}{values}{self._pace()}{mark}\n")
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()
+
+    def _count(self) -> str:
+        return f"{self.clock.state.step}/{self.steps}"
+
+    def _bar(self) -> str:
+        filled = 24 * self.clock.state.step // self.steps
+        return f"step {self._count()} [{'=' * filled}{' ' * (24 - filled)}]"
+
+    def _pace(self) -> str:
+        state = self.clock.state
+        left = round((self.steps - state.step) * state.seconds / max(state.step, 1))
+        return f"  {self.clock.tokens_per_second:,.0f} tokens/s  {left // 60}:{left % 60:02d} left"

@@ -1,0 +1,121 @@
+"""Measure a run on a split, and write the figures where they can be found again."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import attention_zoo
+from attention_zoo import tasks
+from attention_zoo.training.recipe import Recipe, read_recipe
+
+SECTIONS = ("data", "search")
+PACKAGES = ("keras", "tensorflow", "numpy", "tokenizers", "sacrebleu")
+
+
+def evaluate(folder: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The task's metrics of a run's best checkpoint on a split, also written to results.json.
+
+    Args:
+        folder: a run folder, or an entry of the zoo with its recipe.
+        overrides: `data.split=validation`, `search.beam_width=5` and the like.
+
+    Returns:
+        `split`, `data`, `search` and `metrics` of this evaluation.
+
+    Raises:
+        ValueError: no run lies there, an override is no option of evaluation, or the data are bad.
+    """
+    folder = Path(folder)
+    task = tasks.load(folder)
+    page = folder / "recipe.yaml"
+    if not page.is_file():
+        raise ValueError(f"{folder}: has no recipe.yaml that says what to evaluate on")
+    for text in overrides:
+        if text.partition(".")[0] not in SECTIONS:
+            raise ValueError(f"{text}: evaluate takes data.* and search.* options only")
+    recipe = read_recipe(page, overrides)
+    task.max_source_length = recipe.data.max_source_length
+    examples = recipe.data.read(recipe.data.split)
+    search = asdict(recipe.search)
+    entry = {
+        "split": recipe.data.split,
+        "data": examples.origin,
+        "search": search,
+        "metrics": task.evaluate(examples, **search),
+    }
+    write_results(folder, recipe, task, entry)
+    return entry
+
+
+def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]) -> None:
+    """Put an evaluation into `results.json`, in place of an older one of the same question."""
+    path = folder / "results.json"
+    head = describe(folder, recipe, task)
+    kept = []
+    if path.is_file():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before.get("step") == head["step"]:
+            kept = [old for old in before["evaluations"] if _question(old) != _question(entry)]
+    content = {**head, "evaluations": [*kept, entry]}
+    fresh = path.with_name("results.json.new")
+    fresh.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(fresh, path)
+
+
+def describe(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:
+    """What was trained, by what and on what."""
+    state = _training_state(folder)
+    return {
+        "task": recipe.task,
+        "preset": recipe.model.get("preset"),
+        "model": recipe.model,
+        "parameters": task.model.count_params(),
+        "seed": recipe.seed,
+        "step": state.get("step"),
+        "training_seconds": state.get("seconds"),
+        "commit": commit(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, this package and those whose changes change figures."""
+    found = {"python": platform.python_version(), "attention_zoo": attention_zoo.__version__}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def commit() -> str | None:
+    """The git commit of the source tree this package is imported from, None outside of one."""
+    root = Path(attention_zoo.__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _training_state(folder: Path) -> dict[str, Any]:
+    path = tasks.task_folder(folder) / "training.json"
+    content: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return content
+
+
+def _question(entry: dict[str, Any]) -> tuple[Any, ...]:
+    return entry["data"], entry["split"], json.dumps(entry["search"], sort_keys=True)

@@ -1,0 +1,222 @@
+"""The one fit: from a recipe to a trained task in a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from attention_zoo import tasks
+from attention_zoo.data import PairBatches, TextPairs
+from attention_zoo.registry import did_you_mean
+from attention_zoo.training.building import build_task
+from attention_zoo.training.callbacks import (
+    Checkpoints,
+    Clock,
+    Log,
+    Measure,
+    Progress,
+    training_variables,
+)
+from attention_zoo.training.optimizers import build_optimizer
+from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
+from attention_zoo.training.run_folder import RunState, claim, open_run, read_variables
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run has come to.
+
+    Args:
+        folder: the run folder.
+        step: updates done.
+        best: the monitored value of the best checkpoint.
+        best_step: its step.
+        seconds: time spent in training steps.
+    """
+
+    folder: Path
+    step: int
+    best: float | None
+    best_step: int
+    seconds: float
+
+    @property
+    def task(self) -> Any:
+        """The task of the best checkpoint, ready to predict."""
+        return tasks.load(self.folder)
+
+
+def fit(
+    recipe: str | Path | Recipe,
+    overrides: Sequence[str] = (),
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+) -> Result:
+    """Train what a recipe says, in its run folder; go on where an earlier start stopped.
+
+    Args:
+        recipe: a YAML file or a `Recipe`.
+        overrides: `key.key=value` on top of it.
+        callbacks: Keras callbacks beside ours; one training "epoch" is one evaluation interval.
+
+    Returns:
+        How far the run is. A run that is finished already is left as it is.
+
+    Raises:
+        ValueError: a mistake in the recipe or the data, a folder that belongs to another run, or
+            a loss that is not finite.
+    """
+    if isinstance(recipe, Recipe):
+        recipe = override_recipe(recipe, overrides)
+    else:
+        recipe = read_recipe(recipe, overrides)
+    if recipe.run is None:
+        raise ValueError("run is missing; name the run's folder with run=FOLDER")
+    folder = Path(recipe.run)
+    state = open_run(folder, recipe)
+    if state.finished:
+        print(f"{folder}: finished at step {state.step}, nothing to do")
+    else:
+        with dtype_policy(recipe.training.precision):
+            job = prepare(recipe, folder, state)
+            print(headline(job), flush=True)
+            run(job, callbacks)
+    return Result(folder, state.step, state.best, state.best_step, state.seconds)
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a training run needs, ready to start.
+
+    Args:
+        recipe: what to do.
+        folder: where.
+        state: from which step.
+        task: the task, its model compiled and restored.
+        train: the training batches.
+        validation: the validation split.
+        left_out: training examples over the length limits.
+    """
+
+    recipe: Recipe
+    folder: Path
+    state: RunState
+    task: Any
+    train: PairBatches
+    validation: TextPairs
+    left_out: int
+
+
+@contextmanager
+def dtype_policy(name: str) -> Iterator[None]:
+    """Keras's dtype policy for the layers built inside."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def prepare(recipe: Recipe, folder: Path, state: RunState) -> Job:
+    """Read the data, build or restore the task, and claim the folder when all of it works."""
+    keras.utils.set_random_seed(recipe.seed)
+    optimizer = build_optimizer(recipe.training)
+    examples = recipe.data.read("train")
+    validation = recipe.data.read("validation")
+    if state.step:
+        claim(folder, recipe, state)
+        task = tasks.load(folder / "checkpoints" / "last")
+    else:
+        task = build_task(recipe, examples)
+    check_monitor(recipe.training.monitor, task)
+    train = task.batches(examples, recipe.training.batch_size, recipe.seed)
+    task.model.compile(
+        optimizer=optimizer,
+        loss=task.loss(recipe.training.label_smoothing),
+        jit_compile=use_xla(recipe.training.jit),
+    )
+    task.model.optimizer.build(task.model.trainable_variables)
+    if state.step:
+        variables = training_variables(task.model)
+        variables.pop("metrics")
+        read_variables(folder / "checkpoints" / "last" / "training.npz", variables)
+    else:
+        claim(folder, recipe, state)
+    left_out = len(examples) - len(train)
+    return Job(recipe, folder, state, task, train, validation, left_out)
+
+
+def check_monitor(name: str, task: Any) -> None:
+    """ValueError unless a run of this task can be judged by that name."""
+    known = ("loss", *task.metric_names)
+    if name not in known:
+        raise ValueError(
+            f"training.monitor={name}: unknown{did_you_mean(name, known)}"
+            f" (known: {', '.join(known)})"
+        )
+
+
+def use_xla(choice: bool | str) -> bool:
+    """Whether to compile the training step; "auto" does where there is an accelerator."""
+    if choice != "auto":
+        return bool(choice)
+    return any(not name.startswith("cpu") for name in keras.distribution.list_devices())
+
+
+def headline(job: Job) -> str:
+    """One line: model, parameters, data, devices, precision, place."""
+    start = f", continued from step {job.state.step}" if job.state.step else ""
+    left_out = f" ({job.left_out:,} over the length limits left out)" if job.left_out else ""
+    return (
+        f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
+        f" {job.task.model.count_params():,} parameters;"
+        f" {len(job.train):,} training pairs{left_out}, {len(job.validation):,} validation pairs;"
+        f" {', '.join(keras.distribution.list_devices())}; {job.recipe.training.precision};"
+        f" {job.folder}{start}"
+    )
+
+
+def run(job: Job, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    """Train to the end, one Keras `fit` an evaluation interval."""
+    options, state, task = job.recipe.training, job.state, job.task
+    validation = task.batches(job.validation, options.batch_size, job.recipe.seed).in_order()
+    between = state.step % options.evaluate_every != 0
+    restore = job.folder / "checkpoints" / "last" / "training.npz" if between else None
+    clock = Clock(state, partial(count_tokens, job.train), restore)
+    watchers: list[keras.callbacks.Callback] = [clock]
+    if options.monitor != "loss":
+        size = options.monitor_size
+        some = replace(
+            job.validation,
+            sources=job.validation.sources[:size],
+            targets=job.validation.targets[:size],
+        )
+        watchers.append(Measure(partial(task.evaluate, some), task.metric_names))
+    watchers.append(Log(job.folder, clock))
+    watchers.append(Checkpoints(task, job.folder, options, state))
+    watchers.append(Progress(options.steps, clock))
+    while not state.finished:
+        interval = state.step // options.evaluate_every
+        stop = min((interval + 1) * options.evaluate_every, options.steps)
+        task.model.fit(
+            job.train.dataset(state.step, stop),
+            validation_data=validation,
+            initial_epoch=interval,
+            epochs=interval + 1,
+            callbacks=[*watchers, *callbacks],
+            shuffle=False,
+            verbose=0,
+        )
+
+
+def count_tokens(batches: PairBatches, step: int) -> int:
+    """Target tokens in the batch of a step, the end tokens counted."""
+    labels = batches.batch(batches.rows(step))[1]
+    return int(np.count_nonzero(labels))

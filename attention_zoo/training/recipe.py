@@ -1,0 +1,267 @@
+"""A recipe: one training job as a YAML page, checked against dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+
+from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks import SearchOptions
+from attention_zoo.training.corpora import CORPORA, Corpus
+
+
+@dataclass
+class TokenizerOptions:
+    """How text is cut into tokens; one tokenizer a side, trained on the training split.
+
+    Args:
+        kind: "subword", "word" or "character".
+        vocabulary_size: most entries, the four special tokens counted.
+        lowercase: lower both sides' case.
+    """
+
+    kind: str = "subword"
+    vocabulary_size: int = 8000
+    lowercase: bool = False
+
+
+@dataclass
+class TrainingOptions:
+    """How the model is trained. Counts are steps (updates) unless they say otherwise.
+
+    Args:
+        steps: updates in all.
+        batch_size: sentences a batch.
+        optimizer: a name in `training.OPTIMIZERS`.
+        learning_rate: the schedule's peak (for "noam": its factor, `d_model ** -0.5` included).
+        schedule: a name in `training.SCHEDULES`.
+        warmup_steps: of the schedule.
+        clip_norm: greatest global norm of the gradient, or null.
+        label_smoothing: share of the probability spread over the vocabulary.
+        evaluate_every: steps between two looks at the validation split.
+        checkpoint_every: steps between two checkpoints; null: at each evaluation only.
+        monitor: what decides on the best checkpoint: "loss" (of validation, lowest) or one of
+            the task's metrics (highest), measured by searching.
+        monitor_size: validation sentences searched for a metric.
+        patience: evaluations without a new best before training stops, or null.
+        precision: the Keras dtype policy.
+        jit: compile the training step with XLA: true, false, or "auto" (where there is an
+            accelerator; on a CPU compiling each shape costs more than it gives).
+    """
+
+    steps: int = 10000
+    batch_size: int = 64
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    schedule: str = "constant"
+    warmup_steps: int = 0
+    clip_norm: float | None = 1.0
+    label_smoothing: float = 0.0
+    evaluate_every: int = 500
+    checkpoint_every: int | None = None
+    monitor: str = "loss"
+    monitor_size: int = 200
+    patience: int | None = None
+    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
+    jit: bool | str = "auto"
+
+    def __post_init__(self) -> None:
+        counts = "steps batch_size evaluate_every checkpoint_every monitor_size patience"
+        for name in counts.split():
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"training.{name} must be at least 1, got {value}")
+        if self.warmup_steps < 0:
+            raise ValueError(f"training.warmup_steps must be at least 0, got {self.warmup_steps}")
+        for name in ("learning_rate", "clip_norm"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"training.{name} must be above 0, got {value}")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(
+                f"training.label_smoothing must be in [0, 1), got {self.label_smoothing}"
+            )
+        if self.jit not in (True, False, "auto"):
+            raise ValueError(f"training.jit must be true, false or auto, got {self.jit}")
+
+
+@dataclass
+class Recipe:
+    """One training job.
+
+    Args:
+        task: a name in `tasks.TASKS`.
+        run: the run folder; None is `runs/` and the recipe file's name.
+        seed: of weights, dropout and data order.
+        data: where the examples come from, one of `training.CORPORA`.
+        tokenizer: how they are cut into tokens.
+        model: `preset` and any of the model's own arguments.
+        training: how long and how.
+        search: how answers are searched for.
+    """
+
+    task: str = "translation"
+    run: str | None = None
+    seed: int = 1
+    data: Corpus = field(default_factory=lambda: CORPORA.get("dates")())
+    tokenizer: TokenizerOptions = field(default_factory=TokenizerOptions)
+    model: dict[str, Any] = field(default_factory=dict)
+    training: TrainingOptions = field(default_factory=TrainingOptions)
+    search: SearchOptions = field(default_factory=SearchOptions)
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"seed must be at least 0, got {self.seed}")
+
+
+def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of a YAML page with `key.key=value` overrides on top.
+
+    Raises:
+        ValueError: one line with file and line (or the override) for a missing file, YAML that
+            does not parse, an unknown key (with the nearest known one) or a wrong value.
+    """
+    path = Path(path)
+    page, lines = _read_page(path)
+    pieces = [(page, lambda key: _place(path, lines, key)), *_pieces(overrides)]
+    plain = OmegaConf.merge(*(piece for piece, _ in pieces))
+    schema = OmegaConf.structured(Recipe)
+    schema.data = OmegaConf.structured(_corpus(plain, path))
+    recipe = _recipe(schema, pieces, f"{path}: ")
+    if recipe.run is None:
+        recipe.run = str(Path("runs") / path.stem)
+    return recipe
+
+
+def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+    """A recipe with `key.key=value` overrides on top; ValueError as `read_recipe`."""
+    return _recipe(OmegaConf.structured(recipe), _pieces(overrides), "")
+
+
+def parse_override(text: str) -> DictConfig:
+    """`training.steps=100` as a nested config; ValueError when it is no `key=value`."""
+    key, equals, _ = text.partition("=")
+    if not equals or not all(part.isidentifier() for part in key.split(".")):
+        raise ValueError(f"{text}: an override is written key.key=value, as training.steps=100")
+    try:
+        return OmegaConf.from_dotlist([text])
+    except (OmegaConfBaseException, yaml.YAMLError) as error:
+        raise ValueError(f"{text}: {_first_line(error)}") from None
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """The whole recipe, defaults included, as a YAML page that `read_recipe` reads back."""
+    return OmegaConf.to_yaml(OmegaConf.structured(recipe))
+
+
+def difference(old: Recipe, new: Recipe) -> str | None:
+    """The first key, `run` aside, in which two recipes differ, as text; None when they agree."""
+    before, after = (
+        dict(_flat(OmegaConf.to_container(OmegaConf.structured(r)))) for r in (old, new)
+    )
+    for key in [*before, *(key for key in after if key not in before)]:
+        if key != "run" and before.get(key) != after.get(key):
+            return f"{key} is {before.get(key)} there and {after.get(key)} here"
+    return None
+
+
+def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
+    """A YAML page, and the line of each of its dotted keys."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such recipe{_nearby(path)}") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path}: is a folder; give a recipe's .yaml file") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not UTF-8 text; a recipe is a YAML page") from None
+    try:
+        page: Any = OmegaConf.create(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ValueError(f"{path}:{line}: not valid YAML: {error.problem}") from None
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        raise ValueError(f"{path}: not valid YAML: {_first_line(error)}") from None
+    node = yaml.compose(text)
+    if node is not None and not isinstance(node, yaml.MappingNode):
+        raise ValueError(f"{path}: a recipe is a page of `key: value` lines")
+    return page, dict(_lines(node, ""))
+
+
+def _lines(node: yaml.Node | None, prefix: str) -> Iterator[tuple[str, int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield prefix + key.value, key.start_mark.line + 1
+            yield from _lines(value, f"{prefix}{key.value}.")
+
+
+def _place(path: Path, lines: dict[str, int], key: str) -> str:
+    return f"{path}:{lines[key]}" if key in lines else str(path)
+
+
+def _nearby(path: Path) -> str:
+    names = [str(other) for other in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+    return did_you_mean(str(path), names)
+
+
+def _corpus(plain: Any, path: Path) -> type[Corpus]:
+    """The options' class of the corpus that a page names."""
+    data = plain.get("data") if isinstance(plain, DictConfig) else None
+    if not isinstance(data, DictConfig) or "corpus" not in data:
+        known = ", ".join(CORPORA.names())
+        raise ValueError(f"{path}: data.corpus is missing; name one of {known}")
+    try:
+        corpus: Any = CORPORA.get(data.corpus)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return corpus
+
+
+def _pieces(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
+    """Each override as a config, and what names it in a message."""
+    return [(parse_override(text), lambda key, text=text: text) for text in overrides]
+
+
+def _recipe(schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], place: str) -> Recipe:
+    """The recipe that a schema and the pieces on top of it make."""
+    OmegaConf.set_readonly(schema.search, False)  # its class is frozen, the recipe is not yet
+    for piece, name in pieces:
+        schema = _merge(schema, piece, name)
+    try:
+        recipe: Any = OmegaConf.to_object(schema)
+    except (OmegaConfBaseException, ValueError) as error:
+        raise ValueError(f"{place}{_first_line(error)}") from None
+    return recipe
+
+
+def _merge(schema: DictConfig, piece: DictConfig, place: Any) -> DictConfig:
+    """The schema with a page or an override on top; ValueError naming the key's place."""
+    try:
+        merged: Any = OmegaConf.merge(schema, piece)
+    except ConfigKeyError as error:
+        key = str(error.full_key)
+        section = OmegaConf.select(schema, key.rpartition(".")[0]) if "." in key else schema
+        hint = did_you_mean(error.key, section)
+        raise ValueError(f"{place(key)}: unknown key {key!r}{hint}") from None
+    except OmegaConfBaseException as error:
+        key = str(error.full_key or "")
+        raise ValueError(f"{place(key)}: {key + ': ' if key else ''}{_first_line(error)}") from None
+    return merged
+
+
+def _flat(content: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,155 @@
+"""A run's folder: who may write into it, and how its checkpoints are replaced.
+
+recipe.yaml            the whole recipe
+checkpoints/best       a task folder, see `tasks.load`
+checkpoints/last       a task folder, and what training needs to go on
+log.jsonl              one line an evaluation
+tensorboard/           the same for TensorBoard
+results.json           written by `evaluate`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from attention_zoo.training.recipe import Recipe, difference, read_recipe, recipe_text
+
+
+@dataclass
+class RunState:
+    """How far a run has come.
+
+    Args:
+        step: updates done.
+        best: the monitored value of the best checkpoint, None before the first evaluation.
+        best_step: its step.
+        waited: evaluations since.
+        seconds: time spent in training steps.
+        finished: nothing is left to do.
+    """
+
+    step: int = 0
+    best: float | None = None
+    best_step: int = 0
+    waited: int = 0
+    seconds: float = 0.0
+    finished: bool = False
+
+
+def open_run(folder: Path, recipe: Recipe) -> RunState:
+    """How far the run of this recipe in this folder has come; nothing is written.
+
+    Raises:
+        ValueError: the folder holds something else, or the run of another recipe.
+    """
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return RunState()
+    if not (folder / "recipe.yaml").is_file():
+        raise ValueError(f"{folder}: is there and holds no run; give another run=FOLDER")
+    changed = difference(read_recipe(folder / "recipe.yaml"), recipe)
+    if changed:
+        raise ValueError(
+            f"{folder}: holds the run of another recipe: {changed};"
+            " give another run=FOLDER, or the same recipe to continue"
+        )
+    last = folder / "checkpoints" / "last"
+    for place in (last, _aside(last)):
+        if (place / "training.json").is_file():
+            return read_state(place)
+    return RunState()
+
+
+def claim(folder: Path, recipe: Recipe, state: RunState) -> None:
+    """Make the folder this run's own, cut back to where its last checkpoint stands."""
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    if not (folder / "recipe.yaml").exists():
+        (folder / "recipe.yaml").write_text(recipe_text(recipe), encoding="utf-8")
+    for name in ("best", "last"):
+        recover(folder / "checkpoints" / name)
+    log = folder / "log.jsonl"
+    if log.exists():
+        lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if line.endswith("\n")]
+        kept = [line for line in kept if json.loads(line)["step"] <= state.step]
+        log.write_text("".join(kept), encoding="utf-8")
+
+
+def replace_folder(folder: Path, write: Callable[[Path], None]) -> None:
+    """Write a folder anew: killed at any moment, the old one or the new one is there, whole."""
+    recover(folder)
+    fresh = folder.with_name(folder.name + ".new")
+    write(fresh)
+    if folder.exists():
+        os.rename(folder, _aside(folder))
+    os.rename(fresh, folder)
+    shutil.rmtree(_aside(folder), ignore_errors=True)
+
+
+def recover(folder: Path) -> None:
+    """Clear away what a kill inside `replace_folder` left, and keep the newest whole folder."""
+    shutil.rmtree(folder.with_name(folder.name + ".new"), ignore_errors=True)
+    if folder.exists():
+        shutil.rmtree(_aside(folder), ignore_errors=True)
+    elif _aside(folder).exists():
+        os.rename(_aside(folder), folder)
+
+
+def write_state(folder: Path, state: RunState) -> None:
+    """Put the run's state beside a checkpoint's task."""
+    text = json.dumps(asdict(state), indent=2) + "\n"
+    (folder / "training.json").write_text(text, encoding="utf-8")
+
+
+def read_state(folder: Path) -> RunState:
+    """What `write_state` wrote; ValueError when it is damaged."""
+    path = folder / "training.json"
+    try:
+        return RunState(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: damaged ({error}); start a new run") from None
+
+
+def write_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
+    """Save variables by group and order in one `.npz`."""
+    arrays = {
+        f"{group}.{number}": keras.ops.convert_to_numpy(variable.value)
+        for group, variables in groups.items()
+        for number, variable in enumerate(variables)
+    }
+    np.savez(path, **arrays)
+
+
+def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
+    """Assign what `write_variables` saved.
+
+    Raises:
+        ValueError: the file is damaged or holds other variables.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: damaged ({error}); start a new run") from None
+    for group, variables in groups.items():
+        for number, variable in enumerate(variables):
+            array = arrays.get(f"{group}.{number}")
+            if array is None or array.shape != tuple(variable.shape):
+                raise ValueError(
+                    f"{path}: does not hold {variable.path} {tuple(variable.shape)};"
+                    " it was written by another version, start a new run"
+                )
+            variable.assign(array)
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".old")

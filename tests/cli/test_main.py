@@ -1,0 +1,198 @@
+"""The commands on a small run: what they print, and one line and code 2 for every mistake."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attention_zoo import models
+from attention_zoo.cli import main
+from attention_zoo.cli.main import COMMANDS
+from tests.training.small import copy_of_small_run, small_run, write_recipe
+
+Capture = pytest.CaptureFixture[str]
+
+
+def attention_zoo(
+    *words: object, text: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The program in a process of its own."""
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from attention_zoo.cli import main; sys.exit(main())",
+            *map(str, words),
+        ],
+        input=text,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        timeout=120,
+        check=False,
+    )
+
+
+def run(capsys: Capture, *words: object) -> tuple[int, str, str]:
+    code = main([str(word) for word in words])
+    return code, *capsys.readouterr()
+
+
+def refused(capsys: Capture, *words: object) -> str:
+    """The one line that refuses a command."""
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("attention-zoo: error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_process_trains_predicts_and_fails(tmp_path: Path) -> None:
+    path, folder = write_recipe(tmp_path), tmp_path / "run"
+    words = ("train", path, f"run={folder}", "training.steps=2", "training.evaluate_every=1")
+    trained = attention_zoo(*words)
+    assert trained.returncode == 0, trained.stderr
+    assert "parameters" in trained.stdout.splitlines()[0]
+    assert "step 2/2" in trained.stdout
+    answered = attention_zoo("predict", folder, text="it is five\nit is six\n")
+    assert answered.returncode == 0, answered.stderr
+    assert answered.stdout.count("\n") == 2
+    failed = attention_zoo("train", path, "training.stepps=3")
+    assert failed.returncode == 2
+    assert failed.stdout == ""
+    assert failed.stderr.splitlines()[-1] == (
+        "attention-zoo: error: training.stepps=3: unknown key 'training.stepps';"
+        " did you mean 'steps'?"
+    )
+    assert "Traceback" not in failed.stderr
+
+
+def test_list(capsys: Capture) -> None:
+    code, out, _ = run(capsys, "list")
+    assert code == 0
+    assert out.split("\n")[:-1] == models.list_presets()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help(name: str, capsys: Capture) -> None:
+    code, out, _ = run(capsys, name, "--help")
+    assert code == 0
+    assert f"attention-zoo {name}" in out
+    code, out, _ = run(capsys, "--help")
+    assert (code, name in out) == (0, True)
+
+
+def test_version(capsys: Capture) -> None:
+    assert run(capsys, "--version")[0] == 0
+
+
+def test_train_goes_on_with_the_same_command(tmp_path: Path, capsys: Capture) -> None:
+    code, out, _ = run(capsys, "train", write_recipe(tmp_path), f"run={small_run()}")
+    assert code == 0
+    assert "nothing to do" in out
+    assert f"attention-zoo evaluate {small_run()}" in out
+
+
+def test_evaluate_writes_results(tmp_path: Path, capsys: Capture) -> None:
+    folder = copy_of_small_run(tmp_path)
+    for words in ((), ("data.split=validation", "search.beam_width=2"), ()):
+        code, out, err = run(capsys, "evaluate", folder, *words)
+        assert code == 0, err
+        assert "exact_match" in out
+        assert "bleu" in out
+    results = json.loads((folder / "results.json").read_text())
+    first, second = results["evaluations"]
+    assert (second["split"], second["search"]["beam_width"]) == ("test", 1)
+    assert (first["split"], first["search"]["beam_width"]) == ("validation", 2)
+    assert first["metrics"]["sentences"] == 40
+    assert second["metrics"]["sentences"] == 20
+    assert (results["seed"], results["step"], results["preset"]) == (1, 40, "rnnsearch_small")
+    assert results["parameters"] > 1000
+    assert results["versions"]["keras"]
+    assert results["training_seconds"] > 0
+
+
+def test_evaluate_mistakes(tmp_path: Path, capsys: Capture) -> None:
+    run_folder = small_run()
+    assert "unknown split; did you mean 'test'" in refused(
+        capsys, "evaluate", run_folder, "data.split=tets"
+    )
+    assert "evaluate takes data.* and search.* options only" in refused(
+        capsys, "evaluate", run_folder, "training.steps=3"
+    )
+    assert "is no run folder" in refused(capsys, "evaluate", tmp_path)
+    assert "has no recipe.yaml" in refused(capsys, "evaluate", run_folder / "checkpoints" / "best")
+    assert "unknown key 'search.beam'" in refused(capsys, "evaluate", run_folder, "search.beam=2")
+
+
+MISTAKES = {
+    "no command": (["predit"], "unknown command 'predit'; did you mean 'predict'"),
+    "no recipe": (["train"], "the following arguments are required: RECIPE"),
+    "no such recipe": (["train", "nowhere.yaml"], "nowhere.yaml: no such recipe"),
+    "stray word": (["train", "a.yaml", "steps"], "steps: is no key=value"),
+    "unknown switch": (["list", "--all"], "unrecognized arguments: --all"),
+    "no run": (["predict", "nowhere"], "nowhere: no such folder"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name: str, capsys: Capture) -> None:
+    words, message = MISTAKES[name]
+    assert message in refused(capsys, *words)
+
+
+def test_no_words_at_all(capsys: Capture) -> None:
+    code, out, _ = run(capsys)
+    assert (code, "usage: attention-zoo" in out) == (2, True)
+
+
+def test_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attention_zoo.training.fit", stop)
+    code, _, err = run(capsys, "train", write_recipe(tmp_path))
+    assert (code, err) == (130, "attention-zoo: interrupted\n")
+
+
+def test_a_full_disk_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "runs/x")
+
+    monkeypatch.setattr("attention_zoo.training.fit", full)
+    message = refused(capsys, "train", write_recipe(tmp_path))
+    assert message.endswith("runs/x: No space left on device\n")
+
+
+def test_a_reader_that_leaves_is_no_mistake() -> None:
+    program = "import sys; from attention_zoo.cli import main; sys.exit(main(['--help']))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.wait(60) == 0
+    assert "Traceback" not in errors
+    assert "BrokenPipeError" not in errors
+
+
+def test_stdin_is_the_default(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    content = io.TextIOWrapper(io.BytesIO(b"it is five\n"), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", content)
+    code, out, err = run(capsys, "predict", small_run(), "--allow-unknown")
+    assert (code, out.count("\n")) == (0, 1), err

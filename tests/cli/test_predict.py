@@ -1,0 +1,96 @@
+"""`predict` on files: one line a line, pictures, n-best, and mistakes by file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attention_zoo import tasks
+from attention_zoo.cli import main
+from attention_zoo.data import generate_dates
+from tests.training.small import small_run
+
+Capture = pytest.CaptureFixture[str]
+LINES = generate_dates(5, split="test", max_phrases=1).sources
+
+
+def predict(capsys: Capture, folder: Path, content: bytes, *words: str) -> tuple[int, str, str]:
+    """The command on a file of this content."""
+    path = folder / "in.txt"
+    path.write_bytes(content)
+    code = main(["predict", str(small_run()), str(path), *words])
+    return code, *capsys.readouterr()
+
+
+def test_one_line_a_line(tmp_path: Path, capsys: Capture) -> None:
+    expected = [answer.text for answer in tasks.load(small_run()).predict(LINES, beam_width=2)]
+    for end in ("\n", "\r\n"):
+        content = end.join(LINES).encode() + end.encode()
+        code, out, err = predict(
+            capsys, tmp_path, content, "search.beam_width=2", "--allow-unknown"
+        )
+        assert code == 0, err
+        assert out.split("\n") == [*expected, ""]
+    content = b"\xef\xbb\xbf" + "\n".join(LINES).encode()
+    assert predict(capsys, tmp_path, content, "search.beam_width=2", "--allow-unknown")[1] == out
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path, capsys: Capture) -> None:
+    content = "it is\u2028five\n".encode()
+    _, out, _ = predict(capsys, tmp_path, content, "--allow-unknown")
+    assert out.count("\n") == 1
+
+
+def test_n_best(tmp_path: Path, capsys: Capture) -> None:
+    content = "\n".join(LINES[:2]).encode()
+    words = ("--n-best", "search.beam_width=3", "--allow-unknown")
+    code, out, err = predict(capsys, tmp_path, content, *words)
+    assert code == 0, err
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
+    scores = [float(row[1]) for row in rows]
+    assert scores[:3] == sorted(scores[:3], reverse=True)
+    _, out, _ = predict(capsys, tmp_path, content, *words, "search.n_best=2")
+    assert len(out.splitlines()) == 4
+
+
+def test_pictures(tmp_path: Path, capsys: Capture) -> None:
+    words = ("--attention", str(tmp_path / "out.png"), "--allow-unknown")
+    one, two = LINES[0].encode(), "\n".join(LINES[:2]).encode()
+    assert predict(capsys, tmp_path, one, *words)[0] == 0
+    assert predict(capsys, tmp_path, two, *words)[0] == 0
+    for name in ("out.png", "out-1.png", "out-2.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+MISTAKES = {
+    "empty file": (b"", (), "in.txt: is empty; give one sentence a line"),
+    "empty line": (b"on\n\non\n", (), "in.txt:2: is empty; there is nothing to translate"),
+    "not UTF-8": (b"on\non \xff\n", (), "in.txt:2: byte 4 of the line is not UTF-8"),
+    "too long": (b"on\n" + b"on " * 300, (), "in.txt:2: 300 tokens, the limit is 256"),
+    "limit": (b"on on on", ("data.max_source_length=2",), "in.txt:1: 3 tokens, the limit is 2"),
+    "unknown character": ("on\non ☃".encode(), (), "in.txt:2: the model has never seen '☃'"),
+    "unknown key": (b"on", ("search.beam=2",), "search.beam=2: unknown key 'search.beam'"),
+    "wrong type": (
+        b"on",
+        ("search.beam_width=x",),
+        "search.beam_width=x: search.beam_width: Value",
+    ),
+    "wrong section": (b"on", ("training.steps=2",), "training.steps=2: predict takes search. and"),
+    "two files": (b"on", ("other.txt",), "other.txt: predict reads one file"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name: str, tmp_path: Path, capsys: Capture) -> None:
+    content, words, message = MISTAKES[name]
+    code, out, err = predict(capsys, tmp_path, content, *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_no_such_file(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "in.txt").write_text("on")
+    assert main(["predict", str(small_run()), str(tmp_path / "in.tx")]) == 2
+    assert "in.tx: no such file; did you mean" in capsys.readouterr().err

@@ -1,0 +1,27 @@
+"""What every test starts from: float32, the same seeds, no drawing window, no chatter."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+from collections.abc import Iterator
+
+import keras
+import pytest
+from hypothesis import settings
+
+pytest.register_assert_rewrite("tests.layers.conformance", "tests.models.conformance")
+settings.register_profile("house", deadline=None, derandomize=True)
+settings.load_profile("house")
+
+
+@pytest.fixture(autouse=True)
+def _same_start() -> Iterator[None]:
+    """Seeds Python, NumPy and the backend; puts the dtype policy back that a test has changed."""
+    keras.config.set_dtype_policy("float32")
+    keras.utils.set_random_seed(1)
+    yield
+    keras.config.set_dtype_policy("float32")

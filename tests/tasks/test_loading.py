@@ -1,0 +1,73 @@
+"""`load` finds a task in a run, an entry of the zoo or on the hub, and says when there is none."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from attention_zoo import tasks
+from tests.training.small import copy_of_small_run, small_run
+
+TEXT = ["it is five"]
+
+
+def test_run_and_checkpoint_folders() -> None:
+    run = small_run()
+    expected = tasks.load(run / "checkpoints" / "best").predict(TEXT)[0]
+    for folder in (run, str(run)):
+        answer = tasks.load(folder).predict(TEXT)[0]
+        assert (answer.text, answer.score) == (expected.text, pytest.approx(expected.score))
+    assert tasks.task_folder(run) == run / "checkpoints" / "best"
+
+
+def test_last_stands_in_for_best(tmp_path: Path) -> None:
+    run = copy_of_small_run(tmp_path)
+    shutil.rmtree(run / "checkpoints" / "best")
+    assert tasks.task_folder(run) == run / "checkpoints" / "last"
+
+
+def test_no_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"nowhere: no such folder; train one"):
+        tasks.load(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"is no run folder .*give the folder that"):
+        tasks.load(tmp_path)
+    (tmp_path / "recipe.yaml").write_text("")
+    with pytest.raises(ValueError, match=r"has no checkpoint yet"):
+        tasks.load(tmp_path)
+    for name in ("README.md", "results.json"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(ValueError, match=r"holds a card but no weights"):
+        tasks.load(tmp_path)
+
+
+def test_task_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "task.json").write_text('{"task": "translate"}')
+    with pytest.raises(ValueError, match="unknown task 'translate'; did you mean 'translation'"):
+        tasks.load(tmp_path)
+
+
+def test_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, list[str] | None]] = []
+
+    def snapshot_download(name: str, allow_patterns: list[str] | None) -> str:
+        asked.append((name, allow_patterns))
+        return str(small_run())
+
+    hub = types.ModuleType("huggingface_hub")
+    monkeypatch.setattr(hub, "snapshot_download", snapshot_download, raising=False)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert tasks.load("hf://someone/dates").name == "translation"
+    assert tasks.load("hf://someone/dates/checkpoints/last").name == "translation"
+    assert asked == [("someone/dates", None), ("someone/dates", ["checkpoints/last/*"])]
+
+
+def test_hub_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="hf://someone: write hf://owner/name"):
+        tasks.load("hf://someone")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ValueError, match="pip install huggingface_hub"):
+        tasks.load("hf://someone/dates")

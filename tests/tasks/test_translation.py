@@ -1,0 +1,173 @@
+"""Strings in, strings out: order, independence of the batch, limits, n-best, files."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attention_zoo import models
+from attention_zoo.data import TextPairs, train_tokenizer
+from attention_zoo.tasks import SearchOptions, Translation
+
+SOURCES = ["a cat", "a dog saw the cat", "the dog", "a cat saw a dog and the dog saw a cat today ."]
+TARGETS = ["eine Katze", "ein Hund sah die Katze", "der Hund", "eine Katze sah einen Hund ."]
+
+
+@functools.cache
+def translator(preset: str = "rnnsearch_small") -> Translation:
+    """An untrained translator: its answers are nonsense, and the same every time."""
+    source, target = (train_tokenizer("word", texts) for texts in (SOURCES, TARGETS))
+    model = models.from_preset(
+        preset,
+        source_vocabulary_size=source.vocabulary_size,
+        target_vocabulary_size=target.vocabulary_size,
+        embedding_dim=8,
+        units=8,
+    )
+    for seed, weight in enumerate(model.trainable_weights):
+        values = np.random.default_rng(seed).normal(size=weight.shape)
+        weight.assign(values.astype("float32"))
+    return Translation(model, source, target, max_source_length=20, max_target_length=20)
+
+
+def pairs(sources: list[str] = SOURCES, targets: list[str] = TARGETS) -> TextPairs:
+    return TextPairs(sources, targets, "test pairs")
+
+
+def test_answers_keep_the_order_and_depend_on_their_source_alone() -> None:
+    task = translator()
+    texts = [*SOURCES, *reversed(SOURCES), "the cat"] * 2
+    together = task.predict(texts, batch_size=3, max_length=9)
+    for text, answer in zip(texts, together, strict=True):
+        (alone,) = task.predict([text], max_length=9)
+        assert " ".join(answer.source_tokens) == text
+        assert answer.text == alone.text
+        assert answer.score == pytest.approx(alone.score, abs=1e-4)
+        assert answer.attention is not None
+        assert alone.attention is not None
+        np.testing.assert_allclose(answer.attention, alone.attention, atol=1e-5)
+    assert len({round(answer.score, 3) for answer in together}) == len(SOURCES) + 1
+
+
+def test_attention_has_a_row_for_each_token_and_sums_to_one() -> None:
+    for answer in translator().predict(SOURCES, beam_width=3, n_best=3):
+        for one in (answer, *answer.alternatives):
+            assert one.attention is not None
+            assert one.attention.shape == (len(one.tokens), len(one.source_tokens))
+            np.testing.assert_allclose(one.attention.sum(-1), 1, atol=1e-5)
+
+
+def test_n_best_is_ordered_and_distinct() -> None:
+    (answer,) = translator().predict(SOURCES[:1], beam_width=4, n_best=4)
+    found = [answer, *answer.alternatives]
+    scores = [one.score for one in found]
+    assert len(found) == 4
+    assert scores == sorted(scores, reverse=True)
+    assert len({one.tokens for one in found}) == 4
+    assert all(not one.alternatives for one in answer.alternatives)
+
+
+def test_an_answer_without_an_end_is_marked_as_cut() -> None:
+    answers = translator().predict(SOURCES, beam_width=2, max_length=1)
+    for answer in answers:
+        assert answer.cut is (len(answer.tokens) == 1)
+
+
+def test_unknown_tokens_are_flagged() -> None:
+    (answer,) = translator().predict(["a bird saw the worm"])
+    assert answer.unknown == (1, 4)
+
+
+def test_unknown_characters() -> None:
+    task = translator()
+    assert task.unknown_characters("a dot saw cat .") == []
+    assert task.unknown_characters("a ☃ cat ☃ 猫 <") == ["☃", "猫", "<"]
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert translator().predict([]) == []
+
+
+BAD = {
+    "empty": (["a cat", "", "a dog"], {}, r"^source 1: is empty"),
+    "blank": (["a cat", " \t"], {}, r"^source 1: is empty"),
+    "too long": ([" ".join(["cat"] * 21)], {}, r"^source 0: 21 tokens, the limit is 20; shorten"),
+    "one string": ("a cat", {}, r"write predict\(\[text\]\)"),
+    "unknown option": (
+        ["a cat"],
+        {"beam_with": 3},
+        r"option 'beam_with'; did you mean 'beam_width'",
+    ),
+    "bad beam": (["a cat"], {"beam_width": 0}, r"search\.beam_width must be at least 1, got 0"),
+    "n_best": (["a cat"], {"n_best": 2}, r"n_best=2 asks for more than search\.beam_width=1 keeps"),
+    "penalty": (["a cat"], {"length_penalty": "gmt"}, "unknown length penalty 'gmt'; did you mean"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name: str) -> None:
+    texts, options, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        translator().predict(texts, **options)
+
+
+def test_evaluate_agrees_with_predict() -> None:
+    task = translator()
+    answers = [answer.text for answer in task.predict(SOURCES, max_length=6)]
+    targets = [answers[0], "x y", "x y", answers[3]]
+    report = task.evaluate(pairs(targets=targets), max_length=6)
+    assert report["exact_match"] == pytest.approx(50)
+    assert report["sentences"] == 4
+    assert report["cut"] == sum(a.cut for a in task.predict(SOURCES, max_length=6))
+    assert set(task.metric_names) < report.keys()
+
+
+def test_evaluate_names_the_pair_that_is_too_long() -> None:
+    with pytest.raises(ValueError, match="test pairs, pair 2: 21 tokens, the limit is 20"):
+        translator().evaluate(pairs(["a", " ".join(["cat"] * 21)], ["x", "y"]))
+
+
+def test_batches_leave_long_pairs_out() -> None:
+    task = translator()
+    long = " ".join(["Katze"] * 20)  # with its end token one over the limit
+    assert len(task.batches(pairs(["a cat"] * 2, ["eine Katze", long]), 2, seed=1)) == 1
+    with pytest.raises(ValueError, match="none of its 1 pairs fits into 20 source and 20 target"):
+        task.batches(pairs(["a cat"], [long]), 2, seed=1)
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    task = translator()
+    task.save(tmp_path)
+    again = Translation.load(tmp_path)
+    assert again.search == task.search
+    assert (again.max_source_length, again.max_target_length) == (20, 20)
+    for one, other in zip(again.predict(SOURCES), task.predict(SOURCES), strict=True):
+        assert (one.text, one.tokens) == (other.text, other.tokens)
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+
+
+def test_damaged_task_file(tmp_path: Path) -> None:
+    translator().save(tmp_path)
+    path = tmp_path / "task.json"
+    good = json.loads(path.read_text())
+    for content in ("{", "[]", "{}", json.dumps({**good, "search": {"beam": 3}})):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"task\.json: .*use another checkpoint"):
+            Translation.load(tmp_path)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"task\.json: no such file"):
+        Translation.load(tmp_path)
+
+
+def test_a_model_without_attention_has_none_to_show() -> None:
+    (answer,) = translator("seq2seq_initial_small").predict(["a cat"])
+    assert answer.attention is None
+
+
+def test_search_options_override_keeps_the_rest() -> None:
+    options = SearchOptions(beam_width=3, length_penalty="gnmt")
+    assert options.override(n_best=2) == SearchOptions(3, 2, "gnmt")

@@ -1,0 +1,70 @@
+"""The registry: names to factories, and messages that mend."""
+
+from __future__ import annotations
+
+import pytest
+
+from attention_zoo.registry import Registry, did_you_mean
+
+
+@pytest.fixture
+def scores() -> Registry:
+    registry = Registry("score")
+
+    @registry.register("general")
+    class General:
+        pass
+
+    @registry.register("dot")
+    def dot() -> str:
+        return "a dot score"
+
+    return registry
+
+
+def test_a_name_gives_back_its_factory(scores: Registry) -> None:
+    assert scores.get("dot")() == "a dot score"
+    assert scores.get("general").__name__ == "General"
+
+
+def test_registering_leaves_the_factory_as_it_was(scores: Registry) -> None:
+    def additive() -> None:
+        pass
+
+    assert scores.register("additive")(additive) is additive
+
+
+def test_names_are_sorted_and_membership_is_by_name(scores: Registry) -> None:
+    assert scores.names() == ["dot", "general"]
+    assert "dot" in scores
+    assert "cosine" not in scores
+    assert None not in scores
+
+
+def test_a_name_is_given_once(scores: Registry) -> None:
+    first = scores.get("dot")
+    with pytest.raises(ValueError, match=r"^score 'dot' is registered already$"):
+        scores.register("dot")(lambda: None)
+    assert scores.get("dot") is first
+
+
+def test_a_miss_names_the_closest_and_all_that_is_known(scores: Registry) -> None:
+    with pytest.raises(ValueError) as caught:
+        scores.get("generl")
+    message = str(caught.value)
+    assert message == ("unknown score 'generl'; did you mean 'general'? (known: dot, general)")
+
+
+def test_a_miss_far_from_all_suggests_nothing(scores: Registry) -> None:
+    with pytest.raises(ValueError, match=r"^unknown score 'xyzzy' \(known: dot, general\)$"):
+        scores.get("xyzzy")
+
+
+def test_two_registries_share_nothing(scores: Registry) -> None:
+    assert Registry("alignment").names() == []
+    assert len(scores.names()) == 2
+
+
+def test_did_you_mean_takes_any_object() -> None:
+    assert did_you_mean(3, ["dot"]) == ""
+    assert did_you_mean("unit", ["units", "seed"]) == "; did you mean 'units'?"

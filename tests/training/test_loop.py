@@ -1,0 +1,262 @@
+"""`fit` on a generated corpus: it learns, it goes on exactly, it refuses what is not its own."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo import tasks, training
+from attention_zoo.training import read_recipe
+from attention_zoo.training.callbacks import Clock, Progress
+from attention_zoo.training.loop import headline, prepare, use_xla
+from attention_zoo.training.run_folder import RunState
+from tests.training.small import copy_of_small_run, small_run, write_recipe
+
+
+class StopAfter(keras.callbacks.Callback):
+    """Interrupts training after a number of its batches, as Ctrl-C does."""
+
+    def __init__(self, batches: int) -> None:
+        super().__init__()
+        self.left = batches
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def records(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def arrays(folder: Path) -> dict[str, np.ndarray]:
+    with np.load(folder / "checkpoints" / "last" / "training.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+def weights(folder: Path, name: str) -> list[np.ndarray]:
+    model = tasks.load(folder / "checkpoints" / name).model
+    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_run_folder_and_learning() -> None:
+    folder = small_run()
+    log = records(folder)
+    assert [line["step"] for line in log] == [20, 40]
+    assert log[1]["loss"] < log[0]["loss"] - 0.3
+    assert log[1]["val_loss"] < log[0]["val_loss"]
+    assert log[0]["learning_rate"] == pytest.approx(0.01)
+    assert log[0]["tokens_per_second"] > 0
+    assert list((folder / "tensorboard").iterdir())
+    for name in ("best", "last"):
+        state = json.loads((folder / "checkpoints" / name / "training.json").read_text())
+        assert state["step"] == state["best_step"] == 40
+        assert state["best"] == pytest.approx(log[1]["val_loss"])
+
+
+def test_result_names_the_run(tmp_path: Path) -> None:
+    result = training.fit(write_recipe(tmp_path), [f"run={small_run()}"])
+    assert (result.step, result.best_step, result.folder) == (40, 40, small_run())
+    assert result.task.name == "translation"
+
+
+def test_a_finished_run_is_left_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(small_run())
+    training.fit(write_recipe(tmp_path), [f"run={small_run()}"])
+    assert "finished at step 40, nothing to do" in capsys.readouterr().out
+    assert contents(small_run()) == before
+
+
+RESUMED = ("model.dropout=0.2", "training.schedule=cosine", "training.checkpoint_every=9")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing has stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    return training.fit(write_recipe(folder), [f"run={folder / 'run'}", *RESUMED]).folder
+
+
+@pytest.mark.parametrize(
+    ("batches", "saved"), [(21, 20), (29, 27)], ids=["at an evaluation", "between two"]
+)
+def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(
+    whole: Path, batches: int, saved: int, tmp_path: Path
+) -> None:
+    path, folder = write_recipe(tmp_path), tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        training.fit(path, [f"run={folder}", *RESUMED], callbacks=[StopAfter(batches)])
+    state = json.loads((folder / "checkpoints/last/training.json").read_text())
+    assert state["step"] == saved
+    training.fit(path, [f"run={folder}", *RESUMED])
+    expected, found = arrays(whole), arrays(folder)
+    assert expected.keys() == found.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
+    for one, other in zip(weights(whole, "last"), weights(folder, "last"), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+    for one, other in zip(records(whole), records(folder), strict=True):
+        assert one["step"] == other["step"]
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-5)
+        assert one["val_loss"] == pytest.approx(other["val_loss"], rel=1e-5)
+
+
+def test_another_recipe_is_refused_and_nothing_touched(tmp_path: Path) -> None:
+    before = contents(small_run())
+    with pytest.raises(ValueError, match=r"training\.learning_rate is 0\.01 there and 0\.5 here"):
+        training.fit(write_recipe(tmp_path), [f"run={small_run()}", "training.learning_rate=0.5"])
+    assert contents(small_run()) == before
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    for run in ("mine", "mine/letter.txt"):
+        with pytest.raises(ValueError, match="is there and holds no run; give another run=FOLDER"):
+            training.fit(path, [f"run={tmp_path / run}"])
+    assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
+
+
+BAD = {
+    "training.monitor=blue": r"training\.monitor=blue: unknown; did you mean 'bleu'\?",
+    "training.optimizer=adm": "unknown optimizer 'adm'; did you mean 'adam'",
+    "training.schedule=nom": "unknown schedule 'nom'; did you mean 'noam'",
+    "model.preset=rnnserch_small": "did you mean 'rnnsearch_small'",
+    "model.unit=3": r"^model: RNNSearch has no argument 'unit'; did you mean 'units'",
+    "model.source_vocabulary_size=3": r"^model\.source_vocabulary_size: the data decide it",
+    "model.units=wide": r"^model\.units: expected int, got 'wide'",
+    "model.units=true": r"^model\.units: expected int, got True",
+    "model.units=-1": r"^model: ",
+    "tokenizer.kind=words": "unknown tokenizer.*'words'; did you mean 'word'",
+    "task=translate": "unknown task 'translate'; did you mean 'translation'",
+    "data.source=xx": "xx",
+    "data.max_target_length=1": r"none of its 300 pairs fits .* raise data\.max_source_length",
+}
+
+
+@pytest.mark.parametrize("override", BAD)
+def test_a_mistake_leaves_no_folder(override: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=BAD[override]) as caught:
+        training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}", override])
+    assert len(str(caught.value).splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_preset(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"model\.preset is missing; name one of .*rnnsearch"):
+        training.fit(write_recipe(tmp_path, "data: {corpus: dates}\n"), [f"run={tmp_path / 'x'}"])
+
+
+def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
+    """A rate of nearly 0 never gets better than its first evaluation."""
+    result = training.fit(
+        write_recipe(tmp_path),
+        [
+            f"run={tmp_path / 'run'}",
+            "training.learning_rate=1e-9",
+            "training.monitor=exact_match",
+            "training.monitor_size=3",
+            "training.evaluate_every=2",
+            "training.patience=2",
+        ],
+    )
+    assert (result.step, result.best_step) == (6, 2)
+    assert [line["val_exact_match"] for line in records(result.folder)] == [0.0, 0.0, 0.0]
+    assert all("val_bleu" in line for line in records(result.folder))
+
+
+def test_the_head_line_counts_the_pairs_that_are_left_out(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path), ["data.max_target_length=9"])
+    job = prepare(recipe, tmp_path / "run", RunState())
+    line = headline(job)
+    assert 0 < len(job.train) < 300
+    assert f"{len(job.train)} training pairs ({300 - len(job.train)} over the length limits" in line
+    assert f"rnnsearch_small: {job.task.model.count_params():,} parameters" in line
+    assert "float32" in line
+    assert str(tmp_path / "run") in line
+
+
+def test_a_loss_that_is_not_finite_saves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step 20; nothing was saved"):
+        training.fit(
+            write_recipe(tmp_path),
+            [
+                f"run={tmp_path / 'run'}",
+                "training.learning_rate=1e38",
+                "training.clip_norm=null",
+                "training.optimizer=sgd",
+            ],
+        )
+    assert not list((tmp_path / "run" / "checkpoints").iterdir())
+
+
+def test_a_kill_between_the_renames_loses_nothing(tmp_path: Path) -> None:
+    run = copy_of_small_run(tmp_path)
+    for name in ("best", "last"):
+        (run / "checkpoints" / name).rename(run / "checkpoints" / f"{name}.old")
+    assert tasks.load(run).name == "translation"
+    assert training.fit(write_recipe(tmp_path), [f"run={run}"]).step == 40
+
+
+def test_mixed_precision_trains_and_leaves_the_policy(tmp_path: Path) -> None:
+    result = training.fit(
+        write_recipe(tmp_path),
+        [f"run={tmp_path / 'run'}", "training.precision=mixed_bfloat16"],
+    )
+    assert keras.config.dtype_policy().name == "float32"
+    assert records(result.folder)[-1]["loss"] == pytest.approx(
+        records(small_run())[-1]["loss"], rel=0.05
+    )
+
+
+def test_a_recipe_object_needs_a_folder(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path), [f"run={small_run()}"])
+    assert training.fit(recipe).step == 40
+    recipe.run = None
+    with pytest.raises(ValueError, match="run is missing"):
+        training.fit(recipe)
+
+
+def test_xla_choice() -> None:
+    assert use_xla(True) is True
+    assert use_xla(False) is False
+    assert use_xla("auto") is any("cpu" not in d for d in keras.distribution.list_devices())
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_moves_on_a_terminal_and_stays_still_in_a_file() -> None:
+    shown = {}
+    for stream in (io.StringIO(), Terminal()):
+        clock = Clock(RunState(), lambda step: 100)
+        progress = Progress(4, clock, stream)
+        clock.on_epoch_begin(0)
+        for batch in range(2):
+            clock.on_train_batch_end(batch)
+            progress.on_train_batch_end(batch, {"loss": 1.0})
+        progress.on_epoch_end(0, {"loss": 1.0, "val_loss": 2.0, "val_bleu": 30.0})
+        shown[stream.isatty()] = stream.getvalue()
+    assert clock.tokens == 200
+    assert shown[False].startswith("step 2/4  loss 1.0000  validation loss 2.0000  bleu 30.0000")
+    assert shown[False].count("\n") == 1
+    assert "tokens/s" in shown[False]
+    assert "left" in shown[False]
+    assert "\rstep 1/4 [======" in shown[True]

@@ -1,0 +1,137 @@
+"""A recipe is read whole, or refused in one line that names the place and the mend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attention_zoo.training import Recipe, override_recipe, read_recipe
+from attention_zoo.training.recipe import difference, recipe_text
+from tests.training.small import PAGE, write_recipe
+
+
+def test_page_and_overrides(tmp_path: Path) -> None:
+    recipe = read_recipe(
+        write_recipe(tmp_path),
+        ["training.steps=7", "data.size=11", "model.dropout=0.5", "training.clip_norm=null"],
+    )
+    assert recipe.training.steps == 7
+    assert recipe.training.batch_size == 16
+    assert recipe.training.clip_norm is None
+    assert recipe.data.corpus == "dates"
+    assert recipe.data.read("train").origin
+    assert len(recipe.data.read("train")) == 11
+    assert recipe.model == {
+        "preset": "rnnsearch_small",
+        "embedding_dim": 8,
+        "units": 16,
+        "dropout": 0.5,
+    }
+    assert recipe.run == str(Path("runs") / "small")
+
+
+def test_overrides_may_change_the_corpus(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path, "data: {corpus: dates}\n")
+    recipe = read_recipe(
+        path, ["data.corpus=tsv", "data.train=a.tsv", "data.source=de", "data.target=en"]
+    )
+    assert (recipe.data.corpus, recipe.data.source) == ("tsv", "de")
+    with pytest.raises(ValueError, match=r"data\.size=3: unknown key 'data\.size'"):
+        read_recipe(path, ["data.corpus=tsv", "data.source=a", "data.target=b", "data.size=3"])
+
+
+def test_text_reads_back_the_same(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path), ["search.beam_width=3"])
+    again = read_recipe(write_recipe(tmp_path, recipe_text(recipe)))
+    assert again == recipe
+    assert difference(recipe, again) is None
+
+
+def test_difference_names_the_key_and_ignores_the_folder(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path)
+    recipe = read_recipe(path, ["run=a"])
+    assert difference(recipe, read_recipe(path, ["run=b"])) is None
+    other = read_recipe(path, ["model.units=17"])
+    assert difference(recipe, other) == "model.units is 16 there and 17 here"
+    other = read_recipe(path, ["model.dropout=0.5"])
+    assert difference(recipe, other) == "model.dropout is None there and 0.5 here"
+
+
+def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
+    recipe = Recipe()
+    assert override_recipe(recipe, ["search.beam_width=4"]).search.beam_width == 4
+    assert recipe.search.beam_width == 1
+
+
+PAGES = {
+    "misspelt key": (
+        PAGE.replace("steps:", "step:"),
+        r"small\.yaml:14: unknown key 'training\.step'; did you mean 'steps'\?",
+    ),
+    "misspelt section": (
+        "data: {corpus: dates}\ntrainings:\n  steps: 3\n",
+        r"small\.yaml:2: unknown key 'trainings'; did you mean 'training'\?",
+    ),
+    "wrong type": (
+        PAGE.replace("steps: 40", "steps: many"),
+        r"small\.yaml:14: training\.steps: Value 'many' .* Integer",
+    ),
+    "section as value": ("data: {corpus: dates}\ntraining: 3\n", r"small\.yaml: Merge error"),
+    "out of range": (
+        PAGE.replace("steps: 40", "steps: 0"),
+        r"small\.yaml: training\.steps must be at least 1, got 0",
+    ),
+    "unknown precision": (PAGE + "  precision: float8\n", r"precision.*'float8'.*mixed_float16"),
+    "jit is no switch": (PAGE + "  jit: often\n", r"training\.jit must be true, false or auto"),
+    "bad rate": (PAGE.replace("0.01", "-1"), r"training\.learning_rate must be above 0, got -1"),
+    "too much smoothing": (PAGE + "  label_smoothing: 1\n", r"must be in \[0, 1\), got 1"),
+    "negative warmup": (PAGE + "  warmup_steps: -1\n", r"must be at least 0, got -1"),
+    "negative seed": ("data: {corpus: dates}\nseed: -1\n", r"seed must be at least 0, got -1"),
+    "n_best over the beam": (PAGE + "search:\n  n_best: 2\n", r"raise search\.beam_width"),
+    "bad YAML": ("data:\n  corpus: [dates\ntask: x\n", r"small\.yaml:3: not valid YAML"),
+    "tab": ("data:\n\tcorpus: dates\n", r"small\.yaml:2: not valid YAML"),
+    "key twice": ("seed: 1\nseed: 2\n", r"small\.yaml:2: not valid YAML: found duplicate key"),
+    "unclosed interpolation": ("task: ${seed\n", r"small\.yaml: not valid YAML"),
+    "no mapping": ("- data\n", r"small\.yaml: a recipe is a page of `key: value` lines"),
+    "plain text": ("dates\n", r"small\.yaml: a recipe is a page of `key: value` lines"),
+    "empty": ("", r"small\.yaml: data\.corpus is missing; name one of dates, "),
+    "unknown corpus": ("data: {corpus: date}\n", r"unknown data\.corpus 'date'; did you mean"),
+    "no language": ("data: {corpus: tsv}\n", r"data\.source is missing; name the language"),
+    "no length": ("data: {corpus: dates, max_source_length: 0}\n", r"max_source_length must be"),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_bad_page(name: str, tmp_path: Path) -> None:
+    page, message = PAGES[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        read_recipe(write_recipe(tmp_path, page))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+OVERRIDES = {
+    "training.stepps=3": r"^training\.stepps=3: unknown key .*; did you mean 'steps'\?",
+    "training.steps=x": r"^training\.steps=x: training\.steps: Value 'x' .*Integer",
+    "training.steps": r"^training\.steps: an override is written key\.key=value",
+    "=3": r"^=3: an override is written key\.key=value",
+    "data.size=[1": r"^data\.size=\[1: ",
+}
+
+
+@pytest.mark.parametrize("override", OVERRIDES)
+def test_bad_override(override: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=OVERRIDES[override]) as caught:
+        read_recipe(write_recipe(tmp_path), [override])
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_no_file(tmp_path: Path) -> None:
+    write_recipe(tmp_path)
+    with pytest.raises(ValueError, match=r"smal\.yaml: no such recipe; did you mean .*small"):
+        read_recipe(tmp_path / "smal.yaml")
+    with pytest.raises(ValueError, match="is a folder"):
+        read_recipe(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"task: \xe9\n")
+    with pytest.raises(ValueError, match=r"latin\.yaml: is not UTF-8"):
+        read_recipe(tmp_path / "latin.yaml")

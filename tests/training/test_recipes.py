@@ -1,0 +1,49 @@
+"""Every recipe of the repository can be read, and says what it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attention_zoo import models
+from attention_zoo.training import read_recipe
+from attention_zoo.training.building import build_model
+from attention_zoo.training.optimizers import build_optimizer
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = sorted((ROOT / "training").rglob("*.yaml"))
+
+
+def test_there_are_recipes() -> None:
+    assert len(RECIPES) >= 8
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_recipe(path: Path) -> None:
+    recipe = read_recipe(path)
+    preset, _, data = path.stem.partition(".")
+    assert recipe.model["preset"] == preset
+    assert preset in models.list_presets()
+    assert data.endswith(f"_{recipe.data.source}_{recipe.data.target}")
+    sizes = {"source_vocabulary_size": 20, "target_vocabulary_size": 20}
+    small = {"units": 8, "embedding_dim": 8}
+    assert build_model({**recipe.model, **small}, **sizes).count_params() > 0
+    assert float(build_optimizer(recipe.training).learning_rate) > 0
+    head = path.read_text(encoding="utf-8").split("\n\n")[0]
+    for word in (f"attention-zoo train {path.relative_to(ROOT)}", "Machine:", "Time:", "Expected"):
+        assert word in head
+
+
+def test_the_dates_baselines_have_as_many_parameters_and_the_same_training() -> None:
+    counts, sections = {}, []
+    for path in RECIPES:
+        if path.stem.endswith(".dates_en_fr"):
+            recipe = read_recipe(path)
+            sizes = {"source_vocabulary_size": 122, "target_vocabulary_size": 120}
+            counts[path.stem] = build_model(recipe.model, **sizes).count_params()
+            sections.append((recipe.data, recipe.tokenizer, recipe.training))
+    assert len(counts) >= 4
+    assert all(section == sections[0] for section in sections)
+    least = counts["rnnsearch_small.dates_en_fr"]
+    assert all(least <= count <= 1.1 * least for count in counts.values()), counts
