@@ -1,0 +1,23 @@
+"""Text in: readers, a generated corpus, tokenizers, batches in a reproducible order.
+
+Importing this package imports neither TensorFlow nor Babel; what needs them imports them when
+called.
+"""
+
+from attention_zoo.data.batching import PairBatches
+from attention_zoo.data.dates import generate_dates
+from attention_zoo.data.pairs import TextPairs, read_parallel, read_tsv
+from attention_zoo.data.prepared import read_tfds
+from attention_zoo.data.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+
+__all__ = [
+    "PairBatches",
+    "TextPairs",
+    "Tokenizer",
+    "generate_dates",
+    "load_tokenizer",
+    "read_parallel",
+    "read_tfds",
+    "read_tsv",
+    "train_tokenizer",
+]

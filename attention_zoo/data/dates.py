@@ -1,0 +1,128 @@
+"""The generated corpus `dates`: dates, times and quantities in running sentences of four languages.
+
+A sentence is a chain of clauses ("trains leave at 5:04 PM; it weighs 12 kilograms."). Their slots
+are written by Babel from the Unicode CLDR, so that they differ as they do between the languages:
+"Monday, March 3, 2031" is "lundi 3 mars 2031", "Montag, 3. März 2031" and "2031年3月3日星期一",
+5:04 PM is 17:04, "3 days ago" is "il y a 3 jours". Inside a clause words move; clauses keep their
+order.
+
+Every sentence has exactly one right translation, so exact match is a fair measure. No clause stands
+twice in a sentence, so what has to be found is always told apart by its content, also in the split
+`long`, whose sentences have up to twice as many clauses as those of training. Clauses are short and
+sentences of training have up to six: with two or three, a model learns where the first, the middle
+and the last one stand instead of how to go on from one to the next, and fails on longer chains.
+
+Splits are told apart by a hash of the English sentence: no sentence is ever in two of them,
+whatever the sizes, seeds and languages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+from attention_zoo.data.carriers import CARRIERS, JOINTS
+from attention_zoo.data.pairs import TextPairs
+from attention_zoo.data.slots import Pick, Value
+from attention_zoo.registry import did_you_mean
+
+LANGUAGES = tuple(JOINTS)
+# Of 100 hash values, those of each split.
+SPLITS = {
+    "train": range(70),
+    "validation": range(70, 80),
+    "test": range(80, 90),
+    "long": range(90, 100),
+}
+
+Clause = tuple[int, Value]
+
+
+def generate_dates(
+    size: int,
+    source: str = "en",
+    target: str = "fr",
+    split: str = "train",
+    seed: int = 1,
+    min_phrases: int = 1,
+    max_phrases: int = 6,
+) -> TextPairs:
+    """Sentence pairs, all different; the first n of a larger corpus are the corpus of size n.
+
+    Args:
+        size: how many pairs.
+        source: the language to translate from: "en", "fr", "de" or "zh".
+        target: the language to translate to, another one.
+        split: "train", "validation" or "test" with min_phrases to max_phrases clauses a sentence,
+            or "long" with max_phrases + 1 to 2 * max_phrases.
+        seed: of the corpus. The same seed gives the same sentences in all languages.
+        min_phrases: the fewest clauses in a sentence.
+        max_phrases: the most clauses in a sentence outside of "long".
+
+    Raises:
+        ValueError: a size below 1, an unknown language or split, the same language twice, fewer
+            than one clause or more than there are.
+    """
+    _check_names(source, target, split)
+    most = len(CARRIERS) // 2
+    if size < 1:
+        raise ValueError(f"size={size} must be at least 1")
+    if not 1 <= min_phrases <= max_phrases <= most:
+        raise ValueError(
+            f"min_phrases={min_phrases}, max_phrases={max_phrases}: expected"
+            f" 1 <= min_phrases <= max_phrases <= {most}"
+        )
+    if split == "long":
+        min_phrases, max_phrases = max_phrases + 1, 2 * max_phrases
+    stream = random.Random(f"dates/{split}/{seed}").random
+
+    def pick(n: int) -> int:
+        return int(stream() * n)
+
+    pairs: dict[str, str] = {}
+    while len(pairs) < size:
+        phrases = min_phrases + pick(max_phrases - min_phrases + 1)
+        before = len(pairs)
+        while len(pairs) == before:
+            clauses = _draw(phrases, pick)
+            english = _sentence(clauses, "en")
+            if _bucket(english) in SPLITS[split]:
+                text = english if source == "en" else _sentence(clauses, source)
+                pairs.setdefault(text, english if target == "en" else _sentence(clauses, target))
+    origin = f"dates {source}-{target} {split} (seed {seed})"
+    return TextPairs(list(pairs), list(pairs.values()), origin)
+
+
+def _check_names(source: str, target: str, split: str) -> None:
+    for name, known in ((source, LANGUAGES), (target, LANGUAGES), (split, tuple(SPLITS))):
+        if name not in known:
+            raise ValueError(
+                f"dates has no {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})"
+            )
+    if source == target:
+        raise ValueError(f"dates: source and target are both {source!r}; choose two languages")
+
+
+def _bucket(english: str) -> int:
+    return int.from_bytes(hashlib.blake2b(english.encode(), digest_size=8).digest(), "big") % 100
+
+
+def _draw(phrases: int, pick: Pick) -> list[Clause]:
+    """Different carriers, each with a value for its slot."""
+    left = list(range(len(CARRIERS)))
+    clauses: list[Clause] = []
+    for _ in range(phrases):
+        carrier = left.pop(pick(len(left)))
+        clauses.append((carrier, CARRIERS[carrier].slot.draw(pick)))
+    return clauses
+
+
+def _sentence(clauses: list[Clause], language: str) -> str:
+    between, end = JOINTS[language]
+    return between.join(_clause(clause, language) for clause in clauses) + end
+
+
+def _clause(clause: Clause, language: str) -> str:
+    index, value = clause
+    carrier = CARRIERS[index]
+    return carrier.templates[language].format(carrier.slot.write(value, language))

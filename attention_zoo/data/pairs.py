@@ -1,0 +1,182 @@
+"""Sentence pairs from files: one TSV with named columns, or two parallel files; gzipped or not."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from attention_zoo.registry import did_you_mean
+
+Row = TypeVar("Row")
+_GZIP, _BYTE_ORDER_MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class TextPairs:
+    """Sentences and their translations, in step.
+
+    Attributes:
+        sources: the sentences to translate.
+        targets: `targets[i]` translates `sources[i]`.
+        origin: where they come from, to be shown and stored beside results.
+        skipped: how many bad lines were left out on request.
+    """
+
+    sources: list[str]
+    targets: list[str]
+    origin: str
+    skipped: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.sources) != len(self.targets):
+            raise ValueError(
+                f"{self.origin}: {len(self.sources)} sources and {len(self.targets)} targets"
+            )
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
+    """Pairs from two named columns of a TSV.
+
+    The first line names the columns. Lines end in "\\n" (or "\\r\\n") alone, columns in a tab
+    alone, and nothing is quoted. A gzipped file is known by its content; a byte order mark is
+    ignored.
+
+    Args:
+        path: the file, UTF-8.
+        source: the column of the sentences to translate.
+        target: the column of their translations.
+        skip_bad: how many bad lines may be left out; one more is an error.
+
+    Raises:
+        ValueError: no file, an empty one, a missing column, no row, or at a bad line (file:line):
+            another number of fields than in the header, invalid UTF-8, an empty field.
+    """
+    lines = _lines(path)
+    where, raw = next(lines, (f"{path}:1", b""))
+    if not raw.strip():
+        raise ValueError(f"{where}: no header; the first line must name the columns")
+    header = _decoded(where, raw).split("\t")
+    columns = [_column(where, header, name) for name in (source, target)]
+
+    def fields(where: str, raw: bytes) -> tuple[str, str]:
+        row = _decoded(where, raw).split("\t")
+        if len(row) != len(header):
+            raise ValueError(f"{where}: the header names {len(header)} columns, found {len(row)}")
+        return row[columns[0]], row[columns[1]]
+
+    return collect_pairs(lines, fields, str(path), (source, target), skip_bad)
+
+
+def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs:
+    """Pairs from two files of which line n of one translates line n of the other.
+
+    Args:
+        source_path: the sentences to translate, one a line, UTF-8, gzipped or not.
+        target_path: their translations.
+
+    Raises:
+        ValueError: no file, an empty one, files of different length, or at a bad line (file:line):
+            invalid UTF-8, an empty line.
+    """
+    paths = (source_path, target_path)
+    sources, targets = (list(_lines(path)) for path in paths)
+    for path, lines in zip(paths, (sources, targets), strict=True):
+        if not lines:
+            raise ValueError(f"{path}: the file is empty")
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"{source_path} has {len(sources)} lines and {target_path} has {len(targets)};"
+            " line n of one must translate line n of the other"
+        )
+    texts = [
+        [_filled(where, _decoded(where, raw), "line") for where, raw in lines]
+        for lines in (sources, targets)
+    ]
+    return TextPairs(texts[0], texts[1], f"{source_path} and {target_path}")
+
+
+def collect_pairs(
+    rows: Iterable[tuple[str, Row]],
+    fields: Callable[[str, Row], tuple[str, str]],
+    origin: str,
+    names: tuple[str, str],
+    skip_bad: int,
+) -> TextPairs:
+    """The pairs of `(where, row)`, leaving out at most `skip_bad` bad rows.
+
+    Args:
+        rows: where each row stands (file:line) and the row.
+        fields: from `(where, row)` to source and target; ValueError if the row is bad.
+        origin: where the rows come from.
+        names: what source and target are called there.
+        skip_bad: how many rows may be bad.
+
+    Raises:
+        ValueError: one bad row too many, or no row.
+    """
+    sources, targets, skipped = [], [], 0
+    for where, row in rows:
+        try:
+            pair = fields(where, row)
+            for name, text in zip(names, pair, strict=True):
+                _filled(where, text, f"field {name!r}")
+        except ValueError as problem:
+            skipped += 1
+            if skipped > skip_bad:
+                raise ValueError(
+                    f"{problem}; mend it, or leave out bad rows with skip_bad={skipped} or more"
+                ) from None
+            continue
+        sources.append(pair[0])
+        targets.append(pair[1])
+    if not sources:
+        raise ValueError(f"{origin}: no pairs (bad rows left out: {skipped})")
+    return TextPairs(sources, targets, origin, skipped)
+
+
+def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
+    """`file:line` and the line's bytes, without its end."""
+    try:
+        with open(path, "rb") as file:
+            zipped = file.read(len(_GZIP)) == _GZIP
+        with gzip.open(path) if zipped else open(path, "rb") as file:
+            for number, raw in enumerate(file, 1):
+                if number == 1:
+                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                yield f"{path}:{number}", raw.removesuffix(b"\n").removesuffix(b"\r")
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise ValueError(f"{path}: the gzip data is damaged or cut; fetch it again") from None
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+
+
+def _decoded(where: str, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{where}: not valid UTF-8 at byte {error.start}; convert the file to UTF-8"
+        ) from None
+
+
+def _filled(where: str, text: str, what: str) -> str:
+    if not text.strip():
+        raise ValueError(f"{where}: the {what} is empty")
+    return text
+
+
+def _column(where: str, header: list[str], name: str) -> int:
+    if header.count(name) != 1:
+        found = "twice" if name in header else "not at all"
+        raise ValueError(
+            f"{where}: column {name!r} is named {found}{did_you_mean(name, header)}"
+            f" (columns: {', '.join(header)})"
+        )
+    return header.index(name)

@@ -1,0 +1,81 @@
+"""Sentence pairs from a data set that TensorFlow Datasets has prepared on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attention_zoo.data.pairs import TextPairs, collect_pairs
+from attention_zoo.registry import did_you_mean
+
+
+def read_tfds(
+    name: str,
+    split: str,
+    source: str,
+    target: str,
+    data_dir: str | Path | None = None,
+    skip_bad: int = 0,
+) -> TextPairs:
+    """Pairs from two text features of a prepared data set; nothing is downloaded.
+
+    Args:
+        name: the set's TFDS name with its configuration, as "ted_hrlr_translate/pt_to_en".
+        split: a TFDS split: "train", "train[:1000]".
+        source: the feature of the sentences to translate.
+        target: the feature of their translations.
+        data_dir: where TFDS keeps prepared sets; its own default if None.
+        skip_bad: how many rows with an empty field may be left out; one more is an error.
+
+    Raises:
+        ValueError: TFDS is not installed, the set is unknown or not prepared, the split or a
+            feature is missing, a field is empty.
+    """
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError:
+        raise ValueError(
+            f"reading {name!r} needs tensorflow_datasets: pip install 'attention-zoo[tfds]'"
+        ) from None
+    builder = _builder(tfds, name, data_dir)
+    for feature in (source, target):
+        if feature not in builder.info.features:
+            features = sorted(builder.info.features)
+            raise ValueError(
+                f"{name} has no feature {feature!r}{did_you_mean(feature, features)}"
+                f" (features: {', '.join(features)})"
+            )
+    try:
+        rows = builder.as_dataset(split=split).as_numpy_iterator()
+    except AssertionError:
+        raise ValueError(
+            f"{name} is not prepared in {builder.data_dir}; with a network, run"
+            f" python -c \"import tensorflow_datasets as t; t.builder('{name}')"
+            '.download_and_prepare()"'
+        ) from None
+    except Exception as error:
+        raise ValueError(f"{name}: no split {split!r}: {_first_line(error)}") from None
+
+    def numbered() -> Iterator[tuple[str, dict[str, bytes]]]:
+        for number, row in enumerate(rows, 1):
+            yield f"{name} {split}: row {number}", row
+
+    def fields(where: str, row: dict[str, bytes]) -> tuple[str, str]:
+        return row[source].decode("utf-8"), row[target].decode("utf-8")
+
+    return collect_pairs(numbered(), fields, f"{name} {split}", (source, target), skip_bad)
+
+
+def _builder(tfds: Any, name: str, data_dir: str | Path | None) -> Any:
+    try:
+        return tfds.builder(name, data_dir=data_dir)
+    except Exception as error:
+        close = did_you_mean(
+            name.partition("/")[0], tfds.list_builders(with_community_datasets=False)
+        )
+        raise ValueError(f"no TFDS data set {name!r}{close}: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))

@@ -1,0 +1,59 @@
+"""The vocabulary: tokens in id order, the first four fixed, one a line on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+PAD, UNKNOWN, START, END = range(4)
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+def check_vocabulary(tokens: Sequence[str], where: str) -> list[str]:
+    """The tokens as a list, once they are known to be a vocabulary.
+
+    Args:
+        tokens: the tokens in id order.
+        where: what they came from, for messages; the line number (id + 1) is added to it.
+
+    Raises:
+        ValueError: a special token is missing or misplaced; a token is empty or stands twice.
+    """
+    for token_id, special in enumerate(SPECIAL_TOKENS):
+        if tokens[token_id : token_id + 1] != [special]:
+            found = repr(tokens[token_id]) if token_id < len(tokens) else "nothing"
+            raise ValueError(
+                f"{where}:{token_id + 1}: {special!r} must stand here, found {found}; a vocabulary"
+                f" begins with {', '.join(SPECIAL_TOKENS)}"
+            )
+    first_line: dict[str, int] = {}
+    for line, token in enumerate(tokens, 1):
+        if not token:
+            raise ValueError(f"{where}:{line}: empty token; remove the line or restore the file")
+        if token in first_line:
+            raise ValueError(
+                f"{where}:{line}: token {token!r} stands on line {first_line[token]} already;"
+                " restore the file"
+            )
+        first_line[token] = line
+    return list(tokens)
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """The tokens of a vocabulary file; ValueError with file:line where it is damaged."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}; expected a vocabulary file") from None
+    tokens = []
+    for line, token in enumerate(raw.removesuffix(b"\n").split(b"\n"), 1):
+        try:
+            tokens.append(token.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise ValueError(f"{path}:{line}: not valid UTF-8; restore the file") from None
+    return check_vocabulary(tokens, str(path))
+
+
+def write_vocabulary(path: Path, tokens: Iterable[str]) -> None:
+    """Write one token a line, in id order, as UTF-8."""
+    path.write_bytes("".join(f"{token}\n" for token in tokens).encode("utf-8"))

@@ -1,0 +1,211 @@
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from attention_zoo.data import PairBatches
+from attention_zoo.data.vocabulary import END, PAD, START
+
+
+def corpus(size, longest=30, seed=0):
+    draw = random.Random(seed)
+    sources = [draw.choices(range(4, 50), k=draw.randint(1, longest)) for _ in range(size)]
+    return sources, [
+        draw.choices(range(4, 50), k=max(1, len(s) + draw.randint(-3, 3))) for s in sources
+    ]
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return corpus(203)
+
+
+@pytest.fixture(scope="module")
+def batches(pairs):
+    return PairBatches(*pairs, batch_size=16, seed=3)
+
+
+def same(one, other):
+    return all(
+        np.array_equal(a, b)
+        for a, b in (
+            (one[0]["source"], other[0]["source"]),
+            (one[0]["target"], other[0]["target"]),
+            (one[1], other[1]),
+        )
+    )
+
+
+def test_a_pass_takes_every_pair_once(batches):
+    assert batches.steps_per_pass == 13
+    for number in range(3):
+        steps = range(number * 13, (number + 1) * 13)
+        rows = np.concatenate([batches.rows(step) for step in steps])
+        assert sorted(rows) == list(range(203))
+        assert sorted(len(batches.rows(step)) for step in steps) == [11] + [16] * 12
+
+
+def test_passes_and_seeds_differ_in_more_than_the_order_of_batches(pairs, batches):
+    def cut(of, number):
+        steps = range(number * 13, (number + 1) * 13)
+        return {frozenset(of.rows(step).tolist()) for step in steps}
+
+    other = PairBatches(*pairs, batch_size=16, seed=4)
+    assert len(cut(batches, 0) & cut(batches, 1)) < 3
+    assert len(cut(batches, 0) & cut(other, 0)) < 3
+    order = [int(batches.rows(step)[0]) for step in range(13)]
+    assert order != [int(batches.rows(step)[0]) for step in range(13, 26)]
+
+
+def test_rows_are_a_function_of_seed_and_step_alone(pairs, batches):
+    forward = [batches.rows(step).tolist() for step in range(40)]
+    fresh = PairBatches(*pairs, batch_size=16, seed=3)
+    backward = [fresh.rows(step).tolist() for step in reversed(range(40))]
+    assert forward == backward[::-1]
+
+
+def test_the_order_is_the_same_for_ever():
+    sources = [[5] * (1 + i % 3) for i in range(10)]
+    rows = [
+        PairBatches(sources, sources, 4, seed=1, bucket_width=2).rows(s).tolist() for s in range(3)
+    ]
+    assert rows == KNOWN_ROWS
+
+
+KNOWN_ROWS = [[1, 4, 7, 2], [5, 8], [0, 6, 3, 9]]
+
+
+def test_targets_start_and_labels_end(pairs, batches):
+    sources, targets = pairs
+    for step in range(13):
+        rows = batches.rows(step)
+        inputs, labels = batches.batch(rows)
+        for i, row in enumerate(rows):
+            size = len(targets[row]) + 1
+            assert inputs["source"][i].tolist()[: len(sources[row])] == sources[row]
+            assert not inputs["source"][i, len(sources[row]) :].any()
+            assert inputs["target"][i].tolist()[:size] == [START, *targets[row]]
+            assert labels[i].tolist()[:size] == [*targets[row], END]
+            assert (labels[i, size:] == PAD).all()
+
+
+def test_where_there_is_no_label_the_target_is_padding(batches):
+    for step in range(13):
+        inputs, labels = batches.batch(batches.rows(step))
+        assert ((inputs["target"] == PAD) == (labels == PAD)).all()
+
+
+@pytest.mark.parametrize("width", [1, 4, 8])
+def test_shapes_are_multiples_of_the_width_and_no_larger_than_needed(pairs, width):
+    batches = PairBatches(*pairs, batch_size=16, seed=3, bucket_width=width)
+    for step in range(13):
+        rows = batches.rows(step)
+        inputs, labels = batches.batch(rows)
+        for array, needed in (
+            (inputs["source"], max(len(pairs[0][row]) for row in rows)),
+            (inputs["target"], 1 + max(len(pairs[1][row]) for row in rows)),
+            (labels, 1 + max(len(pairs[1][row]) for row in rows)),
+        ):
+            assert array.dtype == np.int32
+            assert array.shape == (len(rows), -(-needed // width) * width)
+
+
+def test_batches_hold_pairs_of_similar_length():
+    sources, targets = corpus(4000)
+    batches = PairBatches(sources, targets, batch_size=32, seed=0)
+    places = filled = 0
+    for step in range(batches.steps_per_pass):
+        inputs, labels = batches.batch(batches.rows(step))
+        places += inputs["source"].size + labels.size
+        filled += np.count_nonzero(inputs["source"]) + np.count_nonzero(labels)
+    assert filled / places > 0.8  # pairs at random: 0.53
+
+
+def test_dataset_gives_the_batches_of_its_steps(batches):
+    dataset = batches.dataset(2, 30)
+    assert int(dataset.cardinality()) == 28
+    assert dataset.element_spec[0]["source"].shape.as_list() == [None, None]
+    elements = list(dataset.as_numpy_iterator())
+    assert len(elements) == 28
+    for step, element in enumerate(elements, 2):
+        assert same(element, batches.batch(batches.rows(step)))
+
+
+def test_going_on_from_a_middle_step_gives_the_tail(pairs, batches):
+    whole = list(batches.dataset(0, 30).as_numpy_iterator())
+    fresh = PairBatches(*pairs, batch_size=16, seed=3)
+    tail = list(fresh.dataset(17, 30).as_numpy_iterator())
+    assert len(tail) == 13
+    assert all(same(one, other) for one, other in zip(tail, whole[17:], strict=True))
+
+
+def test_a_dataset_can_be_read_twice_and_may_have_no_end(batches):
+    dataset = batches.dataset(5, 8)
+    first, second = list(dataset.as_numpy_iterator()), list(dataset.as_numpy_iterator())
+    assert all(same(one, other) for one, other in zip(first, second, strict=True))
+    endless = list(batches.dataset(5).take(30).as_numpy_iterator())
+    assert len(endless) == 30
+    assert all(same(one, other) for one, other in zip(first, endless, strict=False))
+
+
+def test_in_order_gives_every_pair_once_as_the_corpus_has_them(pairs, batches):
+    dataset = batches.in_order()
+    assert int(dataset.cardinality()) == 13
+    rows = [row for inputs, _ in dataset.as_numpy_iterator() for row in inputs["source"]]
+    assert [row[row != PAD].tolist() for row in rows] == pairs[0]
+
+
+def test_one_pair_is_a_corpus():
+    batches = PairBatches([[7]], [[8, 9]], batch_size=64, seed=0)
+    assert batches.steps_per_pass == 1
+    (inputs, labels), _ = batches.dataset(0, 2).as_numpy_iterator()
+    assert inputs["source"].tolist() == [[7, 0, 0, 0]]
+    assert inputs["target"].tolist() == [[START, 8, 9, 0]]
+    assert labels.tolist() == [[8, 9, END, 0]]
+
+
+def test_batches_come_fast():
+    batches = PairBatches(*corpus(20_000), batch_size=64, seed=0)
+    list(batches.dataset(0, 5))
+    began = time.perf_counter()
+    taken = sum(1 for _ in batches.dataset(0, 300))
+    assert taken / (time.perf_counter() - began) > 150
+
+
+BAD = {
+    "empty": (([], [], 1, 0), "no pairs to make batches of"),
+    "uneven": (([[4]], [[4], [5]], 1, 0), "1 sources and 2 targets"),
+    "empty source": (([[4], []], [[4], [5]], 1, 0), "the source of pair 1 has no token"),
+    "empty target": (([[4], [5]], [[], [5]], 1, 0), "the target of pair 0 has no token"),
+    "batch size": (([[4]], [[4]], 0, 0), "batch_size=0 must be at least 1"),
+    "seed": (([[4]], [[4]], 1, -1), "seed=-1 must be at least 0"),
+    "width": (([[4]], [[4]], 1, 0, 0), "bucket_width=0 must be at least 1"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PairBatches(*arguments)
+
+
+def test_bad_steps_are_refused(batches):
+    with pytest.raises(ValueError, match="step -1 must be at least 0"):
+        batches.rows(-1)
+    for steps in ((5, 4), (-1, 3)):
+        with pytest.raises(ValueError, match="expected 0 <= start <= stop"):
+            batches.dataset(*steps)
+
+
+def test_importing_data_imports_neither_tensorflow_nor_babel():
+    script = (
+        "import os, sys; os.environ['KERAS_BACKEND'] = 'jax'; import attention_zoo.data as d;"
+        "d.train_tokenizer('word', ['a b']).encode(['a']);"
+        "d.PairBatches([[4]], [[5]], 1, 0).rows(3);"
+        "print([m for m in ('tensorflow', 'babel', 'tensorflow_datasets') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"

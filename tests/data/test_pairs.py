@@ -1,0 +1,130 @@
+import gzip
+
+import pytest
+
+from attention_zoo.data import TextPairs, read_parallel, read_tsv
+
+GOOD = 'id\ten\tde\n1\tA "red" kite.\tEin „roter“ Drachen.\n2\tIt flies\u2028high.\tEr fliegt.\n'
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content, name="pairs.tsv"):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+def one_line(caught):
+    return "\n" not in str(caught.value)
+
+
+def test_named_columns_are_read_in_either_direction(write):
+    pairs = read_tsv(write(GOOD), "de", "en")
+    assert pairs.sources == ["Ein „roter“ Drachen.", "Er fliegt."]
+    assert pairs.targets == ['A "red" kite.', "It flies\u2028high."]
+    assert len(pairs) == 2
+    assert "pairs.tsv" in pairs.origin
+    assert read_tsv(write(GOOD), "en", "de").sources == pairs.targets
+
+
+VARIANTS = {
+    "gzip": gzip.compress(GOOD.encode()),
+    "byte order mark": b"\xef\xbb\xbf" + GOOD.encode(),
+    "gzipped byte order mark": gzip.compress(b"\xef\xbb\xbf" + GOOD.encode()),
+    "carriage returns": GOOD.replace("\n", "\r\n").encode(),
+    "no last line end": GOOD.rstrip("\n").encode(),
+}
+
+
+@pytest.mark.parametrize("raw", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("name", ["pairs.tsv", "pairs.tsv.gz"])
+def test_forms_of_the_same_file_read_the_same(write, raw, name):
+    expected = read_tsv(write(GOOD, "plain.tsv"), "id", "de")
+    pairs = read_tsv(write(raw, name), "id", "de")
+    assert (pairs.sources, pairs.targets) == (expected.sources, expected.targets)
+    assert pairs.sources == ["1", "2"]
+
+
+BAD_FILES = {
+    "empty": (b"", r"pairs\.tsv:1: no header"),
+    "empty gzip": (gzip.compress(b""), r"pairs\.tsv:1: no header"),
+    "header only": (b"en\tde\n", r"pairs\.tsv: no pairs"),
+    "missing column": (
+        b"eng\tde\na\tb\n",
+        r":1: column 'en' is named not at all; did you mean 'eng'",
+    ),
+    "column twice": (b"en\tde\ten\na\tb\tc\n", r":1: column 'en' is named twice"),
+    "too few": (b"en\tde\na\tb\nc\n", r":3: the header names 2 columns, found 1"),
+    "too many": (b"en\tde\na\tb\tc\n", r":2: the header names 2 columns, found 3"),
+    "blank line": (b"en\tde\na\tb\n\nc\td\n", r":3: the header names 2 columns, found 1"),
+    "latin-1": (b"en\tde\na\tb\nc\td\xe9\n", r":3: not valid UTF-8 at byte 3"),
+    "latin-1 header": (b"en\td\xe9\na\tb\n", r":1: not valid UTF-8"),
+    "empty source": (b"en\tde\n\tb\n", r":2: the field 'en' is empty"),
+    "blank target": (b"en\tde\na\t \n", r":2: the field 'de' is empty"),
+    "cut gzip": (gzip.compress(GOOD.encode())[:-9], r"pairs\.tsv: the gzip data is damaged or cut"),
+    "damaged gzip": (b"\x1f\x8b\x08\x00rubbish rubbish", r"the gzip data is damaged or cut"),
+}
+
+
+@pytest.mark.parametrize(("raw", "message"), BAD_FILES.values(), ids=BAD_FILES)
+def test_a_bad_file_is_refused_with_its_line(write, raw, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        read_tsv(write(raw), "en", "de")
+    assert one_line(caught)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"none\.tsv: No such file"):
+        read_tsv(tmp_path / "none.tsv", "en", "de")
+    with pytest.raises(ValueError, match="Is a directory"):
+        read_tsv(tmp_path, "en", "de")
+
+
+def test_bad_lines_are_skipped_only_up_to_the_number_allowed(write):
+    path = write(b"en\tde\na\tb\nragged\nc\t\xff\n\td\ne\tf\n")
+    with pytest.raises(ValueError, match=r":3: .*skip_bad=1 or more"):
+        read_tsv(path, "en", "de")
+    with pytest.raises(ValueError, match=r":5: .*skip_bad=3 or more"):
+        read_tsv(path, "en", "de", skip_bad=2)
+    pairs = read_tsv(path, "en", "de", skip_bad=3)
+    assert (pairs.sources, pairs.targets, pairs.skipped) == (["a", "e"], ["b", "f"], 3)
+
+
+def test_nothing_left_after_skipping_is_an_error(write):
+    with pytest.raises(ValueError, match=r"no pairs \(bad rows left out: 1\)"):
+        read_tsv(write(b"en\tde\nragged\n"), "en", "de", skip_bad=5)
+
+
+def test_parallel_files_go_line_by_line(write):
+    english = write(b"\xef\xbb\xbfone\ttab\r\ntwo\n", "a.en")
+    german = write(gzip.compress("eins\nzwei\u2028\n".encode()), "b.de.gz")
+    pairs = read_parallel(english, german)
+    assert pairs.sources == ["one\ttab", "two"]
+    assert pairs.targets == ["eins", "zwei\u2028"]
+    assert "a.en" in pairs.origin
+    assert "b.de.gz" in pairs.origin
+
+
+BAD_PARALLEL = {
+    "length": (b"a\nb\nc\n", b"a\nb\n", r"a\.en has 3 lines and .*b\.de has 2"),
+    "empty source file": (b"", b"a\n", r"a\.en: the file is empty"),
+    "empty target file": (b"a\n", b"", r"b\.de: the file is empty"),
+    "empty source": (b"a\n\nc\n", b"a\nb\nc\n", r"a\.en:2: the line is empty"),
+    "blank target": (b"a\nb\n", b"a\n \t\n", r"b\.de:2: the line is empty"),
+    "latin-1": (b"a\nb\n", b"a\n\xe9\n", r"b\.de:2: not valid UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("source", "target", "message"), BAD_PARALLEL.values(), ids=BAD_PARALLEL)
+def test_bad_parallel_files_are_refused(write, source, target, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        read_parallel(write(source, "a.en"), write(target, "b.de"))
+    assert one_line(caught)
+
+
+def test_pairs_must_be_pairs():
+    with pytest.raises(ValueError, match="mine: 2 sources and 1 targets"):
+        TextPairs(["a", "b"], ["c"], "mine")

@@ -1,0 +1,75 @@
+import sys
+import time
+
+import pytest
+
+from attention_zoo.data import read_tfds
+
+NAME = "ted_hrlr_translate/pt_to_en"
+MOCK_WARNINGS = pytest.mark.filterwarnings("ignore")  # of TFDS itself
+
+
+@MOCK_WARNINGS
+def test_pairs_come_out_of_a_prepared_set(tmp_path):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    with tfds.testing.mock_data(num_examples=7):
+        pairs = read_tfds(NAME, "train", "pt", "en", data_dir=tmp_path)
+        swapped = read_tfds(NAME, "train", "en", "pt", data_dir=tmp_path)
+        rows = list(tfds.builder(NAME, data_dir=tmp_path).as_dataset(split="train"))
+    assert pairs.sources == [row["pt"].numpy().decode() for row in rows]
+    assert pairs.targets == [row["en"].numpy().decode() for row in rows]
+    assert swapped.sources == pairs.targets
+    assert len(pairs) == 7
+    assert NAME in pairs.origin
+
+
+@MOCK_WARNINGS
+def test_a_missing_feature_is_named(tmp_path):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    with (
+        tfds.testing.mock_data(num_examples=1),
+        pytest.raises(
+            ValueError, match=r"no feature 'eng'; did you mean 'en'.*\(features: en, pt\)"
+        ),
+    ):
+        read_tfds(NAME, "train", "pt", "eng", data_dir=tmp_path)
+
+
+@MOCK_WARNINGS
+def test_an_empty_field_is_refused_or_counted(tmp_path):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    import tensorflow as tf
+
+    def rows(self, *args, **kwargs):
+        return tf.data.Dataset.from_tensor_slices({"pt": ["um", "", "dois"], "en": ["1", "2", "3"]})
+
+    with tfds.testing.mock_data(as_dataset_fn=rows):
+        with pytest.raises(ValueError, match=r"row 2: the field 'pt' is empty"):
+            read_tfds(NAME, "train", "pt", "en", data_dir=tmp_path)
+        pairs = read_tfds(NAME, "train", "pt", "en", data_dir=tmp_path, skip_bad=1)
+    assert (pairs.sources, pairs.targets, pairs.skipped) == (["um", "dois"], ["1", "3"], 1)
+
+
+ABSENT = {
+    "not prepared": (NAME, f"{NAME} is not prepared in .*download_and_prepare"),
+    "no such set": ("ted_hrlr_translat/pt_to_en", "no TFDS data set .*did you mean 'ted_hrlr_tr"),
+    "no such configuration": ("ted_hrlr_translate/pt_to_xx", "no TFDS data set .*pt_to_xx"),
+}
+
+
+@MOCK_WARNINGS
+@pytest.mark.parametrize(("name", "message"), ABSENT.values(), ids=ABSENT)
+def test_an_absent_set_fails_at_once_with_one_line(tmp_path, name, message):
+    pytest.importorskip("tensorflow_datasets")
+    began = time.perf_counter()
+    with pytest.raises(ValueError, match=message) as caught:
+        read_tfds(name, "train", "pt", "en", data_dir=tmp_path)
+    assert time.perf_counter() - began < 5
+    assert "\n" not in str(caught.value)
+
+
+def test_without_tfds_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    with pytest.raises(ValueError, match=r"pip install 'attention-zoo\[tfds\]'") as caught:
+        read_tfds(NAME, "train", "pt", "en")
+    assert "\n" not in str(caught.value)
