@@ -63,7 +63,7 @@ class Maxout(keras.layers.Layer):
     def call(self, inputs: Tensor) -> Tensor:
         linear = ops.matmul(inputs, self.kernel) + self.bias
         pooled = ops.reshape(linear, (*ops.shape(linear)[:-1], self.units, self.pool))
-        return ops.max(pooled, axis=-1)
+        return ops.max(pooled, axis=-1, initial=float("-inf"))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.units)

@@ -91,7 +91,7 @@ class RecurrentDecoder(keras.layers.Layer):
             self.cell.build(inputs_shape, self._per_attention(memory_shape, is_shape=True))
         self.bridges = []
         if self.bridge:
-            if initial_state_shape is None or isinstance(initial_state_shape, list):
+            if initial_state_shape is None or not isinstance(initial_state_shape[-1], int):
                 raise ValueError("with bridge, initial_state must be one tensor (batch, features)")
             for number, size in enumerate(self.state_sizes):
                 kernel = self.add_weight(

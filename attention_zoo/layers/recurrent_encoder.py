@@ -90,10 +90,15 @@ class RecurrentEncoder(keras.layers.Layer):
         self.supports_masking = True
 
     def _layer(self, number: int) -> keras.layers.Layer:
-        options = {"return_sequences": True, "return_state": True, "name": f"layer_{number}"}
+        options = {
+            "return_sequences": True,
+            "return_state": True,
+            "name": f"layer_{number}",
+            "dtype": self.dtype_policy,
+        }
         if self.bidirectional:
             half = RECURRENT[self.cell](self.units // 2, **{**options, "name": "direction"})
-            return keras.layers.Bidirectional(half, name=f"layer_{number}")
+            return keras.layers.Bidirectional(half, name=f"layer_{number}", dtype=self.dtype_policy)
         return RECURRENT[self.cell](self.units, go_backwards=self.go_backwards, **options)
 
     def build(self, input_shape: Shape) -> None:

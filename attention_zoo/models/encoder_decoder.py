@@ -55,7 +55,7 @@ class EncoderDecoder(keras.Model):
     def finish(self, settings: dict[str, Any]) -> None:
         """Keeps the constructor's arguments and builds all weights."""
         for name in ("source_vocabulary_size", "target_vocabulary_size"):
-            if settings[name] <= END:
+            if settings[name] < END + 2:
                 raise ValueError(
                     f"{name} must be at least {END + 2} (4 special tokens and one more), "
                     f"got {settings[name]}"

@@ -36,6 +36,9 @@ def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple
 
     leaves = tree.flatten(inputs)
     length = ops.shape(leaves[0])[0]
+    if leaves[0].shape[0] == 0:  # XLA refuses to read from an array of none
+        none = tree.map_structure(lambda x: ops.zeros((0, *ops.shape(x)), x.dtype), like)
+        return state, none
     sources = [tf.TensorArray(x.dtype, length).unstack(x) for x in leaves]
     sinks = [
         tf.TensorArray(x.dtype, length, element_shape=x.shape, clear_after_read=False)

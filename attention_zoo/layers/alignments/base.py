@@ -58,6 +58,10 @@ class Alignment(keras.layers.Layer):
         """Weights and the state after this look."""
         raise TypeError(f"{type(self).__name__} is a base class: an alignment defines `call`")
 
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
+        """Weights carry no mask: what is hidden is 0 in them."""
+        return None
+
     def get_config(self) -> dict[str, Any]:
         """Written out, because Keras's automatic config does not serialize a dtype policy."""
         return {**super().get_config()}

@@ -75,8 +75,10 @@ class MonotonicAlignment(Alignment):
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
     ) -> tuple[Tensor, State]:
         scores = at_least_float32(scores)
+        previous = ops.cast(state[0], scores.dtype)
+        if mask is not None:
+            scores = ops.where(mask, scores, ops.zeros((), scores.dtype))
         stop = ops.sigmoid(scores + ops.cast(self.score_bias, scores.dtype))
-        (previous,) = state
         if mask is None:
             weights = _walk(stop, previous)
             return weights, (weights,)
@@ -96,6 +98,6 @@ def _walk(stop: Tensor, previous: Tensor) -> Tensor:
         return (1 - stop) * coming, stop * coming
 
     places = (ops.moveaxis(stop, -1, 0), ops.moveaxis(previous, -1, 0))
-    nowhere = ops.zeros_like(previous[..., 0])
+    nowhere = ops.zeros_like(ops.sum(previous, axis=-1))
     _, weights = scan(place, nowhere, places, like=nowhere)
     return ops.moveaxis(weights, 0, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import keras
@@ -104,7 +105,9 @@ def make_score(score: Any, dtype: Any = None, **options: Any) -> Score:
                 f"{', '.join(given)} given beside a score object; set it on the score itself"
             )
         return score
-    try:
-        return SCORES.get(score)(dtype=dtype, **given)
-    except TypeError as error:
-        raise ValueError(f"score {score!r} does not take {', '.join(given)}") from error
+    factory = SCORES.get(score)
+    unknown = [name for name in given if name not in inspect.signature(factory).parameters]
+    if unknown:
+        raise ValueError(f"score {score!r} does not take {', '.join(unknown)}")
+    made: Score = factory(dtype=dtype, **given)
+    return made

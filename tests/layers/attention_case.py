@@ -1,0 +1,83 @@
+"""What every test of an attention layer starts from: sizes, tensors, masks, one look."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tests.layers.layer_laws import LayerCase
+from tests.layers.running import array
+
+B, T, S = 3, 4, 5
+
+VALUE_MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 1, 0]], "bool")
+OTHER_MASK = np.array([[1, 0, 1, 1, 1], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], "bool")
+QUERY_MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]], "bool")
+LOOK_MASK = np.random.default_rng(5).random((B, T, S)) > 0.3
+
+Weights = dict[str, np.ndarray]
+
+
+def softmax(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Float64; rows with nothing to attend are 0."""
+    scores = np.where(mask, scores, -np.inf)
+    top = np.max(scores, axis=-1, keepdims=True, initial=-1e300)
+    exp = np.exp(scores - top)
+    return exp / np.maximum(exp.sum(axis=-1, keepdims=True), 1e-300)
+
+
+def hard(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """One at the first greatest allowed score; rows with nothing to attend are 0."""
+    weights = np.zeros(np.broadcast_shapes(scores.shape, mask.shape))
+    ranked = np.where(mask, scores, -np.inf)
+    for row in np.ndindex(weights.shape[:-1]):
+        if np.broadcast_to(mask, weights.shape)[row].any():
+            weights[row][int(np.argmax(ranked[row]))] = 1
+    return weights
+
+
+class AttentionCase(LayerCase):
+    """A case adds `scores`, its float64 oracle, and `align` where it is no softmax."""
+
+    widths: ClassVar[tuple[int, int, int]] = (6, 5, 7)
+    """Of query, key and value."""
+
+    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+        """Float64 scores `(B, T, S)` from the weights by name: the case's own formula."""
+        raise TypeError(f"{type(self).__name__} has no oracle")
+
+    def align(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return softmax(scores, mask)
+
+    def oracle(
+        self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Context and weights in float64; the mask is `(B, T, S)`."""
+        query, value, key = (x.astype("float64") for x in tensors)
+        looked = self.align(self.scores(weights, query, key), mask)
+        return looked @ value, looked
+
+    def tensors(
+        self, batch: int = B, steps: int = T, sources: int = S, seed: int = 0, scale: float = 1.0
+    ) -> tuple[np.ndarray, ...]:
+        """Query, value and key."""
+        rng = np.random.default_rng(seed)
+        wq, wk, wv = self.widths
+        shapes = ((batch, steps, wq), (batch, sources, wv), (batch, sources, wk))
+        return tuple((scale * rng.normal(size=shape)).astype("float32") for shape in shapes)
+
+    def look(self, layer: Any, *tensors: Any, **masks: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Context and weights as float64 arrays."""
+        context, weights = layer(*tensors, return_attention_scores=True, **masks)
+        return array(context), array(weights)
+
+
+def numbers(layer: Any) -> Weights:
+    """The layer's weights by name, in float64."""
+    return {v.name: array(v) for v in layer.weights}
+
+
+def garbage(x: np.ndarray, mask: np.ndarray, fill: float) -> np.ndarray:
+    """`x` with `fill` where the mask hides."""
+    return np.where(mask[..., None], x, np.asarray(fill, x.dtype))

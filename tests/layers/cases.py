@@ -1,0 +1,25 @@
+"""All conformance cases of a folder of tests, whatever pytest collected."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def cases(folder: str) -> list[type]:
+    """Every class of `tests/<folder>/test_*.py` that says what it covers."""
+    found: dict[str, type] = {}
+    for path in sorted((TESTS / folder).glob("test_*.py")):
+        module = importlib.import_module(f"tests.{folder}.{path.stem}")
+        for cls in vars(module).values():
+            if inspect.isclass(cls) and hasattr(cls, "covers") and cls.__name__[:4] == "Test":
+                found[f"{path.stem}.{cls.__name__}"] = cls
+    return list(found.values())
+
+
+def missing(required: set[type], found: list[type]) -> list[str]:
+    """Names of what has no case."""
+    return sorted(cls.__name__ for cls in required - {case.covers for case in found})

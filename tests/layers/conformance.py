@@ -1,0 +1,26 @@
+"""The conformance suite: a new layer is one file, and one small class that inherits its laws.
+
+    class TestAdditiveAttention(AttentionConformance):
+        covers = AdditiveAttention
+        options = {"units": 8}                       # what the tests make it with
+        changed = {"units": 9, "normalize": True}    # every constructor argument, changed
+
+        def scores(self, weights, query, key):       # the oracle: float64 NumPy
+            ...
+
+`tests/layers/test_coverage.py` fails while something public or registered has no case.
+"""
+
+from tests.layers.attention_laws import AttentionConformance, NumericLaws
+from tests.layers.decoder_laws import DecoderConformance
+from tests.layers.layer_laws import LayerConformance
+from tests.layers.part_laws import AlignmentConformance, ScoreConformance
+
+__all__ = [
+    "AlignmentConformance",
+    "AttentionConformance",
+    "DecoderConformance",
+    "LayerConformance",
+    "NumericLaws",
+    "ScoreConformance",
+]

@@ -1,0 +1,269 @@
+"""Running the same code eagerly, as a graph and compiled, with gradients, on either backend."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+JAX = keras.backend.backend() == "jax"
+QUICK = "xla" if JAX else "eager"
+"""The mode that is quickest for a few calls: JAX compiles every single operation anyway."""
+MODES = ("eager", "xla") if JAX else ("eager", "graph", "xla")
+POLICIES = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
+
+# What is tested otherwise on JAX, at most five, each with its reason.
+JAX_EXCEPTIONS = {
+    "gradients against finite differences": "in float32, with a longer step and a wider bound: "
+    "keras.ops.tanh computes in float32 there, whatever it is given",
+    "nothing to attend": "compiled only, and all five dtypes for the pairs of score and alignment "
+    "alone: JAX compiles each operation of an eager gradient, which takes minutes",
+    "presets": "the deepest of each model alone: the others differ in sizes, not in code",
+    "a file in a fresh process": "left out: it is the same file on every backend",
+}
+
+WIDE, STEP, BOUNDS = ("float32", 1e-2, (2e-2, 2e-3)) if JAX else ("float64", 1e-5, (1e-5, 1e-7))
+"""For finite differences: dtype, step, and relative and absolute bound."""
+
+
+def array(x: Any) -> np.ndarray:
+    """A tensor as float64 (which holds every shorter float exactly); other dtypes as they are."""
+    if keras.backend.standardize_dtype(x.dtype) == "bfloat16":
+        x = ops.cast(x, "float32")
+    x = ops.convert_to_numpy(x)
+    return x if x.dtype.kind in "biu" else x.astype("float64")
+
+
+def arrays(nest: Any) -> Any:
+    return keras.tree.map_structure(array, nest)
+
+
+def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    """The function run eagerly, as a graph, or compiled by XLA. It changes no variable on JAX."""
+    if JAX:
+        import jax
+
+        def scoped(*tensors: Any) -> Any:
+            with keras.StatelessScope():
+                return function(*tensors)
+
+        return jax.jit(scoped) if mode != "eager" else function
+    import tensorflow as tf
+
+    if mode == "eager":
+        return function
+    return tf.function(function, jit_compile=mode == "xla", autograph=False)
+
+
+def quick(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function in the quickest mode. Weights are constants in it."""
+    return compiled(function, QUICK)
+
+
+def any_batch(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of tensors whose batch size is not known when it is traced, as in serving.
+
+    TensorFlow's own LSTM cell fails where it can see that there are no rows.
+    """
+    if JAX:
+        return function
+    import tensorflow as tf
+
+    def run(*tensors: Any) -> Any:
+        given = [ops.convert_to_tensor(x) for x in tensors]
+        signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in given]
+        return tf.function(function, input_signature=signature, autograph=False)(*given)
+
+    return run
+
+
+@contextlib.contextmanager
+def double_precision() -> Iterator[None]:
+    """float64 means float64 inside (JAX otherwise makes it float32)."""
+    if not JAX:
+        yield
+        return
+    import jax
+
+    with jax.enable_x64(True):
+        yield
+
+
+def probed(outputs: Any) -> Any:
+    """A number that depends on every output element, each with a weight of its own."""
+    total = None
+    for x in keras.tree.flatten(outputs):
+        x = x if keras.backend.standardize_dtype(x.dtype) == "float64" else ops.cast(x, "float32")
+        size = int(np.prod(x.shape))
+        probe = np.cos(np.arange(size, dtype="float64") + 1).reshape(tuple(x.shape))
+        part = ops.sum(x * ops.cast(ops.convert_to_tensor(probe), x.dtype))
+        total = part if total is None else total + part
+    return total
+
+
+Differentiated = tuple[Any, list[np.ndarray], list[np.ndarray]]
+
+
+def differentiable(
+    layer: keras.layers.Layer, function: Callable[..., Any], mode: str = QUICK
+) -> Callable[..., Differentiated]:
+    """`run(*arrays)`: outputs, and gradients of `probed(outputs)` by the float arrays and weights.
+
+    Compiled once for all calls; arrays that are no floats (masks) are not differentiated.
+    """
+    run = _by_jax(layer, function, mode) if JAX else _by_tape(layer, function, mode)
+    return lambda *given: arrays(run(*[ops.convert_to_tensor(x) for x in given]))
+
+
+def _is_float(x: Any) -> bool:
+    return "float" in keras.backend.standardize_dtype(x.dtype)
+
+
+def _by_tape(layer: Any, function: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    import tensorflow as tf
+
+    def run(*tensors: Any) -> Any:
+        floats = [x for x in tensors if _is_float(x)]
+        weights = [v.value for v in layer.trainable_variables]
+        with tf.GradientTape() as tape:
+            tape.watch(floats)
+            outputs = function(*tensors)
+            loss = probed(outputs)
+        zero = tf.UnconnectedGradients.ZERO
+        by_inputs, by_weights = tape.gradient(loss, [floats, weights], unconnected_gradients=zero)
+        return outputs, by_inputs, by_weights
+
+    return compiled(run, mode)
+
+
+def _by_jax(layer: Any, function: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    import jax
+
+    def run(tensors: tuple[Any, ...], weights: list[Any]) -> Any:
+        floats = [i for i, x in enumerate(tensors) if _is_float(x)]
+
+        def loss(given: list[Any], weights: list[Any]) -> Any:
+            full = list(tensors)
+            for i, x in zip(floats, given, strict=True):
+                full[i] = x
+            mapping = list(zip(layer.trainable_variables, weights, strict=True))
+            with keras.StatelessScope(state_mapping=mapping):
+                outputs = function(*full)
+            return probed(outputs), outputs
+
+        gradient = jax.grad(loss, argnums=(0, 1), has_aux=True)
+        (by_inputs, by_weights), outputs = gradient([tensors[i] for i in floats], weights)
+        return outputs, by_inputs, by_weights
+
+    fast = jax.jit(run) if mode != "eager" else run
+    return lambda *tensors: fast(tensors, [v.value for v in layer.trainable_variables])
+
+
+def close(got: Any, want: Any, tolerance: float) -> None:
+    """Asserts `|got - want| <= tolerance * max|want|` (at least 1e-30)."""
+    got, want = array(got), array(want)
+    assert got.shape == want.shape
+    if want.size:
+        scale = max(float(np.max(np.abs(want))), 1e-30)
+        difference = float(np.max(np.abs(got - want)))
+        assert difference <= tolerance * scale, f"off by {difference:.2e}, scale {scale:.2e}"
+
+
+def same(got: Any, want: Any) -> None:
+    """Asserts equality bit for bit (NaN equals nothing)."""
+    np.testing.assert_array_equal(array(got), array(want))
+
+
+def randomise(layer: keras.layers.Layer, seed: int = 0, scale: float = 0.5) -> None:
+    """Gives every weight random values: a bias of 0 hides mistakes."""
+    rng = np.random.default_rng(seed)
+    for variable in layer.trainable_variables:
+        variable.assign(scale * rng.normal(size=tuple(variable.shape)))
+
+
+def check_gradients(layer: Any, run: Any, tensors: list[np.ndarray]) -> None:
+    """Central differences of the probed outputs against the gradients."""
+    rng = np.random.default_rng(3)
+    outputs, by_inputs, by_weights = run(*tensors)
+
+    def loss(*given: np.ndarray) -> float:
+        total = 0.0
+        for x in keras.tree.flatten(run(*given)[0]):
+            total += float((x.ravel() * np.cos(np.arange(x.size) + 1.0)).sum())
+        return total
+
+    def check(gradient: np.ndarray, shifted: Any) -> None:
+        for _ in range(2):
+            direction = rng.normal(size=gradient.shape)
+            step = STEP * direction
+            slope = (shifted(step) - shifted(-step)) / (2 * STEP)
+            want = float((gradient * direction).sum())
+            assert slope == pytest.approx(want, rel=BOUNDS[0], abs=BOUNDS[1])
+
+    for i, gradient in enumerate(by_inputs):
+
+        def moved(d: np.ndarray, i: int = i) -> float:
+            given = list(tensors)
+            given[i] = (tensors[i] + d).astype(tensors[i].dtype)
+            return loss(*given)
+
+        check(gradient, moved)
+    for variable, gradient in zip(layer.trainable_variables, by_weights, strict=True):
+        value = array(variable)
+
+        def shifted(d: np.ndarray, variable: Any = variable, value: np.ndarray = value) -> float:
+            variable.assign(value + d)
+            result = loss(*tensors)
+            variable.assign(value)
+            return result
+
+        check(gradient, shifted)
+    assert any(np.abs(x).max() > 1e-3 for x in keras.tree.flatten(outputs))
+
+
+def pairwise(axes: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Few cases in which every pair of values of two axes meets, greedily; always the same ones."""
+    names = list(axes)
+
+    def pairs(case: tuple[Any, ...]) -> set[Any]:
+        return set(itertools.combinations(enumerate(case), 2))
+
+    everything = list(itertools.product(*axes.values()))
+    left = set().union(*(pairs(case) for case in everything))
+    chosen = []
+    while left:
+        best = max(everything, key=lambda case: len(pairs(case) & left))
+        left -= pairs(best)
+        chosen.append(dict(zip(names, best, strict=True)))
+    return chosen
+
+
+def full_product(axes: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+    return [dict(zip(axes, case, strict=True)) for case in itertools.product(*axes.values())]
+
+
+def label(case: Any) -> str:
+    """A readable test id of a case."""
+    return "-".join(str(value) for value in case.values()) if isinstance(case, dict) else str(case)
+
+
+def in_fresh_process(code: str, *arguments: str | Path) -> str:
+    """Runs Python code in a new interpreter in the repository; what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).resolve().parents[2],
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout

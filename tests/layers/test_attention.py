@@ -1,0 +1,96 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.layers import (
+    Alignment,
+    Attention,
+    DotScore,
+    HardAlignment,
+)
+from tests.layers.attention_case import Weights
+from tests.layers.conformance import AttentionConformance
+from tests.layers.running import MODES, array, close, compiled
+
+
+class TestAttention(AttentionConformance):
+    covers = Attention
+    options = {"score": "concat"}
+    changed = {
+        "score": "general",
+        "alignment": "hard",
+        "units": 9,
+        "dropout": 0.3,
+        "seed": 5,
+    }
+
+    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+        upper, lower = weights["kernel"][:6], weights["kernel"][6:]
+        hidden = (query @ upper)[:, :, None] + (key @ lower)[:, None]
+        return np.tanh(hidden) @ weights["v"]
+
+
+@keras.saving.register_keras_serializable("attention_zoo_tests")
+class NeverTwice(Alignment):
+    """Looks at the best place not looked at before: an alignment that remembers."""
+
+    def initial_state(self, like: object) -> tuple[object, ...]:
+        return (ops.zeros_like(like),)
+
+    def call(self, scores, mask=None, state=(), training=False):
+        fresh = state[0] == 0 if mask is None else ops.logical_and(mask, state[0] == 0)
+        weights, _ = HardAlignment().call(scores, mask=fresh)
+        return weights, (state[0] + weights,)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_alignment_that_remembers_looks_in_order(mode: str) -> None:
+    layer = Attention(score="dot", alignment=NeverTwice())
+    value = np.array([[[3.0], [1.0], [2.0]], [[1.0], [3.0], [2.0]]], "float32")
+    query = np.ones((2, 4, 1), "float32")
+    mask = np.array([[1, 1, 1], [1, 1, 0]], "bool")
+    layer(query, value)
+    context, weights = compiled(
+        lambda q, v: layer(q, v, value_mask=mask, return_attention_scores=True), mode
+    )(query, value)
+    assert array(context)[..., 0].tolist() == [[3, 2, 1, 0], [3, 1, 0, 0]]
+    assert array(weights)[1].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
+
+
+def test_alignment_that_remembers_step_by_step() -> None:
+    layer = Attention(score="dot", alignment=NeverTwice())
+    value = np.array([[[3.0], [1.0], [2.0]]], "float32")
+    query = np.ones((1, 1), "float32")
+    layer(query[:, None], value)
+    memory = layer.prepare(value)
+    state, seen = layer.initial_state(memory), []
+    for _ in range(3):
+        context, _, state = layer.attend(query, memory, state)
+        seen.append(float(array(context)[0, 0]))
+    assert seen == [3, 2, 1]
+
+
+def test_score_and_alignment_may_be_objects() -> None:
+    states = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    by_name = Attention(score="dot", alignment="hard")(states, states)
+    by_object = Attention(score=DotScore(), alignment=HardAlignment())(states, states)
+    close(by_name, by_object, 1e-9)
+
+
+def test_scores_far_beyond_float16() -> None:
+    """Exact scores of 1e5 and more, the greatest of them hidden (K9 to K12)."""
+    for sign in (1, -1):
+        for dtype in ("float32", "float16", "bfloat16"):
+            layer = Attention(score="dot", dtype=dtype)
+            query = sign * np.full((1, 1, 1), 4.0, "float32")
+            key = np.array([[[30000.0], [2500.0], [-2500.0], [0.0], [-30000.0]]], "float32")
+            mask = np.array([[0, 1, 1, 1, 0]], "bool")
+            value = np.eye(5, dtype="float32")[None]
+            _, weights = layer(query, value, key, value_mask=mask, return_attention_scores=True)
+            assert array(weights)[0, 0].tolist() == (
+                [0, 1, 0, 0, 0] if sign > 0 else [0, 0, 1, 0, 0]
+            )

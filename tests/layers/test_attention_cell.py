@@ -1,0 +1,111 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from attention_zoo.layers import (
+    AdditiveAttention,
+    AttentionCell,
+    DotProductAttention,
+    MultiplicativeAttention,
+    RecurrentDecoder,
+)
+from tests.layers.conformance import DecoderConformance
+from tests.layers.running import array, close, randomise
+
+
+class TestAttentionCell(DecoderConformance):
+    """Luong's order, with everything on."""
+
+    covers = AttentionCell
+    cell_options = {"attention_layer_size": 5, "attention_activation": "tanh"}
+    changed = {
+        "cell": layers.LSTMCell(3, name="lstm"),
+        "attention": MultiplicativeAttention(name="other"),
+        "order": "look_then_step",
+        "input_feeding": False,
+        "attention_layer_size": 9,
+        "attention_activation": "relu",
+        "output_attention": False,
+    }
+
+    def make(self, dtype: Any = None, **options: Any) -> AttentionCell:
+        return self.cell(dtype, **options)
+
+    def apply(self, layer: Any, *tensors: Any) -> Any:
+        return RecurrentDecoder(layer, dtype=layer.dtype_policy)(*tensors)
+
+
+class TestBahdanauCell(TestAttentionCell):
+    """The other order, which never feeds the attention back by default."""
+
+    cell_options = {"order": "look_then_step"}
+    changed = {**TestAttentionCell.changed, "order": "step_then_look", "input_feeding": True}
+
+
+def test_input_feeding_follows_the_papers() -> None:
+    def fed(order: str, attention: Any) -> bool:
+        return AttentionCell(layers.GRUCell(3), attention, order=order).input_feeding
+
+    assert fed("step_then_look", AdditiveAttention(4))
+    assert not fed("look_then_step", AdditiveAttention(4))
+    assert not fed("step_then_look", [])
+
+
+def test_one_step_by_hand() -> None:
+    """h = x, two memory rows with scores ln 1 and ln 3: the context is a quarter and the rest."""
+    cell = AttentionCell(
+        layers.SimpleRNNCell(1, activation=None, kernel_initializer="ones", use_bias=False),
+        DotProductAttention(),
+        input_feeding=False,
+    )
+    memory = np.log([[[1.0], [3.0]]]).astype("float32")
+    outputs = RecurrentDecoder(cell)(np.ones((1, 1, 1), "float32"), memory)
+    assert float(array(outputs)[0, 0, 0]) == pytest.approx(0.75 * np.log(3), rel=1e-6)
+
+
+def test_call_is_one_step_of_the_decoder() -> None:
+    rng = np.random.default_rng(0)
+    inputs, memory = (rng.normal(size=s).astype("float32") for s in ((3, 1, 4), (3, 5, 7)))
+    cell = AttentionCell(layers.LSTMCell(6), AdditiveAttention(8))
+    decoder = RecurrentDecoder(cell)
+    outputs = decoder(inputs, memory)
+    prepared = cell.prepare([ops.convert_to_tensor(memory)], [None])
+    record, after = cell(
+        ops.convert_to_tensor(inputs[:, 0]), cell.initial_state(prepared, 3), prepared
+    )
+    close(record.output, array(outputs)[:, 0], 1e-6)
+    close(after.attention[0], record.output, 1e-9)
+    close(record.hidden, after.cells[0][0], 1e-9)
+
+
+def test_attention_dropout_drops_in_training_only_and_shows_the_weights_before_it() -> None:
+    rng = np.random.default_rng(0)
+    inputs, memory = (rng.normal(size=s).astype("float32") for s in ((3, 4, 4), (3, 5, 7)))
+    cell = AttentionCell(
+        layers.GRUCell(6),
+        AdditiveAttention(8, dropout=0.5),
+        order="step_then_look",
+        input_feeding=False,
+    )
+    decoder = RecurrentDecoder(cell, alignment_history=True)
+    decoder(inputs, memory)
+    randomise(decoder)
+    outputs, (weights,) = decoder(inputs, memory)
+    trained, (shown,) = decoder(inputs, memory, training=True)
+    again, _ = decoder(inputs, memory, training=True)
+    close(shown, weights, 1e-6)
+    assert np.abs(array(trained) - array(outputs)).max() > 1e-3
+    assert np.abs(array(trained) - array(again)).max() > 1e-3
+    close(decoder(inputs, memory)[0], outputs, 1e-9)
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(ValueError, match="order must be one of look_then_step, step_then_look"):
+        AttentionCell(layers.GRUCell(3), AdditiveAttention(4), order="sideways")
+    with pytest.raises(ValueError, match="input_feeding needs an attention"):
+        AttentionCell(layers.GRUCell(3), [], input_feeding=True)

@@ -1,0 +1,65 @@
+"""Nothing public or registered goes without a conformance case."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+
+import keras
+
+import attention_zoo as az
+from attention_zoo.layers import ALIGNMENTS, SCORES, Alignment, Score
+from attention_zoo.models import MODELS, EncoderDecoder
+from attention_zoo.registry import Registry
+from tests.layers.cases import cases, missing
+from tests.layers.conformance import AlignmentConformance, ScoreConformance
+
+BASES = {Alignment, Score, EncoderDecoder}
+"""What others derive from: alone they compute nothing."""
+KINDS = (keras.layers.Layer, keras.losses.Loss)
+
+
+def public(module: ModuleType) -> set[type]:
+    """Layers, losses and models that a module exports."""
+    exported = (getattr(module, name) for name in module.__all__)
+    return {x for x in exported if inspect.isclass(x) and issubclass(x, KINDS)} - BASES
+
+
+def registered(registry: Registry) -> set[type]:
+    return {type(registry.get(name)()) for name in registry.names()}
+
+
+def test_every_layer_has_a_case() -> None:
+    assert missing(public(az.layers), cases("layers")) == []
+
+
+def test_every_score_and_alignment_has_a_case_of_its_kind() -> None:
+    found = cases("layers")
+    of_scores = [case for case in found if issubclass(case, ScoreConformance)]
+    of_alignments = [case for case in found if issubclass(case, AlignmentConformance)]
+    assert missing(registered(SCORES), of_scores) == []
+    assert missing(registered(ALIGNMENTS), of_alignments) == []
+
+
+def test_every_model_has_a_case() -> None:
+    found = cases("models")
+    assert missing(public(az.models), found) == []
+    assert missing({MODELS.get(name) for name in MODELS.names()}, found) == []
+
+
+def test_every_loss_has_a_case() -> None:
+    assert missing(public(az.losses), cases("losses")) == []
+
+
+def test_what_is_missing_is_noticed() -> None:
+    class NewScore(Score):
+        """A mechanism without a case."""
+
+    mine = Registry("score")
+    mine.register("new")(NewScore)
+    assert missing(registered(mine), cases("layers")) == ["NewScore"]
+    for module, folder in ((az.layers, "layers"), (az.models, "models"), (az.losses, "losses")):
+        found = cases(folder)
+        for cls in public(module):
+            others = [case for case in found if case.covers is not cls]
+            assert missing(public(module), others) == [cls.__name__]

@@ -1,0 +1,44 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attention_zoo.layers import DotProductAttention
+from tests.layers.attention_case import Weights
+from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.running import array
+
+
+class TestDotProductAttention(AttentionConformance):
+    covers = DotProductAttention
+    changed = {"scale": True, "alignment": "hard", "dropout": 0.3, "seed": 5}
+    widths = (6, 6, 7)
+
+    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+        return query @ key.swapaxes(1, 2)
+
+
+class TestScaledDotProductAttention(NumericLaws):
+    covers = DotProductAttention
+    options = {"scale": True}
+    widths = (6, 6, 7)
+
+    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+        return query @ key.swapaxes(1, 2) / np.sqrt(6)
+
+
+def test_widths_that_differ_are_refused() -> None:
+    query, value = np.ones((1, 2, 3), "float32"), np.ones((1, 2, 4), "float32")
+    with pytest.raises(ValueError, match='got 3 and 4; use score="general"'):
+        DotProductAttention()(query, value)
+
+
+def test_worked_by_hand() -> None:
+    """Scores ln 1, ln 2, ln 5: the weights are eighths."""
+    query = np.array([[[1.0]]], "float32")
+    key = np.log([[[1.0], [2.0], [5.0]]]).astype("float32")
+    value = np.array([[[8.0, 0.0], [0.0, 8.0], [16.0, 8.0]]], "float32")
+    context, weights = DotProductAttention()(query, value, key, return_attention_scores=True)
+    np.testing.assert_allclose(array(weights)[0, 0], [1 / 8, 2 / 8, 5 / 8], rtol=1e-6)
+    np.testing.assert_allclose(array(context)[0, 0], [11, 7], rtol=1e-6)

@@ -1,0 +1,241 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from attention_zoo.layers import (
+    AdditiveAttention,
+    AttentionCell,
+    MultiplicativeAttention,
+    RecurrentDecoder,
+)
+from tests.layers.cells import CELLS, reference
+from tests.layers.conformance import DecoderConformance
+from tests.layers.running import (
+    MODES,
+    QUICK,
+    WIDE,
+    array,
+    check_gradients,
+    close,
+    compiled,
+    differentiable,
+    label,
+    pairwise,
+    quick,
+    randomise,
+)
+
+
+class TestRecurrentDecoder(DecoderConformance):
+    covers = RecurrentDecoder
+    formula = False
+    changed = {
+        "cell": layers.LSTMCell(3, name="lstm"),
+        "bridge": True,
+        "alignment_history": True,
+        "return_state": True,
+    }
+
+    def make(self, dtype: Any = None, **options: Any) -> RecurrentDecoder:
+        return RecurrentDecoder(**{"cell": self.cell(dtype), "dtype": dtype, **options})
+
+
+PADDING = {
+    "none": np.ones((3, 4), "bool"),
+    "right": np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]], "bool"),
+    "left": np.array([[1, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]], "bool"),
+}
+AXES: dict[str, tuple[Any, ...]] = {
+    "cell": tuple(CELLS),
+    "order": ("look_then_step", "step_then_look"),
+    "input_feeding": (None, True, False),
+    "attention_layer_size": (None, 5),
+    "output_attention": (True, False),
+    "padding": tuple(PADDING),
+}
+
+
+def build(inputs: np.ndarray, memory: Any, *given: Any, **options: Any) -> RecurrentDecoder:
+    decoder = RecurrentDecoder(*given, alignment_history=True, return_state=True, **options)
+    decoder(inputs, memory)
+    randomise(decoder)
+    return decoder
+
+
+def random(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=shape).astype("float32") for shape in shapes]
+
+
+@pytest.mark.parametrize("case", pairwise(AXES), ids=label)
+def test_is_its_definition(case: dict[str, Any]) -> None:
+    """Against a Python loop over Keras's own cells, from random initial states."""
+    case = dict(case)
+    live, kind = PADDING[case.pop("padding")], case.pop("cell")
+    inputs, memory = random((3, 4, 4), (3, 5, 7))
+    hidden = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "bool")
+    cell = AttentionCell(
+        CELLS[kind](), MultiplicativeAttention(), attention_activation="tanh", **case
+    )
+    decoder = build(inputs, memory, cell)
+    states = random(*[(3, size) for size in decoder.state_sizes])
+    run = quick(lambda x, m, *s: decoder(x, m, list(s), inputs_mask=live, memory_mask=hidden))
+    plain = quick(lambda x, m, *s: reference(decoder, x, [m], [hidden], live, list(s)))
+    given = [ops.convert_to_tensor(x) for x in (inputs, memory, *states)]
+    for a, b in zip(
+        keras.tree.flatten(run(*given)), keras.tree.flatten(plain(*given)), strict=True
+    ):
+        close(a, b, 1e-5)
+
+
+@pytest.mark.parametrize("order", AXES["order"])
+def test_several_attentions_over_several_memories(order: str) -> None:
+    inputs, first, second = random((3, 4, 4), (3, 5, 7), (3, 2, 3))
+    masks = [np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]], "bool"), None]
+    cell = AttentionCell(
+        layers.LSTMCell(6), [AdditiveAttention(8), MultiplicativeAttention()], order=order
+    )
+    decoder = build(inputs, [first, second], cell)
+    outputs, weights, _ = decoder(inputs, [first, second], memory_mask=masks)
+    assert [tuple(w.shape) for w in weights] == [(3, 4, 5), (3, 4, 2)]
+    live = ops.ones((3, 4), "bool")
+    zeros = [ops.zeros((3, 6))] * 2
+    tensors = [ops.convert_to_tensor(x) for x in (inputs, first, second)]
+    want, looked, _ = reference(decoder, tensors[0], tensors[1:], masks, live, zeros)
+    close(outputs, want, 1e-5)
+    for got, expected in zip(weights, looked, strict=True):
+        close(got, expected, 1e-5)
+
+
+def test_one_memory_serves_every_attention() -> None:
+    inputs, memory = random((3, 4, 4), (3, 5, 7))
+    cell = AttentionCell(layers.GRUCell(6), [AdditiveAttention(8), AdditiveAttention(8)])
+    decoder = build(inputs, memory, cell)
+    outputs, weights, _ = decoder(inputs, memory)
+    close(outputs, decoder(inputs, [memory, memory])[0], 1e-6)
+    assert np.abs(array(weights[0]) - array(weights[1])).max() > 1e-3
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_looks_after_the_loop_are_looks_in_the_loop(
+    dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, memory = random((3, 4, 4), (3, 5, 7))
+    live = PADDING["right"]
+    results = []
+    for later in (True, False):
+        keras.utils.set_random_seed(3)
+        attention = AdditiveAttention(8, dropout=dropout, seed=4)
+        cell = AttentionCell(
+            layers.LSTMCell(6), attention, input_feeding=False, attention_layer_size=5
+        )
+        assert cell.looks_later
+        monkeypatch.setattr(AttentionCell, "looks_later", later)
+        decoder = build(inputs, memory, cell)
+        results.append(keras.tree.flatten(decoder(inputs, memory, inputs_mask=live, training=True)))
+        monkeypatch.undo()
+    for a, b in zip(*results, strict=True):
+        close(a, b, 1e-5)
+
+
+def test_bridge_starts_every_state_from_one_vector() -> None:
+    inputs, memory, vector = random((3, 4, 4), (3, 5, 7), (3, 9))
+    cell = AttentionCell(layers.LSTMCell(6), AdditiveAttention(8))
+    bridged = RecurrentDecoder(cell, bridge=True, return_state=True)
+    bridged(inputs, memory, vector)
+    randomise(bridged)
+    named = {v.name: array(v) for v in bridged.weights}
+    starts = [
+        np.tanh(vector @ named[f"bridge_kernel_{i}"] + named[f"bridge_bias_{i}"]).astype("float32")
+        for i in range(2)
+    ]
+    plain = RecurrentDecoder(cell, return_state=True)
+    want = keras.tree.flatten(plain(inputs, memory, starts))
+    for a, b in zip(keras.tree.flatten(bridged(inputs, memory, vector)), want, strict=True):
+        close(a, b, 1e-5)
+
+
+def test_without_attention_it_is_keras_rnn() -> None:
+    (inputs,) = random((3, 4, 4))
+    live = PADDING["left"]
+    ours = RecurrentDecoder([layers.LSTMCell(6), layers.GRUCell(5)], return_state=True)
+    ours(inputs)
+    randomise(ours)
+    cells = [layers.LSTMCell(6), layers.GRUCell(5)]
+    theirs = layers.RNN(cells, return_sequences=True)
+    theirs(inputs)
+    theirs.set_weights(ours.get_weights())
+    outputs, states = ours(inputs, inputs_mask=live)
+    close(outputs, np.where(live[..., None], array(theirs(inputs, mask=live)), 0), 1e-5)
+    assert len(states) == 3
+
+
+@pytest.mark.parametrize("order", AXES["order"])
+def test_gradients_are_finite_differences(order: str) -> None:
+    inputs, memory = (x.astype(WIDE) for x in random((2, 3, 3), (2, 4, 5)))
+    cell = AttentionCell(
+        layers.GRUCell(3, dtype=WIDE),
+        AdditiveAttention(4, dtype=WIDE),
+        order=order,
+        attention_layer_size=3,
+        dtype=WIDE,
+    )
+    decoder = RecurrentDecoder(cell, dtype=WIDE)
+    decoder(inputs, memory)
+    randomise(decoder)
+    live = np.array([[1, 1, 1], [0, 1, 0]], "bool")
+    mask = np.array([[1, 1, 1, 1], [1, 0, 0, 0]], "bool")
+    run = differentiable(
+        decoder, lambda x, m: decoder(x, m, inputs_mask=live, memory_mask=mask), QUICK
+    )
+    check_gradients(decoder, run, [inputs, memory])
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_gradients_compile(mode: str) -> None:
+    inputs, memory = random((3, 4, 4), (3, 5, 7))
+    decoder = build(inputs, memory, AttentionCell(layers.LSTMCell(6), AdditiveAttention(8)))
+    eager = differentiable(decoder, decoder, QUICK)(inputs, memory)
+    got = differentiable(decoder, decoder, mode)(inputs, memory)
+    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(eager), strict=True):
+        close(a, b, 1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("sizes", [(0, 4, 5), (3, 1, 1), (3, 4, 0)], ids=str)
+def test_small_sizes(sizes: tuple[int, int, int], mode: str) -> None:
+    inputs, memory = random((3, 4, 4), (3, 5, 7))
+    decoder = build(inputs, memory, AttentionCell(layers.GRUCell(6), AdditiveAttention(8)))
+    batch, steps, sources = sizes
+    inputs, memory = random((batch, steps, 4), (batch, sources, 7))
+    outputs, weights, _ = compiled(decoder, mode)(inputs, memory)
+    assert tuple(outputs.shape) == (batch, steps, 7)
+    assert tuple(weights[0].shape) == (batch, steps, sources)
+    assert np.isfinite(array(outputs)).all()
+    if sources == 0:
+        assert not array(outputs).any()
+
+
+def test_misuse_is_refused() -> None:
+    inputs, memory, other = random((3, 4, 4), (3, 5, 7), (3, 9))
+    cell = AttentionCell(layers.GRUCell(6), AdditiveAttention(8))
+    with pytest.raises(ValueError, match="this decoder attends, so it needs a memory"):
+        RecurrentDecoder(cell)(inputs)
+    with pytest.raises(ValueError, match="with bridge, initial_state must be one tensor"):
+        RecurrentDecoder(cell, bridge=True)(inputs, memory)
+    with pytest.raises(ValueError, match="with bridge, initial_state must be one tensor"):
+        RecurrentDecoder(cell, bridge=True)(inputs, memory, [other])
+    with pytest.raises(ValueError, match=r"states of widths \[6\], initial_state gives \[9\]"):
+        RecurrentDecoder(cell)(inputs, memory, [other])
+    with pytest.raises(ValueError, match=r"inputs_mask has dtype float32"):
+        RecurrentDecoder(cell)(inputs, memory, inputs_mask=np.ones((3, 4), "float32"))
+    with pytest.raises(ValueError, match="1 attentions but 2 memories"):
+        RecurrentDecoder(AttentionCell(layers.GRUCell(6), AdditiveAttention(8)))(
+            inputs, [memory, memory]
+        )

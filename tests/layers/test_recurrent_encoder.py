@@ -1,0 +1,115 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from keras import layers
+
+from attention_zoo.layers import RecurrentEncoder
+from attention_zoo.ops import implicit_mask
+from tests.layers.attention_case import garbage
+from tests.layers.conformance import LayerConformance
+from tests.layers.running import array, close, differentiable, randomise, same
+
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]], "bool")
+KINDS = {
+    "lstm": {"cell": "lstm", "num_layers": 2},
+    "lstm_backwards": {"cell": "lstm", "num_layers": 2, "go_backwards": True},
+    "gru_both": {"cell": "gru", "num_layers": 2, "bidirectional": True},
+    "simple": {"cell": "simple_rnn"},
+}
+
+
+class TestRecurrentEncoder(LayerConformance):
+    covers = RecurrentEncoder
+    options = {"cell": "gru", "units": 6, "bidirectional": True}
+    changed = {
+        "cell": "lstm",
+        "units": 8,
+        "num_layers": 2,
+        "bidirectional": False,
+        "go_backwards": True,
+        "dropout": 0.3,
+    }
+    formula = False
+    tolerance = 1e-5
+    keras_cells = True
+
+    def make(self, **options: Any) -> RecurrentEncoder:
+        given = {**self.options, **options}
+        given["bidirectional"] = given["bidirectional"] and not given.get("go_backwards")
+        return RecurrentEncoder(**given)
+
+    def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
+        return (np.random.default_rng(0).normal(size=(batch, 5, 4)).astype("float32"),)
+
+
+def encoder(kind: str) -> tuple[RecurrentEncoder, np.ndarray]:
+    inputs = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
+    layer = RecurrentEncoder(units=6, **KINDS[kind])
+    layer(inputs)
+    randomise(layer)
+    return layer, inputs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_cannot_be_seen(kind: str) -> None:
+    layer, inputs = encoder(kind)
+    memory, states = layer(inputs, mask=MASK)
+    same(implicit_mask(memory), MASK)
+    assert not array(memory)[~MASK].any()
+    assert not any(array(state)[2].any() for state in states)
+    alone, last = layer(inputs[1:2, :3])
+    close(array(memory)[1:2, :3], alone, 1e-5)
+    for got, want in zip(states, last, strict=True):
+        close(got[1:2], want, 1e-5)
+
+
+def test_garbage_in_hidden_places_reaches_nothing() -> None:
+    layer, inputs = encoder("gru_both")
+    run = differentiable(layer, lambda x: layer(x, mask=MASK))
+    want, got = run(garbage(inputs, MASK, 0)), run(garbage(inputs, MASK, np.nan))
+    for a, b in zip(np.atleast_1d(got[1]), np.atleast_1d(want[1]), strict=True):
+        assert np.isfinite(a).all()
+        same(a, b)
+    same(got[0][0], want[0][0])
+
+
+def test_backwards_memory_stays_in_the_order_of_the_source() -> None:
+    """Row j was read after the rows behind it: it depends on j and later only."""
+    layer, inputs = encoder("lstm_backwards")
+    memory, _ = layer(inputs)
+    changed = inputs.copy()
+    changed[:, 1] += 1
+    moved = np.abs(array(layer(changed)[0]) - array(memory)).max(axis=(0, 2)) > 1e-6
+    assert moved.tolist() == [True, True, False, False, False]
+
+
+def test_directions_lie_side_by_side_as_keras_lays_them() -> None:
+    layer, inputs = encoder("gru_both")
+    layer = RecurrentEncoder("gru", 6, bidirectional=True)
+    memory, (state,) = layer(inputs)
+    theirs = layers.Bidirectional(layers.GRU(3, return_sequences=True))
+    theirs.build(inputs.shape)
+    theirs.set_weights(layer.get_weights())
+    close(memory, theirs(inputs), 1e-5)
+    close(array(state)[:, :3], array(memory)[:, -1, :3], 1e-6)
+    close(array(state)[:, 3:], array(memory)[:, 0, 3:], 1e-6)
+
+
+def test_dropout_lies_between_the_layers() -> None:
+    one, two = (RecurrentEncoder("gru", 6, n, dropout=0.5) for n in (1, 2))
+    inputs = np.ones((2, 3, 4), "float32")
+    close(one(inputs, training=True)[0], one(inputs)[0], 1e-6)
+    assert np.abs(array(two(inputs, training=True)[0]) - array(two(inputs)[0])).max() > 1e-4
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(ValueError, match="cell must be one of lstm, gru, simple_rnn"):
+        RecurrentEncoder("lsmt", 4)
+    with pytest.raises(ValueError, match="go_backwards has no meaning with bidirectional"):
+        RecurrentEncoder("gru", 4, bidirectional=True, go_backwards=True)
+    with pytest.raises(ValueError, match="even number of units"):
+        RecurrentEncoder("gru", 5, bidirectional=True)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.losses import SequenceCrossEntropy
+from tests.layers.layer_laws import check_docstring, constructor_arguments, run_example
+from tests.layers.running import MODES, POLICIES, array, compiled, differentiable
+
+LABELS = np.array([[3, 1, 2, 0], [4, 0, 0, 0], [0, 0, 0, 0]])
+LOGITS = np.random.default_rng(0).normal(size=(3, 4, 5)).astype("float32")
+
+
+def oracle(labels: np.ndarray, logits: np.ndarray, smoothing: float) -> float:
+    """Float64, token by token."""
+    total, count = 0.0, 0
+    for row, column in zip(*np.nonzero(labels), strict=True):
+        x = logits[row, column].astype("float64")
+        log_probs = x - np.log(np.exp(x).sum())
+        wanted = np.full(len(x), smoothing / len(x))
+        wanted[labels[row, column]] += 1 - smoothing
+        total, count = total - float(wanted @ log_probs), count + 1
+    return total / max(count, 1)
+
+
+class LossConformance:
+    """A loss: config, documentation, the same value and gradient in every path."""
+
+    covers: ClassVar[type]
+    changed: ClassVar[dict[str, Any]]
+
+    def test_every_constructor_argument_survives(self) -> None:
+        assert sorted(self.changed) == sorted(constructor_arguments(self.covers))
+        base = self.covers().get_config()
+        for name, value in self.changed.items():
+            loss = self.covers(**{name: value})
+            assert loss.get_config() != base
+            saved = json.loads(json.dumps(keras.saving.serialize_keras_object(loss)))
+            assert keras.saving.deserialize_keras_object(saved).get_config() == loss.get_config()
+
+    def test_docstring(self) -> None:
+        check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Example"), True)
+
+    def test_example(self) -> None:
+        run_example(self.covers)
+
+
+class TestSequenceCrossEntropy(LossConformance):
+    covers = SequenceCrossEntropy
+    changed: ClassVar = {"label_smoothing": 0.1, "name": "other"}
+
+    @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+    @pytest.mark.parametrize("mode", MODES)
+    def test_oracle(self, mode: str, smoothing: float) -> None:
+        loss = SequenceCrossEntropy(smoothing)
+        got = array(compiled(loss, mode)(LABELS, LOGITS))
+        assert got == pytest.approx(oracle(LABELS, LOGITS, smoothing), rel=1e-6)
+
+    def test_by_hand(self) -> None:
+        """Probabilities 1/2 and 1/8 of the two labels: (ln 2 + ln 8) / 2 = ln 4."""
+        logits = np.log([[[0.25, 0.5, 0.25], [0.75, 0.125, 0.125]]]).astype("float32")
+        got = array(SequenceCrossEntropy()(np.array([[1, 2]]), logits))
+        assert got == pytest.approx(np.log(4), rel=1e-6)
+
+    def test_is_a_mean_of_tokens_not_of_rows(self) -> None:
+        """Three tokens of one row and one of another weigh a quarter each."""
+        loss = SequenceCrossEntropy()
+        rows = [float(array(loss(LABELS[i : i + 1], LOGITS[i : i + 1]))) for i in (0, 1)]
+        got = array(loss(LABELS, LOGITS))
+        assert got == pytest.approx((3 * rows[0] + rows[1]) / 4, rel=1e-6)
+        assert abs(got - np.mean(rows)) > 1e-3
+
+    def test_padding_counts_nothing(self) -> None:
+        loss = SequenceCrossEntropy(0.1)
+        longer = np.concatenate([LABELS, np.zeros((3, 7), "int64")], axis=1)
+        garbage = np.concatenate([LOGITS, np.full((3, 7, 5), 1e4, "float32")], axis=1)
+        assert array(loss(longer, garbage)) == pytest.approx(float(array(loss(LABELS, LOGITS))))
+
+    @pytest.mark.parametrize("fill", [np.nan, np.inf])
+    @pytest.mark.parametrize("smoothing", [0.0, 0.1])
+    def test_garbage_at_padding_reaches_nothing(self, smoothing: float, fill: float) -> None:
+        loss = SequenceCrossEntropy(smoothing)
+        dirty = np.where((LABELS != 0)[..., None], LOGITS, np.float32(fill))
+        run = differentiable(keras.layers.Identity(), lambda x: loss(LABELS, x))
+        value, (gradient,), _ = run(dirty)
+        assert value == pytest.approx(oracle(LABELS, LOGITS, smoothing), rel=1e-6)
+        assert np.isfinite(gradient).all()
+        assert not gradient[LABELS == 0].any()
+
+    @pytest.mark.parametrize("shape", [(2, 3), (0, 3), (2, 0)])
+    def test_nothing_but_padding_is_nothing(self, shape: tuple[int, int]) -> None:
+        logits = np.ones((*shape, 5), "float32")
+        assert array(SequenceCrossEntropy(0.1)(np.zeros(shape, "int32"), logits)) == 0
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_half_precision_logits_give_a_float32_loss(self, policy: str) -> None:
+        keras.config.set_dtype_policy(policy)
+        dtype = keras.dtype_policies.get(policy).compute_dtype
+        got = SequenceCrossEntropy()(LABELS, keras.ops.cast(LOGITS, dtype))
+        assert keras.backend.standardize_dtype(got.dtype) == "float32"
+        assert float(array(got)) == pytest.approx(oracle(LABELS, LOGITS, 0), rel=1e-2)
+
+    def test_smoothing_out_of_range_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"label_smoothing must be in \[0, 1\), got 1.0"):
+            SequenceCrossEntropy(1.0)

@@ -1,0 +1,307 @@
+"""What holds for every translator, at the depth of its presets and at tiny widths.
+
+    class TestRNNSearch(ModelConformance):
+        covers = RNNSearch
+        options = {"units": 8, ...}      # the tiny model of the tests
+        changed = {"units": 10, ...}     # every constructor argument, changed
+
+Presets are found by themselves; those that take an option of `options` take it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import attention_zoo as az
+from attention_zoo.decoding import SearchResult
+from attention_zoo.models.presets import PRESETS
+from tests.layers.layer_laws import check_docstring, constructor_arguments
+from tests.layers.running import JAX, any_batch, array, close, quick, randomise
+
+SOURCE = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
+TARGET = np.array([[2, 4, 5, 6, 7], [2, 8, 9, 0, 0], [2, 0, 0, 0, 0]], "int32")
+VOCABULARY = {"source_vocabulary_size": 11, "target_vocabulary_size": 12}
+PAD, START, END = 0, 2, 3
+
+
+def presets_of(cls: type) -> list[str]:
+    return [name for name in PRESETS.names() if PRESETS.get(name)()[0] is cls]
+
+
+def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
+    """Gives a test with the argument `preset` every preset of its model; on JAX the deepest one."""
+    if "preset" in metafunc.fixturenames:
+        presets = presets_of(metafunc.cls.covers)
+        metafunc.parametrize("preset", presets[:1] if JAX else presets)
+
+
+@functools.cache
+def shipped(preset: str, sizes: tuple[tuple[str, int], ...]) -> Any:
+    """A preset's model, as deep as shipped, narrow, with random weights."""
+    model = az.models.from_preset(preset, **VOCABULARY, **dict(sizes))
+    randomise(model, scale=0.4)
+    return model
+
+
+def forward(model: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    run = quick(lambda s, t: model({"source": s, "target": t}, training=False))
+    return array(run(ops.convert_to_tensor(source), ops.convert_to_tensor(target)))
+
+
+def teacher_forced(
+    model: Any, source: np.ndarray, tokens: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Log probabilities of what a search may say, `(B, L, V)`, and where the model looked."""
+    start = np.full((len(tokens), 1), START, "int32")
+    target = np.concatenate([start, tokens[:, :-1]], axis=1)
+    logits = forward(model, source, target)
+    logits[..., [PAD, START]] = -np.inf
+    top = logits.max(-1, keepdims=True)
+    log_probs = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+    if not model.decoder.cell.attentions:
+        return log_probs, None
+    encoded = model.encode(ops.convert_to_tensor(source), False)
+    prepared, state = model.begin(encoded, len(source))
+    embedded = model.target_embedding(target)
+    inputs = model.decoder_inputs(embedded, encoded)
+    record, _ = model.decoder.unroll(inputs, prepared, state, None, ("weights",))
+    return log_probs, array(record["weights"][0])
+
+
+class ModelConformance:
+    """One public model. A case says `covers`, `options` and `changed`."""
+
+    covers: ClassVar[type]
+    options: ClassVar[dict[str, Any]]
+    changed: ClassVar[dict[str, Any]]
+    rate: ClassVar[float] = 0.02
+
+    def make(self, **options: Any) -> Any:
+        return self.covers(**{**VOCABULARY, **self.options, **options})
+
+    def shipped(self, preset: str) -> Any:
+        sizes = {k: v for k, v in self.options.items() if isinstance(v, int) and k != "num_layers"}
+        return shipped(preset, tuple(sorted(sizes.items())))
+
+    def search(self, model: Any, source: np.ndarray = SOURCE, **options: Any) -> SearchResult:
+        found = model.compiled_search(source, **{"max_length": 7, **options})
+        return SearchResult(*(None if x is None else np.asarray(x) for x in found))
+
+    # at the depth of every preset
+
+    def test_pads_cannot_be_seen(self, preset: str) -> None:
+        model = self.shipped(preset)
+        want = forward(model, SOURCE, TARGET)
+        for pads in (100,) if JAX else (1, 8, 100):
+            none = np.zeros((len(SOURCE), pads), "int32")
+            longer = np.concatenate([SOURCE, none], 1), np.concatenate([TARGET, none], 1)
+            got = forward(model, *longer)[:, : TARGET.shape[1]]
+            close(got[TARGET != 0], want[TARGET != 0], 1e-5)
+
+    def test_batch_cannot_be_seen(self, preset: str) -> None:
+        model = self.shipped(preset)
+        together = forward(model, SOURCE, TARGET)
+        for row in range(len(SOURCE)):
+            live, said = SOURCE[row] != 0, TARGET[row] != 0
+            alone = forward(model, SOURCE[row : row + 1, live], TARGET[row : row + 1, said])
+            close(alone[0], together[row, said], 1e-5)
+
+    def test_steps_are_the_whole(self, preset: str) -> None:
+        """One token at a time from the state, as a search does it, is the teacher-forced pass."""
+        model = self.shipped(preset)
+        want = forward(model, SOURCE, TARGET)
+
+        def steps(source: Any, target: Any) -> Any:
+            encoded = model.encode(source, False)
+            prepared, state = model.begin(encoded, len(SOURCE))
+            state = keras.tree.map_structure(lambda x: ops.expand_dims(x, 1), state)
+            logits = []
+            for t in range(TARGET.shape[1]):
+                embedded = model.target_embedding(target[:, t : t + 1])
+                inputs = model.decoder_inputs(embedded, encoded)
+                record, state = model.decoder.step(inputs, state, prepared)
+                logits.append(model.readout(record._asdict(), embedded, encoded, False)[:, 0])
+            return ops.stack(logits, axis=1)
+
+        got = array(quick(steps)(ops.convert_to_tensor(SOURCE), ops.convert_to_tensor(TARGET)))
+        close(got[TARGET != 0], want[TARGET != 0], 1e-5)
+
+    def test_later_tokens_cannot_be_seen(self, preset: str) -> None:
+        model = self.shipped(preset)
+        changed = TARGET.copy()
+        changed[0, 3:] = 11
+        before, after = forward(model, SOURCE, TARGET), forward(model, SOURCE, changed)
+        np.testing.assert_array_equal(after[:, :3], before[:, :3])
+        assert np.abs(after[0, 3] - before[0, 3]).max() > 1e-4
+
+    def test_greedy_search_takes_the_best_token(self, preset: str) -> None:
+        model = self.shipped(preset)
+        found = self.search(model)
+        log_probs, looked = teacher_forced(model, SOURCE, found.tokens[:, 0])
+        for row in range(len(SOURCE)):
+            n = int(found.lengths[row, 0])
+            tokens = found.tokens[row, 0]
+            assert tokens[:n].tolist() == log_probs[row, :n].argmax(-1).tolist()
+            score = log_probs[row, range(n), tokens[:n]].sum()
+            assert found.scores[row, 0] == pytest.approx(score, rel=1e-4)
+            check_row(tokens, n, found.finished[row, 0])
+            if looked is not None:
+                close(found.attention[row, 0, :n], looked[row, :n], 1e-4)
+
+    def test_beam_search_tells_where_each_hypothesis_looked(self, preset: str) -> None:
+        model = self.shipped(preset)
+        found = self.search(model, beam_width=3, n_best=2)
+        assert found.tokens.shape == (len(SOURCE), 2, 7)
+        assert (np.diff(found.scores, axis=1) <= 0).all()
+        for rank in range(2):
+            log_probs, looked = teacher_forced(model, SOURCE, found.tokens[:, rank])
+            for row in range(len(SOURCE)):
+                n = int(found.lengths[row, rank])
+                tokens = found.tokens[row, rank]
+                check_row(tokens, n, found.finished[row, rank])
+                score = log_probs[row, range(n), tokens[:n]].sum()
+                assert found.scores[row, rank] == pytest.approx(score, rel=1e-4)
+                if looked is not None:
+                    close(found.attention[row, rank, :n], looked[row, :n], 1e-4)
+        greedy = self.search(model)
+        assert (found.scores[:, 0] >= greedy.scores[:, 0] - 1e-4).all()
+
+    # small and strange inputs
+
+    @pytest.mark.parametrize("sizes", [(0, 4, 3), (2, 1, 1), (2, 4, 1), (2, 1, 3)], ids=str)
+    def test_small_sizes(self, sizes: tuple[int, int, int]) -> None:
+        batch, sources, steps = sizes
+        model = self.make()
+        source = np.full((batch, sources), 4, "int32")
+        target = np.full((batch, steps), 2, "int32")
+        logits = array(any_batch(lambda s, t: model({"source": s, "target": t}))(source, target))
+        assert logits.shape == (batch, steps, VOCABULARY["target_vocabulary_size"])
+        assert np.isfinite(logits).all()
+
+    def test_nothing_but_padding(self) -> None:
+        model = self.make()
+        source, target = SOURCE.copy(), TARGET.copy()
+        source[1], target[2] = 0, 0
+        assert np.isfinite(forward(model, source, target)).all()
+        for options in ({}, {"beam_width": 2}):
+            found = self.search(model, source, max_length=4, **options)
+            assert np.isfinite(found.scores).all()
+            for row in range(3):
+                check_row(found.tokens[row, 0], int(found.lengths[row, 0]), found.finished[row, 0])
+            if found.attention is not None:
+                assert not found.attention[1].any()
+
+    def test_a_vocabulary_without_room_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"target_vocabulary_size must be at least 5 .*got 4"):
+            self.make(target_vocabulary_size=4)
+
+    # training
+
+    def test_learns(self) -> None:
+        """Turns sequences around, after a minute's work of a plain `compile` and `fit`."""
+        rng = np.random.default_rng(0)
+        words = rng.integers(4, 9, size=(256, 3)).astype("int32")
+        target = np.concatenate([np.full((256, 1), START), words[:, ::-1]], 1).astype("int32")
+        labels = np.concatenate([words[:, ::-1], np.full((256, 1), END)], 1).astype("int32")
+        model = self.make(units=24, embedding_dim=12, dropout=0.0)
+        model.compile(
+            optimizer=keras.optimizers.Adam(self.rate),
+            loss=az.losses.SequenceCrossEntropy(),
+            jit_compile=JAX,
+        )
+        data = {"source": words, "target": target}
+        history = model.fit(data, labels, batch_size=32, epochs=12, verbose=0).history["loss"]
+        assert history[0] > 1.2
+        assert history[-1] < 0.5 * history[0]
+        assert np.isfinite(history).all()
+
+    def test_trains_compiled(self) -> None:
+        model = self.make(dropout=0.2)
+        model.compile(optimizer="adam", loss=az.losses.SequenceCrossEntropy(0.1), jit_compile=True)
+        labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
+        before = [array(v) for v in model.trainable_variables]
+        assert np.isfinite(model.train_on_batch({"source": SOURCE, "target": TARGET}, labels))
+        moved = [
+            bool(np.abs(array(v) - old).max())
+            for v, old in zip(model.trainable_variables, before, strict=True)
+        ]
+        assert all(moved), "a weight has no gradient"
+
+    def test_mixed_precision(self) -> None:
+        keras.config.set_dtype_policy("mixed_float16")
+        model = self.make()
+        assert {v.dtype for v in model.trainable_variables} == {"float32"}
+        logits = model({"source": SOURCE, "target": TARGET})
+        assert keras.backend.standardize_dtype(logits.dtype) == "float16"
+        assert np.isfinite(array(logits)).all()
+        found = self.search(model, beam_width=2, max_length=3)
+        assert np.isfinite(found.scores).all()
+
+    # configuration
+
+    def test_every_constructor_argument_survives(self) -> None:
+        assert sorted(self.changed) == sorted(constructor_arguments(self.covers))
+        base = self.make(name="model").get_config()
+        model = self.make(name="model", **self.changed)
+        config = json.loads(json.dumps(model.get_config()))
+        assert {name: config[name] for name in self.changed} == self.changed
+        assert all(base[name] != config[name] for name in self.changed)
+        assert self.covers.from_config(config).get_config() == model.get_config()
+
+    def test_weights_exist_before_the_first_call(self) -> None:
+        model = self.make()
+        before = [v.path for v in model.variables]
+        forward(model, SOURCE, TARGET)
+        assert before
+        assert [v.path for v in model.variables] == before
+
+    def test_preset_folder(self, tmp_path: Path) -> None:
+        model = self.make()
+        randomise(model)
+        model.save_to_preset(tmp_path / "saved")
+        for again in (
+            az.models.from_preset(tmp_path / "saved"),
+            self.covers.from_preset(str(tmp_path / "saved")),
+        ):
+            assert type(again) is self.covers
+            np.testing.assert_array_equal(
+                forward(again, SOURCE, TARGET), forward(model, SOURCE, TARGET)
+            )
+
+    @pytest.mark.parametrize("name", ["config.json", "model.weights.h5"])
+    def test_flipped_byte_is_refused(self, tmp_path: Path, name: str) -> None:
+        self.make().save_to_preset(tmp_path)
+        sound = (tmp_path / name).read_bytes()
+        for place in (0, len(sound) // 2, len(sound) - 1):
+            flipped = bytearray(sound)
+            flipped[place] ^= 1
+            (tmp_path / name).write_bytes(bytes(flipped))
+            with pytest.raises(ValueError, match=f"{name}: missing or damaged"):
+                az.models.from_preset(tmp_path)
+        (tmp_path / name).write_bytes(sound[:-1])
+        with pytest.raises(ValueError, match=f"{name}: missing or damaged"):
+            az.models.from_preset(tmp_path)
+
+    def test_unknown_argument_is_refused(self) -> None:
+        preset = presets_of(self.covers)[0]
+        with pytest.raises(ValueError, match="no argument 'unit'; did you mean 'units'"):
+            az.models.from_preset(preset, **VOCABULARY, unit=3)
+
+    def test_docstring(self) -> None:
+        check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
+
+
+def check_row(tokens: np.ndarray, length: int, finished: bool) -> None:
+    """Real tokens, the end token last where finished, then pads."""
+    said, rest = tokens[:length].tolist(), tokens[length:].tolist()
+    assert not {PAD, START} & set(said)
+    assert set(rest) <= {PAD}
+    assert said.index(END) + 1 == length if finished else END not in said

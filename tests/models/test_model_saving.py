@@ -1,0 +1,44 @@
+"""Every model's `.keras` file loads in a process that only imports the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.losses import SequenceCrossEntropy
+from tests.layers.cases import cases
+from tests.layers.running import JAX, JAX_EXCEPTIONS, in_fresh_process, randomise
+from tests.models.conformance import SOURCE, TARGET
+
+LOAD = """
+import sys
+from pathlib import Path
+import attention_zoo
+import keras
+import numpy as np
+for path in sorted(Path(sys.argv[1]).glob("*.keras")):
+    with np.load(path.with_suffix(".npz")) as data:
+        model = keras.models.load_model(path)
+        logits = model({"source": data["source"], "target": data["target"]})
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(logits), data["logits"])
+        assert model.optimizer is not None and model.loss.label_smoothing == 0.1
+    print(path.stem)
+"""
+
+
+@pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
+def test_every_model_loads_in_a_fresh_process(tmp_path: Path) -> None:
+
+    expected = []
+    for case in cases("models"):
+        model = case().make()
+        randomise(model)
+        model.compile("adam", SequenceCrossEntropy(0.1))
+        logits = keras.ops.convert_to_numpy(model({"source": SOURCE, "target": TARGET}))
+        model.save(tmp_path / f"{case.__name__}.keras")
+        np.savez(tmp_path / f"{case.__name__}.npz", source=SOURCE, target=TARGET, logits=logits)
+        expected.append(case.__name__)
+    assert in_fresh_process(LOAD, tmp_path).split() == sorted(expected)

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+import attention_zoo as az
+from attention_zoo.models.presets import PRESETS, check_arguments
+from tests.models.conformance import VOCABULARY
+
+TINY = {**VOCABULARY, "embedding_dim": 4, "units": 6}
+
+
+def test_presets_are_listed() -> None:
+    assert az.list_presets() == sorted(PRESETS.names())
+    assert {"rnnsearch_base", "rnnsearch_small", "luong_base", "seq2seq_base"} <= set(
+        az.list_presets()
+    )
+
+
+@pytest.mark.parametrize("name", PRESETS.names())
+def test_preset_is_plain_numbers_that_its_model_takes(name: str) -> None:
+    cls, numbers = PRESETS.get(name)()
+    check_arguments(cls, numbers)
+    assert az.models.preset_class(name) is cls
+    assert all(isinstance(value, int | float | str | bool) for value in numbers.values())
+    assert not set(VOCABULARY) & set(numbers), "vocabularies come with the data"
+
+
+def test_overrides_win() -> None:
+    model = az.models.from_preset("rnnsearch_small", **TINY, dropout=0.1)
+    assert model.settings["dropout"] == 0.1
+    assert model.settings["units"] == 6
+
+
+def test_unknown_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="did you mean 'rnnsearch_small'"):
+        az.models.from_preset("rnnsearch_smal", **TINY)
+    with pytest.raises(ValueError, match="no such folder"):
+        az.models.from_preset(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"not a model folder \(manifest.json is missing"):
+        az.models.from_preset(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(
+        ValueError, match=r"not a model folder \(manifest.json is missing or damaged"
+    ):
+        az.models.from_preset(tmp_path)
+
+
+def test_wrong_class_is_refused() -> None:
+    with pytest.raises(ValueError, match="luong_small is a LuongTranslator, not a RNNSearch"):
+        az.models.RNNSearch.from_preset("luong_small", **TINY)
+
+
+def test_search_has_the_options_of_the_contract() -> None:
+    options = list(inspect.signature(az.models.EncoderDecoder.search).parameters)
+    assert options[:4] == ["self", "source", "beam_width", "max_length"]
+    assert {"n_best", "length_penalty", "length_penalty_weight"} <= set(options)

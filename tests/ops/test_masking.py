@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.ops import (
+    as_boolean_mask,
+    causal_mask,
+    clear,
+    combine_masks,
+    implicit_mask,
+    pass_mask_on,
+)
+
+
+def test_integers_and_booleans_are_masks() -> None:
+    for mask in ([[1, 0]], [[True, False]], np.array([[7, 0]], "int64")):
+        got = ops.convert_to_numpy(as_boolean_mask(mask, "mask", (1, 2)))
+        assert got.dtype == bool
+        assert got.tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
+def test_float_masks_are_refused_with_both_ways_out(dtype: str) -> None:
+    mask = ops.zeros((1, 2), dtype)
+    with pytest.raises(
+        ValueError, match=f"my_mask has dtype {dtype}.*`my_mask > 0`.*`my_mask >= 0`"
+    ):
+        as_boolean_mask(mask, "my_mask", (1, 2))
+
+
+def test_shapes_are_checked() -> None:
+    ones = np.ones((2, 3), "bool")
+    assert tuple(as_boolean_mask(ones, "mask", (2, None)).shape) == (2, 3)
+    assert tuple(as_boolean_mask(ones[:1], "mask", (2, 3)).shape) == (1, 3)
+    with pytest.raises(ValueError, match=r"mask has shape \(2, 3\), but rank 3.*mask\[None\]"):
+        as_boolean_mask(ones, "mask", (2, 2, 3))
+    with pytest.raises(ValueError, match=r"mask has shape \(2, 3\), but \(2, 4\) is expected"):
+        as_boolean_mask(ones, "mask", (2, 4))
+    with pytest.raises(ValueError, match="rank 1 is expected"):
+        as_boolean_mask(ones, "mask", (2,))
+
+
+def test_masks_combine_by_and() -> None:
+    a, b = np.array([True, True, False]), np.array([True, False, False])
+    assert combine_masks() is None
+    assert combine_masks(None, None) is None
+    assert combine_masks(None, a, None) is a
+    assert ops.convert_to_numpy(combine_masks(a, None, b)).tolist() == [True, False, False]
+
+
+def test_masks_ride_on_tensors() -> None:
+    x, mask = ops.ones((1, 2, 3)), ops.ones((1, 2), "bool")
+    assert implicit_mask(None) is None
+    assert implicit_mask(x) is None
+    assert pass_mask_on(x, None) is x
+    assert implicit_mask(x) is None
+    assert pass_mask_on(x, mask) is x
+    assert implicit_mask(x) is mask
+
+
+def test_causal_mask() -> None:
+    got = ops.convert_to_numpy(causal_mask(2, 3))
+    assert got.tolist() == [[[True, False, False], [True, True, False]]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
+def test_clear_hides_whatever_stands_there(dtype: str) -> None:
+    x = np.array([[[1.0, 2.0], [9.0, 9.0]]])
+    if dtype != "int32":
+        x[0, 1] = np.nan, np.inf
+    x = ops.cast(ops.convert_to_tensor(x.astype("float32")), dtype)
+    got = clear(x, ops.convert_to_tensor([[True, False]]))
+    assert keras.backend.standardize_dtype(got.dtype) == dtype
+    assert ops.convert_to_numpy(ops.cast(got, "float32")).tolist() == [[[1, 2], [0, 0]]]
+    assert clear(x, None) is x

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from keras import ops
+
+from attention_zoo.ops import at_least_float32, masked_softmax
+from tests.layers.attention_case import softmax
+from tests.layers.running import MODES, array, compiled, differentiable, double_precision
+
+COMPILED = compiled(masked_softmax, MODES[1])
+
+
+@settings(max_examples=1000)
+@given(
+    hnp.arrays("float32", (2, 5), elements=st.floats(width=32, allow_nan=False)),
+    hnp.arrays("bool", (2, 5)),
+)
+def test_rows_are_shares_whatever_the_scores(scores: np.ndarray, mask: np.ndarray) -> None:
+    """All finite and infinite float32; an infinite score that is allowed may make no number."""
+    weights = array(COMPILED(scores, mask))
+    assert not weights[~mask].any()
+    sane = np.isfinite(np.where(mask, scores, 0)).all(-1)
+    np.testing.assert_allclose(weights[sane].sum(-1), mask[sane].any(-1), atol=1e-6)
+    assert (weights[sane] >= 0).all()
+    want = softmax(scores[sane].astype("float64"), mask[sane])
+    np.testing.assert_allclose(weights[sane], want, atol=1e-6)
+
+
+def test_precision_is_float32_or_the_inputs() -> None:
+    for dtype, want in (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float32")):
+        assert (
+            keras.backend.standardize_dtype(masked_softmax(ops.zeros((1, 2), dtype)).dtype) == want
+        )
+    with double_precision():
+        x = ops.zeros((1, 2), "float64")
+        assert keras.backend.standardize_dtype(at_least_float32(x).dtype) == "float64"
+        assert keras.backend.standardize_dtype(masked_softmax(x).dtype) == "float64"
+
+
+def test_one_place_and_none() -> None:
+    assert array(masked_softmax(ops.ones((2, 1)))).tolist() == [[1], [1]]
+    assert array(masked_softmax(ops.ones((2, 1)), np.array([[True], [False]]))).tolist() == [
+        [1],
+        [0],
+    ]
+    assert tuple(masked_softmax(ops.ones((2, 0))).shape) == (2, 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_dead_rows_pass_no_gradient(mode: str) -> None:
+    mask = np.array([[False, False], [True, False]])
+    scores = np.array([[np.nan, np.inf], [1.0, -np.inf]], "float32")
+    layer = keras.layers.Identity()
+    weights, (gradient,), _ = differentiable(layer, lambda x: masked_softmax(x, mask), mode)(scores)
+    assert weights.tolist() == [[0, 0], [1, 0]]
+    assert gradient.tolist() == [[0, 0], [0, 0]]
