@@ -45,7 +45,7 @@ def generate_dates(
     split: str = "train",
     seed: int = 1,
     min_phrases: int = 1,
-    max_phrases: int = 4,
+    max_phrases: int = 6,
 ) -> TextPairs:
     """Sentence pairs, all different; the first n of a larger corpus are the corpus of size n.
 

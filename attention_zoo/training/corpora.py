@@ -71,7 +71,7 @@ class Dates(Corpus):
     validation_size: int = 500
     test_size: int = 1000
     min_phrases: int = 1
-    max_phrases: int = 4
+    max_phrases: int = 6
     seed: int = 1
 
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long")

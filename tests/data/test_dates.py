@@ -209,7 +209,7 @@ BAD = {
     "split": ({"size": 1, "split": "trian"}, "dates has no 'trian'; did you mean 'train'"),
     "same": ({"size": 1, "source": "fr"}, "source and target are both 'fr'"),
     "none": ({"size": 1, "min_phrases": 0}, "1 <= min_phrases <= max_phrases <= 11"),
-    "order": ({"size": 1, "min_phrases": 7}, "min_phrases=7, max_phrases=4"),
+    "order": ({"size": 1, "min_phrases": 7}, "min_phrases=7, max_phrases=6"),
     "too many": ({"size": 1, "max_phrases": 12}, "max_phrases <= 11"),
 }
 
