@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
         answers = task.predict(lines[start : start + CHUNK])
         for number, answer in enumerate(answers, start + 1):
             _print(answer, number, arguments.n_best)
+            _warn_of_unknown(answer, places[number - 1])
             if arguments.attention:
                 _draw(answer, Path(arguments.attention), number, len(lines))
 
@@ -121,6 +122,14 @@ def _print(answer: Any, number: int, n_best: bool) -> None:
             print(f"{number}\t{one.score:.4f}\t{one.text}", flush=True)
     else:
         print(answer.text, flush=True)
+
+
+def _warn_of_unknown(answer: Any, place: str) -> None:
+    """A line on standard error when the vocabulary has no word for some of the source."""
+    if answer.unknown:
+        where = ", ".join(str(at + 1) for at in answer.unknown)
+        total = len(answer.source_tokens)
+        print(f"{place}: of {total} words the model does not know number {where}", file=sys.stderr)
 
 
 def _draw(answer: Any, path: Path, number: int, count: int) -> None:

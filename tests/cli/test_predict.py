@@ -19,7 +19,9 @@ def predict(capsys: Capture, folder: Path, content: bytes, *words: str) -> tuple
     """The command on a file of this content."""
     path = folder / "in.txt"
     path.write_bytes(content)
-    code = main(["predict", str(small_run()), str(path), *words])
+    run = str(small_run())
+    capsys.readouterr()  # what its training printed, where this test is the first to need it
+    code = main(["predict", run, str(path), *words])
     return code, *capsys.readouterr()
 
 
@@ -94,3 +96,13 @@ def test_no_such_file(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "in.txt").write_text("on")
     assert main(["predict", str(small_run()), str(tmp_path / "in.tx")]) == 2
     assert "in.tx: no such file; did you mean" in capsys.readouterr().err
+
+
+def test_unknown_words_are_named_beside_the_answer(tmp_path: Path, capsys: Capture) -> None:
+    known, strange = LINES[0].encode(), b"qqq " + LINES[0].encode()
+    assert predict(capsys, tmp_path, known, "--allow-unknown")[2] == ""
+    code, out, err = predict(capsys, tmp_path, strange, "--allow-unknown")
+    assert code == 0
+    assert out.count("\n") == 1
+    assert "in.txt:1: of " in err
+    assert err.rstrip().endswith("number 1")
