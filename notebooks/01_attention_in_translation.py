@@ -88,7 +88,8 @@ az.inspection.plot_length_curve(curves, FOLDER / "length.png", longest_trained=l
 # Rows are the words that were written, columns those that were read.
 
 # %%
-(answer,) = tasks["RNNSearch"].predict(["they arrive on Monday, March 3, 2031; dinner is at 5:04 PM."])
+sentence = "they arrive on Monday, March 3, 2031; dinner is at 5:04 PM."
+(answer,) = tasks["RNNSearch"].predict([sentence])
 az.inspection.plot_alignment(
     answer.attention, answer.tokens, answer.source_tokens, FOLDER / "attention.png"
 )
