@@ -1,0 +1,36 @@
+"""The README's Python runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.training.small import small_run
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+RUN = '"runs/rnnsearch_small.dates_en_fr"'
+
+
+def test_both_examples_are_there() -> None:
+    assert len(BLOCKS) == 2
+    assert RUN in BLOCKS[1]
+
+
+def test_a_layer_in_a_keras_model() -> None:
+    names: dict = {}
+    exec(BLOCKS[0], names)
+    assert names["model"].history.history["loss"]
+
+
+def test_a_trained_translator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = small_run()
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    exec(BLOCKS[1].replace(RUN, repr(str(run))), {})
+    assert capsys.readouterr().out.strip()
+    assert (tmp_path / "attention.png").stat().st_size > 1000
