@@ -30,6 +30,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from IPython.display import Image
+
 import attention_zoo as az
 
 HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
@@ -81,6 +83,7 @@ for title, task in tasks.items():
     scores = az.metrics.by_length(az.metrics.exact_match, answers, targets, lengths, edges)
     curves[title] = {score.first + 5: score.value for score in scores}
 az.inspection.plot_length_curve(curves, FOLDER / "length.png", longest_trained=longest)
+Image(FOLDER / "length.png")
 
 # %% [markdown]
 # ## Where it looked
@@ -93,3 +96,4 @@ sentence = "they arrive on Monday, March 3, 2031; dinner is at 5:04 PM."
 az.inspection.plot_alignment(
     answer.attention, answer.tokens, answer.source_tokens, FOLDER / "attention.png"
 )
+Image(FOLDER / "attention.png")

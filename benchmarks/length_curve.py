@@ -1,0 +1,48 @@
+"""Exact match against the length of the source: runs side by side, on `test` and `long` of dates.
+
+    python benchmarks/length_curve.py runs/A runs/B --out models/translation/A/length
+
+Writes length.png and length.json (the figures behind it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import attention_zoo as az
+
+WIDTH = 10  # source tokens a point
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, required=True, help="without a suffix")
+    parser.add_argument("--size", type=int, default=500, help="sentences of each split")
+    options = parser.parse_args()
+    recipe = az.training.read_recipe(options.runs[0] / "recipe.yaml")
+    recipe.data.test_size = options.size
+    pairs = [recipe.data.read(split) for split in ("test", "long")]
+    sources = [text for part in pairs for text in part.sources]
+    targets = [text for part in pairs for text in part.targets]
+    curves = {}
+    for run in options.runs:
+        task = az.load(run)
+        lengths = [len(ids) for ids in task.source_tokenizer.encode(sources)]
+        answers = [answer.text for answer in task.predict(sources)]
+        edges = range(WIDTH, max(lengths), WIDTH)
+        scores = az.metrics.by_length(az.metrics.exact_match, answers, targets, lengths, edges)
+        curves[run.name.partition(".")[0]] = {s.first + WIDTH // 2: s.value for s in scores}
+    trained = max(
+        len(ids) for ids in task.source_tokenizer.encode(recipe.data.read("train").sources)
+    )
+    picture = options.out.with_suffix(".png")
+    az.inspection.plot_length_curve(curves, picture, longest_trained=trained)
+    figures = {"exact_match": curves, "longest_trained": trained, "sentences": len(sources)}
+    options.out.with_suffix(".json").write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
