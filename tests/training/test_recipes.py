@@ -37,17 +37,18 @@ def test_recipe(path: Path) -> None:
 
 
 def test_the_dates_baselines_have_as_many_parameters_and_no_less_training() -> None:
-    counts, sections, steps = {}, [], {}
+    counts, sections, amounts = {}, [], {}
     for path in RECIPES:
         if path.stem.endswith(".dates_en_fr"):
             recipe = read_recipe(path)
             sizes = {"source_vocabulary_size": 122, "target_vocabulary_size": 120}
             counts[path.stem] = build_model(recipe.model, **sizes).count_params()
-            steps[path.stem] = recipe.training.steps
+            amounts[path.stem] = (recipe.training.steps, recipe.data.size)
             training = replace(recipe.training, steps=1, evaluate_every=1)
-            sections.append((recipe.data, recipe.tokenizer, training))
+            sections.append((replace(recipe.data, size=1), recipe.tokenizer, training))
     assert len(counts) >= 4
     assert all(section == sections[0] for section in sections)
-    assert all(count >= steps["rnnsearch_small.dates_en_fr"] for count in steps.values())
+    steps, size = amounts["rnnsearch_small.dates_en_fr"]
+    assert all(more[0] >= steps and more[1] >= size for more in amounts.values()), amounts
     least = counts["rnnsearch_small.dates_en_fr"]
     assert all(least <= count <= 1.1 * least for count in counts.values()), counts
