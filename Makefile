@@ -21,7 +21,7 @@ export MPLBACKEND ?= Agg
 quickstart: .venv/user
 	$(BIN)/attention-zoo train $(RECIPE) run=$(RUN)
 	$(BIN)/attention-zoo evaluate $(RUN)
-	echo "the shop opens at 9:45 AM, and the village is 21 kilometers away." | \
+	echo "they arrive on Monday, March 3, 2031; dinner is at 5:04 PM." | \
 		$(BIN)/attention-zoo predict $(RUN) --attention $(RUN)/attention.png
 
 lint: .venv/dev
