@@ -78,7 +78,11 @@ class RecurrentDecoder(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.cell = cell if isinstance(cell, AttentionCell) else AttentionCell(cell, [])
+        self.cell = (
+            cell
+            if isinstance(cell, AttentionCell)
+            else AttentionCell(cell, [], dtype=self.dtype_policy)
+        )
         self.bridge = bridge
         self.alignment_history = alignment_history
         self.return_state = return_state

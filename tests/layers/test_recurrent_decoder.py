@@ -239,3 +239,10 @@ def test_misuse_is_refused() -> None:
         RecurrentDecoder(AttentionCell(layers.GRUCell(6), AdditiveAttention(8)))(
             inputs, [memory, memory]
         )
+
+
+def test_a_plain_cell_runs_in_the_decoders_dtype() -> None:
+    decoder = RecurrentDecoder(keras.layers.GRUCell(4), dtype="mixed_bfloat16")
+    assert decoder.cell.compute_dtype == "bfloat16"
+    outputs = decoder(np.ones((2, 3, 5), "float32"))
+    assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
