@@ -46,6 +46,10 @@ class Registry:
             )
         return self._factories[name]
 
+    def name_of(self, factory: object) -> str | None:
+        """The name that a factory is filed under, None when it is not."""
+        return next((name for name, filed in self._factories.items() if filed is factory), None)
+
     def names(self) -> list[str]:
         """All names, sorted."""
         return sorted(self._factories)

@@ -10,11 +10,13 @@ from attention_zoo.layers.alignments import (
     MonotonicAlignment,
     SoftmaxAlignment,
 )
-from attention_zoo.layers.attention import Attention, Memory
+from attention_zoo.layers.attention import Attention
 from attention_zoo.layers.attention_cell import AttentionCell, CellState, Prepared, StepRecord
 from attention_zoo.layers.dot_product_attention import DotProductAttention
+from attention_zoo.layers.looks import Draws, Memory
 from attention_zoo.layers.maxout import Maxout
 from attention_zoo.layers.multiplicative_attention import MultiplicativeAttention
+from attention_zoo.layers.pairs import EXCLUDED_PAIRS
 from attention_zoo.layers.recurrent_decoder import RecurrentDecoder
 from attention_zoo.layers.recurrent_encoder import RecurrentEncoder
 from attention_zoo.layers.scores import (
@@ -29,6 +31,7 @@ from attention_zoo.layers.scores import (
 
 __all__ = [
     "ALIGNMENTS",
+    "EXCLUDED_PAIRS",
     "SCORES",
     "AdditiveAttention",
     "AdditiveScore",
@@ -39,6 +42,7 @@ __all__ = [
     "ConcatScore",
     "DotProductAttention",
     "DotScore",
+    "Draws",
     "GeneralScore",
     "HardAlignment",
     "Maxout",

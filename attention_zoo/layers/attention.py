@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
-from keras import ops
+from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers import looks
 from attention_zoo.layers.alignments import make_alignment
+from attention_zoo.layers.looks import Allowed, Draws, Looked, Memory
+from attention_zoo.layers.pairs import refuse_excluded_pair
 from attention_zoo.layers.scores import make_score
 
 Tensor = Any
 Shape = tuple[Any, ...]
-State = tuple[Tensor, ...]
-
-
-class Memory(NamedTuple):
-    """What is attended: values `(B, S, Dv)`, projected keys `(B, S, K)`, mask `(B, S)` or None."""
-
-    values: Tensor
-    keys: Tensor
-    mask: Tensor | None
+State = tuple[Any, ...]
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -37,6 +32,9 @@ class Attention(keras.layers.Layer):
         dropout: rate of dropped weights in training, 0 to 1.
         seed: of the dropout, an integer or None.
 
+    A subclass with heads says how many in `heads`, and splits and joins them in `prepare`, `ask`
+    and `join`; the four steps are the same for all.
+
     Call arguments:
         query: `(B, T, Dq)`.
         value: `(B, S, Dv)`.
@@ -46,10 +44,11 @@ class Attention(keras.layers.Layer):
         attention_mask: `(B, T, S)`, True where query t may look at source s.
         use_causal_mask: query t may look at the sources 0 .. t only.
         return_attention_scores: also return the weights.
-        training: switches dropout on.
+        return_state: also return the state after the last look.
+        training: switches dropout and the alignment's noise on.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)`, before dropout.
+        Context `(B, T, Dv)`, and on request the weights `(B, T, S)`, before dropout, and the state.
 
     Weights:
         Those of the score and of the alignment.
@@ -76,6 +75,8 @@ class Attention(keras.layers.Layer):
         the weights, e_ij the scores, h_j key and value, s_{i-1} the query.
     """
 
+    heads: int | None = None
+
     def __init__(
         self,
         score: Any = "scaled_dot",
@@ -90,6 +91,7 @@ class Attention(keras.layers.Layer):
             raise ValueError(f"dropout must be in [0, 1), got {dropout}")
         self.score = make_score(score, self.dtype_policy, units=units)
         self.alignment = make_alignment(alignment, self.dtype_policy)
+        refuse_excluded_pair(self.score, self.alignment)
         self.dropout, self.seed = dropout, seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
@@ -99,6 +101,7 @@ class Attention(keras.layers.Layer):
         if not self.score.built:
             self.score.build(tuple(query_shape), tuple(key_shape or value_shape))
         if not self.alignment.built:
+            self.alignment.build_readers(tuple(query_shape), tuple(key_shape or value_shape))
             self.alignment.build((*query_shape[:-1], value_shape[-2]))
         self.built = True
 
@@ -113,30 +116,29 @@ class Attention(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
+        return_state: bool = False,
         training: bool | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    ) -> Any:
         query_mask = _both_masks("query_mask", query_mask, query)
         value_mask = zoo_ops.combine_masks(
             _both_masks("value_mask", value_mask, value), _both_masks("key_mask", key_mask, key)
         )
-        memory = self.prepare(value, key, value_mask)
         shape = (query.shape[0], query.shape[1], value.shape[1])
-        mask = zoo_ops.combine_masks(
-            None if query_mask is None else query_mask[:, :, None],
-            None if memory.mask is None else memory.mask[:, None, :],
-            None
-            if attention_mask is None
-            else zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape),
-            zoo_ops.causal_mask(ops.shape(query)[1], ops.shape(value)[1])
-            if use_causal_mask
-            else None,
-        )
-        weights = self._align_all(zoo_ops.clear(query, query_mask), memory, mask, bool(training))
-        keep = self.dropout_multiplier(ops.shape(weights), weights.dtype, bool(training))
-        context = zoo_ops.pass_mask_on(self._weigh(weights, memory, keep), query_mask)
+        if attention_mask is not None:
+            attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
+        memory = self.prepare(value, key, value_mask)
+        allowed = Allowed(query_mask, memory.mask, attention_mask, use_causal_mask)
+        query = zoo_ops.clear(ops.cast(query, self.compute_dtype), query_mask)
+        draws = self.draw(memory, ops.shape(query)[1], bool(training))
+        looked = self._look(self.ask(query), memory, allowed, draws, bool(training))
+        context = self.join(self._weigh(looked, memory, draws), query, looked.alive)
+        outputs = [zoo_ops.pass_mask_on(context, query_mask)]
         if return_attention_scores:
-            return context, ops.cast(weights, self.compute_dtype)
-        return context
+            weights = looked.weights_of_all(ops.shape(memory.values)[-2])
+            outputs.append(ops.cast(weights, self.compute_dtype))
+        if return_state:
+            outputs.append(looked.state)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def prepare(
         self, value: Tensor, key: Tensor | None = None, value_mask: Tensor | None = None
@@ -153,18 +155,29 @@ class Attention(keras.layers.Layer):
         keys = values
         if key is not None:
             keys = zoo_ops.clear(ops.cast(key, self.compute_dtype), value_mask)
-        return Memory(values, self.score.project(keys), value_mask)
+        return Memory(values, self.score.project(keys), value_mask, self.alignment.prepare(keys))
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a look depends on the looks before it."""
+        return bool(self.score.remembers or self.alignment.remembers)
 
     def initial_state(self, memory: Memory) -> State:
-        """What the first look starts from; `()` for an alignment that remembers nothing."""
-        return self.alignment.initial_state(zoo_ops.at_least_float32(memory.values[..., 0]))
+        """What the first look starts from: the score's state and the alignment's.
+
+        `()` where neither remembers anything.
+        """
+        if not self.remembers:
+            return ()
+        like = zoo_ops.at_least_float32(memory.values[..., 0])
+        return self.score.initial_state(like), self.alignment.initial_state(like)
 
     def attend(
         self,
         query: Tensor,
         memory: Memory,
         state: State = (),
-        keep: Tensor | None = None,
+        draws: Draws | None = None,
         training: bool = False,
     ) -> tuple[Tensor, Tensor, State]:
         """One look, from inside the call of a built layer or model.
@@ -174,11 +187,12 @@ class Attention(keras.layers.Layer):
                 hypotheses of a search) at one memory.
             memory: from `prepare`.
             state: from `initial_state` or the last look, leaves `(B, ...)` or `(B, N, ...)`.
-            keep: what `dropout_multiplier` drew for these weights, or None.
+            draws: what `draw` drew for these looks, leaves `(B, [H], S)` or `(B, [H], N, S)`; in
+                a loop over time it must be drawn before the loop.
             training: passed to the alignment.
 
         Returns:
-            Context `(B, Dv)`, weights `(B, S)` before dropout, the state after this look; with
+            Context `(B, Dv)`, weights `(B, [H], S)` before dropout, the state after this look; with
             N in second place where the query has it.
         """
         _refuse_symbolic(query)
@@ -186,58 +200,92 @@ class Attention(keras.layers.Layer):
         one = len(query.shape) == 2
         if one:
             query = query[:, None]
-            state = tuple(leaf[:, None] for leaf in state)
-            keep = None if keep is None else keep[:, None]
-        mask = None if memory.mask is None else memory.mask[:, None, :]
-        weights, state = self._align(query, memory, mask, state, training)
-        context = self._weigh(weights, memory, keep)
-        weights = ops.cast(weights, self.compute_dtype)
+            draws = tree.map_structure(lambda x: None if x is None else x[..., None, :], draws)
+        elif self.heads:
+            state = tree.map_structure(lambda x: ops.swapaxes(x, 1, 2), state)
         if one:
-            return context[:, 0], weights[:, 0], tuple(leaf[:, 0] for leaf in state)
+            state = tree.map_structure(lambda x: x[..., None, :], state)
+        allowed = Allowed(memory=memory.mask)
+        looked = looks.at_once(self, self.ask(query), memory, allowed, state, draws, training)
+        context = self.join(self._weigh(looked, memory, draws), query, looked.alive)
+        weights = looked.weights_of_all(ops.shape(memory.values)[-2])
+        weights, state = ops.cast(weights, self.compute_dtype), looked.state
+        if one:
+            state = tree.map_structure(lambda x: x[..., 0, :], state)
+            return context[:, 0], weights[..., 0, :], state
+        if self.heads:
+            state = tree.map_structure(lambda x: ops.swapaxes(x, 1, 2), state)
+            weights = ops.swapaxes(weights, 1, 2)
         return context, weights, state
 
-    def dropout_multiplier(self, shape: Shape, dtype: str, training: bool) -> Tensor | None:
-        """What dropout multiplies weights of that shape with; None where nothing is dropped."""
-        if not training or not self.dropout:
+    def draw(self, memory: Memory, steps: Tensor, training: bool) -> Draws | None:
+        """What `steps` looks of training draw at random; None where nothing is drawn."""
+        if not training:
             return None
-        return keras.random.dropout(ops.ones(shape, dtype), self.dropout, seed=self.seed_generator)
-
-    def _align(
-        self, query: Tensor, memory: Memory, mask: Tensor | None, state: State, training: bool
-    ) -> tuple[Tensor, State]:
-        """Score and align: weights `(B, T, S)` of looks that know nothing of each other."""
-        scores = self.score.compare(query, memory.keys)
-        return self.alignment.call(scores, mask=mask, state=state, training=training)
-
-    def _align_all(
-        self, query: Tensor, memory: Memory, mask: Tensor | None, training: bool
-    ) -> Tensor:
-        """Weights `(B, T, S)` of T looks, one after the other where the alignment remembers."""
-        state = self.initial_state(memory)
-        if not self.alignment.remembers:
-            return self._align(query, memory, mask, state, training)[0]
-        scores = self.score.compare(query, memory.keys)
-        allowed = ops.ones_like(scores, dtype="bool")
-        if mask is not None:
-            allowed = ops.logical_and(mask, allowed)
-
-        def look(state: State, now: tuple[Tensor, Tensor]) -> tuple[State, Tensor]:
-            weights, state = self.alignment.call(
-                now[0], mask=now[1], state=state, training=training
+        *rows, sources, _ = ops.shape(memory.values)
+        shape, dtype = (*rows, steps, self.alignment.width(sources)), looks.weights_dtype(memory)
+        keep = None
+        if self.dropout:
+            keep = keras.random.dropout(
+                ops.ones(shape, dtype), self.dropout, seed=self.seed_generator
             )
-            return state, weights
+        noise = self.alignment.draw(shape, dtype)
+        return None if keep is None and noise is None else Draws(keep, noise)
 
-        steps = (ops.swapaxes(scores, 0, 1), ops.swapaxes(allowed, 0, 1))
-        _, weights = zoo_ops.scan(look, state, steps, like=scores[:, 0])
-        return ops.swapaxes(weights, 0, 1)
+    def ask(self, query: Tensor) -> Tensor:
+        """The query as the score reads it, `(B, [H], T, D)`."""
+        return query
 
-    def _weigh(self, weights: Tensor, memory: Memory, keep: Tensor | None) -> Tensor:
+    def compare(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
+        """Scores of queries and projected keys."""
+        score: Any = self.score
+        return score.compare(query, keys, state) if score.remembers else score.compare(query, keys)
+
+    def join(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
+        """The output `(B, T, Dv)` from the context `(B, [H], T, Dv)`.
+
+        Args:
+            context: in the compute dtype.
+            query: `(B, T, Dq)`, as it came in.
+            alive: booleans that broadcast against `(B, [H], T, 1)`, False where a look had nothing
+                to attend and the output is 0; or None.
+        """
+        return context
+
+    def _look(
+        self,
+        query: Tensor,
+        memory: Memory,
+        allowed: Allowed,
+        draws: Draws | None,
+        training: bool,
+    ) -> Looked:
+        """T looks from the start: at once where each one's state is known, else in turn."""
+        if not self.remembers:
+            return looks.at_once(self, query, memory, allowed, (), draws, training)
+        like = zoo_ops.at_least_float32(memory.values[..., 0])
+        live = ops.ones(ops.shape(query)[:-1], "bool")
+        if allowed.query is not None:
+            mask = allowed.query[:, None] if self.heads else allowed.query
+            live = ops.logical_and(live, mask)
+        before = None if self.score.remembers else self.alignment.before_each(like, live)
+        if before is None:
+            state = self.initial_state(memory)
+            return looks.in_turn(self, query, memory, allowed, state, draws, training)
+        looked = looks.at_once(self, query, memory, allowed, ((), before), draws, training)
+        return looked._replace(state=((), self.alignment.after_all(looked.state[1], live)))
+
+    def _weigh(self, looked: Looked, memory: Memory, draws: Draws | None) -> Tensor:
         """Weighted sum of the values, in float32 at least, returned in the compute dtype."""
-        if keep is not None:
-            weights = weights * ops.cast(keep, weights.dtype)
-        return ops.cast(
-            ops.matmul(weights, ops.cast(memory.values, weights.dtype)), self.compute_dtype
-        )
+        weights, values = looked.weights, memory.values
+        if draws is not None and draws.keep is not None:
+            weights = weights * ops.cast(draws.keep, weights.dtype)
+        if looked.window is None:
+            context = ops.matmul(weights, ops.cast(values, weights.dtype))
+            return ops.cast(context, self.compute_dtype)
+        seen = zoo_ops.take_places(values, looked.window.places, lead=len(values.shape) - 2)
+        context = ops.matmul(weights[..., None, :], ops.cast(seen, weights.dtype))[..., 0, :]
+        return ops.cast(context, self.compute_dtype)
 
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
@@ -251,15 +299,31 @@ class Attention(keras.layers.Layer):
         key: Tensor | None = None,
         query_mask: Tensor | None = None,
         return_attention_scores: bool = False,
+        return_state: bool = False,
         **kwargs: Any,
     ) -> Any:
         shape = self.compute_output_shape(query.shape, value.shape)
         context = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        zoo_ops.pass_mask_on(context, query_mask)
-        if not return_attention_scores:
-            return context
-        weights_shape = (*query.shape[:-1], value.shape[-2])
-        return context, keras.KerasTensor(weights_shape, dtype=self.compute_dtype)
+        outputs = [zoo_ops.pass_mask_on(context, query_mask)]
+        batch, steps = query.shape[:2]
+        rows = (batch, self.heads) if self.heads else (batch,)
+        if return_attention_scores:
+            weights_shape = (*rows, steps, value.shape[1])
+            outputs.append(keras.KerasTensor(weights_shape, dtype=self.compute_dtype))
+        if return_state:
+            outputs.append(self._state_spec((*rows, value.shape[1])))
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _state_spec(self, shape: Shape) -> State:
+        """Symbolic tensors of the shapes of the state after a call."""
+        if not self.remembers:
+            return ()
+        like = keras.KerasTensor(shape, dtype="float32")
+
+        def states(like: Tensor) -> State:
+            return self.score.initial_state(like), self.alignment.initial_state(like)
+
+        return keras.backend.compute_output_spec(states, like)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from attention_zoo.layers.attention import Memory
 from attention_zoo.layers.cell_steps import (
     WholeCell,
     cells_of,
@@ -16,6 +15,7 @@ from attention_zoo.layers.cell_steps import (
     split_cell,
     state_sizes,
 )
+from attention_zoo.layers.looks import Draws, Memory
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -35,7 +35,7 @@ class CellState(NamedTuple):
 
     cells: tuple[tuple[Tensor, ...], ...]
     attention: tuple[Tensor, ...]
-    alignments: tuple[tuple[Tensor, ...], ...]
+    alignments: tuple[tuple[Any, ...], ...]
 
 
 class StepRecord(NamedTuple):
@@ -75,7 +75,7 @@ class AttentionCell(keras.layers.Layer):
         inputs: `(B, E)`, or `(B, N, E)` for N hypotheses on each memory.
         state: a `CellState`, from `initial_state` or the last step.
         prepared: from `prepare`.
-        keeps: dropout multipliers of the weights, one for each attention (or None).
+        draws: what training draws at random for the looks, one for each attention (or None).
         training: switches dropout on.
 
     Returns:
@@ -146,7 +146,10 @@ class AttentionCell(keras.layers.Layer):
         for attention, shape in zip(self.attentions, memory_shapes, strict=True):
             if not attention.built:
                 attention.build(query_shape, tuple(shape))
-        self.context_size = sum(shape[-1] or 0 for shape in memory_shapes)
+        self.context_size = sum(
+            attention.compute_output_shape(query_shape, shape)[-1]
+            for attention, shape in zip(self.attentions, memory_shapes, strict=True)
+        )
         self.attention_size = self.attention_layer_size or self.context_size
         if not self.cell.built:
             self.cell.build((inputs_shape[0], self.cell_input_size))
@@ -160,7 +163,7 @@ class AttentionCell(keras.layers.Layer):
     @property
     def looks_later(self) -> bool:
         """Whether no step waits for a look, so that all looks can be taken after the loop."""
-        remembers = any(attention.alignment.remembers for attention in self.attentions)
+        remembers = any(attention.remembers for attention in self.attentions)
         return not (self.looks_first or self.input_feeding or remembers)
 
     def prepare(
@@ -204,29 +207,29 @@ class AttentionCell(keras.layers.Layer):
         inputs: Tensor,
         state: CellState,
         prepared: Prepared,
-        keeps: tuple[Tensor | None, ...] | None = None,
+        draws: tuple[Draws | None, ...] | None = None,
         training: bool = False,
     ) -> tuple[StepRecord, CellState]:
-        return self.step(self.hoist(inputs, training), state, prepared, keeps, training)
+        return self.step(self.hoist(inputs, training), state, prepared, draws, training)
 
     def step(
         self,
         hoisted: Tensor,
         state: CellState,
         prepared: Prepared,
-        keeps: tuple[Tensor | None, ...] | None = None,
+        draws: tuple[Draws | None, ...] | None = None,
         training: bool = False,
     ) -> tuple[StepRecord, CellState]:
         """One step from the hoisted inputs; arguments else as in the call."""
         context, weights, alignments = None, (), state.alignments
         query = state.cells[-1][0]
         if self.looks_first:
-            context, weights, alignments = self.look(query, prepared, alignments, keeps, training)
+            context, weights, alignments = self.look(query, prepared, alignments, draws, training)
         fed = ([context] if self.looks_first else []) + list(state.attention)
         hidden, cells = self.advance(hoisted, fed, state.cells, prepared, training)
         if not self.looks_first:
             query = hidden
-            context, weights, alignments = self.look(query, prepared, alignments, keeps, training)
+            context, weights, alignments = self.look(query, prepared, alignments, draws, training)
         attention = self.combine(hidden, context)
         record = StepRecord(
             attention if self.output_attention else hidden, hidden, context, query, weights
@@ -256,20 +259,20 @@ class AttentionCell(keras.layers.Layer):
         self,
         query: Tensor,
         prepared: Prepared,
-        alignments: tuple[tuple[Tensor, ...], ...],
-        keeps: tuple[Tensor | None, ...] | None,
+        alignments: tuple[tuple[Any, ...], ...],
+        draws: tuple[Draws | None, ...] | None,
         training: bool = False,
     ) -> tuple[Tensor | None, tuple[Tensor, ...], tuple[tuple[Tensor, ...], ...]]:
         """Contexts side by side, weights and states of all attentions."""
         if not self.attentions:
             return None, (), ()
         looks = [
-            attention.attend(query, memory, state, keep, training)
-            for attention, memory, state, keep in zip(
+            attention.attend(query, memory, state, drawn, training)
+            for attention, memory, state, drawn in zip(
                 self.attentions,
                 prepared.memories,
                 alignments,
-                keeps or (None,) * len(self.attentions),
+                draws or (None,) * len(self.attentions),
                 strict=True,
             )
         ]

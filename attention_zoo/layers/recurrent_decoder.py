@@ -10,6 +10,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention_cell import AttentionCell, CellState, Prepared, StepRecord
 from attention_zoo.layers.cell_steps import cells_of, state_sizes
+from attention_zoo.layers.looks import Draws
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -198,12 +199,12 @@ class RecurrentDecoder(keras.layers.Layer):
     ) -> tuple[dict[str, Any], CellState]:
         """Step and look, one after the other."""
         steps = self._step_inputs(inputs, mask, training)
-        keeps = self._dropout_multipliers(inputs, prepared, training)
-        steps |= {f"keep_{i}": ops.swapaxes(keep, 0, 1) for i, keep in keeps.items()}
+        draws = self._draw(inputs, prepared, training)
+        steps |= _by_step(draws)
 
         def step(state: CellState, now: dict[str, Tensor]) -> tuple[CellState, dict[str, Any]]:
-            kept = tuple(now.get(f"keep_{i}") for i in range(len(self.cell.attentions)))
-            record, new = self.cell.step(now["hoisted"], state, prepared, kept, training)
+            drawn = _of_step(now, len(draws))
+            record, new = self.cell.step(now["hoisted"], state, prepared, drawn, training)
             return _unless_hidden(now, new, state), {name: getattr(record, name) for name in wanted}
 
         like = self._record_like(ops.shape(inputs)[0], prepared, wanted)
@@ -229,9 +230,8 @@ class RecurrentDecoder(keras.layers.Layer):
         steps = self._step_inputs(inputs, mask, training)
         cells, hidden = zoo_ops.scan(step, state.cells, steps, like)
         hidden = ops.swapaxes(hidden, 0, 1)
-        keeps = self._dropout_multipliers(inputs, prepared, training)
-        kept = tuple(keeps.get(i) for i in range(len(self.cell.attentions)))
-        context, weights, _ = self.cell.look(hidden, prepared, state.alignments, kept, training)
+        draws = self._draw(inputs, prepared, training)
+        context, weights, _ = self.cell.look(hidden, prepared, state.alignments, draws, training)
         output = self.cell.combine(hidden, context) if self.cell.output_attention else hidden
         record = StepRecord(output, hidden, context, hidden, weights)
         return {name: getattr(record, name) for name in wanted}, state._replace(cells=cells)
@@ -245,19 +245,12 @@ class RecurrentDecoder(keras.layers.Layer):
             steps["live"] = ops.swapaxes(mask, 0, 1)[..., None]
         return steps
 
-    def _dropout_multipliers(
-        self, inputs: Tensor, prepared: Prepared, training: bool
-    ) -> dict[int, Tensor]:
-        """Of each attention that drops weights, `(B, T, S)`: drawn outside the loop."""
-        drawn = {}
-        for number, (attention, memory) in enumerate(
-            zip(self.cell.attentions, prepared.memories, strict=True)
-        ):
-            shape = (*ops.shape(inputs)[:2], ops.shape(memory.values)[1])
-            keep = attention.dropout_multiplier(shape, "float32", training)
-            if keep is not None:
-                drawn[number] = keep
-        return drawn
+    def _draw(self, inputs: Tensor, prepared: Prepared, training: bool) -> tuple[Draws | None, ...]:
+        """What each attention's looks draw at random, all steps at once and outside the loop."""
+        return tuple(
+            attention.draw(memory, ops.shape(inputs)[1], training)
+            for attention, memory in zip(self.cell.attentions, prepared.memories, strict=True)
+        )
 
     def _record_like(
         self, batch_size: Tensor, prepared: Prepared, wanted: tuple[str, ...]
@@ -276,7 +269,7 @@ class RecurrentDecoder(keras.layers.Layer):
         }
         if "weights" in wanted:
             like["weights"] = tuple(
-                ops.zeros((batch_size, ops.shape(memory.values)[1]), self.compute_dtype)
+                ops.zeros(ops.shape(memory.values)[:-1], self.compute_dtype)
                 for memory in prepared.memories
             )
         return like
@@ -305,7 +298,13 @@ class RecurrentDecoder(keras.layers.Layer):
         results: list[Any] = [spec(batch, steps, self.cell.output_size)]
         if self.alignment_history:
             memories = self._per_attention(memory)
-            results.append([spec(batch, steps, m.shape[1]) for m in memories])
+            rows = [(a.heads,) if a.heads else () for a in self.cell.attentions]
+            results.append(
+                [
+                    spec(batch, steps, *heads, m.shape[1])
+                    for heads, m in zip(rows, memories, strict=True)
+                ]
+            )
         if self.return_state:
             results.append([spec(batch, size) for size in self.state_sizes])
         return results[0] if len(results) == 1 else tuple(results)
@@ -324,6 +323,27 @@ class RecurrentDecoder(keras.layers.Layer):
         config = dict(config)
         config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
         return cls(**config)
+
+
+def _by_step(draws: tuple[Draws | None, ...]) -> dict[str, Tensor]:
+    """Draws of all steps, leaves `(B, [H], T, S)`, as tensors by name, time first."""
+    return {
+        f"{name}_{number}": ops.moveaxis(leaf, -2, 0)
+        for number, drawn in enumerate(draws)
+        if drawn is not None
+        for name, leaf in drawn._asdict().items()
+        if leaf is not None
+    }
+
+
+def _of_step(now: dict[str, Tensor], count: int) -> tuple[Draws | None, ...]:
+    """Those of one step, for each attention, from what `_by_step` named."""
+    return tuple(
+        Draws(*leaves) if any(leaf is not None for leaf in leaves) else None
+        for leaves in (
+            [now.get(f"{name}_{number}") for name in Draws._fields] for number in range(count)
+        )
+    )
 
 
 def _unless_hidden(now: dict[str, Tensor], new: Any, old: Any) -> Any:

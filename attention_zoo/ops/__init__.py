@@ -10,8 +10,10 @@ from attention_zoo.ops.masking import (
 )
 from attention_zoo.ops.recurrence import scan
 from attention_zoo.ops.softmax import at_least_float32, masked_softmax
+from attention_zoo.ops.windows import Window, spread_window, take_places
 
 __all__ = [
+    "Window",
     "as_boolean_mask",
     "at_least_float32",
     "causal_mask",
@@ -21,4 +23,6 @@ __all__ = [
     "masked_softmax",
     "pass_mask_on",
     "scan",
+    "spread_window",
+    "take_places",
 ]

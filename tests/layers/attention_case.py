@@ -42,6 +42,8 @@ class AttentionCase(LayerCase):
 
     widths: ClassVar[tuple[int, int, int]] = (6, 5, 7)
     """Of query, key and value."""
+    sums_to_one: ClassVar[bool] = True
+    """Whether the weights of a look that has something to attend sum to one."""
 
     def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
         """Float64 scores `(B, T, S)` from the weights by name: the case's own formula."""

@@ -88,7 +88,7 @@ def check_dead_rows(
         assert not output[1].any()
         assert not output[0, 2].any()
         same(output[2], before[2])
-        others = [0, 1] if layer.alignment.remembers else [0, 1, 3]
+        others = [0, 1] if layer.remembers else [0, 1, 3]
         same(output[0, others], before[0, others])
     assert all(np.isfinite(x).all() for x in [*grads, *weight_grads])
     query, value, key = grads
@@ -118,7 +118,8 @@ class PaddingLaws(AttentionCase):
             assert np.isfinite(context).all()
             assert np.isfinite(weights).all()
             assert not weights[~allowed].any()
-            assert (weights.sum(-1) > 0.98).all()
+            if self.sums_to_one:
+                assert (weights.sum(-1) > 0.98).all()
 
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
     def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:
@@ -324,7 +325,7 @@ class LookLaws(AttentionCase):
             one, row, state = layer.attend(query[:, n], memory, start)
             close(array(contexts)[:, n], one, 1e-6)
             close(array(weights)[:, n], row, 1e-6)
-            for a, b in zip(after, state, strict=True):
+            for a, b in zip(*map(keras.tree.flatten, (after, state)), strict=True):
                 close(array(a)[:, n], b, 1e-6)
 
     def test_symbolic_tensors_are_refused_by_steps(self) -> None:

@@ -26,7 +26,7 @@ def public(module: ModuleType) -> set[type]:
 
 
 def registered(registry: Registry) -> set[type]:
-    return {type(registry.get(name)()) for name in registry.names()}
+    return {registry.get(name) for name in registry.names()}
 
 
 def test_every_layer_has_a_case() -> None:

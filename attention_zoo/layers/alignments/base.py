@@ -9,6 +9,7 @@ import keras
 from attention_zoo.registry import Registry
 
 Tensor = Any
+Shape = tuple[Any, ...]
 State = tuple[Tensor, ...]
 
 ALIGNMENTS = Registry("alignment")
@@ -17,8 +18,15 @@ ALIGNMENTS = Registry("alignment")
 class Alignment(keras.layers.Layer):
     """One look: scores `(..., S)` to weights of that shape, exactly 0 where the mask hides.
 
-    Rows are independent. An alignment that remembers earlier looks also defines `initial_state`,
-    tensors `(..., S)` or `(..., 1)`; one that has weights of its own builds them in `build`.
+    Rows are independent. `call` is all that most alignments define; one with weights of its own
+    builds them in `build`. The rest is for those that need more:
+
+    - one that remembers earlier looks defines `initial_state`, and `before_each` where the state
+      before each look is known without looking (a step's number), so that all looks are taken at
+      once; `after_all` says what remains of them;
+    - one that draws at random defines `draw`, and gets it back as `noise`;
+    - one that reads the query or the keys defines `consult` (and `build_readers`, `prepare`), and
+      gets what it returned back as `evidence`; a `Window` there narrows the memory before scoring.
 
     Args:
         **kwargs: those of a Keras layer.
@@ -27,19 +35,25 @@ class Alignment(keras.layers.Layer):
         scores: `(..., S)`.
         mask: booleans that broadcast against `scores`, or None.
         state: what the last look returned, or `initial_state`.
+        evidence: what `consult` returned, not passed where that is None.
+        noise: what `draw` drew, not passed where that is None.
         training: whether noise and the like are on.
 
     Returns:
         Weights `(..., S)`, float32 at least, and the state after this look.
 
     Masking:
-        Hidden positions weigh exactly 0; a row with nothing to attend is all 0.
+        Hidden positions weigh exactly 0; a row with nothing to attend is all 0, and its state is
+        put back by the attention.
 
     Reference:
         The `align` of Luong et al. 2015, arXiv 1508.04025, equation 7, as an axis of its own.
     """
 
-    def build(self, scores_shape: tuple[int | None, ...]) -> None:
+    def build_readers(self, query_shape: Shape, key_shape: Shape) -> None:
+        """Weights that read query or key, added before `build`; none here."""
+
+    def build(self, scores_shape: Shape) -> None:
         """Alignments without weights need nothing here; others add weights."""
         self.built = True
 
@@ -49,8 +63,43 @@ class Alignment(keras.layers.Layer):
         return type(self).initial_state is not Alignment.initial_state
 
     def initial_state(self, like: Tensor) -> State:
-        """What the first look starts from, for scores of the shape of `like`; nothing here."""
+        """What the first look starts from: leaves `(..., X)`, for scores like `like` `(..., S)`."""
         return ()
+
+    def before_each(self, like: Tensor, live: Tensor) -> State | None:
+        """The state before each of T looks, leaves `(..., T, X)`, None where only looking tells.
+
+        Args:
+            like: as in `initial_state`.
+            live: `(..., T)` booleans, False at a hidden query, which is no look.
+        """
+        return None if self.remembers else ()
+
+    def after_all(self, after: State, live: Tensor) -> State:
+        """The state after T looks taken at once, from those after each, leaves `(..., T, X)`."""
+        return ()
+
+    def draw(self, shape: Shape, dtype: str) -> Tensor | None:
+        """What training draws for weights of that shape, outside of any loop; nothing here."""
+        return None
+
+    def width(self, sources: Tensor) -> Tensor:
+        """How many places a look sees of a memory of `sources` places."""
+        return sources
+
+    def prepare(self, keys: Tensor) -> Any:
+        """What of the keys `(..., S, Dk)` this alignment itself reads; nothing here."""
+        return ()
+
+    def consult(self, query: Tensor, memory: Any, state: State | None) -> Any:
+        """What of the query `(..., T, Dq)` this alignment itself reads, leaves `(..., T, ...)`.
+
+        Args:
+            query: as it is, or of one head.
+            memory: a `Memory`, with what `prepare` made in `memory.extra`.
+            state: before each look; None where only looking tells.
+        """
+        return None
 
     def call(
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor
+from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor, check_units
 from attention_zoo.ops import at_least_float32
 
 
@@ -54,9 +54,7 @@ class AdditiveScore(Score):
 
     def __init__(self, units: int | None = None, normalize: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if units is not None and units < 1:
-            raise ValueError(f"units must be at least 1, got {units}")
-        self.units = units
+        self.units = check_units(units)
         self.normalize = normalize
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:

@@ -12,6 +12,7 @@ from attention_zoo.registry import Registry
 
 Tensor = Any
 Shape = tuple[Any, ...]
+State = tuple[Tensor, ...]
 
 SCORES = Registry("score")
 
@@ -22,7 +23,8 @@ class Score(keras.layers.Layer):
     A score is built on the shapes of query and key, projects the keys once (`project`), and
     compares queries with projected keys as often as needed (`compare`). Subclasses write `build`,
     `project` where keys have a projection, and `compare`. All leading axes broadcast, so heads and
-    hypotheses are just more axes.
+    hypotheses are just more axes. A score that reads where earlier looks went also defines
+    `initial_state` and `remember`, and its `compare` takes the state as a third argument.
 
     Args:
         **kwargs: those of a Keras layer.
@@ -53,6 +55,19 @@ class Score(keras.layers.Layer):
         """Scores `(..., T, S)` of queries and projected keys."""
         raise TypeError(f"{type(self).__name__} is a base class: a score defines `compare`")
 
+    @property
+    def remembers(self) -> bool:
+        """Whether a look's scores depend on the looks before it."""
+        return type(self).initial_state is not Score.initial_state
+
+    def initial_state(self, like: Tensor) -> State:
+        """What the first look starts from, leaves `(..., S)` for `like` of that shape."""
+        return ()
+
+    def remember(self, weights: Tensor, state: State) -> State:
+        """The state after a look that had these weights `(..., S)`."""
+        return state
+
     def call(self, query: Tensor, key: Tensor) -> Tensor:
         """Scores `(..., T, S)` of queries and keys as they are."""
         return self.compare(query, self.project(key))
@@ -69,6 +84,13 @@ class Score(keras.layers.Layer):
     ) -> Any:
         """A trainable weight of that name."""
         return self.add_weight(shape=shape, initializer=initializer, name=name)
+
+
+def check_units(units: int | None) -> int | None:
+    """The width of a hidden layer, None for the query's; ValueError below 1."""
+    if units is not None and units < 1:
+        raise ValueError(f"units must be at least 1, got {units}")
+    return units
 
 
 def dot(queries: Tensor, keys: Tensor) -> Tensor:

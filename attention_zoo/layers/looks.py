@@ -1,0 +1,195 @@
+"""How looks are taken: at once where each one's start is known, else one after the other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from keras import backend, ops, tree
+
+from attention_zoo import ops as zoo_ops
+
+Tensor = Any
+State = tuple[Any, ...]
+
+
+class Memory(NamedTuple):
+    """What is attended.
+
+    values: `(B, S, Dv)`, heads `(B, H, S, Dv)`. keys: projected, `(B, S, K)`, heads
+    `(B, H, S, K)`. mask: `(B, S)` or None. extra: what the alignment's own `prepare` made.
+    """
+
+    values: Tensor
+    keys: Tensor
+    mask: Tensor | None
+    extra: Any = ()
+
+
+class Draws(NamedTuple):
+    """What training draws at random for T looks, `(B, [H], T, S)` each or None.
+
+    keep: what dropout multiplies the weights with. noise: the alignment's own.
+    """
+
+    keep: Tensor | None = None
+    noise: Tensor | None = None
+
+
+class Allowed(NamedTuple):
+    """Who may look where: `(B, T)`, `(B, S)` and `(B, T, S)` masks or None, and causality."""
+
+    query: Tensor | None = None
+    memory: Tensor | None = None
+    pairs: Tensor | None = None
+    causal: bool = False
+
+    def everywhere(self, steps: Tensor, sources: Tensor, heads: bool) -> Tensor | None:
+        """A mask that broadcasts against `(B, [H], T, S)`, or None."""
+        mask = zoo_ops.combine_masks(
+            None if self.query is None else self.query[:, :, None],
+            None if self.memory is None else self.memory[:, None, :],
+            self.pairs,
+            zoo_ops.causal_mask(steps, sources) if self.causal else None,
+        )
+        return mask[:, None] if heads and mask is not None else mask
+
+    def within(self, window: zoo_ops.Window, sources: Tensor) -> Tensor:
+        """The mask of a window's places, `(B, [H], T, W)`: nothing of size S is made."""
+        places = window.places
+        heads = (1,) * (len(places.shape) - 3)
+        masks = [window.inside, places >= 0, places < sources]
+        if self.query is not None:
+            masks.append(ops.reshape(self.query, (-1, *heads, ops.shape(places)[-2], 1)))
+        if self.memory is not None:
+            masks.append(zoo_ops.take_places(self.memory, places, lead=1))
+        if self.pairs is not None:
+            shape = (ops.shape(places)[0], ops.shape(places)[-2], sources)
+            rows = ops.moveaxis(places, -2, 1)
+            taken = zoo_ops.take_places(ops.broadcast_to(self.pairs, shape), rows, lead=2)
+            masks.append(ops.moveaxis(taken, 1, -2))
+        if self.causal:
+            masks.append(places <= ops.arange(ops.shape(places)[-2], dtype="int32")[:, None])
+        return zoo_ops.combine_masks(*masks)
+
+
+class Looked(NamedTuple):
+    """Weights over what was seen, `(B, [H], T, S)` or `(B, [H], T, W)` of a window.
+
+    alive: whether a look had anything to attend, broadcasting against `(B, [H], T, 1)`, or None
+    where all had. state: after each look, leaves `(B, [H], T, ...)`; after the last one, leaves
+    `(B, [H], ...)`, when the looks were taken in turn.
+    """
+
+    weights: Tensor
+    window: zoo_ops.Window | None
+    alive: Tensor | None
+    state: State
+
+    def weights_of_all(self, sources: Tensor) -> Tensor:
+        """Weights over the whole memory, `(B, [H], T, S)`."""
+        if self.window is None:
+            return self.weights
+        return zoo_ops.spread_window(self.weights, self.window, sources)
+
+
+def at_once(
+    attention: Any,
+    query: Tensor,
+    memory: Memory,
+    allowed: Allowed,
+    state: State,
+    draws: Draws | None = None,
+    training: bool = False,
+) -> Looked:
+    """T looks, each from its own state, leaves `(B, [H], T, ...)`."""
+    of_score, of_alignment = state or ((), ())
+    evidence = attention.alignment.consult(query, memory, of_alignment)
+    window = evidence if isinstance(evidence, zoo_ops.Window) else None
+    steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
+    if window is None:
+        mask = allowed.everywhere(steps, sources, heads=len(query.shape) == 4)
+        scores = attention.compare(query, memory.keys, of_score)
+    else:
+        mask = allowed.within(window, sources)
+        keys = zoo_ops.take_places(memory.keys, window.places, lead=len(memory.keys.shape) - 2)
+        scores = attention.compare(query[..., None, :], keys, of_score)[..., 0, :]
+    extras = _present(evidence=evidence, noise=draws.noise if draws else None)
+    weights, new = attention.alignment.call(
+        scores, mask=mask, state=of_alignment, training=training, **extras
+    )
+    alive = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
+    if not state:
+        return Looked(weights, window, alive, ())
+    if attention.score.remembers:
+        of_score = attention.score.remember(weights, of_score)
+    return Looked(weights, window, alive, _unless_dead(alive, (of_score, new), state))
+
+
+def in_turn(
+    attention: Any,
+    query: Tensor,
+    memory: Memory,
+    allowed: Allowed,
+    state: State,
+    draws: Draws | None = None,
+    training: bool = False,
+) -> Looked:
+    """T looks, each from the state that the look before it left, leaves `(B, [H], ...)`."""
+    score, alignment = attention.score, attention.alignment
+    evidence = alignment.consult(query, memory, None)
+    steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
+    mask = allowed.everywhere(steps, sources, heads=len(query.shape) == 4)
+    seen = (query if score.remembers else attention.compare(query, memory.keys, ()))[..., None, :]
+    given = _present(
+        seen=seen,
+        mask=None if mask is None else ops.broadcast_to(mask, _looks_shape(query, memory)),
+        noise=draws.noise if draws else None,
+        evidence=evidence,
+    )
+    given = tree.map_structure(lambda x: ops.moveaxis(x, _look_axis(query), 0), given)
+
+    def look(state: State, now: dict[str, Any]) -> tuple[State, Tensor]:
+        of_score, of_alignment = state
+        scores = now["seen"][..., 0, :]
+        if score.remembers:
+            asked = tree.map_structure(lambda x: x[..., None, :], of_score)
+            scores = attention.compare(now["seen"], memory.keys, asked)[..., 0, :]
+        mask = now.get("mask")
+        extras = {name: now[name] for name in ("evidence", "noise") if name in now}
+        weights, new = alignment.call(
+            scores, mask=mask, state=of_alignment, training=training, **extras
+        )
+        if score.remembers:
+            of_score = score.remember(weights, of_score)
+        alive = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
+        return _unless_dead(alive, (of_score, new), state), weights
+
+    like = ops.zeros(ops.shape(memory.values)[:-1], weights_dtype(memory))
+    state, weights = zoo_ops.scan(look, state, given, like=like)
+    alive = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
+    return Looked(ops.moveaxis(weights, 0, _look_axis(query)), None, alive, state)
+
+
+def weights_dtype(memory: Memory) -> str:
+    """That of weights: float32, or float64 where the memory is that."""
+    dtype = backend.standardize_dtype(memory.values.dtype)
+    return dtype if dtype == "float64" else "float32"
+
+
+def _look_axis(query: Tensor) -> int:
+    return len(query.shape) - 2
+
+
+def _looks_shape(query: Tensor, memory: Memory) -> tuple[Any, ...]:
+    return (*ops.shape(query)[:-1], ops.shape(memory.values)[-2])
+
+
+def _present(**given: Any) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _unless_dead(alive: Tensor | None, new: State, old: State) -> State:
+    """A look that had nothing to attend leaves the state as it was."""
+    if alive is None:
+        return new
+    return tree.map_structure(lambda a, b: ops.where(alive, a, b), new, old)

@@ -1,0 +1,66 @@
+"""Windows: the few neighbouring places of a long memory that a look sees."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from keras import ops
+
+Tensor = Any
+
+
+class Window(NamedTuple):
+    """A run of places for each look.
+
+    start: `(..., T, 1)` int32, the first place, which may lie outside of the memory.
+    inside: `(..., T, W)` booleans, which of the W places from there on are seen.
+    centre: `(..., T, 1)`, where the look aims, a real number of places.
+    """
+
+    start: Tensor
+    inside: Tensor
+    centre: Tensor
+
+    @property
+    def places(self) -> Tensor:
+        """`(..., T, W)` int32, the places themselves."""
+        return self.start + ops.arange(self.inside.shape[-1], dtype="int32")
+
+
+def take_places(x: Tensor, places: Tensor, lead: int) -> Tensor:
+    """What stands at the places, each looked up in its own row.
+
+    Args:
+        x: `(*lead, S, ...)`.
+        places: `(*lead, ...)` integers; those outside of 0 .. S-1 read the nearest end.
+        lead: how many leading axes both share.
+
+    Returns:
+        `(*places, ...)`.
+    """
+    length, rest = ops.shape(x)[lead], tuple(ops.shape(x)[lead + 1 :])
+    if x.shape[lead] == 0:
+        return ops.zeros((*ops.shape(places), *rest), x.dtype)
+    rows = ops.shape(x)[:lead]
+    row = ops.reshape(
+        ops.arange(_product(rows), dtype="int32"), (*rows, *(1,) * (len(places.shape) - lead))
+    )
+    flat = ops.reshape(x, (-1, *rest))
+    return ops.take(flat, row * length + ops.clip(places, 0, length - 1), axis=0)
+
+
+def spread_window(weights: Tensor, window: Window, length: Tensor) -> Tensor:
+    """Weights of a window `(..., T, W)` at their places in the whole memory, `(..., T, S)`."""
+    width = weights.shape[-1]
+    slot = ops.arange(length, dtype="int32") - window.start
+    spread = ops.take_along_axis(weights, ops.clip(slot, 0, width - 1), axis=-1)
+    seen = ops.logical_and(slot >= 0, slot < width)
+    return ops.where(seen, spread, ops.zeros((), weights.dtype))
+
+
+def _product(sizes: Any) -> Any:
+    """Of sizes that may be tensors."""
+    if all(isinstance(size, int) for size in sizes):
+        return math.prod(sizes)
+    return ops.prod(ops.stack([ops.cast(size, "int32") for size in sizes]))
