@@ -1,8 +1,9 @@
 """Exact match against the length of the source: runs side by side, on `test` and `long` of dates.
 
-    python benchmarks/length_curve.py runs/A runs/B --out models/translation/A/length
+    python benchmarks/length_curve.py models/translation/A models/translation/B \
+        --out models/translation/A/length
 
-Writes length.png and length.json (the figures behind it).
+Folders are runs or entries of the zoo; the first one's recipe says which corpus. Writes length.png and length.json (the figures behind it).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import attention_zoo as az
 
+RECIPES = Path(__file__).parent.parent / "training" / "translation"
 WIDTH = 10  # source tokens a point
 
 
@@ -22,7 +24,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="without a suffix")
     parser.add_argument("--size", type=int, default=500, help="sentences of each split")
     options = parser.parse_args()
-    recipe = az.training.read_recipe(options.runs[0] / "recipe.yaml")
+    recipe = az.training.read_recipe(RECIPES / f"{options.runs[0].name}.yaml")
     recipe.data.test_size = options.size
     pairs = [recipe.data.read(split) for split in ("test", "long")]
     sources = [text for part in pairs for text in part.sources]

@@ -63,6 +63,8 @@ def card(
     ]
     for evaluation in results["evaluations"]:
         lines += by_length(evaluation)
+    if (ZOO / results["task"] / name / "length.png").exists():
+        lines += ["![exact match by source length](length.png)", ""]
     if drawn:
         lines += [f'![alignment](attention.png)\n\n"{drawn[0]}" -> "{drawn[1]}"', ""]
     load = f'`attention_zoo.load("models/{results["task"]}/{name}")` loads it.'
