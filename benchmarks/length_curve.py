@@ -3,7 +3,8 @@
     python benchmarks/length_curve.py models/translation/A models/translation/B \
         --out models/translation/A/length
 
-Folders are runs or entries of the zoo; the first one's recipe says which corpus. Writes length.png and length.json (the figures behind it).
+Folders are runs or entries of the zoo; the first one's recipe says which corpus. Writes length.png
+and length.json (the figures behind it).
 """
 
 from __future__ import annotations

@@ -52,14 +52,19 @@ def report(title: str, rates: dict[str, float], unit: str, rounds: int) -> None:
     """Prints the table with the ratio to the best peer, and replaces its section of results.md."""
     ours = max(rate for row, rate in rates.items() if row.startswith("attention_zoo"))
     best = max(rate for row, rate in rates.items() if not row.startswith("attention_zoo"))
-    lines = [f"## {title}", "", f"| | {unit.replace('_', ' ')} |", "|---|---|"]
+    lines = [f"| | {unit.replace('_', ' ')} |", "|---|---|"]
     lines += [f"| {row} | {rate:,.1f} |" for row, rate in rates.items()]
     cpu = platform.processor() or platform.machine()
     lines += [
         "",
         f"Ratio to the best peer: **{ours / best:.2f}** (median of {rounds} rounds, {cpu}).",
     ]
-    section = "\n".join(lines) + "\n"
+    write_section(title, lines)
+
+
+def write_section(title: str, lines: list[str]) -> None:
+    """Prints a section and puts it into results.md, in place of the one of that title."""
+    section = "\n".join([f"## {title}", "", *lines]) + "\n"
     print(section)
     old = RESULTS.read_text("utf-8") if RESULTS.exists() else "# Results\n"
     head, *sections = old.split("\n## ")

@@ -1,0 +1,164 @@
+"""Time and memory of our layers against the nearest ones of Keras, in turn, in one run.
+
+    python benchmarks/layers.py [--lengths 128 512 2048] [--rounds 7]
+
+Forward, and forward with gradients, as a graph on the CPU. Keras's AdditiveAttention has no
+projections, so it gets two Dense layers in front. Memory is the rise of a fresh process's peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from side_by_side import write_section
+
+import attention_zoo as az
+
+LENGTHS = [128, 512, 2048]
+PHASES = ("forward", "forward and backward")
+
+
+class KerasAdditive(keras.layers.Layer):
+    """Keras's additive attention with the projections that it leaves to others."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.ask = keras.layers.Dense(units, use_bias=False)
+        self.index = keras.layers.Dense(units, use_bias=False)
+        self.attention = keras.layers.AdditiveAttention()
+
+    def call(self, query: Any, value: Any, mask: Any = None) -> Any:
+        return self.attention([self.ask(query), value, self.index(value)], mask=mask)
+
+
+CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], int, int]] = {
+    "dot": (
+        lambda: az.layers.DotProductAttention(),
+        lambda: keras.layers.Attention(),
+        8,
+        64,
+    ),
+    "multi-head, 8 heads": (
+        lambda: az.layers.MultiHeadAttention(8, 32),
+        lambda: keras.layers.MultiHeadAttention(8, 32),
+        4,
+        256,
+    ),
+    "additive, 32 units": (
+        lambda: az.layers.AdditiveAttention(32),
+        lambda: KerasAdditive(32),
+        1,
+        64,
+    ),
+}
+"""Ours, Keras's, batch size and width."""
+
+
+def step(layer: Any, phase: str) -> Callable[..., Any]:
+    """One run of the layer as a graph."""
+
+    def forward(query: Any, value: Any) -> Any:
+        if isinstance(layer, keras.layers.Attention):
+            return layer([query, value])
+        return layer(query, value)
+
+    def both(query: Any, value: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([query, value])
+            loss = tf.reduce_sum(tf.square(forward(query, value)))
+        return tape.gradient(loss, [query, value, *layer.trainable_variables])
+
+    return tf.function(forward if phase == "forward" else both)
+
+
+def tensors(name: str, length: int) -> list[Any]:
+    _, _, batch, width = CASES[name]
+    rng = np.random.default_rng(0)
+    return [tf.constant(rng.normal(size=(batch, length, width)), tf.float32) for _ in range(2)]
+
+
+def times(name: str, length: int, phase: str, rounds: int) -> tuple[float, float]:
+    """Median seconds of ours and of Keras's, run in turn."""
+    given = tensors(name, length)
+    runs = [step(make(), phase) for make in CASES[name][:2]]
+    seconds: list[list[float]] = [[], []]
+    for run in runs:
+        run(*given)
+    start = time.perf_counter()
+    runs[1](*given)
+    repeats = max(1, int(0.3 / (time.perf_counter() - start)))
+    for number in range(rounds):
+        for which in (0, 1) if number % 2 else (1, 0):
+            start = time.perf_counter()
+            for _ in range(repeats):
+                result = runs[which](*given)
+            tf.nest.flatten(result)[0].numpy()
+            seconds[which].append((time.perf_counter() - start) / repeats)
+    return statistics.median(seconds[0]), statistics.median(seconds[1])
+
+
+def peak_of_this_process(name: str, which: int, length: int, phase: str) -> float:
+    """MiB by which one run raises the peak of resident memory."""
+    small = step(CASES[name][which](), phase)
+    small(*tensors(name, 8))
+    given = tensors(name, length)
+    run = step(CASES[name][which](), phase)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run(*given)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def peaks(name: str, length: int, phase: str) -> list[float]:
+    """Of ours and of Keras's, each in a process of its own."""
+    found = []
+    for which in (0, 1):
+        job = json.dumps([name, which, length, phase])
+        done = subprocess.run(
+            [sys.executable, __file__, "--peak", job], capture_output=True, text=True, check=True
+        )
+        found.append(float(done.stdout.split()[-1]))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peak:
+        print(peak_of_this_process(*json.loads(options.peak)))
+        return
+    lines = [
+        "| layer | T = S | | ours, ms | Keras, ms | time ratio | ours, MiB | Keras, MiB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    ratios: dict[str, list[float]] = {}
+    for name in CASES:
+        for length in options.lengths:
+            for phase in PHASES:
+                ours, theirs = times(name, length, phase, options.rounds)
+                memory = peaks(name, length, phase)
+                ratios.setdefault(name, []).append(ours / theirs)
+                cells = [name, length, phase, f"{1e3 * ours:.2f}", f"{1e3 * theirs:.2f}"]
+                cells += [f"{ours / theirs:.2f}", f"{memory[0]:.0f}", f"{memory[1]:.0f}"]
+                lines.append(f"| {' | '.join(map(str, cells))} |")
+                print(lines[-1], flush=True)
+    medians = [f"{name} {statistics.median(found):.2f}" for name, found in ratios.items()]
+    lines += ["", f"Median time ratio (below 1 is quicker than Keras): {', '.join(medians)}."]
+    write_section("Layers against Keras", lines)
+
+
+if __name__ == "__main__":
+    main()
