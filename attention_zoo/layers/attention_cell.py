@@ -119,7 +119,9 @@ class AttentionCell(keras.layers.Layer):
         super().__init__(**kwargs)
         if order not in ORDERS:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
-        self.cell = keras.layers.StackedRNNCells(cell) if isinstance(cell, list) else cell
+        if isinstance(cell, list):
+            cell = keras.layers.StackedRNNCells(cell, dtype=self.dtype_policy)
+        self.cell = cell
         self.attentions = list(attention) if isinstance(attention, (list, tuple)) else [attention]
         self.order = order
         look_first = order == "look_then_step"

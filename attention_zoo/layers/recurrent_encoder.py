@@ -86,7 +86,7 @@ class RecurrentEncoder(keras.layers.Layer):
         self.cell, self.units, self.num_layers = cell, units, num_layers
         self.bidirectional, self.go_backwards, self.dropout = bidirectional, go_backwards, dropout
         self.stack = [self._layer(number) for number in range(num_layers)]
-        self.drop = keras.layers.Dropout(dropout)
+        self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.supports_masking = True
 
     def _layer(self, number: int) -> keras.layers.Layer:

@@ -64,21 +64,23 @@ class LuongTranslator(EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim)
-        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim)
+        own = {"dtype": self.dtype_policy}
+        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **own)
+        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **own)
         self.encoder = RecurrentEncoder(
-            "lstm", units, num_layers, bidirectional, reverse_source, dropout
+            "lstm", units, num_layers, bidirectional, reverse_source, dropout, **own
         )
         cell = AttentionCell(
-            [layers.LSTMCell(units) for _ in range(num_layers)],
-            Attention(score),
+            [layers.LSTMCell(units, **own) for _ in range(num_layers)],
+            Attention(score, **own),
             input_feeding=input_feeding,
             attention_layer_size=units,
             attention_activation="tanh",
+            **own,
         )
-        self.decoder = RecurrentDecoder(cell)
-        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False)
-        self.drop = layers.Dropout(dropout)
+        self.decoder = RecurrentDecoder(cell, **own)
+        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **own)
+        self.drop = layers.Dropout(dropout, **own)
         self.finish(
             {
                 "source_vocabulary_size": source_vocabulary_size,

@@ -64,16 +64,20 @@ class RNNSearch(EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim)
-        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim)
-        self.encoder = RecurrentEncoder("gru", 2 * units, bidirectional=True)
+        own = {"dtype": self.dtype_policy}
+        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **own)
+        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **own)
+        self.encoder = RecurrentEncoder("gru", 2 * units, bidirectional=True, **own)
         cell = AttentionCell(
-            layers.GRUCell(units), AdditiveAttention(attention_units), order="look_then_step"
+            layers.GRUCell(units, **own),
+            AdditiveAttention(attention_units, **own),
+            order="look_then_step",
+            **own,
         )
-        self.decoder = RecurrentDecoder(cell, bridge=True)
-        self.maxout = Maxout(readout_units)
-        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False)
-        self.drop = layers.Dropout(dropout)
+        self.decoder = RecurrentDecoder(cell, bridge=True, **own)
+        self.maxout = Maxout(readout_units, **own)
+        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **own)
+        self.drop = layers.Dropout(dropout, **own)
         self.finish(
             {
                 "source_vocabulary_size": source_vocabulary_size,

@@ -74,21 +74,22 @@ class Seq2Seq(EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        own = {"dtype": self.dtype_policy}
         if context not in CONTEXTS:
             raise ValueError(f"context must be one of {', '.join(CONTEXTS)}, got {context!r}")
         if cell not in RECURRENT:
             raise ValueError(f"cell must be one of {', '.join(RECURRENT)}, got {cell!r}")
         self.every_step = context == "every_step"
-        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim)
-        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim)
+        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **own)
+        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **own)
         self.encoder = RecurrentEncoder(
-            cell, units, num_layers, bidirectional, reverse_source, dropout
+            cell, units, num_layers, bidirectional, reverse_source, dropout, **own
         )
-        stack = [CELLS[cell](units) for _ in range(num_layers)]
-        self.decoder = RecurrentDecoder(stack, bridge=self.every_step)
-        self.maxout = Maxout(max(1, units // 2)) if self.every_step else None
-        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False)
-        self.drop = layers.Dropout(dropout)
+        stack = [CELLS[cell](units, **own) for _ in range(num_layers)]
+        self.decoder = RecurrentDecoder(stack, bridge=self.every_step, **own)
+        self.maxout = Maxout(max(1, units // 2), **own) if self.every_step else None
+        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **own)
+        self.drop = layers.Dropout(dropout, **own)
         self.finish(
             {
                 "source_vocabulary_size": source_vocabulary_size,

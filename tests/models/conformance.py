@@ -235,9 +235,14 @@ class ModelConformance:
         ]
         assert all(moved), "a weight has no gradient"
 
-    def test_mixed_precision(self) -> None:
-        keras.config.set_dtype_policy("mixed_float16")
-        model = self.make()
+    @pytest.mark.parametrize("own", [False, True])
+    def test_mixed_precision(self, own: bool) -> None:
+        """By the global policy, and by the model's own dtype alone."""
+        if not own:
+            keras.config.set_dtype_policy("mixed_float16")
+        model = self.make(**({"dtype": "mixed_float16"} if own else {}))
+        sublayers = model._flatten_layers(include_self=False)
+        assert {layer.dtype_policy.name for layer in sublayers} == {"mixed_float16"}
         assert {v.dtype for v in model.trainable_variables} == {"float32"}
         logits = model({"source": SOURCE, "target": TARGET})
         assert keras.backend.standardize_dtype(logits.dtype) == "float16"
