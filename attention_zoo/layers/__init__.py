@@ -6,54 +6,153 @@ from attention_zoo.layers.additive_attention import AdditiveAttention
 from attention_zoo.layers.alignments import (
     ALIGNMENTS,
     Alignment,
+    Choice,
+    EntmaxAlignment,
+    GumbelAlignment,
     HardAlignment,
+    LocalMonotonicAlignment,
+    LocalPredictiveAlignment,
+    MochaAlignment,
     MonotonicAlignment,
+    ReinforceAlignment,
+    SigmoidAlignment,
     SoftmaxAlignment,
+    SparsemaxAlignment,
+    TopKAlignment,
 )
 from attention_zoo.layers.attention import Attention
 from attention_zoo.layers.attention_cell import AttentionCell, CellState, Prepared, StepRecord
+from attention_zoo.layers.attention_feature_map import AttentionFeatureMap
+from attention_zoo.layers.attention_pooling import AttentionPooling
+from attention_zoo.layers.attention_weighted_pooling import AttentionWeightedPooling
+from attention_zoo.layers.co_attention import CoAttention
+from attention_zoo.layers.coverage_attention import CoverageAttention
 from attention_zoo.layers.dot_product_attention import DotProductAttention
+from attention_zoo.layers.hard_attention import ESTIMATORS, HardAttention
+from attention_zoo.layers.hierarchical_attention import HierarchicalAttention
+from attention_zoo.layers.local_attention import LocalAttention
+from attention_zoo.layers.location_sensitive_attention import LocationSensitiveAttention
 from attention_zoo.layers.looks import Draws, Memory
+from attention_zoo.layers.marginal_mixture import MarginalMixture
 from attention_zoo.layers.maxout import Maxout
+from attention_zoo.layers.mixture_window_attention import MixtureWindowAttention
+from attention_zoo.layers.monotonic_attention import MonotonicAttention
+from attention_zoo.layers.monotonic_chunkwise_attention import MonotonicChunkwiseAttention
+from attention_zoo.layers.multi_head_attention import MultiHeadAttention
 from attention_zoo.layers.multiplicative_attention import MultiplicativeAttention
 from attention_zoo.layers.pairs import EXCLUDED_PAIRS
+from attention_zoo.layers.positions import (
+    POSITIONS,
+    AlibiPositions,
+    LearnedPositions,
+    RelativePositions,
+    RotaryPositions,
+    ShawPositions,
+    SinusoidalPositions,
+    T5Positions,
+)
 from attention_zoo.layers.recurrent_decoder import RecurrentDecoder
 from attention_zoo.layers.recurrent_encoder import RecurrentEncoder
+from attention_zoo.layers.scheduled_sampling import (
+    SAMPLING_SCHEDULES,
+    SamplingSchedule,
+    ScheduledSampling,
+)
 from attention_zoo.layers.scores import (
     SCORES,
     AdditiveScore,
+    BilinearScore,
     ConcatScore,
+    CosineScore,
+    CoverageScore,
     DotScore,
+    EuclideanScore,
     GeneralScore,
+    LocationScore,
+    LocationSensitiveScore,
     ScaledDotScore,
     Score,
+    TrilinearScore,
 )
+from attention_zoo.layers.self_attention import SelfAttention
+from attention_zoo.layers.stacked_cross_attention import StackedCrossAttention
+from attention_zoo.layers.structured_self_attention import StructuredSelfAttention
+from attention_zoo.layers.visual_attention import VisualAttention
+from attention_zoo.layers.weight_penalty import WeightPenalty
 
 __all__ = [
     "ALIGNMENTS",
+    "ESTIMATORS",
     "EXCLUDED_PAIRS",
+    "POSITIONS",
+    "SAMPLING_SCHEDULES",
     "SCORES",
     "AdditiveAttention",
     "AdditiveScore",
+    "AlibiPositions",
     "Alignment",
     "Attention",
     "AttentionCell",
+    "AttentionFeatureMap",
+    "AttentionPooling",
+    "AttentionWeightedPooling",
+    "BilinearScore",
     "CellState",
+    "Choice",
+    "CoAttention",
     "ConcatScore",
+    "CosineScore",
+    "CoverageAttention",
+    "CoverageScore",
     "DotProductAttention",
     "DotScore",
     "Draws",
+    "EntmaxAlignment",
+    "EuclideanScore",
     "GeneralScore",
+    "GumbelAlignment",
     "HardAlignment",
+    "HardAttention",
+    "HierarchicalAttention",
+    "LearnedPositions",
+    "LocalAttention",
+    "LocalMonotonicAlignment",
+    "LocalPredictiveAlignment",
+    "LocationScore",
+    "LocationSensitiveAttention",
+    "LocationSensitiveScore",
+    "MarginalMixture",
     "Maxout",
     "Memory",
+    "MixtureWindowAttention",
+    "MochaAlignment",
     "MonotonicAlignment",
+    "MonotonicAttention",
+    "MonotonicChunkwiseAttention",
+    "MultiHeadAttention",
     "MultiplicativeAttention",
     "Prepared",
     "RecurrentDecoder",
     "RecurrentEncoder",
+    "ReinforceAlignment",
+    "RelativePositions",
+    "RotaryPositions",
+    "SamplingSchedule",
     "ScaledDotScore",
+    "ScheduledSampling",
     "Score",
+    "SelfAttention",
+    "ShawPositions",
+    "SigmoidAlignment",
+    "SinusoidalPositions",
     "SoftmaxAlignment",
+    "SparsemaxAlignment",
+    "StackedCrossAttention",
     "StepRecord",
+    "StructuredSelfAttention",
+    "T5Positions",
+    "TopKAlignment",
+    "TrilinearScore",
+    "VisualAttention",
+    "WeightPenalty",
 ]

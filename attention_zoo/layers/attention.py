@@ -7,6 +7,9 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+# Keras exports no way to trace shapes through a function.
+from keras.src.backend import compute_output_spec
+
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import looks
 from attention_zoo.layers.alignments import make_alignment
@@ -97,13 +100,17 @@ class Attention(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
-        _check_shapes(query_shape, value_shape, key_shape or value_shape)
-        if not self.score.built:
-            self.score.build(tuple(query_shape), tuple(key_shape or value_shape))
-        if not self.alignment.built:
-            self.alignment.build_readers(tuple(query_shape), tuple(key_shape or value_shape))
-            self.alignment.build((*query_shape[:-1], value_shape[-2]))
+        check_shapes(query_shape, value_shape, key_shape or value_shape)
+        self.build_parts(tuple(query_shape), tuple(key_shape or value_shape))
         self.built = True
+
+    def build_parts(self, query_shape: Shape, key_shape: Shape) -> None:
+        """Builds score and alignment on what they read, `(B, [H], T, Dq)` and `(B, [H], S, Dk)`."""
+        if not self.score.built:
+            self.score.build(query_shape, key_shape)
+        if not self.alignment.built:
+            self.alignment.build_readers(query_shape, key_shape)
+            self.alignment.build((*query_shape[:-1], key_shape[-2]))
 
     def call(
         self,
@@ -119,14 +126,15 @@ class Attention(keras.layers.Layer):
         return_state: bool = False,
         training: bool | None = None,
     ) -> Any:
-        query_mask = _both_masks("query_mask", query_mask, query)
+        query_mask = zoo_ops.both_masks("query_mask", query_mask, query)
         value_mask = zoo_ops.combine_masks(
-            _both_masks("value_mask", value_mask, value), _both_masks("key_mask", key_mask, key)
+            zoo_ops.both_masks("value_mask", value_mask, value),
+            zoo_ops.both_masks("key_mask", key_mask, key),
         )
         shape = (query.shape[0], query.shape[1], value.shape[1])
         if attention_mask is not None:
             attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
-        memory = self.prepare(value, key, value_mask)
+        memory = self.prepare(value, key, value_mask, query.shape[1])
         allowed = Allowed(query_mask, memory.mask, attention_mask, use_causal_mask)
         query = zoo_ops.clear(ops.cast(query, self.compute_dtype), query_mask)
         draws = self.draw(memory, ops.shape(query)[1], bool(training))
@@ -141,21 +149,42 @@ class Attention(keras.layers.Layer):
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def prepare(
-        self, value: Tensor, key: Tensor | None = None, value_mask: Tensor | None = None
+        self,
+        value: Tensor,
+        key: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        looks: int | None = None,
     ) -> Memory:
         """Projects the keys, once for many looks; hidden positions are cleared first.
 
         Args:
             value: `(B, S, Dv)`. key: `(B, S, Dk)` or None. value_mask: `(B, S)` or None; the
             mask that Keras carries on the value counts too.
+            looks: how many there will be, None for any number. Where they see fewer places than
+            the memory has, the keys are left for each look to project.
         """
+        values, keys, mask = self.cleared(value, key, value_mask)
+        extra = self.alignment.prepare(keys)
+        places = keys.shape[-2]
+        if looks and places and looks * self.alignment.width(places) < places:
+            return Memory(values, keys, mask, extra, projected=False)
+        return Memory(values, self.score.project(keys), mask, extra)
+
+    def cleared(
+        self, value: Tensor, key: Tensor | None, value_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Values and keys in the compute dtype, 0 where hidden, and the whole mask of both."""
         _refuse_symbolic(value, key)
-        value_mask = _both_masks("value_mask", value_mask, value)
+        value_mask = zoo_ops.both_masks("value_mask", value_mask, value)
         values = zoo_ops.clear(ops.cast(value, self.compute_dtype), value_mask)
         keys = values
         if key is not None:
             keys = zoo_ops.clear(ops.cast(key, self.compute_dtype), value_mask)
-        return Memory(values, self.score.project(keys), value_mask, self.alignment.prepare(keys))
+        return values, keys, value_mask
+
+    def weights_like(self, memory: Memory) -> Tensor:
+        """A tensor of the shape and dtype of one look's weights, `(B, [H], S)`."""
+        return zoo_ops.at_least_float32(memory.values[..., 0])
 
     @property
     def remembers(self) -> bool:
@@ -169,7 +198,7 @@ class Attention(keras.layers.Layer):
         """
         if not self.remembers:
             return ()
-        like = zoo_ops.at_least_float32(memory.values[..., 0])
+        like = self.weights_like(memory)
         return self.score.initial_state(like), self.alignment.initial_state(like)
 
     def attend(
@@ -222,8 +251,10 @@ class Attention(keras.layers.Layer):
         """What `steps` looks of training draw at random; None where nothing is drawn."""
         if not training:
             return None
-        *rows, sources, _ = ops.shape(memory.values)
-        shape, dtype = (*rows, steps, self.alignment.width(sources)), looks.weights_dtype(memory)
+        like = self.weights_like(memory)
+        *rows, sources = ops.shape(like)
+        shape = (*rows, steps, self.alignment.width(sources))
+        dtype = keras.backend.standardize_dtype(like.dtype)
         keep = None
         if self.dropout:
             keep = keras.random.dropout(
@@ -263,7 +294,7 @@ class Attention(keras.layers.Layer):
         """T looks from the start: at once where each one's state is known, else in turn."""
         if not self.remembers:
             return looks.at_once(self, query, memory, allowed, (), draws, training)
-        like = zoo_ops.at_least_float32(memory.values[..., 0])
+        like = self.weights_like(memory)
         live = ops.ones(ops.shape(query)[:-1], "bool")
         if allowed.query is not None:
             mask = allowed.query[:, None] if self.heads else allowed.query
@@ -277,15 +308,21 @@ class Attention(keras.layers.Layer):
 
     def _weigh(self, looked: Looked, memory: Memory, draws: Draws | None) -> Tensor:
         """Weighted sum of the values, in float32 at least, returned in the compute dtype."""
-        weights, values = looked.weights, memory.values
+        weights = looked.weights
         if draws is not None and draws.keep is not None:
             weights = weights * ops.cast(draws.keep, weights.dtype)
         if looked.window is None:
-            context = ops.matmul(weights, ops.cast(values, weights.dtype))
-            return ops.cast(context, self.compute_dtype)
-        seen = zoo_ops.take_places(values, looked.window.places, lead=len(values.shape) - 2)
-        context = ops.matmul(weights[..., None, :], ops.cast(seen, weights.dtype))[..., 0, :]
-        return ops.cast(context, self.compute_dtype)
+            return ops.cast(self.mix(weights, memory.values), self.compute_dtype)
+        seen = ops.cast(looked.seen, weights.dtype)
+        return ops.cast(ops.matmul(weights[..., None, :], seen)[..., 0, :], self.compute_dtype)
+
+    def mix(self, weights: Tensor, values: Tensor) -> Tensor:
+        """The weighted sums `(B, [H], T, Dv)`, in the dtype of the weights `(B, [H], T, S)`."""
+        return ops.matmul(weights, ops.cast(values, weights.dtype))
+
+    def seen(self, x: Tensor, window: zoo_ops.Window) -> Tensor:
+        """What each look's window shows of the keys or values, `(B, [H], T, W, D)`."""
+        return zoo_ops.take_places(x, window.places, lead=len(x.shape) - 2)
 
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
@@ -323,7 +360,7 @@ class Attention(keras.layers.Layer):
         def states(like: Tensor) -> State:
             return self.score.initial_state(like), self.alignment.initial_state(like)
 
-        return keras.backend.compute_output_spec(states, like)
+        return compute_output_spec(states, like)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -335,20 +372,6 @@ class Attention(keras.layers.Layer):
         }
 
 
-def _both_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor | None:
-    """The explicit mask of `x` and the one that Keras carries on it, combined; `(B, L)`."""
-    if x is None:
-        if explicit is not None:
-            raise ValueError(f"{name} was given, but the tensor that it masks was not")
-        return None
-    implicit = zoo_ops.implicit_mask(x)
-    if explicit is None or explicit is implicit:
-        explicit = None
-    else:
-        explicit = zoo_ops.as_boolean_mask(explicit, name, (x.shape[0], x.shape[1]))
-    return zoo_ops.combine_masks(explicit, implicit)
-
-
 def _refuse_symbolic(*tensors: Tensor | None) -> None:
     if any(isinstance(x, keras.KerasTensor) for x in tensors):
         raise ValueError(
@@ -357,7 +380,8 @@ def _refuse_symbolic(*tensors: Tensor | None) -> None:
         )
 
 
-def _check_shapes(query: Shape, value: Shape, key: Shape) -> None:
+def check_shapes(query: Shape, value: Shape, key: Shape) -> None:
+    """ValueError for tensors that cannot be attended."""
     for name, shape in (("query", query), ("value", value), ("key", key)):
         if len(shape) != 3:
             raise ValueError(f"{name} must be (batch, steps, features), got shape {tuple(shape)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from keras import backend, ops, tree
+from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
 
@@ -17,12 +17,14 @@ class Memory(NamedTuple):
 
     values: `(B, S, Dv)`, heads `(B, H, S, Dv)`. keys: projected, `(B, S, K)`, heads
     `(B, H, S, K)`. mask: `(B, S)` or None. extra: what the alignment's own `prepare` made.
+    projected: False where the keys are as they came, for looks that see only few of them.
     """
 
     values: Tensor
     keys: Tensor
     mask: Tensor | None
     extra: Any = ()
+    projected: bool = True
 
 
 class Draws(NamedTuple):
@@ -77,13 +79,14 @@ class Looked(NamedTuple):
 
     alive: whether a look had anything to attend, broadcasting against `(B, [H], T, 1)`, or None
     where all had. state: after each look, leaves `(B, [H], T, ...)`; after the last one, leaves
-    `(B, [H], ...)`, when the looks were taken in turn.
+    `(B, [H], ...)`, when the looks were taken in turn. seen: the values in the window.
     """
 
     weights: Tensor
     window: zoo_ops.Window | None
     alive: Tensor | None
     state: State
+    seen: Tensor | None = None
 
     def weights_of_all(self, sources: Tensor) -> Tensor:
         """Weights over the whole memory, `(B, [H], T, S)`."""
@@ -106,23 +109,43 @@ def at_once(
     evidence = attention.alignment.consult(query, memory, of_alignment)
     window = evidence if isinstance(evidence, zoo_ops.Window) else None
     steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
+    seen = None
     if window is None:
         mask = allowed.everywhere(steps, sources, heads=len(query.shape) == 4)
         scores = attention.compare(query, memory.keys, of_score)
     else:
         mask = allowed.within(window, sources)
-        keys = zoo_ops.take_places(memory.keys, window.places, lead=len(memory.keys.shape) - 2)
-        scores = attention.compare(query[..., None, :], keys, of_score)[..., 0, :]
+        seen = attention.seen(memory.values, window)
+        scores = _scores_within(attention, query, memory, window, seen, of_score)
     extras = _present(evidence=evidence, noise=draws.noise if draws else None)
     weights, new = attention.alignment.call(
         scores, mask=mask, state=of_alignment, training=training, **extras
     )
-    alive = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
+    alive = _alive(mask, memory)
     if not state:
-        return Looked(weights, window, alive, ())
+        return Looked(weights, window, alive, (), seen)
     if attention.score.remembers:
         of_score = attention.score.remember(weights, of_score)
-    return Looked(weights, window, alive, _unless_dead(alive, (of_score, new), state))
+    after = (of_score, new)
+    # A window with nothing in it is a look all the same: the next one stands elsewhere.
+    after = after if window is not None else _unless_dead(alive, after, state)
+    return Looked(weights, window, alive, after, seen)
+
+
+def _scores_within(
+    attention: Any,
+    query: Tensor,
+    memory: Memory,
+    window: zoo_ops.Window,
+    seen: Tensor,
+    state: State,
+) -> Tensor:
+    """Scores of the places of each look's window, `(B, [H], T, W)`."""
+    query = query[..., None, :]
+    keys = seen if memory.keys is memory.values else attention.seen(memory.keys, window)
+    if not memory.projected:
+        return attention.score.call(query, keys)[..., 0, :]
+    return attention.compare(query, keys, state)[..., 0, :]
 
 
 def in_turn(
@@ -164,16 +187,20 @@ def in_turn(
         alive = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
         return _unless_dead(alive, (of_score, new), state), weights
 
-    like = ops.zeros(ops.shape(memory.values)[:-1], weights_dtype(memory))
+    like = ops.zeros_like(attention.weights_like(memory))
     state, weights = zoo_ops.scan(look, state, given, like=like)
-    alive = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
+    alive = _alive(mask, memory)
     return Looked(ops.moveaxis(weights, 0, _look_axis(query)), None, alive, state)
 
 
-def weights_dtype(memory: Memory) -> str:
-    """That of weights: float32, or float64 where the memory is that."""
-    dtype = backend.standardize_dtype(memory.values.dtype)
-    return dtype if dtype == "float64" else "float32"
+def _alive(mask: Tensor | None, memory: Memory) -> Tensor | None:
+    """Whether each look had anything to attend; None where all had."""
+    if mask is not None:
+        return ops.any(mask, axis=-1, keepdims=True)
+    if memory.values.shape[-2]:
+        return None
+    anything = ops.convert_to_tensor(ops.shape(memory.values)[-2] > 0)
+    return ops.reshape(anything, (1,) * len(memory.values.shape))
 
 
 def _look_axis(query: Tensor) -> int:

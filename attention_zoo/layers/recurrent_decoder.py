@@ -269,8 +269,8 @@ class RecurrentDecoder(keras.layers.Layer):
         }
         if "weights" in wanted:
             like["weights"] = tuple(
-                ops.zeros(ops.shape(memory.values)[:-1], self.compute_dtype)
-                for memory in prepared.memories
+                ops.zeros(ops.shape(attention.weights_like(memory)), self.compute_dtype)
+                for attention, memory in zip(self.cell.attentions, prepared.memories, strict=True)
             )
         return like
 

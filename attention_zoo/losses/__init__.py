@@ -1,5 +1,14 @@
 """Losses."""
 
+from attention_zoo.losses.guided_alignment import GuidedAlignment
+from attention_zoo.losses.reinforce import Reinforce
 from attention_zoo.losses.sequence_cross_entropy import SequenceCrossEntropy
+from attention_zoo.ops import PENALTIES, mean_penalty
 
-__all__ = ["SequenceCrossEntropy"]
+__all__ = [
+    "PENALTIES",
+    "GuidedAlignment",
+    "Reinforce",
+    "SequenceCrossEntropy",
+    "mean_penalty",
+]

@@ -9,7 +9,13 @@ import keras
 from keras import ops
 
 from attention_zoo.decoding import SearchResult, StepOutput, beam_search, greedy_search
-from attention_zoo.layers import CellState, Prepared, RecurrentDecoder, StepRecord
+from attention_zoo.layers import (
+    CellState,
+    Prepared,
+    RecurrentDecoder,
+    ScheduledSampling,
+    StepRecord,
+)
 from attention_zoo.models import presets
 
 Tensor = Any
@@ -36,9 +42,13 @@ class EncoderDecoder(keras.Model):
     reads more than the last token. Its constructor ends in `self.finish(settings)`. Token ids: 0
     pads, 1 is unknown, 2 starts, 3 ends.
 
+    Args:
+        sampling: a `ScheduledSampling`, or the name of its schedule, to feed the decoder its own
+            words now and then in training; None for teacher forcing.
+
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
-        training: switches dropout on.
+        training: switches dropout and sampling on.
 
     Returns:
         Logits `(B, T, V)` of the tokens after each target token.
@@ -51,6 +61,12 @@ class EncoderDecoder(keras.Model):
     target_embedding: keras.layers.Embedding
     decoder: RecurrentDecoder
     drop: keras.layers.Dropout
+
+    def __init__(self, sampling: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if isinstance(sampling, dict):
+            sampling = keras.saving.deserialize_keras_object(sampling)
+        self.sampling = ScheduledSampling(sampling) if isinstance(sampling, str) else sampling
 
     def finish(self, settings: dict[str, Any]) -> None:
         """Keeps the constructor's arguments and builds all weights."""
@@ -86,7 +102,8 @@ class EncoderDecoder(keras.Model):
         source, target = ops.cast(inputs["source"], "int32"), ops.cast(inputs["target"], "int32")
         encoded = self.encode(source, bool(training))
         prepared, state = self.begin(encoded, ops.shape(source)[0], bool(training))
-        embedded = self.drop(self.target_embedding(target), training=training)
+        fed = self._feed(target, encoded) if training else target
+        embedded = self.drop(self.target_embedding(fed), training=training)
         record, _ = self.decoder.unroll(
             self.decoder_inputs(embedded, encoded),
             prepared,
@@ -108,6 +125,32 @@ class EncoderDecoder(keras.Model):
     reads: tuple[str, ...] = ("output",)
     """The fields of `StepRecord` that `readout` needs."""
 
+    def _feed(self, target: Tensor, encoded: Encoded) -> Tensor:
+        """The tokens that the decoder is fed in training, `(B, T)`."""
+        if self.sampling is None:
+            return target
+        prepared, state = self.begin(encoded, ops.shape(target)[0])
+
+        def step(tokens: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+            logits, _, state = self._say(tokens[:, None], state, prepared, encoded)
+            return logits[:, 0], state
+
+        one = keras.tree.map_structure(lambda x: x[:, None], state)
+        mask = ops.not_equal(target, PAD)
+        return self.sampling(target, step=step, state=one, mask=mask, training=True)
+
+    def _say(
+        self, tokens: Tensor, state: CellState, prepared: Prepared, encoded: Encoded
+    ) -> tuple[Tensor, StepRecord, CellState]:
+        """Logits `(B, N, V)` of what follows tokens `(B, N)`; padding and the start never do."""
+        embedded = self.target_embedding(tokens)
+        inputs = self.decoder_inputs(embedded, encoded)
+        record, state = self.decoder.step(inputs, state, prepared)
+        logits = self.readout(record._asdict(), embedded, encoded, False)
+        known = ops.arange(self.settings["target_vocabulary_size"])
+        never = ops.logical_or(known == PAD, known == START)
+        return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits), record, state
+
     def search(
         self,
         source: Tensor,
@@ -128,15 +171,9 @@ class EncoderDecoder(keras.Model):
         batch_size = ops.shape(source)[0]
         encoded = self.encode(source, False)
         prepared, state = self.begin(encoded, batch_size)
-        tokens = ops.arange(self.settings["target_vocabulary_size"])
-        never = ops.logical_or(tokens == PAD, tokens == START)
 
         def step(tokens: Tensor, state: CellState) -> StepOutput:
-            embedded = self.target_embedding(tokens)
-            inputs = self.decoder_inputs(embedded, encoded)
-            record, state = self.decoder.step(inputs, state, prepared)
-            logits = self.readout(record._asdict(), embedded, encoded, False)
-            logits = ops.where(never, ops.cast(float("-inf"), logits.dtype), logits)
+            logits, record, state = self._say(tokens, state, prepared, encoded)
             weights = record.weights[0] if record.weights else None
             return StepOutput(logits, state, weights, record.hidden)
 
@@ -175,7 +212,10 @@ class EncoderDecoder(keras.Model):
     # config
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.settings}
+        config = {**super().get_config(), **self.settings}
+        if self.sampling is not None:
+            config["sampling"] = keras.saving.serialize_keras_object(self.sampling)
+        return config
 
     @classmethod
     def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:

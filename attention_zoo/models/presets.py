@@ -87,7 +87,7 @@ def check_arguments(cls: Callable[..., Any], given: Config) -> None:
     """ValueError for an argument that the constructor of `cls` has not."""
     known = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
     for name in given:
-        if name not in known and name not in ("name", "dtype"):
+        if name not in known and name not in ("name", "dtype", "sampling"):
             raise ValueError(
                 f"{cls.__name__} has no argument {name!r}{did_you_mean(name, known)}"
                 f" (known: {', '.join(known)})"

@@ -1,28 +1,61 @@
 """Pure functions on tensors: no weights, no state, any Keras backend."""
 
+from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
 from attention_zoo.ops.masking import (
     as_boolean_mask,
+    both_masks,
     causal_mask,
     clear,
     combine_masks,
     implicit_mask,
     pass_mask_on,
 )
-from attention_zoo.ops.recurrence import scan
+from attention_zoo.ops.positions import (
+    angles,
+    distance_buckets,
+    distances,
+    linear_slopes,
+    rotate,
+    shrink,
+    sinusoids,
+    skew,
+    stretch,
+    unskew,
+)
+from attention_zoo.ops.recurrence import linear_recurrence, scan
 from attention_zoo.ops.softmax import at_least_float32, masked_softmax
+from attention_zoo.ops.sparse_softmax import entmax, hardmax, keep_greatest, sparsemax
 from attention_zoo.ops.windows import Window, spread_window, take_places
 
 __all__ = [
+    "PENALTIES",
     "Window",
+    "angles",
     "as_boolean_mask",
     "at_least_float32",
+    "both_masks",
     "causal_mask",
     "clear",
     "combine_masks",
+    "distance_buckets",
+    "distances",
+    "entmax",
+    "hardmax",
     "implicit_mask",
+    "keep_greatest",
+    "linear_recurrence",
+    "linear_slopes",
     "masked_softmax",
+    "mean_penalty",
     "pass_mask_on",
+    "rotate",
     "scan",
+    "shrink",
+    "sinusoids",
+    "skew",
+    "sparsemax",
     "spread_window",
+    "stretch",
     "take_places",
+    "unskew",
 ]

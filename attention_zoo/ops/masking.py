@@ -54,6 +54,27 @@ def implicit_mask(x: Tensor) -> Tensor | None:
     return None if x is None else get_keras_mask(x)
 
 
+def both_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor | None:
+    """The explicit mask of `x` `(..., D)` and the one that Keras carries on it, combined; `(...)`.
+
+    Args:
+        name: of the explicit mask, for messages.
+
+    Raises:
+        ValueError: as in `as_boolean_mask`; a mask of a tensor that is not there.
+    """
+    if x is None:
+        if explicit is not None:
+            raise ValueError(f"{name} was given, but the tensor that it masks was not")
+        return None
+    implicit = implicit_mask(x)
+    if explicit is None or explicit is implicit:
+        explicit = None
+    else:
+        explicit = as_boolean_mask(explicit, name, tuple(x.shape[:-1]))
+    return combine_masks(explicit, implicit)
+
+
 def pass_mask_on(x: Tensor, mask: Tensor | None) -> Tensor:
     """`x`, carrying `mask` for the next layer."""
     if mask is not None:

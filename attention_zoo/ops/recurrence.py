@@ -1,4 +1,4 @@
-"""A loop over time that has gradients and compiles, on every backend."""
+"""Loops over time that have gradients and compile, on every backend."""
 
 from __future__ import annotations
 
@@ -30,6 +30,66 @@ def scan(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple[Nest, Nest]
     return ops.scan(step, state, inputs)
 
 
+def linear_recurrence(decay: Tensor, inflow: Tensor, parallel: bool = True) -> Tensor:
+    """`y_j = decay_j y_{j-1} + inflow_j` along the last axis, from `y_{-1} = 0`.
+
+    Only sums and products of what is given: with decays in [0, 1] nothing overflows, and what
+    underflows to 0 is that small. (The closed form divides by products of decays, which vanish in
+    a long row.) The gradient is such a recurrence too, run from the end, and so nothing but y is
+    kept for it.
+
+    Args:
+        decay: `(..., S)`; its first place counts for nothing.
+        inflow: `(..., S)`.
+        parallel: where S is known, take log2(S) steps, in each of which every place takes in
+            twice as many before it, O(S log S) in all; else one place after the other, O(S).
+    """
+    if inflow.shape[-1] == 0:
+        return inflow
+
+    def run(decay: Tensor, inflow: Tensor) -> tuple[Tensor, Callable[..., Any]]:
+        results = _recur(decay, inflow, parallel)
+
+        def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            upstream = given[0] if upstream is None else upstream
+            back = ops.roll(ops.flip(decay, axis=-1), 1, axis=-1)
+            by_inflow = ops.flip(_recur(back, ops.flip(upstream, axis=-1), parallel), axis=-1)
+            return by_inflow * _shift(results, 1), by_inflow
+
+        return results, gradient
+
+    return ops.custom_gradient(run)(decay, inflow)
+
+
+def _recur(decay: Tensor, inflow: Tensor, parallel: bool) -> Tensor:
+    length = inflow.shape[-1]
+    if length is None or not parallel:
+        return _one_by_one(decay, inflow)
+    reach = 1  # inflow_j holds what reach places up to j add to y_j, decay_j what they let pass
+    while reach < length:
+        inflow = inflow + decay * _shift(inflow, reach)
+        decay = decay * _shift(decay, reach)
+        reach *= 2
+    return inflow
+
+
+def _shift(x: Tensor, by: int) -> Tensor:
+    """`x_{j-by}` at j of the last axis, 0 at the first places."""
+    return ops.pad(x[..., :-by], ((0, 0),) * (len(x.shape) - 1) + ((by, 0),))
+
+
+def _one_by_one(decay: Tensor, inflow: Tensor) -> Tensor:
+    def place(so_far: Tensor, now: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        decay, inflow = now
+        so_far = decay * so_far + inflow
+        return so_far, so_far
+
+    nothing = ops.zeros_like(ops.sum(inflow, axis=-1))
+    places = (ops.moveaxis(decay, -1, 0), ops.moveaxis(inflow, -1, 0))
+    _, results = scan(place, nothing, places, like=nothing)
+    return ops.moveaxis(results, 0, -1)
+
+
 def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple[Nest, Nest]:
     """`while_loop` over TensorArrays; `maximum_iterations` is what gives XLA its gradient."""
     import tensorflow as tf
@@ -40,10 +100,14 @@ def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple
         none = tree.map_structure(lambda x: ops.zeros((0, *ops.shape(x)), x.dtype), like)
         return state, none
     sources = [tf.TensorArray(x.dtype, length).unstack(x) for x in leaves]
+    known = leaves[0].shape[0] is not None
+    size = length if known else tf.maximum(length, 1)
     sinks = [
-        tf.TensorArray(x.dtype, length, element_shape=x.shape, clear_after_read=False)
+        tf.TensorArray(x.dtype, size, element_shape=x.shape, clear_after_read=False)
         for x in tree.flatten(like)
     ]
+    if not known:  # an array of none, in which nothing stands, cannot tell the shape of its rows
+        sinks = [sink.write(0, x) for sink, x in zip(sinks, tree.flatten(like), strict=True)]
 
     def body(t: Tensor, flat: list[Tensor], sinks: list[Any]) -> tuple[Tensor, list, list]:
         now = tree.pack_sequence_as(inputs, [source.read(t) for source in sources])
@@ -53,5 +117,5 @@ def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple
 
     begin = (tf.constant(0), tree.flatten(state), sinks)
     _, flat, sinks = tf.while_loop(lambda t, *_: t < length, body, begin, maximum_iterations=length)
-    stacked = [sink.stack() for sink in sinks]
+    stacked = [sink.stack() if known else sink.stack()[:length] for sink in sinks]
     return tree.pack_sequence_as(state, flat), tree.pack_sequence_as(like, stacked)

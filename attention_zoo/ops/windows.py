@@ -14,7 +14,8 @@ class Window(NamedTuple):
     """A run of places for each look.
 
     start: `(..., T, 1)` int32, the first place, which may lie outside of the memory.
-    inside: `(..., T, W)` booleans, which of the W places from there on are seen.
+    inside: booleans that broadcast against `(..., T, W)`, which of the W places from there on are
+        seen; the last axis is W.
     centre: `(..., T, 1)`, where the look aims, a real number of places.
     """
 
@@ -37,24 +38,30 @@ def take_places(x: Tensor, places: Tensor, lead: int) -> Tensor:
         lead: how many leading axes both share.
 
     Returns:
-        `(*places, ...)`.
+        `(*places, ...)`; zeros where there is no place at all.
     """
-    length, rest = ops.shape(x)[lead], tuple(ops.shape(x)[lead + 1 :])
-    if x.shape[lead] == 0:
-        return ops.zeros((*ops.shape(places), *rest), x.dtype)
-    rows = ops.shape(x)[:lead]
+    rows, length, rest = ops.shape(x)[:lead], ops.shape(x)[lead], ops.shape(x)[lead + 1 :]
     row = ops.reshape(
         ops.arange(_product(rows), dtype="int32"), (*rows, *(1,) * (len(places.shape) - lead))
     )
-    flat = ops.reshape(x, (-1, *rest))
-    return ops.take(flat, row * length + ops.clip(places, 0, length - 1), axis=0)
+
+    def taken() -> Tensor:
+        flat = ops.reshape(x, (_product(rows) * length, *rest))
+        return ops.take(flat, row * length + ops.clip(places, 0, length - 1), axis=0)
+
+    def nothing() -> Tensor:
+        return ops.zeros((*ops.shape(places), *rest), x.dtype)
+
+    if 0 in tuple(x.shape[: lead + 1]):
+        return nothing()
+    return taken() if x.shape[lead] else ops.cond(length > 0, taken, nothing)
 
 
 def spread_window(weights: Tensor, window: Window, length: Tensor) -> Tensor:
     """Weights of a window `(..., T, W)` at their places in the whole memory, `(..., T, S)`."""
     width = weights.shape[-1]
     slot = ops.arange(length, dtype="int32") - window.start
-    spread = ops.take_along_axis(weights, ops.clip(slot, 0, width - 1), axis=-1)
+    spread = take_places(weights, slot, lead=len(weights.shape) - 1)
     seen = ops.logical_and(slot >= 0, slot < width)
     return ops.where(seen, spread, ops.zeros((), weights.dtype))
 

@@ -71,13 +71,29 @@ class AttentionCase(LayerCase):
 
     def look(self, layer: Any, *tensors: Any, **masks: Any) -> tuple[np.ndarray, np.ndarray]:
         """Context and weights as float64 arrays."""
-        context, weights = layer(*tensors, return_attention_scores=True, **masks)
+        outputs = layer(*tensors, return_attention_scores=True, **masks)
+        context, weights = self.one_head(outputs)
         return array(context), array(weights)
+
+    def one_head(self, outputs: Any) -> Any:
+        """The context, or it and the weights, with one row of weights for each look.
+
+        A case of several heads gives the mean of their weights.
+        """
+        return outputs
+
+    @property
+    def output_width(self) -> int:
+        """Of the context."""
+        return self.widths[2]
 
 
 def numbers(layer: Any) -> Weights:
-    """The layer's weights by name, in float64."""
-    return {v.name: array(v) for v in layer.weights}
+    """The layer's weights by name, in float64; the second one of a name has `_2` behind it."""
+    found: Weights = {}
+    for v in layer.weights:
+        found[f"{v.name}_2" if v.name in found else v.name] = array(v)
+    return found
 
 
 def garbage(x: np.ndarray, mask: np.ndarray, fill: float) -> np.ndarray:

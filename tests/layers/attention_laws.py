@@ -74,7 +74,8 @@ def check_dead_rows(
 
     def call(query: Any, value: Any, key: Any, value_mask: Any, look_mask: Any) -> Any:
         masks = {"value_mask": value_mask, "attention_mask": look_mask}
-        return layer(query, value, key, return_attention_scores=scores, training=False, **masks)
+        given = {"return_attention_scores": scores, "training": False, **masks}
+        return case.one_head(layer(query, value, key, **given))
 
     run = differentiable(layer, call, mode)
     tensors = case.tensors()
@@ -232,8 +233,8 @@ class NumericLaws(AttentionCase):
                 mask = rng.random((batch, steps, sources)) > 0.2
                 context, weights = run(*tensors, mask)
                 wanted, looked = self.oracle(numbers(layer), tensors, mask)
-                close(context, wanted, 1e-6)
-                close(weights, looked, 1e-6)
+                close(context, wanted, self.tolerance)
+                close(weights, looked, self.tolerance)
 
     def test_gradients_are_finite_differences(self) -> None:
         """Along random directions, for every input and every weight."""
@@ -265,13 +266,14 @@ class NumericLaws(AttentionCase):
         layer, tensors = self.built(), self.tensors(batch, steps, sources)
         for masks in ({}, {"value_mask": np.ones((batch, sources), "bool")}):
             context, weights = self.look(layer, *tensors, use_causal_mask=not masks, **masks)
-            assert context.shape == (batch, steps, self.widths[2])
+            assert context.shape == (batch, steps, self.output_width)
             assert weights.shape == (batch, steps, sources)
             assert np.isfinite(context).all()
             if sources == 0:
                 assert not context.any()
-            if sources == 1:
-                close(context, np.repeat(tensors[1], steps, 1), 1e-6)
+            if sources == 1 and self.sums_to_one:
+                seen = np.ones((batch, steps, 1), "bool")
+                close(context, self.oracle(numbers(layer), tensors, seen)[0], 1e-6)
 
 
 class LookLaws(AttentionCase):
@@ -310,6 +312,7 @@ class LookLaws(AttentionCase):
         state = layer.initial_state(memory)
         for t in range(T):
             one, row, state = layer.attend(query[:, t], memory, state)
+            one, row = self.one_head((one, row))
             close(one, context[:, t], 1e-6)
             close(row, weights[:, t], 1e-6)
 

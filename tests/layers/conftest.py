@@ -6,7 +6,15 @@ import sys
 
 import pytest
 
-LAWS = ("layer_laws", "attention_laws", "mask_laws", "part_laws", "decoder_laws")
+LAWS = (
+    "layer_laws",
+    "attention_laws",
+    "mask_laws",
+    "part_laws",
+    "decoder_laws",
+    "remembering",
+    "structure_laws",
+)
 
 for law in LAWS:
     if f"tests.layers.{law}" not in sys.modules:

@@ -230,25 +230,29 @@ def check_gradients(layer: Any, run: Any, tensors: list[np.ndarray]) -> None:
     assert any(np.abs(x).max() > 1e-3 for x in keras.tree.flatten(outputs))
 
 
-def pairwise(axes: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Few cases in which every pair of values of two axes meets, greedily; always the same ones."""
-    names = list(axes)
+def pairwise(
+    axes: Mapping[str, tuple[Any, ...]], possible: Callable[[dict[str, Any]], bool] | None = None
+) -> list[dict[str, Any]]:
+    """Few cases in which every pair of values of two axes meets, greedily; always the same ones.
 
-    def pairs(case: tuple[Any, ...]) -> set[Any]:
-        return set(itertools.combinations(enumerate(case), 2))
-
-    everything = list(itertools.product(*axes.values()))
-    left = set().union(*(pairs(case) for case in everything))
+    Where only some cases are possible, every pair that a possible one has.
+    """
+    everything = full_product(axes, possible)
+    pairs = [set(itertools.combinations(case.items(), 2)) for case in everything]
+    left = set().union(*pairs)
     chosen = []
     while left:
-        best = max(everything, key=lambda case: len(pairs(case) & left))
-        left -= pairs(best)
-        chosen.append(dict(zip(names, best, strict=True)))
+        best = max(range(len(pairs)), key=lambda number: len(pairs[number] & left))
+        left -= pairs[best]
+        chosen.append(everything[best])
     return chosen
 
 
-def full_product(axes: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    return [dict(zip(axes, case, strict=True)) for case in itertools.product(*axes.values())]
+def full_product(
+    axes: Mapping[str, tuple[Any, ...]], possible: Callable[[dict[str, Any]], bool] | None = None
+) -> list[dict[str, Any]]:
+    cases = (dict(zip(axes, case, strict=True)) for case in itertools.product(*axes.values()))
+    return [case for case in cases if possible is None or possible(case)]
 
 
 def label(case: Any) -> str:

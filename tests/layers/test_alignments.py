@@ -1,7 +1,4 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +8,6 @@ from attention_zoo.layers import (
     Alignment,
     Attention,
     HardAlignment,
-    MonotonicAlignment,
     SoftmaxAlignment,
 )
 from tests.layers.attention_case import hard
@@ -30,26 +26,6 @@ class TestHardAlignment(AlignmentConformance):
 
     def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return hard(scores, mask)
-
-
-class TestMonotonicAlignment(AlignmentConformance):
-    covers = MonotonicAlignment
-    registered = "monotonic"
-    changed = {"score_bias_init": -2.0}
-    sums_to_one = False
-    tolerance = 1e-5
-
-    def built(self, **options: Any) -> MonotonicAlignment:
-        """Random weights would hide the bias from the oracle, so it stands in the constructor."""
-        layer = self.make(score_bias_init=0.5, **options)
-        layer.build((3, 4, 7))
-        return layer
-
-    def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """A first look: stops at j after passing all before it."""
-        stop = np.where(mask, 1 / (1 + np.exp(-np.clip(scores + 0.5, -700, 700))), 0)
-        passed = np.cumprod(1 - stop, axis=-1)
-        return stop * np.concatenate([np.ones_like(passed[..., :1]), passed[..., :-1]], axis=-1)
 
 
 @pytest.mark.parametrize("name", ALIGNMENTS.names())

@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from keras import layers
+from keras import layers, ops
 
 from attention_zoo.layers import (
     AdditiveAttention,
     AttentionCell,
     DotProductAttention,
     DotScore,
+    MonotonicAlignment,
     MultiplicativeAttention,
     RecurrentDecoder,
 )
 from tests.layers.running import array
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "attention.npz"
+GOLDEN = Path(__file__).parents[1] / "golden"
 ADDITIVE = ["query_kernel", "memory_kernel", "attention_v"]
 NORMALIZED = [*ADDITIVE, "attention_g", "attention_b"]
 
@@ -52,8 +53,8 @@ WRAPPERS = [
 ]
 
 
-def golden(case: str) -> dict[str, np.ndarray]:
-    with np.load(GOLDEN) as data:
+def golden(case: str, file: str = "attention.npz") -> dict[str, np.ndarray]:
+    with np.load(GOLDEN / file) as data:
         return {k.split("/", 1)[1]: data[k] for k in data.files if k.startswith(f"{case}/")}
 
 
@@ -86,16 +87,59 @@ def test_mechanism(name: str) -> None:
     agree(looked, case["alignments"])
 
 
-@pytest.mark.parametrize("name", MONOTONIC)
-def test_monotonic_mechanism(name: str) -> None:
-    """Six queries, each from the weights of the one before; the first from all on place 0."""
+def monotonic(name: str, **options: Any) -> tuple[dict[str, np.ndarray], Any]:
+    """The case, and a layer with its weights."""
     make, weights = MONOTONIC[name]
-    case, layer = golden(name), make(alignment="monotonic")
-    queries, memory, mask = case["queries"], case["memory"], memory_mask(case)
-    layer.build(queries.shape, memory.shape)
+    case, layer = golden(name), make(alignment=MonotonicAlignment(**options))
+    layer.build(case["queries"].shape, case["memory"].shape)
     layer.set_weights([*(case[key] for key in weights), case["attention_score_bias"]])
+    return case, layer
+
+
+@pytest.mark.parametrize("form", ["parallel", "recursive"])
+@pytest.mark.parametrize("name", MONOTONIC)
+def test_monotonic_mechanism(name: str, form: str) -> None:
+    """Six queries, each from the weights of the one before; the first from all on place 0."""
+    case, layer = monotonic(name, form=form, hard_at_inference=False)
+    queries, memory, mask = case["queries"], case["memory"], memory_mask(case)
     _, looked = layer(queries, memory, value_mask=mask, return_attention_scores=True)
-    agree(looked, case["alignments_recursive"])
+    agree(looked, case[f"alignments_{form}"])
+    case, layer = monotonic(name, form=form)
+    _, looked = layer(queries, memory, value_mask=mask, return_attention_scores=True, training=True)
+    agree(looked, case[f"alignments_{form}"])
+
+
+@pytest.mark.parametrize("name", MONOTONIC)
+def test_hard_monotonic_mechanism(name: str) -> None:
+    """All six in one call up to the first that stops nowhere, and each from TFA's own state.
+
+    After such a look TFA's weights stay 0 for good; ours go on from the last stop, as in the paper.
+    """
+    case, layer = monotonic(name)
+    queries, memory, mask = case["queries"], case["memory"], memory_mask(case)
+    _, looked = layer(queries, memory, value_mask=mask, return_attention_scores=True)
+    wanted = case["alignments_hard"]
+    before = np.cumprod(wanted.any(axis=-1), axis=1).astype("bool")
+    first_empty = np.concatenate([np.ones((4, 1), "bool"), before[:, :-1]], axis=1)
+    agree(array(looked)[first_empty], wanted[first_empty])
+    prepared = layer.prepare(memory, value_mask=mask)
+    given = np.concatenate([case["initial_alignments"][:, None], wanted[:, :-1]], axis=1)
+    for t in range(6):
+        state = ((), (ops.convert_to_tensor(given[:, t]),))
+        _, row, _ = layer.attend(queries[:, t], prepared, state)
+        agree(row, wanted[:, t])
+
+
+def test_monotonic_function() -> None:
+    """TFA's function of bare probabilities, from any previous weights."""
+    case = golden("monotonic_fn", "monotonic.npz")
+    logits = np.log(case["p_choose"] / (1 - case["p_choose"]))
+    for form in ("parallel", "recursive"):
+        layer = MonotonicAlignment(form=form, hard_at_inference=False)
+        agree(layer(logits, state=(case["previous"],))[0], case[form])
+    layer = MonotonicAlignment()
+    weights, _ = layer(case["p_choose_hard"] - 0.5, state=(case["previous_hard"],))
+    agree(weights, case["hard"])
 
 
 @pytest.mark.parametrize("output_attention", [True, False])
@@ -103,7 +147,7 @@ def test_monotonic_mechanism(name: str) -> None:
 def test_wrapper(name: str, output_attention: bool) -> None:
     case, luong, lstm = golden(name), "luong" in name, "lstm" in name
     monotonic = "monotonic" in name
-    alignment = "monotonic" if monotonic else "softmax"
+    alignment = MonotonicAlignment(hard_at_inference=False) if monotonic else "softmax"
     attention = (
         MultiplicativeAttention() if luong else AdditiveAttention(8, True, alignment=alignment)
     )

@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops import scan
-from tests.layers.running import MODES, array, close, compiled, differentiable
+from attention_zoo.ops import linear_recurrence, scan
+from tests.layers.running import (
+    JAX,
+    MODES,
+    WIDE,
+    array,
+    check_gradients,
+    close,
+    compiled,
+    differentiable,
+)
 
 DECAY = np.array([0.5, -0.25], "float32")
 
@@ -58,3 +67,81 @@ def test_has_gradients(mode: str) -> None:
     for t in range(3):
         np.testing.assert_allclose(by_inputs[t, 0], probe * DECAY ** (2 - t), rtol=1e-5)
     np.testing.assert_allclose(by_start[0], probe * DECAY**3, rtol=1e-5)
+
+
+# ------------------------------------------------------------------ linear_recurrence
+
+
+def one_by_one(decay: np.ndarray, inflow: np.ndarray) -> np.ndarray:
+    """In float64."""
+    decay, inflow = decay.astype("float64"), inflow.astype("float64")
+    so_far, results = np.zeros(inflow.shape[:-1]), np.zeros(inflow.shape)
+    for j in range(inflow.shape[-1]):
+        so_far = decay[..., j] * so_far + inflow[..., j]
+        results[..., j] = so_far
+    return results
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize(
+    "shape", [(3, 1), (2, 2), (3,), (2, 4, 7), (2, 8), (1, 100), (0, 5), (2, 0)]
+)
+def test_linear_recurrence(shape: tuple[int, ...], parallel: bool, mode: str) -> None:
+    rng = np.random.default_rng(0)
+    decay, inflow = rng.random(shape), rng.random(shape)
+    run = compiled(lambda a, b: linear_recurrence(a, b, parallel), mode)
+    got = run(*(ops.convert_to_tensor(x.astype("float32")) for x in (decay, inflow)))
+    close(got, one_by_one(decay, inflow), 1e-6)
+
+
+def test_linear_recurrence_by_hand() -> None:
+    """The decay of the first place counts for nothing."""
+    got = linear_recurrence(ops.array([9.0, 0.5, 0.0, 2.0]), ops.array([1.0, 1.0, 3.0, 0.0]))
+    assert array(got).tolist() == [1, 1.5, 3, 6]
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_linear_recurrence_has_gradients(parallel: bool) -> None:
+    rng = np.random.default_rng(0)
+    tensors = [rng.random((2, 7)).astype(WIDE) for _ in range(2)]
+    layer = keras.layers.Identity()
+    run = differentiable(layer, lambda a, b: linear_recurrence(a, b, parallel))
+    check_gradients(layer, run, tensors)
+
+
+def test_linear_recurrence_over_thousands_of_places() -> None:
+    """Decays of 0, 1 and what lies between, where products vanish: finite, and right."""
+    rng = np.random.default_rng(0)
+    decay = np.concatenate(
+        [rng.random((1, 4000)), np.full((1, 4000), 0.5), rng.integers(0, 2, (1, 4000))]
+    ).astype("float32")
+    inflow = (rng.random((3, 4000)) < 0.01).astype("float32")
+    run = differentiable(keras.layers.Identity(), linear_recurrence)
+    got, gradients, _ = run(decay, inflow)
+    np.testing.assert_allclose(got, one_by_one(decay, inflow), rtol=2e-6, atol=1e-30)
+    assert all(np.isfinite(x).all() for x in gradients)
+    one = np.zeros((1, 4000), "float32")
+    one[0, 100] = 1
+    got = linear_recurrence(ops.full((1, 4000), 0.5), ops.convert_to_tensor(one))
+    assert array(got)[0, 100] == 1, "what entered late is not lost"
+    assert array(got)[0, 110] == 2.0**-10
+
+
+@pytest.mark.skipif(JAX, reason="JAX knows every length when it compiles")
+def test_linear_recurrence_of_a_length_known_only_when_it_runs() -> None:
+    import tensorflow as tf
+
+    def call(decay: Any, inflow: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([decay, inflow])
+            result = linear_recurrence(decay, inflow)
+        return result, tape.gradient(result, [decay, inflow])
+
+    run = tf.function(call, input_signature=[tf.TensorSpec((None, None))] * 2, autograph=False)
+    rng = np.random.default_rng(0)
+    for shape in ((2, 5), (1, 1), (0, 4), (2, 0)):
+        decay, inflow = (rng.random(shape).astype("float32") for _ in range(2))
+        result, gradients = run(decay, inflow)
+        close(result, one_by_one(decay, inflow), 1e-6)
+        assert [tuple(x.shape) for x in gradients] == [shape, shape]

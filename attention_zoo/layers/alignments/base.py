@@ -57,6 +57,10 @@ class Alignment(keras.layers.Layer):
         """Alignments without weights need nothing here; others add weights."""
         self.built = True
 
+    def get_build_config(self) -> None:
+        """None: the attention that is loaded around it builds it, readers first, and not Keras."""
+        return None
+
     @property
     def remembers(self) -> bool:
         """Whether a look depends on the looks before it."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import keras
-from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import hardmax
 
 
 @ALIGNMENTS.register("hard")
@@ -50,12 +49,4 @@ class HardAlignment(Alignment):
     def call(
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
     ) -> tuple[Tensor, State]:
-        scores = at_least_float32(scores)
-        if scores.shape[-1] == 0:
-            return scores, state
-        allowed = ops.ones_like(scores, dtype="bool")
-        if mask is not None:
-            allowed = ops.logical_and(mask, allowed)
-        ranked = ops.where(allowed, scores, ops.full((), float("-inf"), scores.dtype))
-        best = ops.one_hot(ops.argmax(ranked, axis=-1), ops.shape(scores)[-1], dtype=scores.dtype)
-        return ops.where(allowed, best, ops.zeros((), scores.dtype)), state
+        return hardmax(scores, mask), state

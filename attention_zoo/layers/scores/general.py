@@ -64,5 +64,13 @@ class GeneralScore(Score):
         scores = dot(query, keys)
         return scores if self.gain is None else scores * ops.cast(self.gain, scores.dtype)
 
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
+        """Multiplies whichever are fewer by W: `q . (k W)` is `(q W^T) . k`."""
+        queries, keys = query.shape[-2], key.shape[-2]
+        if queries is None or keys is None or queries >= keys:
+            return self.compare(query, self.project(key))
+        kernel = ops.cast(self.key_kernel, query.dtype)
+        return self.compare(ops.matmul(query, ops.transpose(kernel)), key)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "scale": self.scale}

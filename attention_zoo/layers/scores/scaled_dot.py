@@ -12,6 +12,7 @@ from attention_zoo.layers.scores.base import (
     dot,
     require_equal_widths,
 )
+from attention_zoo.ops import at_least_float32
 
 
 @SCORES.register("scaled_dot")
@@ -53,4 +54,5 @@ class ScaledDotScore(Score):
         self.built = True
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
-        return dot(query, keys) * query.shape[-1] ** -0.5
+        # The query is scaled, not the scores: there are fewer of its numbers.
+        return dot(at_least_float32(query) * query.shape[-1] ** -0.5, keys)

@@ -1,0 +1,90 @@
+"""Between looking everywhere and looking at few places."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.ops import at_least_float32, entmax
+
+NEAREST_TO_SOFTMAX = 1e-6
+"""What a learned alpha stays above 1 by: from there on, float32 cannot tell it from softmax."""
+
+
+@ALIGNMENTS.register("entmax")
+@keras.saving.register_keras_serializable("attention_zoo")
+class EntmaxAlignment(Alignment):
+    """A family from softmax (alpha 1) to sparsemax (alpha 2), sparse all the way between.
+
+    `weights_j = max((alpha - 1) score_j - tau, 0)^(1 / (alpha - 1))`, tau such that they sum to one
+
+    Args:
+        alpha: above 1 and at most 2; 1.5 and 2 are solved exactly by sorting, others by bisection.
+        learn_alpha: alpha, below 2, is where learning starts: `alpha = 1 + sigmoid(alpha_logit)`.
+
+    Call arguments:
+        scores: `(..., S)`.
+        mask: booleans that broadcast against `scores`, or None.
+        state: `()`.
+
+    Returns:
+        Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+
+    Weights:
+        alpha_logit: `()`, with `learn_alpha`; one for all heads.
+
+    Masking:
+        Hidden positions weigh exactly 0, whatever their scores.
+
+    Cost:
+        O(S log S) a row for sorting, or 30 O(S) for bisection.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import EntmaxAlignment
+        >>> weights, _ = EntmaxAlignment()(np.array([[0.5, 0.0, -2.0]], "float32"))
+        >>> [round(float(w), 4) for w in weights[0]]
+        [0.674, 0.326, 0.0]
+
+    Reference:
+        Peters et al. 2019, arXiv 1905.05702, section 3 and algorithms 1 (bisection) and 2 (1.5 by
+        sorting): z are the scores, p the weights. Correia et al. 2019, arXiv 1909.00015, section 3
+        and proposition 1, for a learned alpha; theirs is one for each head.
+    """
+
+    def __init__(self, alpha: float = 1.5, learn_alpha: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not 1 < alpha <= 2:
+            raise ValueError(
+                f"alpha must be in (1, 2], got {alpha}; for alpha = 1 take the alignment 'softmax'"
+            )
+        if learn_alpha and alpha == 2:
+            raise ValueError(
+                "a learned alpha must start below 2, got 2; take 1.9, or learn_alpha=False"
+            )
+        self.alpha, self.learn_alpha = alpha, learn_alpha
+
+    def build(self, scores_shape: tuple[Any, ...]) -> None:
+        self.alpha_logit = None
+        if self.learn_alpha:
+            start = keras.initializers.Constant(math.log((self.alpha - 1) / (2 - self.alpha)))
+            self.alpha_logit = self.add_weight(
+                shape=(), initializer=start, autocast=False, name="alpha_logit"
+            )
+        self.built = True
+
+    def call(
+        self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
+    ) -> tuple[Tensor, State]:
+        if self.alpha_logit is None:
+            return entmax(scores, mask, self.alpha), state
+        scores = at_least_float32(scores)
+        share = ops.sigmoid(ops.cast(self.alpha_logit, scores.dtype))
+        return entmax(scores, mask, 1 + ops.maximum(share, NEAREST_TO_SOFTMAX)), state
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "alpha": self.alpha, "learn_alpha": self.learn_alpha}

@@ -1,0 +1,99 @@
+"""Look around the place of the same number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.layers.alignments.local import check_window, real_span
+from attention_zoo.ops import Window, masked_softmax
+
+
+@ALIGNMENTS.register("local_monotonic")
+@keras.saving.register_keras_serializable("attention_zoo")
+class LocalMonotonicAlignment(Alignment):
+    """Soft alignment inside of a window that moves one place a look (local-m).
+
+    `p_t = t`, `weights_s = exp(score_s) / sum_i exp(score_i)` over s, i in `[p_t - D, p_t + D]`
+
+    Looks and places both count from 0, from the first one that is no padding: the t-th real query
+    looks around the t-th place after the first real one. Only the window is scored.
+
+    Args:
+        window: D, how many places a look sees on each side of the centre.
+
+    Call arguments:
+        scores: `(..., W)`, of the places of a window, W = 2 D + 1.
+        mask: booleans that broadcast against `scores`, or None.
+        state: `(step,)`, how many looks were taken, int32 `(..., 1)`.
+        evidence: the `Window` that `consult` chose.
+        training: changes nothing.
+
+    Returns:
+        Weights `(..., W)`, float32 at least, and the next state.
+
+    Masking:
+        Hidden places of a window weigh exactly 0; a window with nothing left is all 0, as it is
+        past the end of the memory. A hidden query is no look: it does not count.
+
+    Cost:
+        O(T D) scores and O(T D Dv) to weigh; nothing of size T S is made unless the weights are
+        asked for.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import Attention, LocalMonotonicAlignment
+        >>> layer = Attention(score="dot", alignment=LocalMonotonicAlignment(window=1))
+        >>> states = np.zeros((1, 4, 2), "float32")
+        >>> _, weights = layer(states, states, return_attention_scores=True)
+        >>> [float(w) for w in weights[0, 0]]
+        [0.5, 0.5, 0.0, 0.0]
+
+    Reference:
+        Luong et al. 2015, arXiv 1508.04025, section 3.2 (local-m): p_t is the centre, D the
+        window, a_t the weights.
+    """
+
+    def __init__(self, window: int = 10, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.window = check_window(window)
+
+    def width(self, sources: Tensor) -> Tensor:
+        return 2 * self.window + 1
+
+    def initial_state(self, like: Tensor) -> State:
+        return (ops.zeros((*ops.shape(like)[:-1], 1), "int32"),)
+
+    def before_each(self, like: Tensor, live: Tensor) -> State:
+        live = ops.cast(live, "int32")
+        return ((ops.cumsum(live, axis=-1) - live)[..., None],)
+
+    def after_all(self, after: State, live: Tensor) -> State:
+        return (ops.sum(ops.cast(live, "int32"), axis=-1, keepdims=True),)
+
+    def consult(self, query: Tensor, memory: Any, state: State | None) -> Window:
+        if not state:
+            raise ValueError(
+                "local_monotonic looks at all places at once, but this score needs one look after "
+                "the other; take a score that does not remember"
+            )
+        first, _ = real_span(memory)
+        centre = first + state[0]
+        seen = ops.ones((self.width(None),), "bool")
+        return Window(centre - self.window, seen, ops.cast(centre, "float32"))
+
+    def call(
+        self,
+        scores: Tensor,
+        mask: Tensor | None = None,
+        state: State = (),
+        training: bool = False,
+        evidence: Window | None = None,
+    ) -> tuple[Tensor, State]:
+        return masked_softmax(scores, mask), (state[0] + 1,)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "window": self.window}

@@ -1,0 +1,129 @@
+"""Look around a place that the query predicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, Shape, State, Tensor
+from attention_zoo.layers.alignments.local import check_window, real_span
+from attention_zoo.layers.scores.base import check_units
+from attention_zoo.ops import Window, at_least_float32, masked_softmax
+
+
+@ALIGNMENTS.register("local_predictive")
+@keras.saving.register_keras_serializable("attention_zoo")
+class LocalPredictiveAlignment(Alignment):
+    """Soft alignment inside of a window whose centre the query predicts (local-p).
+
+    `p_t = S sigmoid(v . tanh(q W))`,
+    `weights_s = softmax(score)_s exp(-(s - p_t)^2 / (2 sigma^2))`, `sigma = D / 2`, with the
+    softmax over s in `[p_t - D, p_t + D]`
+
+    S is the number of places from the first real one to the last, and s counts from the first, at
+    0: padding on either side does not show. Only the window is scored. The Gaussian is what
+    teaches W and v, and it makes the weights sum to one or less.
+
+    Args:
+        window: D, how far a look sees on each side of the centre. With 0 it sees the place
+            nearest to the centre, through the Gaussian of D = 1.
+        units: A, width of the hidden layer; the query's width when None.
+
+    Call arguments:
+        scores: `(..., W)`, of the places of a window, W = 2 D + 1.
+        mask: booleans that broadcast against `scores`, or None.
+        state: `()`.
+        evidence: the `Window` that `consult` chose.
+        training: changes nothing.
+
+    Returns:
+        Weights `(..., W)`, float32 at least, and `()`.
+
+    Weights:
+        position_kernel: W, `(Dq, A)`. position_v: v, `(A,)`.
+
+    Masking:
+        Hidden places of a window weigh exactly 0; a window with nothing left is all 0.
+
+    Cost:
+        O(T (Dq A + D)) and O(T D) scores; nothing of size T S is made unless the weights are asked
+        for.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import Attention, LocalPredictiveAlignment
+        >>> layer = Attention(score="dot", alignment=LocalPredictiveAlignment(window=1))
+        >>> query, value = np.zeros((1, 1, 2), "float32"), np.zeros((1, 4, 2), "float32")
+        >>> _, weights = layer(query, value, return_attention_scores=True)
+        >>> [round(float(w), 3) for w in weights[0, 0]]
+        [0.0, 0.045, 0.333, 0.045]
+
+    Reference:
+        Luong et al. 2015, arXiv 1508.04025, section 3.2 (local-p), equations 9 and 10: W_p is W,
+        v_p is v, h_t the query, D the window. Places count from 0 here, so p_t = S aims right
+        behind the last one.
+    """
+
+    def __init__(self, window: int = 10, units: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.window = check_window(window)
+        self.units = check_units(units)
+
+    def build_readers(self, query_shape: Shape, key_shape: Shape) -> None:
+        units = self.units or query_shape[-1]
+        shape = (query_shape[-1], units)
+        self.position_kernel = self.add_weight(shape=shape, name="position_kernel")
+        self.position_v = self.add_weight(shape=(units,), name="position_v")
+
+    def width(self, sources: Tensor) -> Tensor:
+        return 2 * self.window + 1
+
+    @property
+    def reach(self) -> float:
+        """How far the window goes from a centre between two places."""
+        return max(self.window, 0.5)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the Gaussian, in places."""
+        return max(self.window, 1) / 2
+
+    def consult(self, query: Tensor, memory: Any, state: State | None) -> Window:
+        first, length = real_span(memory)
+        share = self._share(at_least_float32(query))
+        centre = ops.cast(first, share.dtype) + ops.cast(length, share.dtype) * share
+        # From S - 1/2 on, the place nearest to the centre would be S, which is none.
+        start = ops.minimum(_integer(ops.ceil(centre - self.reach)), first + length - 1)
+        places = start + ops.arange(self.width(None), dtype="int32")
+        inside = ops.cast(places, centre.dtype) <= centre + self.reach
+        return Window(start, inside, centre)
+
+    def _share(self, query: Tensor) -> Tensor:
+        """Where to look, `(..., T, 1)`, from 0 for the start of the memory to 1 for its end."""
+        kernel, v = (ops.cast(x, query.dtype) for x in (self.position_kernel, self.position_v))
+        return ops.sigmoid(ops.matmul(ops.tanh(ops.matmul(query, kernel)), v[:, None]))
+
+    def call(
+        self,
+        scores: Tensor,
+        mask: Tensor | None = None,
+        state: State = (),
+        training: bool = False,
+        evidence: Window | None = None,
+    ) -> tuple[Tensor, State]:
+        if evidence is None:
+            raise ValueError("local_predictive needs the window that `consult` chose as `evidence`")
+        weights = masked_softmax(scores, mask)
+        distance = ops.cast(evidence.places, weights.dtype) - ops.cast(
+            evidence.centre, weights.dtype
+        )
+        return weights * ops.exp(-ops.square(distance / self.sigma) / 2), state
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "window": self.window, "units": self.units}
+
+
+def _integer(x: Tensor) -> Tensor:
+    return ops.cast(x, "int32")

@@ -1,0 +1,61 @@
+"""Look at the k best places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.ops import keep_greatest, masked_softmax
+
+
+@ALIGNMENTS.register("top_k")
+@keras.saving.register_keras_serializable("attention_zoo")
+class TopKAlignment(Alignment):
+    """Softmax over the k greatest scores that the mask allows; the first ones among equals.
+
+    `weights_j = exp(score_j) / sum_{i in best k} exp(score_i)` for j among the best k, else 0
+
+    Args:
+        k: how many places a look keeps; all of a shorter row.
+
+    Call arguments:
+        scores: `(..., S)`.
+        mask: booleans that broadcast against `scores`, or None.
+        state: `()`.
+
+    Returns:
+        Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+
+    Masking:
+        Hidden positions weigh exactly 0, whatever their scores, and take no one's place.
+
+    Cost:
+        O(S log k) a row. All S scores are computed; those not kept get no gradient.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import TopKAlignment
+        >>> weights, _ = TopKAlignment(k=2)(np.array([[1.0, 3.0, 3.0, 2.0]], "float32"))
+        >>> [float(w) for w in weights[0]]
+        [0.0, 0.5, 0.5, 0.0]
+
+    Reference:
+        Zhao et al. 2019, arXiv 1912.11637, section 3: P are the scores, A the weights; there all
+        scores equal to the k-th greatest stay, here k at most.
+    """
+
+    def __init__(self, k: int = 8, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        self.k = k
+
+    def call(
+        self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
+    ) -> tuple[Tensor, State]:
+        return masked_softmax(scores, keep_greatest(scores, mask, self.k)), state
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "k": self.k}

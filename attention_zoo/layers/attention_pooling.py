@@ -1,0 +1,132 @@
+"""A sequence to one vector, by attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention import Attention
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class AttentionPooling(keras.layers.Layer):
+    """Weighted mean of a sequence, by one look of a query that is learned or comes from outside.
+
+    `pooled = sum_s weights_s x_s`, `weights = align(score(q, x_s) over s)`
+
+    With the additive score and a learned query this is Yang's `softmax(tanh(W h_s + b) . u)`: the
+    score is `v . tanh(q W + x_s U)`, so U is the paper's W, v its u, and `q W` its b.
+
+    Args:
+        score: how alike are query and place: a name or a `Score`.
+        alignment: scores to weights: a name or an `Alignment`.
+        units: hidden width of the score, where it has one and is given by name.
+        dropout: rate of dropped weights in training. seed: its seed.
+
+    Call arguments:
+        inputs: `(B, S, D)`.
+        query: `(B, Dq)`, such as the last state of an LSTM. When None in the first call, the layer
+            learns a query of its own; it stays with the one or the other.
+        mask: `(B, S)`, True where there is something; ANDed with the mask that Keras carries.
+        return_attention_scores: also return the weights.
+        training: switches dropout and the alignment's noise on.
+
+    Returns:
+        `(B, D)`, and on request the weights `(B, S)`, before dropout.
+
+    Weights:
+        query: q, `(D,)`, where none comes from outside; those of score and alignment.
+
+    Masking:
+        Hidden places weigh 0 and what stands there reaches nothing; a row with none left pools to
+        0. The result carries no mask: its steps are gone.
+
+    Cost:
+        O(S) scores, O(S D) to weigh.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import AttentionPooling
+        >>> pooled, weights = AttentionPooling(units=4)(
+        ...     np.ones((2, 3, 5), "float32"), return_attention_scores=True
+        ... )
+        >>> tuple(pooled.shape), tuple(weights.shape)
+        ((2, 5), (2, 3))
+
+    Reference:
+        Yang et al. 2016, ACL N16-1174, equations 5 to 7 (h_it is x_s, alpha_it its weight, s_i
+        the result); Bahdanau et al. 2014, arXiv 1409.0473, equations 5 and 6, for the four steps.
+    """
+
+    def __init__(
+        self,
+        score: Any = "additive",
+        alignment: Any = "softmax",
+        units: int | None = None,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.attention = Attention(
+            score, alignment, units, dropout, seed, dtype=self.dtype_policy, name="attention"
+        )
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape, query_shape: Shape | None = None) -> None:
+        if len(inputs_shape) != 3:
+            raise ValueError(f"inputs must be (batch, steps, features), got shape {inputs_shape}")
+        if query_shape is not None and len(query_shape) != 2:
+            raise ValueError(f"query must be (batch, features), got shape {query_shape}")
+        self.learned_query = None
+        if query_shape is None:
+            self.learned_query = self.add_weight(shape=(inputs_shape[-1],), name="query")
+            query_shape = (inputs_shape[0], inputs_shape[-1])
+        if not self.attention.built:
+            self.attention.build((query_shape[0], 1, query_shape[-1]), tuple(inputs_shape))
+        self.built = True
+
+    def call(
+        self,
+        inputs: Tensor,
+        query: Tensor | None = None,
+        mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        mask = zoo_ops.both_masks("mask", mask, inputs)
+        context, weights = self.attention(
+            self._query(query, inputs)[:, None],
+            inputs,
+            value_mask=mask,
+            return_attention_scores=True,
+            training=training,
+        )
+        pooled, weights = context[:, 0], weights[:, 0]
+        return (pooled, weights) if return_attention_scores else pooled
+
+    def _query(self, query: Tensor | None, inputs: Tensor) -> Tensor:
+        """`(B, Dq)`, the one given or the one learned."""
+        if self.learned_query is None:
+            if query is None:
+                raise ValueError("this layer was built on a query from outside, and got none")
+            return query
+        if query is not None:
+            raise ValueError("this layer was built with a query of its own; give it no other")
+        learned = ops.cast(self.learned_query, self.compute_dtype)
+        return ops.broadcast_to(learned, (ops.shape(inputs)[0], learned.shape[-1]))
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
+        """The pooled vector has no steps to mask."""
+        return None
+
+    def get_config(self) -> dict[str, Any]:
+        of_attention = self.attention.get_config()
+        kept = ("score", "alignment", "dropout", "seed")
+        return {**super().get_config(), **{name: of_attention[name] for name in kept}}

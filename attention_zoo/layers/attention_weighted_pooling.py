@@ -1,0 +1,145 @@
+"""Pooling over short windows in which what is alike in the other sentence counts more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention_feature_map import (
+    attention_matrix,
+    build_pairwise,
+    make_pairwise_score,
+)
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class AttentionWeightedPooling(keras.layers.Layer):
+    """Sums of neighbouring places of two sentences, each place weighted by how alike the other is.
+
+    `A_ij = score(x_i, y_j)`, `x'_i = sum_{k = i .. i+w-1} (sum_j A_kj) x_k`, and so for y with the
+    sums over the columns of A
+
+    Over the S + w - 1 outputs of a wide convolution of width w, the window w gives S again.
+
+    Args:
+        window: w, how many places are pooled at a time.
+        score: a name or a `Score`; "euclidean", `1 / (1 + ||x - y||)`, is the paper's.
+
+    Call arguments:
+        first: x, `(B, S, D)`.
+        second: y, `(B, T, E)`.
+        first_mask, second_mask: `(B, S)`, `(B, T)`, True where there is something; ANDed with the
+            masks that Keras carries on the tensors.
+        return_attention_scores: also return the matrix.
+
+    Returns:
+        The pooled sentences, `(B, S - w + 1, D)` and `(B, T - w + 1, E)` (no places of one shorter
+        than the window), and on request A, `(B, S, T)`.
+
+    Weights:
+        Those of the score.
+
+    Masking:
+        A is 0 where either place is hidden, and what stands there reaches nothing. A window that
+        holds a hidden place is hidden itself and gives 0, as if the sentence ended before; the
+        masks of the windows go on with the results. Facing an empty sentence all is 0.
+
+    Cost:
+        O(S T) scores, O((S + T) w D) to pool.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import AttentionWeightedPooling
+        >>> x, y = np.ones((2, 5, 4), "float32"), np.ones((2, 7, 4), "float32")
+        >>> pooled_x, pooled_y = AttentionWeightedPooling(window=3)(x, y)
+        >>> tuple(pooled_x.shape), tuple(pooled_y.shape), float(pooled_x[0, 0, 0])
+        ((2, 3, 4), (2, 5, 4), 21.0)
+
+    Reference:
+        Yin et al. 2015, arXiv 1512.05193, section 4, ABCNN-2: F^c are x and y transposed, F^p the
+        results transposed, a_0,j and a_1,j the sums over rows and columns of A. As there, the
+        weights are not divided by their sum.
+    """
+
+    def __init__(self, window: int, score: Any = "euclidean", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if window < 1:
+            raise ValueError(f"window must be at least 1, got {window}")
+        self.window = window
+        self.score = make_pairwise_score(score, self.dtype_policy)
+        self.supports_masking = True
+
+    def build(self, first_shape: Shape, second_shape: Shape) -> None:
+        build_pairwise(self.score, first_shape, second_shape)
+        self.built = True
+
+    def call(
+        self,
+        first: Tensor,
+        second: Tensor,
+        first_mask: Tensor | None = None,
+        second_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        first_mask = zoo_ops.both_masks("first_mask", first_mask, first)
+        second_mask = zoo_ops.both_masks("second_mask", second_mask, second)
+        alike = attention_matrix(self.score, first, second, first_mask, second_mask)
+        results = (
+            self._pool(first, first_mask, ops.sum(alike, axis=2)),
+            self._pool(second, second_mask, ops.sum(alike, axis=1)),
+            ops.cast(alike, self.compute_dtype),
+        )
+        return results if return_attention_scores else results[:2]
+
+    def _pool(self, x: Tensor, mask: Tensor | None, weights: Tensor) -> Tensor:
+        """`(B, S, D)` by `(B, S)` to `(B, S - w + 1, D)`, with the mask of the windows."""
+        weighted = ops.cast(zoo_ops.clear(x, mask), weights.dtype) * weights[..., None]
+        pooled = ops.cast(sum(self._shifted(weighted)), self.compute_dtype)
+        whole = self._windows(mask)
+        return zoo_ops.pass_mask_on(zoo_ops.clear(pooled, whole), whole)
+
+    def _windows(self, mask: Tensor | None) -> Tensor | None:
+        """Which windows hold no hidden place, `(B, S - w + 1)`."""
+        return None if mask is None else zoo_ops.combine_masks(*self._shifted(mask))
+
+    def _shifted(self, x: Tensor) -> list[Tensor]:
+        """The first, second, ... places of all windows of `(B, S, ...)`."""
+        last = self.window - 1
+        return [x[:, shift : (shift - last) or None] for shift in range(self.window)]
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
+        """The call sets the masks of the windows."""
+        return None
+
+    def compute_output_spec(
+        self,
+        first: Tensor,
+        second: Tensor,
+        first_mask: Tensor | None = None,
+        second_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        def spec(*shape: int | None) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+        def pooled(x: Tensor, mask: Tensor | None) -> keras.KerasTensor:
+            batch, length, width = x.shape
+            count = None if length is None else max(length - self.window + 1, 0)
+            return zoo_ops.pass_mask_on(spec(batch, count, width), self._windows(mask))
+
+        results = (
+            pooled(first, first_mask),
+            pooled(second, second_mask),
+            spec(*first.shape[:2], second.shape[1]),
+        )
+        return results if return_attention_scores else results[:2]
+
+    def get_config(self) -> dict[str, Any]:
+        score = keras.saving.serialize_keras_object(self.score)
+        return {**super().get_config(), "window": self.window, "score": score}

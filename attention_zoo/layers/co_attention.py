@@ -1,0 +1,147 @@
+"""A text and a question that look at each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention_feature_map import make_pairwise_score
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class CoAttention(keras.layers.Layer):
+    """Attention from a context to a query and from the query to the context, at once.
+
+    `s_tj = score(h_t, u_j)`, `u~_t = sum_j softmax_j(s_tj) u_j`,
+    `h~ = sum_t softmax_t(max_j s_tj) h_t`, `g_t = [h_t; u~_t; h_t * u~_t; h_t * h~]`
+
+    Args:
+        score: how alike are a place of the context and one of the query: a name or a `Score`.
+        units: hidden width of the score, where it has one and is given by name.
+
+    Call arguments:
+        context: h, `(B, T, D)`.
+        query: u, `(B, J, D)`.
+        context_mask, query_mask: `(B, T)`, `(B, J)`, True where there is something; ANDed with the
+            masks that Keras carries on the tensors.
+        return_attention_scores: also return the weights of both directions.
+
+    Returns:
+        G, `(B, T, 4 D)`, and on request the weights of each place of the context over the query,
+        `(B, T, J)`, and those over the context, `(B, T)`.
+
+    Weights:
+        Those of the score.
+
+    Masking:
+        Hidden places weigh 0 and what stands there reaches nothing. Hidden places of the context
+        give 0. Of an empty query, u~ and h~ are 0: there is nothing to look at, and nothing that
+        looks. The context's mask goes on with the result.
+
+    Cost:
+        O(T J) scores, O(T J D) to weigh.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import CoAttention
+        >>> context, query = np.ones((2, 5, 4), "float32"), np.ones((2, 3, 4), "float32")
+        >>> g, to_query, to_context = CoAttention()(context, query, return_attention_scores=True)
+        >>> tuple(g.shape), tuple(to_query.shape), tuple(to_context.shape)
+        ((2, 5, 16), (2, 5, 3), (2, 5))
+
+    Reference:
+        Seo et al. 2016, arXiv 1611.01603, section 2, "attention flow layer", equations 1 to 4: H
+        is the context, U the query, S the scores, a_t and b the weights, G the result; its beta is
+        the simple concatenation.
+    """
+
+    def __init__(self, score: Any = "trilinear", units: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.score = make_pairwise_score(score, self.dtype_policy, units=units)
+        self.supports_masking = True
+
+    def build(self, context_shape: Shape, query_shape: Shape) -> None:
+        for name, shape in (("context", context_shape), ("query", query_shape)):
+            if len(shape) != 3:
+                raise ValueError(f"{name} must be (batch, steps, features), got shape {shape}")
+        if context_shape[-1] != query_shape[-1]:
+            raise ValueError(
+                "context and query must have one width, since their numbers are multiplied, got "
+                f"{context_shape[-1]} and {query_shape[-1]}; project one of them first"
+            )
+        if not self.score.built:
+            self.score.build(tuple(context_shape), tuple(query_shape))
+        self.built = True
+
+    def call(
+        self,
+        context: Tensor,
+        query: Tensor,
+        context_mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        context_mask = zoo_ops.both_masks("context_mask", context_mask, context)
+        query_mask = zoo_ops.both_masks("query_mask", query_mask, query)
+        context, query = zoo_ops.clear(context, context_mask), zoo_ops.clear(query, query_mask)
+        scores = self.score.compare(context, self.score.project(query))  # (B, T, J)
+        to_query = _to_query(scores, context_mask, query_mask)
+        to_context = _to_context(scores, context_mask, query_mask)
+        asked = _weigh(to_query, query)  # (B, T, D)
+        told = _weigh(to_context[:, None], context)  # (B, 1, D)
+        merged = ops.concatenate([context, asked, context * asked, context * told], axis=-1)
+        merged = zoo_ops.pass_mask_on(merged, context_mask)
+        if not return_attention_scores:
+            return merged
+        return merged, *(ops.cast(x, self.compute_dtype) for x in (to_query, to_context))
+
+    def compute_output_spec(
+        self,
+        context: Tensor,
+        query: Tensor,
+        context_mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        def spec(*shape: int | None) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+        batch, steps, width = context.shape
+        merged = zoo_ops.pass_mask_on(spec(batch, steps, 4 * width), context_mask)
+        if not return_attention_scores:
+            return merged
+        return merged, spec(batch, steps, query.shape[1]), spec(batch, steps)
+
+    def get_config(self) -> dict[str, Any]:
+        score = keras.saving.serialize_keras_object(self.score)
+        return {**super().get_config(), "score": score}
+
+
+def _to_query(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None) -> Tensor:
+    """Weights of each place of the context over the query, `(B, T, J)`."""
+    mask = zoo_ops.combine_masks(
+        None if context_mask is None else context_mask[:, :, None],
+        None if query_mask is None else query_mask[:, None, :],
+    )
+    return zoo_ops.masked_softmax(scores, mask)
+
+
+def _to_context(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None) -> Tensor:
+    """Weights over the context, `(B, T)`: a place counts as much as its best match."""
+    nothing = float("-inf")
+    asked = ops.ones(ops.shape(scores)[::2], "bool") if query_mask is None else query_mask
+    seen = ops.where(asked[:, None, :], scores, ops.cast(nothing, scores.dtype))
+    best = ops.max(seen, axis=-1, initial=nothing)
+    any_asked = ops.any(asked, axis=-1, keepdims=True)
+    return zoo_ops.masked_softmax(best, zoo_ops.combine_masks(context_mask, any_asked))
+
+
+def _weigh(weights: Tensor, values: Tensor) -> Tensor:
+    """Weighted sums, in float32 at least, returned in the values' dtype."""
+    return ops.cast(ops.matmul(weights, ops.cast(values, weights.dtype)), values.dtype)

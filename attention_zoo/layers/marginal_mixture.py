@@ -1,0 +1,89 @@
+"""The answer over all places at once, each weighed by how likely the look at it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import backend, ops
+
+from attention_zoo.ops import at_least_float32
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class MarginalMixture(keras.layers.Layer):
+    """What a hard look answers, summed over every place that it might have chosen.
+
+    `log p(v) = log sum_s weights_s softmax(logits_s)_v`
+
+    Hard attention without sampling, for memories short enough to answer from each place alone. The
+    result trains with `SparseCategoricalCrossentropy(from_logits=True)`.
+
+    Args:
+        **kwargs: those of a Keras layer; `dtype="float32"` keeps the result in full precision in a
+            model of mixed precision.
+
+    Call arguments:
+        weights: `(B, T, S)`, of an attention whose rows sum to one (softmax, entmax).
+        logits: `(B, T, S, V)`, the answer of each look given that it looks at s.
+
+    Returns:
+        Log-probabilities `(B, T, V)`.
+
+    Weights:
+        None.
+
+    Masking:
+        A place that weighs 0 counts nothing, and what stands there (NaN too) reaches nothing. A
+        look without any weight gives 0 for every v.
+
+    Cost:
+        O(T S V) time and memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import MarginalMixture
+        >>> weights = np.array([[[0.25, 0.75]]], "float32")
+        >>> logits = np.log(np.array([[[[0.5, 0.5], [0.9, 0.1]]]], "float32"))
+        >>> [round(float(p), 4) for p in np.exp(MarginalMixture()(weights, logits)[0, 0])]
+        [0.8, 0.2]
+
+    Reference:
+        Wu, Shapiro and Cotterell 2018, arXiv 1808.10024, section 2: the weights are the alignment
+        distribution of one output symbol, softmax(logits_s) its emission from one aligned place.
+    """
+
+    def build(self, weights_shape: Shape, logits_shape: Shape) -> None:
+        if len(weights_shape) != 3 or len(logits_shape) != 4:
+            raise ValueError(
+                "weights must be (batch, steps, sources) and logits (batch, steps, sources, "
+                f"vocabulary), got shapes {tuple(weights_shape)} and {tuple(logits_shape)}"
+            )
+        for name, ours, theirs in zip(
+            ("rows", "steps", "sources"), weights_shape, logits_shape, strict=False
+        ):
+            if None not in (ours, theirs) and ours != theirs:
+                raise ValueError(
+                    f"weights has {ours} {name} but logits has {theirs}; they go in pairs"
+                )
+        self.built = True
+
+    def call(self, weights: Tensor, logits: Tensor) -> Tensor:
+        weights, logits = at_least_float32(weights), at_least_float32(logits)
+        limits = np.finfo(backend.standardize_dtype(weights.dtype))
+        some = weights >= limits.tiny  # whose logarithm has a finite derivative
+        one, zero = ops.ones((), weights.dtype), ops.zeros((), weights.dtype)
+        log_weights = ops.log(ops.where(some, weights, one))[..., None]
+        log_answers = ops.log_softmax(ops.where(some[..., None], logits, zero), axis=-1)
+        lowest = ops.cast(limits.min, weights.dtype)
+        each = ops.where(some[..., None], log_weights + log_answers, lowest)
+        mixed = ops.logsumexp(each, axis=-2)
+        alive = ops.any(some, axis=-1, keepdims=True)
+        return ops.cast(ops.where(alive, mixed, zero), self.compute_dtype)
+
+    def compute_output_shape(self, weights_shape: Shape, logits_shape: Shape) -> Shape:
+        return (*logits_shape[:2], logits_shape[3])

@@ -1,0 +1,294 @@
+"""Several attentions side by side."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention import Attention, check_shapes
+from attention_zoo.layers.looks import Draws, Memory
+from attention_zoo.layers.positions import make_positions
+
+Tensor = Any
+Shape = tuple[Any, ...]
+State = tuple[Any, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class MultiHeadAttention(Attention):
+    """Heads that look at projections of their own, with any score and any alignment.
+
+    `context_t = [head_1; ...; head_H]_t W_o + b_o`,
+    `head_h = attention(query W_q,h + b_q,h, key W_k,h + b_k,h, value W_v,h + b_v,h)`
+
+    It takes the place of `keras.layers.MultiHeadAttention`: same call, same first arguments, and
+    weights of the same order and shapes, so that `set_weights` takes those of Keras's layer.
+
+    Args:
+        num_heads: H, how many heads look.
+        key_dim: K, width of a head's queries and keys.
+        value_dim: V, width of a head's values; K when None.
+        dropout: rate of dropped weights in training, 0 to 1.
+        use_bias: whether the four projections have a bias.
+        num_key_value_heads: G, how many keys and values there are for the H queries, in groups
+            of H / G neighbours; H when None.
+        score: a name or a `Score`; its weights are shared by the heads, and it sees width K.
+        alignment: a name or an `Alignment`; its weights are shared by the heads.
+        positions: a name (`POSITIONS.names()`) or `RelativePositions`, None for none.
+        seed: of the dropout, an integer or None.
+
+    Call arguments:
+        query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
+        Masks and switches as in `Attention`.
+
+    Returns:
+        Context `(B, T, Dq)`, and on request the weights `(B, H, T, S)`, before dropout.
+
+    Weights:
+        query_projection: W_q, `(Dq, H, K)`. query_bias: b_q, `(H, K)`.
+        key_projection: W_k, `(Dk, G, K)`. key_bias: b_k, `(G, K)`.
+        value_projection: W_v, `(Dv, G, V)`. value_bias: b_v, `(G, V)`.
+        output_projection: W_o, `(H, V, Dq)`. output_bias: b_o, `(Dq,)`.
+        Those of the score, the alignment and the positions.
+
+    Masking:
+        As in `Attention`. The context of a query with nothing to attend, or hidden itself, is 0
+        after the projection too, without its bias.
+
+    Cost:
+        O((T Dq + S (Dk + Dv) + T S) H K) time and O(H T S) memory; grouped keys and values are
+        not repeated for their heads.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import MultiHeadAttention
+        >>> layer = MultiHeadAttention(num_heads=2, key_dim=4)
+        >>> query, value = np.ones((2, 3, 8), "float32"), np.ones((2, 5, 6), "float32")
+        >>> context, weights = layer(query, value, return_attention_scores=True)
+        >>> tuple(context.shape), tuple(weights.shape)
+        ((2, 3, 8), (2, 2, 3, 5))
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2: h is H, d_k is K, d_v is V, W^Q_i is
+        W_q,h. Groups: Ainslie et al. 2023, arXiv 2305.13245, section 2.2.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        num_key_value_heads: int | None = None,
+        score: Any = "scaled_dot",
+        alignment: Any = "softmax",
+        positions: Any = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
+        self.heads = self.num_heads = _at_least_one("num_heads", num_heads)
+        self.key_dim = _at_least_one("key_dim", key_dim)
+        self.value_dim = key_dim if value_dim is None else _at_least_one("value_dim", value_dim)
+        self.num_key_value_heads = (
+            num_heads
+            if num_key_value_heads is None
+            else _at_least_one("num_key_value_heads", num_key_value_heads)
+        )
+        if num_heads % self.num_key_value_heads:
+            raise ValueError(
+                f"num_key_value_heads must divide num_heads, got {num_key_value_heads} for "
+                f"{num_heads} heads"
+            )
+        self.use_bias = use_bias
+        self.positions = make_positions(positions, self.dtype_policy)
+        self._refuse_positions_that_do_not_fit()
+
+    def _refuse_positions_that_do_not_fit(self) -> None:
+        positions = self.positions
+        if positions is None:
+            return
+        if positions.biases and self.score.remembers:
+            raise ValueError(
+                f"{positions.name} adds to scores by the place of the query, which a score that "
+                'remembers is not told; take positions="rotary", or another score'
+            )
+        if positions.offsets and self.value_dim != self.key_dim:
+            raise ValueError(
+                f"{positions.name} adds vectors of width key_dim to values, so value_dim must be "
+                f"{self.key_dim} too, got {self.value_dim}"
+            )
+
+    def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
+        key_shape = key_shape or value_shape
+        check_shapes(query_shape, value_shape, key_shape)
+        heads, groups, width = self.num_heads, self.num_key_value_heads, query_shape[-1]
+        of_output = (heads, self.value_dim, width)
+        self.query_projection, self.query_bias = self._weights(
+            "query", (width, heads, self.key_dim)
+        )
+        self.key_projection, self.key_bias = self._weights(
+            "key", (key_shape[-1], groups, self.key_dim)
+        )
+        self.value_projection, self.value_bias = self._weights(
+            "value", (value_shape[-1], groups, self.value_dim)
+        )
+        self.output_projection, self.output_bias = self._weights("output", of_output, inputs=2)
+        of_query = (query_shape[0], heads, query_shape[1], self.key_dim)
+        of_key = (key_shape[0], heads, key_shape[1], self.key_dim)
+        self.build_parts(of_query, of_key)
+        if self.positions is not None and not self.positions.built:
+            self.positions.build(of_query, of_key)
+        self.built = True
+
+    def _weights(self, name: str, shape: tuple[int, ...], inputs: int = 1) -> tuple[Any, Any]:
+        """A kernel whose first axes are its inputs, and the bias of the others or None."""
+
+        def glorot(shape: tuple[int, ...], dtype: Any) -> Tensor:
+            """As for the plain matrix that the kernel is: Keras takes three axes for an image."""
+            flat = (math.prod(shape[:inputs]), math.prod(shape[inputs:]))
+            return ops.reshape(keras.initializers.GlorotUniform()(flat, dtype), shape)
+
+        kernel = self.add_weight(shape=shape, initializer=glorot, name=f"{name}_projection")
+        if not self.use_bias:
+            return kernel, None
+        bias = self.add_weight(shape=shape[inputs:], initializer="zeros", name=f"{name}_bias")
+        return kernel, bias
+
+    def prepare(
+        self,
+        value: Tensor,
+        key: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        looks: int | None = None,
+    ) -> Memory:
+        """Projects keys and values, once for many looks; arguments as in `Attention`.
+
+        The heads' projections read the whole memory, however few looks there will be.
+        """
+        values, keys, mask = self.cleared(value, key, value_mask)
+        values = self._project(values, self.value_projection, self.value_bias)  # (B, G, S, V)
+        keys = self._project(keys, self.key_projection, self.key_bias)  # (B, G, S, K)
+        if self.positions is not None:
+            keys = self.positions.turn(keys)
+        extra = self.alignment.prepare(self._for_every_head(keys))
+        return Memory(values, self.score.project(keys), mask, extra)
+
+    def ask(self, query: Tensor) -> Tensor:
+        query = self._project(query, self.query_projection, self.query_bias)  # (B, H, T, K)
+        return query if self.positions is None else self.positions.turn(query)
+
+    def attend(
+        self,
+        query: Tensor,
+        memory: Memory,
+        state: State = (),
+        draws: Draws | None = None,
+        training: bool = False,
+    ) -> tuple[Tensor, Tensor, State]:
+        """One look; arguments as in `Attention`. Refused with relative positions."""
+        if self.positions is not None:
+            raise ValueError(
+                f"one look of `attend` has no place, and {self.positions.name} needs one; call "
+                "the layer on all queries at once, or add absolute positions to the embeddings"
+            )
+        return super().attend(query, memory, state, draws, training)
+
+    def compare(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
+        within_window = len(query.shape) == 5  # one query and its keys, for each look
+        if not within_window:
+            folded = tree.map_structure(self._fold, state)
+            scores = self._unfold(super().compare(self._fold(query), keys, folded))
+        else:
+            scores = super().compare(query, keys, state)
+        if self.positions is None or not self.positions.biases:
+            return scores
+        if within_window:
+            raise ValueError(
+                f"{self.positions.name} adds to the scores of all places, and alignment "
+                f"{self.alignment.name} scores a window only; take "
+                'positions="rotary", or a global alignment'
+            )
+        return scores + self.positions.bias(query, ops.shape(keys)[-2])
+
+    def mix(self, weights: Tensor, values: Tensor) -> Tensor:
+        context = self._unfold(super().mix(self._fold(weights), values))
+        offset = None if self.positions is None else self.positions.offset(weights)
+        return context if offset is None else context + offset
+
+    def seen(self, x: Tensor, window: zoo_ops.Window) -> Tensor:
+        places = self._fold(window.places)
+        return self._unfold(zoo_ops.take_places(x, places, lead=2))
+
+    def join(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
+        batch, heads, steps, width = ops.shape(context)
+        joined = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, steps, heads * width))
+        kernel = ops.reshape(self.output_projection, (heads * width, -1))
+        outputs = ops.matmul(joined, ops.cast(kernel, joined.dtype))
+        if self.output_bias is None:
+            return outputs
+        outputs = outputs + ops.cast(self.output_bias, outputs.dtype)
+        if alive is None:
+            return outputs
+        return ops.where(ops.any(alive, axis=1), outputs, ops.zeros((), outputs.dtype))
+
+    def weights_like(self, memory: Memory) -> Tensor:
+        return self._for_every_head(super().weights_like(memory))
+
+    def _project(self, x: Tensor, kernel: Any, bias: Any) -> Tensor:
+        """`(B, L, D)` to heads `(B, H, L, K)`."""
+        inputs, heads, width = kernel.shape
+        batch, length, _ = ops.shape(x)
+        flat = ops.matmul(x, ops.cast(ops.reshape(kernel, (inputs, heads * width)), x.dtype))
+        if bias is not None:
+            flat = flat + ops.cast(ops.reshape(bias, (heads * width,)), x.dtype)
+        return ops.transpose(ops.reshape(flat, (batch, length, heads, width)), (0, 2, 1, 3))
+
+    def _fold(self, x: Tensor) -> Tensor:
+        """The heads of a group one after the other: `(B, H, T, X)` to `(B, G, H / G T, X)`."""
+        if self.num_key_value_heads == self.num_heads:
+            return x
+        batch, heads, steps, *rest = ops.shape(x)
+        groups = self.num_key_value_heads
+        return ops.reshape(x, (batch, groups, heads // groups * steps, *rest))
+
+    def _unfold(self, x: Tensor) -> Tensor:
+        """The way back of `_fold`."""
+        if self.num_key_value_heads == self.num_heads:
+            return x
+        batch, groups, steps, *rest = ops.shape(x)
+        return ops.reshape(x, (batch, self.num_heads, steps // (self.num_heads // groups), *rest))
+
+    def _for_every_head(self, x: Tensor) -> Tensor:
+        """`(B, G, ...)` to `(B, H, ...)`: the same for all heads of a group."""
+        if self.num_key_value_heads == self.num_heads:
+            return x
+        return ops.repeat(x, self.num_heads // self.num_key_value_heads, axis=1)
+
+    def compute_output_shape(
+        self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
+    ) -> Shape:
+        return tuple(query_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "use_bias": self.use_bias,
+            "num_key_value_heads": self.num_key_value_heads,
+            "positions": keras.saving.serialize_keras_object(self.positions),
+        }
+
+
+def _at_least_one(name: str, number: int) -> int:
+    """The number; ValueError unless it is a positive integer."""
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {number!r}")
+    return number

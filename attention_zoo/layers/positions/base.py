@@ -1,0 +1,94 @@
+"""What every relative position mechanism is: it lets scores know how far apart things stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.scores.base import dot
+from attention_zoo.ops import at_least_float32
+from attention_zoo.registry import Registry
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+POSITIONS = Registry("positions")
+
+
+class RelativePositions(keras.layers.Layer):
+    """Positions that heads see in their scores, for `MultiHeadAttention(positions=...)`.
+
+    `score(q_t, k_s) = turn(q_t) . turn(k_s) / sqrt(D) + bias(q_t, s - t)`
+
+    Subclasses define what they need of three hooks: `turn` changes queries and keys by their
+    place, `bias` adds to scores, `offset` adds to contexts. Queries and sources both count their
+    places from 0. The layer's own call gives scaled inner products; inside a
+    `MultiHeadAttention` the hooks work with its score, whichever it is; what an alignment scores
+    by itself (MoChA its chunks) sees turns, but no bias.
+
+    Args:
+        **kwargs: those of a Keras layer.
+
+    Call arguments:
+        query: `(B, H, T, D)`.
+        key: `(B, H, S, D)`.
+
+    Returns:
+        Scores `(B, H, T, S)`, float32 at least.
+
+    Masking:
+        None here: the attention masks scores. Padding on the left moves all places alike, so what
+        depends on distances only does not see it.
+
+    Reference:
+        Shaw et al. 2018, arXiv 1803.02155, section 3, as an axis of its own.
+    """
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        """Mechanisms without weights need nothing here; others add weights."""
+        self.built = True
+
+    def turn(self, x: Tensor) -> Tensor:
+        """Queries or keys `(B, H, L, D)` at the places 0 .. L-1; as they are here."""
+        return x
+
+    def bias(self, query: Tensor, sources: Tensor) -> Tensor | None:
+        """What is added to the scores of queries `(B, H, T, D)`: `(B or 1, H, T, S)`, or None."""
+        return None
+
+    def offset(self, weights: Tensor) -> Tensor | None:
+        """What weights `(B, H, T, S)` add to the contexts `(B, H, T, D)`, or None."""
+        return None
+
+    @property
+    def biases(self) -> bool:
+        """Whether scores get something added, for which a look must know its place."""
+        return type(self).bias is not RelativePositions.bias
+
+    @property
+    def offsets(self) -> bool:
+        """Whether contexts get something added, of the width of queries and keys."""
+        return type(self).offset is not RelativePositions.offset
+
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
+        """Scaled inner products with the positions in them."""
+        scale = query.shape[-1] ** -0.5
+        scores = dot(at_least_float32(self.turn(query)) * scale, self.turn(key))
+        bias = self.bias(query, ops.shape(key)[-2])
+        return scores if bias is None else scores + bias
+
+    def get_config(self) -> dict[str, Any]:
+        """Written out, because Keras's automatic config does not serialize a dtype policy."""
+        return {**super().get_config()}
+
+
+def make_positions(positions: Any, dtype: Any = None) -> RelativePositions | None:
+    """Positions from a name, with that dtype policy, from a config, themselves, or None."""
+    if isinstance(positions, dict):
+        positions = keras.saving.deserialize_keras_object(positions)
+    if positions is None or isinstance(positions, RelativePositions):
+        return positions
+    made: RelativePositions = POSITIONS.get(positions)(dtype=dtype)
+    return made

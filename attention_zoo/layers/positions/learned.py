@@ -1,0 +1,86 @@
+"""A vector learned for every place, added to embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.positions.places import check_embeddings, places
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class LearnedPositions(keras.layers.Layer):
+    """Adds a learned vector for the place to embeddings, up to a greatest length.
+
+    `y_t = x_t + p_t`
+
+    Args:
+        max_length: L, how many places there are.
+
+    Call arguments:
+        inputs: `(B, T, D)`, embeddings, T at most L.
+        start: the place of the first one: an integer, for decoding step by step, or `(B,)`
+            integers, one for each row.
+
+    Returns:
+        `(B, T, D)`. Places from L on are refused; where only the run tells that there are some,
+        their vectors are NaN. Places below 0 (pads, with a negative `start`) read p_0.
+
+    Weights:
+        table: p, `(L, D)`.
+
+    Masking:
+        The mask goes on. Places count from the first position, hidden or not: padding on the
+        left moves what follows, unless `start` is minus the number of pads of each row.
+
+    Cost:
+        O(B T D) time, O(L D) weights.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import LearnedPositions
+        >>> layer = LearnedPositions(max_length=10)
+        >>> tuple(layer(np.zeros((2, 3, 4), "float32")).shape)
+        (2, 3, 4)
+
+    Reference:
+        Gehring et al. 2017, arXiv 1705.03122, section 3.1: w_j is x_t, p_j is p_t. It starts as in
+        BERT, normal with a deviation of 0.02.
+    """
+
+    def __init__(self, max_length: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if max_length < 1:
+            raise ValueError(f"max_length must be at least 1, got {max_length}")
+        self.max_length = max_length
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape) -> None:
+        check_embeddings(inputs_shape)
+        self.table = self.add_weight(
+            shape=(self.max_length, inputs_shape[-1]),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+            name="table",
+        )
+        self.built = True
+
+    def call(self, inputs: Tensor, start: Any = 0) -> Tensor:
+        length = inputs.shape[1]
+        if isinstance(start, int) and length is not None and start + length > self.max_length:
+            raise ValueError(
+                f"inputs reach place {start + length - 1}, but there are {self.max_length} "
+                f"learned places; raise max_length, or take SinusoidalPositions"
+            )
+        place = places(inputs, start)
+        known = ops.clip(place, 0, self.max_length - 1)
+        vectors = ops.take(ops.cast(self.table, inputs.dtype), known, axis=0)
+        unknown = ops.full((), float("nan"), inputs.dtype)
+        return inputs + ops.where(place[..., None] < self.max_length, vectors, unknown)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "max_length": self.max_length}

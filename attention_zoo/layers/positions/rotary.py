@@ -1,0 +1,82 @@
+"""Turn queries and keys by their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import backend, ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, Shape, Tensor
+
+
+@POSITIONS.register("rotary")
+@keras.saving.register_keras_serializable("attention_zoo")
+class RotaryPositions(RelativePositions):
+    """Queries and keys turn with their place, so that inner products see the distance alone.
+
+    `score(q_t, k_s) = (R_t q_t) . (R_s k_s) / sqrt(D) = q_t . (R_{s-t} k_s) / sqrt(D)`; R_t turns
+    the features 2 i and 2 i + 1 by `t w^(-2 i / D)`
+
+    With a score that is no inner product (additive, concat, ...) a turned query still tells its
+    place, but then scores depend on both places, not on their distance.
+
+    Args:
+        max_wavelength: w; the slowest pair turns once in about 2 pi w places.
+
+    Call arguments:
+        query: `(B, H, T, D)`, D even.
+        key: `(B, H, S, D)`.
+
+    Returns:
+        Scores `(B, H, T, S)`, float32 at least.
+
+    Weights:
+        None.
+
+    Masking:
+        None here: the attention masks scores. Padding on the left is not seen.
+
+    Cost:
+        O(B H (T + S) D) more; nothing of size T S.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import MultiHeadAttention
+        >>> layer = MultiHeadAttention(num_heads=2, key_dim=4, positions="rotary")
+        >>> x = np.ones((2, 3, 8), "float32")
+        >>> tuple(layer(x, x).shape)
+        (2, 3, 8)
+
+    Reference:
+        Su et al. 2021, arXiv 2104.09864, section 3.2.2, equations 14 to 16 and 34: theta_i is
+        `w^(-2 i / D)` (its i counts from 1), m and n are t and s. Neighbouring features make a
+        pair, as there; some published models pair the two halves instead.
+    """
+
+    def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if max_wavelength <= 1:
+            raise ValueError(f"max_wavelength must be above 1, got {max_wavelength}")
+        self.max_wavelength = max_wavelength
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        if query_shape[-1] % 2:
+            raise ValueError(
+                f"rotary positions turn pairs of features, so key_dim must be even, got "
+                f"{query_shape[-1]}"
+            )
+        self.built = True
+
+    def turn(self, x: Tensor) -> Tensor:
+        exact = zoo_ops.at_least_float32(x)
+        dtype = backend.standardize_dtype(exact.dtype)
+        places = ops.arange(ops.shape(x)[-2], dtype="int32")
+        turned = zoo_ops.rotate(
+            exact, zoo_ops.angles(places, x.shape[-1], self.max_wavelength, dtype)
+        )
+        return ops.cast(turned, x.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "max_wavelength": self.max_wavelength}

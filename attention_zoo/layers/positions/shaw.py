@@ -1,0 +1,95 @@
+"""A vector learned for every distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, Shape, Tensor
+from attention_zoo.layers.scores.base import dot
+
+
+@POSITIONS.register("shaw")
+@keras.saving.register_keras_serializable("attention_zoo")
+class ShawPositions(RelativePositions):
+    """Keys and values get a learned vector for their distance to the query.
+
+    `score(q_t, k_s) = q_t . (k_s + a_{s-t}) / sqrt(D)`,
+    `context_t = sum_s weights_ts (value_s + c_{s-t})`, distances clipped to [-n, n]
+
+    The heads share the vectors. With another score than "scaled_dot" the term
+    `q_t . a_{s-t} / sqrt(D)` is added to that score.
+
+    Args:
+        max_distance: n, from where on distances count as one.
+        use_values: whether values get a vector too; this needs value_dim = key_dim.
+
+    Call arguments:
+        query: `(B, H, T, D)`.
+        key: `(B, H, S, D)`.
+
+    Returns:
+        Scores `(B, H, T, S)`, float32 at least.
+
+    Weights:
+        key_table: a, `(2 n + 1, D)`. value_table: c, `(2 n + 1, D)`, with `use_values`.
+
+    Masking:
+        None here: the attention masks scores. Padding on the left is not seen.
+
+    Cost:
+        O(B H T (n D + T + S)) for each table; nothing of size T S D.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import MultiHeadAttention
+        >>> layer = MultiHeadAttention(num_heads=2, key_dim=4, positions="shaw")
+        >>> x = np.ones((2, 3, 8), "float32")
+        >>> tuple(layer(x, x).shape)
+        (2, 3, 8)
+
+    Reference:
+        Shaw et al. 2018, arXiv 1803.02155, section 3.2, equations 3 and 4: a^K is a, a^V is c, k
+        is n, d_z is D, i and j are t and s.
+    """
+
+    def __init__(self, max_distance: int = 16, use_values: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if max_distance < 1:
+            raise ValueError(f"max_distance must be at least 1, got {max_distance}")
+        self.max_distance, self.use_values = max_distance, use_values
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        shape = (2 * self.max_distance + 1, query_shape[-1])
+        self.key_table = self.add_weight(shape=shape, name="key_table")
+        self.value_table = None
+        if self.use_values:
+            self.value_table = self.add_weight(shape=shape, name="value_table")
+        self.built = True
+
+    @property
+    def offsets(self) -> bool:
+        return self.use_values
+
+    def bias(self, query: Tensor, sources: Tensor) -> Tensor:
+        scaled = zoo_ops.at_least_float32(query) * query.shape[-1] ** -0.5
+        table = ops.cast(self.key_table, scaled.dtype)
+        near = dot(scaled, table)  # (B, H, T, 2 n + 1)
+        return zoo_ops.skew(zoo_ops.stretch(near, ops.shape(query)[-2], sources), sources)
+
+    def offset(self, weights: Tensor) -> Tensor | None:
+        if self.value_table is None:
+            return None
+        steps, sources = ops.shape(weights)[-2:]
+        near = zoo_ops.shrink(zoo_ops.unskew(weights), self.max_distance, steps, sources)
+        return ops.matmul(near, ops.cast(self.value_table, weights.dtype))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "max_distance": self.max_distance,
+            "use_values": self.use_values,
+        }

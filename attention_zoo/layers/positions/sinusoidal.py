@@ -1,0 +1,74 @@
+"""Sines and cosines of the place, added to embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import backend, ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.positions.places import check_embeddings, places
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class SinusoidalPositions(keras.layers.Layer):
+    """Adds sines and cosines of the place to embeddings; any length, no weights.
+
+    `y_t = x_t + p_t`, `p_{t, 2 i} = sin(t w^(-2 i / D))`, `p_{t, 2 i + 1} = cos(t w^(-2 i / D))`
+
+    An odd D leaves the last sine without its cosine.
+
+    Args:
+        max_wavelength: w; the slowest sine has a period of about 2 pi w places.
+
+    Call arguments:
+        inputs: `(B, T, D)`, embeddings.
+        start: the place of the first one: an integer, for decoding step by step, or `(B,)`
+            integers, one for each row.
+
+    Returns:
+        `(B, T, D)`.
+
+    Weights:
+        None.
+
+    Masking:
+        The mask goes on. Places count from the first position, hidden or not: padding on the
+        left moves what follows, unless `start` is minus the number of pads of each row.
+
+    Cost:
+        O(T D), and O(B T D) to add.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import SinusoidalPositions
+        >>> y = SinusoidalPositions()(np.zeros((1, 2, 4), "float32"))
+        >>> [round(float(v), 3) for v in y[0, 1]]
+        [0.841, 0.54, 0.01, 1.0]
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, section 3.5: pos is t, d_model is D, PE is p.
+    """
+
+    def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if max_wavelength <= 1:
+            raise ValueError(f"max_wavelength must be above 1, got {max_wavelength}")
+        self.max_wavelength = max_wavelength
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape) -> None:
+        check_embeddings(inputs_shape)
+        self.built = True
+
+    def call(self, inputs: Tensor, start: Any = 0) -> Tensor:
+        dtype = backend.standardize_dtype(zoo_ops.at_least_float32(inputs).dtype)
+        angles = zoo_ops.angles(places(inputs, start), inputs.shape[-1], self.max_wavelength, dtype)
+        return inputs + ops.cast(zoo_ops.sinusoids(angles, inputs.shape[-1]), inputs.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "max_wavelength": self.max_wavelength}

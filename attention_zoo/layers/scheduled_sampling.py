@@ -1,0 +1,262 @@
+"""Training a decoder on what it says itself, more and more of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.registry import Registry
+
+Tensor = Any
+State = Any
+Step = Callable[[Tensor, State], tuple[Tensor, State]]
+
+SAMPLING_SCHEDULES = Registry("sampling schedule")
+
+
+class SamplingSchedule:
+    """How likely the truth is fed, as a function of the number of the update: a dataclass."""
+
+    def __call__(self, update: Tensor) -> Tensor:
+        """The probability, from a float32 scalar that counts from 0."""
+        raise TypeError(f"{type(self).__name__} is a base class: a schedule defines `__call__`")
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload]
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> SamplingSchedule:
+        """A schedule from those arguments."""
+        return cls(**config)
+
+    def require(self, name: str, low: float, high: float) -> None:
+        """ValueError for a number outside of `low` to `high`."""
+        if not low <= getattr(self, name) <= high:
+            raise ValueError(
+                f"{name} must be between {low:g} and {high:g}, got {getattr(self, name)}"
+            )
+
+
+@SAMPLING_SCHEDULES.register("constant")
+@keras.saving.register_keras_serializable("attention_zoo")
+@dataclasses.dataclass(frozen=True)
+class ConstantSampling(SamplingSchedule):
+    """`probability`, always."""
+
+    probability: float = 0.75
+
+    def __post_init__(self) -> None:
+        self.require("probability", 0, 1)
+
+    def __call__(self, update: Tensor) -> Tensor:
+        return ops.cast(self.probability, "float32")
+
+
+@SAMPLING_SCHEDULES.register("linear")
+@keras.saving.register_keras_serializable("attention_zoo")
+@dataclasses.dataclass(frozen=True)
+class LinearSampling(SamplingSchedule):
+    """`max(floor, start - slope update)`."""
+
+    start: float = 1.0
+    slope: float = 1e-4
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.require("start", 0, 1)
+        self.require("slope", 0, 1)
+        self.require("floor", 0, 1)
+
+    def __call__(self, update: Tensor) -> Tensor:
+        return ops.maximum(self.start - self.slope * update, self.floor)
+
+
+@SAMPLING_SCHEDULES.register("exponential")
+@keras.saving.register_keras_serializable("attention_zoo")
+@dataclasses.dataclass(frozen=True)
+class ExponentialSampling(SamplingSchedule):
+    """`base ** update`."""
+
+    base: float = 0.9999
+
+    def __post_init__(self) -> None:
+        self.require("base", 0, 1)
+
+    def __call__(self, update: Tensor) -> Tensor:
+        return ops.power(ops.cast(self.base, "float32"), update)
+
+
+@SAMPLING_SCHEDULES.register("inverse_sigmoid")
+@keras.saving.register_keras_serializable("attention_zoo")
+@dataclasses.dataclass(frozen=True)
+class InverseSigmoidSampling(SamplingSchedule):
+    """`k / (k + exp(update / k))`: near 1 for some `k log k` updates, then down to 0."""
+
+    k: float = 1000.0
+
+    def __post_init__(self) -> None:
+        self.require("k", 1, 1e12)
+
+    def __call__(self, update: Tensor) -> Tensor:
+        return ops.sigmoid(math.log(self.k) - update / self.k)
+
+
+def make_sampling_schedule(schedule: Any) -> SamplingSchedule:
+    """A schedule from its name, its config, or itself; ValueError for an unknown name."""
+    if isinstance(schedule, dict):
+        schedule = keras.saving.deserialize_keras_object(schedule)
+    if isinstance(schedule, SamplingSchedule):
+        return schedule
+    made: SamplingSchedule = SAMPLING_SCHEDULES.get(schedule)()
+    return made
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class ScheduledSampling(keras.layers.Layer):
+    """Says which tokens a decoder is fed in training: the true ones, or now and then its own.
+
+    `fed_t = truth_t` with probability `p(update)`, else `argmax p(. | fed_1 .. fed_t-1)`
+
+    The decoder runs twice: here step by step, as it does at inference (no dropout, no gradient),
+    to find the tokens; then as ever, over all of them at once. So whatever the decoder hoists out
+    of its loop stays out, and with p = 1 training is teacher forcing to the bit. Nothing is learned
+    through the choice of a token, as in the paper.
+
+    Args:
+        schedule: p, a name in `SAMPLING_SCHEDULES` ("constant", "linear", "exponential",
+            "inverse_sigmoid"), or a `SamplingSchedule`.
+        seed: of the coins, an integer or None.
+
+    Call arguments:
+        tokens: `(B, T)` integers, what teacher forcing feeds; the first one starts the sentence.
+        step: one step of the decoder, `step(tokens (B,), state) -> (logits (B, V), state)`; needed
+            in training only, by keyword.
+        state: before the first step, a nest of tensors `(B, ...)`.
+        mask: `(B, T)`, True where there is a token; `tokens` may hold padding elsewhere.
+        training: outside of training the tokens are fed as they are.
+
+    Returns:
+        The tokens to feed, `(B, T)`.
+
+    Weights:
+        updates: `()`, an integer that counts the calls in training; not trainable.
+
+    Masking:
+        A hidden step changes no state and keeps its token. The first step that is there is fed the
+        truth: the decoder has said nothing yet.
+
+    Cost:
+        T steps of the decoder, one after the other, in training; nothing else.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> from attention_zoo.layers import RecurrentDecoder, ScheduledSampling
+        >>> embedding, readout = keras.layers.Embedding(9, 4), keras.layers.Dense(9)
+        >>> decoder, tokens = RecurrentDecoder(keras.layers.GRUCell(8)), np.array([[2, 5, 6]])
+        >>> logits = readout(decoder(embedding(tokens)))
+        >>> prepared, start = decoder.start(None, None, None, 1)
+        >>> def step(tokens, state):
+        ...     record, state = decoder.step(embedding(tokens), state, prepared)
+        ...     return readout(record.output), state
+        >>> sampling = ScheduledSampling("linear")
+        >>> fed = sampling(tokens, step=step, state=start, training=True)
+        >>> tuple(fed.shape), int(fed[0, 0]), int(sampling.updates)
+        ((1, 3), 2, 1)
+
+    Reference:
+        Bengio et al. 2015, arXiv 1506.03099, section 2.4 (i is the update, epsilon_i is p, y_t-1
+        the token fed at t). Of its two ways to take the model's word, the likeliest is taken.
+    """
+
+    def __init__(
+        self, schedule: Any = "inverse_sigmoid", seed: int | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)  # the state keeps its dtypes
+        self.supports_masking = True
+        self.schedule = make_sampling_schedule(schedule)
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.updates = self.add_weight(
+            shape=(), initializer="zeros", dtype="int32", trainable=False, name="updates"
+        )
+
+    def call(
+        self,
+        tokens: Tensor,
+        step: Step | None = None,
+        state: State = None,
+        mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
+        if not training:
+            return ops.convert_to_tensor(tokens)
+        if step is None:
+            raise ValueError("in training, scheduled sampling needs step=, the decoder's own step")
+        if len(tokens.shape) != 2:
+            raise ValueError(f"tokens must be (batch, steps), got shape {tuple(tokens.shape)}")
+        live = ops.ones(ops.shape(tokens), "bool")
+        if mask is not None:
+            shape = tuple(tokens.shape)
+            live = ops.logical_and(live, zoo_ops.as_boolean_mask(mask, "mask", shape))
+        truth = self._toss(live)
+        self.updates.assign_add(1)
+        return feed_own(step, state, tokens, truth, live)
+
+    @property
+    def probability(self) -> Tensor:
+        """p at the next update."""
+        return self.schedule(ops.cast(self.updates, "float32"))
+
+    def _toss(self, live: Tensor) -> Tensor:
+        """A coin for each token, True for the truth; also where nothing was said before."""
+        coins = keras.random.uniform(ops.shape(live), dtype="float32", seed=self.seed_generator)
+        first = ops.cumsum(ops.cast(live, "int32"), axis=1) <= 1
+        return ops.logical_or(coins < self.probability, first)
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
+        """Tokens go on as they came, without a mask: an embedding makes its own."""
+        return None
+
+    def compute_output_spec(self, tokens: Tensor, **kwargs: Any) -> keras.KerasTensor:
+        return keras.KerasTensor(tokens.shape, dtype=tokens.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        schedule = keras.saving.serialize_keras_object(self.schedule)
+        return {**super().get_config(), "schedule": schedule, "seed": self.seed}
+
+
+def feed_own(step: Step, state: State, tokens: Tensor, truth: Tensor, live: Tensor) -> Tensor:
+    """The tokens fed, `(B, T)`, when those that are not `truth` are what the decoder just said.
+
+    Args:
+        step: as in `ScheduledSampling`.
+        state: before the first step.
+        tokens: `(B, T)` integers. truth, live: `(B, T)` booleans.
+    """
+    tokens = ops.convert_to_tensor(tokens)
+
+    def one(carry: tuple[State, Tensor], now: dict[str, Tensor]) -> tuple[Any, Tensor]:
+        state, said = carry
+        fed = ops.where(now["truth"], now["token"], said)
+        logits, new = step(fed, state)
+        new = new, ops.cast(ops.argmax(logits, axis=-1), fed.dtype)
+        return tree.map_structure(lambda a, b: _where_row(now["live"], a, b), new, carry), fed
+
+    given = {"token": tokens, "truth": truth, "live": live}
+    given = {name: ops.swapaxes(x, 0, 1) for name, x in given.items()}
+    nothing = ops.zeros(ops.shape(tokens)[:1], tokens.dtype)
+    start = tree.map_structure(ops.stop_gradient, state), nothing
+    _, fed = zoo_ops.scan(one, start, given, like=nothing)
+    return ops.where(live, ops.swapaxes(fed, 0, 1), tokens)
+
+
+def _where_row(rows: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """`a` in the rows `(B,)` that are True, else `b`; both `(B, ...)`."""
+    return ops.where(ops.reshape(rows, (-1, *(1,) * (len(a.shape) - 1))), a, b)

@@ -1,0 +1,80 @@
+"""The inner product through a learned matrix, squashed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor, dot
+
+
+@SCORES.register("bilinear")
+@keras.saving.register_keras_serializable("attention_zoo")
+class BilinearScore(Score):
+    """A bilinear form of query and key with a bias and an activation.
+
+    `score(q, k) = f(q W k + b)`
+
+    Without activation and bias it is the general score; a bias alone moves all scores of a row
+    alike, so it matters with an activation, or to an alignment that is no softmax.
+
+    Args:
+        activation: f, as `keras.layers.Dense` takes it; None for none.
+        use_bias: whether there is a b.
+
+    Call arguments:
+        query: `(..., T, Dq)`.
+        key: `(..., S, Dk)`.
+
+    Returns:
+        Scores `(..., T, S)`, float32 at least.
+
+    Weights:
+        kernel: W, `(Dq, Dk)`. bias: b, `()`, with `use_bias`.
+
+    Masking:
+        None here: the attention masks scores and clears hidden keys.
+
+    Cost:
+        O(S Dk Dq) once for the keys, then O(T S Dq) time and O(T S) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import Attention, BilinearScore
+        >>> layer = Attention(score=BilinearScore(activation="tanh"))
+        >>> tuple(layer(np.ones((2, 3, 4), "float32"), np.ones((2, 5, 6), "float32")).shape)
+        (2, 3, 6)
+
+    Reference:
+        Chen et al. 2016, arXiv 1606.02858, section 3.2 (the bilinear term): W_s is W, q the query,
+        p_i the key, f and b none. With f = tanh and b: Ma et al. 2017, arXiv 1709.00893, the
+        equation of the score function gamma: W_a is W, b_a is b, h_c the key, t_avg the query.
+    """
+
+    def __init__(self, activation: Any = None, use_bias: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation = keras.activations.get(activation)
+        self.use_bias = use_bias
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        self.kernel = self.weight("kernel", (query_shape[-1], key_shape[-1]))
+        self.bias = self.weight("bias", (), "zeros") if self.use_bias else None
+        self.built = True
+
+    def project(self, key: Tensor) -> Tensor:
+        return ops.matmul(key, ops.transpose(ops.cast(self.kernel, key.dtype)))
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        scores = dot(query, keys)
+        if self.bias is not None:
+            scores = scores + ops.cast(self.bias, scores.dtype)
+        return self.activation(scores)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "activation": keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+        }

@@ -1,0 +1,112 @@
+"""The angle between query and key."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.scores.base import (
+    SCORES,
+    Score,
+    Shape,
+    Tensor,
+    dot,
+    require_equal_widths,
+)
+from attention_zoo.ops import at_least_float32
+
+
+@SCORES.register("cosine")
+@keras.saving.register_keras_serializable("attention_zoo")
+class CosineScore(Score):
+    """Cosine of the angle between query and key, sharpened by a temperature.
+
+    `score(q, k) = q . k / (||q|| ||k|| temperature)`
+
+    A vector of zeros has no direction: its scores are 0, and so are their gradients. All is
+    computed in float32 at least, and vectors of any length that can be written down keep their
+    direction.
+
+    Args:
+        temperature: what the cosine is divided by; with `learn_temperature`, where it starts.
+        learn_temperature: learn the temperature, through its logarithm, so that it stays above 0.
+
+    Call arguments:
+        query: `(..., T, D)`.
+        key: `(..., S, D)`.
+
+    Returns:
+        Scores `(..., T, S)`, float32 at least.
+
+    Weights:
+        log_temperature: `()`, with `learn_temperature`.
+
+    Masking:
+        None here: the attention masks scores and clears hidden keys.
+
+    Cost:
+        O(S D) once for the keys, then O(T S D) time and O(T S) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import CosineScore
+        >>> query, key = np.array([[[3.0, 4.0]]], "float32"), np.array([[[0.0, 2.0]]], "float32")
+        >>> round(float(CosineScore()(query, key)[0, 0, 0]), 6)
+        0.8
+
+    Reference:
+        Graves et al. 2014, arXiv 1410.5401, equations 5 and 6: k_t is the query, M_t(i) a key,
+        the key strength beta_t is 1 / temperature, and depends on nothing here.
+    """
+
+    def __init__(
+        self, temperature: float = 1.0, learn_temperature: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if not (temperature > 0 and math.isfinite(temperature)):
+            raise ValueError(f"temperature must be above 0 and finite, got {temperature}")
+        self.temperature = temperature
+        self.learn_temperature = learn_temperature
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        require_equal_widths("cosine", query_shape, key_shape, 'use score="general"')
+        self.log_temperature = None
+        if self.learn_temperature:
+            start = keras.initializers.Constant(math.log(self.temperature))
+            self.log_temperature = self.add_weight(
+                shape=(), initializer=start, name="log_temperature"
+            )
+        self.built = True
+
+    def project(self, key: Tensor) -> Tensor:
+        return _direction(key)
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        cosine = dot(_direction(query), keys)
+        if self.log_temperature is None:
+            return cosine / self.temperature
+        return cosine * ops.exp(-ops.cast(self.log_temperature, cosine.dtype))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "temperature": self.temperature,
+            "learn_temperature": self.learn_temperature,
+        }
+
+
+def _direction(x: Tensor) -> Tensor:
+    """`x / ||x||` along the last axis, in float32 at least; 0 where x is 0.
+
+    The greatest entry is divided out first, so that no square overflows or vanishes. It changes
+    nothing in the result, hence nothing in the gradient.
+    """
+    x = at_least_float32(x)
+    size = ops.stop_gradient(ops.max(ops.abs(x), -1, keepdims=True, initial=0))
+    points, one = size > 0, ops.ones((), x.dtype)
+    x = x / ops.where(points, size, one)
+    squares = ops.where(points, ops.sum(ops.square(x), axis=-1, keepdims=True), one)
+    return x * ops.where(points, ops.rsqrt(squares), ops.zeros((), x.dtype))

@@ -1,0 +1,91 @@
+"""A hidden layer that knows how much of each place has been seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.scores.base import SCORES, Score, Shape, State, Tensor, check_units
+from attention_zoo.ops import at_least_float32
+
+
+@SCORES.register("coverage")
+@keras.saving.register_keras_serializable("attention_zoo")
+class CoverageScore(Score):
+    """A hidden layer over query, key and the weights that the key had in all looks before.
+
+    `score(q_t, k_j) = v . tanh(q_t W + k_j U + c_tj w + b)`, `c_t = sum of weights_i over i < t`
+
+    Args:
+        units: A, width of the hidden layer; the query's width when None.
+
+    Call arguments:
+        query: `(..., T, Dq)`.
+        key: `(..., S, Dk)`.
+
+    Returns:
+        Scores `(..., T, S)` of first looks, float32 at least. An attention hands the coverage of
+        later ones to `compare`.
+
+    Weights:
+        query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`. coverage_kernel: w, `(A,)`.
+        bias: b, `(A,)`. v: `(A,)`.
+
+    Masking:
+        None here: the attention masks scores and clears hidden keys. A hidden place is never
+        covered, and a look that had nothing to attend covers nothing.
+
+    Cost:
+        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(S A) memory, one look after
+        the other.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import Attention
+        >>> layer = Attention(score="coverage", units=8)
+        >>> tuple(layer(np.ones((2, 3, 4), "float32"), np.ones((2, 5, 6), "float32")).shape)
+        (2, 3, 6)
+
+    Reference:
+        See et al. 2017, arXiv 1704.04368, equations 10 and 11: W_s is W, W_h is U, w_c is w,
+        b_attn is b, s_t the query, h_i the key, c^t the coverage.
+    """
+
+    def __init__(self, units: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.units = check_units(units)
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        units = self.units or query_shape[-1]
+        self.query_kernel = self.weight("query_kernel", (query_shape[-1], units))
+        self.key_kernel = self.weight("key_kernel", (key_shape[-1], units))
+        self.coverage_kernel = self.weight("coverage_kernel", (units,))
+        self.bias = self.weight("bias", (units,), "zeros")
+        self.v = self.weight("v", (units,))
+        self.built = True
+
+    def initial_state(self, like: Tensor) -> State:
+        return (ops.zeros_like(at_least_float32(like)),)
+
+    def remember(self, weights: Tensor, state: State) -> State:
+        return (state[0] + weights,)
+
+    def project(self, key: Tensor) -> Tensor:
+        return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+
+    def compare(self, query: Tensor, keys: Tensor, state: State = ()) -> Tensor:
+        """Scores of queries and projected keys, after looks that covered `state`, `(..., T, S)`."""
+        projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
+        projected = projected + ops.cast(self.bias, projected.dtype)
+        hidden = projected[..., :, None, :] + keys[..., None, :, :]
+        if state:
+            covered = ops.cast(state[0], hidden.dtype)[..., None]
+            hidden = hidden + covered * ops.cast(self.coverage_kernel, hidden.dtype)
+        v = at_least_float32(ops.convert_to_tensor(self.v))
+        hidden = at_least_float32(ops.tanh(hidden))
+        return ops.squeeze(ops.matmul(hidden, v[:, None]), axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units}

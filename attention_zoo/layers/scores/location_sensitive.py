@@ -1,0 +1,129 @@
+"""A hidden layer that sees where the last look went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.scores.base import SCORES, Score, Shape, State, Tensor, check_units
+from attention_zoo.ops import at_least_float32
+
+
+@SCORES.register("location_sensitive")
+@keras.saving.register_keras_serializable("attention_zoo")
+class LocationSensitiveScore(Score):
+    """A hidden layer over query, key and the last weights around the key, by a convolution.
+
+    `score(q_t, k_j) = v . tanh(q_t W + k_j U + f_tj P + b)`, `f_t = weights_{t-1} * F`
+
+    F runs along the memory and sees zeros beyond its ends, at hidden places and before the first
+    look. Its taps stand in reading order (a cross-correlation), `(kernel_size - 1) // 2` of them
+    before the place itself.
+
+    Args:
+        units: A, width of the hidden layer; the query's width when None.
+        filters: how many numbers f tells of each place.
+        kernel_size: how many neighbouring places f sees.
+        cumulative: f sees the sum of all weights before, instead of the last ones.
+
+    Call arguments:
+        query: `(..., T, Dq)`.
+        key: `(..., S, Dk)`.
+
+    Returns:
+        Scores `(..., T, S)` of first looks, float32 at least. An attention hands the weights of
+        the look before to `compare`.
+
+    Weights:
+        query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`.
+        location_filters: F, `(kernel_size, 1, filters)`. location_kernel: P, `(filters, A)`.
+        bias: b, `(A,)`. v: `(A,)`.
+
+    Masking:
+        None here: the attention masks scores and clears hidden keys. Hidden places weigh exactly
+        0, so they are zeros to the convolution; a look that had nothing to attend is forgotten.
+
+    Cost:
+        O(S Dk A) once for the keys, then O(T (Dq A + S (kernel_size filters + filters A))) time
+        and O(S (filters + A)) memory, one look after the other.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import Attention, LocationSensitiveScore
+        >>> layer = Attention(score=LocationSensitiveScore(8, filters=4, kernel_size=3))
+        >>> tuple(layer(np.ones((2, 3, 4), "float32"), np.ones((2, 5, 6), "float32")).shape)
+        (2, 3, 6)
+
+    Reference:
+        Chorowski et al. 2015, arXiv 1506.07503, section 2.2, equations 8 and 9: W is W, V is U,
+        U is P, w is v, s_{i-1} the query, h_j the key, alpha_{i-1} the last weights. `cumulative`,
+        and the 32 filters of 31 places: Shen et al. 2017, arXiv 1712.05884, section 2.3.
+    """
+
+    def __init__(
+        self,
+        units: int | None = None,
+        filters: int = 32,
+        kernel_size: int = 31,
+        cumulative: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.units = check_units(units)
+        for name, value in (("filters", filters), ("kernel_size", kernel_size)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        self.filters, self.kernel_size = filters, kernel_size
+        self.cumulative = cumulative
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        units = self.units or query_shape[-1]
+        self.query_kernel = self.weight("query_kernel", (query_shape[-1], units))
+        self.key_kernel = self.weight("key_kernel", (key_shape[-1], units))
+        self.location_filters = self.weight("location_filters", (self.kernel_size, 1, self.filters))
+        self.location_kernel = self.weight("location_kernel", (self.filters, units))
+        self.bias = self.weight("bias", (units,), "zeros")
+        self.v = self.weight("v", (units,))
+        self.built = True
+
+    def initial_state(self, like: Tensor) -> State:
+        return (ops.zeros_like(at_least_float32(like)),)
+
+    def remember(self, weights: Tensor, state: State) -> State:
+        return (state[0] + weights,) if self.cumulative else (weights,)
+
+    def project(self, key: Tensor) -> Tensor:
+        return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+
+    def compare(self, query: Tensor, keys: Tensor, state: State = ()) -> Tensor:
+        """Scores of queries and projected keys, after looks that left `state`, `(..., T, S)`."""
+        projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
+        projected = projected + ops.cast(self.bias, projected.dtype)
+        hidden = projected[..., :, None, :] + keys[..., None, :, :]
+        if state:
+            hidden = hidden + ops.cast(self._around(state[0]), hidden.dtype)
+        v = at_least_float32(ops.convert_to_tensor(self.v))
+        hidden = at_least_float32(ops.tanh(hidden))
+        return ops.squeeze(ops.matmul(hidden, v[:, None]), axis=-1)
+
+    def _around(self, weights: Tensor) -> Tensor:
+        """`(weights * F) P`, `(..., T, S, A)` of weights `(..., T, S)`, in their dtype."""
+        *rows, sources = ops.shape(weights)
+        # One more place, of weight 0, and taken off again: there is no convolution of nothing.
+        flat = ops.pad(weights, [(0, 0)] * len(rows) + [(0, 1)])
+        flat = ops.reshape(flat, (-1, sources + 1, 1))
+        filters = ops.cast(self.location_filters, weights.dtype)
+        found = ops.conv(flat, filters, padding="same", data_format="channels_last")
+        found = ops.reshape(found, (*rows, sources + 1, self.filters))[..., :-1, :]
+        return ops.matmul(found, ops.cast(self.location_kernel, weights.dtype))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "filters": self.filters,
+            "kernel_size": self.kernel_size,
+            "cumulative": self.cumulative,
+        }

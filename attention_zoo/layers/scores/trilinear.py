@@ -1,0 +1,68 @@
+"""One weight for each number of query, key and their product."""
+
+from __future__ import annotations
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.scores.base import (
+    SCORES,
+    Score,
+    Shape,
+    Tensor,
+    dot,
+    require_equal_widths,
+)
+from attention_zoo.ops import at_least_float32
+
+
+@SCORES.register("trilinear")
+@keras.saving.register_keras_serializable("attention_zoo")
+class TrilinearScore(Score):
+    """A learned vector over query, key and their elementwise product.
+
+    `score(q, k) = w . [q; k; q * k] = q . w_q + (q * w_qk + w_k) . k`
+
+    The right side is what is computed: no pair of query and key is ever laid side by side.
+
+    Args:
+        **kwargs: those of a Keras layer.
+
+    Call arguments:
+        query: `(..., T, D)`.
+        key: `(..., S, D)`.
+
+    Returns:
+        Scores `(..., T, S)`, float32 at least.
+
+    Weights:
+        kernel: w, `(3 D,)`, its thirds w_q, w_k and w_qk.
+
+    Masking:
+        None here: the attention masks scores and clears hidden keys.
+
+    Cost:
+        O(T S D) time, O(T S) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import Attention
+        >>> layer = Attention(score="trilinear")
+        >>> tuple(layer(np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")).shape)
+        (2, 3, 4)
+
+    Reference:
+        Seo et al. 2016, arXiv 1611.01603, equation 1 and what follows it: w_(S) is w, the context
+        word H_:t the query, the question word U_:j the key.
+    """
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        require_equal_widths("trilinear", query_shape, key_shape, 'use score="concat"')
+        self.kernel = self.weight("kernel", (3 * query_shape[-1],))
+        self.built = True
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        query = at_least_float32(query)
+        of_query, of_key, of_both = ops.split(ops.cast(self.kernel, query.dtype), 3)
+        alone = ops.matmul(query, of_query[:, None])
+        return alone + dot(query * of_both + of_key, keys)

@@ -1,0 +1,205 @@
+"""Words and regions of an image: what each looks at on the other side, and how well they match."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.scores import make_score
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+DIRECTIONS = ("text_to_image", "image_to_text")
+
+
+def _average(matches: Tensor, mask: Tensor, sharpness: float) -> Tensor:
+    """The mean of the matches that are there."""
+    there = ops.cast(mask, matches.dtype)
+    return ops.sum(matches * there, axis=-1) / ops.maximum(ops.sum(there, axis=-1), 1)
+
+
+def _log_sum_exp(matches: Tensor, mask: Tensor, sharpness: float) -> Tensor:
+    """`log(sum exp(sharpness match)) / sharpness` of the matches that are there, cosines all."""
+    least = ops.cast(-1.0, matches.dtype)
+    best = ops.max(ops.where(mask, matches, least), axis=-1, keepdims=True, initial=-1.0)
+    best = ops.stop_gradient(best)
+    terms = ops.exp(sharpness * (matches - best)) * ops.cast(mask, matches.dtype)
+    # At least the best of them is 1, but for a row that has none, which the caller drops.
+    total = ops.maximum(ops.sum(terms, axis=-1), 1)
+    return best[..., 0] + ops.log(total) / sharpness
+
+
+POOLINGS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "average": _average,
+    "log_sum_exp": _log_sum_exp,
+}
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class StackedCrossAttention(keras.layers.Layer):
+    """Each word looks at the regions of an image (or each region at the words), and is compared.
+
+    Text to image, words e_j, regions v_i: `s_ij = max(0, cos(v_i, e_j))`,
+    `weights_ji = softmax_i(l s_ij / ||s_i.||)`, `a_j = sum_i weights_ji v_i`,
+    `similarity = pool_j cos(e_j, a_j)`
+
+    Image to text is the same with words and regions in each other's place, so
+    `direction="image_to_text"` does what swapping the first two arguments does.
+
+    Args:
+        direction: "text_to_image", where words look at regions, or "image_to_text".
+        inverse_temperature: l, how sharp a look is; the authors take 9 for text to image, 4 for
+            image to text.
+        pooling: "average", or "log_sum_exp" for `log(sum_j exp(p cos_j)) / p`.
+        pooling_sharpness: p; the authors take 6 for text to image, 5 for image to text.
+
+    Call arguments:
+        words: `(B, T, D)`.
+        regions: `(B, S, D)`. Row b of both makes a pair.
+        words_mask, regions_mask: `(B, T)`, `(B, S)`, True where there is something; ANDed with
+            the masks that Keras carries on the tensors.
+        return_attention_scores: also return the weights.
+
+    Returns:
+        What each word saw, a, `(B, T, D)` (each region: `(B, S, D)`), and the similarity of each
+        pair, `(B,)`; on request the weights, `(B, T, S)` (`(B, S, T)`).
+
+    Weights:
+        None.
+
+    Masking:
+        Hidden words and regions weigh 0, count nothing, and what stands there reaches nothing. A
+        pair that has no words or no regions sees 0 and has similarity 0. The mask of those who
+        look goes on with what they saw.
+
+    Cost:
+        O(T S D) time, O(T S) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import StackedCrossAttention
+        >>> words, regions = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
+        >>> seen, similarity = StackedCrossAttention()(words, regions)
+        >>> tuple(seen.shape), [round(float(x), 4) for x in similarity]
+        ((2, 3, 4), [1.0, 1.0])
+
+    Reference:
+        Lee et al. 2018, arXiv 1803.08024, section 3.1: lambda_1 is `inverse_temperature`, lambda_2
+        `pooling_sharpness`. Scores below 0 are cut off, as in the paper; the authors' program
+        leaves a tenth of them.
+    """
+
+    def __init__(
+        self,
+        direction: str = "text_to_image",
+        inverse_temperature: float = 9.0,
+        pooling: str = "average",
+        pooling_sharpness: float = 6.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, given, known in (
+            ("direction", direction, DIRECTIONS),
+            ("pooling", pooling, tuple(POOLINGS)),
+        ):
+            if given not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {given!r}")
+        for name, number in (
+            ("inverse_temperature", inverse_temperature),
+            ("pooling_sharpness", pooling_sharpness),
+        ):
+            if not 0 < number < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, got {number}")
+        self.direction, self.inverse_temperature = direction, inverse_temperature
+        self.pooling, self.pooling_sharpness = pooling, pooling_sharpness
+        self.cosine = make_score("cosine", self.dtype_policy)
+        self.supports_masking = True
+
+    def build(self, words_shape: Shape, regions_shape: Shape) -> None:
+        for name, shape in (("words", words_shape), ("regions", regions_shape)):
+            if len(shape) != 3:
+                raise ValueError(f"{name} must be (batch, places, features), got shape {shape}")
+        if not self.cosine.built:
+            self.cosine.build(tuple(words_shape), tuple(regions_shape))
+        self.built = True
+
+    def call(
+        self,
+        words: Tensor,
+        regions: Tensor,
+        words_mask: Tensor | None = None,
+        regions_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        words_mask = zoo_ops.both_masks("words_mask", words_mask, words)
+        regions_mask = zoo_ops.both_masks("regions_mask", regions_mask, regions)
+        looking, seen = (words, words_mask), (regions, regions_mask)
+        if self.direction == "image_to_text":
+            looking, seen = seen, looking
+        queries, values = zoo_ops.clear(*looking), zoo_ops.clear(*seen)
+        there, shown = _or_all(looking[1], queries), _or_all(seen[1], values)
+        pairs = ops.logical_and(there[:, :, None], shown[:, None, :])
+        weights = self._look(queries, values, pairs)
+        attended = ops.matmul(weights, ops.cast(values, weights.dtype))
+        similarity = self._compare(queries, attended, there, ops.any(pairs, axis=(1, 2)))
+        results = tuple(ops.cast(x, self.compute_dtype) for x in (attended, similarity, weights))
+        zoo_ops.pass_mask_on(results[0], looking[1])
+        return results if return_attention_scores else results[:2]
+
+    def _look(self, queries: Tensor, values: Tensor, pairs: Tensor) -> Tensor:
+        """Weights `(B, T, S)`: how alike, against how alike the other queries are to that value."""
+        scores = self.cosine.compare(queries, self.cosine.project(values))
+        scores = ops.where(pairs, ops.relu(scores), ops.zeros((), scores.dtype))
+        squares = ops.sum(ops.square(scores), axis=1, keepdims=True)
+        one = ops.ones((), scores.dtype)
+        scores = scores * ops.rsqrt(ops.where(squares > 0, squares, one))
+        return zoo_ops.masked_softmax(self.inverse_temperature * scores, pairs)
+
+    def _compare(self, queries: Tensor, attended: Tensor, there: Tensor, alive: Tensor) -> Tensor:
+        """The similarity of each pair, `(B,)`."""
+        queries = ops.cast(queries, attended.dtype)[..., None, :]
+        matches = self.cosine.compare(queries, self.cosine.project(attended[..., None, :]))
+        pooled = POOLINGS[self.pooling](matches[..., 0, 0], there, self.pooling_sharpness)
+        return ops.where(alive, pooled, ops.zeros((), pooled.dtype))
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
+        """The call sets the mask of those who look, which may be the second argument's."""
+        return None
+
+    def compute_output_spec(
+        self,
+        words: Tensor,
+        regions: Tensor,
+        words_mask: Tensor | None = None,
+        regions_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        def spec(*shape: int | None) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+        looking, seen, mask = words.shape, regions.shape, words_mask
+        if self.direction == "image_to_text":
+            looking, seen, mask = seen, looking, regions_mask
+        attended = zoo_ops.pass_mask_on(spec(*looking), mask)
+        results = attended, spec(looking[0]), spec(*looking[:2], seen[1])
+        return results if return_attention_scores else results[:2]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "direction": self.direction,
+            "inverse_temperature": self.inverse_temperature,
+            "pooling": self.pooling,
+            "pooling_sharpness": self.pooling_sharpness,
+        }
+
+
+def _or_all(mask: Tensor | None, x: Tensor) -> Tensor:
+    """The mask of `x` `(B, L, D)`, or one that hides nothing."""
+    return ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask

@@ -1,0 +1,107 @@
+"""A sequence to a few vectors, each a look of its own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention import Attention
+from attention_zoo.ops.alignment_penalties import diversity
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class StructuredSelfAttention(keras.layers.Layer):
+    """Several looks at a sequence by as many learned queries, which are to look elsewhere each.
+
+    `A = softmax(W2 tanh(W1 H^T))`, `M = A H`; adds the loss `penalty ||A A^T - I||_F^2`
+
+    Args:
+        units: A, width of the hidden layer.
+        hops: r, how many looks.
+        penalty: coefficient of the loss that keeps the looks apart, the mean over the rows that
+            have something to attend; 0 for none.
+
+    Call arguments:
+        inputs: H, `(B, S, D)`.
+        mask: `(B, S)`, True where there is something; ANDed with the mask that Keras carries.
+        return_attention_scores: also return the weights.
+
+    Returns:
+        M, `(B, r, D)`, and on request the weights A, `(B, r, S)`.
+
+    Weights:
+        key_kernel: W1, `(D, A)`. queries: W2, `(r, A)`.
+
+    Masking:
+        Hidden places weigh 0 and what stands there reaches nothing. A row with none left gives 0
+        and adds nothing to the loss. The result carries no mask: its steps are gone.
+
+    Cost:
+        O(S (D A + r A + r D)) time, O(r^2 S) for the penalty.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import StructuredSelfAttention
+        >>> layer = StructuredSelfAttention(units=8, hops=3)
+        >>> tuple(layer(np.ones((2, 5, 4), "float32")).shape), len(layer.losses)
+        ((2, 3, 4), 1)
+
+    Reference:
+        Lin et al. 2017, arXiv 1703.03130, equations 6 to 8: W_s1 is W1 transposed, W_s2 is W2,
+        d_a is A. The paper's penalty is of one sentence; here it is the mean over a batch.
+    """
+
+    def __init__(self, units: int, hops: int, penalty: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if units < 1 or hops < 1:
+            raise ValueError(f"units and hops must be at least 1, got {units} and {hops}")
+        if not 0 <= penalty < math.inf:
+            raise ValueError(f"penalty must be 0 (none) or more, got {penalty}")
+        self.units, self.hops, self.penalty = units, hops, penalty
+        self.attention = Attention("dot", dtype=self.dtype_policy, name="attention")
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape) -> None:
+        if len(inputs_shape) != 3:
+            raise ValueError(f"inputs must be (batch, steps, features), got shape {inputs_shape}")
+        batch, steps, width = inputs_shape
+        self.key_kernel = self.add_weight(shape=(width, self.units), name="key_kernel")
+        self.queries = self.add_weight(shape=(self.hops, self.units), name="queries")
+        if not self.attention.built:
+            looks, keys = (batch, self.hops, self.units), (batch, steps, self.units)
+            self.attention.build(looks, tuple(inputs_shape), keys)
+        self.built = True
+
+    def call(
+        self, inputs: Tensor, mask: Tensor | None = None, return_attention_scores: bool = False
+    ) -> Any:
+        mask = zoo_ops.both_masks("mask", mask, inputs)
+        inputs = zoo_ops.clear(inputs, mask)
+        keys = ops.tanh(ops.matmul(inputs, self.key_kernel))  # (B, S, A)
+        looks = (ops.shape(inputs)[0], self.hops, self.units)
+        queries = ops.broadcast_to(ops.cast(self.queries, keys.dtype), looks)
+        looked, weights = self.attention(
+            queries, inputs, keys, value_mask=mask, return_attention_scores=True
+        )
+        if self.penalty:
+            self.add_loss(self.penalty * zoo_ops.mean_penalty(diversity, weights))
+        return (looked, weights) if return_attention_scores else looked
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
+        """The looks are no steps to mask."""
+        return None
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "hops": self.hops,
+            "penalty": self.penalty,
+        }

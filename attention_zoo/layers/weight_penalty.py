@@ -1,0 +1,83 @@
+"""A penalty on where a model looks, attached to the weights of any attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class WeightPenalty(keras.layers.Layer):
+    """Passes attention weights on as they are, and adds what is amiss with them to the loss.
+
+    `loss = rate * mean over the batch of penalty(weights)`
+
+    A model that calls it on the weights that an attention returned trains with plain `fit`: Keras
+    collects the loss. The names: "doubly_stochastic" (every source is looked at once in all),
+    "coverage" (no source is read twice), "diversity" (no two looks are alike), "entropy" (looks
+    are sharp; broad at a rate below 0). `PENALTIES.register` adds one of your own.
+
+    Args:
+        penalty: a name in `PENALTIES`.
+        rate: what the penalty is multiplied with.
+
+    Call arguments:
+        weights: `(B, T, S)`, or `(B, H, T, S)` of several heads.
+        query_mask: `(B, T)`, True where there is a query.
+        memory_mask: `(B, S)`, True where there is a source.
+
+    Returns:
+        The weights, untouched.
+
+    Weights:
+        None.
+
+    Masking:
+        Hidden queries and sources count nothing, whatever weights stand there, and neither do looks
+        that had nothing to attend. "doubly_stochastic" needs the memory's mask: it cannot tell a
+        source that was hidden from one that was overlooked.
+
+    Cost:
+        O(T S); "diversity" O(T^2 S).
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import WeightPenalty
+        >>> layer = WeightPenalty("doubly_stochastic")
+        >>> _ = layer(np.array([[[0.5, 0.5, 0.0]]], "float32"))
+        >>> float(layer.losses[0])
+        1.5
+
+    Reference:
+        Xu et al. 2015, arXiv 1502.03044, equation 14 (doubly stochastic) and section 4.1 (entropy);
+        See et al. 2017, arXiv 1704.04368, equation 12 (coverage); Lin et al. 2017, arXiv
+        1703.03130, equation 8 (diversity). Alpha, a and A there are the weights; lambda is `rate`.
+    """
+
+    def __init__(self, penalty: str, rate: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not math.isfinite(rate):
+            raise ValueError(f"rate must be a finite number, got {rate}")
+        self.penalty, self.rate = penalty, rate
+        self.function = zoo_ops.PENALTIES.get(penalty)
+        self.supports_masking = True
+
+    def call(
+        self,
+        weights: Tensor,
+        query_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> Tensor:
+        loss = zoo_ops.mean_penalty(self.function, weights, query_mask, memory_mask)
+        self.add_loss(self.rate * loss)
+        return ops.convert_to_tensor(weights)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "penalty": self.penalty, "rate": self.rate}

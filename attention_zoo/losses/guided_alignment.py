@@ -1,0 +1,90 @@
+"""Weights that are to look where a word aligner says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.registry import Registry
+
+Tensor = Any
+
+KINDS = Registry("kind of guided alignment")
+
+LEAST = 1e-30
+"""Weights below count as this much in a logarithm; a softmax that learns stays far above."""
+
+
+@KINDS.register("cross_entropy")
+def _cross_entropy(reference: Tensor, weights: Tensor) -> Tensor:
+    """`-sum_s p_ts log a_ts`, p the reference divided by its sum."""
+    total = ops.sum(reference, axis=-1, keepdims=True)
+    shares = reference / ops.where(total > 0, total, ops.ones((), total.dtype))
+    return -ops.sum(shares * ops.log(ops.maximum(weights, LEAST)), axis=-1)
+
+
+@KINDS.register("mse")
+def _squared_error(reference: Tensor, weights: Tensor) -> Tensor:
+    """`sum_s (r_ts - a_ts)^2`, r the reference as it is."""
+    return ops.sum(ops.square(reference - weights), axis=-1)
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class GuidedAlignment(keras.losses.Loss):
+    """How far attention weights are from a reference alignment, over the words that have one.
+
+    The mean over the rows t with a reference of `-sum_s p_ts log a_ts` (p the reference divided by
+    its sum), or with "mse" of `sum_s (r_ts - a_ts)^2` (r the reference as it is)
+
+    Both sum over the sources, so that padding them changes nothing.
+
+    Args:
+        kind: "cross_entropy" or "mse".
+        name: of the loss.
+
+    Call arguments:
+        y_true: the reference r, `(B, T, S)`, 0 or more: 1 where an aligner links target word t to
+            source word s, or shares. A row of zeros is a word without a reference and counts
+            nothing, padding for one.
+        y_pred: weights a, `(B, T, S)`; of heads give one, or the mean of some.
+
+    Returns:
+        A float32 number; 0 when no word has a reference.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.losses import GuidedAlignment
+        >>> links = np.array([[[1.0, 0.0], [0.0, 0.0]]])
+        >>> weights = np.array([[[0.25, 0.75], [0.5, 0.5]]])
+        >>> round(float(GuidedAlignment()(links, weights)), 4)
+        1.3863
+
+    Reference:
+        Chen et al. 2016, arXiv 1607.01628, the section on guided alignment training: A_ti is the
+        reference, alpha_ti the weights. Here every word with a reference counts the same.
+    """
+
+    def __init__(
+        self, kind: str = "cross_entropy", name: str = "guided_alignment", **kwargs: Any
+    ) -> None:
+        kwargs.pop("reduction", None)
+        super().__init__(name=name, reduction="sum", **kwargs)
+        self.kind = kind
+        self.cost = KINDS.get(kind)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        if len(y_pred.shape) != 3 or len(y_true.shape) != 3:
+            raise ValueError(
+                "reference and weights must be (batch, targets, sources), got shapes "
+                f"{tuple(y_true.shape)} and {tuple(y_pred.shape)}"
+            )
+        live = ops.any(y_true > 0, axis=-1)
+        weights = ops.where(live[..., None], y_pred, ops.zeros((), y_pred.dtype))
+        count = ops.maximum(ops.sum(ops.cast(live, weights.dtype)), 1)
+        costs = self.cost(y_true, weights)
+        return ops.where(live, costs, ops.zeros((), costs.dtype)) / count
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "kind": self.kind}

@@ -1,0 +1,130 @@
+"""What is amiss with where a model looks, as numbers to be made small, by name.
+
+Each penalty takes weights `(B, [H], T, S)` and says how much each example has of it, `(B, [H])`, in
+float32 at least: the way of the layer `WeightPenalty`, and of `mean_penalty` in a loss of your own.
+A look that had nothing to attend (all its weights are 0), or whose query is hidden, is no look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+from attention_zoo.ops.masking import as_boolean_mask
+from attention_zoo.ops.softmax import at_least_float32
+from attention_zoo.registry import Registry
+
+Tensor = Any
+Penalty = Callable[..., Tensor]
+
+PENALTIES = Registry("penalty")
+
+
+@PENALTIES.register("doubly_stochastic")
+def doubly_stochastic(
+    weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
+) -> Tensor:
+    """`sum_s (1 - sum_t a_ts)^2`: every source is to be looked at once in all.
+
+    Give the memory's mask: a source that nobody may look at cannot be told from one that nobody
+    looked at. Xu et al. 2015, arXiv 1502.03044, equation 14 (alpha_ti is a_ts, L is S, C is T).
+    """
+    weights, live = _looks(weights, query_mask, memory_mask)
+    missed = ops.square(1 - ops.sum(weights, axis=-2))
+    if memory_mask is not None:
+        mask = _memory_mask(memory_mask, weights)
+        missed = ops.where(_over_heads(mask, missed), missed, ops.zeros((), missed.dtype))
+    return ops.sum(missed, axis=-1) * ops.cast(ops.any(live, axis=-1), missed.dtype)
+
+
+@PENALTIES.register("coverage")
+def coverage(
+    weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
+) -> Tensor:
+    """Mean over t of `sum_s min(a_ts, c_ts)`, `c_t = sum_{u < t} a_u`: no source is read twice.
+
+    See et al. 2017, arXiv 1704.04368, equation 12, meaned over the steps as in its equation 7.
+    """
+    weights, live = _looks(weights, query_mask, memory_mask)
+    covered = ops.cumsum(weights, axis=-2) - weights
+    return _mean_of_looks(ops.sum(ops.minimum(weights, covered), axis=-1), live)
+
+
+@PENALTIES.register("diversity")
+def diversity(
+    weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
+) -> Tensor:
+    """`||A A^T - I||_F^2`: each look at one place, no two looks at the same one.
+
+    Lin et al. 2017, arXiv 1703.03130, equation 8, with a row and a column for each look.
+    """
+    weights, live = _looks(weights, query_mask, memory_mask)
+    alike = ops.matmul(weights, ops.swapaxes(weights, -1, -2))
+    place = ops.arange(ops.shape(weights)[-2], dtype="int32")
+    itself = ops.logical_and(place[:, None] == place, live[..., None])
+    apart = ops.square(alike - ops.cast(itself, alike.dtype))
+    return ops.sum(apart, axis=(-1, -2))
+
+
+@PENALTIES.register("entropy")
+def entropy(
+    weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
+) -> Tensor:
+    """Mean over t of `sum_s -a_ts log a_ts`: looks are to be sharp; at a rate below 0, broad.
+
+    The entropy H of Xu et al. 2015, arXiv 1502.03044, section 4.1, of weights of any alignment.
+    """
+    weights, live = _looks(weights, query_mask, memory_mask)
+    log = ops.log(ops.where(weights > 0, weights, ops.ones((), weights.dtype)))
+    return _mean_of_looks(-ops.sum(weights * log, axis=-1), live)
+
+
+def mean_penalty(
+    penalty: Penalty,
+    weights: Tensor,
+    query_mask: Tensor | None = None,
+    memory_mask: Tensor | None = None,
+) -> Tensor:
+    """The mean of a penalty over the examples (and heads) that have a look at all; 0 of none."""
+    each = penalty(weights, query_mask, memory_mask)
+    _, live = _looks(weights, query_mask, memory_mask)
+    count = ops.sum(ops.cast(ops.any(live, axis=-1), each.dtype))
+    return ops.sum(each) / ops.maximum(count, 1)
+
+
+def _looks(
+    weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Weights with 0 wherever something is hidden, and which looks are live, `(B, [H], T)`."""
+    if len(weights.shape) not in (3, 4):
+        raise ValueError(
+            "weights must be (batch, queries, sources), or (batch, heads, queries, sources), "
+            f"got shape {tuple(weights.shape)}"
+        )
+    weights = at_least_float32(ops.convert_to_tensor(weights))
+    zero = ops.zeros((), weights.dtype)
+    if query_mask is not None:
+        shape = (weights.shape[0], weights.shape[-2])
+        mask = as_boolean_mask(query_mask, "query_mask", shape)[..., None]
+        weights = ops.where(_over_heads(mask, weights), weights, zero)
+    if memory_mask is not None:
+        mask = _memory_mask(memory_mask, weights)[:, None]
+        weights = ops.where(_over_heads(mask, weights), weights, zero)
+    return weights, ops.any(weights > 0, axis=-1)
+
+
+def _memory_mask(mask: Tensor, weights: Tensor) -> Tensor:
+    return as_boolean_mask(mask, "memory_mask", (weights.shape[0], weights.shape[-1]))
+
+
+def _over_heads(mask: Tensor, like: Tensor) -> Tensor:
+    """The mask of a batch with an axis for the heads where `like` has one."""
+    return mask if len(mask.shape) == len(like.shape) else mask[:, None]
+
+
+def _mean_of_looks(values: Tensor, live: Tensor) -> Tensor:
+    """The mean over the live looks `(B, [H], T)`."""
+    live = ops.cast(live, values.dtype)
+    return ops.sum(values * live, axis=-1) / ops.maximum(ops.sum(live, axis=-1), 1)

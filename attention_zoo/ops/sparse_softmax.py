@@ -1,0 +1,198 @@
+"""Scores to weights of which most are exactly 0.
+
+Sparsemax and entmax are one formula in one unknown, the greatest weight of a row:
+
+    weight_j = greatest (1 + a below_j / greatest^a)_+^(1/a),  a = alpha - 1,
+    below_j = score_j - max_i score_i
+
+and differ in how it is found, so that a row sums to one. (The papers' threshold, for scores whose
+greatest is 0, is `tau = -greatest^a`. In the place of tau nothing is lost in long rows of small
+weights, nor as alpha nears 1, where the formula becomes softmax.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from keras import backend, ops
+
+from attention_zoo.ops.softmax import at_least_float32
+
+Tensor = Any
+
+BISECTIONS = 30
+
+
+def hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """One at the greatest score that the mask allows, the first on a tie; no gradient.
+
+    Args:
+        scores: `(..., S)`.
+        mask: booleans that broadcast against `scores`, or None.
+    """
+    scores = at_least_float32(scores)
+    ranked, allowed = _ranked(scores, mask)
+    first = ops.argmax(_with_spare(ranked, 1), axis=-1)
+    best = ops.one_hot(first, ops.shape(scores)[-1], dtype=scores.dtype)
+    return ops.where(allowed, best, ops.zeros((), scores.dtype))
+
+
+def keep_greatest(scores: Tensor, mask: Tensor | None, count: int) -> Tensor:
+    """Booleans `(..., S)`: the `count` greatest allowed scores, the first ones among equals.
+
+    Rows with fewer allowed places keep all of them.
+
+    Args:
+        scores: `(..., S)`.
+        mask: booleans that broadcast against `scores`, or None.
+        count: at least 1.
+    """
+    ranked, allowed = _ranked(ops.stop_gradient(at_least_float32(scores)), mask)
+    last = ops.top_k(_with_spare(ranked, count), count)[0][..., -1:]
+    above = ops.logical_and(allowed, ranked > last)
+    tied = ops.logical_and(allowed, ops.equal(ranked, last))
+    room = count - ops.sum(ops.cast(above, "int32"), axis=-1, keepdims=True)
+    first = ops.cumsum(ops.cast(tied, "int32"), axis=-1) <= room
+    return ops.logical_or(above, ops.logical_and(tied, first))
+
+
+def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Euclidean projection of a row of scores onto the shares, exact, in float32 at least.
+
+    Args:
+        scores: `(..., S)`.
+        mask: booleans that broadcast against `scores`, or None.
+    """
+    return entmax(scores, mask, 2.0)
+
+
+def entmax(scores: Tensor, mask: Tensor | None = None, alpha: Tensor = 1.5) -> Tensor:
+    """alpha-entmax over the last axis of what the mask allows, in float32 at least.
+
+    A hidden position weighs exactly 0 whatever its score. A row with nothing to attend, or of
+    length 0, is all zeros and passes no gradient. First derivatives are exact, by scores and by
+    alpha.
+
+    Args:
+        scores: `(..., S)`.
+        mask: booleans that broadcast against `scores`, or None.
+        alpha: above 1 and at most 2; 1.5 and 2 as Python numbers are solved by sorting, other
+            numbers and tensors by bisection.
+    """
+    scores = at_least_float32(scores)
+    if scores.shape[-1] == 0:
+        return scores
+    a = ops.cast(alpha - 1, scores.dtype)
+    below = _below_the_top(scores, mask, -2 / a)
+    known = isinstance(alpha, (int, float)) and float(alpha) in _BY_SORTING
+    find = _BY_SORTING[float(alpha)] if known else _by_bisection
+    greatest = ops.stop_gradient(find(ops.stop_gradient(below), ops.stop_gradient(a)))
+    weights, _ = _deformed_exp(below, _one_newton_step(below, greatest, a), a)
+    return weights if mask is None else ops.where(mask, weights, ops.zeros((), weights.dtype))
+
+
+def _ranked(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Scores with hidden ones at -inf, and which are allowed, both `(..., S)`."""
+    allowed = ops.ones_like(scores, dtype="bool")
+    if mask is None:
+        return scores, allowed
+    allowed = ops.logical_and(mask, allowed)
+    return ops.where(allowed, scores, ops.full((), float("-inf"), scores.dtype)), allowed
+
+
+def _with_spare(ranked: Tensor, count: int) -> Tensor:
+    """Rows with places at -inf at their end, so that none is too short."""
+    widths = [[0, 0]] * (len(ranked.shape) - 1) + [[0, count]]
+    return ops.pad(ranked, widths, constant_values=float("-inf"))
+
+
+def _below_the_top(scores: Tensor, mask: Tensor | None, floor: Tensor) -> Tensor:
+    """`score_j - max_i score_i`, cut at a floor below which no weight can be; hidden: the floor.
+
+    The weights do not change, and from here on no number is great.
+    """
+    lowest = ops.cast(np.finfo(backend.standardize_dtype(scores.dtype)).min, scores.dtype)
+    floor = ops.stop_gradient(floor)
+    clean = scores if mask is None else ops.where(mask, scores, lowest)
+    top = ops.stop_gradient(ops.max(clean, axis=-1, keepdims=True, initial=lowest))
+    below = ops.maximum(clean - top, floor)
+    return below if mask is None else ops.where(mask, below, floor)
+
+
+def _deformed_exp(below: Tensor, greatest: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """The weights, and what they gain when `greatest` grows by a share of itself.
+
+    Outside of the support the logarithm reads 0, so that no infinite slope meets a zero.
+    """
+    step, zero = a * below / greatest**a, ops.zeros((), below.dtype)
+    inside = step > -1
+    step = ops.where(inside, step, zero)
+    weights = ops.where(inside, greatest * ops.exp(ops.log1p(step) / a), zero)
+    return weights, weights / (1 + step)
+
+
+def _one_newton_step(below: Tensor, greatest: Tensor, a: Tensor) -> Tensor:
+    """The greatest weight of a row that sums to one, from one that is as good as that.
+
+    It comes in as a constant, and the slope is taken as one; what is left to differentiate, the
+    excess over one divided by the slope, is the derivative of an implicit function.
+    """
+    weights, gains = _deformed_exp(below, greatest, a)
+    slope = ops.stop_gradient(ops.sum(gains, axis=-1, keepdims=True))
+    slope = ops.where(slope > 0, slope, ops.ones((), slope.dtype))
+    return greatest * (1 - (ops.sum(weights, axis=-1, keepdims=True) - 1) / slope)
+
+
+def _sparsemax_by_sorting(below: Tensor, a: Tensor) -> Tensor:
+    """The k greatest are the support while `1 + k z_(k) > sum_{j<=k} z_(j)`, and tau is theirs."""
+    ordered, count = _ordered(below)
+    total = ops.cumsum(ordered, axis=-1)
+    total, size = _last_of_support(total, 1 + count * ordered > total, count)
+    return (1 - total) / size
+
+
+def _entmax_15_by_sorting(below: Tensor, a: Tensor) -> Tensor:
+    """With x = z / 2, the k greatest are the support while `tau_k <= x_(k)`.
+
+    `tau_k = mean_k - sqrt((1 - k variance_k) / k)`, of the k greatest.
+    """
+    ordered, count = _ordered(below / 2)
+    mean = ops.cumsum(ordered, axis=-1) / count
+    spread = ops.cumsum(ordered * ordered, axis=-1) - count * mean * mean
+    tau = mean - ops.sqrt(ops.maximum(1 - spread, 0) / count)
+    return ops.square(_last_of_support(tau, tau <= ordered, count)[0])
+
+
+_BY_SORTING: dict[float, Callable[[Tensor, Tensor], Tensor]] = {
+    1.5: _entmax_15_by_sorting,
+    2.0: _sparsemax_by_sorting,
+}
+
+
+def _by_bisection(below: Tensor, a: Tensor) -> Tensor:
+    """Its logarithm lies between -log S, that of S equals, and 0, that of one alone."""
+    width = ops.log(ops.cast(ops.maximum(ops.shape(below)[-1], 1), below.dtype))
+    low = ops.zeros_like(below[..., :1]) - width
+
+    def halve(step: Tensor, low: Tensor) -> Tensor:
+        middle = low + width * 0.5 ** (ops.cast(step, below.dtype) + 1)
+        total = ops.sum(_deformed_exp(below, ops.exp(middle), a)[0], axis=-1, keepdims=True)
+        return ops.where(total <= 1, middle, low)
+
+    return ops.exp(ops.fori_loop(0, BISECTIONS, halve, low))
+
+
+def _ordered(x: Tensor) -> tuple[Tensor, Tensor]:
+    """`x` from the greatest down, and 1 .. S beside it."""
+    count = ops.arange(1, ops.shape(x)[-1] + 1, dtype="int32")
+    return -ops.sort(-x, axis=-1), ops.cast(count, x.dtype)
+
+
+def _last_of_support(x: Tensor, support: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """What stands at the last of the ordered places of the support, and the support's size."""
+    size = ops.sum(ops.cast(support, count.dtype), axis=-1, keepdims=True)
+    size = ops.maximum(size, 1)
+    here = ops.where(ops.equal(count, size), x, ops.zeros((), x.dtype))
+    return ops.sum(here, axis=-1, keepdims=True), size

@@ -1,0 +1,127 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from attention_zoo.layers import AttentionFeatureMap
+from attention_zoo.ops import implicit_mask
+from tests.layers.attention_case import numbers
+from tests.layers.running import array, close, same
+from tests.layers.structure_laws import Arrays, StructureConformance
+
+
+def alike(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> Any:
+    """The paper's match-score of every pair, one after the other; 0 where either is hidden."""
+    matrix = np.zeros((len(first), len(second)))
+    for i, j in np.ndindex(*matrix.shape):
+        if rows[i] and columns[j]:
+            matrix[i, j] = 1 / (1 + np.linalg.norm(first[i] - second[j]))
+    return matrix
+
+
+class TestAttentionFeatureMap(StructureConformance):
+    covers = AttentionFeatureMap
+    options = {"max_length": 150}
+    changed = {"max_length": 160, "score": "cosine"}
+    names = ("first_mask", "second_mask")
+    lengths = (5, 4)
+
+    def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
+        return (batch, lengths[0], 6), (batch, lengths[1], 6)
+
+    def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
+        """In the paper's letters: F of features by words, W of features by words."""
+        w0, w1 = (numbers(layer)[name].T for name in ("first_kernel", "second_kernel"))
+        first, second, matrices = [], [], []
+        for x, y, rows, columns in zip(*tensors, *masks, strict=True):
+            a = alike(x, y, rows, columns)
+            first.append((w0[:, : len(y)] @ a.T).T)
+            second.append((w1[:, : len(x)] @ a).T)
+            matrices.append(a)
+        shapes = (tensors[0].shape, tensors[1].shape, (*tensors[0].shape[:2], tensors[1].shape[1]))
+        return tuple(
+            np.array(x).reshape(shape)
+            for x, shape in zip((first, second, matrices), shapes, strict=True)
+        )
+
+
+def test_by_hand() -> None:
+    """Words at distances 0 and 3 (A = 1 and 1/4), W0 = [[8], [4]], W1 = [[2], [.]]."""
+    layer = AttentionFeatureMap(max_length=2)
+    first, second = np.array([[[0.0, 0.0]]]), np.array([[[0.0, 0.0], [0.0, 3.0]]])
+    layer(first, second)
+    layer.set_weights([np.array([[8, 0], [4, 1]]), np.array([[2, 6], [100, 100]])])
+    of_first, of_second, matrix = layer(first, second, return_attention_scores=True)
+    np.testing.assert_allclose(array(matrix), [[[1, 0.25]]], atol=1e-6)
+    np.testing.assert_allclose(array(of_first), [[[9, 0.25]]], atol=1e-6)
+    np.testing.assert_allclose(array(of_second), [[[2, 6], [0.5, 1.5]]], atol=1e-6)
+
+
+def test_maps_are_channels_of_a_convolution() -> None:
+    """ABCNN-1: the sentence and its map side by side, read by one convolution; it trains."""
+    tokens = [keras.Input((6,), dtype="int32") for _ in range(2)]
+    embed = layers.Embedding(9, 4, mask_zero=True)
+    sentences = [embed(x) for x in tokens]
+    maps = AttentionFeatureMap(max_length=6)(*sentences)
+    read = layers.Conv2D(5, (3, 4), activation="tanh")
+    vectors = [
+        ops.mean(read(ops.stack([x, extra], axis=-1)), axis=(1, 2))
+        for x, extra in zip(sentences, maps, strict=True)
+    ]
+    match = layers.Dense(1, activation="sigmoid")(ops.multiply(*vectors))
+    model = keras.Model(tokens, match)
+    model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy")
+    rng = np.random.default_rng(0)
+    first = rng.integers(1, 9, size=(1280, 6))
+    equal = np.arange(1280) % 2 == 0
+    second = np.where(equal[:, None], first, rng.integers(1, 9, size=(1280, 6)))
+    before = model.evaluate([first, second], equal, verbose=0)
+    model.fit([first, second], equal, epochs=2, verbose=0)
+    assert model.evaluate([first, second], equal, verbose=0) < 0.5 * before
+
+
+def test_masks_go_on_with_the_maps() -> None:
+    tokens = [keras.Input((None,), dtype="int32") for _ in range(2)]
+    embed = layers.Embedding(9, 4, mask_zero=True)
+    maps = AttentionFeatureMap(max_length=9)(*[embed(x) for x in tokens])
+    model = keras.Model(tokens, maps)
+    first, second = np.array([[1, 2, 0, 0]]), np.array([[3, 4, 5, 0, 0, 0]])
+    outputs = model([first, second])
+    for output, ids in zip(outputs, (first, second), strict=True):
+        same(implicit_mask(output), ids != 0)
+        assert not array(output)[ids == 0].any()
+    for alone, output in zip(model([first[:, :2], second[:, :3]]), outputs, strict=True):
+        close(alone, array(output)[:, : alone.shape[1]], 1e-5)
+
+
+def test_sentences_of_two_widths() -> None:
+    first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 6), "float32")
+    maps = AttentionFeatureMap(max_length=5, score="general")(first, second)
+    assert [tuple(x.shape) for x in maps] == [(2, 3, 4), (2, 5, 6)]
+
+
+def test_misuse_is_refused() -> None:
+    first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
+    with pytest.raises(ValueError, match="max_length must be at least 1, got 0"):
+        AttentionFeatureMap(0)
+    with pytest.raises(ValueError, match="second has 5 places, but max_length is 4"):
+        AttentionFeatureMap(4)(first, second)
+    with pytest.raises(ValueError, match=r"first must be \(batch, places, features\)"):
+        AttentionFeatureMap(5)(first[0], second)
+    with pytest.raises(ValueError, match="one width"):
+        AttentionFeatureMap(5)(first, second[..., :3])
+    with pytest.raises(ValueError, match="CoverageScore depends on the looks before"):
+        AttentionFeatureMap(5, score="coverage")
+
+
+def test_a_sentence_found_too_long_when_it_runs_is_refused() -> None:
+    layer = AttentionFeatureMap(4)
+    layer(np.ones((2, 3, 4), "float32"), np.ones((2, 3, 4), "float32"))
+    longer = np.ones((2, 5, 4), "float32")
+    with pytest.raises(Exception, match=r"size\[0\]|slice_sizes"):
+        layer(longer, longer)

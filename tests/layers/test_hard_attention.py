@@ -1,0 +1,245 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.layers import (
+    ESTIMATORS,
+    GumbelAlignment,
+    HardAlignment,
+    HardAttention,
+    ReinforceAlignment,
+)
+from attention_zoo.losses import Reinforce
+from tests.layers.attention_case import VALUE_MASK, AttentionCase, B, S, T, Weights, hard, numbers
+from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.running import array, differentiable, randomise, same
+
+
+class HardCase(AttentionCase):
+    covers = HardAttention
+    changed = {
+        "estimator": "argmax",
+        "score": "concat",
+        "units": 9,
+        "dropout": 0.3,
+        "seed": 5,
+    }
+
+    def tensors(
+        self, batch: int = B, steps: int = T, sources: int = S, seed: int = 0, scale: float = 1.0
+    ) -> tuple[np.ndarray, ...]:
+        """Such that each mask hides a place that would be chosen, and no choice is a close one."""
+        return super().tensors(batch, steps, sources, seed + 347, scale)
+
+    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+        hidden = (query @ weights["query_kernel"])[:, :, None] + (key @ weights["key_kernel"])[
+            :, None
+        ]
+        return np.tanh(hidden) @ weights["v"]
+
+    def align(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return hard(scores, mask)
+
+    @pytest.mark.parametrize(("policy", "tolerance"), [("float16", 2e-3), ("bfloat16", 2e-2)])
+    def test_half_precision_over_a_long_memory(self, policy: str, tolerance: float) -> None:
+        """Of 8192 places one that scores as the best does, but for rounding; its value, unrounded.
+
+        (Which of two such places it is, rounding may decide, and the value with it.)
+        """
+        keras.config.set_dtype_policy(policy)
+        layer = self.make()
+        tensors = self.tensors(1, 2, 8192, scale=0.5)
+        rounded = [ops.cast(ops.convert_to_tensor(x), policy) for x in tensors]
+        context, weights = self.look(layer, *rounded)
+        query, value, key = (array(x) for x in rounded)
+        same(context, weights @ value)
+        scores = self.scores(numbers(layer), query, key)
+        chosen = (weights * scores).sum(-1)
+        assert (chosen >= scores.max(-1) - tolerance * np.abs(scores).max()).all()
+
+
+class HardConformance(HardCase, AttentionConformance):
+    """One that draws its places."""
+
+    def test_dropout_acts_in_training_only(self) -> None:
+        """In training the places are drawn, so the weights before dropout are not inference's."""
+        plain, layer = self.built(), self.built(dropout=0.5, seed=3)
+        tensors = self.tensors(sources=40)
+        context, _ = self.look(plain, *tensors)
+        for training in (None, False):
+            same(self.look(layer, *tensors, training=training)[0], context)
+        first, chosen = self.look(layer, *tensors, training=True)
+        second, _ = self.look(layer, *tensors, training=True)
+        assert np.abs(first - second).max() > 1e-3
+        assert set(np.unique(chosen)) == {0, 1}
+        assert (chosen.sum(-1) == 1).all()
+        kept = np.abs(first).max(-1) > 0
+        assert 0 < kept.mean() < 1
+        value = tensors[1]
+        np.testing.assert_allclose(first[kept], (2 * chosen @ value)[kept], rtol=1e-6)
+
+
+class TestHardAttention(HardConformance):
+    options = {"units": 8}
+
+
+class TestReinforceAttention(HardConformance):
+    options = {"units": 8, "estimator": "reinforce"}
+
+
+class TestArgmaxAttention(HardCase, NumericLaws):
+    """What the others are at inference."""
+
+    options = {"units": 8, "estimator": "argmax"}
+
+
+def test_estimators_are_found_by_name() -> None:
+    kinds = {"argmax": HardAlignment, "gumbel": GumbelAlignment, "reinforce": ReinforceAlignment}
+    assert ESTIMATORS.names() == sorted(kinds)
+    for name, kind in kinds.items():
+        layer = HardAttention(name, seed=3, dtype="mixed_bfloat16")
+        assert type(layer.alignment) is kind
+        assert layer.alignment.dtype_policy.name == "mixed_bfloat16"
+        assert getattr(layer.alignment, "seed", 3) == 3
+    own = HardAttention(GumbelAlignment(0.3, seed=8), seed=3)
+    assert (own.alignment.first_temperature, own.alignment.seed) == (0.3, 8)
+    with pytest.raises(ValueError, match="unknown estimator 'gumble'; did you mean 'gumbel'"):
+        HardAttention("gumble")
+
+
+def test_by_hand() -> None:
+    """Scores 2, 6 and 4; the second is taken, and the third when the second is hidden."""
+    layer = HardAttention(score="dot")
+    value = np.array([[[1.0], [3.0], [2.0]]], "float32")
+    query = np.array([[[2.0]]], "float32")
+    assert array(layer(query, value)).tolist() == [[[3]]]
+    mask = np.array([[True, False, True]])
+    assert array(layer(query, value, value_mask=mask)).tolist() == [[[2]]]
+
+
+@pytest.mark.parametrize("estimator", ["gumbel", "reinforce"])
+def test_one_seed_one_stream(estimator: str) -> None:
+    rng = np.random.default_rng(0)
+    query, value = (rng.normal(size=(3, n, 6)).astype("float32") for n in (20, 5))
+
+    def run(seed: int) -> list[np.ndarray]:
+        layer = HardAttention(estimator, score="dot", dropout=0.2, seed=seed)
+        return [array(layer(query, value, value_mask=VALUE_MASK, training=True)) for _ in range(2)]
+
+    first, second = run(1)
+    for got, want in zip(run(1), (first, second), strict=True):
+        same(got, want)
+    assert (first != second).any()
+    assert (first != run(2)[0]).any()
+
+
+def test_what_the_estimators_teach_the_score() -> None:
+    """Through the context: straight-through gives the keys a gradient, the others do not."""
+    rng = np.random.default_rng(0)
+    query, value, key = (rng.normal(size=(2, n, 6)).astype("float32") for n in (4, 5, 5))
+    taught = {}
+    for name in ESTIMATORS.names():
+        layer = HardAttention(name, score="dot", seed=1)
+        run = differentiable(
+            layer, lambda q, v, k, layer=layer: layer(q, v, k, training=True), "xla"
+        )
+        _, (by_query, by_value, by_key), _ = run(query, value, key)
+        assert np.abs(by_value).max() > 0.1
+        assert by_query.any() == by_key.any()
+        taught[name] = bool(by_key.any())
+    assert taught == {"argmax": False, "gumbel": True, "reinforce": False}
+
+
+# ------------------------------------------------------------------ learning to point
+
+PLACES, LABELS = 6, 4
+
+
+def pointing(count: int, seed: int = 0) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """Query, value and key: the label stands at the one place whose key is the query."""
+    rng = np.random.default_rng(seed)
+    keys = np.stack([rng.permutation(PLACES) for _ in range(count)])
+    labels = rng.integers(0, LABELS, size=(count, PLACES))
+    asked = rng.integers(0, PLACES, size=count)
+    place = (keys == asked[:, None]).argmax(1)
+    given = (np.eye(PLACES)[asked][:, None], np.eye(LABELS)[labels], np.eye(PLACES)[keys])
+    return tuple(x.astype("float32") for x in given), labels[np.arange(count), place]
+
+
+@keras.saving.register_keras_serializable("attention_zoo_tests")
+class Pointer(keras.Model):
+    """Answers from the one place that it looks at; with a reward where its estimator needs one."""
+
+    def __init__(self, estimator: str, seed: int = 3, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.estimator, self.seed = estimator, seed
+        self.look = HardAttention(estimator, score="general", seed=seed)
+        self.answer = keras.layers.Dense(LABELS)
+        self.reinforce = Reinforce(entropy_bonus=0.01)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        query, value, key = inputs
+        context, state = self.look(query, value, key, return_state=True, training=training)
+        logits = self.answer(context[:, 0])
+        if self.estimator != "reinforce":
+            return {"logits": logits}
+        return {"logits": logits, **self.look.alignment.choice(state)._asdict()}
+
+    def compute_loss(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        losses = ops.sparse_categorical_crossentropy(y, y_pred["logits"], from_logits=True)
+        loss = ops.mean(losses)
+        if self.estimator != "reinforce":
+            return loss
+        chosen = y_pred["log_probability"], y_pred["entropy"]
+        return loss + self.reinforce(-losses, *chosen, training=training)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "estimator": self.estimator, "seed": self.seed}
+
+
+def trained(estimator: str, epochs: int) -> tuple[Pointer, float]:
+    """A pointer after `32 epochs` steps, and its accuracy on other examples."""
+    model = Pointer(estimator)
+    model.compile(keras.optimizers.Adam(0.03))
+    given, labels = pointing(2048)
+    model.fit(given, labels, batch_size=64, epochs=epochs, verbose=0)
+    given, labels = pointing(500, seed=1)
+    answers = model.predict(given, verbose=0)["logits"].argmax(-1)
+    return model, float((answers == labels).mean())
+
+
+@pytest.mark.parametrize("estimator", ["gumbel", "reinforce"])
+def test_learns_where_to_look_by_plain_fit(estimator: str, tmp_path: Any) -> None:
+    """In 320 steps; saved and loaded, it is the same, its baseline too."""
+    model, accuracy = trained(estimator, 10)
+    assert accuracy > 0.95
+    model.save(tmp_path / "pointer.keras")
+    again = keras.models.load_model(tmp_path / "pointer.keras")
+    given, _ = pointing(20, seed=2)
+    same(again(given)["logits"], model(given)["logits"])
+    same(again.reinforce.baseline, model.reinforce.baseline)
+    assert bool(array(model.reinforce.baseline) < 0) is (estimator == "reinforce")
+
+
+@pytest.mark.filterwarnings("ignore:Gradients do not exist")
+def test_an_untaught_choice_does_not_learn() -> None:
+    """The same with a score that nothing teaches: the tests above measure what they say."""
+    _, accuracy = trained("argmax", 4)
+    assert accuracy < 0.6
+
+
+def test_conformance_weights_are_random() -> None:
+    """The oracle's case looks at different places from one query to the next."""
+    case = TestHardAttention()
+    layer, tensors = case.built(), case.tensors()
+    randomise(layer, 4, scale=2)
+    _, weights = case.look(layer, *tensors)
+    assert len(np.unique(weights.argmax(-1))) > 2

@@ -1,0 +1,257 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from attention_zoo.layers import AttentionPooling, HierarchicalAttention, RecurrentEncoder
+from attention_zoo.ops import implicit_mask
+from tests.layers.attention_case import numbers, softmax
+from tests.layers.running import array, close, differentiable, randomise
+from tests.layers.structure_laws import Arrays, StructureConformance
+
+
+def gru(cell: Any, inputs: np.ndarray) -> np.ndarray:
+    """Keras's GRU cell over `(L, D)`, from its weights, in float64: the states `(L, H)`."""
+    kernel, recurrent, bias = (array(v) for v in cell.weights)
+    size, state, states = cell.units, np.zeros(cell.units), []
+    for x in inputs:
+        ours, theirs = x @ kernel + bias[0], state @ recurrent + bias[1]
+        z, r = (1 / (1 + np.exp(-(ours[i : i + size] + theirs[i : i + size]))) for i in (0, size))
+        state = z * state + (1 - z) * np.tanh(ours[2 * size :] + r * theirs[2 * size :])
+        states.append(state)
+    return np.array(states).reshape(-1, size)
+
+
+def ahead(encoder: Any, inputs: np.ndarray) -> np.ndarray:
+    return gru(encoder.cell, inputs)
+
+
+def both_ways(encoder: Any, inputs: np.ndarray) -> np.ndarray:
+    back = ahead(encoder.backward_layer, inputs[::-1])[::-1]
+    return np.concatenate([ahead(encoder.forward_layer, inputs), back], axis=-1)
+
+
+def pooled(pooling: AttentionPooling, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """HAN's three equations over `(L, D)` of which all is there."""
+    weights = numbers(pooling)
+    bias = weights["query"] @ weights["query_kernel"]
+    scores = np.tanh(states @ weights["key_kernel"] + bias) @ weights["v"]
+    looked = softmax(scores, np.ones(len(scores), "bool"))
+    return looked @ states, looked
+
+
+def level(layer: Any, number: int, inputs: np.ndarray, mask: np.ndarray) -> Any:
+    """One sequence, only what is there of it: a vector, and weights in their places."""
+    looked = np.zeros(len(mask))
+    if not mask.any():
+        return np.zeros(layer.widths[number]), looked
+    states, encoder = inputs[mask], layer.encoders[number]
+    if encoder is not None:
+        ways = both_ways if isinstance(encoder, layers.Bidirectional) else ahead
+        states = ways(encoder, states)
+    vector, looked[mask] = pooled(layer.poolings[number], states)
+    return vector, looked
+
+
+def documents(layer: Any, inputs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Two levels, sentence by sentence, document by document; nothing hidden is ever touched."""
+    words, sentences = np.zeros(mask.shape), np.zeros(mask.shape[:2])
+    results = np.zeros((len(mask), layer.widths[1]))
+    for row in range(len(mask)):
+        vectors = np.zeros((mask.shape[1], layer.widths[0]))
+        for place in range(mask.shape[1]):
+            vectors[place], words[row, place] = level(
+                layer, 0, inputs[row, place], mask[row, place]
+            )
+        results[row], sentences[row] = level(layer, 1, vectors, mask[row].any(-1))
+    return results, words, sentences
+
+
+class TestHierarchicalAttention(StructureConformance):
+    covers = HierarchicalAttention
+    changed = {"levels": [(None, AttentionPooling("general")), (None, AttentionPooling("dot"))]}
+    lengths = (3, 4)
+    pads = (1, 8)
+    tolerance = oracle_tolerance = 1e-5
+    keras_cells = True
+
+    def make(self, dtype: Any = None, **options: Any) -> HierarchicalAttention:
+        words = layers.GRU(3, return_sequences=True, dtype=dtype)
+        levels = [
+            (words, AttentionPooling(units=4, dtype=dtype)),
+            (None, AttentionPooling(units=5, dtype=dtype)),
+        ]
+        return HierarchicalAttention(**{"levels": levels, "dtype": dtype, **options})
+
+    def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
+        return ((batch, *lengths, 5),)
+
+    def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
+        return documents(layer, tensors[0], masks[0])
+
+
+class TestOneLevelWithoutEncoder(StructureConformance):
+    """It is the pooling alone."""
+
+    covers = HierarchicalAttention
+    changed = TestHierarchicalAttention.changed
+
+    def make(self, dtype: Any = None, **options: Any) -> HierarchicalAttention:
+        levels = [(None, AttentionPooling(units=4, dtype=dtype))]
+        return HierarchicalAttention(**{"levels": levels, "dtype": dtype, **options})
+
+    def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
+        return ((batch, *lengths, 5),)
+
+    def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
+        rows = [level(layer, 0, x, mask) for x, mask in zip(tensors[0], masks[0], strict=True)]
+        vectors = np.array([v for v, _ in rows]).reshape(-1, 5)
+        return vectors, np.array([w for _, w in rows]).reshape(masks[0].shape)
+
+
+def han() -> HierarchicalAttention:
+    """The paper's, small: a bidirectional GRU at both levels."""
+    words, sentences = (layers.Bidirectional(layers.GRU(n, return_sequences=True)) for n in (3, 2))
+    return HierarchicalAttention(
+        [(words, AttentionPooling(units=4)), (sentences, AttentionPooling())]
+    )
+
+
+def test_it_is_han() -> None:
+    layer, rng = han(), np.random.default_rng(0)
+    inputs, mask = rng.normal(size=(3, 4, 5, 6)), rng.random((3, 4, 5)) < 0.5
+    mask[0, 1], mask[2] = False, False
+    layer(inputs.astype("float32"))
+    randomise(layer)
+    vectors, looked = layer(inputs.astype("float32"), mask=mask, return_attention_scores=True)
+    for got, want in zip([vectors, *looked], documents(layer, inputs, mask), strict=True):
+        close(got, want, 1e-5)
+
+
+def three_levels() -> HierarchicalAttention:
+    return HierarchicalAttention(
+        [
+            (RecurrentEncoder("gru", 4, bidirectional=True), AttentionPooling(units=3)),
+            (None, AttentionPooling(score="general")),
+            (layers.Dense(6, activation="tanh"), AttentionPooling(alignment="hard")),
+        ]
+    )
+
+
+def test_three_levels_are_three_poolings() -> None:
+    """Any number of levels; encoders that give states besides, or none, or are no RNN at all."""
+    rng, layer = np.random.default_rng(0), three_levels()
+    inputs = rng.normal(size=(2, 3, 4, 5, 6)).astype("float32")
+    mask = rng.random((2, 3, 4, 5)) < 0.4
+    mask[0, 1], mask[1, 2, 3] = False, False
+    layer(inputs)
+    randomise(layer)
+    vector, weights = layer(inputs, mask=mask, return_attention_scores=True)
+    assert [tuple(w.shape) for w in weights] == [(2, 3, 4, 5), (2, 3, 4), (2, 3)]
+    vectors = np.zeros((2, 3, 4, 4), "float32")
+    for place in np.ndindex(2, 3, 4):
+        if mask[place].any():
+            memory, _ = layer.encoders[0](inputs[place][mask[place]][None])
+            vectors[place] = array(layer.poolings[0](memory))[0]
+    upper = np.zeros((2, 3, 4), "float32")
+    for place in np.ndindex(2, 3):
+        there = mask[place].any(-1)
+        if there.any():
+            upper[place] = array(layer.poolings[1](vectors[place][there][None]))[0]
+    for row in range(2):
+        there = mask[row].any((-1, -2))
+        want = layer.poolings[2](layer.encoders[2](upper[row][there][None]))
+        close(array(vector)[row], array(want)[0], 1e-5)
+    for looked, there in zip(weights, (mask, mask.any(-1), mask.any((-1, -2))), strict=True):
+        assert not array(looked)[~there].any()
+        np.testing.assert_allclose(array(looked).sum(-1), there.any(-1), atol=1e-6)
+
+
+def test_an_encoder_never_sees_a_sequence_without_a_place() -> None:
+    """Keras's cuDNN kernels refuse it; and what is shown instead is a 0 at the start."""
+    seen: list[Any] = []
+
+    class Spy(layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.supports_masking = True
+
+        def build(self, input_shape: Any) -> None:
+            self.built = True
+
+        def compute_output_shape(self, input_shape: Any) -> Any:
+            return input_shape
+
+        def call(self, inputs: Any, mask: Any = None) -> Any:
+            seen.append((array(inputs), array(mask)))
+            return inputs + 1
+
+    layer = HierarchicalAttention([(Spy(), AttentionPooling())])
+    inputs = np.full((3, 2, 1), 7, "float32")
+    mask = np.array([[0, 0], [0, 1], [1, 0]], "bool")
+    out = layer(inputs, mask=mask)
+    ((given, shown),) = seen
+    assert given[..., 0].tolist() == [[0, 0], [0, 7], [7, 0]]
+    assert shown.tolist() == [[True, False], [False, True], [True, False]]
+    assert array(out).tolist() == [[0], [8], [8]]
+
+
+def test_masks_come_from_an_embedding_and_end_above() -> None:
+    """Padded documents of padded sentences, as tokens; the layer above finds no mask."""
+    tokens = keras.Input((None, None), dtype="int32")
+    embedded = layers.Embedding(9, 6, mask_zero=True)(tokens)
+    vector, weights = han()(embedded, return_attention_scores=True)
+    model = keras.Model(tokens, [layers.Dense(2)(vector), *weights])
+    ids = np.zeros((3, 3, 4), "int32")
+    ids[0, 0, :2], ids[0, 1, :3], ids[1, 0] = (1, 2), (3, 4, 5), (5, 6, 7, 8)
+    answer, words, sentences = model(ids)
+    assert implicit_mask(answer) is None
+    assert not array(words)[ids == 0].any()
+    np.testing.assert_allclose(array(sentences).sum(-1), [1, 1, 0], atol=1e-6)
+    close(model(ids[:1, :2, :3])[0], array(answer)[:1], 1e-5)
+    close(model(ids[1:2, :1])[0], array(answer)[1:2], 1e-5)
+
+
+def test_training_reaches_the_levels() -> None:
+    levels = [(layers.Dropout(0.5), AttentionPooling()), (None, AttentionPooling(dropout=0.5))]
+    layer, inputs = HierarchicalAttention(levels), np.ones((2, 3, 4, 5), "float32")
+    want = layer(inputs)
+    close(layer(inputs, training=False), want, 1e-7)
+    assert np.abs(array(layer(inputs, training=True)) - array(want)).max() > 1e-3
+
+
+def test_empty_documents_pass_no_gradient() -> None:
+    layer, mask = three_levels(), np.zeros((2, 3, 4, 5), "bool")
+    layer.poolings[2] = AttentionPooling(units=3)
+    inputs = np.random.default_rng(0).normal(size=(2, 3, 4, 5, 6)).astype("float32")
+    layer(inputs)
+    randomise(layer)
+    mask[0, 0, 0, 0] = True
+    run = differentiable(layer, lambda x: layer(x, mask=mask))
+    vector, (gradient,), by_weights = run(np.where(mask[..., None], inputs, np.nan))
+    assert vector[0].any()
+    assert not vector[1].any()
+    assert gradient[0, 0, 0, 0].any()
+    assert not gradient[~mask].any()
+    assert all(np.isfinite(x).all() for x in by_weights)
+
+
+def test_misuse_is_refused() -> None:
+    for levels in ([], [AttentionPooling()], [(None, None)], [(None, AttentionPooling(), 1)]):
+        with pytest.raises(ValueError, match="levels must be a list of pairs"):
+            HierarchicalAttention(levels)
+    layer = HierarchicalAttention([(None, AttentionPooling()), (None, AttentionPooling())])
+    with pytest.raises(ValueError, match="inputs must have rank 4, one axis for each of 2 levels"):
+        layer(np.ones((2, 3, 4), "float32"))
+    inputs = np.ones((2, 3, 4, 5), "float32")
+    with pytest.raises(ValueError, match=r"mask has shape.*rank 3"):
+        layer(inputs, mask=np.ones((2, 3), "bool"))
+    carrying = ops.convert_to_tensor(inputs)
+    keras.src.backend.set_keras_mask(carrying, ops.ones((2, 3), "bool"))
+    with pytest.raises(ValueError, match="mask that Keras carries must have rank 3"):
+        layer(carrying)

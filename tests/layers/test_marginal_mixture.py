@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.layers import Attention, MarginalMixture, ReinforceAlignment
+from attention_zoo.losses import Reinforce
+from tests.layers.attention_case import softmax
+from tests.layers.conformance import LayerConformance
+from tests.layers.running import (
+    JAX,
+    MODES,
+    WIDE,
+    array,
+    check_gradients,
+    close,
+    compiled,
+    differentiable,
+)
+
+
+def random(
+    batch: int = 3, steps: int = 4, sources: int = 5, words: int = 6, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights with zeros among them, and logits."""
+    rng = np.random.default_rng(seed)
+    mask = rng.random((batch, steps, sources)) > 0.3
+    mask[..., :1] = True
+    weights = softmax(rng.normal(size=(batch, steps, sources)), mask)
+    logits = rng.normal(size=(batch, steps, sources, words))
+    return weights.astype("float32"), logits.astype("float32")
+
+
+def oracle(weights: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """Place by place and word by word, in float64."""
+    weights, logits = weights.astype("float64"), logits.astype("float64")
+    answers = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    mixed = np.zeros((*weights.shape[:2], logits.shape[-1]))
+    for place in range(weights.shape[-1]):
+        for word in range(logits.shape[-1]):
+            mixed[..., word] += weights[..., place] * answers[..., place, word]
+    with np.errstate(divide="ignore"):
+        return np.where(weights.any(-1, keepdims=True), np.log(mixed), 0)
+
+
+class TestMarginalMixture(LayerConformance):
+    covers = MarginalMixture
+
+    def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
+        return random(batch)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_brute_force(mode: str) -> None:
+    run = compiled(MarginalMixture(), mode)
+    for seed in range(3 if JAX and mode == "eager" else 20):
+        weights, logits = random(seed=seed)
+        got = run(weights, logits)
+        close(got, oracle(weights, logits), 1e-6)
+        np.testing.assert_allclose(np.exp(array(got)).sum(-1), 1, atol=1e-6)
+
+
+def test_by_hand() -> None:
+    """1/4 of (1/2, 1/2) and 3/4 of (9/10, 1/10) is (8/10, 2/10)."""
+    weights = np.array([[[0.25, 0.0, 0.75]]], "float32")
+    logits = np.log(np.array([[[[0.5, 0.5], [0.01, 0.99], [0.9, 0.1]]]], "float32"))
+    np.testing.assert_allclose(
+        np.exp(array(MarginalMixture()(weights, logits)))[0, 0], [0.8, 0.2], rtol=1e-6
+    )
+
+
+def test_one_place_with_all_weight_answers_alone() -> None:
+    _, logits = random()
+    weights = np.zeros((3, 4, 5), "float32")
+    weights[..., 2] = 1
+    alone = ops.log_softmax(ops.convert_to_tensor(logits[..., 2, :]))
+    close(MarginalMixture()(weights, logits), alone, 1e-6)
+
+
+def test_gradients_are_finite_differences() -> None:
+    rng = np.random.default_rng(1)
+    weights = softmax(rng.normal(size=(2, 3, 4)), np.True_).astype(WIDE)
+    layer = MarginalMixture(dtype=WIDE)
+    run = differentiable(layer, layer)
+    check_gradients(layer, run, [weights, rng.normal(size=(2, 3, 4, 5)).astype(WIDE)])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_weighs_nothing_reaches_nothing(mode: str) -> None:
+    """Garbage behind a weight of 0; a look without any weight; weights too small for a number."""
+    weights, logits = random()
+    weights[1, 2] = 0
+    weights[0, 0] = [1, 2e-38, 1e-42, 0, 0]
+    dirty = np.where(weights[..., None] > 1e-38, logits, np.float32(np.nan))
+    layer = MarginalMixture()
+    run = differentiable(layer, layer, mode)
+    got, want = run(weights, dirty), run(weights, logits)
+    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert np.isfinite(a).all()
+    outputs, (by_weights, by_logits), _ = got
+    close(outputs, oracle(weights, logits), 1e-6)
+    assert not outputs[1, 2].any()
+    assert not by_weights[1, 2].any()
+    assert not by_logits[weights == 0].any()
+
+
+def test_great_logits() -> None:
+    """An answer that one place gives for certain and the other never."""
+    weights = np.array([[[0.5, 0.5]]], "float32")
+    logits = np.array([[[[1e5, -1e5], [-1e5, 1e5]]]], "float32")
+    run = differentiable(keras.layers.Identity(), MarginalMixture())
+    outputs, gradients, _ = run(weights, logits)
+    np.testing.assert_allclose(outputs[0, 0], np.log([0.5, 0.5]), rtol=1e-6)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 5), (3, 0, 5), (3, 4, 0), (1, 1, 1)], ids=str)
+def test_small_sizes(shape: tuple[int, int, int]) -> None:
+    weights, logits = np.ones(shape, "float32"), np.zeros((*shape, 6), "float32")
+    run = differentiable(keras.layers.Identity(), MarginalMixture())
+    outputs, gradients, _ = run(weights, logits)
+    assert outputs.shape == (*shape[:2], 6)
+    assert np.isfinite(outputs).all()
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+def test_its_gradient_is_that_of_rewarded_draws() -> None:
+    """With p(y | s) for a reward, REINFORCE climbs the same hill, within 5 standard errors.
+
+    And with log p(y | s), as Show, Attend and Tell has it, one that is lower (Jensen).
+    """
+    count, label = 200_000, 2
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=5).astype("float32")
+    logits = rng.normal(size=(1, 1, 5, 4)).astype("float32")
+    answers = softmax(logits[0, 0].astype("float64"), np.True_)[:, label]
+    mixture = MarginalMixture()
+
+    def exact(scores: Any) -> Any:
+        return ops.exp(mixture(ops.softmax(scores)[None, None], logits)[0, 0, label]) / np.cos(1)
+
+    value, (want,), _ = differentiable(mixture, exact)(scores)
+    assert np.log(value * np.cos(1)) > softmax(scores.astype("float64"), np.True_) @ np.log(answers)
+
+    align, term = ReinforceAlignment(seed=1), Reinforce(entropy_bonus=0)
+    align.build((count, 5))
+    term.baseline.assign(0.3)
+    noise = align.draw((count, 5), "float32")
+
+    def drawn(rows: Any) -> Any:
+        start = align.initial_state(rows)
+        weights, state = align(rows, state=start, noise=noise, training=True)
+        reward = ops.matmul(weights, ops.cast(answers, "float32")[:, None])[:, 0]
+        return -term(reward, align.choice(((), state)).log_probability) / np.cos(1)
+
+    _, (each,), _ = differentiable(align, drawn)(np.tile(scores, (count, 1)))
+    each = each * count
+    error = each.std(0) / np.sqrt(count)
+    assert (np.abs(each.mean(0) - want) <= 5 * error).all()
+    assert (error < 0.01 * np.abs(want).max()).all()
+
+
+def test_trains_by_plain_cross_entropy() -> None:
+    """The label stands at the place whose key is the query; the loss knows only the label."""
+    rng = np.random.default_rng(0)
+    keys = np.stack([rng.permutation(6) for _ in range(2048)])
+    labels = rng.integers(0, 4, size=(2048, 6))
+    asked = rng.integers(0, 6, size=2048)
+    query, key = np.eye(6)[asked][:, None], np.eye(6)[keys]
+    value = np.eye(4)[labels]
+    target = labels[np.arange(2048), (keys == asked[:, None]).argmax(1)][:, None]
+
+    q, k, v = keras.Input((1, 6)), keras.Input((6, 6)), keras.Input((6, 4))
+    _, weights = Attention("general")(q, v, k, return_attention_scores=True)
+    logits = ops.expand_dims(keras.layers.Dense(4)(v), 1)
+    model = keras.Model([q, k, v], MarginalMixture()(weights, logits))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.02), loss, metrics=["accuracy"])
+    model.fit([query, key, value], target, batch_size=64, epochs=8, verbose=0)
+    _, accuracy = model.evaluate([query, key, value], target, verbose=0)
+    assert accuracy > 0.95
+
+
+def test_wrong_shapes_are_refused() -> None:
+    weights, logits = random()
+    with pytest.raises(ValueError, match=r"weights must be .* got shapes \(3, 4, 5\) and \(3, 5,"):
+        MarginalMixture()(weights, logits[:, 0])
+    with pytest.raises(ValueError, match="weights has 5 sources but logits has 4"):
+        MarginalMixture()(weights, logits[:, :, :4])
+    with pytest.raises(ValueError, match="weights has 4 steps but logits has 2"):
+        MarginalMixture()(weights, logits[:, :2])

@@ -1,0 +1,362 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from attention_zoo.layers import (
+    AdditiveScore,
+    Attention,
+    AttentionCell,
+    DotScore,
+    MochaAlignment,
+    MonotonicAlignment,
+    MonotonicAttention,
+    MonotonicChunkwiseAttention,
+    MultiHeadAttention,
+    RecurrentDecoder,
+)
+from tests.layers.attention_case import Weights, softmax
+from tests.layers.remembering import RememberingConformance
+from tests.layers.running import (
+    MODES,
+    array,
+    close,
+    compiled,
+    differentiable,
+    randomise,
+)
+
+SOFT = {"hard_at_inference": False, "sigmoid_noise": 0.0}
+
+
+def normalized(weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """The energy of Raffel et al., section 2.4, without r: one query `(Dq,)`, keys `(S, Dk)`."""
+    v = weights["gain"] * weights["v"] / np.linalg.norm(weights["v"])
+    hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
+    return np.tanh(hidden) @ v
+
+
+def expected_stop(energy: np.ndarray, mask: np.ndarray, previous: np.ndarray) -> np.ndarray:
+    """Equation 9 of Raffel et al. as a reader: the chance of coming by, place after place."""
+    p = np.where(mask, 1 / (1 + np.exp(-np.clip(energy, -700, 700))), 0)
+    weights, coming = np.zeros(len(p)), 0.0
+    for j in range(len(p)):
+        coming += previous[j]
+        weights[j] = p[j] * coming
+        coming -= weights[j]
+    return weights
+
+
+def in_chunks(stop: np.ndarray, energy: np.ndarray, mask: np.ndarray, width: int) -> np.ndarray:
+    """The moving sums of MoChA, as one softmax for each place where the reader may stop."""
+    weights = np.zeros(len(stop))
+    for end in np.flatnonzero(stop):
+        chunk = slice(max(0, end - width + 1), end + 1)
+        weights[chunk] += stop[end] * softmax(energy[chunk], mask[chunk])
+    return weights
+
+
+class MonotonicCase(RememberingConformance):
+    sums_to_one = False
+
+    def start(self, sources: int) -> np.ndarray:
+        return np.eye(1, sources)[0]
+
+
+class TestMonotonicAttention(MonotonicCase):
+    covers = MonotonicAttention
+    options = {"units": 8, **SOFT}
+    changed = {
+        "score": "general",
+        "units": 9,
+        "score_bias_init": -4.0,
+        "sigmoid_noise": 0.5,
+        "form": "recursive",
+        "hard_at_inference": True,
+        "dropout": 0.3,
+        "seed": 5,
+    }
+
+    def make(self, **options: Any) -> Any:
+        if options.get("score"):
+            options = {"units": None, **options}
+        return super().make(**options)
+
+    def one(
+        self,
+        weights: Weights,
+        query: np.ndarray,
+        key: np.ndarray,
+        mask: np.ndarray,
+        state: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        energy = normalized(weights, query, key) + weights["score_bias"]
+        looked = expected_stop(energy, mask, state)
+        return looked, looked
+
+
+class TestMonotonicChunkwiseAttention(MonotonicCase):
+    covers = MonotonicChunkwiseAttention
+    options = {"units": 8, "chunk_size": 3, **SOFT}
+    changed = {
+        **TestMonotonicAttention.changed,
+        "score": DotScore(),
+        "chunk_score": DotScore(),
+        "chunk_size": 4,
+    }
+
+    def make(self, **options: Any) -> Any:
+        if "score" in options or "chunk_score" in options:
+            options = {"units": None, **options}
+        return super().make(**options)
+
+    def one(
+        self,
+        weights: Weights,
+        query: np.ndarray,
+        key: np.ndarray,
+        mask: np.ndarray,
+        state: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        stop = expected_stop(normalized(weights, query, key) + weights["score_bias"], mask, state)
+        hidden = query @ weights["query_kernel_2"] + key @ weights["key_kernel_2"]
+        return in_chunks(stop, np.tanh(hidden) @ weights["v_2"], mask, 3), stop
+
+
+# ------------------------------------------------------------------ inference
+
+
+def reader(
+    energy: np.ndarray, mask: np.ndarray, live: np.ndarray, chunk: tuple[int, np.ndarray] | None
+) -> np.ndarray:
+    """Algorithm 1 of Raffel et al., and MoChA's chunk: weights `(T, S)`."""
+    weights, last = np.zeros(energy.shape), 0
+    for t in range(len(energy)):
+        for j in range(last if live[t] else len(mask), len(mask)):
+            if mask[j] and energy[t, j] > 0:
+                last = j
+                if chunk is None:
+                    weights[t, j] = 1
+                else:
+                    near = [k for k in range(max(0, j - chunk[0] + 1), j + 1) if mask[k]]
+                    exp = np.exp(chunk[1][t, near] - chunk[1][t, near].max())
+                    weights[t, near] = exp / exp.sum()
+                break
+    return weights
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("chunk_size", [None, 1, 3])
+def test_inference_is_a_reader_that_stops(chunk_size: int | None, mode: str) -> None:
+    """Against a loop over places in Python, 40 batches, many looks of which stop nowhere."""
+    if chunk_size:
+        layer = MonotonicChunkwiseAttention(chunk_size, "general", DotScore(), score_bias_init=-1)
+    else:
+        layer = MonotonicAttention("general")
+    rng = np.random.default_rng(0)
+    layer(*(np.ones((3, 6, 2), "float32"),) * 2)
+    layer.score.set_weights([np.eye(2)])
+    run = compiled(
+        lambda q, k, m, n: layer(q, k, value_mask=m, query_mask=n, return_attention_scores=True)[1],
+        mode,
+    )
+    stopped = []
+    for _ in range(40):
+        query, key = (rng.normal(size=(3, 6, 2)).astype("float32") for _ in range(2))
+        mask, live = rng.random((3, 6)) > 0.2, rng.random((3, 6)) > 0.1
+        got = array(run(*map(ops.convert_to_tensor, (query, key, mask, live))))
+        scores = query.astype("float64") @ key.astype("float64").swapaxes(1, 2)
+        for row in range(3):
+            chunk = (chunk_size, scores[row]) if chunk_size else None
+            wanted = reader(scores[row] - 1, mask[row], live[row], chunk)
+            np.testing.assert_allclose(got[row], wanted, atol=1e-6)
+            stopped += wanted[live[row]].any(-1).tolist()
+    assert 0.2 < np.mean(stopped) < 0.8
+
+
+def test_a_look_that_stops_nowhere_leaves_the_reader_where_it_is() -> None:
+    """Energies by look: stops at 1; nowhere; at 1 again; at 2; never goes back to 0."""
+    layer = Attention(score="dot", alignment="monotonic")
+    value = np.eye(3, dtype="float32")[None]
+    query = np.array([[[-1, 1, -1], [1, -1, -1], [1, 2, 3], [9, -1, 1]]], "float32")
+    context, (_, (state,)) = layer(query, value, return_state=True)
+    wanted = [[0, 1, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert array(context)[0].tolist() == wanted
+    assert array(state)[0].tolist() == [0, 0, 1]
+    memory = layer.prepare(value)
+    state = layer.initial_state(memory)
+    for t in range(4):
+        context, weights, state = layer.attend(query[:, t], memory, state)
+        assert array(weights)[0].tolist() == array(context)[0].tolist() == wanted[t]
+
+
+def test_training_takes_the_expectation_and_inference_does_not() -> None:
+    """By itself, and the scores learn in training only."""
+    rng = np.random.default_rng(0)
+    query, value = (rng.normal(size=(2, 4, 5)).astype("float32") for _ in range(2))
+    for layer in (MonotonicAttention(seed=1), MonotonicChunkwiseAttention(seed=1)):
+        layer(query, value)
+        grads = {}
+        for training in (False, True):
+            run = differentiable(
+                layer,
+                lambda q, v, layer=layer, training=training: layer(
+                    q, v, return_attention_scores=True, training=training
+                ),
+            )
+            (_, weights), _, by_weights = run(query, value)
+            grads[training] = by_weights
+            hard = np.isin(weights.sum(-1).round(5), (0, 1)).all()
+            assert hard is np.bool_(not training)
+        names = [v.path for v in layer.trainable_variables]
+        assert [n for n, x in zip(names, grads[True], strict=True) if not x.any()] == []
+        stopping = len(layer.score.trainable_variables)
+        assert not any(x.any() for x in grads[False][:stopping])
+
+
+def test_noise_is_of_training_and_new_in_every_call() -> None:
+    rng = np.random.default_rng(0)
+    query, value = (rng.normal(size=(2, 4, 5)).astype("float32") for _ in range(2))
+    quiet = MonotonicAttention(seed=1, hard_at_inference=False, sigmoid_noise=0.0)
+    noisy, twin = (MonotonicAttention(seed=1, hard_at_inference=False) for _ in range(2))
+    for layer in (quiet, noisy, twin):
+        layer(query, value)
+        layer.set_weights(quiet.get_weights())
+    close(noisy(query, value), quiet(query, value), 1e-6)
+    close(quiet(query, value, training=True), quiet(query, value), 1e-6)
+    first, second = (array(noisy(query, value, training=True)) for _ in range(2))
+    assert np.abs(first - second).max() > 1e-2
+    assert np.abs(first - array(quiet(query, value))).max() > 1e-2
+    close(twin(query, value, training=True), first, 1e-6)
+
+
+def test_dropout_and_noise_of_one_seed_are_independent() -> None:
+    """Numbers of one generator would drop exactly the places of great noise."""
+    layer = MonotonicAttention(dropout=0.5, seed=3)
+    layer(*(np.ones((1, 1, 2), "float32"),) * 2)
+    draws = layer.draw(layer.prepare(np.ones((1, 5000, 2), "float32")), 1, True)
+    kept, noise = array(draws.keep).ravel() > 0, array(draws.noise).ravel()
+    assert abs(np.corrcoef(kept, noise)[0, 1]) < 0.05
+    assert abs(np.corrcoef(kept, np.abs(noise))[0, 1]) < 0.05
+
+
+# ------------------------------------------------------------------ long memories
+
+
+def grid(p: np.ndarray) -> np.ndarray:
+    """Weights of all looks, `(T, S)`, in float64: one diagonal of looks and places at a time."""
+    steps, sources = p.shape
+    q, weights = np.zeros(p.shape), np.zeros(p.shape)
+    for diagonal in range(steps + sources - 1):
+        t = np.arange(max(0, diagonal - sources + 1), min(steps, diagonal + 1))
+        j = diagonal - t
+        passed = np.where(j > 0, (1 - p[t, j - 1]) * q[t, j - 1], 0)
+        q[t, j] = passed + np.where(t > 0, weights[t - 1, j], j == 0)
+        weights[t, j] = p[t, j] * q[t, j]
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("form", "size"), [("parallel", 2000), ("parallel", 100), ("recursive", 100)]
+)
+def test_thousands_of_looks_at_thousands_of_places(form: str, size: int) -> None:
+    """Probabilities 0 and 1 in one row, random ones in the other: right, finite both ways."""
+    rng = np.random.default_rng(0)
+    certain = np.where(rng.random(size) < 0.05, 1e4, -1e4)
+    keys = np.stack([certain, rng.normal(size=size) - 3]).astype("float32")[..., None]
+    turns = np.cos(np.arange(size))
+    queries = np.stack([np.sign(turns), 1 + 0.1 * turns]).astype("float32")[..., None]
+    layer = Attention("dot", MonotonicAlignment(form=form, hard_at_inference=False))
+    layer(queries[:, :1], keys)
+
+    def look(queries: Any, keys: Any) -> Any:
+        return layer(queries, keys, return_attention_scores=True)
+
+    (context, weights), gradients, (by_bias,) = differentiable(layer, look, MODES[1])(queries, keys)
+    for row in range(2):
+        energy = queries[row].astype("float64") @ keys[row].astype("float64").T
+        wanted = grid(1 / (1 + np.exp(-np.clip(energy, -700, 700))))
+        np.testing.assert_allclose(weights[row], wanted, rtol=1e-4, atol=1e-7)
+    assert all(np.isfinite(x).all() for x in (context, by_bias, *gradients))
+    assert gradients[0][1].any()
+
+
+# ------------------------------------------------------------------ in larger things
+
+
+@pytest.mark.parametrize("make", [MonotonicAttention, MonotonicChunkwiseAttention])
+def test_search_reads_on_where_training_would(make: Any) -> None:
+    """Hard steps of a decoder are its hard pass; hypotheses have readers of their own."""
+    rng = np.random.default_rng(0)
+    inputs, memory = (rng.normal(size=(3, *s)).astype("float32") for s in ((6, 4), (8, 7)))
+    mask = np.arange(8) < np.array([[8], [5], [0]])
+    cell = AttentionCell(layers.GRUCell(6), make(score_bias_init=0.0), attention_layer_size=8)
+    decoder = RecurrentDecoder(cell, alignment_history=True)
+    decoder(inputs, memory)
+    randomise(decoder)
+    outputs, (weights,) = decoder(inputs, memory, memory_mask=mask)
+    prepared, state = decoder.start(ops.convert_to_tensor(memory), None, mask, 3)
+    for t in range(6):
+        record, state = decoder.step(ops.convert_to_tensor(inputs[:, t]), state, prepared)
+        close(record.output, array(outputs)[:, t], 1e-5)
+        close(record.weights[0], array(weights)[:, t], 1e-5)
+    sums = array(weights).sum(-1)
+    assert np.isin(sums.round(5), (0, 1)).all()
+    assert sums[:2].any()
+    assert not sums[2].any()
+    ends = [np.flatnonzero(row)[-1] for row in array(weights)[0] if row.any()]
+    assert ends == sorted(ends)
+
+
+@pytest.mark.parametrize("alignment", [MonotonicAlignment, MochaAlignment])
+def test_heads_have_readers_of_their_own(alignment: Any) -> None:
+    layer = MultiHeadAttention(2, 3, score="dot", alignment=alignment(hard_at_inference=False))
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(2, 5, 6)).astype("float32")
+    mask = np.arange(5) < np.array([[5], [3]])
+    layer(states, states)
+    randomise(layer)
+    _, weights = layer(states, states, value_mask=mask, return_attention_scores=True)
+    memory = layer.prepare(states, value_mask=mask)
+    queries = layer.ask(ops.convert_to_tensor(states))
+    for head in range(2):
+        alone = Attention("dot", alignment(hard_at_inference=False))
+        given = (queries[:, head], memory.values[:, head], memory.keys[:, head])
+        alone(*given)
+        alone.alignment.set_weights(layer.alignment.get_weights())
+        _, wanted = alone(*given, value_mask=mask, return_attention_scores=True)
+        close(array(weights)[:, head], wanted, 1e-6)
+
+
+# ------------------------------------------------------------------ defaults and refusals
+
+
+def test_additive_is_normalized_as_in_the_paper() -> None:
+    for make in (MonotonicAttention, MonotonicChunkwiseAttention):
+        layer = make(units=4)
+        layer(*(np.ones((1, 2, 3), "float32"),) * 2)
+        assert layer.score.normalize
+        assert float(array(layer.score.gain)) == 0.5
+        assert float(array(layer.weights[-1])) == -1, "r starts below 0"
+        assert make(AdditiveScore(4)).score.normalize is False if make is MonotonicAttention else 1
+    assert MonotonicChunkwiseAttention(units=4).alignment.chunk_score.normalize is False
+
+
+def test_impossible_options_are_refused() -> None:
+    for make in (MonotonicAttention, MonotonicChunkwiseAttention):
+        with pytest.raises(ValueError, match="sigmoid_noise must be at least 0"):
+            make(sigmoid_noise=-0.1)
+        with pytest.raises(ValueError, match="form must be one of"):
+            make(form="sequential")
+        with pytest.raises(ValueError, match="units must be at least 1, got 0"):
+            make(units=0)
+        with pytest.raises(ValueError, match="did you mean 'general'"):
+            make(score="generl")
+    with pytest.raises(ValueError, match="chunk_size must be an integer of at least 1, got 0"):
+        MonotonicChunkwiseAttention(0)
+    with pytest.raises(ValueError, match="set it on the score itself"):
+        MonotonicChunkwiseAttention(units=4, chunk_score=DotScore())

@@ -1,0 +1,485 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.layers import (
+    ALIGNMENTS,
+    EXCLUDED_PAIRS,
+    SCORES,
+    AttentionCell,
+    LocationScore,
+    MultiHeadAttention,
+    RecurrentDecoder,
+)
+from tests.layers.attention_case import QUERY_MASK, VALUE_MASK, B, S, T, Weights, numbers, softmax
+from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.running import (
+    JAX,
+    MODES,
+    array,
+    arrays,
+    close,
+    compiled,
+    differentiable,
+    label,
+    pairwise,
+    randomise,
+    same,
+)
+
+
+class HeadsNumbers(NumericLaws):
+    """Several heads: the oracle goes head by head."""
+
+    covers = MultiHeadAttention
+    heads, groups = 2, 2
+    biased = True
+
+    @property
+    def output_width(self) -> int:
+        return self.widths[0]
+
+    def one_head(self, outputs: Any) -> Any:
+        if not isinstance(outputs, tuple):
+            return outputs
+        context, weights = outputs
+        return context, ops.mean(weights, axis=1)
+
+    def head_scores(
+        self, weights: Weights, query: np.ndarray, key: np.ndarray, head: int
+    ) -> np.ndarray:
+        """Of one head, from its queries `(B, T, K)` and keys `(B, S, K)`."""
+        return query @ key.swapaxes(1, 2) / np.sqrt(query.shape[-1])
+
+    def head_context(self, weights: Weights, looked: np.ndarray, value: np.ndarray) -> np.ndarray:
+        return looked @ value
+
+    def oracle(
+        self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        query, value, key = (x.astype("float64") for x in tensors)
+
+        def projected(x: np.ndarray, name: str, head: int) -> np.ndarray:
+            bias = weights[f"{name}_bias"][head] if self.biased else 0
+            return x @ weights[f"{name}_projection"][:, head] + bias
+
+        output, all_looked = np.zeros(query.shape), []
+        for head in range(self.heads):
+            group = head * self.groups // self.heads
+            scores = self.head_scores(
+                weights, projected(query, "query", head), projected(key, "key", group), head
+            )
+            looked = self.align(scores, mask)
+            context = self.head_context(weights, looked, projected(value, "value", group))
+            output = output + context @ weights["output_projection"][head]
+            all_looked.append(looked)
+        if self.biased:
+            output = output + weights["output_bias"]
+        return np.where(mask.any(-1)[..., None], output, 0), np.stack(all_looked, 1)
+
+    @pytest.mark.parametrize(("policy", "tolerance"), [("float16", 2e-3), ("bfloat16", 12e-3)])
+    def test_half_precision_over_a_long_memory(self, policy: str, tolerance: float) -> None:
+        """Twice the law's: queries, keys, values, contexts and outputs are rounded in turn (Keras's
+        own layer is as far off), and the mean of 8192 random values nearly cancels.
+        """
+        super().test_half_precision_over_a_long_memory(policy, tolerance)
+
+
+class TestMultiHeadAttention(HeadsNumbers, AttentionConformance):
+    options = {"num_heads": 2, "key_dim": 4}
+    changed = {
+        "num_heads": 4,
+        "key_dim": 3,
+        "value_dim": 5,
+        "dropout": 0.3,
+        "use_bias": False,
+        "num_key_value_heads": 1,
+        "score": "additive",
+        "alignment": "hard",
+        "positions": "rotary",
+        "seed": 5,
+    }
+
+    def test_value_is_the_key_when_none_is_given(self) -> None:
+        """The value's projection fixes its width, so both are narrow from the start here."""
+        query, value, _ = self.tensors()
+        narrow = value[..., : self.widths[1]]
+        layer = self.make()
+        layer(query, narrow)
+        randomise(layer)
+        same(layer(query, narrow), layer(query, narrow, narrow))
+
+
+class TestGroupedHeads(HeadsNumbers):
+    """Four queries on two keys and values, of a width of their own, without biases."""
+
+    options = {
+        "num_heads": 4,
+        "key_dim": 3,
+        "value_dim": 5,
+        "use_bias": False,
+        "num_key_value_heads": 2,
+    }
+    heads, groups, biased = 4, 2, False
+
+
+class TestAdditiveHeads(HeadsNumbers):
+    """Another score and another alignment, whose weights the heads share."""
+
+    options = {"num_heads": 2, "key_dim": 4, "score": "additive", "alignment": "sigmoid"}
+    sums_to_one = False
+
+    def head_scores(
+        self, weights: Weights, query: np.ndarray, key: np.ndarray, head: int
+    ) -> np.ndarray:
+        query, key = query @ weights["query_kernel"], key @ weights["key_kernel"]
+        return np.tanh(query[:, :, None] + key[:, None]) @ weights["v"]
+
+    def oracle(
+        self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        self.bias = weights["score_bias"]
+        return super().oracle(weights, tensors, mask)
+
+    def align(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return np.where(mask, 1 / (1 + np.exp(-scores - self.bias)), 0)
+
+
+def pair() -> tuple[np.ndarray, np.ndarray]:
+    """Queries and values."""
+    rng = np.random.default_rng(0)
+    query = rng.normal(size=(B, T, 6)).astype("float32")
+    return query, rng.normal(size=(B, S, 7)).astype("float32")
+
+
+# ------------------------------------------------------------------ by hand
+
+
+def test_worked_by_hand() -> None:
+    """Two heads of width 1, each with one feature of the query and of the key.
+
+    Head 1 scores 0 and ln 3, so it weighs 1/4 and 3/4 of the values 4 and 8: 7.
+    Head 2 scores ln 2 and 0, so it weighs 2/3 and 1/3 of the values 9 and 3: 7.
+    The output is [7 + 7, 7 - 7] + [1, 2].
+    """
+    layer = MultiHeadAttention(num_heads=2, key_dim=1)
+    query = np.array([[[1.0, 2.0]]], "float32")
+    key = np.array([[[0.0, np.log(2) / 2], [np.log(3), 0.0]]], "float32")
+    value = np.array([[[4.0, 9.0], [8.0, 3.0]]], "float32")
+    layer(query, value, key)
+    each = np.eye(2)[..., None]
+    output = np.array([[[1.0, 1.0]], [[1.0, -1.0]]])
+    none = np.zeros((2, 1))
+    layer.set_weights([each, none, each, none, each, none, output, np.array([1.0, 2.0])])
+    context, weights = layer(query, value, key, return_attention_scores=True)
+    np.testing.assert_allclose(array(weights)[0, :, 0], [[1 / 4, 3 / 4], [2 / 3, 1 / 3]], rtol=1e-6)
+    np.testing.assert_allclose(array(context)[0, 0], [15, 2], rtol=1e-6)
+
+
+# ------------------------------------------------------------------ beside Keras
+
+
+def both(**options: Any) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
+    """Ours and Keras's with the same weights, and what to call them with."""
+    rng = np.random.default_rng(0)
+    query, value, key = (
+        rng.normal(size=shape).astype("float32") for shape in ((B, T, 6), (B, S, 7), (B, S, 5))
+    )
+    theirs = keras.layers.MultiHeadAttention(4, 3, **options)
+    ours = MultiHeadAttention(4, 3, **options)
+    for layer in (theirs, ours):
+        layer(query, value, key, return_attention_scores=True)
+    randomise(theirs)
+    ours.set_weights(theirs.get_weights())
+    return ours, theirs, (query, value, key)
+
+
+@pytest.mark.parametrize("options", [{}, {"value_dim": 5}, {"use_bias": False}], ids=str)
+def test_equals_keras_on_the_same_weights(options: dict[str, Any]) -> None:
+    ours, theirs, tensors = both(**options)
+    for causal in (False, True):
+        calls = {"use_causal_mask": causal, "return_attention_scores": True}
+        got, want = ours(*tensors, **calls), theirs(*tensors, **calls)
+        close(got[0], want[0], 1e-5)
+        close(got[1], want[1], 1e-5)
+
+
+def test_equals_keras_where_a_mask_leaves_something() -> None:
+    ours, theirs, tensors = both()
+    mask = np.ones((B, T, S), "bool")
+    mask[:, 1:, 2:4] = False
+    close(ours(*tensors, attention_mask=mask), theirs(*tensors, attention_mask=mask), 1e-5)
+
+
+def test_dead_rows_follow_our_law_where_keras_has_two_answers() -> None:
+    ours, theirs, tensors = both()
+    mask = np.ones((B, T, S), "bool")
+    mask[1] = False
+    seen, unseen = (
+        array(theirs(*tensors, attention_mask=mask, return_attention_scores=True)[0]),
+        array(theirs(*tensors, attention_mask=mask)),
+    )
+    assert np.abs(seen[1] - unseen[1]).max() > 0.1
+    assert np.abs(seen[1]).max() > 0.1, "Keras gives its bias"
+    for scores in (False, True):
+        got = ours(*tensors, attention_mask=mask, return_attention_scores=scores)
+        got = array(got[0] if scores else got)
+        assert not got[1].any()
+        close(got[[0, 2]], seen[[0, 2]], 1e-5)
+
+
+def test_grouped_keys_equal_those_of_keras() -> None:
+    query, value = pair()
+    theirs = keras.layers.GroupQueryAttention(3, 4, 2)
+    ours = MultiHeadAttention(4, 3, num_key_value_heads=2)
+    for layer in (theirs, ours):
+        layer(query, value)
+    randomise(theirs)
+    dense = {layer.name: layer for layer in theirs._flatten_layers() if layer is not theirs}
+    given = [w for name in ("query", "key", "value") for w in dense[name].get_weights()]
+    ours.set_weights(given + dense["attention_output"].get_weights())
+    close(ours(query, value), theirs(query, value), 1e-5)
+
+
+def test_starts_as_a_plain_matrix_does() -> None:
+    """Glorot's bound for D to H K, whatever H: of three axes one could also make an image."""
+    for heads in (1, 16):
+        layer = MultiHeadAttention(heads, 64 // heads, use_bias=False)
+        layer(*[np.zeros((1, 1, 64), "float32")] * 2)
+        for kernel in layer.weights:
+            top = np.abs(array(kernel)).max()
+            assert 0.95 * np.sqrt(6 / 128) < top <= np.sqrt(6 / 128)
+
+
+# ------------------------------------------------------------------ nothing to attend
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_sources_without_any_mask_give_no_bias(mode: str) -> None:
+    layer = MultiHeadAttention(2, 3)
+    query, value = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
+    layer(query, value)
+    randomise(layer)
+    outputs = array(compiled(layer, mode)(query, value[:, :0]))
+    assert outputs.shape == (2, 3, 4)
+    assert not outputs.any()
+
+
+def test_no_sources_of_unknown_number_give_no_bias() -> None:
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("shapes are always known there")
+    import tensorflow as tf
+
+    layer = MultiHeadAttention(2, 3)
+    query, value = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
+    layer(query, value)
+    randomise(layer)
+    unknown = tf.TensorSpec((None, None, 4))
+    run = tf.function(layer, input_signature=[unknown, unknown], autograph=False)
+    assert not array(run(query, value[:, :0])).any()
+    close(run(query, value), layer(query, value), 1e-6)
+
+
+def test_no_gradient_through_the_projections_of_what_is_hidden() -> None:
+    layer = MultiHeadAttention(2, 3)
+    query, value = np.ones((B, T, 4), "float32"), np.ones((B, S, 4), "float32")
+    layer(query, value)
+    randomise(layer)
+    mask = np.zeros((B, S), "bool")
+    run = differentiable(layer, lambda q, v: layer(q, v, value_mask=mask))
+    outputs, grads, weight_grads = run(query, np.full_like(value, np.nan))
+    assert not outputs.any()
+    assert not any(x.any() for x in [*grads, *weight_grads])
+
+
+# ------------------------------------------------------------------ any score, any alignment
+
+PAIRS = [
+    case
+    for case in pairwise(
+        {
+            "score": tuple(SCORES.names()),
+            "alignment": tuple(ALIGNMENTS.names()),
+            "groups": (1, 2, 4),
+            "training": (False, True),
+        }
+    )
+    if (case["score"], case["alignment"]) not in EXCLUDED_PAIRS
+]
+
+
+@pytest.mark.parametrize("case", PAIRS[:: 7 if JAX else 1], ids=label)
+def test_heads_of_any_score_and_alignment(case: dict[str, Any]) -> None:
+    """On a memory with pads, compiled: shapes, shares, dead rows."""
+    score = LocationScore(max_length=S) if case["score"] == "location" else case["score"]
+    layer = MultiHeadAttention(
+        4, 3, num_key_value_heads=case["groups"], score=score, alignment=case["alignment"]
+    )
+    query, value = pair()
+    mask = VALUE_MASK.copy()
+    mask[2] = False
+    layer(query, value)
+    randomise(layer)
+    calls = {"query_mask": QUERY_MASK, "value_mask": mask, "return_attention_scores": True}
+    run = compiled(lambda q, v: layer(q, v, training=case["training"], **calls), MODES[1])
+    context, weights = arrays(run(query, value))
+    assert context.shape == (B, T, 6)
+    assert weights.shape == (B, 4, T, S)
+    assert np.isfinite(context).all()
+    allowed = (QUERY_MASK[:, :, None] & mask[:, None])[:, None] & np.ones((B, 4, T, S), "bool")
+    assert not weights[~allowed].any()
+    assert (weights >= 0).all()
+    assert not context[~QUERY_MASK].any()
+    assert not context[2].any()
+
+
+@pytest.mark.parametrize("alignment", ["monotonic", "local_monotonic", "local_predictive"])
+@pytest.mark.parametrize("groups", [4, 2])
+def test_heads_step_by_step(alignment: str, groups: int) -> None:
+    """Every head remembers its own looks, and has its own window."""
+    layer = MultiHeadAttention(4, 3, num_key_value_heads=groups, alignment=alignment)
+    query, value = pair()
+    layer(query, value)
+    randomise(layer)
+    context, weights = layer(query, value, value_mask=VALUE_MASK, return_attention_scores=True)
+    memory = layer.prepare(value, value_mask=VALUE_MASK)
+    state = layer.initial_state(memory)
+    for t in range(T):
+        one, row, state = layer.attend(query[:, t], memory, state)
+        close(one, array(context)[:, t], 1e-5)
+        close(row, array(weights)[:, :, t], 1e-5)
+
+
+def test_grouped_heads_are_heads_whose_keys_are_repeated() -> None:
+    """Also where an alignment reads the keys, where it draws, and where a score remembers."""
+    query, value = pair()
+    for score, alignment in (
+        ("coverage", "softmax"),
+        ("additive", "monotonic"),
+        ("scaled_dot", "local_predictive"),
+        ("scaled_dot", "gumbel"),
+    ):
+        made = [
+            MultiHeadAttention(
+                4, 3, dropout=0.4, seed=7, num_key_value_heads=groups, score=score,
+                alignment=alignment,
+            )
+            for groups in (2, 4)
+        ]  # fmt: skip
+        grouped, plain = made
+        for layer in made:
+            layer(query, value)
+        randomise(grouped)
+        for weight, source in zip(plain.weights, grouped.weights, strict=False):
+            x = array(source)
+            if weight.shape != source.shape:
+                x = np.repeat(x, 2, axis=x.ndim - 2)
+            weight.assign(x)
+        calls = {"value_mask": VALUE_MASK, "return_attention_scores": True}
+        got = arrays(grouped(query, value, **calls))
+        want = arrays(plain(query, value, **calls))
+        close(got[0], want[0], 1e-5)
+        close(got[1], want[1], 1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"score": "additive", "alignment": "local_predictive"},
+        {"alignment": "mocha"},
+        {"positions": "t5"},
+        {"positions": "shaw"},
+    ],
+    ids=str,
+)
+def test_heads_load_from_a_file(options: dict[str, Any], tmp_path: Path) -> None:
+    """Also with weights that an alignment or positions add by themselves."""
+    query, value = keras.Input((T, 6)), keras.Input((S, 7))
+    layer = MultiHeadAttention(4, 3, num_key_value_heads=2, **options)
+    model = keras.Model([query, value], layer(query, value))
+    randomise(model)
+    model.save(tmp_path / "heads.keras")
+    again = keras.models.load_model(tmp_path / "heads.keras")
+    same(again(list(pair())), model(list(pair())))
+
+
+# ------------------------------------------------------------------ inside a recurrent decoder
+
+
+@pytest.mark.parametrize("input_feeding", [True, False])
+@pytest.mark.parametrize("groups", [2, 1])
+def test_heads_in_a_recurrent_decoder(input_feeding: bool, groups: int) -> None:
+    """Step after step, and all looks after the loop; the history has one row for each head."""
+    attention = MultiHeadAttention(2, 3, num_key_value_heads=groups, dropout=0.1, seed=3)
+    cell = AttentionCell(
+        keras.layers.GRUCell(6), attention, input_feeding=input_feeding, attention_layer_size=4
+    )
+    decoder = RecurrentDecoder(cell, alignment_history=True)
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(B, T, 5)).astype("float32")
+    memory = rng.normal(size=(B, S, 7)).astype("float32")
+    decoder(inputs, memory)
+    randomise(decoder)
+    run = compiled(lambda x, m: decoder(x, m, memory_mask=VALUE_MASK), MODES[1])
+    outputs, (history,) = run(inputs, memory)
+    assert tuple(outputs.shape) == (B, T, 4)
+    assert tuple(history.shape) == (B, T, 2, S)
+    assert not array(history).swapaxes(2, 3)[~np.repeat(VALUE_MASK[:, None], T, 1)].any()
+    np.testing.assert_allclose(array(history).sum(-1), 1, atol=1e-6)
+    spec = decoder.compute_output_spec(keras.KerasTensor((B, T, 5)), keras.KerasTensor((B, S, 7)))
+    assert tuple(spec[1][0].shape) == (B, T, 2, S)
+    trained, _ = decoder(inputs, memory, memory_mask=VALUE_MASK, training=True)
+    assert np.isfinite(array(trained)).all()
+    prepared, state = decoder.start(memory, None, VALUE_MASK, B)
+    for t in range(T):
+        record, state = decoder.step(inputs[:, t], state, prepared)
+        close(record.output, array(outputs)[:, t], 1e-5)
+        close(record.weights[0], array(history)[:, t], 1e-5)
+
+
+# ------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_heads": 0}, "num_heads must be an integer of at least 1, got 0"),
+        ({"num_heads": 2.0}, r"num_heads must be an integer of at least 1, got 2\.0"),
+        ({"key_dim": 0}, "key_dim must be an integer of at least 1, got 0"),
+        ({"value_dim": -1}, "value_dim must be an integer of at least 1, got -1"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads must divide num_heads, got 3 for 4"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads must be an integer of at least 1"),
+        ({"score": "scaled_bot"}, "did you mean 'scaled_dot'"),
+        ({"positions": "rotory"}, "did you mean 'rotary'"),
+    ],
+    ids=str,
+)
+def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(**({"num_heads": 4, "key_dim": 3} | options))
+
+
+def test_pairs_that_do_not_combine_are_refused() -> None:
+    with pytest.raises(ValueError, match="score 'coverage'"):
+        MultiHeadAttention(2, 3, score="coverage", alignment="local_predictive")
+
+
+def test_heads_say_how_they_are_weighed() -> None:
+    """The weights that come back are those that made the context, head by head."""
+    layer = MultiHeadAttention(2, 3, use_bias=False)
+    query, value = pair()
+    layer(query, value)
+    randomise(layer)
+    context, weights = arrays(layer(query, value, return_attention_scores=True))
+    named = numbers(layer)
+    values = np.einsum("bsd,dhv->bhsv", value, named["value_projection"])
+    again = np.einsum("bhts,bhsv,hvo->bto", weights, values, named["output_projection"])
+    close(context, again, 1e-5)
+    assert not np.allclose(softmax(np.zeros((1, S)), np.ones((1, S), "bool")), weights)

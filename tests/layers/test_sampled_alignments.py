@@ -1,0 +1,509 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.layers import (
+    Attention,
+    AttentionCell,
+    GumbelAlignment,
+    RecurrentDecoder,
+    ReinforceAlignment,
+)
+from tests.layers.attention_case import hard, softmax
+from tests.layers.conformance import AlignmentConformance
+from tests.layers.running import (
+    JAX,
+    MODES,
+    WIDE,
+    array,
+    check_gradients,
+    close,
+    compiled,
+    differentiable,
+    quick,
+    same,
+)
+
+SAMPLED = (GumbelAlignment, ReinforceAlignment)
+SCORES = np.array([0.0, 1.0, 50.0, -1.0, 0.5, -3.0], "float32")
+MASK = np.array([1, 1, 0, 1, 1, 1], "bool")
+"""The best place by far is hidden."""
+
+
+class TestGumbelAlignment(AlignmentConformance):
+    """At inference, where all laws are asked, it is an argmax."""
+
+    covers = GumbelAlignment
+    registered = "gumbel"
+    changed = {"temperature": 0.5, "straight_through": False, "seed": 7}
+
+    def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return hard(scores, mask)
+
+
+class TestReinforceAlignment(AlignmentConformance):
+    covers = ReinforceAlignment
+    registered = "reinforce"
+    changed = {"expected_rate": 0.5, "seed": 7}
+
+    def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return hard(scores, mask)
+
+
+def sampled(align: Any, scores: Any, mask: Any = None, noise: Any = None) -> tuple[Any, Any]:
+    """Weights and state of a first look in training, drawn anew or with the noise given."""
+    scores = ops.convert_to_tensor(scores)
+    if noise is None:
+        noise = align.draw(ops.shape(scores), "float32")
+    state = align.initial_state(scores)
+    return align(scores, mask=mask, state=state, noise=noise, training=True)
+
+
+# ------------------------------------------------------------------ what is drawn
+
+
+@pytest.mark.parametrize("kind", SAMPLED)
+def test_a_million_draws(kind: type) -> None:
+    """Never a hidden place; all others as often as softmax says, within 5 sigma."""
+    align, count = kind(seed=3), 1_000_000
+    weights, _ = sampled(align, np.tile(SCORES, (count, 1)), MASK)
+    counts = array(weights).sum(0)
+    assert counts.sum() == count
+    assert counts[2] == 0
+    shares = softmax(SCORES.astype("float64"), MASK)
+    sigma = np.sqrt(count * shares * (1 - shares))
+    assert (np.abs(counts - count * shares) <= 5 * sigma).all()
+    assert set(np.unique(array(weights))) <= {0, 1}
+
+
+@pytest.mark.parametrize("name", ["gumbel", "reinforce"])
+def test_a_million_draws_of_a_layer(name: str) -> None:
+    """The same through an attention with masked memory, one row of it with nothing left."""
+    layer = Attention("dot", name)
+    value = np.random.default_rng(0).normal(size=(10, 6, 4)).astype("float32")
+    mask = np.random.default_rng(1).random((10, 6)) > 0.4
+    mask[4] = False
+    query = np.repeat(value.mean(1, keepdims=True), 100_000, axis=1)
+    _, weights = layer(query, value, value_mask=mask, return_attention_scores=True, training=True)
+    counts = array(weights).sum(1)
+    assert not counts[~mask].any()
+    assert counts.sum(-1).tolist() == [100_000 if row.any() else 0 for row in mask]
+    scores = np.einsum("bd,bsd->bs", query[:, 0].astype("float64"), value.astype("float64"))
+    shares = softmax(scores, mask)
+    sigma = np.sqrt(100_000 * shares * (1 - shares))
+    assert (np.abs(counts - 100_000 * shares) <= 5 * sigma + 1e-6).all()
+
+
+def test_noise_is_gumbel_and_finite() -> None:
+    """Distribution `exp(-exp(-g))` within 5 sigma anywhere; no infinity among 1e7 draws."""
+    noise = array(GumbelAlignment(seed=1).draw((10_000_000,), "float32"))
+    assert np.isfinite(noise).all()
+    for g in (-2, -1, 0, 1, 3, 6, 12):
+        share = np.exp(-np.exp(-g))
+        sigma = np.sqrt(share * (1 - share) / noise.size)
+        assert abs((noise <= g).mean() - share) <= 5 * sigma
+
+
+@pytest.mark.parametrize("kind", SAMPLED)
+def test_seeded_and_repeatable(kind: type) -> None:
+    scores = np.zeros((50, 20), "float32")
+
+    def two(seed: int | None) -> list[np.ndarray]:
+        align = kind(seed=seed)
+        return [array(sampled(align, scores)[0]) for _ in range(2)]
+
+    first, second = two(5)
+    for got, want in zip(two(5), (first, second), strict=True):
+        same(got, want)
+    for other in (second, two(6)[0], two(None)[0]):
+        assert (first != other).any(-1).mean() > 0.8
+    assert (two(None)[0] != two(None)[0]).any()
+
+
+@pytest.mark.parametrize("kind", SAMPLED)
+def test_dropout_of_the_same_seed_draws_other_numbers(kind: type) -> None:
+    """Were they the same, what is dropped would tell what is drawn."""
+    layer = Attention("dot", kind(seed=3), dropout=0.5, seed=3)
+    value = np.zeros((20, 10, 4), "float32")
+    draws = layer.draw(layer.prepare(ops.convert_to_tensor(value)), 100, True)
+    keep, noise = array(draws.keep).ravel(), array(draws.noise).ravel()
+    assert abs(np.corrcoef(keep, noise.argsort().argsort())[0, 1]) < 5 / np.sqrt(len(keep))
+
+
+@pytest.mark.parametrize("kind", SAMPLED)
+def test_nothing_is_drawn_at_inference(kind: type) -> None:
+    layer = Attention("dot", kind(), dropout=0.5)
+    rng = np.random.default_rng(0)
+    query, value = (rng.normal(size=(3, n, 4)).astype("float32") for n in (5, 7))
+    want, looked = layer(query, value, return_attention_scores=True)
+    scores = np.einsum("btd,bsd->bts", query, value)
+    same(looked, hard(scores, np.True_))
+    for training in (None, False):
+        same(layer(query, value, training=training), want)
+    memory = layer.prepare(ops.convert_to_tensor(value))
+    assert layer.draw(memory, 5, False) is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", SAMPLED)
+def test_great_scores_and_dead_rows(kind: type, mode: str) -> None:
+    """One-hot or nothing, never hidden, finite gradients; with noise, in every path."""
+    align = kind(seed=1)
+    scores = np.array([[1e5, -1e5, 1e5], [np.nan, 1, np.inf], [np.inf, np.nan, -np.inf]], "float32")
+    mask = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0]], "bool")
+    noise = align.draw((3, 3), "float32")
+    align.build((3, 3))
+    run = differentiable(align, lambda x: sampled(align, x, mask, noise), mode)
+    (weights, state), (gradient,), _ = run(scores)
+    assert weights.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert not any(leaf.any() for leaf in state)
+    assert np.isfinite(gradient).all()
+    assert not gradient[~mask].any()
+
+
+@pytest.mark.parametrize("name", ["gumbel", "reinforce"])
+def test_lengths_may_change_from_batch_to_batch(name: str) -> None:
+    query, value = keras.Input((None, 4)), keras.Input((None, 4))
+    context = Attention("dot", name)(query, value)
+    model = keras.Model([query, value], keras.layers.Dense(4)(context))
+    model.compile("sgd", "mse", jit_compile=JAX)
+    rng = np.random.default_rng(0)
+    for steps, sources in ((3, 11), (1, 1)):
+        given = [rng.normal(size=(2, n, 4)).astype("float32") for n in (steps, sources)]
+        assert np.isfinite(model.train_on_batch(given, given[0]))
+        assert model.predict_on_batch(given).shape == (2, steps, 4)
+
+
+# ------------------------------------------------------------------ in a loop over time
+
+
+def uniform_decoder(name: str, feeding: bool, steps: int) -> tuple[np.ndarray, Any]:
+    """Weights `(2, T, 5)` and the last state of a decoder that scores all places alike.
+
+    The second row reads no more than three places, and steps only half of the time.
+    """
+    cell = AttentionCell(
+        keras.layers.SimpleRNNCell(4, kernel_initializer="zeros", recurrent_initializer="zeros"),
+        Attention("dot", name, seed=2),
+        input_feeding=feeding,
+    )
+    decoder = RecurrentDecoder(cell)
+    inputs = ops.ones((2, steps, 3))
+    memory = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
+    decoder(inputs, memory)
+    mask = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1]], "bool")
+    live = np.stack([np.ones(steps), np.arange(steps) % 2]).astype("bool")
+
+    def run(inputs: Any, memory: Any) -> tuple[Any, Any]:
+        prepared, state = decoder.start(memory, None, mask, 2, True)
+        record, state = decoder.unroll(inputs, prepared, state, live, ("weights",), True)
+        return record["weights"][0], state
+
+    weights, state = compiled(run, MODES[1])(inputs, memory)
+    return array(weights), state
+
+
+@pytest.mark.parametrize("feeding", [True, False])
+@pytest.mark.parametrize("name", ["gumbel", "reinforce"])
+def test_steps_of_a_loop_draw_anew(name: str, feeding: bool) -> None:
+    """Drawn inside of the loop, every step would see the same draw."""
+    weights, _ = uniform_decoder(name, feeding, 500)
+    full, masked = weights[0], weights[1, 1::2]
+    assert not weights[1, ::2].any()
+    assert not masked[:, [1, 3]].any()
+    for rows, places in ((full, 5), (masked[:, [0, 2, 4]], 3)):
+        assert (rows.sum(-1) == 1).all()
+        chosen = rows.argmax(-1)
+        again = (chosen[1:] == chosen[:-1]).mean()
+        for share in (*rows.mean(0), again):
+            sigma = np.sqrt((1 - 1 / places) / places / len(rows))
+            assert share == pytest.approx(1 / places, abs=5 * sigma)
+
+
+@pytest.mark.parametrize("feeding", [True, False])
+def test_a_decoders_state_holds_the_choice(feeding: bool) -> None:
+    """8 looks at 5 places, and 4 at 3: hidden steps choose nothing."""
+    _, state = uniform_decoder("reinforce", feeding, 8)
+    choice = ReinforceAlignment.choice(state.alignments[0])
+    want = np.array([8 * np.log(5), 4 * np.log(3)])
+    close(choice.log_probability, -want, 1e-6)
+    close(choice.entropy, want, 1e-6)
+
+
+# ------------------------------------------------------------------ Gumbel-softmax
+
+
+def test_straight_through_by_hand() -> None:
+    """Two places, noisy scores log 3 apart: one-hot, with the slope p (1 - p) = 3/16 of softmax."""
+    noise = np.log(np.array([[3.0, 1.0]], "float32"))
+    for temperature, slope in ((1.0, 3 / 16), (0.5, 0.09)):
+        align = GumbelAlignment(temperature)
+        align.build((1, 2))
+        run = differentiable(align, lambda x, a=align: sampled(a, x, None, noise)[0][:, 0])
+        weight, (gradient,), _ = run(np.zeros((1, 2), "float32"))
+        assert weight == pytest.approx(1)
+        slope = slope / temperature * np.cos(1)
+        np.testing.assert_allclose(gradient, [[slope, -slope]], rtol=1e-5)
+    soft = GumbelAlignment(0.5, straight_through=False)
+    weights, _ = sampled(soft, np.zeros((1, 2), "float32"), None, noise)
+    np.testing.assert_allclose(array(weights), [[0.9, 0.1]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_backward_is_soft_forward_is_hard(mode: str) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(6, 7)).astype("float32")
+    mask = rng.random((6, 7)) > 0.3
+    noise = rng.gumbel(size=(6, 7)).astype("float32")
+    through, soft = GumbelAlignment(0.7), GumbelAlignment(0.7, straight_through=False)
+    gradients = []
+    for align in (through, soft):
+        align.build((6, 7))
+        run = differentiable(align, lambda x, a=align: sampled(a, x, mask, noise)[0], mode)
+        weights, (gradient,), _ = run(scores)
+        gradients.append(gradient)
+        noisy = scores.astype("float64") + noise
+        want = hard(noisy, mask) if align is through else softmax(noisy / 0.7, mask)
+        np.testing.assert_allclose(weights, want, atol=2e-7)
+    np.testing.assert_allclose(*gradients, rtol=1e-6)
+    assert np.abs(gradients[0]).max() > 0.01
+
+
+def test_soft_gradients_are_finite_differences() -> None:
+    rng = np.random.default_rng(1)
+    scores, noise = rng.normal(size=(4, 7)).astype(WIDE), rng.gumbel(size=(4, 7)).astype(WIDE)
+    align = GumbelAlignment(0.8, straight_through=False, dtype=WIDE)
+    align.build((4, 7))
+    mask = rng.random((4, 7)) > 0.3
+    run = differentiable(align, lambda x: sampled(align, x, mask, noise)[0])
+    check_gradients(align, run, [scores])
+
+
+def test_low_temperatures_are_nearly_hard() -> None:
+    scores, noise = np.zeros((200, 6), "float32"), np.random.default_rng(0).gumbel(size=(200, 6))
+    tops = []
+    for temperature in (5.0, 1.0, 0.2, 0.01):
+        align = GumbelAlignment(temperature, straight_through=False)
+        weights = array(sampled(align, scores, None, noise.astype("float32"))[0])
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+        tops.append(weights.max(-1).mean())
+    assert tops == sorted(tops)
+    assert tops[0] < 0.35
+    assert tops[-1] > 0.97
+
+
+def test_a_callback_lowers_the_temperature_and_a_file_keeps_it(tmp_path: Path) -> None:
+    query, value = keras.Input((3, 4)), keras.Input((5, 4))
+    layer = Attention("general", GumbelAlignment(2.0), name="look")
+    model = keras.Model([query, value], layer(query, value))
+    model.compile("sgd", "mse")
+    seen = []
+
+    def lower(epoch: int, logs: Any = None) -> None:
+        seen.append(float(array(layer.alignment.temperature)))
+        layer.alignment.temperature.assign(0.5 * seen[-1])
+
+    given = [np.ones((4, 3, 4), "float32"), np.ones((4, 5, 4), "float32")]
+    callback = keras.callbacks.LambdaCallback(on_epoch_begin=lower)
+    model.fit(given, given[0], epochs=3, verbose=0, callbacks=[callback])
+    assert seen == [2.0, 1.0, 0.5]
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras").get_layer("look")
+    assert float(array(again.alignment.temperature)) == 0.25
+    assert not any("temperature" in v.path for v in again.trainable_variables)
+
+
+# ------------------------------------------------------------------ REINFORCE
+
+
+def log_shares(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(softmax(scores, mask))
+
+
+def kept(scores: np.ndarray, mask: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Log-probability of what was chosen and entropy, `(..., 1)`, in float64."""
+    logs, shares = log_shares(scores, mask), softmax(scores, mask)
+    chosen = np.where(weights > 0, logs, 0).sum(-1, keepdims=True)
+    return chosen, -np.where(shares > 0, shares * np.where(shares > 0, logs, 0), 0).sum(
+        -1, keepdims=True
+    )
+
+
+def test_choice_by_hand() -> None:
+    """Shares 1/2, 1/4, 1/4 and the second drawn: log 1/4, and entropy 3/2 log 2."""
+    align = ReinforceAlignment()
+    scores = np.log(np.array([[2.0, 1.0, 1.0, 9.0]], "float32"))
+    mask, noise = np.array([[True, True, True, False]]), np.array([[0, 5, 0, 9.0]], "float32")
+    weights, state = sampled(align, scores, mask, noise)
+    assert array(weights).tolist() == [[0, 1, 0, 0]]
+    np.testing.assert_allclose(array(state[0]), [[np.log(1 / 4)]], rtol=1e-6)
+    np.testing.assert_allclose(array(state[1]), [[1.5 * np.log(2)]], rtol=1e-6)
+    _, (first, second) = align(scores, mask=mask, state=state)
+    np.testing.assert_allclose(array(first), [[np.log(1 / 8)]], rtol=1e-6)
+    np.testing.assert_allclose(array(second), [[3 * np.log(2)]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_state_of_all_looks(mode: str) -> None:
+    """Sums over the live looks; masked queries and dead memories add nothing."""
+    layer = Attention("dot", ReinforceAlignment(seed=4))
+    rng = np.random.default_rng(0)
+    query, value = (rng.normal(size=(3, n, 4)).astype("float32") for n in (5, 7))
+    live = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 0, 0], [1, 1, 1, 1, 1]], "bool")
+    memory = rng.random((3, 7)) > 0.3
+    memory[2] = False
+    layer(query, value)
+
+    def call(query: Any, value: Any) -> Any:
+        return layer(
+            query,
+            value,
+            query_mask=live,
+            value_mask=memory,
+            return_attention_scores=True,
+            return_state=True,
+            training=True,
+        )
+
+    context, weights, (of_score, of_alignment) = compiled(call, mode)(query, value)
+    assert of_score == ()
+    scores = np.einsum("btd,bsd->bts", query.astype("float64"), value.astype("float64"))
+    mask = live[:, :, None] & memory[:, None]
+    close(context, array(weights) @ value, 1e-6)
+    assert (array(weights).sum(-1) == mask.any(-1)).all()
+    for got, want in zip(of_alignment, kept(scores, mask, array(weights)), strict=True):
+        close(got, want.sum(1), 1e-5)
+    choice = layer.alignment.choice(((), of_alignment))
+    close(choice.entropy, kept(scores, mask, array(weights))[1].sum((1, 2)), 1e-5)
+    assert not array(choice.log_probability)[2].any()
+
+
+def test_looks_one_by_one_keep_the_same() -> None:
+    layer = Attention("dot", ReinforceAlignment(seed=4))
+    rng = np.random.default_rng(0)
+    query, value = (rng.normal(size=(2, n, 4)).astype("float32") for n in (5, 7))
+    memory_mask = np.array([[1, 1, 1, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0]], "bool")
+    layer(query, value)
+    _, weights, state = layer(
+        query,
+        value,
+        value_mask=memory_mask,
+        return_attention_scores=True,
+        return_state=True,
+        training=True,
+    )
+    again = Attention("dot", ReinforceAlignment(seed=4))
+    memory = again.prepare(ops.convert_to_tensor(value), None, memory_mask)
+    draws, running = again.draw(memory, 5, True), again.initial_state(memory)
+    for t in range(5):
+        now = keras.tree.map_structure(lambda x, t=t: None if x is None else x[:, t], draws)
+        _, row, running = again.attend(
+            ops.convert_to_tensor(query[:, t]), memory, running, now, True
+        )
+        same(row, array(weights)[:, t])
+    for got, want in zip(keras.tree.flatten(running), keras.tree.flatten(state), strict=True):
+        close(got, want, 1e-6)
+        assert not array(got)[1].any()
+
+
+def test_a_score_that_remembers_keeps_the_same_sums() -> None:
+    """Looks taken one after the other, with a score that says the same each time."""
+    rng = np.random.default_rng(0)
+    query, value = np.zeros((2, 6, 4), "float32"), rng.normal(size=(2, 5, 4)).astype("float32")
+    layer = Attention("coverage", "reinforce", units=3)
+    layer(query, value)
+    for variable in layer.score.weights:
+        variable.assign(np.zeros(tuple(variable.shape)))
+    live = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]], "bool")
+    _, state = layer(query, value, query_mask=live, return_state=True, training=True)
+    choice = layer.alignment.choice(state)
+    want = np.array([6, 2]) * np.log(5)
+    close(choice.log_probability, -want, 1e-6)
+    close(choice.entropy, want, 1e-6)
+
+
+def test_gradients_of_what_is_kept_are_finite_differences() -> None:
+    """The choice stands; log-probability and entropy move with the scores, the weights do not."""
+    rng = np.random.default_rng(2)
+    scores, noise = rng.normal(size=(4, 7)).astype(WIDE), 9 * rng.gumbel(size=(4, 7)).astype(WIDE)
+    mask = rng.random((4, 7)) > 0.3
+    mask[3] = False
+    align = ReinforceAlignment(dtype=WIDE)
+    align.build((4, 7))
+    check_gradients(
+        align, differentiable(align, lambda x: sampled(align, x, mask, noise)), [scores]
+    )
+    alone = differentiable(align, lambda x: sampled(align, x, mask, noise)[0])
+    assert not alone(scores)[1][0].any()
+
+
+def test_gradient_of_entropy_is_finite_at_certainty() -> None:
+    """-p log p at p = 0 and 1, where a plain formula has 0 log 0."""
+    align = ReinforceAlignment()
+    align.build((3, 3))
+    scores = np.array([[0, -200, -1e5], [1e5, 0, 0], [0, -np.inf, 1]], "float32")
+    run = differentiable(align, lambda x: sampled(align, x, None, np.zeros((3, 3), "float32"))[1])
+    (log_probability, entropy), (gradient,), _ = run(scores)
+    np.testing.assert_allclose(log_probability[:2], 0, atol=1e-6)
+    np.testing.assert_allclose(entropy[:2], 0, atol=1e-6)
+    assert np.isfinite(entropy).all()
+    assert np.isfinite(gradient).all()
+
+
+def test_expected_rate() -> None:
+    """So many looks weigh softly and keep no log-probability; the coin is of no place's noise."""
+    rate, count = 0.3, 20_000
+    align = ReinforceAlignment(rate, seed=1)
+    scores = np.tile(SCORES, (count, 1))
+    weights, (log_probability, entropy) = quick(lambda x: sampled(align, x, MASK))(scores)
+    weights, log_probability = array(weights), array(log_probability)[:, 0]
+    soft = weights.max(-1) < 1
+    assert soft.mean() == pytest.approx(rate, abs=5 * np.sqrt(rate * (1 - rate) / count))
+    shares = softmax(SCORES.astype("float64"), MASK)
+    np.testing.assert_allclose(weights[soft], np.tile(shares, (soft.sum(), 1)), atol=1e-6)
+    assert not log_probability[soft].any()
+    assert (log_probability[~soft] < 0).all()
+    np.testing.assert_allclose(array(entropy), array(entropy)[0, 0], rtol=1e-6)
+    drawn = weights[~soft].sum(0)
+    sigma = np.sqrt(drawn.sum() * shares * (1 - shares))
+    assert (np.abs(drawn - drawn.sum() * shares) <= 5 * sigma).all()
+
+
+def test_only_expected_looks_give_scores_a_gradient_through_the_weights() -> None:
+    align = ReinforceAlignment(0.5, seed=1)
+    align.build((40, 6))
+    noise = align.draw((40, 6), "float32")
+    assert tuple(noise.shape) == (40, 7)
+    run = differentiable(align, lambda x: sampled(align, x, MASK, noise)[0])
+    weights, (gradient,), _ = run(np.tile(SCORES, (40, 1)))
+    soft = weights.max(-1) < 1
+    assert 5 < soft.sum() < 35
+    assert (np.abs(gradient).max(-1) > 0).tolist() == soft.tolist()
+
+
+def test_symbolic_state_is_the_real_one() -> None:
+    layer = Attention("dot", "reinforce")
+    query, value = keras.Input((None, 4)), keras.Input((None, 4))
+    _, state = layer(query, value, return_state=True)
+    choice = layer.alignment.choice(state)
+    assert [x.shape for x in choice] == [(None,), (None,)]
+    model = keras.Model([query, value], choice._asdict())
+    out = model([np.zeros((2, 3, 4), "float32"), np.zeros((2, 5, 4), "float32")])
+    close(out["entropy"], np.full(2, 3 * np.log(5)), 1e-6)
+
+
+def test_impossible_values_are_refused() -> None:
+    for temperature in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match=f"temperature must be above 0, got {temperature}"):
+            GumbelAlignment(temperature)
+    for rate in (-0.1, 1.0):
+        with pytest.raises(ValueError, match=rf"expected_rate must be in \[0, 1\), got {rate}"):
+            ReinforceAlignment(rate)

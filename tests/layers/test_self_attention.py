@@ -1,0 +1,266 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.layers import SelfAttention
+from attention_zoo.ops import implicit_mask
+from tests.layers.attention_case import garbage, numbers, softmax
+from tests.layers.conformance import LayerConformance
+from tests.layers.mask_laws import masked
+from tests.layers.running import (
+    JAX,
+    MODES,
+    WIDE,
+    array,
+    arrays,
+    check_gradients,
+    close,
+    compiled,
+    differentiable,
+    randomise,
+    same,
+)
+
+B, T, D = 3, 5, 6
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 0, 1, 1]], "bool")
+
+
+class SelfCase(LayerConformance):
+    covers = SelfAttention
+
+    def tensors(self, batch: int = B, steps: int = T, seed: int = 0) -> tuple[np.ndarray, ...]:
+        rng = np.random.default_rng(seed)
+        return (rng.normal(size=(batch, steps, D)).astype("float32"),)
+
+    def looked(self, weights: dict[str, np.ndarray], x: np.ndarray, mask: np.ndarray) -> Any:
+        """Outputs and weights in float64; the mask is `(B, T, T)`."""
+        raise TypeError(f"{type(self).__name__} has no oracle")
+
+    def test_oracle(self) -> None:
+        """100 random cases of five shapes, causal or with pads."""
+        rng = np.random.default_rng(7)
+        for shape in range(2 if JAX else 5):
+            batch, steps = int(rng.integers(1, 5)), int(rng.integers(1, 8))
+            layer = self.built()
+            randomise(layer, shape)
+            run = compiled(
+                lambda x, mask, layer=layer: (
+                    layer(x, mask=mask, return_attention_scores=True),
+                    layer(x, use_causal_mask=True, return_attention_scores=True),
+                ),
+                MODES[1],
+            )
+            for seed in range(20):
+                (x,) = self.tensors(batch, steps, seed)
+                mask = rng.random((batch, steps)) > 0.3
+                pads, causal = arrays(run(x, mask))
+                both = mask[:, None] & mask[:, :, None]
+                past = np.tril(np.ones((steps, steps), "bool")) & np.ones((batch, 1, 1), "bool")
+                for got, allowed in ((pads, both), (causal, past)):
+                    want = self.looked(numbers(layer), x.astype("float64"), allowed)
+                    close(got[0], want[0], 1e-6)
+                    close(got[1], want[1], 1e-6)
+
+    def test_gradients_are_finite_differences(self) -> None:
+        layer = self.make(dtype=WIDE)
+        (x,) = (x.astype(WIDE) for x in self.tensors())
+        layer(x)
+        randomise(layer)
+        run = differentiable(layer, lambda x: layer(x, mask=MASK, return_attention_scores=True))
+        check_gradients(layer, run, [x])
+
+    # masks
+
+    def test_pads_cannot_be_seen(self) -> None:
+        layer, (x,) = self.built(), self.tensors()
+        want, looked = arrays(layer(x, mask=MASK, return_attention_scores=True))
+        for pads in (1, 20):
+            longer = np.concatenate([x, np.full((B, pads, D), 1e3, "float32")], 1)
+            mask = np.concatenate([MASK, np.zeros((B, pads), "bool")], 1)
+            got, weights = arrays(layer(longer, mask=mask, return_attention_scores=True))
+            close(got[:, :T], want, 1e-5)
+            close(weights[:, :T, :T], looked, 1e-5)
+            assert not got[:, T:].any()
+            assert not weights[:, :, T:].any()
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_nothing_to_attend(self, mode: str) -> None:
+        """A row of pads only: outputs, weights and gradients are 0, those of the others as ever."""
+        layer, (x,) = self.built(), self.tensors()
+        run = differentiable(
+            layer, lambda x, mask: layer(x, mask=mask, return_attention_scores=True), mode
+        )
+        alive, alive_grads, _ = run(x, np.ones((B, T), "bool"))
+        mask = np.ones((B, T), "bool")
+        mask[1] = False
+        outputs, grads, weight_grads = run(x, mask)
+        for output, before in zip(outputs, alive, strict=True):
+            assert not output[1].any()
+            same(output[[0, 2]], before[[0, 2]])
+        assert not grads[0][1].any()
+        same(grads[0][[0, 2]], alive_grads[0][[0, 2]])
+        assert all(np.isfinite(g).all() for g in weight_grads)
+
+    @pytest.mark.parametrize("fill", [np.nan, np.inf])
+    def test_garbage_in_pads_reaches_nothing(self, fill: float) -> None:
+        layer, (x,) = self.built(), self.tensors()
+        run = differentiable(layer, lambda x: layer(x, mask=MASK, return_attention_scores=True))
+        want, got = run(garbage(x, MASK, 0)), run(garbage(x, MASK, fill))
+        for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
+            assert np.isfinite(a).all()
+            same(a, b)
+        assert not got[1][0][~MASK].any()
+
+    def test_explicit_and_implicit_masks_combine_by_and(self) -> None:
+        layer, (x,) = self.built(), self.tensors()
+        other = np.roll(MASK, 1, axis=1)
+        same(layer(masked(x, MASK)), layer(x, mask=MASK))
+        same(layer(masked(x, MASK), mask=other), layer(x, mask=MASK & other))
+        same(layer(x, mask=MASK.astype("int32")), layer(x, mask=MASK))
+
+    def test_mask_goes_on_and_the_inputs_keep_theirs(self) -> None:
+        layer, (x,) = self.built(), self.tensors()
+        other = np.roll(MASK, 1, axis=1)
+        assert implicit_mask(layer(x)) is None
+        same(implicit_mask(layer(x, mask=MASK)), MASK)
+        carrying = masked(x, MASK)
+        outputs, _ = layer(carrying, mask=other, return_attention_scores=True)
+        same(implicit_mask(outputs), MASK & other)
+        same(implicit_mask(carrying), MASK)
+
+    def test_mask_reaches_the_second_layer_of_a_functional_model(self) -> None:
+        tokens = keras.Input((None,), dtype="int32")
+        embedded = keras.layers.Embedding(9, D, mask_zero=True)(tokens)
+        model = keras.Model(tokens, self.make()(self.make()(embedded)))
+        randomise(model)
+        ids = np.array([[1, 2, 3, 0, 0], [4, 5, 6, 7, 8]])
+        outputs = model(ids)
+        same(implicit_mask(outputs), ids != 0)
+        assert not array(outputs)[0, 3:].any()
+        close(array(outputs)[:1, :3], model(ids[:1, :3]), 1e-5)
+
+    def test_causal_sees_no_future(self) -> None:
+        layer, (x,) = self.built(), self.tensors()
+        before = array(layer(x, use_causal_mask=True))
+        later = x.copy()
+        later[:, 3:] += 2
+        after = array(layer(later, use_causal_mask=True))
+        same(after[:, :3], before[:, :3])
+        assert np.abs(after[:, 3:] - before[:, 3:]).max() > 1e-3
+
+    @pytest.mark.parametrize(("batch", "steps"), [(0, T), (B, 0), (B, 1)])
+    def test_small_sizes(self, batch: int, steps: int) -> None:
+        layer = self.built()
+        outputs, weights = layer(self.tensors(batch, steps)[0], return_attention_scores=True)
+        assert tuple(outputs.shape)[:2] == (batch, steps)
+        assert tuple(weights.shape) == (batch, steps, steps)
+
+    def test_dropout_acts_in_training_only(self) -> None:
+        plain, (x,) = self.built(), self.tensors()
+        layer = self.built(dropout=0.5, seed=3)
+        same(layer(x), plain(x))
+        first, weights = arrays(layer(x, return_attention_scores=True, training=True))
+        same(weights, plain(x, return_attention_scores=True)[1])
+        assert np.abs(first - array(plain(x))).max() > 1e-3
+
+
+class TestSelfAttention(SelfCase):
+    """The texts' first form: nothing is learned."""
+
+    changed = {
+        "use_projection": True,
+        "units": 4,
+        "score": "general",
+        "alignment": "sparsemax",
+        "dropout": 0.3,
+        "seed": 5,
+    }
+
+    def make(self, **options: Any) -> SelfAttention:
+        if options.get("units"):  # refused without projections
+            options["use_projection"] = True
+        return super().make(**options)
+
+    def looked(self, weights: dict[str, np.ndarray], x: np.ndarray, mask: np.ndarray) -> Any:
+        looked = softmax(np.einsum("bid,bjd->bij", x, x), mask)
+        return np.einsum("bij,bjd->bid", looked, x), looked
+
+    def test_nothing_is_learned(self) -> None:
+        assert self.built().weights == []
+
+
+class TestSelfAttentionWithProjections(SelfCase):
+    options = {"use_projection": True, "units": 4, "score": "scaled_dot"}
+    changed = TestSelfAttention.changed | {
+        "use_projection": True,
+        "units": 5,
+        "score": "additive",
+    }
+
+    def test_every_constructor_argument_survives(self) -> None:
+        """`use_projection` is not what changes here: see the form without."""
+        changed = {**self.changed, "use_projection": False, "units": None}
+        again = self.make(**changed).get_config()
+        assert {name: again[name] for name in ("use_projection", "units")} == {
+            "use_projection": False,
+            "units": None,
+        }
+
+    def looked(self, weights: dict[str, np.ndarray], x: np.ndarray, mask: np.ndarray) -> Any:
+        query, key, value = (
+            np.einsum("bid,da->bia", x, weights[f"{name}_projection"])
+            for name in ("query", "key", "value")
+        )
+        looked = softmax(np.einsum("bia,bja->bij", query, key) / 2, mask)
+        return np.einsum("bij,bja->bia", looked, value), looked
+
+
+def test_worked_by_hand() -> None:
+    """x = (0, a, b) with a^2 = ln 2, b = 2 a: the products are 0, ln 2, ln 4 and ln 16.
+
+    Row 1 weighs 1 : 1 : 1, row 2 weighs 1 : 2 : 4, row 3 weighs 1 : 4 : 16.
+    """
+    a = np.sqrt(np.log(2))
+    x = np.array([[[0.0], [a], [2 * a]]], "float32")
+    outputs, weights = SelfAttention()(x, return_attention_scores=True)
+    want = [[1 / 3, 1 / 3, 1 / 3], [1 / 7, 2 / 7, 4 / 7], [1 / 21, 4 / 21, 16 / 21]]
+    np.testing.assert_allclose(array(weights)[0], want, rtol=1e-6)
+    np.testing.assert_allclose(array(outputs)[0, :, 0], [a, 10 * a / 7, 36 * a / 21], rtol=1e-6)
+
+
+def test_width_of_the_projections() -> None:
+    x = np.ones((1, 2, 3), "float32")
+    for units, width in ((None, 3), (5, 5)):
+        layer = SelfAttention(use_projection=True, units=units)
+        assert tuple(layer(x).shape) == (1, 2, width)
+        assert [tuple(w.shape) for w in layer.weights] == [(3, width)] * 3
+        assert layer.compute_output_shape(x.shape) == (1, 2, width)
+
+
+@pytest.mark.parametrize(("score", "alignment"), [("additive", "hard"), ("general", "monotonic")])
+def test_any_score_and_alignment(score: str, alignment: str) -> None:
+    x = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
+    layer = SelfAttention(score=score, alignment=alignment)
+    outputs, weights = layer(x, mask=MASK, return_attention_scores=True)
+    assert not array(weights)[~(MASK[:, None] & MASK[:, :, None])].any()
+    assert tuple(outputs.shape) == (B, T, D)
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(ValueError, match="units is the width of the projections, got 4 without"):
+        SelfAttention(units=4)
+    with pytest.raises(ValueError, match="units must be at least 1, got 0"):
+        SelfAttention(use_projection=True, units=0)
+    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, features\)"):
+        SelfAttention()(np.ones((2, 3), "float32"))
+    with pytest.raises(ValueError, match="mask has dtype float32"):
+        SelfAttention()(np.ones((2, 3, 4), "float32"), mask=np.ones((2, 3), "float32"))
+    with pytest.raises(ValueError, match="did you mean 'softmax'"):
+        SelfAttention(alignment="sofmax")
+    with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\)"):
+        SelfAttention(dropout=1.0)

@@ -1,0 +1,176 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from attention_zoo.layers import StackedCrossAttention
+from attention_zoo.ops import implicit_mask
+from tests.layers.attention_case import softmax
+from tests.layers.running import array, close, same
+from tests.layers.structure_laws import Arrays, StructureConformance
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    size = np.linalg.norm(a) * np.linalg.norm(b)
+    return float(a @ b / size) if size else 0.0
+
+
+def pair(words: np.ndarray, regions: np.ndarray, sharp: float, pool: Any) -> Any:
+    """The paper's text-to-image equations for one sentence and one image, all of it there."""
+    attended, weights = np.zeros(words.shape), np.zeros((len(words), len(regions)))
+    if not len(words) or not len(regions):
+        return attended, 0.0, weights
+    s = np.array([[max(cosine(v, e), 0.0) for e in words] for v in regions])
+    norms = np.sqrt((s**2).sum(1, keepdims=True))
+    s = np.divide(s, norms, out=np.zeros_like(s), where=norms > 0)
+    weights = softmax(sharp * s.T, np.ones((len(words), len(regions)), "bool"))
+    attended = weights @ regions
+    return attended, pool([cosine(e, a) for e, a in zip(words, attended, strict=True)]), weights
+
+
+class TestTextToImage(StructureConformance):
+    covers = StackedCrossAttention
+    options = {"inverse_temperature": 3.0}
+    changed = {
+        "direction": "image_to_text",
+        "inverse_temperature": 2.0,
+        "pooling": "log_sum_exp",
+        "pooling_sharpness": 5.0,
+    }
+    names = ("words_mask", "regions_mask")
+    lengths = (4, 5)
+
+    def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
+        return (batch, lengths[0], 6), (batch, lengths[1], 6)
+
+    def pool(self, matches: list[float]) -> float:
+        return float(np.mean(matches))
+
+    def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
+        """Only what is there is compared; then all goes back to its place."""
+        (words, regions), (there, shown) = tensors, masks
+        attended, similarity = np.zeros(words.shape), np.zeros(len(words))
+        weights = np.zeros((*words.shape[:2], regions.shape[1]))
+        for row, (e, v) in enumerate(zip(there, shown, strict=True)):
+            seen, similarity[row], looked = pair(words[row][e], regions[row][v], 3.0, self.pool)
+            attended[row, e], weights[row][np.ix_(e, v)] = seen, looked
+        return attended, similarity, weights
+
+
+class TestImageToText(TestTextToImage):
+    """The same with words and regions in each other's place."""
+
+    options = {"inverse_temperature": 3.0, "direction": "image_to_text"}
+    changed = {**TestTextToImage.changed, "direction": "text_to_image"}
+
+    def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
+        return super().oracle(layer, tensors[::-1], masks[::-1])
+
+
+class TestLogSumExp(TestTextToImage):
+    options = {"inverse_temperature": 3.0, "pooling": "log_sum_exp", "pooling_sharpness": 2.0}
+    changed = {**TestTextToImage.changed, "pooling": "average"}
+
+    def pool(self, matches: list[float]) -> float:
+        return float(np.log(np.exp(2.0 * np.array(matches)).sum()) / 2.0)
+
+
+def test_by_hand() -> None:
+    """Word [1, 0] and regions [1, 0], [0, 1]: s = [1, 0], normalised the same.
+
+    With l = ln 3 the weights are 3/4 and 1/4, so a = [3, 1] / 4 and the cosine is 3 / sqrt(10).
+    """
+    words, regions = np.array([[[1.0, 0.0]]]), np.eye(2)[None]
+    for pooling in ("average", "log_sum_exp"):
+        layer = StackedCrossAttention(inverse_temperature=np.log(3), pooling=pooling)
+        seen, match, weights = layer(words, regions, return_attention_scores=True)
+        np.testing.assert_allclose(array(weights), [[[0.75, 0.25]]], atol=1e-6)
+        np.testing.assert_allclose(array(seen), [[[0.75, 0.25]]], atol=1e-6)
+        np.testing.assert_allclose(array(match), [3 / np.sqrt(10)], atol=1e-6)
+
+
+def test_words_compete_for_a_region() -> None:
+    """s is divided by its length over the words: of two equal words each gets 1 / sqrt(2)."""
+    words, regions = np.array([[[1.0, 0.0], [1.0, 0.0]]]), np.eye(2)[None]
+    layer = StackedCrossAttention(inverse_temperature=np.sqrt(2) * np.log(3))
+    _, _, weights = layer(words, regions, return_attention_scores=True)
+    np.testing.assert_allclose(array(weights), [[[0.75, 0.25]] * 2], atol=1e-6)
+
+
+def test_what_points_away_counts_as_nothing() -> None:
+    words, regions = np.array([[[1.0, 0.0]]]), np.array([[[-1.0, 0.0], [0.0, 1.0]]])
+    _, match, weights = StackedCrossAttention()(words, regions, return_attention_scores=True)
+    np.testing.assert_allclose(array(weights), [[[0.5, 0.5]]], atol=1e-6)
+    np.testing.assert_allclose(array(match), [-1 / np.sqrt(2)], atol=1e-6)
+
+
+def test_the_other_direction_is_the_arguments_swapped() -> None:
+    rng = np.random.default_rng(0)
+    words, regions = rng.normal(size=(3, 4, 6)), rng.normal(size=(3, 5, 6))
+    there, shown = rng.random((3, 4)) < 0.6, rng.random((3, 5)) < 0.6
+    forth, back = StackedCrossAttention(), StackedCrossAttention("image_to_text")
+    for a, b in zip(
+        back(words, regions, there, shown, return_attention_scores=True),
+        forth(regions, words, shown, there, return_attention_scores=True),
+        strict=True,
+    ):
+        same(a, b)
+
+
+@pytest.mark.parametrize("sharpness", [1e-3, 1.0, 500.0])
+def test_log_sum_exp_of_any_sharpness(sharpness: float) -> None:
+    """From the mean of them (and a constant) to the greatest of them, without overflow."""
+    rng = np.random.default_rng(0)
+    words, regions = rng.normal(size=(1, 4, 6)), -rng.random(size=(1, 5, 6))
+    layer = StackedCrossAttention(pooling="log_sum_exp", pooling_sharpness=sharpness)
+    seen, match = layer(words, regions)
+    cosines = np.array([cosine(e, a) for e, a in zip(words[0], array(seen)[0], strict=True)])
+    want = cosines.max() + np.log(np.exp(sharpness * (cosines - cosines.max())).sum()) / sharpness
+    assert float(array(match)[0]) == pytest.approx(want, rel=1e-5)
+
+
+@pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
+def test_the_mask_of_those_who_look_goes_on(direction: str) -> None:
+    tokens, regions = keras.Input((None,), dtype="int32"), keras.Input((None, 6))
+    there = layers.Masking()(regions)
+    words = layers.Embedding(9, 6, mask_zero=True)(tokens)
+    seen, match = StackedCrossAttention(direction)(words, there)
+    model = keras.Model([tokens, regions], [seen, match])
+    ids = np.array([[1, 2, 0, 0], [3, 4, 5, 6]])
+    image = np.random.default_rng(0).normal(size=(2, 5, 6))
+    image[1, 2:] = 0
+    seen, match = model([ids, image])
+    same(implicit_mask(seen), ids != 0 if direction == "text_to_image" else image[..., 0] != 0)
+    assert implicit_mask(match) is None
+    close(model([ids[:1, :2], image[:1]])[1], array(match)[:1], 1e-5)
+    close(model([ids[1:], image[1:, :2]])[1], array(match)[1:], 1e-5)
+
+
+def test_only_regions_are_masked() -> None:
+    """What a word saw carries no mask when no word is hidden, whatever the regions' mask."""
+    words, regions = np.ones((2, 5, 3), "float32"), np.ones((2, 5, 3), "float32")
+    shown = np.array([[1, 1, 0, 0, 0]] * 2, "bool")
+    assert implicit_mask(StackedCrossAttention()(words, regions, regions_mask=shown)[0]) is None
+    back = StackedCrossAttention("image_to_text")(words, regions, words_mask=shown)
+    assert implicit_mask(back[0]) is None
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(ValueError, match="direction must be one of text_to_image, image_to_text"):
+        StackedCrossAttention("image-text")
+    with pytest.raises(ValueError, match="pooling must be one of average, log_sum_exp"):
+        StackedCrossAttention(pooling="mean")
+    for name in ("inverse_temperature", "pooling_sharpness"):
+        for number in (0.0, -1.0, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match=f"{name} must be above 0 and finite"):
+                StackedCrossAttention(**{name: number})
+    words = np.ones((2, 3, 4), "float32")
+    with pytest.raises(ValueError, match=r"regions must be \(batch, places, features\)"):
+        StackedCrossAttention()(words, words[:, 0])
+    with pytest.raises(ValueError, match="one width"):
+        StackedCrossAttention()(words, words[..., :3])

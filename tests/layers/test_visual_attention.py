@@ -1,0 +1,198 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from attention_zoo.layers import AttentionCell, RecurrentDecoder, VisualAttention
+from attention_zoo.ops import pass_mask_on
+from tests.layers.attention_case import Weights, numbers, softmax
+from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.running import (
+    MODES,
+    WIDE,
+    array,
+    check_gradients,
+    close,
+    compiled,
+    differentiable,
+    randomise,
+    same,
+)
+
+
+class TestVisualAttention(AttentionConformance):
+    covers = VisualAttention
+    options = {"units": 8}
+    changed = {"units": 9, "use_gate": False, "alignment": "hard", "dropout": 0.3, "seed": 5}
+
+    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+        hidden = (query @ weights["query_kernel"])[:, :, None] + (key @ weights["key_kernel"])[
+            :, None
+        ]
+        return np.tanh(hidden) @ weights["v"]
+
+    def oracle(
+        self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        context, looked = super().oracle(weights, tensors, mask)
+        query = tensors[0].astype("float64")
+        gate = 1 / (1 + np.exp(-(query @ weights["gate_kernel"] + weights["gate_bias"])))
+        return gate * context, looked
+
+
+class TestVisualAttentionWithoutGate(NumericLaws):
+    covers = VisualAttention
+    options = {"units": 8, "use_gate": False}
+    scores = TestVisualAttention.scores
+
+
+def grid(height: int = 3, width: int = 5, seed: int = 0) -> tuple[np.ndarray, ...]:
+    """States, features of an image, and what of it is there."""
+    rng = np.random.default_rng(seed)
+    shapes = ((2, 4, 6), (2, height, width, 7))
+    query, value = (rng.normal(size=shape).astype("float32") for shape in shapes)
+    return query, value, rng.random((2, height, width)) < 0.6
+
+
+def test_a_grid_is_its_places_in_a_row() -> None:
+    """Row by row, as the image is read; every mask, and the keys too."""
+    layer, (query, value, mask) = VisualAttention(8), grid()
+    key = np.random.default_rng(1).normal(size=(2, 3, 5, 4)).astype("float32")
+    looks = np.random.default_rng(2).random((2, 4, 3, 5)) < 0.7
+    masks = {"value_mask": mask, "key_mask": np.roll(mask, 1, 2), "attention_mask": looks}
+    layer(query, value, key)
+    randomise(layer)
+    context, weights = layer(query, value, key, return_attention_scores=True, **masks)
+    assert tuple(weights.shape) == (2, 4, 3, 5)
+    flat = {name: x.reshape(*x.shape[:-2], 15) for name, x in masks.items()}
+    rows = value.reshape(2, 15, 7), key.reshape(2, 15, 4)
+    want, looked = layer(query, *rows, return_attention_scores=True, **flat)
+    same(context, want)
+    same(array(weights).reshape(2, 4, 15), looked)
+    allowed = (mask & masks["key_mask"])[:, None] & looks
+    assert not array(weights)[~allowed].any()
+
+
+def test_masks_of_a_grid_broadcast_and_those_on_tensors_count() -> None:
+    layer, (query, value, mask) = VisualAttention(8), grid()
+    layer(query, value)
+    column = mask[:1, :1]
+    whole = np.broadcast_to(column, (2, 3, 5))
+    want = layer(query, value, value_mask=whole)
+    same(layer(query, value, value_mask=np.repeat(column, 2, 0)), want)
+    same(layer(query, value, attention_mask=np.broadcast_to(column, (1, 4, 3, 5))), want)
+    carrying = pass_mask_on(ops.convert_to_tensor(value), ops.convert_to_tensor(mask))
+    same(layer(query, carrying, value_mask=whole), layer(query, value, value_mask=whole & mask))
+
+
+def test_by_hand() -> None:
+    """Nothing to tell four places apart: their mean, 10, through a gate at sigmoid(ln 3) = 3/4."""
+    layer = VisualAttention(1)
+    query, value = np.ones((1, 1, 1)), np.array([[[[4.0], [8.0]], [[12.0], [16.0]]]])
+    layer(query, value)
+    named = {v.name: v for v in layer.weights}
+    named["v"].assign([0.0])
+    named["gate_kernel"].assign([[np.log(6)]])
+    named["gate_bias"].assign([-np.log(2)])
+    context, weights = layer(query, value, return_attention_scores=True)
+    np.testing.assert_allclose(array(weights), np.full((1, 1, 2, 2), 0.25), atol=1e-6)
+    np.testing.assert_allclose(array(context), [[[7.5]]], atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_of_a_grid_to_attend(mode: str) -> None:
+    layer, (query, value, mask) = VisualAttention(8), grid()
+    layer(query, value)
+    randomise(layer)
+    mask[0] = False
+    run = differentiable(
+        layer, lambda q, v: layer(q, v, value_mask=mask, return_attention_scores=True), mode
+    )
+    dirty = np.where(mask[..., None], value, np.float32(np.nan))
+    (context, weights), (by_query, by_value), by_weights = run(query, dirty)
+    assert not context[0].any()
+    assert not weights[0].any()
+    assert not by_query[0].any()
+    assert not by_value[~mask].any()
+    assert by_value[1][mask[1]].any()
+    assert all(np.isfinite(x).all() for x in (context, weights, by_query, by_value, *by_weights))
+
+
+def test_gradients_over_a_grid() -> None:
+    query, value, mask = grid(2, 2)
+    layer = VisualAttention(4, dtype=WIDE)
+    tensors = [query.astype(WIDE), value.astype(WIDE)]
+    layer(*tensors)
+    randomise(layer)
+    run = differentiable(layer, lambda q, v: layer(q, v, value_mask=mask))
+    check_gradients(layer, run, tensors)
+
+
+@pytest.mark.parametrize(("height", "width"), [(0, 5), (3, 0), (1, 1)])
+def test_small_grids(height: int, width: int) -> None:
+    layer = VisualAttention(8)
+    layer(*grid()[:2])
+    query, value, _ = grid(height, width)
+    context, weights = layer(query, value, return_attention_scores=True)
+    assert tuple(weights.shape) == (2, 4, height, width)
+    if not height * width:
+        assert not array(context).any()
+
+
+def test_grids_of_unknown_size() -> None:
+    query, value = keras.Input((None, 6)), keras.Input((None, None, 7))
+    outputs = VisualAttention(8)(query, value, return_attention_scores=True, return_state=True)
+    assert [tuple(x.shape) for x in outputs[:2]] == [(None, None, 7), (None, None, None, None)]
+    model = keras.Model([query, value], outputs[:2])
+    for size in ((3, 5), (7, 2)):
+        states, image, _ = grid(*size)
+        want = model.layers[-1](states, image, return_attention_scores=True)
+        for a, b in zip(model([states, image]), want, strict=True):
+            close(a, b, 1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_in_a_decoder_it_looks_before_each_word(mode: str) -> None:
+    """Xu's order: h_{t-1} looks and sets the gate, then the cell reads the word and what it saw."""
+    rng = np.random.default_rng(0)
+    words, places = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 6, 7))
+    words, places = words.astype("float32"), places.astype("float32")
+    mask = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]], "bool")
+    look = VisualAttention(5)
+    cell = AttentionCell(layers.LSTMCell(6), look, order="look_then_step", output_attention=False)
+    decoder = RecurrentDecoder(cell, alignment_history=True)
+    decoder(words, places)
+    randomise(decoder)
+    run = compiled(lambda x, m: decoder(x, m, memory_mask=mask), mode)
+    outputs, (weights,) = run(words, places)
+    state, kernel = [np.zeros((2, 6), "float32")] * 2, numbers(look)
+    for t in range(3):
+        hidden = np.tanh(
+            (array(state[0]) @ kernel["query_kernel"])[:, None] + places @ kernel["key_kernel"]
+        )
+        looked = softmax(hidden @ kernel["v"], mask)
+        gate = 1 / (1 + np.exp(-(array(state[0]) @ kernel["gate_kernel"] + kernel["gate_bias"])))
+        seen = gate * np.einsum("bl,blc->bc", looked, places)
+        close(array(weights)[:, t], looked, 1e-5)
+        given = np.concatenate([words[:, t], seen], axis=-1).astype("float32")
+        output, state = cell.cell(given, state)
+        close(array(outputs)[:, t], output, 1e-5)
+
+
+def test_misuse_is_refused() -> None:
+    query, value, mask = grid()
+    with pytest.raises(ValueError, match="units must be at least 1, got 0"):
+        VisualAttention(0)
+    with pytest.raises(ValueError, match="value must be"):
+        VisualAttention()(query, value[..., None])
+    with pytest.raises(ValueError, match=r"value_mask has shape.*rank 3"):
+        VisualAttention()(query, value, value_mask=mask.reshape(2, 15))
+    with pytest.raises(ValueError, match=r"attention_mask has shape.*rank 4"):
+        VisualAttention()(query, value, attention_mask=np.ones((2, 4, 15), "bool"))
+    with pytest.raises(ValueError, match="value_mask has dtype float32"):
+        VisualAttention()(query, value, value_mask=mask.astype("float32"))
+    with pytest.raises(ValueError, match="value has 15 steps but key has 10"):
+        VisualAttention()(query, value, value[:, :2])

@@ -1,0 +1,130 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.layers import (
+    AdditiveAttention,
+    AttentionCell,
+    MultiHeadAttention,
+    RecurrentDecoder,
+    WeightPenalty,
+)
+from attention_zoo.losses import PENALTIES, mean_penalty
+from tests.layers.conformance import LayerConformance
+from tests.layers.running import JAX, array, close, same
+
+QUERY = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], "bool")
+MEMORY = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 0], [1, 1, 1, 1, 1]], "bool")
+
+
+class TestWeightPenalty(LayerConformance):
+    covers = WeightPenalty
+    options = {"penalty": "coverage"}
+    changed = {"penalty": "diversity", "rate": 0.3}
+
+    def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
+        rng = np.random.default_rng(0)
+        return (rng.dirichlet(np.ones(5), size=(batch, 4)).astype("float32"),)
+
+
+@pytest.mark.parametrize("heads", [False, True])
+@pytest.mark.parametrize("name", PENALTIES.names())
+def test_weights_pass_and_the_penalty_is_added(name: str, heads: bool) -> None:
+    (weights,) = TestWeightPenalty().tensors()
+    weights = np.stack([weights, weights[:, ::-1]], axis=1) if heads else weights
+    layer = WeightPenalty(name, rate=0.3)
+    same(layer(weights, query_mask=QUERY, memory_mask=MEMORY), weights)
+    (loss,) = layer.losses
+    want = float(array(mean_penalty(PENALTIES.get(name), weights, QUERY, MEMORY)))
+    assert float(array(loss)) == pytest.approx(0.3 * want, rel=1e-6)
+
+
+def fitted(penalty: str, rate: float, attach: Any) -> tuple[float, float, np.ndarray]:
+    """A model whose only loss is the penalty: before, after, and its weights then."""
+    query, value = keras.Input((4, 6)), keras.Input((4, 6))
+    context, weights = attach(query, value)
+    model = keras.Model([query, value], [context, WeightPenalty(penalty, rate=rate)(weights)])
+    nothing = [lambda y, p: 0.0 * keras.ops.sum(p)] * 2
+    model.compile(keras.optimizers.Adam(0.03), nothing)
+    rng = np.random.default_rng(0)
+    data = [np.tile(rng.normal(size=(1, 4, 6)), (960, 1, 1)).astype("float32") for _ in range(2)]
+    zeros = [np.zeros((960, *x.shape[1:])) for x in (context, weights)]
+    before = model.test_on_batch([x[:8] for x in data], [x[:8] for x in zeros])[0]
+    model.fit(data, zeros, batch_size=8, verbose=0)
+    after = model.test_on_batch([x[:8] for x in data], [x[:8] for x in zeros])[0]
+    return float(before), float(after), array(model([x[:1] for x in data])[1])[0]
+
+
+def attention(query: Any, value: Any) -> Any:
+    return AdditiveAttention(16)(query, value, return_attention_scores=True)
+
+
+def heads(query: Any, value: Any) -> Any:
+    layer = MultiHeadAttention(num_heads=2, key_dim=4)
+    return layer(query, value, return_attention_scores=True)
+
+
+def decoder(query: Any, value: Any) -> Any:
+    cell = AttentionCell(keras.layers.GRUCell(16), AdditiveAttention(16))
+    outputs, (weights,) = RecurrentDecoder(cell, alignment_history=True)(query, value)
+    return outputs, weights
+
+
+@pytest.mark.parametrize(
+    ("penalty", "attach"),
+    [
+        ("doubly_stochastic", attention),
+        ("coverage", decoder),
+        ("diversity", heads),
+        ("entropy", attention),
+    ],
+)
+def test_it_trains_any_attention_with_plain_fit(penalty: str, attach: Any) -> None:
+    if JAX and penalty != "coverage":
+        pytest.skip("one of them is enough to see that JAX's trainer collects the loss")
+    before, after, _ = fitted(penalty, 1.0, attach)
+    assert after < 0.6 * before
+
+
+def test_a_rate_below_0_spreads_the_looks() -> None:
+    _, _, sharp = fitted("entropy", 1.0, attention)
+    _, _, broad = fitted("entropy", -1.0, attention)
+    assert sharp.max(-1).min() > 0.9
+    close(broad, np.full((4, 4), 0.25), 0.1)
+
+
+def test_in_a_model_of_ones_own() -> None:
+    class Reader(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.look, self.penalty = AdditiveAttention(8), WeightPenalty("doubly_stochastic")
+
+        def call(self, inputs: Any) -> Any:
+            context, weights = self.look(inputs, inputs, return_attention_scores=True)
+            self.penalty(weights)
+            return context
+
+    model, inputs = Reader(), np.random.default_rng(0).normal(size=(2, 4, 5)).astype("float32")
+    model(inputs)
+    (loss,) = model.losses
+    assert float(array(loss)) > 0
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown penalty 'coverag'; did you mean 'coverage'"):
+        WeightPenalty("coverag")
+    for rate in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="rate must be a finite number"):
+            WeightPenalty("coverage", rate=rate)
+    with pytest.raises(ValueError, match="weights must be"):
+        WeightPenalty("coverage")(np.ones((2, 3), "float32"))
+    weights = np.ones((3, 4, 5), "float32")
+    with pytest.raises(ValueError, match=r"query_mask has shape.*is expected"):
+        WeightPenalty("coverage")(weights, query_mask=MEMORY)
+    with pytest.raises(ValueError, match="memory_mask has dtype float32"):
+        WeightPenalty("coverage")(weights, memory_mask=MEMORY.astype("float32"))

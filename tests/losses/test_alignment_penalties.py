@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.losses import PENALTIES, mean_penalty
+from tests.layers.running import (
+    MODES,
+    WIDE,
+    array,
+    check_gradients,
+    close,
+    compiled,
+    differentiable,
+)
+
+QUERY = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]], "bool")
+MEMORY = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], "bool")
+
+
+def looks(heads: int = 0, seed: int = 0) -> np.ndarray:
+    """Weights `(4, [H], 4, 5)` as an attention makes them: 0 at what is hidden, rows of sum 1."""
+    rng = np.random.default_rng(seed)
+    raw = rng.random((4, heads, 4, 5) if heads else (4, 4, 5))
+    shown = QUERY[:, :, None] & MEMORY[:, None]
+    raw = raw * (shown[:, None] if heads else shown)
+    total = raw.sum(-1, keepdims=True)
+    return np.divide(raw, total, out=np.zeros_like(raw), where=total > 0).astype("float32")
+
+
+def oracle(name: str, a: np.ndarray) -> float:
+    """One example of which all is there, weights `(T, S)`, in float64 loops."""
+    steps, sources = a.shape
+    if name == "doubly_stochastic":
+        return sum((1 - sum(a[t, s] for t in range(steps))) ** 2 for s in range(sources))
+    if name == "coverage":
+        total = 0.0
+        for t in range(steps):
+            total += sum(min(a[t, s], sum(a[u, s] for u in range(t))) for s in range(sources))
+        return total / steps
+    if name == "diversity":
+        return float(np.linalg.norm(a @ a.T - np.eye(steps)) ** 2)
+    total = 0.0
+    for t in range(steps):
+        total += sum(-a[t, s] * np.log(a[t, s]) for s in range(sources) if a[t, s] > 0)
+    return total / steps
+
+
+def each(name: str, weights: np.ndarray, query: np.ndarray, memory: np.ndarray) -> np.ndarray:
+    """Of every example (and head), what is there of it cut out; 0 of one without a look."""
+    out = np.zeros(weights.shape[:-2])
+    for place in np.ndindex(*out.shape):
+        row = place[0]
+        if query[row].any() and memory[row].any():
+            out[place] = oracle(name, weights[place][np.ix_(query[row], memory[row])].astype(float))
+    return out
+
+
+@pytest.mark.parametrize("heads", [0, 3])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", PENALTIES.names())
+def test_oracle(name: str, mode: str, heads: int) -> None:
+    penalty = PENALTIES.get(name)
+    run = compiled(
+        lambda w: (penalty(w, QUERY, MEMORY), mean_penalty(penalty, w, QUERY, MEMORY)), mode
+    )
+    for seed in range(5):
+        weights = looks(heads, seed)
+        got, mean = run(weights)
+        want = each(name, weights, QUERY, MEMORY)
+        close(got, want, 1e-6)
+        assert float(array(mean)) == pytest.approx(want[:2].mean(), rel=1e-6)
+
+
+# Two looks at three sources.
+HAND = [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("doubly_stochastic", 0.5**2 + 0.5**2 + 1),  # sums over t: 0.5, 1.5, 0
+        ("coverage", (0 + 0.5) / 2),  # the second look reads again what was half read
+        ("diversity", 0.5**2 + 2 * 0.5**2 + 0),  # A A^T = [[0.5, 0.5], [0.5, 1]]
+        ("entropy", np.log(2) / 2),
+    ],
+)
+def test_by_hand(name: str, want: float) -> None:
+    got = PENALTIES.get(name)(np.array([HAND], "float32"))
+    np.testing.assert_allclose(array(got), [want], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", PENALTIES.names())
+def test_gradients_are_finite_differences(name: str) -> None:
+    """At weights well inside of 0 to 1, and without ties, where all penalties are smooth."""
+    weights = np.random.default_rng(0).uniform(0.1, 0.9, size=(4, 2, 4, 5)).astype(WIDE)
+    run = differentiable(keras.layers.Identity(), lambda w: PENALTIES.get(name)(w, QUERY, MEMORY))
+    check_gradients(keras.layers.Identity(), run, [weights])
+
+
+@pytest.mark.parametrize("fill", [np.nan, np.inf, 7.0])
+@pytest.mark.parametrize("name", PENALTIES.names())
+def test_what_is_hidden_counts_nothing(name: str, fill: float) -> None:
+    weights = looks()
+    shown = QUERY[:, :, None] & MEMORY[:, None]
+    dirty = np.where(shown, weights, np.float32(fill))
+    penalty = PENALTIES.get(name)
+    run = differentiable(keras.layers.Identity(), lambda w: mean_penalty(penalty, w, QUERY, MEMORY))
+    want, (clean_gradient,), _ = run(weights)
+    got, (gradient,), _ = run(dirty)
+    assert got == want
+    np.testing.assert_array_equal(gradient, clean_gradient)
+    assert not gradient[~shown].any()
+    longer = np.full((4, 6, 9), np.float32(fill))
+    longer[:, :4, :5] = weights
+    masks = [np.zeros((4, n), "bool") for n in (6, 9)]
+    masks[0][:, :4], masks[1][:, :5] = QUERY, MEMORY
+    assert float(array(mean_penalty(penalty, longer, *masks))) == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", PENALTIES.names())
+def test_examples_without_a_look_change_no_mean(name: str) -> None:
+    """Known by their mask, or by weights that are all 0."""
+    penalty, weights = PENALTIES.get(name), looks()
+    want = float(array(mean_penalty(penalty, weights[:1], QUERY[:1], MEMORY[:1])))
+    assert want > 0
+    masks = np.zeros_like(QUERY), np.zeros_like(MEMORY)
+    for mask, some in zip(masks, (QUERY, MEMORY), strict=True):
+        mask[0] = some[0]
+    got = mean_penalty(penalty, np.repeat(weights[:1], 4, 0), *masks)
+    assert float(array(got)) == pytest.approx(want, rel=1e-6)
+    dead = np.concatenate([weights[:1], np.zeros((3, 4, 5), "float32")])
+    assert float(array(mean_penalty(penalty, dead))) == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 5), (2, 0, 5), (2, 4, 0), (2, 3, 0, 5)])
+@pytest.mark.parametrize("name", PENALTIES.names())
+def test_of_nothing_there_is_none(name: str, shape: tuple[int, ...]) -> None:
+    weights = np.zeros(shape, "float32")
+    penalty = PENALTIES.get(name)
+    assert tuple(penalty(weights).shape) == shape[:-2]
+    assert float(array(mean_penalty(penalty, weights))) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", PENALTIES.names())
+def test_half_precision_is_summed_in_float32(name: str, dtype: str) -> None:
+    weights = ops.cast(looks(), dtype)
+    got = PENALTIES.get(name)(weights, QUERY, MEMORY)
+    assert keras.backend.standardize_dtype(got.dtype) == "float32"
+    close(got, each(name, array(weights), QUERY, MEMORY), 1e-5)
+
+
+def test_a_hidden_source_need_not_be_looked_at() -> None:
+    penalty = PENALTIES.get("doubly_stochastic")
+    weights, mask = np.array([[[1.0, 0.0]]], "float32"), np.array([[1, 0]], "bool")
+    assert array(penalty(weights)).tolist() == [1]
+    assert array(penalty(weights, memory_mask=mask)).tolist() == [0]
+
+
+def test_gradient_of_entropy_at_one_hot_looks() -> None:
+    """Where 0 log 0 stands; and of rows that are all 0."""
+    weights = np.array([[[1, 0, 0], [0, 0, 0]]], "float32")
+    run = differentiable(keras.layers.Identity(), PENALTIES.get("entropy"))
+    value, (gradient,), _ = run(weights)
+    assert value.tolist() == [0]
+    assert np.isfinite(gradient).all()
+
+
+def test_misuse_is_refused() -> None:
+    penalty: Any = PENALTIES.get("coverage")
+    with pytest.raises(ValueError, match="weights must be"):
+        penalty(np.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"query_mask has shape.*is expected"):
+        penalty(np.ones((2, 3, 4)), np.ones((2, 4), "bool"))
+    with pytest.raises(ValueError, match="memory_mask has dtype float32"):
+        penalty(np.ones((2, 3, 4)), memory_mask=np.ones((2, 4), "float32"))
+    with pytest.raises(ValueError, match="did you mean 'diversity'"):
+        PENALTIES.get("diversiti")

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.layers import AdditiveAttention
+from attention_zoo.losses import GuidedAlignment
+from tests.layers.running import (
+    MODES,
+    POLICIES,
+    WIDE,
+    array,
+    check_gradients,
+    compiled,
+    differentiable,
+)
+from tests.losses.test_sequence_cross_entropy import LossConformance
+
+KINDS = ("cross_entropy", "mse")
+RNG = np.random.default_rng(0)
+WEIGHTS = RNG.dirichlet(np.ones(5), size=(3, 4)).astype("float32")
+REFERENCE = (RNG.random((3, 4, 5)) < 0.3).astype("float32")
+REFERENCE[0, 1] = REFERENCE[2] = 0
+REFERENCE[1, 0] = [0, 1, 1, 0, 1]
+THERE = REFERENCE.any(-1)
+
+
+def oracle(reference: np.ndarray, weights: np.ndarray, kind: str) -> float:
+    """Float64, word by word."""
+    costs = []
+    for row in np.ndindex(*reference.shape[:2]):
+        wanted, looked = reference[row].astype(float), weights[row].astype(float)
+        if not wanted.any():
+            continue
+        if kind == "mse":
+            costs.append(((wanted - looked) ** 2).sum())
+            continue
+        links = wanted > 0
+        costs.append(-(wanted[links] / wanted.sum()) @ np.log(looked[links]))
+    return float(np.mean(costs)) if costs else 0.0
+
+
+class TestGuidedAlignment(LossConformance):
+    covers = GuidedAlignment
+    changed: ClassVar = {"kind": "mse", "name": "other"}
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("mode", MODES)
+    def test_oracle(self, mode: str, kind: str) -> None:
+        got = compiled(GuidedAlignment(kind), mode)(REFERENCE, WEIGHTS)
+        assert float(array(got)) == pytest.approx(oracle(REFERENCE, WEIGHTS, kind), rel=1e-6)
+
+    def test_by_hand(self) -> None:
+        """Links to the first two of three words, weights 1/2, 1/8, 3/8; a word without links."""
+        links = np.array([[[1, 1, 0], [0, 0, 0]]])
+        weights = np.array([[[0.5, 0.125, 0.375], [0.1, 0.2, 0.7]]])
+        cross, squares = (float(array(GuidedAlignment(kind)(links, weights))) for kind in KINDS)
+        assert cross == pytest.approx((np.log(2) + np.log(8)) / 2, rel=1e-6)
+        assert squares == pytest.approx(0.5**2 + 0.875**2 + 0.375**2, rel=1e-6)
+
+    def test_cross_entropy_divides_the_links_of_a_word(self) -> None:
+        loss = GuidedAlignment()
+        want = float(array(loss(REFERENCE, WEIGHTS)))
+        assert float(array(loss(7 * REFERENCE, WEIGHTS))) == pytest.approx(want, rel=1e-6)
+        shares = REFERENCE / np.maximum(REFERENCE.sum(-1, keepdims=True), 1)
+        assert float(array(loss(shares, WEIGHTS))) == pytest.approx(want, rel=1e-6)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("fill", [np.nan, np.inf])
+    def test_words_without_a_reference_count_nothing(self, fill: float, kind: str) -> None:
+        loss = GuidedAlignment(kind)
+        dirty = np.where(THERE[..., None], WEIGHTS, np.float32(fill))
+        run = differentiable(keras.layers.Identity(), lambda x: loss(REFERENCE, x))
+        value, (gradient,), _ = run(dirty)
+        assert value == pytest.approx(oracle(REFERENCE, WEIGHTS, kind), rel=1e-6)
+        assert np.isfinite(gradient).all()
+        assert not gradient[~THERE].any()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_padding_changes_nothing(self, kind: str) -> None:
+        """More targets, without a reference; more sources, without weight."""
+        loss = GuidedAlignment(kind)
+        links, weights = (np.zeros((3, 9, 12), "float32") for _ in range(2))
+        links[:, :4, :5], weights[:, :4, :5] = REFERENCE, WEIGHTS
+        want = float(array(loss(REFERENCE, WEIGHTS)))
+        assert float(array(loss(links, weights))) == pytest.approx(want, rel=1e-6)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_gradients_are_finite_differences(self, kind: str) -> None:
+        weights = RNG.uniform(0.2, 0.8, size=(3, 4, 5)).astype(WIDE)
+        loss = GuidedAlignment(kind, dtype=WIDE)
+        run = differentiable(keras.layers.Identity(), lambda x: loss(REFERENCE.astype(WIDE), x))
+        check_gradients(keras.layers.Identity(), run, [weights])
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("shape", [(0, 4, 5), (3, 0, 5), (3, 4, 0), (3, 4, 5)])
+    def test_without_any_reference_it_is_0(self, shape: tuple[int, ...], kind: str) -> None:
+        assert float(array(GuidedAlignment(kind)(np.zeros(shape), np.ones(shape)))) == 0
+
+    def test_a_link_to_what_weighs_nothing_is_finite(self) -> None:
+        """A hard look elsewhere: log 0 would be infinite, and its gradient."""
+        loss, links = GuidedAlignment(), np.array([[[1.0, 0.0]]])
+        run = differentiable(keras.layers.Identity(), lambda x: loss(links, x))
+        value, (gradient,), _ = run(np.array([[[0.0, 1.0]]], "float32"))
+        assert np.isfinite(value)
+        assert value > 10
+        assert np.isfinite(gradient).all()
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_half_precision_weights_give_a_float32_loss(self, policy: str) -> None:
+        keras.config.set_dtype_policy(policy)
+        dtype = keras.dtype_policies.get(policy).compute_dtype
+        got = GuidedAlignment()(REFERENCE, keras.ops.cast(WEIGHTS, dtype))
+        assert keras.backend.standardize_dtype(got.dtype) == "float32"
+        want = oracle(REFERENCE, WEIGHTS, "cross_entropy")
+        assert float(array(got)) == pytest.approx(want, rel=1e-2)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_an_attention_learns_where_to_look(self, kind: str) -> None:
+        """As one of two losses of a model with plain `fit`; padded words have no reference."""
+        query, value = keras.Input((6, 8)), keras.Input((6, 8))
+        look = AdditiveAttention(32)
+        context, weights = look(query, value, return_attention_scores=True)
+        model = keras.Model([query, value], {"context": context, "weights": weights})
+        losses = {"context": "mse", "weights": GuidedAlignment(kind)}
+        model.compile(keras.optimizers.Adam(0.02), losses, {"context": 0.0, "weights": 1.0})
+        rng = np.random.default_rng(0)
+        data = [np.tile(rng.normal(size=(1, 6, 8)), (960, 1, 1)) for _ in range(2)]
+        links = np.tile(np.eye(6)[None, ::-1], (960, 1, 1))
+        links[:, 4:] = 0
+        model.fit(data, {"context": data[1], "weights": links}, batch_size=8, verbose=0)
+        looked = array(model([x[:1] for x in data])["weights"])[0]
+        assert looked[:4].argmax(-1).tolist() == [5, 4, 3, 2]
+        assert (looked[:4].max(-1) > 0.8).all()
+
+    def test_misuse_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="did you mean 'cross_entropy'"):
+            GuidedAlignment("crossentropy")
+        with pytest.raises(ValueError, match="reference and weights must be"):
+            GuidedAlignment()(REFERENCE, WEIGHTS[:, None])

@@ -1,0 +1,194 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.layers import ReinforceAlignment
+from attention_zoo.losses import Reinforce
+from tests.layers.attention_case import softmax
+from tests.layers.layer_laws import LayerConformance
+from tests.layers.running import MODES, POLICIES, array, compiled, differentiable
+
+COUNT = 200_000
+SCORES = np.array([0.3, -0.5, 1.0, 40.0, 0.0], "float32")
+MASK = np.array([1, 1, 1, 0, 1], "bool")
+REWARDS = np.array([2.0, -1.0, 0.5, 99.0, 3.0])
+"""Of each place; the fourth is hidden."""
+
+
+class TestReinforce(LayerConformance):
+    covers = Reinforce
+    changed = {"baseline_decay": 0.5, "coefficient": 0.1, "entropy_bonus": 0.0}
+
+    def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
+        rng = np.random.default_rng(0)
+        reward, log_probability = rng.normal(size=batch), -rng.random(batch)
+        return tuple(x.astype("float32") for x in (reward, log_probability, rng.random(batch)))
+
+    def test_no_rows(self) -> None:
+        """Nothing, and a baseline that stays."""
+        term = Reinforce()
+        term.baseline.assign(0.5)
+        assert array(term(*self.tensors(0), training=True)) == 0
+        assert array(term.baseline) == 0.5
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_dtype_policy(self, policy: str) -> None:
+        """float32 under every policy: a reward may be far beyond half precision."""
+        keras.config.set_dtype_policy(policy)
+        term = Reinforce(entropy_bonus=0)
+        got = term(np.full(2, 1e6, "float32"), np.full(2, -0.5, "float32"), training=True)
+        assert keras.backend.standardize_dtype(got.dtype) == "float32"
+        assert array(got) == pytest.approx(5e5)
+        assert {v.dtype for v in term.weights} == {"float32"}
+        assert array(term.baseline) == pytest.approx(1e5)
+
+    test_own_dtype_reaches_every_weight = None  # float32 whatever its dtype, as above
+
+
+def test_by_hand() -> None:
+    """Rewards 3 and 1 against a baseline of 1, then of 1.5."""
+    term = Reinforce(baseline_decay=0.5, coefficient=0.1, entropy_bonus=0.2)
+    term.baseline.assign(1.0)
+    given = [np.array(x, "float32") for x in ([3, 1], [-2, -5], [0.5, 1.5])]
+    want = -0.1 * (2 * -2 + 0 * -5) / 2 - 0.2 * 1
+    assert array(term(*given)) == pytest.approx(want)
+    assert array(term.baseline) == 1
+    assert array(term(*given, training=True)) == pytest.approx(want)
+    assert array(term.baseline) == pytest.approx(1.5)
+    want = -0.1 * (1.5 * -2 - 0.5 * -5) / 2 - 0.2 * 1
+    assert array(term(*given, training=True)) == pytest.approx(want)
+    assert array(term.baseline) == pytest.approx(1.75)
+
+
+def test_reward_and_baseline_are_constants() -> None:
+    term = Reinforce(coefficient=2.0, entropy_bonus=0.3)
+    term.baseline.assign(0.25)
+    run = differentiable(term, lambda *x: term(*x) / np.cos(1))
+    given = [np.array(x, "float32") for x in ([3, 1], [-2, -5], [0.5, 1.5])]
+    _, (by_reward, by_log_probability, by_entropy), by_weights = run(*given)
+    assert not by_reward.any()
+    np.testing.assert_allclose(by_log_probability, -2.0 * np.array([2.75, 0.75]) / 2, rtol=1e-6)
+    np.testing.assert_allclose(by_entropy, [-0.15, -0.15], rtol=1e-6)
+    assert by_weights == []
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_the_baseline_moves_in_a_graph(mode: str) -> None:
+    """A geometric mean of the batches' means: 1 - .9^n of a reward that stays."""
+    term = Reinforce(entropy_bonus=0)
+    reward = np.array([1.0, 3.0], "float32")
+
+    def step(reward: Any, baseline: Any) -> Any:
+        with keras.StatelessScope(state_mapping=[(term.baseline, baseline)]) as scope:
+            term(reward, -reward, training=True)
+        return scope.get_current_value(term.baseline)
+
+    run, baseline = compiled(step, mode), np.float32(0)
+    for _ in range(10):
+        baseline = np.float32(array(run(reward, baseline)))
+    assert baseline == pytest.approx(2 * (1 - 0.9**10), rel=1e-5)
+
+
+def rows_gradient(term: Reinforce, align: ReinforceAlignment) -> np.ndarray:
+    """The gradient by the scores of each of COUNT draws, `(COUNT, S)`."""
+    align.build((COUNT, 5))
+    noise = align.draw((COUNT, 5), "float32")
+    rewards = REWARDS.astype("float32")[:, None]
+
+    def drawn(rows: Any) -> Any:
+        start = align.initial_state(rows)
+        weights, state = align(rows, mask=MASK, state=start, noise=noise, training=True)
+        return term(keras.ops.matmul(weights, rewards)[:, 0], *align.choice(((), state)))
+
+    run = differentiable(align, lambda rows: drawn(rows) / np.cos(1))
+    return COUNT * run(np.tile(SCORES, (COUNT, 1)))[1][0]
+
+
+@pytest.mark.parametrize("baseline", [0.0, 1.5, -4.0])
+def test_its_expectation_is_the_gradient_of_the_expected_reward(baseline: float) -> None:
+    """`-p_j (r_j - p . r) + bonus p_j (log p_j + H)`, within 5 standard errors of 200 000 draws.
+
+    Whatever the baseline: it is no part of the expectation.
+    """
+    term = Reinforce(entropy_bonus=0.3)
+    term.baseline.assign(baseline)
+    each = rows_gradient(term, ReinforceAlignment(seed=1))
+    shares = softmax(SCORES.astype("float64"), MASK)
+    logs = np.log(np.where(shares > 0, shares, 1))
+    entropy = -(shares * logs).sum()
+    want = -shares * (REWARDS - shares @ REWARDS) + 0.3 * shares * (logs + entropy)
+    error = each.std(0) / np.sqrt(COUNT)
+    assert (np.abs(each.mean(0) - want) <= 5 * error + 1e-7).all()
+    assert (error < 0.02 * np.abs(want).max()).all()
+    assert not each[:, 3].any()
+
+
+def test_a_good_baseline_makes_it_less_noisy() -> None:
+    spreads = []
+    for baseline in (-10.0, 0.0, float(softmax(SCORES.astype("float64"), MASK) @ REWARDS)):
+        term = Reinforce(entropy_bonus=0)
+        term.baseline.assign(baseline)
+        spreads.append(rows_gradient(term, ReinforceAlignment(seed=1)).var(0).sum())
+    assert spreads[0] > 10 * spreads[1] > 10 * spreads[2]
+
+
+@keras.saving.register_keras_serializable("attention_zoo_tests")
+class Bandit(keras.Model):
+    """Draws one of five places, always from the same scores, and is paid what stands there."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.align, self.reinforce = ReinforceAlignment(seed=2), Reinforce()
+        self.scores = self.add_weight(shape=(5,), initializer="zeros", name="scores")
+        self.align.build((None, 5))
+
+    def call(self, rewards: Any, training: bool = False) -> Any:
+        rows = keras.ops.zeros_like(rewards) + self.scores
+        noise = self.align.draw(keras.ops.shape(rows), "float32") if training else None
+        state = self.align.initial_state(rows)
+        weights, state = self.align(rows, state=state, noise=noise, training=training)
+        return {"paid": keras.ops.sum(weights * rewards, axis=-1), "state": state}
+
+    def compute_loss(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        choice = self.align.choice(((), y_pred["state"]))
+        return self.reinforce(y_pred["paid"], *choice, training=training)
+
+
+def test_trains_by_plain_fit_and_is_saved(tmp_path: Path) -> None:
+    """From one place in five to the best one nearly always; the baseline is then its reward."""
+    model = Bandit()
+    model.compile(keras.optimizers.Adam(0.1))
+    rewards = np.tile(np.array([0.1, 0.2, 1.0, 0.0, 0.5], "float32"), (3200, 1))
+    model.fit(rewards, batch_size=32, epochs=2, verbose=0)
+    shares = softmax(array(model.scores), np.True_)
+    assert shares[2] > 0.95
+    assert array(model.reinforce.baseline) == pytest.approx(1, abs=0.05)
+    before = array(model.reinforce.baseline)
+    model.evaluate(rewards[:64], verbose=0)
+    assert array(model.reinforce.baseline) == before
+    model.save(tmp_path / "bandit.keras")
+    again = keras.models.load_model(tmp_path / "bandit.keras")
+    assert array(again.reinforce.baseline) == before
+    assert (array(again(rewards[:3])["paid"]) == 1).all()
+
+
+def test_misuse_is_refused() -> None:
+    for decay in (-0.1, 1.0):
+        with pytest.raises(ValueError, match=rf"baseline_decay must be in \[0, 1\), got {decay}"):
+            Reinforce(decay)
+    for name in ("coefficient", "entropy_bonus"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 0, got -1"):
+            Reinforce(**{name: -1})
+    rows = np.ones(3, "float32")
+    with pytest.raises(ValueError, match=r"must be \(batch,\).*got shapes \(3, 1\) and \(3,\)"):
+        Reinforce()(rows[:, None], rows, rows)
+    with pytest.raises(ValueError, match="entropy is None, but there is a bonus"):
+        Reinforce()(rows, rows)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.ops import Window, spread_window, take_places
+from tests.layers.running import JAX, MODES, array, compiled, differentiable, same
+
+
+def by_hand(x: np.ndarray, places: np.ndarray, lead: int) -> np.ndarray:
+    taken = np.zeros((*places.shape, *x.shape[lead + 1 :]), x.dtype)
+    for index in np.ndindex(places.shape):
+        place = min(max(places[index], 0), x.shape[lead] - 1)
+        taken[index] = x[index[:lead]][place]
+    return taken
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("shape", "looked", "lead"),
+    [
+        ((2, 5, 3), (2, 4, 2), 1),
+        ((2, 3, 5, 4), (2, 3, 4, 2), 2),
+        ((3, 5), (3, 2, 2), 1),
+        ((2, 3, 5), (2, 3, 7), 2),
+        ((0, 5, 3), (0, 4, 2), 1),
+        ((2, 5, 3), (2, 0, 2), 1),
+        ((2, 1, 3), (2, 4, 2), 1),
+    ],
+)
+def test_takes_in_each_row_its_own_places(
+    shape: tuple[int, ...], looked: tuple[int, ...], lead: int, mode: str
+) -> None:
+    """Places outside of the memory read the nearest end."""
+    rng = np.random.default_rng(0)
+    places = rng.integers(-3, 8, size=looked).astype("int32")
+    for x in (rng.normal(size=shape).astype("float32"), rng.random(shape) > 0.5):
+        got = compiled(lambda x, p: take_places(x, p, lead), mode)(
+            ops.convert_to_tensor(x), ops.convert_to_tensor(places)
+        )
+        same(got, by_hand(x, places, lead))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_to_take(mode: str) -> None:
+    run = compiled(lambda x, p: take_places(x, p, 1), mode)
+    places = ops.convert_to_tensor(np.ones((2, 4, 3), "int32"))
+    same(run(ops.zeros((2, 0, 5)), places), np.zeros((2, 4, 3, 5)))
+    same(run(ops.zeros((2, 0)), places), np.zeros((2, 4, 3)))
+
+
+@pytest.mark.skipif(JAX, reason="JAX knows every length when it compiles")
+def test_lengths_known_only_when_it_runs() -> None:
+    import tensorflow as tf
+
+    def call(x: Any, places: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            taken = take_places(x, places, 1)
+        return taken, tape.gradient(taken, x)
+
+    signature = [tf.TensorSpec((None, None, 3)), tf.TensorSpec((None, None, 2), "int32")]
+    run = tf.function(call, input_signature=signature, autograph=False)
+    rng = np.random.default_rng(0)
+    for batch, steps, sources in ((2, 4, 5), (1, 1, 1), (0, 4, 5), (2, 0, 5), (2, 4, 0)):
+        x = rng.normal(size=(batch, sources, 3)).astype("float32")
+        places = rng.integers(-1, 7, size=(batch, steps, 2)).astype("int32")
+        taken, gradient = run(x, places)
+        assert tuple(gradient.shape) == x.shape
+        same(taken, by_hand(x, places, 1) if sources else np.zeros((batch, steps, 2, 3)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradient_counts_the_looks(mode: str) -> None:
+    """A place that is read n times gets n gradients, one that is not read gets exactly 0."""
+    places = np.array([[[0, 1], [1, 9]], [[2, 2], [2, -4]]], "int32")
+    run = differentiable(keras.layers.Identity(), lambda x, p: take_places(x, p, 1), mode)
+    _, (gradient,), _ = run(np.ones((2, 4, 1), "float32"), places)
+    probe = np.cos(np.arange(8) + 1.0)
+    wanted = [[probe[0], probe[1] + probe[2], 0, probe[3]], [probe[7], 0, probe[4:7].sum(), 0]]
+    np.testing.assert_allclose(gradient[..., 0], wanted, atol=1e-6)
+    assert gradient[0, 2] == gradient[1, 1] == gradient[1, 3] == 0
+
+
+def window(start: np.ndarray, width: int) -> Window:
+    start = ops.cast(ops.convert_to_tensor(start), "int32")
+    return Window(start, ops.ones((width,), "bool"), ops.cast(start, "float32"))
+
+
+def test_places_of_a_window() -> None:
+    places = window(np.array([[[-1], [3]]]), 3).places
+    assert array(places).tolist() == [[[-1, 0, 1], [3, 4, 5]]]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rows", [(2,), (2, 3), (0,)])
+def test_spread_is_the_way_back(rows: tuple[int, ...], mode: str) -> None:
+    """Weights come to stand where they were taken; those outside of the memory are lost."""
+    rng = np.random.default_rng(0)
+    start = rng.integers(-4, 8, size=(*rows, 5, 1))
+    weights = rng.random((*rows, 5, 3)).astype("float32")
+    wanted = np.zeros((*rows, 5, 6))
+    for index in np.ndindex(*rows, 5):
+        for slot in range(3):
+            place = start[index][0] + slot
+            if 0 <= place < 6:
+                wanted[index][place] = weights[index][slot]
+    run = compiled(lambda w, s: spread_window(w, window(s, 3), 6), mode)
+    same(run(ops.convert_to_tensor(weights), ops.convert_to_tensor(start)), wanted)
+
+
+def test_gradient_of_a_spread() -> None:
+    start = np.array([[[-1], [4]]])
+    run = differentiable(keras.layers.Identity(), lambda w: spread_window(w, window(start, 3), 6))
+    _, (gradient,), _ = run(np.ones((1, 2, 3), "float32"))
+    probe = np.cos(np.arange(12) + 1.0).reshape(2, 6)
+    wanted = [[0, probe[0, 0], probe[0, 1]], [probe[1, 4], probe[1, 5], 0]]
+    np.testing.assert_allclose(gradient[0], wanted, atol=1e-6)

@@ -1,0 +1,98 @@
+"""The pages' Python runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import attention_zoo as az
+from tests.layers.running import array
+
+DOCS = Path(__file__).parents[1] / "docs"
+TFA = DOCS / "migrating-from-tfa.md"
+TFA_NAMES = """
+AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention
+BahdanauMonotonicAttention BaseDecoder BasicDecoder BasicDecoderOutput BeamSearchDecoder
+BeamSearchDecoderOutput BeamSearchDecoderState CustomSampler Decoder
+FinalBeamSearchDecoderOutput GreedyEmbeddingSampler InferenceSampler LuongAttention
+LuongMonotonicAttention SampleEmbeddingSampler Sampler ScheduledEmbeddingTrainingSampler
+ScheduledOutputTrainingSampler SequenceLoss TrainingSampler dynamic_decode gather_tree
+gather_tree_from_array hardmax monotonic_attention safe_cumprod sequence_loss tile_batch
+"""
+"""What `dir(tfa.seq2seq)` listed in 0.23, without its modules."""
+
+
+def python_of(name: str) -> str:
+    """All Python of a page, one block after the other."""
+    return "\n".join(
+        re.findall(r"```python\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL)
+    )
+
+
+def test_write_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(python_of("write-your-own.md"), names)
+    model = names["model"]
+    words = np.array([[1, 2, 3, 0, 0], [4, 5, 6, 7, 8]], "int32")
+    again = keras.models.load_model("mine.keras")
+    np.testing.assert_array_equal(array(again(words)), array(model(words)))
+    np.testing.assert_allclose(array(model(words[:1, :3])), array(model(words))[:1, :3], atol=1e-6)
+    layer = names["layer"]
+    query, value = np.ones((2, 3, 8), "float32"), np.ones((2, 5, 8), "float32")
+    layer.gate.assign(2.0)
+    mask = np.array([[True] * 5, [False] * 5])
+    output = array(layer(query, value, value_mask=mask))
+    assert output[0].tolist() == (3 * np.ones((3, 8))).tolist()
+    assert not output[1].any()
+    heads = az.layers.MultiHeadAttention(4, 8, score=names["DistanceScore"]())
+    assert tuple(heads(query, value).shape) == (2, 3, 8)
+    attention = az.layers.Attention(score=names["DistanceScore"]())
+    cell = az.layers.AttentionCell(keras.layers.GRUCell(16), attention)
+    memory = np.ones((2, 5, 16), "float32")
+    assert tuple(az.layers.RecurrentDecoder(cell)(query, memory).shape) == (2, 3, 16)
+
+
+def test_each_part_of_your_own_is_ten_lines() -> None:
+    classes = re.findall(
+        r"^class .*?(?=\n\n\n|\n```)", (DOCS / "write-your-own.md").read_text("utf-8"), re.S | re.M
+    )
+    assert len(classes) == 3
+    for text in classes:
+        code = re.sub(r'^ +""".*?"""\n', "", text, flags=re.S | re.M)
+        assert len([line for line in code.splitlines() if line.strip()]) <= 10
+
+
+def test_migrating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with np.load(Path(__file__).parent / "golden" / "attention.npz") as data:
+        case = {k.split("/", 1)[1]: data[k] for k in data if k.startswith("wrapper_lstm_bahdanau/")}
+    cell = ["cell_kernel", "cell_recurrent_kernel", "cell_bias"]
+    mechanism = ["attention_v", "attention_g", "attention_b", "query_kernel", "memory_kernel"]
+    listed = [case[name] for name in ["attention_layer_kernel", *cell, *mechanism]]
+    np.savez("wrapper.npz", **{f"{number:03d}": array for number, array in enumerate(listed)})
+    names: dict = {}
+    exec(python_of("migrating-from-tfa.md"), names)
+    mask = np.arange(case["memory"].shape[1]) < case["lengths"][:, None]
+    states = [case["initial_h"], case["initial_c"]]
+    outputs, _ = names["decoder"](
+        case["inputs"], case["memory"], initial_state=states, memory_mask=mask
+    )
+    np.testing.assert_allclose(array(outputs), case["outputs_attention"], atol=1e-5, rtol=1e-5)
+
+
+def test_every_name_of_ours_on_the_page_exists() -> None:
+    text = TFA.read_text("utf-8")
+    for module, name in re.findall(r"`(?:az\.)?(layers|decoding|losses)\.(\w+)", text):
+        assert hasattr(getattr(az, module), name), f"{module}.{name}"
+
+
+def test_every_name_of_theirs_is_on_the_page() -> None:
+    table = TFA.read_text("utf-8").split("## Names")[1].split("## Weights")[0]
+    left = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    words = {word for cell in left for word in re.findall(r"\w+", cell)}
+    assert [name for name in TFA_NAMES.split() if name not in words] == []
