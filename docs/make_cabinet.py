@@ -29,6 +29,12 @@ TARGET = ["le", "chapeau", "rouge", "de", "la", "femme"]
 LINKS = (0, 2, 1, 3, 4, 5)
 """Which word of the source each word of the target translates."""
 WIDTH = 16
+NARROW: dict[str, dict[str, int]] = {
+    "top_k": {"k": 2},
+    "local_monotonic": {"window": 1},
+    "local_predictive": {"window": 2},
+}
+"""Options of alignments whose defaults see more than six words."""
 
 Picture = tuple[Any, list[str], list[str]]
 
@@ -68,7 +74,8 @@ def fit(layer: Any, look: Callable[[], Any], goal: np.ndarray, steps: int = 200)
     @tf.function
     def step() -> None:
         with tf.GradientTape() as tape:
-            loss = -ops.mean(ops.sum(goal * ops.log(look() + 1e-3), axis=-1))
+            weights = look()  # the loss is least at the goal for weights of any sum
+            loss = ops.mean(ops.sum(weights - goal * ops.log(weights + 1e-3), axis=-1))
         gradients = tape.gradient(loss, layer.trainable_variables)
         pairs = zip(gradients, layer.trainable_variables, strict=True)
         optimizer.apply_gradients([(g, v) for g, v in pairs if g is not None])
@@ -108,7 +115,12 @@ def by_score(name: str) -> Callable[[], Picture]:
 
 def by_alignment(name: str) -> Callable[[], Picture]:
     """An alignment of general scores, which a softmax has trained first."""
-    return lambda: attend(layers.Attention("general", name), layers.Attention("general"))
+
+    def draw() -> Picture:
+        alignment = layers.ALIGNMENTS.get(name)(**NARROW.get(name, {}))
+        return attend(layers.Attention("general", alignment), layers.Attention("general"))
+
+    return draw
 
 
 def by_layer(make: Callable[[], Any]) -> Callable[[], Picture]:
@@ -197,13 +209,14 @@ def of_grid() -> Picture:
 
 
 def by_position(name: str) -> Callable[[], Picture]:
-    """Where one head looks when all words are the same: what positions alone do."""
+    """Where the first of eight heads looks when all words are the same."""
 
     def draw() -> Picture:
         keras.utils.set_random_seed(1)
-        layer = layers.MultiHeadAttention(1, WIDTH, positions=name, use_bias=False)
+        layer = layers.MultiHeadAttention(8, WIDTH, positions=name, use_bias=False)
         same = np.ones((1, len(SOURCE), WIDTH), "float32")
         layer(same, same)
+        layer.key_projection.assign(3 * layer.query_projection)
         for variable in layer.positions.trainable_variables:
             variable.assign(np.random.default_rng(0).normal(size=variable.shape))
         weights = layer(same, same, return_attention_scores=True)[1]
@@ -217,7 +230,12 @@ def by_vectors(make: Callable[[], Any]) -> Callable[[], Picture]:
 
     def draw() -> Picture:
         keras.utils.set_random_seed(1)
-        vectors = make()(np.zeros((1, len(SOURCE), WIDTH), "float32"))
+        layer = make()
+        words = np.zeros((1, len(SOURCE), WIDTH), "float32")
+        layer(words)
+        for variable in layer.trainable_variables:
+            variable.assign(np.random.default_rng(0).normal(size=variable.shape))
+        vectors = layer(words)
         weights = layers.DotProductAttention()(vectors, vectors, return_attention_scores=True)[1]
         return weights[0], SOURCE, SOURCE
 
@@ -309,7 +327,7 @@ def sections() -> dict[str, dict[str, Entry]]:
 INTRODUCTION = {
     "Scores": "How alike are query and key; each with a softmax behind it.",
     "Alignments": "Where to look, given scores; each behind the general score, as at inference.",
-    "Relative positions": "Where one head looks when all words are alike: what places alone do.",
+    "Relative positions": "Where one of eight heads looks when all words are alike.",
     "Structures": "Layers made of these parts.",
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -96,3 +98,33 @@ def test_every_name_of_theirs_is_on_the_page() -> None:
     left = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     words = {word for cell in left for word in re.findall(r"\w+", cell)}
     assert [name for name in TFA_NAMES.split() if name not in words] == []
+
+
+def cabinet() -> Any:
+    """The script that writes the cabinet."""
+    spec = importlib.util.spec_from_file_location("make_cabinet", DOCS / "make_cabinet.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_cabinet_is_up_to_date_and_whole() -> None:
+    make = cabinet()
+    assert (DOCS / "cabinet.md").read_text("utf-8") == make.page()
+    drawn = {entry.cls for entries in make.sections().values() for entry in entries.values()}
+    registries = (az.layers.SCORES, az.layers.ALIGNMENTS, az.layers.POSITIONS)
+    parts = {registry.get(name) for registry in registries for name in registry.names()}
+    assert parts <= drawn
+    for entries in make.sections().values():
+        for name in entries:
+            assert (DOCS / "cabinet" / f"{name}.png").stat().st_size > 1000
+
+
+def test_a_picture_of_the_cabinet_is_drawn_from_a_layer() -> None:
+    weights, rows, columns = cabinet().sections()["Structures"]["SelfAttention"].draw()
+    weights = array(weights)
+    assert weights.shape == (len(rows), len(columns)) == (6, 6)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+    np.testing.assert_allclose(weights[0], weights[4], atol=1e-6)  # "the" is "the"
