@@ -227,6 +227,11 @@ class ScheduledSampling(keras.layers.Layer):
     def compute_output_spec(self, tokens: Tensor, **kwargs: Any) -> keras.KerasTensor:
         return keras.KerasTensor(tokens.shape, dtype=tokens.dtype)
 
+    def load_own_variables(self, store: Any) -> None:
+        """The count; from a model that was trained without sampling there is none, and it is 0."""
+        if store.keys():
+            super().load_own_variables(store)
+
     def get_config(self) -> dict[str, Any]:
         schedule = keras.saving.serialize_keras_object(self.schedule)
         return {**super().get_config(), "schedule": schedule, "seed": self.seed}

@@ -13,6 +13,7 @@ from attention_zoo.layers import (
     Attention,
     AttentionCell,
     GumbelAlignment,
+    MultiHeadAttention,
     RecurrentDecoder,
     ReinforceAlignment,
 )
@@ -426,6 +427,21 @@ def test_a_score_that_remembers_keeps_the_same_sums() -> None:
     _, state = layer(query, value, query_mask=live, return_state=True, training=True)
     choice = layer.alignment.choice(state)
     want = np.array([6, 2]) * np.log(5)
+    close(choice.log_probability, -want, 1e-6)
+    close(choice.entropy, want, 1e-6)
+
+
+def test_heads_choose_each_for_themselves() -> None:
+    """Six and two looks of two heads at five equal places; a row of hidden queries chooses none."""
+    layer = MultiHeadAttention(2, 4, alignment="reinforce")
+    value = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
+    live = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], "bool")
+    _, state = layer(
+        np.zeros((3, 6, 8), "float32"), value, query_mask=live, return_state=True, training=True
+    )
+    assert [tuple(leaf.shape) for leaf in state[1]] == [(3, 2, 1)] * 2
+    choice = layer.alignment.choice(state)
+    want = 2 * np.array([6, 2, 0]) * np.log(5)
     close(choice.log_probability, -want, 1e-6)
     close(choice.entropy, want, 1e-6)
 

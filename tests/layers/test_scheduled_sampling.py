@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -15,17 +16,15 @@ from attention_zoo.layers import (
     AdditiveAttention,
     Attention,
     AttentionCell,
-    RecurrentDecoder,
-    SamplingSchedule,
-    ScheduledSampling,
-)
-from attention_zoo.layers.scheduled_sampling import (
     ConstantSampling,
     ExponentialSampling,
     InverseSigmoidSampling,
     LinearSampling,
-    feed_own,
+    RecurrentDecoder,
+    SamplingSchedule,
+    ScheduledSampling,
 )
+from attention_zoo.layers.scheduled_sampling import feed_own
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.models.presets import PRESETS
 from tests.layers.conformance import LayerConformance
@@ -403,3 +402,18 @@ def test_sampling_is_saved_with_a_translator() -> None:
     assert "sampling" not in plain.get_config()
     with pytest.raises(ValueError, match="did you mean 'exponential'"):
         az.models.from_preset("rnnsearch_small", **options, sampling="exponentia")
+
+
+def test_a_translator_goes_on_with_sampling_or_without(tmp_path: Path) -> None:
+    """From either kind of folder to either kind of model; the count is kept where there is one."""
+    options = {**SIZES, "units": 6, "embedding_dim": 4}
+    for kind in ({"sampling": "linear"}, {}):
+        model = az.models.from_preset("seq2seq_initial_small", **options, **kind)
+        if kind:
+            model.sampling.updates.assign(7)
+        model.save_to_preset(tmp_path)
+        assert az.models.from_preset(tmp_path).sampling is None
+        again = az.models.from_preset(tmp_path, sampling="linear")
+        assert int(array(again.sampling.updates)) == (7 if kind else 0)
+        for a, b in zip(again.trainable_variables, model.trainable_variables, strict=True):
+            same(a, b)
