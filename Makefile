@@ -31,8 +31,8 @@ lint: .venv/dev
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -q
-	KERAS_BACKEND=jax $(BIN)/pytest -q $(BACKEND_FREE)
+	$(BIN)/pytest -q -n auto
+	KERAS_BACKEND=jax $(BIN)/pytest -q -n auto $(BACKEND_FREE)
 	$(BIN)/pytest -q -m slow --timeout 600
 
 # Tiers without a test in them are no failure: pytest says so with 5.
@@ -41,6 +41,8 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/recurrent_training.py \
 		--tfa-python .venv-tfa/bin/python --joeynmt-python .venv-joeynmt/bin/python
 	$(BIN)/python benchmarks/recurrent_decoding.py --tfa-python .venv-tfa/bin/python
+	$(BIN)/python benchmarks/layers.py
+	$(BIN)/python benchmarks/local_attention.py
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready
 

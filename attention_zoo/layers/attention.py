@@ -167,7 +167,7 @@ class Attention(keras.layers.Layer):
         extra = self.alignment.prepare(keys)
         places = keys.shape[-2]
         if looks and places and looks * self.alignment.width(places) < places:
-            return Memory(values, keys, mask, extra, projected=False)
+            return Memory(values, None, mask, extra, unprojected=keys)
         return Memory(values, self.score.project(keys), mask, extra)
 
     def cleared(

@@ -17,14 +17,14 @@ class Memory(NamedTuple):
 
     values: `(B, S, Dv)`, heads `(B, H, S, Dv)`. keys: projected, `(B, S, K)`, heads
     `(B, H, S, K)`. mask: `(B, S)` or None. extra: what the alignment's own `prepare` made.
-    projected: False where the keys are as they came, for looks that see only few of them.
+    unprojected: the keys as they came, for looks that see only few of them; `keys` is None then.
     """
 
     values: Tensor
-    keys: Tensor
+    keys: Tensor | None
     mask: Tensor | None
     extra: Any = ()
-    projected: bool = True
+    unprojected: Tensor | None = None
 
 
 class Draws(NamedTuple):
@@ -142,8 +142,9 @@ def _scores_within(
 ) -> Tensor:
     """Scores of the places of each look's window, `(B, [H], T, W)`."""
     query = query[..., None, :]
-    keys = seen if memory.keys is memory.values else attention.seen(memory.keys, window)
-    if not memory.projected:
+    whole = memory.keys if memory.unprojected is None else memory.unprojected
+    keys = seen if whole is memory.values else attention.seen(whole, window)
+    if memory.unprojected is not None:
         return attention.score.call(query, keys)[..., 0, :]
     return attention.compare(query, keys, state)[..., 0, :]
 

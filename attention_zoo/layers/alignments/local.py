@@ -32,9 +32,9 @@ def real_span(memory: Any) -> tuple[Tensor, Tensor]:
     length = ops.cast(ops.shape(memory.values)[-2], "int32")
     if memory.mask is None:
         return ops.zeros((), "int32"), length
-    heads = (1,) * (len(memory.values.shape) - 3)
-    mask = ops.reshape(memory.mask, (-1, *heads, 1, ops.shape(memory.mask)[-1]))
-    place = ops.arange(ops.shape(memory.mask)[-1], dtype="int32")
+    heads = (None,) * (len(memory.values.shape) - 3)
+    mask = memory.mask[(slice(None), *heads, None)]  # (B, [1], 1, S)
+    place = ops.arange(ops.shape(mask)[-1], dtype="int32")
     first = ops.min(ops.where(mask, place, length), axis=-1, keepdims=True, initial=length)
     end = ops.max(ops.where(mask, place + 1, 0), axis=-1, keepdims=True, initial=0)
     return first, ops.maximum(end - first, 0)
