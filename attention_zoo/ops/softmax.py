@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from keras import backend, ops
 
 Tensor = Any
@@ -29,9 +28,10 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     scores = at_least_float32(scores)
     if mask is None:
         return _softmax(scores)
-    lowest = ops.cast(np.finfo(backend.standardize_dtype(scores.dtype)).min, scores.dtype)
     zero = ops.zeros((), scores.dtype)
-    return ops.where(mask, _softmax(ops.where(mask, scores, lowest)), zero)
+    anything = ops.any(mask, axis=-1, keepdims=True)
+    hidden = ops.where(anything, ops.full((), float("-inf"), scores.dtype), zero)
+    return ops.where(mask, _softmax(ops.where(mask, scores, hidden)), zero)
 
 
 def _softmax(scores: Tensor) -> Tensor:

@@ -17,6 +17,18 @@ from tests.layers.running import MODES, POLICIES, array, arrays, close, compiled
 SECTIONS = ("Args", "Call arguments", "Returns", "Weights", "Masking", "Cost", "Example")
 
 
+INTERFACE_LAWS = {
+    "test_every_constructor_argument_survives",
+    "test_name_dtype_and_trainable_survive",
+    "test_config_makes_the_same_layer",
+    "test_docstring",
+    "test_example",
+    "test_found_by_name",
+    "test_build_makes_every_weight",
+}
+"""Laws with no arithmetic of a backend in them."""
+
+
 def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None:
     """One line, a formula, the sections in the house's order, a paper with the place in it."""
     doc = inspect.cleandoc(cls.__doc__ or "")

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.layers import Attention, LocalMonotonicAlignment, LocalPredictiveAlignment
+from attention_zoo.layers import (
+    Attention,
+    DotScore,
+    LocalMonotonicAlignment,
+    LocalPredictiveAlignment,
+)
 from attention_zoo.ops import Window
 from tests.layers.attention_case import softmax
 from tests.layers.conformance import AlignmentConformance
@@ -69,9 +74,18 @@ def test_hidden_queries_are_not_counted(live: list[int]) -> None:
     assert array(after).tolist() == [[sum(live)]]
 
 
-def test_a_score_that_takes_looks_in_turn_is_refused() -> None:
+class Tiring(DotScore):
+    """A score that remembers, and that no list of excluded pairs knows."""
+
+    def initial_state(self, like: Any) -> Any:
+        return (like,)
+
+
+@pytest.mark.parametrize("alignment", ["local_monotonic", "local_predictive"])
+def test_a_score_that_remembers_is_refused(alignment: str) -> None:
     """Names are refused when the layer is made, what is not known by name when it is called."""
+    states = np.ones((1, 2, 3), "float32")
     with pytest.raises(ValueError, match="scores places of the whole memory"):
-        Attention(score="coverage", alignment="local_monotonic")
-    with pytest.raises(ValueError, match="take a score that does not remember"):
-        LocalMonotonicAlignment().consult(ops.zeros((1, 2, 3)), None, None)
+        Attention(score="coverage", alignment=alignment)
+    with pytest.raises(ValueError, match="take one that does not remember"):
+        Attention(score=Tiring(), alignment=alignment)(states, states)

@@ -321,8 +321,8 @@ def test_few_looks_at_a_long_memory_give_the_same(score: str, kind: str) -> None
     mask = np.arange(80) < np.array([[80], [50]])
     layer(query, value)
     randomise(layer)
-    assert not layer.prepare(value, None, mask, looks=4).projected
-    assert layer.prepare(value, None, mask, looks=40).projected
+    assert layer.prepare(value, None, mask, looks=4).keys is None
+    assert layer.prepare(value, None, mask, looks=40).unprojected is None
     few = differentiable(layer, lambda q, v: layer(q, v, value_mask=mask))(query, value)
 
     def one_by_one(query: Any, value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from attention_zoo.layers.alignments.base import Tensor
+from attention_zoo.layers.alignments.base import State, Tensor
 
 
 def check_window(window: int) -> int:
@@ -17,6 +17,15 @@ def check_window(window: int) -> int:
             "2 * window + 1 places"
         )
     return window
+
+
+def refuse_looks_in_turn(state: State | None) -> None:
+    """ValueError where looks wait for each other: such scores are of all places."""
+    if state is None:
+        raise ValueError(
+            "a local alignment shows a score the places of a window only, and a score that "
+            "remembers earlier looks scores all places; take one that does not remember"
+        )
 
 
 def real_span(memory: Any) -> tuple[Tensor, Tensor]:

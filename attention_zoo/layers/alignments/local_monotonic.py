@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
-from attention_zoo.layers.alignments.local import check_window, real_span
+from attention_zoo.layers.alignments.local import check_window, real_span, refuse_looks_in_turn
 from attention_zoo.ops import Window, masked_softmax
 
 
@@ -75,13 +75,10 @@ class LocalMonotonicAlignment(Alignment):
         return (ops.sum(ops.cast(live, "int32"), axis=-1, keepdims=True),)
 
     def consult(self, query: Tensor, memory: Any, state: State | None) -> Window:
-        if not state:
-            raise ValueError(
-                "local_monotonic looks at all places at once, but this score needs one look after "
-                "the other; take a score that does not remember"
-            )
+        refuse_looks_in_turn(state)
         first, _ = real_span(memory)
-        centre = first + state[0]
+        (step,) = state or ()
+        centre = first + step
         seen = ops.ones((self.width(None),), "bool")
         return Window(centre - self.window, seen, ops.cast(centre, "float32"))
 

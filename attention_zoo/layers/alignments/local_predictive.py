@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, Shape, State, Tensor
-from attention_zoo.layers.alignments.local import check_window, real_span
+from attention_zoo.layers.alignments.local import check_window, real_span, refuse_looks_in_turn
 from attention_zoo.layers.scores.base import check_units
 from attention_zoo.ops import Window, at_least_float32, masked_softmax
 
@@ -91,6 +91,7 @@ class LocalPredictiveAlignment(Alignment):
         return max(self.window, 1) / 2
 
     def consult(self, query: Tensor, memory: Any, state: State | None) -> Window:
+        refuse_looks_in_turn(state)
         first, length = real_span(memory)
         share = self._share(at_least_float32(query))
         centre = ops.cast(first, share.dtype) + ops.cast(length, share.dtype) * share
@@ -116,9 +117,8 @@ class LocalPredictiveAlignment(Alignment):
         if evidence is None:
             raise ValueError("local_predictive needs the window that `consult` chose as `evidence`")
         weights = masked_softmax(scores, mask)
-        distance = ops.cast(evidence.places, weights.dtype) - ops.cast(
-            evidence.centre, weights.dtype
-        )
+        window = Window(*evidence)  # a saved functional model holds a plain tuple
+        distance = ops.cast(window.places, weights.dtype) - ops.cast(window.centre, weights.dtype)
         return weights * ops.exp(-ops.square(distance / self.sigma) / 2), state
 
     def get_config(self) -> dict[str, Any]:
