@@ -41,6 +41,7 @@ def set_tfa_weights(layer: Any, weights: Arrays) -> None:
         slots = _attention_slots(layer)
     else:
         raise ValueError(f"set_tfa_weights takes an Attention or an AttentionCell, got {layer!r}")
+    _refuse_what_is_left_out(layer, slots)
     _check(slots, weights)
     for (_, variable), array in zip(slots, weights, strict=True):
         variable.assign(array)
@@ -89,6 +90,12 @@ def _cell_slots(cell: AttentionCell, weights: list[np.ndarray]) -> tuple[list[Sl
 
 def _one_kernel(kernels: Arrays, hidden: int) -> np.ndarray:
     """Kernels `(H + Dv_i, A_i)` as one of `(H + sum Dv_i, sum A_i)`."""
+    for kernel in kernels:
+        if np.ndim(kernel) != 2:
+            raise ValueError(
+                f"attention_layer/kernel must be (cell output and context, units), "
+                f"got {np.shape(kernel)}"
+            )
     rows = hidden + sum(kernel.shape[0] - hidden for kernel in kernels)
     joint = np.zeros((rows, sum(kernel.shape[1] for kernel in kernels)), "float32")
     row, column = hidden, 0
@@ -98,6 +105,14 @@ def _one_kernel(kernels: Arrays, hidden: int) -> np.ndarray:
         joint[row : row + height, column : column + width] = kernel[hidden:]
         row, column = row + height, column + width
     return joint
+
+
+def _refuse_what_is_left_out(layer: Any, slots: list[Slot]) -> None:
+    """ValueError for a layer of which TensorFlow Addons' weights are a part only."""
+    taken = {id(variable) for _, variable in slots}
+    left = [variable.path for variable in layer.weights if id(variable) not in taken]
+    if left:
+        raise ValueError(f"TensorFlow Addons has nothing for {', '.join(left)}")
 
 
 def _check(slots: list[Slot], weights: Arrays) -> None:

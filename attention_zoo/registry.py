@@ -39,7 +39,7 @@ class Registry:
 
     def get(self, name: str) -> Callable[..., Any]:
         """The factory of that name; ValueError naming what is known otherwise."""
-        if name not in self._factories:
+        if not isinstance(name, str) or name not in self._factories:
             raise ValueError(
                 f"unknown {self.kind} {name!r}{did_you_mean(name, self._factories)}"
                 f" (known: {', '.join(self.names())})"
@@ -55,4 +55,4 @@ class Registry:
         return sorted(self._factories)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._factories
+        return isinstance(name, str) and name in self._factories

@@ -194,6 +194,22 @@ def of_stack() -> Picture:
     return outputs[-1][0], TARGET, SOURCE
 
 
+def of_feature_map() -> Picture:
+    """The matrix that both maps are made of."""
+    query, value = pair()
+    outputs = layers.AttentionFeatureMap(len(SOURCE))(query, value, return_attention_scores=True)
+    return outputs[-1][0], TARGET, SOURCE
+
+
+def of_windows() -> Picture:
+    """What each word of the source counts in every window of three: its mean over the target."""
+    query, value = pair()
+    outputs = layers.AttentionWeightedPooling(3)(query, value, return_attention_scores=True)
+    place, first = np.arange(len(SOURCE)), np.arange(len(SOURCE) - 2)[:, None]
+    weights = ops.where((place >= first) & (place < first + 3), ops.mean(outputs[-1][0], axis=0), 0)
+    return weights, [f"window {number + 1}" for number in range(len(first))], SOURCE
+
+
 def of_grid() -> Picture:
     """The source's words as a grid of two rows of three."""
     query, value = pair()
@@ -285,6 +301,16 @@ STRUCTURES = [
     ),
     Entry(layers.HierarchicalAttention, of_levels, "Documents: words in sentences in texts."),
     Entry(layers.CoAttention, of_co_attention, "A text and a question that read each other."),
+    Entry(
+        layers.AttentionFeatureMap,
+        of_feature_map,
+        "Sentence pairs read by a convolution: what is alike becomes one more channel.",
+    ),
+    Entry(
+        layers.AttentionWeightedPooling,
+        of_windows,
+        "Sentence pairs after a convolution: what is alike counts more in the pooling.",
+    ),
     Entry(layers.StackedCrossAttention, of_stack, "How well an image's regions fit a sentence."),
     Entry(layers.VisualAttention, of_grid, "Captions: where in the image the next word is."),
     Entry(
@@ -328,7 +354,8 @@ INTRODUCTION = {
     "Scores": "How alike are query and key; each with a softmax behind it.",
     "Alignments": "Where to look, given scores; each behind the general score, as at inference.",
     "Relative positions": "Where one of eight heads looks when all words are alike.",
-    "Structures": "Layers made of these parts.",
+    "Structures": "Layers made of these parts, and at the end absolute positions: how alike the "
+    "vectors of two places are.",
 }
 
 
@@ -353,8 +380,9 @@ def page() -> str:
         'Every mechanism on one pair: "the red hat of the woman" and',
         '"le chapeau rouge de la femme". Rows ask, columns are looked at, dark is weight.',
         'Words that translate each other have like vectors; "the" stands twice, so that content',
-        "alone cannot tell which. Each layer was trained on this pair for a moment, as far as it",
-        "can follow it. Written by `docs/make_cabinet.py`; formulas and costs are the docstrings'.",
+        "alone cannot tell which. Layers with weights were trained on this pair for a moment, as",
+        "far as they can follow it; those of one sentence look at the first. Written by",
+        "`docs/make_cabinet.py`; formulas and costs are the docstrings'.",
         "",
     ]
     for title, entries in sections().items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -44,13 +45,19 @@ def test_write_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     again = keras.models.load_model("mine.keras")
     np.testing.assert_array_equal(array(again(words)), array(model(words)))
     np.testing.assert_allclose(array(model(words[:1, :3])), array(model(words))[:1, :3], atol=1e-6)
-    layer = names["layer"]
+    layer = names["ResidualAttention"](score="dot")
     query, value = np.ones((2, 3, 8), "float32"), np.ones((2, 5, 8), "float32")
+    layer(query, value)
     layer.gate.assign(2.0)
     mask = np.array([[True] * 5, [False] * 5])
     output = array(layer(query, value, value_mask=mask))
     assert output[0].tolist() == (3 * np.ones((3, 8))).tolist()
     assert not output[1].any()
+    parts = ("DistanceScore", "SquaredAlignment", "ResidualAttention")
+    used = str(model.get_config())
+    assert all(f"my_project>{part}" in used for part in parts)
+    half = names["DistanceScore"](dtype="float16")(300 * query, -300 * value)
+    assert (array(half) == -8 * 600.0**2).all()
     heads = az.layers.MultiHeadAttention(4, 8, score=names["DistanceScore"]())
     assert tuple(heads(query, value).shape) == (2, 3, 8)
     attention = az.layers.Attention(score=names["DistanceScore"]())
@@ -110,6 +117,19 @@ def cabinet() -> Any:
     return module
 
 
+def structures() -> set[type]:
+    """Layers that show weights and are no pair of a score and an alignment under a name."""
+    public = [getattr(az.layers, name) for name in az.layers.__all__]
+    showing = {
+        cls
+        for cls in public
+        if isinstance(cls, type)
+        and issubclass(cls, keras.layers.Layer)
+        and "return_attention_scores" in inspect.signature(cls.call).parameters
+    }
+    return {cls for cls in showing if not issubclass(cls, az.layers.Attention)}
+
+
 def test_the_cabinet_is_up_to_date_and_whole() -> None:
     make = cabinet()
     assert (DOCS / "cabinet.md").read_text("utf-8") == make.page()
@@ -117,6 +137,7 @@ def test_the_cabinet_is_up_to_date_and_whole() -> None:
     registries = (az.layers.SCORES, az.layers.ALIGNMENTS, az.layers.POSITIONS)
     parts = {registry.get(name) for registry in registries for name in registry.names()}
     assert parts <= drawn
+    assert structures() <= drawn
     for entries in make.sections().values():
         for name in entries:
             assert (DOCS / "cabinet" / f"{name}.png").stat().st_size > 1000

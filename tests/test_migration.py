@@ -15,6 +15,7 @@ from attention_zoo.layers import (
     Attention,
     AttentionCell,
     MonotonicAlignment,
+    MultiHeadAttention,
     MultiplicativeAttention,
     RecurrentDecoder,
 )
@@ -160,3 +161,23 @@ def test_what_does_not_fit_is_refused() -> None:
     dense.build((1, 3))
     with pytest.raises(ValueError, match="takes an Attention or an AttentionCell"):
         set_tfa_weights(dense, [])
+
+
+def test_layers_that_would_be_filled_in_part_are_refused() -> None:
+    for layer, left in (
+        (AdditiveAttention(8, alignment="mocha"), "score_bias"),
+        (MultiHeadAttention(2, 5, score="additive"), "query_projection"),
+    ):
+        layer.build((1, 1, 5), (1, 6, 5))
+        before = layer.get_weights()
+        with pytest.raises(ValueError, match=f"TensorFlow Addons has nothing for .*{left}"):
+            set_tfa_weights(layer, before)
+        for a, b in zip(layer.get_weights(), before, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_list_in_another_order_is_refused() -> None:
+    cell = AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(8), attention_layer_size=5)
+    cell.build((1, 4), [(1, 6, 7)])
+    with pytest.raises(ValueError, match=r"attention_layer/kernel must be .*, got \(8,\)"):
+        set_tfa_weights(cell, [np.ones(8), *cell.get_weights()])

@@ -60,6 +60,12 @@ def test_a_miss_far_from_all_suggests_nothing(scores: Registry) -> None:
         scores.get("xyzzy")
 
 
+def test_what_is_no_name_is_a_miss(scores: Registry) -> None:
+    assert ["dot"] not in scores
+    with pytest.raises(ValueError, match=r"^unknown score \['dot'\]"):
+        scores.get(["dot"])  # type: ignore[arg-type]
+
+
 def test_two_registries_share_nothing(scores: Registry) -> None:
     assert Registry("alignment").names() == []
     assert len(scores.names()) == 2

@@ -13,6 +13,7 @@ from keras.src.backend import compute_output_spec
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import looks
 from attention_zoo.layers.alignments import make_alignment
+from attention_zoo.layers.attention_shapes import check_call, check_memory, check_shapes
 from attention_zoo.layers.looks import Allowed, Draws, Looked, Memory
 from attention_zoo.layers.pairs import refuse_excluded_pair
 from attention_zoo.layers.scores import make_score
@@ -90,8 +91,8 @@ class Attention(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {dropout}")
+        if not 0 <= zoo_ops.number(dropout) < 1:
+            raise ValueError(f"dropout must be in [0, 1), got {dropout!r}")
         self.score = make_score(score, self.dtype_policy, units=units)
         self.alignment = make_alignment(alignment, self.dtype_policy)
         refuse_excluded_pair(self.score, self.alignment)
@@ -126,6 +127,7 @@ class Attention(keras.layers.Layer):
         return_state: bool = False,
         training: bool | None = None,
     ) -> Any:
+        check_call(self, query, value, key)
         query_mask = zoo_ops.both_masks("query_mask", query_mask, query)
         value_mask = zoo_ops.combine_masks(
             zoo_ops.both_masks("value_mask", value_mask, value),
@@ -175,6 +177,7 @@ class Attention(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values and keys in the compute dtype, 0 where hidden, and the whole mask of both."""
         _refuse_symbolic(value, key)
+        check_memory(self, value, key)
         value_mask = zoo_ops.both_masks("value_mask", value_mask, value)
         values = zoo_ops.clear(ops.cast(value, self.compute_dtype), value_mask)
         keys = values
@@ -378,12 +381,3 @@ def _refuse_symbolic(*tensors: Tensor | None) -> None:
             "prepare and attend work inside the call of a layer or model: on the symbolic tensors "
             "of a functional model their weights would be lost; call the layer itself instead"
         )
-
-
-def check_shapes(query: Shape, value: Shape, key: Shape) -> None:
-    """ValueError for tensors that cannot be attended."""
-    for name, shape in (("query", query), ("value", value), ("key", key)):
-        if len(shape) != 3:
-            raise ValueError(f"{name} must be (batch, steps, features), got shape {tuple(shape)}")
-    if None not in (value[1], key[1]) and value[1] != key[1]:
-        raise ValueError(f"value has {value[1]} steps but key has {key[1]}; they go in pairs")

@@ -16,6 +16,7 @@ from attention_zoo.layers.cell_steps import (
     state_sizes,
 )
 from attention_zoo.layers.looks import Draws, Memory
+from attention_zoo.ops import check_shape, whole_number
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -119,10 +120,8 @@ class AttentionCell(keras.layers.Layer):
         super().__init__(**kwargs)
         if order not in ORDERS:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
-        if isinstance(cell, list):
-            cell = keras.layers.StackedRNNCells(cell, dtype=self.dtype_policy)
-        self.cell = cell
-        self.attentions = list(attention) if isinstance(attention, (list, tuple)) else [attention]
+        self.cell = _one_cell(cell, self.dtype_policy)
+        self.attentions = _attentions(attention)
         self.order = order
         look_first = order == "look_then_step"
         self.input_feeding = (
@@ -131,6 +130,8 @@ class AttentionCell(keras.layers.Layer):
         if self.input_feeding and not self.attentions:
             raise ValueError("input_feeding needs an attention, and this cell has none")
         self.attention_layer_size = attention_layer_size
+        if attention_layer_size is not None:
+            self.attention_layer_size = whole_number("attention_layer_size", attention_layer_size)
         self.attention_activation = keras.activations.get(attention_activation)
         self.output_attention = output_attention and bool(self.attentions)
         self.looks_first = look_first and bool(self.attentions)
@@ -147,7 +148,8 @@ class AttentionCell(keras.layers.Layer):
         query_shape = (inputs_shape[0], 1, self.hidden_size)
         for attention, shape in zip(self.attentions, memory_shapes, strict=True):
             if not attention.built:
-                attention.build(query_shape, tuple(shape))
+                attention.build((shape[0], *query_shape[1:]), tuple(shape))
+        self.memory_shapes = [tuple(shape) for shape in memory_shapes]
         self.context_size = sum(
             attention.compute_output_shape(query_shape, shape)[-1]
             for attention, shape in zip(self.attentions, memory_shapes, strict=True)
@@ -186,9 +188,7 @@ class AttentionCell(keras.layers.Layer):
         sizes = [size for cell in cells_of(self.cell) for size in state_sizes(cell)]
         if states is None:
             states = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
-        if [state.shape[-1] for state in states] != sizes:
-            got = [state.shape[-1] for state in states]
-            raise ValueError(f"the cell has states of widths {sizes}, initial_state gives {got}")
+        _check_states(states, sizes, batch_size)
         left = iter([ops.cast(state, self.compute_dtype) for state in states])
         cells = tuple(tuple(next(left) for _ in state_sizes(cell)) for cell in cells_of(self.cell))
         fed: tuple[Tensor, ...] = ()
@@ -337,3 +337,33 @@ class AttentionCell(keras.layers.Layer):
             keras.saving.deserialize_keras_object(a) for a in config["attention"]
         ]
         return cls(**config)
+
+
+def _one_cell(cell: Any, dtype: Any) -> Any:
+    """The cell, or a stack of a list of them; ValueError for what is no cell."""
+    several = cell if isinstance(cell, list) else [cell]
+    good = [hasattr(x, "state_size") and not isinstance(x, keras.layers.RNN) for x in several]
+    if not several or not all(good):
+        raise ValueError(f"cell must be a Keras cell, as GRUCell, or a list of them, got {cell!r}")
+    return keras.layers.StackedRNNCells(cell, dtype=dtype) if isinstance(cell, list) else cell
+
+
+def _attentions(attention: Any) -> list[Any]:
+    """One attention or several as a list; ValueError for what is none."""
+    several = list(attention) if isinstance(attention, (list, tuple)) else [attention]
+    for one in several:
+        if not hasattr(one, "attend"):
+            raise ValueError(f"attention must be an Attention, or a list of them, got {one!r}")
+    return several
+
+
+def _check_states(states: Any, sizes: list[int], batch_size: Tensor) -> None:
+    """ValueError unless there is a tensor `(B, size)` for every state of every cell."""
+    if not isinstance(states, (list, tuple)):
+        raise ValueError(f"initial_state must be a list of tensors of widths {sizes}, got one")
+    got = [state.shape[-1] for state in states]
+    if got != sizes:
+        raise ValueError(f"the cell has states of widths {sizes}, initial_state gives {got}")
+    for state, size in zip(states, sizes, strict=True):
+        batch = batch_size if isinstance(batch_size, int) else "batch"
+        check_shape("a tensor of initial_state", state.shape, (batch, size))

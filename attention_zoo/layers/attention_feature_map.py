@@ -63,20 +63,13 @@ class AttentionFeatureMap(keras.layers.Layer):
 
     def __init__(self, max_length: int, score: Any = "euclidean", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if max_length < 1:
-            raise ValueError(f"max_length must be at least 1, got {max_length}")
-        self.max_length = max_length
+        self.max_length = zoo_ops.whole_number("max_length", max_length)
         self.score = make_pairwise_score(score, self.dtype_policy)
         self.supports_masking = True
 
     def build(self, first_shape: Shape, second_shape: Shape) -> None:
-        build_pairwise(self.score, first_shape, second_shape)
-        for name, shape in (("first", first_shape), ("second", second_shape)):
-            if shape[1] is not None and shape[1] > self.max_length:
-                raise ValueError(
-                    f"{name} has {shape[1]} places, but max_length is {self.max_length}; "
-                    "make the layer with a greater max_length, or cut the sentence"
-                )
+        self.widths = build_pairwise(self.score, first_shape, second_shape)
+        self._refuse_too_long(first_shape, second_shape)
         rows = self.max_length
         self.first_kernel = self.add_weight(shape=(rows, first_shape[-1]), name="first_kernel")
         self.second_kernel = self.add_weight(shape=(rows, second_shape[-1]), name="second_kernel")
@@ -90,6 +83,8 @@ class AttentionFeatureMap(keras.layers.Layer):
         second_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
+        check_pair(first.shape, second.shape, *self.widths)
+        self._refuse_too_long(first.shape, second.shape)
         first_mask = zoo_ops.both_masks("first_mask", first_mask, first)
         second_mask = zoo_ops.both_masks("second_mask", second_mask, second)
         alike = attention_matrix(self.score, first, second, first_mask, second_mask)
@@ -101,6 +96,14 @@ class AttentionFeatureMap(keras.layers.Layer):
             ops.cast(alike, self.compute_dtype),
         )
         return results if return_attention_scores else results[:2]
+
+    def _refuse_too_long(self, first_shape: Shape, second_shape: Shape) -> None:
+        for name, shape in (("first", first_shape), ("second", second_shape)):
+            if shape[1] is not None and shape[1] > self.max_length:
+                raise ValueError(
+                    f"{name} has {shape[1]} places, but max_length is {self.max_length}; "
+                    "make the layer with a greater max_length, or cut the sentence"
+                )
 
     def _map(self, alike: Tensor, kernel: Tensor) -> Tensor:
         """`(B, S, T)` and the first T rows of the kernel to `(B, S, D)`."""
@@ -147,13 +150,24 @@ def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:
     return made
 
 
-def build_pairwise(score: Any, first_shape: Shape, second_shape: Shape) -> None:
-    """Builds the score of two sentences; ValueError for shapes that are none."""
-    for name, shape in (("first", first_shape), ("second", second_shape)):
-        if len(shape) != 3:
-            raise ValueError(f"{name} must be (batch, places, features), got shape {tuple(shape)}")
+def check_pair(first_shape: Shape, second_shape: Shape, *widths: int | None) -> None:
+    """ValueError for shapes that are not of two sentences, or of other widths than these."""
+    first, second = widths or (None, None)
+    zoo_ops.check_shape("first", first_shape, ("batch", "places", first or "features"))
+    zoo_ops.check_shape("second", second_shape, ("batch", "places", second or "features"))
+
+
+def build_pairwise(score: Any, first_shape: Shape, second_shape: Shape) -> tuple[int, int]:
+    """Builds the score of two sentences; their widths. ValueError for shapes that do not fit."""
+    check_pair(first_shape, second_shape)
     if not score.built:
-        score.build(tuple(first_shape), tuple(second_shape))
+        try:
+            score.build(tuple(first_shape), tuple(second_shape))
+        except ValueError as error:
+            raise ValueError(
+                f"first (the query) and second (the key) do not fit: {error}"
+            ) from error
+    return first_shape[-1], second_shape[-1]
 
 
 def attention_matrix(

@@ -80,14 +80,14 @@ class AttentionPooling(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape, query_shape: Shape | None = None) -> None:
-        if len(inputs_shape) != 3:
-            raise ValueError(f"inputs must be (batch, steps, features), got shape {inputs_shape}")
-        if query_shape is not None and len(query_shape) != 2:
-            raise ValueError(f"query must be (batch, features), got shape {query_shape}")
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
+        self.width = inputs_shape[-1]
         self.learned_query = None
         if query_shape is None:
-            self.learned_query = self.add_weight(shape=(inputs_shape[-1],), name="query")
-            query_shape = (inputs_shape[0], inputs_shape[-1])
+            self.learned_query = self.add_weight(shape=(self.width,), name="query")
+            query_shape = (inputs_shape[0], self.width)
+        zoo_ops.check_shape("query", query_shape, ("batch", "features"))
+        self.query_width = query_shape[-1]
         if not self.attention.built:
             self.attention.build((query_shape[0], 1, query_shape[-1]), tuple(inputs_shape))
         self.built = True
@@ -100,6 +100,7 @@ class AttentionPooling(keras.layers.Layer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
         mask = zoo_ops.both_masks("mask", mask, inputs)
         context, weights = self.attention(
             self._query(query, inputs)[:, None],
@@ -116,6 +117,7 @@ class AttentionPooling(keras.layers.Layer):
         if self.learned_query is None:
             if query is None:
                 raise ValueError("this layer was built on a query from outside, and got none")
+            zoo_ops.check_shape("query", query.shape, ("batch", self.query_width))
             return query
         if query is not None:
             raise ValueError("this layer was built with a query of its own; give it no other")

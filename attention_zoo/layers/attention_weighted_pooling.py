@@ -11,6 +11,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention_feature_map import (
     attention_matrix,
     build_pairwise,
+    check_pair,
     make_pairwise_score,
 )
 
@@ -69,14 +70,12 @@ class AttentionWeightedPooling(keras.layers.Layer):
 
     def __init__(self, window: int, score: Any = "euclidean", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if window < 1:
-            raise ValueError(f"window must be at least 1, got {window}")
-        self.window = window
+        self.window = zoo_ops.whole_number("window", window)
         self.score = make_pairwise_score(score, self.dtype_policy)
         self.supports_masking = True
 
     def build(self, first_shape: Shape, second_shape: Shape) -> None:
-        build_pairwise(self.score, first_shape, second_shape)
+        self.widths = build_pairwise(self.score, first_shape, second_shape)
         self.built = True
 
     def call(
@@ -87,6 +86,9 @@ class AttentionWeightedPooling(keras.layers.Layer):
         second_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
+        one_width = not self.weights and len(set(self.widths)) == 1
+        widths = (None, first.shape[-1]) if one_width else self.widths
+        check_pair(first.shape, second.shape, *widths)
         first_mask = zoo_ops.both_masks("first_mask", first_mask, first)
         second_mask = zoo_ops.both_masks("second_mask", second_mask, second)
         alike = attention_matrix(self.score, first, second, first_mask, second_mask)
@@ -101,12 +103,15 @@ class AttentionWeightedPooling(keras.layers.Layer):
         """`(B, S, D)` by `(B, S)` to `(B, S - w + 1, D)`, with the mask of the windows."""
         weighted = ops.cast(zoo_ops.clear(x, mask), weights.dtype) * weights[..., None]
         pooled = ops.cast(sum(self._shifted(weighted)), self.compute_dtype)
-        whole = self._windows(mask)
+        whole = self._windows(x, mask)
         return zoo_ops.pass_mask_on(zoo_ops.clear(pooled, whole), whole)
 
-    def _windows(self, mask: Tensor | None) -> Tensor | None:
-        """Which windows hold no hidden place, `(B, S - w + 1)`."""
-        return None if mask is None else zoo_ops.combine_masks(*self._shifted(mask))
+    def _windows(self, x: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Which windows of `x` `(B, S, D)` hold no hidden place, `(B, S - w + 1)`."""
+        if mask is None:
+            return None
+        everywhere = ops.ones_like(x[:, :, 0], dtype="bool")  # the mask may broadcast
+        return zoo_ops.combine_masks(*self._shifted(ops.logical_and(mask, everywhere)))
 
     def _shifted(self, x: Tensor) -> list[Tensor]:
         """The first, second, ... places of all windows of `(B, S, ...)`."""
@@ -131,7 +136,7 @@ class AttentionWeightedPooling(keras.layers.Layer):
         def pooled(x: Tensor, mask: Tensor | None) -> keras.KerasTensor:
             batch, length, width = x.shape
             count = None if length is None else max(length - self.window + 1, 0)
-            return zoo_ops.pass_mask_on(spec(batch, count, width), self._windows(mask))
+            return zoo_ops.pass_mask_on(spec(batch, count, width), self._windows(x, mask))
 
         results = (
             pooled(first, first_mask),

@@ -56,9 +56,9 @@ class CoAttention(keras.layers.Layer):
         ((2, 5, 16), (2, 5, 3), (2, 5))
 
     Reference:
-        Seo et al. 2016, arXiv 1611.01603, section 2, "attention flow layer", equations 1 to 4: H
-        is the context, U the query, S the scores, a_t and b the weights, G the result; its beta is
-        the simple concatenation.
+        Seo et al. 2016, arXiv 1611.01603, section 2, "attention flow layer", equations 1 (S) and 2
+        (G): H is the context, U the query, S the scores, a_t and b the weights, G the result; its
+        beta is the simple concatenation.
     """
 
     def __init__(self, score: Any = "trilinear", units: int | None = None, **kwargs: Any) -> None:
@@ -68,9 +68,9 @@ class CoAttention(keras.layers.Layer):
 
     def build(self, context_shape: Shape, query_shape: Shape) -> None:
         for name, shape in (("context", context_shape), ("query", query_shape)):
-            if len(shape) != 3:
-                raise ValueError(f"{name} must be (batch, steps, features), got shape {shape}")
-        if context_shape[-1] != query_shape[-1]:
+            zoo_ops.check_shape(name, shape, ("batch", "steps", "features"))
+        self.width = context_shape[-1]
+        if query_shape[-1] != self.width:
             raise ValueError(
                 "context and query must have one width, since their numbers are multiplied, got "
                 f"{context_shape[-1]} and {query_shape[-1]}; project one of them first"
@@ -87,9 +87,14 @@ class CoAttention(keras.layers.Layer):
         query_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
+        width = self.width if self.weights else "features"
+        zoo_ops.check_shape("context", context.shape, ("batch", "steps", width))
+        width = context.shape[-1] or "features"
+        zoo_ops.check_shape("query", query.shape, ("batch", "steps", width))
         context_mask = zoo_ops.both_masks("context_mask", context_mask, context)
         query_mask = zoo_ops.both_masks("query_mask", query_mask, query)
-        context, query = zoo_ops.clear(context, context_mask), zoo_ops.clear(query, query_mask)
+        context = zoo_ops.clear(ops.cast(context, self.compute_dtype), context_mask)
+        query = zoo_ops.clear(ops.cast(query, self.compute_dtype), query_mask)
         scores = self.score.compare(context, self.score.project(query))  # (B, T, J)
         to_query = _to_query(scores, context_mask, query_mask)
         to_context = _to_context(scores, context_mask, query_mask)

@@ -46,7 +46,7 @@ class DotProductAttention(Attention):
         [5.0, 0.0, 1.0]
 
     Reference:
-        Luong et al. 2015, arXiv 1508.04025, equation 8 ("dot"); with `scale` Vaswani et al. 2017,
+        Luong et al. 2015, arXiv 1508.04025, section 3.1 ("dot"); with `scale` Vaswani et al. 2017,
         arXiv 1706.03762, equation 1.
     """
 

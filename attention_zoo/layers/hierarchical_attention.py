@@ -75,7 +75,8 @@ class HierarchicalAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         if not levels or not all(_is_pair(level) for level in levels):
             raise ValueError(
-                f"levels must be a list of pairs (encoder or None, pooling), got {levels!r}"
+                "levels must be a list of pairs (encoder or None, pooling), layers both, got "
+                f"{levels!r}"
             )
         self.encoders = [encoder for encoder, _ in levels]
         self.poolings = [pooling for _, pooling in levels]
@@ -83,13 +84,14 @@ class HierarchicalAttention(keras.layers.Layer):
 
     def build(self, inputs_shape: Shape) -> None:
         self._check_rank("inputs", inputs_shape, len(self.poolings) + 2)
-        width, self.widths = inputs_shape[-1], []
+        self.width = width = inputs_shape[-1]
+        self.widths: list[int] = []
         for encoder, pooling, length in zip(
             self.encoders, self.poolings, reversed(inputs_shape[1:-1]), strict=True
         ):
-            for layer in (encoder, pooling):
-                if layer is not None:
-                    width = _built(layer, (None, length, width))
+            if encoder is not None:
+                width = _built(encoder, (None, length, width), "(batch, steps, features)")
+            width = _built(pooling, (None, length, width), "(batch, features)")
             self.widths.append(width)
         self.built = True
 
@@ -100,12 +102,15 @@ class HierarchicalAttention(keras.layers.Layer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
+        self._check_rank("inputs", inputs.shape, len(self.poolings) + 2)
+        steps = ("steps",) * len(self.poolings)
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", *steps, self.width))
         implicit = zoo_ops.implicit_mask(inputs)
         if implicit is not None:
             self._check_rank("the mask that Keras carries", implicit.shape, len(inputs.shape) - 1)
         mask = zoo_ops.both_masks("mask", mask, inputs)
-        if mask is None:
-            mask = ops.ones(ops.shape(inputs)[:-1], "bool")
+        everything = ops.ones(ops.shape(inputs)[:-1], "bool")
+        mask = everything if mask is None else ops.logical_and(mask, everything)
         vectors, weights = inputs, []
         for number in range(len(self.poolings)):
             vectors, looked = self._level(number, vectors, mask, training)
@@ -134,12 +139,16 @@ class HierarchicalAttention(keras.layers.Layer):
 
     def _encode(self, encoder: Any, seen: Tensor, there: Tensor, training: bool | None) -> Tensor:
         """`(N, L, D)` to `(N, L, D')`, no sequence without a place that the encoder may see."""
-        nothing = ops.logical_not(ops.any(there, axis=-1, keepdims=True))
-        first = ops.arange(ops.shape(seen)[1], dtype="int32") == 0
-        shown = ops.logical_or(there, ops.logical_and(nothing, first))
-        encoded = encoder(zoo_ops.pass_mask_on(seen, shown), training=training)
+        length = ops.shape(seen)[1]
+        known = isinstance(length, int)
+        places = there if known else _one_more(there)  # a length found when it runs may be 0
+        nothing = ops.logical_not(ops.any(places, axis=-1, keepdims=True))
+        first = ops.arange(ops.shape(places)[1], dtype="int32") == 0
+        shown = ops.logical_or(places, ops.logical_and(nothing, first))
+        seen = zoo_ops.pass_mask_on(seen if known else _one_more(seen), shown)
+        encoded = encoder(seen, training=training)
         encoded = encoded[0] if isinstance(encoded, (list, tuple)) else encoded
-        return zoo_ops.clear(encoded, there)
+        return zoo_ops.clear(encoded if known else encoded[:, :length], there)
 
     def _check_rank(self, name: str, shape: Shape, rank: int) -> None:
         if len(shape) != rank:
@@ -173,13 +182,28 @@ class HierarchicalAttention(keras.layers.Layer):
 
 def _is_pair(level: Any) -> bool:
     """Whether it is an encoder, or None, and a pooling."""
-    return isinstance(level, (list, tuple)) and len(level) == 2 and level[1] is not None
+    if not isinstance(level, (list, tuple)) or len(level) != 2:
+        return False
+    encoder, pooling = level
+    return isinstance(pooling, keras.layers.Layer) and (
+        encoder is None or isinstance(encoder, keras.layers.Layer)
+    )
 
 
-def _built(layer: Any, shape: Shape) -> int:
-    """Builds a layer on inputs of that shape; the width of what it makes of them."""
+def _one_more(x: Tensor) -> Tensor:
+    """`(N, L, ...)` with a place of zeros, a hidden one of a mask, at the end."""
+    return ops.pad(x, [[0, 0], [0, 1], *([0, 0] for _ in x.shape[2:])])
+
+
+def _built(layer: Any, shape: Shape, wanted: str) -> int:
+    """Builds a layer on inputs of that shape; the width of the `wanted` that it makes of them."""
     if not layer.built:
         layer.build(shape)
     made = layer.compute_output_spec(keras.KerasTensor(shape, dtype=layer.compute_dtype))
     made = made[0] if isinstance(made, (list, tuple)) else made
+    if len(made.shape) != wanted.count(",") + 1:
+        raise ValueError(
+            f"{layer.name} must make {wanted} of shape {shape}, and makes {tuple(made.shape)}; an "
+            "RNN keeps the sequence with return_sequences=True"
+        )
     return int(made.shape[-1])

@@ -58,9 +58,9 @@ class LocalAttention(Attention):
         ((2, 3, 6), True)
 
     Reference:
-        Luong et al. 2015, arXiv 1508.04025, section 3.2, equations 9 and 10: h_t is the query,
-        h_s key and value, W_p is W, v_p is v, a_t the weights, c_t the context; D = 10 there, and
-        sigma = D / 2.
+        Luong et al. 2015, arXiv 1508.04025, section 3.2 ("monotonic" and "predictive
+        alignment"): h_t is the query, h_s key and value, W_p is W, v_p is v, a_t the weights, c_t
+        the context; D = 10 there, and sigma = D / 2.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LocalAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise ValueError(
                 f"kind must be one of {', '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}"
             )

@@ -55,7 +55,8 @@ class LocationSensitiveAttention(Attention):
     Reference:
         Chorowski et al. 2015, arXiv 1506.07503, section 2.2, equations 8 and 9: W is W, V is U,
         U is P, w is v, s_{i-1} the query, h_j key and value, alpha_i the weights. `cumulative`, and
-        the 32 filters of 31 places: Shen et al. 2017, arXiv 1712.05884, section 2.3.
+        the 32 filters of 31 places: Shen et al. 2017, arXiv 1712.05884, the section
+        "Spectrogram Prediction Network".
     """
 
     def __init__(

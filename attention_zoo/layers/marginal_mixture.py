@@ -58,21 +58,11 @@ class MarginalMixture(keras.layers.Layer):
     """
 
     def build(self, weights_shape: Shape, logits_shape: Shape) -> None:
-        if len(weights_shape) != 3 or len(logits_shape) != 4:
-            raise ValueError(
-                "weights must be (batch, steps, sources) and logits (batch, steps, sources, "
-                f"vocabulary), got shapes {tuple(weights_shape)} and {tuple(logits_shape)}"
-            )
-        for name, ours, theirs in zip(
-            ("rows", "steps", "sources"), weights_shape, logits_shape, strict=False
-        ):
-            if None not in (ours, theirs) and ours != theirs:
-                raise ValueError(
-                    f"weights has {ours} {name} but logits has {theirs}; they go in pairs"
-                )
+        _check_pair(weights_shape, logits_shape)
         self.built = True
 
     def call(self, weights: Tensor, logits: Tensor) -> Tensor:
+        _check_pair(weights.shape, logits.shape)
         weights, logits = at_least_float32(weights), at_least_float32(logits)
         limits = np.finfo(backend.standardize_dtype(weights.dtype))
         some = weights >= limits.tiny  # whose logarithm has a finite derivative
@@ -87,3 +77,17 @@ class MarginalMixture(keras.layers.Layer):
 
     def compute_output_shape(self, weights_shape: Shape, logits_shape: Shape) -> Shape:
         return (*logits_shape[:2], logits_shape[3])
+
+
+def _check_pair(weights_shape: Shape, logits_shape: Shape) -> None:
+    """ValueError for shapes that are not those of one look."""
+    if len(weights_shape) != 3 or len(logits_shape) != 4:
+        raise ValueError(
+            "weights must be (batch, steps, sources) and logits (batch, steps, sources, "
+            f"vocabulary), got shapes {tuple(weights_shape)} and {tuple(logits_shape)}"
+        )
+    for name, ours, theirs in zip(
+        ("rows", "steps", "sources"), weights_shape, logits_shape, strict=False
+    ):
+        if None not in (ours, theirs) and ours != theirs:
+            raise ValueError(f"weights has {ours} {name} but logits has {theirs}; they go in pairs")

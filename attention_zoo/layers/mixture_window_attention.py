@@ -11,7 +11,7 @@ from keras import ops
 from attention_zoo.layers.alignments import Alignment
 from attention_zoo.layers.attention import Attention
 from attention_zoo.layers.scores import Score
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, whole_number
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -86,7 +86,7 @@ class MixtureWindowAttention(Attention):
         dtype = kwargs.get("dtype")
         window = _MixtureWindow(num_components, dtype=dtype)
         super().__init__(_NoScore(dtype=dtype), window, dropout=dropout, seed=seed, **kwargs)
-        self.num_components = num_components
+        self.num_components = window.num_components
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -111,9 +111,7 @@ class _MixtureWindow(Alignment):
 
     def __init__(self, num_components: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if num_components < 1:
-            raise ValueError(f"num_components must be at least 1, got {num_components}")
-        self.num_components = num_components
+        self.num_components = whole_number("num_components", num_components)
 
     def build_readers(self, query_shape: Shape, key_shape: Shape) -> None:
         width = 3 * self.num_components

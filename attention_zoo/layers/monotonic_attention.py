@@ -9,6 +9,7 @@ import keras
 from attention_zoo.layers.alignments import MonotonicAlignment
 from attention_zoo.layers.attention import Attention
 from attention_zoo.layers.scores import make_score
+from attention_zoo.ops import whole_number
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -55,8 +56,9 @@ class MonotonicAttention(Attention):
         (2, 3, 6)
 
     Reference:
-        Raffel et al. 2017, arXiv 1704.00784, section 2.4 and equations 8 to 11: s_{i-1} is the
-        query, h_j key and value, alpha_ij the weights, c_i the context, e_ij the score and r.
+        Raffel et al. 2017, arXiv 1704.00784, equations 11 to 14 and the section "Modified
+        Energy Function": s_{i-1} is the query, h_j key and value, alpha_ij the weights, c_i the
+        context, e_ij the score and r.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ def stopping_score(score: Any, units: int | None, dtype: Any) -> Any:
 
 def seed_of_noise(seed: int | None) -> int | None:
     """Another seed than that of the dropout, or both would draw the same numbers."""
-    return None if seed is None else seed + 1
+    return None if seed is None else whole_number("seed", seed, low=0) + 1
 
 
 def reader_config(reader: MonotonicAlignment) -> dict[str, Any]:

@@ -92,15 +92,13 @@ class MultiHeadAttention(Attention):
         **kwargs: Any,
     ) -> None:
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
-        self.heads = self.num_heads = _at_least_one("num_heads", num_heads)
-        self.key_dim = _at_least_one("key_dim", key_dim)
-        self.value_dim = key_dim if value_dim is None else _at_least_one("value_dim", value_dim)
-        self.num_key_value_heads = (
-            num_heads
-            if num_key_value_heads is None
-            else _at_least_one("num_key_value_heads", num_key_value_heads)
-        )
-        if num_heads % self.num_key_value_heads:
+        self.heads = self.num_heads = zoo_ops.whole_number("num_heads", num_heads)
+        self.key_dim = zoo_ops.whole_number("key_dim", key_dim)
+        value_dim = key_dim if value_dim is None else value_dim
+        self.value_dim = zoo_ops.whole_number("value_dim", value_dim)
+        groups = num_heads if num_key_value_heads is None else num_key_value_heads
+        self.num_key_value_heads = zoo_ops.whole_number("num_key_value_heads", groups)
+        if self.num_heads % self.num_key_value_heads:
             raise ValueError(
                 f"num_key_value_heads must divide num_heads, got {num_key_value_heads} for "
                 f"{num_heads} heads"
@@ -285,10 +283,3 @@ class MultiHeadAttention(Attention):
             "num_key_value_heads": self.num_key_value_heads,
             "positions": keras.saving.serialize_keras_object(self.positions),
         }
-
-
-def _at_least_one(name: str, number: int) -> int:
-    """The number; ValueError unless it is a positive integer."""
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {number!r}")
-    return number

@@ -45,7 +45,7 @@ class MultiplicativeAttention(Attention):
         (2, 3, 6)
 
     Reference:
-        Luong et al. 2015, arXiv 1508.04025, equations 7 and 8 ("general"): W_a is W, h_t the
+        Luong et al. 2015, arXiv 1508.04025, section 3.1 ("general"): W_a is W, h_t the
         query, h_s key and value, a_t the weights, c_t the context.
     """
 

@@ -66,7 +66,7 @@ class RecurrentDecoder(keras.layers.Layer):
         ((2, 3, 8), (2, 3, 6))
 
     Reference:
-        Bahdanau et al. 2014, arXiv 1409.0473, appendix A.1.1 (the bridge: s_0 = tanh(W_s h_1));
+        Bahdanau et al. 2014, arXiv 1409.0473, appendix A.2.2 (the bridge: s_0 = tanh(W_s h_1));
         Luong et al. 2015, arXiv 1508.04025, section 3.3 (input feeding).
     """
 
@@ -92,6 +92,7 @@ class RecurrentDecoder(keras.layers.Layer):
     def build(
         self, inputs_shape: Shape, memory_shape: Any = None, initial_state_shape: Any = None
     ) -> None:
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
         if not self.cell.built:
             self.cell.build(inputs_shape, self._per_attention(memory_shape, is_shape=True))
         self.bridges = []
@@ -144,12 +145,30 @@ class RecurrentDecoder(keras.layers.Layer):
     ) -> tuple[Prepared, CellState]:
         """What all steps read, and the state before the first one."""
         memories = self._per_attention(memory)
-        masks = self._per_attention(memory_mask) if memory_mask is not None else []
-        prepared = self.cell.prepare(memories, masks or [None] * len(memories), training)
+        masks: list[Any] = [None] * len(memories)
+        if memory_mask is not None:
+            masks = self._per_attention(memory_mask, name="of memory_mask")
+        batch = batch_size if isinstance(batch_size, int) else "batch"
+        for memory, shape in zip(memories, self.cell.memory_shapes, strict=True):
+            places = ("places",) * (len(shape) - 2)
+            zoo_ops.check_shape("memory", memory.shape, (batch, *places, shape[-1]))
+        masks = [
+            None if m is None else zoo_ops.as_boolean_mask(m, "memory_mask", tuple(x.shape[:-1]))
+            for m, x in zip(masks, memories, strict=True)
+        ]
+        prepared = self.cell.prepare(memories, masks, training)
         if self.bridge:
-            vector = ops.cast(initial_state, self.compute_dtype)
-            initial_state = [self._cross(vector, *weights) for weights in self.bridges]
+            initial_state = self._cross_all(initial_state, batch)
         return prepared, self.cell.initial_state(prepared, batch_size, initial_state)
+
+    def _cross_all(self, vector: Any, batch: Any) -> list[Tensor]:
+        """Every state from one vector `(B, D)`."""
+        if vector is None or isinstance(vector, (list, tuple)):
+            raise ValueError("with bridge, initial_state must be one tensor (batch, features)")
+        wanted = (batch, self.bridges[0][0].shape[0])
+        zoo_ops.check_shape("initial_state", vector.shape, wanted)
+        vector = ops.cast(vector, self.compute_dtype)
+        return [self._cross(vector, *weights) for weights in self.bridges]
 
     def _cross(self, vector: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
         """A bridge: `tanh(vector W + b)`."""
@@ -172,6 +191,7 @@ class RecurrentDecoder(keras.layers.Layer):
         training: bool = False,
     ) -> tuple[dict[str, Any], CellState]:
         """All steps: the wanted fields of `StepRecord`, each `(B, T, ...)`, and the last state."""
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.cell.input_size))
         mask = zoo_ops.combine_masks(
             None
             if inputs_mask is None
@@ -274,7 +294,9 @@ class RecurrentDecoder(keras.layers.Layer):
             )
         return like
 
-    def _per_attention(self, given: Any, is_shape: bool = False) -> list[Any]:
+    def _per_attention(
+        self, given: Any, is_shape: bool = False, name: str = "memories"
+    ) -> list[Any]:
         """A list with one entry for each attention, from one for all or one for each."""
         count = len(self.cell.attentions)
         one = not isinstance(given, (list, tuple)) or (
@@ -286,7 +308,13 @@ class RecurrentDecoder(keras.layers.Layer):
                     "this decoder attends, so it needs a memory (batch, steps, features)"
                 )
             return []
-        return [given] * count if one else list(given)
+        several = [given] * count if one else list(given)
+        if len(several) != count:
+            raise ValueError(
+                f"{count} attentions but {len(several)} {name}: "
+                "give each attention its own (the same tensor twice is fine)"
+            )
+        return several
 
     def compute_output_spec(
         self, inputs: Tensor, memory: Any = None, initial_state: Any = None, **kwargs: Any

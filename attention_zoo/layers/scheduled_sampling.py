@@ -11,7 +11,7 @@ import keras
 from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.registry import Registry
+from attention_zoo.registry import Registry, did_you_mean
 
 Tensor = Any
 State = Any
@@ -38,9 +38,9 @@ class SamplingSchedule:
 
     def require(self, name: str, low: float, high: float) -> None:
         """ValueError for a number outside of `low` to `high`."""
-        if not low <= getattr(self, name) <= high:
+        if not low <= zoo_ops.number(getattr(self, name)) <= high:
             raise ValueError(
-                f"{name} must be between {low:g} and {high:g}, got {getattr(self, name)}"
+                f"{name} must be between {low:g} and {high:g}, got {getattr(self, name)!r}"
             )
 
 
@@ -109,12 +109,31 @@ class InverseSigmoidSampling(SamplingSchedule):
 
 
 def make_sampling_schedule(schedule: Any) -> SamplingSchedule:
-    """A schedule from its name, its config, or itself; ValueError for an unknown name."""
+    """A schedule from its name, its config, or itself; ValueError for an unknown name.
+
+    A dict without a class is a name with constants: `{"schedule": "linear", "slope": 1e-3}`.
+    """
+    if isinstance(schedule, dict) and "schedule" in schedule:
+        constants = {name: value for name, value in schedule.items() if name != "schedule"}
+        return _with_constants(SAMPLING_SCHEDULES.get(schedule["schedule"]), constants)
     if isinstance(schedule, dict):
         schedule = keras.saving.deserialize_keras_object(schedule)
     if isinstance(schedule, SamplingSchedule):
         return schedule
     made: SamplingSchedule = SAMPLING_SCHEDULES.get(schedule)()
+    return made
+
+
+def _with_constants(factory: Any, constants: dict[str, Any]) -> SamplingSchedule:
+    """The schedule with these constants; ValueError for one that it has not."""
+    known = [one.name for one in dataclasses.fields(factory)]
+    for name in constants:
+        if name not in known:
+            raise ValueError(
+                f"schedule {factory.__name__} has no constant {name!r}{did_you_mean(name, known)}"
+                f" (known: {', '.join(known)})"
+            )
+    made: SamplingSchedule = factory(**constants)
     return made
 
 
@@ -131,7 +150,8 @@ class ScheduledSampling(keras.layers.Layer):
 
     Args:
         schedule: p, a name in `SAMPLING_SCHEDULES` ("constant", "linear", "exponential",
-            "inverse_sigmoid"), or a `SamplingSchedule`.
+            "inverse_sigmoid"), a name with constants (`{"schedule": "linear", "slope": 1e-3}`), or
+            a `SamplingSchedule`.
         seed: of the coins, an integer or None.
 
     Call arguments:
@@ -195,12 +215,14 @@ class ScheduledSampling(keras.layers.Layer):
         mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
+        tokens = ops.convert_to_tensor(tokens)
+        zoo_ops.check_shape("tokens", tokens.shape, ("batch", "steps"))
+        if "int" not in keras.backend.standardize_dtype(tokens.dtype):
+            raise ValueError(f"tokens must be integers, got dtype {tokens.dtype}")
         if not training:
-            return ops.convert_to_tensor(tokens)
+            return tokens
         if step is None:
             raise ValueError("in training, scheduled sampling needs step=, the decoder's own step")
-        if len(tokens.shape) != 2:
-            raise ValueError(f"tokens must be (batch, steps), got shape {tuple(tokens.shape)}")
         live = ops.ones(ops.shape(tokens), "bool")
         if mask is not None:
             shape = tuple(tokens.shape)

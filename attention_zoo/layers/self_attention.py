@@ -9,7 +9,6 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention import Attention
-from attention_zoo.layers.scores.base import check_units
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -64,8 +63,9 @@ class SelfAttention(keras.layers.Layer):
 
     Reference:
         Wang et al. 2018, arXiv 1711.07971, section 3.2, equations 2 (without projections: f is
-        exp of the score, g(x_j) is x_j) and 3 (with them: theta is W_q, phi is W_k, g is W_v);
-        Vaswani et al. 2017, arXiv 1706.03762, section 3.2.1, with score="scaled_dot".
+        exp of the score; their g is linear all the same, here g(x_j) is x_j) and 3 (with them:
+        theta is W_q, phi is W_k, g is W_v); Vaswani et al. 2017, arXiv 1706.03762, section 3.2.1,
+        with score="scaled_dot".
     """
 
     def __init__(
@@ -84,18 +84,17 @@ class SelfAttention(keras.layers.Layer):
                 f"units is the width of the projections, got {units} without any; set "
                 "use_projection=True"
             )
-        self.use_projection, self.units = use_projection, check_units(units)
+        self.use_projection = use_projection
+        self.units = None if units is None else zoo_ops.whole_number("units", units)
         self.attention = Attention(
             score, alignment, dropout=dropout, seed=seed, dtype=self.dtype_policy
         )
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
-        if len(inputs_shape) != 3:
-            raise ValueError(
-                f"inputs must be (batch, steps, features), got shape {tuple(inputs_shape)}"
-            )
-        width, shape = inputs_shape[-1], tuple(inputs_shape)
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
+        self.width = width = inputs_shape[-1]
+        shape = tuple(inputs_shape)
         self.query_projection = self.key_projection = self.value_projection = None
         if self.use_projection:
             kernel = (width, self.units or width)
@@ -115,6 +114,8 @@ class SelfAttention(keras.layers.Layer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
+        width = self.width if self.weights else "features"
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", width))
         mask = zoo_ops.both_masks("mask", mask, inputs)
         x = zoo_ops.clear(ops.cast(inputs, self.compute_dtype), mask)
         query, key, value = (

@@ -11,6 +11,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.scores import make_score
+from attention_zoo.registry import did_you_mean
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -109,13 +110,14 @@ class StackedCrossAttention(keras.layers.Layer):
             ("pooling", pooling, tuple(POOLINGS)),
         ):
             if given not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {given!r}")
+                hint = did_you_mean(given, known)
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {given!r}{hint}")
         for name, number in (
             ("inverse_temperature", inverse_temperature),
             ("pooling_sharpness", pooling_sharpness),
         ):
-            if not 0 < number < math.inf:
-                raise ValueError(f"{name} must be above 0 and finite, got {number}")
+            if not 0 < zoo_ops.number(number) < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, got {number!r}")
         self.direction, self.inverse_temperature = direction, inverse_temperature
         self.pooling, self.pooling_sharpness = pooling, pooling_sharpness
         self.cosine = make_score("cosine", self.dtype_policy)
@@ -123,8 +125,12 @@ class StackedCrossAttention(keras.layers.Layer):
 
     def build(self, words_shape: Shape, regions_shape: Shape) -> None:
         for name, shape in (("words", words_shape), ("regions", regions_shape)):
-            if len(shape) != 3:
-                raise ValueError(f"{name} must be (batch, places, features), got shape {shape}")
+            zoo_ops.check_shape(name, shape, ("batch", "places", "features"))
+        if words_shape[-1] != regions_shape[-1]:
+            raise ValueError(
+                "words and regions must have one width, since they are compared as they are, got "
+                f"{words_shape[-1]} and {regions_shape[-1]}; project one of them first"
+            )
         if not self.cosine.built:
             self.cosine.build(tuple(words_shape), tuple(regions_shape))
         self.built = True
@@ -137,6 +143,9 @@ class StackedCrossAttention(keras.layers.Layer):
         regions_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
+        zoo_ops.check_shape("words", words.shape, ("batch", "places", "features"))
+        width = words.shape[-1] or "features"
+        zoo_ops.check_shape("regions", regions.shape, ("batch", "places", width))
         words_mask = zoo_ops.both_masks("words_mask", words_mask, words)
         regions_mask = zoo_ops.both_masks("regions_mask", regions_mask, regions)
         looking, seen = (words, words_mask), (regions, regions_mask)
@@ -149,7 +158,7 @@ class StackedCrossAttention(keras.layers.Layer):
         attended = ops.matmul(weights, ops.cast(values, weights.dtype))
         similarity = self._compare(queries, attended, there, ops.any(pairs, axis=(1, 2)))
         results = tuple(ops.cast(x, self.compute_dtype) for x in (attended, similarity, weights))
-        zoo_ops.pass_mask_on(results[0], looking[1])
+        zoo_ops.pass_mask_on(results[0], None if looking[1] is None else there)
         return results if return_attention_scores else results[:2]
 
     def _look(self, queries: Tensor, values: Tensor, pairs: Tensor) -> Tensor:
@@ -201,5 +210,6 @@ class StackedCrossAttention(keras.layers.Layer):
 
 
 def _or_all(mask: Tensor | None, x: Tensor) -> Tensor:
-    """The mask of `x` `(B, L, D)`, or one that hides nothing."""
-    return ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
+    """The mask of `x` `(B, L, D)`, `(B, L)` even where it broadcasts, or one that hides nothing."""
+    everything = ops.ones(ops.shape(x)[:2], "bool")
+    return everything if mask is None else ops.logical_and(mask, everything)

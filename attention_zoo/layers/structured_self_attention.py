@@ -60,18 +60,18 @@ class StructuredSelfAttention(keras.layers.Layer):
 
     def __init__(self, units: int, hops: int, penalty: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if units < 1 or hops < 1:
-            raise ValueError(f"units and hops must be at least 1, got {units} and {hops}")
-        if not 0 <= penalty < math.inf:
-            raise ValueError(f"penalty must be 0 (none) or more, got {penalty}")
-        self.units, self.hops, self.penalty = units, hops, penalty
+        self.units = zoo_ops.whole_number("units", units)
+        self.hops = zoo_ops.whole_number("hops", hops)
+        if not 0 <= zoo_ops.number(penalty) < math.inf:
+            raise ValueError(f"penalty must be 0 (none) or more, got {penalty!r}")
+        self.penalty = penalty
         self.attention = Attention("dot", dtype=self.dtype_policy, name="attention")
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
-        if len(inputs_shape) != 3:
-            raise ValueError(f"inputs must be (batch, steps, features), got shape {inputs_shape}")
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
         batch, steps, width = inputs_shape
+        self.width = width
         self.key_kernel = self.add_weight(shape=(width, self.units), name="key_kernel")
         self.queries = self.add_weight(shape=(self.hops, self.units), name="queries")
         if not self.attention.built:
@@ -82,6 +82,7 @@ class StructuredSelfAttention(keras.layers.Layer):
     def call(
         self, inputs: Tensor, mask: Tensor | None = None, return_attention_scores: bool = False
     ) -> Any:
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
         mask = zoo_ops.both_masks("mask", mask, inputs)
         inputs = zoo_ops.clear(inputs, mask)
         keys = ops.tanh(ops.matmul(inputs, self.key_kernel))  # (B, S, A)

@@ -78,6 +78,7 @@ class VisualAttention(Attention):
         self.units, self.use_gate = units, use_gate
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
+        _refuse_other_places(value_shape, key_shape or value_shape)
         super().build(query_shape, _row_shape(value_shape), key_shape and _row_shape(key_shape))
         self.gate_kernel = self.gate_bias = None
         if self.use_gate:
@@ -98,6 +99,7 @@ class VisualAttention(Attention):
         return_state: bool = False,
         training: bool | None = None,
     ) -> Any:
+        _refuse_other_places(value.shape, value.shape if key is None else key.shape)
         value_mask = zoo_ops.both_masks("value_mask", value_mask, value)
         key_mask = zoo_ops.both_masks("key_mask", key_mask, key)
         grid = ops.shape(value)[1:-1]
@@ -179,6 +181,17 @@ def _row_shape(shape: Shape) -> Shape:
         return tuple(shape)
     batch, height, width, features = shape
     return batch, None if None in (height, width) else height * width, features
+
+
+def _refuse_other_places(value: Shape, key: Shape) -> None:
+    """ValueError for keys that do not stand where the values of a grid do."""
+    pairs = zip(tuple(value)[1:-1], tuple(key)[1:-1], strict=False)
+    same = len(value) == len(key) and all(None in pair or pair[0] == pair[1] for pair in pairs)
+    if 4 in (len(value), len(key)) and not same:
+        raise ValueError(
+            "value and key must both be (batch, height, width, features) of the same grid, or "
+            f"both (batch, steps, features), got shapes {tuple(value)} and {tuple(key)}"
+        )
 
 
 def _in_a_row(x: Tensor | None) -> Tensor | None:

@@ -63,8 +63,8 @@ class WeightPenalty(keras.layers.Layer):
 
     def __init__(self, penalty: str, rate: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not math.isfinite(rate):
-            raise ValueError(f"rate must be a finite number, got {rate}")
+        if not math.isfinite(zoo_ops.number(rate)):
+            raise ValueError(f"rate must be a finite number, got {rate!r}")
         self.penalty, self.rate = penalty, rate
         self.function = zoo_ops.PENALTIES.get(penalty)
         self.supports_masking = True

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from attention_zoo.ops import check_shape, sizes_or
 from attention_zoo.registry import Registry
 
 Tensor = Any
@@ -75,11 +76,9 @@ class GuidedAlignment(keras.losses.Loss):
         self.cost = KINDS.get(kind)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        if len(y_pred.shape) != 3 or len(y_true.shape) != 3:
-            raise ValueError(
-                "reference and weights must be (batch, targets, sources), got shapes "
-                f"{tuple(y_true.shape)} and {tuple(y_pred.shape)}"
-            )
+        axes = ("batch", "targets", "sources")
+        check_shape("y_pred, the weights,", y_pred.shape, axes)
+        check_shape("y_true, the reference,", y_true.shape, sizes_or(axes, y_pred.shape))
         live = ops.any(y_true > 0, axis=-1)
         weights = ops.where(live[..., None], y_pred, ops.zeros((), y_pred.dtype))
         count = ops.maximum(ops.sum(ops.cast(live, weights.dtype)), 1)

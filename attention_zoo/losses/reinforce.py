@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
 from keras import ops
+
+from attention_zoo.ops import check_shape, number, sizes_or
 
 Tensor = Any
 
@@ -87,11 +90,11 @@ class Reinforce(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**{"autocast": False, **kwargs})
-        if not 0 <= baseline_decay < 1:
-            raise ValueError(f"baseline_decay must be in [0, 1), got {baseline_decay}")
+        if not 0 <= number(baseline_decay) < 1:
+            raise ValueError(f"baseline_decay must be in [0, 1), got {baseline_decay!r}")
         for name, value in (("coefficient", coefficient), ("entropy_bonus", entropy_bonus)):
-            if value < 0:
-                raise ValueError(f"{name} must be at least 0, got {value}")
+            if not 0 <= number(value) < math.inf:
+                raise ValueError(f"{name} must be at least 0 and finite, got {value!r}")
         self.baseline_decay = baseline_decay
         self.coefficient, self.entropy_bonus = coefficient, entropy_bonus
         self.baseline = self.add_weight(
@@ -112,14 +115,13 @@ class Reinforce(keras.layers.Layer):
         entropy: Tensor | None = None,
         training: bool = False,
     ) -> Tensor:
-        shape = tuple(reward.shape)
-        if len(shape) != 1 or len(log_probability.shape) != 1:
-            raise ValueError(
-                "reward and log_probability must be (batch,), one number for each example, got "
-                f"shapes {shape} and {tuple(log_probability.shape)}"
-            )
         if entropy is None and self.entropy_bonus:
             raise ValueError("entropy is None, but there is a bonus: give it, or entropy_bonus=0")
+        check_shape("reward", reward.shape, ("batch",))
+        each = sizes_or(("batch",), reward.shape)
+        check_shape("log_probability", log_probability.shape, each)
+        if entropy is not None:
+            check_shape("entropy", entropy.shape, each)
         log_probability = ops.cast(log_probability, "float32")
         reward = ops.stop_gradient(ops.cast(reward, "float32"))
         gained = reward - ops.stop_gradient(self.baseline)

@@ -7,6 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from attention_zoo.ops import check_shape, number, sizes_or
+
 Tensor = Any
 
 
@@ -43,11 +45,13 @@ class SequenceCrossEntropy(keras.losses.Loss):
     ) -> None:
         kwargs.pop("reduction", None)
         super().__init__(name=name, reduction="sum", **kwargs)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing}")
+        if not 0 <= number(label_smoothing) < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}")
         self.label_smoothing = label_smoothing
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        check_shape("y_pred", y_pred.shape, ("batch", "steps", "vocabulary"))
+        check_shape("y_true", y_true.shape, sizes_or(("batch", "steps"), y_pred.shape[:2]))
         labels = ops.cast(y_true, "int32")
         live = ops.not_equal(labels, 0)
         logits = ops.where(live[..., None], ops.cast(y_pred, "float32"), 0.0)

@@ -43,7 +43,7 @@ class EncoderDecoder(keras.Model):
     pads, 1 is unknown, 2 starts, 3 ends.
 
     Args:
-        sampling: a `ScheduledSampling`, or the name of its schedule, to feed the decoder its own
+        sampling: a `ScheduledSampling`, or its schedule (see there), to feed the decoder its own
             words now and then in training; None for teacher forcing.
 
     Call arguments:
@@ -64,9 +64,10 @@ class EncoderDecoder(keras.Model):
 
     def __init__(self, sampling: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if isinstance(sampling, dict):
+        if isinstance(sampling, dict) and "class_name" in sampling:
             sampling = keras.saving.deserialize_keras_object(sampling)
-        self.sampling = ScheduledSampling(sampling) if isinstance(sampling, str) else sampling
+        whole = sampling is None or isinstance(sampling, ScheduledSampling)
+        self.sampling = sampling if whole else ScheduledSampling(sampling)
 
     def finish(self, settings: dict[str, Any]) -> None:
         """Keeps the constructor's arguments and builds all weights."""

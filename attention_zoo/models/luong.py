@@ -43,7 +43,7 @@ class LuongTranslator(EncoderDecoder):
         Padding (0) in source or target changes nothing at the other positions.
 
     Reference:
-        Luong et al. 2015, arXiv 1508.04025, equations 5, 6 and 8 and section 3.3: h~_t is a_t.
+        Luong et al. 2015, arXiv 1508.04025, equations 5 and 6, sections 3.1 and 3.3: h~_t is a_t.
         The rows of W_c are those of [h_t; c_t] here.
     """
 

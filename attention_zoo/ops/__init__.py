@@ -1,6 +1,7 @@
 """Pure functions on tensors: no weights, no state, any Keras backend."""
 
 from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
+from attention_zoo.ops.arguments import check_shape, number, sizes_or, whole_number
 from attention_zoo.ops.masking import (
     as_boolean_mask,
     both_masks,
@@ -9,6 +10,7 @@ from attention_zoo.ops.masking import (
     combine_masks,
     implicit_mask,
     pass_mask_on,
+    refuse_float_mask,
 )
 from attention_zoo.ops.positions import (
     angles,
@@ -35,6 +37,7 @@ __all__ = [
     "at_least_float32",
     "both_masks",
     "causal_mask",
+    "check_shape",
     "clear",
     "combine_masks",
     "distance_buckets",
@@ -47,15 +50,19 @@ __all__ = [
     "linear_slopes",
     "masked_softmax",
     "mean_penalty",
+    "number",
     "pass_mask_on",
+    "refuse_float_mask",
     "rotate",
     "scan",
     "shrink",
     "sinusoids",
+    "sizes_or",
     "skew",
     "sparsemax",
     "spread_window",
     "stretch",
     "take_places",
     "unskew",
+    "whole_number",
 ]

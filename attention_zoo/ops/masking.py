@@ -25,12 +25,7 @@ def as_boolean_mask(mask: Tensor, name: str, shape: tuple[int | None, ...]) -> T
         ValueError: a float mask (additive masks are not understood), a wrong rank or size.
     """
     mask = ops.convert_to_tensor(mask)
-    dtype = backend.standardize_dtype(mask.dtype)
-    if "float" in dtype:
-        raise ValueError(
-            f"{name} has dtype {dtype}, but masks are boolean, True where attention is allowed; "
-            f"for a mask of 0 and 1 pass `{name} > 0`, for an additive one `{name} >= 0`"
-        )
+    refuse_float_mask(name, mask)
     if len(mask.shape) != len(shape):
         hint = " (add the batch axis: `mask[None]`)" if len(mask.shape) + 1 == len(shape) else ""
         raise ValueError(
@@ -40,7 +35,17 @@ def as_boolean_mask(mask: Tensor, name: str, shape: tuple[int | None, ...]) -> T
     for got, want in zip(mask.shape, shape, strict=True):
         if got is not None and want is not None and got not in (1, want):
             raise ValueError(f"{name} has shape {tuple(mask.shape)}, but {shape} is expected")
-    return mask if dtype == "bool" else ops.not_equal(mask, 0)
+    return mask if backend.standardize_dtype(mask.dtype) == "bool" else ops.not_equal(mask, 0)
+
+
+def refuse_float_mask(name: str, mask: Tensor) -> None:
+    """ValueError for a mask of floats: it may be one of 0 and 1, or an additive one."""
+    dtype = backend.standardize_dtype(mask.dtype)
+    if "float" in dtype:
+        raise ValueError(
+            f"{name} has dtype {dtype}, but masks are boolean, True where attention is allowed; "
+            f"for a mask of 0 and 1 pass `{name} > 0`, for an additive one `{name} >= 0`"
+        )
 
 
 def combine_masks(*masks: Tensor | None) -> Tensor | None:

@@ -358,6 +358,22 @@ class LookLaws(AttentionCase):
         with pytest.raises(ValueError, match="value has 5 steps but key has 4"):
             self.make()(query, value, key[:, :4])
 
+    def test_shapes_that_it_was_not_built_for_are_refused(self) -> None:
+        layer, (query, value, key) = self.built(), self.tensors()
+        wide = [np.concatenate([x, x], axis=-1) for x in (query, key)]
+        for match, tensors in {
+            r"query must be \(batch, steps, \d+\), got shape": (query[:, 0], value, key),
+            r"query must be \(batch, steps, \d+\), got": (query[:, None], value, key),
+            r"key must be \(batch, steps, \d+\), got shape": (query, value, key[:, 0]),
+            r"(query|key) must be \(batch, steps, \d+\), got": (wide[0], value, key),
+            r"key must be \(batch, steps, \d+\), got": (query, value, wide[1]),
+            "value has 5 steps but key has 4": (query, value, key[:, :4]),
+            "value has a batch of 2 but key one of 3": (query, value[:2], key),
+            "query has a batch of 3 but key one of 2": (query, value[:2], key[:2]),
+        }.items():
+            with pytest.raises(ValueError, match=match):
+                layer(*tensors)
+
 
 class AttentionConformance(
     MaskLaws, DeadRowLaws, PaddingLaws, NumericLaws, LookLaws, LayerConformance

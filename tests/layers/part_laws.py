@@ -103,6 +103,15 @@ class ScoreConformance(PartConformance):
         close(array(got)[:, 0], layer(query, key), 1e-6)
         close(array(got)[:, 1], layer(2 * query, key), 1e-6)
 
+    def test_shapes_that_it_was_not_built_for_are_refused(self) -> None:
+        layer, (query, key) = self.built(), self.tensors()
+        wide = [np.concatenate([x, x], axis=-1) for x in (query, key)]
+        for pair in ((query[0, 0], key), (query, key[0, 0]), (wide[0], key), (query, wide[1])):
+            with pytest.raises(
+                ValueError, match=r"(query|key) must be \(\.\.\., steps, \d+\), got"
+            ):
+                layer(*pair)
+
     def test_great_numbers_do_not_overflow(self) -> None:
         layer = self.make(dtype="float16")
         query, key = self.tensors(scale=200)
@@ -174,6 +183,15 @@ class AlignmentConformance(PartConformance):
             assert not weights[~mask].any()
             if self.sums_to_one:
                 np.testing.assert_allclose(weights.sum(-1), [1, 0, 1], atol=1e-6)
+
+    @pytest.mark.parametrize("hidden", [0.0, -1e9])
+    def test_masks_of_floats_are_refused(self, hidden: float) -> None:
+        layer, (scores, *state) = self.built(), self.tensors()
+        mask = np.full(scores.shape, hidden, "float32")
+        with pytest.raises(ValueError, match="mask has dtype float32, but masks are boolean"):
+            layer(scores, mask=mask, state=tuple(state))
+        with pytest.raises(ValueError, match="mask has dtype float32, but masks are boolean"):
+            layer(scores, mask, tuple(state))
 
     def test_gradient_of_hidden_scores_is_nothing(self) -> None:
         layer = self.built()

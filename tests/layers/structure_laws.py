@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, ClassVar
 
 import keras
@@ -190,6 +191,25 @@ class StructureConformance(LayerConformance):
             longer = np.ones((*mask.shape[:-1], mask.shape[-1] + 2), "bool")
             with pytest.raises(ValueError, match=rf"{name} has shape.*is expected"):
                 self.apply(layer, *tensors, **{name: longer})
+
+    def test_masks_broadcast(self) -> None:
+        layer, tensors = self.built(), self.tensors()
+        for name, mask in self.named(self.masks(tensors)).items():
+            for axis in range(mask.ndim):
+                narrow = mask.take([-1], axis)
+                whole = np.broadcast_to(narrow, mask.shape)
+                wanted = self.apply(layer, *tensors, **{name: whole})
+                for a, b in zip(self.apply(layer, *tensors, **{name: narrow}), wanted, strict=True):
+                    close(a, b, 1e-6)
+
+    def test_every_call_refuses_other_ranks(self) -> None:
+        layer, tensors = self.built(), self.tensors()
+        arguments = list(inspect.signature(layer.call).parameters)
+        for number, x in enumerate(tensors):
+            for wrong in (x[:, 0], x[..., None]):
+                given = [*tensors[:number], wrong, *tensors[number + 1 :]]
+                with pytest.raises(ValueError, match=rf"{arguments[number]} must .*got shape"):
+                    self.apply(layer, *given)
 
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
     def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:

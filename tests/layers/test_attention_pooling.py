@@ -131,6 +131,10 @@ def test_misuse_is_refused() -> None:
         own(inputs, query)
     with pytest.raises(ValueError, match="built on a query from outside"):
         given(inputs)
+    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, 4\), got shape"):
+        given(inputs[..., :3], query)
+    with pytest.raises(ValueError, match=r"query must be \(batch, 5\), got shape \(2, 4\)"):
+        given(inputs, query[:, :4])
     with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\)"):
         AttentionPooling(dropout=1.0)
     with pytest.raises(ValueError, match="did you mean 'additive'"):

@@ -113,5 +113,22 @@ def test_misuse_is_refused() -> None:
         CoAttention()(context, query[:, 0])
     with pytest.raises(ValueError, match=r"must have one width.*got 4 and 3"):
         CoAttention("general")(context, query[..., :3])
+    layer = CoAttention()
+    layer(context, query)
+    with pytest.raises(ValueError, match=r"context must be \(batch, steps, 4\), got shape"):
+        layer(context[..., :3], query[..., :3])
+    with pytest.raises(ValueError, match=r"query must be \(batch, steps, 4\), got shape"):
+        layer(context, query[..., :3])
     with pytest.raises(ValueError, match="did you mean 'trilinear'"):
         CoAttention("trilinea")
+
+
+def test_integers_are_read_as_floats() -> None:
+    """Weights are fractions: sums of whole numbers by them are not whole."""
+    rng = np.random.default_rng(0)
+    context, query = (rng.integers(-3, 4, size=(2, n, 4)) for n in (5, 3))
+    layer = CoAttention()
+    want = layer(context.astype("float32"), query.astype("float32"))
+    got = layer(context, query)
+    assert keras.backend.standardize_dtype(got.dtype) == "float32"
+    np.testing.assert_array_equal(array(got), array(want))

@@ -11,7 +11,7 @@ from keras import layers, ops
 from attention_zoo.layers import AttentionPooling, HierarchicalAttention, RecurrentEncoder
 from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import numbers, softmax
-from tests.layers.running import array, close, differentiable, randomise
+from tests.layers.running import JAX, array, close, differentiable, randomise
 from tests.layers.structure_laws import Arrays, StructureConformance
 
 
@@ -201,6 +201,27 @@ def test_an_encoder_never_sees_a_sequence_without_a_place() -> None:
     assert array(out).tolist() == [[0], [8], [8]]
 
 
+@pytest.mark.skipif(JAX, reason="JAX knows every length beforehand")
+def test_lengths_that_turn_out_to_be_0_when_it_runs() -> None:
+    import tensorflow as tf
+
+    layer = han()
+    layer(np.ones((2, 3, 4, 5), "float32"))
+    randomise(layer)
+
+    def run(inputs: Any) -> Any:
+        return layer(inputs, return_attention_scores=True)
+
+    graph = tf.function(run, input_signature=[tf.TensorSpec((None, None, None, 5))])
+    for shape in ((0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5), (2, 3, 4, 5)):
+        inputs = np.random.default_rng(0).normal(size=shape).astype("float32")
+        for got, want in zip(
+            keras.tree.flatten(graph(inputs)), keras.tree.flatten(run(inputs)), strict=True
+        ):
+            assert tuple(got.shape) == tuple(want.shape)
+            close(got, want, 1e-5)
+
+
 def test_masks_come_from_an_embedding_and_end_above() -> None:
     """Padded documents of padded sentences, as tokens; the layer above finds no mask."""
     tokens = keras.Input((None, None), dtype="int32")
@@ -242,13 +263,23 @@ def test_empty_documents_pass_no_gradient() -> None:
 
 
 def test_misuse_is_refused() -> None:
-    for levels in ([], [AttentionPooling()], [(None, None)], [(None, AttentionPooling(), 1)]):
+    pooling = AttentionPooling()
+    for levels in ([], [pooling], [(None, None)], [(None, pooling, 1)], [("gru", pooling)], None):
         with pytest.raises(ValueError, match="levels must be a list of pairs"):
             HierarchicalAttention(levels)
     layer = HierarchicalAttention([(None, AttentionPooling()), (None, AttentionPooling())])
     with pytest.raises(ValueError, match="inputs must have rank 4, one axis for each of 2 levels"):
         layer(np.ones((2, 3, 4), "float32"))
     inputs = np.ones((2, 3, 4, 5), "float32")
+    layer(inputs)
+    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, steps, 5\), got shape"):
+        layer(inputs[..., :4])
+    for levels, made in (
+        ([(layers.GRU(3), AttentionPooling())], r"\(batch, steps, features\)"),
+        ([(None, layers.Dense(3))], r"\(batch, features\)"),
+    ):
+        with pytest.raises(ValueError, match=rf"must make {made} of shape \(None, 4, 5\)"):
+            HierarchicalAttention(levels)(inputs[0])
     with pytest.raises(ValueError, match=r"mask has shape.*rank 3"):
         layer(inputs, mask=np.ones((2, 3), "bool"))
     carrying = ops.convert_to_tensor(inputs)

@@ -194,3 +194,7 @@ def test_wrong_shapes_are_refused() -> None:
         MarginalMixture()(weights, logits[:, :, :4])
     with pytest.raises(ValueError, match="weights has 4 steps but logits has 2"):
         MarginalMixture()(weights, logits[:, :2])
+    layer = MarginalMixture()
+    layer(weights, logits)
+    with pytest.raises(ValueError, match="weights has 1 sources but logits has 5"):
+        layer(weights[..., :1], logits)

@@ -319,7 +319,7 @@ def test_garbage_energies_at_hidden_places_reach_nothing() -> None:
 
 
 def test_impossible_options_are_refused() -> None:
-    with pytest.raises(ValueError, match="sigmoid_noise must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="sigmoid_noise must be at least 0 and finite, got -1"):
         MonotonicAlignment(sigmoid_noise=-1)
     with pytest.raises(ValueError, match="form must be one of parallel, recursive, got 'hard'"):
         MonotonicAlignment(form="hard")

@@ -450,12 +450,13 @@ def test_heads_in_a_recurrent_decoder(input_feeding: bool, groups: int) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_heads": 0}, "num_heads must be an integer of at least 1, got 0"),
+        ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
         ({"num_heads": 2.0}, r"num_heads must be an integer of at least 1, got 2\.0"),
-        ({"key_dim": 0}, "key_dim must be an integer of at least 1, got 0"),
-        ({"value_dim": -1}, "value_dim must be an integer of at least 1, got -1"),
+        ({"key_dim": 0}, "key_dim must be at least 1, got 0"),
+        ({"value_dim": -1}, "value_dim must be at least 1, got -1"),
         ({"num_key_value_heads": 3}, "num_key_value_heads must divide num_heads, got 3 for 4"),
-        ({"num_key_value_heads": 0}, "num_key_value_heads must be an integer of at least 1"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads must be at least 1, got 0"),
+        ({"num_key_value_heads": True}, "num_key_value_heads must be an integer of at least 1"),
         ({"score": "scaled_bot"}, "did you mean 'scaled_dot'"),
         ({"positions": "rotory"}, "did you mean 'rotary'"),
     ],

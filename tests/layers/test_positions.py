@@ -105,6 +105,16 @@ class AbsoluteCase(LayerConformance):
     def test_wrong_rank_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, features\)"):
             self.make()(np.ones((2, 3), "float32"))
+        with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, .*got shape \(3, 4"):
+            self.built()(np.ones((3, 4), "float32"))
+
+    def test_starts_that_are_no_places_are_refused(self) -> None:
+        layer, (x,) = self.built(), self.tensors()
+        with pytest.raises(ValueError, match=r"start must be \(\d+\), got shape \(7,\)"):
+            layer(x, start=np.arange(7))
+        for start in (0.5, np.zeros(len(x), "float32")):
+            with pytest.raises(ValueError, match="start must be an integer, or integers, got"):
+                layer(x, start=start)
 
 
 class TestSinusoidalPositions(AbsoluteCase):

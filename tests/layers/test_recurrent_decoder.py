@@ -246,3 +246,70 @@ def test_a_plain_cell_runs_in_the_decoders_dtype() -> None:
     assert decoder.cell.compute_dtype == "bfloat16"
     outputs = decoder(np.ones((2, 3, 5), "float32"))
     assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
+
+
+STATES = [np.ones((2, 6), "float32")]
+WRONG: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, object]]] = {
+    r"inputs must be \(batch, steps, (5|features)\), got shape \(2, 5\)": ((2, 5), (2, 6, 7), {}),
+    r"inputs must be \(batch, steps, (5|features)\), got": ((2, 3, 5, 1), (2, 6, 7), {}),
+    r"(memory|value) must be .*, got shape \(2, 7\)": ((2, 3, 5), (2, 7), {}),
+    r"memory must be \(2, places, 7\), got shape \(3, 6, 7\)": ((2, 3, 5), (3, 6, 7), {}),
+    "memory_mask has dtype float32, but masks are boolean": (
+        (2, 3, 5),
+        (2, 6, 7),
+        {"memory_mask": np.ones((2, 6), "float32")},
+    ),
+    r"memory_mask has shape \(2, 3\), but \(2, 6\) is expected": (
+        (2, 3, 5),
+        (2, 6, 7),
+        {"memory_mask": np.ones((2, 3), "bool")},
+    ),
+    "1 attentions but 2 of memory_mask": (
+        (2, 3, 5),
+        (2, 6, 7),
+        {"memory_mask": [np.ones((2, 6), "bool")] * 2},
+    ),
+    "initial_state must be a list of tensors": (
+        (2, 3, 5),
+        (2, 6, 7),
+        {"initial_state": STATES[0]},
+    ),
+    r"initial_state must be \(2, 6\), got shape \(3, 6\)": (
+        (2, 3, 5),
+        (2, 6, 7),
+        {"initial_state": [np.ones((3, 6), "float32")]},
+    ),
+    r"initial_state must be \(2, 6\), got shape \(2, 1, 6\)": (
+        (2, 3, 5),
+        (2, 6, 7),
+        {"initial_state": [np.ones((2, 1, 6), "float32")]},
+    ),
+}
+
+
+@pytest.mark.parametrize("built", [False, True])
+@pytest.mark.parametrize("match", WRONG)
+def test_what_does_not_fit_is_refused(match: str, built: bool) -> None:
+    decoder = RecurrentDecoder(AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4)))
+    if built:
+        decoder(np.ones((2, 3, 5), "float32"), np.ones((2, 6, 7), "float32"))
+    inputs, memory, options = WRONG[match]
+    with pytest.raises(ValueError, match=match):
+        decoder(np.ones(inputs, "float32"), np.ones(memory, "float32"), **options)
+
+
+def test_other_widths_than_those_built_for_are_refused() -> None:
+    decoder = RecurrentDecoder(
+        AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4)), bridge=True
+    )
+    inputs, memory = np.ones((2, 3, 5), "float32"), np.ones((2, 6, 7), "float32")
+    decoder(inputs, memory, np.ones((2, 8), "float32"))
+    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, 5\), got shape"):
+        decoder(inputs[..., :4], memory, np.ones((2, 8), "float32"))
+    with pytest.raises(ValueError, match=r"memory must be \(2, places, 7\), got shape"):
+        decoder(inputs, memory[..., :4], np.ones((2, 8), "float32"))
+    with pytest.raises(ValueError, match=r"initial_state must be \(2, 8\), got shape \(2, 9\)"):
+        decoder(inputs, memory, np.ones((2, 9), "float32"))
+    for given in (None, [np.ones((2, 8), "float32")]):
+        with pytest.raises(ValueError, match="with bridge, initial_state must be one tensor"):
+            decoder(inputs, memory, given)

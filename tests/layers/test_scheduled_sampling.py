@@ -292,6 +292,10 @@ def test_misuse_is_refused() -> None:
         sampling(TOKENS, training=True)
     with pytest.raises(ValueError, match=r"tokens must be \(batch, steps\)"):
         sampling(TOKENS[..., None], step=toy.step, state=toy.start, training=True)
+    with pytest.raises(ValueError, match=r"tokens must be \(batch, steps\)"):
+        sampling(TOKENS[0])
+    with pytest.raises(ValueError, match="tokens must be integers, got dtype"):
+        sampling(TOKENS.astype("float32"), step=toy.step, state=toy.start, training=True)
     with pytest.raises(ValueError, match="mask has dtype float32"):
         _fed(sampling, toy, np.ones(TOKENS.shape, "float32"))
 
@@ -402,6 +406,28 @@ def test_sampling_is_saved_with_a_translator() -> None:
     assert "sampling" not in plain.get_config()
     with pytest.raises(ValueError, match="did you mean 'exponential'"):
         az.models.from_preset("rnnsearch_small", **options, sampling="exponentia")
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        LinearSampling(slope=0.25),
+        {"schedule": "linear", "slope": 0.25},
+        ScheduledSampling({"schedule": "linear", "slope": 0.25}),
+    ],
+    ids=["schedule", "constants", "layer"],
+)
+def test_constants_reach_a_translator(sampling: Any) -> None:
+    model = az.models.from_preset("rnnsearch_small", **SIZES, units=6, sampling=sampling)
+    model({"source": SOURCE, "target": TARGET}, training=True)
+    assert model.sampling.schedule == LinearSampling(slope=0.25)
+    again = type(model).from_config(model.get_config())
+    assert again.sampling.schedule == model.sampling.schedule
+
+
+def test_unknown_constants_are_refused() -> None:
+    with pytest.raises(ValueError, match="no constant 'slop'; did you mean 'slope'"):
+        ScheduledSampling({"schedule": "linear", "slop": 0.25})
 
 
 def test_a_translator_goes_on_with_sampling_or_without(tmp_path: Path) -> None:

@@ -254,10 +254,20 @@ def test_any_score_and_alignment(score: str, alignment: str) -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="units is the width of the projections, got 4 without"):
         SelfAttention(units=4)
-    with pytest.raises(ValueError, match="units must be at least 1, got 0"):
-        SelfAttention(use_projection=True, units=0)
+    for units in (0, True, 2.5, float("nan"), "4"):
+        with pytest.raises(ValueError, match=r"units must be .*at least 1, got"):
+            SelfAttention(use_projection=True, units=units)
     with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, features\)"):
         SelfAttention()(np.ones((2, 3), "float32"))
+    bare, projected = SelfAttention(), SelfAttention(use_projection=True)
+    for layer in (bare, projected):
+        layer(np.ones((2, 3, 4), "float32"))
+        for shape in ((2, 4), (2, 3, 4, 1)):
+            with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, \w+\), got"):
+                layer(np.ones(shape, "float32"))
+    assert tuple(bare(np.ones((2, 3, 5), "float32")).shape) == (2, 3, 5)  # nothing to fit
+    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, 4\), got shape"):
+        projected(np.ones((2, 3, 5), "float32"))
     with pytest.raises(ValueError, match="mask has dtype float32"):
         SelfAttention()(np.ones((2, 3, 4), "float32"), mask=np.ones((2, 3), "float32"))
     with pytest.raises(ValueError, match="did you mean 'softmax'"):

@@ -194,5 +194,16 @@ def test_misuse_is_refused() -> None:
         VisualAttention()(query, value, attention_mask=np.ones((2, 4, 15), "bool"))
     with pytest.raises(ValueError, match="value_mask has dtype float32"):
         VisualAttention()(query, value, value_mask=mask.astype("float32"))
+    layer, row = VisualAttention(), value.reshape(2, 15, 7)
+    layer(query, value)
+    for values, keys in (
+        (value, value[:, :2]),
+        (value, value.reshape(2, 5, 3, 7)),
+        (value, row),
+        (row, value),
+    ):
+        for made in (VisualAttention(), layer):
+            with pytest.raises(ValueError, match=r"value and key must both be.*of the same grid"):
+                made(query, values, keys)
     with pytest.raises(ValueError, match="value has 15 steps but key has 10"):
-        VisualAttention()(query, value, value[:, :2])
+        VisualAttention()(query, row, row[:, :10])

@@ -139,5 +139,8 @@ class TestGuidedAlignment(LossConformance):
     def test_misuse_is_refused(self) -> None:
         with pytest.raises(ValueError, match="did you mean 'cross_entropy'"):
             GuidedAlignment("crossentropy")
-        with pytest.raises(ValueError, match="reference and weights must be"):
+        with pytest.raises(ValueError, match=r"weights, must be \(batch, targets, sources\), got"):
             GuidedAlignment()(REFERENCE, WEIGHTS[:, None])
+        for other in (REFERENCE[..., :-1], REFERENCE[:, :1], REFERENCE[0]):
+            with pytest.raises(ValueError, match=r"reference, must be \(\d+, \d+, \d+\), got"):
+                GuidedAlignment()(other, WEIGHTS)

@@ -185,10 +185,14 @@ def test_misuse_is_refused() -> None:
         with pytest.raises(ValueError, match=rf"baseline_decay must be in \[0, 1\), got {decay}"):
             Reinforce(decay)
     for name in ("coefficient", "entropy_bonus"):
-        with pytest.raises(ValueError, match=f"{name} must be at least 0, got -1"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 0 and finite, got -1"):
             Reinforce(**{name: -1})
     rows = np.ones(3, "float32")
-    with pytest.raises(ValueError, match=r"must be \(batch,\).*got shapes \(3, 1\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"reward must be \(batch\), got shape \(3, 1\)"):
         Reinforce()(rows[:, None], rows, rows)
+    with pytest.raises(ValueError, match=r"log_probability must be \(3\), got shape \(1,\)"):
+        Reinforce()(rows, rows[:1], rows)
+    with pytest.raises(ValueError, match=r"entropy must be \(3\), got shape \(3, 2\)"):
+        Reinforce()(rows, rows, np.ones((3, 2), "float32"))
     with pytest.raises(ValueError, match="entropy is None, but there is a bonus"):
         Reinforce()(rows, rows)

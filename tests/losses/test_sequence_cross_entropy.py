@@ -107,3 +107,11 @@ class TestSequenceCrossEntropy(LossConformance):
     def test_smoothing_out_of_range_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"label_smoothing must be in \[0, 1\), got 1.0"):
             SequenceCrossEntropy(1.0)
+
+    def test_other_shapes_are_refused(self) -> None:
+        labels, logits = np.ones((2, 3), "int32"), np.zeros((2, 3, 5), "float32")
+        with pytest.raises(ValueError, match=r"y_pred must be \(batch, steps, vocabulary\), got"):
+            SequenceCrossEntropy()(labels, logits[:, 0])
+        for other in (labels[:, :1], labels[..., None]):
+            with pytest.raises(ValueError, match=r"y_true must be \(2, 3\), got shape"):
+                SequenceCrossEntropy()(other, logits)

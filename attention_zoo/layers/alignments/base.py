@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from attention_zoo.ops import refuse_float_mask
 from attention_zoo.registry import Registry
 
 Tensor = Any
@@ -104,6 +105,13 @@ class Alignment(keras.layers.Layer):
             state: before each look; None where only looking tells.
         """
         return None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As `call`; ValueError for a mask of floats, of which `where` would make anything."""
+        mask = args[1] if len(args) > 1 else kwargs.get("mask")
+        if mask is not None:
+            refuse_float_mask("mask", mask)
+        return super().__call__(*args, **kwargs)
 
     def call(
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
-from attention_zoo.ops import at_least_float32, entmax
+from attention_zoo.ops import at_least_float32, entmax, number
 
 NEAREST_TO_SOFTMAX = 1e-6
 """What a learned alpha stays above 1 by: from there on, float32 cannot tell it from softmax."""
@@ -58,9 +58,10 @@ class EntmaxAlignment(Alignment):
 
     def __init__(self, alpha: float = 1.5, learn_alpha: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 1 < alpha <= 2:
+        if not 1 < number(alpha) <= 2:
             raise ValueError(
-                f"alpha must be in (1, 2], got {alpha}; for alpha = 1 take the alignment 'softmax'"
+                f"alpha must be in (1, 2], got {alpha!r}; "
+                "for alpha = 1 take the alignment 'softmax'"
             )
         if learn_alpha and alpha == 2:
             raise ValueError(

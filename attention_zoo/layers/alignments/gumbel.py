@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -9,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
-from attention_zoo.ops import at_least_float32, hardmax, masked_softmax
+from attention_zoo.ops import at_least_float32, hardmax, masked_softmax, number, whole_number
 
 AWAY_FROM_DROPOUT = 104729
 """Added to a seed: an attention's dropout with the same seed draws other numbers."""
@@ -72,8 +73,8 @@ class GumbelAlignment(Alignment):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not temperature > 0:
-            raise ValueError(f"temperature must be above 0, got {temperature}")
+        if not 0 < number(temperature) < math.inf:
+            raise ValueError(f"temperature must be above 0, got {temperature!r}")
         self.first_temperature, self.straight_through = temperature, straight_through
         self.seed, self.seed_generator = seed, noise_generator(seed)
 
@@ -118,7 +119,9 @@ class GumbelAlignment(Alignment):
 
 def noise_generator(seed: int | None) -> keras.random.SeedGenerator:
     """Seeds for what an alignment draws."""
-    return keras.random.SeedGenerator(None if seed is None else seed + AWAY_FROM_DROPOUT)
+    if seed is not None:
+        seed = whole_number("seed", seed, low=0) + AWAY_FROM_DROPOUT
+    return keras.random.SeedGenerator(seed)
 
 
 def gumbel_noise(shape: tuple[Any, ...], dtype: str, seed: keras.random.SeedGenerator) -> Tensor:

@@ -61,8 +61,8 @@ class LocalPredictiveAlignment(Alignment):
         [0.0, 0.045, 0.333, 0.045]
 
     Reference:
-        Luong et al. 2015, arXiv 1508.04025, section 3.2 (local-p), equations 9 and 10: W_p is W,
-        v_p is v, h_t the query, D the window. Places count from 0 here, so p_t = S aims right
+        Luong et al. 2015, arXiv 1508.04025, section 3.2 (local-p, "predictive alignment"): W_p
+        is W, v_p is v, h_t the query, D the window. Places count from 0 here, so p_t = S aims right
         behind the last one.
     """
 

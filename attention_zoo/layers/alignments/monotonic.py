@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
-from attention_zoo.ops import at_least_float32, linear_recurrence
+from attention_zoo.ops import at_least_float32, linear_recurrence, number
 
 FORMS = ("parallel", "recursive")
 
@@ -67,8 +68,8 @@ class MonotonicAlignment(Alignment):
         [0.5, 0.25, 0.125]
 
     Reference:
-        Raffel et al. 2017, arXiv 1704.00784, equations 8 to 11 (expectation) and algorithm 1
-        (inference): alpha_ij are the weights, e_ij + r the scores, p_ij is p, q_ij is q, t_i the
+        Raffel et al. 2017, arXiv 1704.00784, equations 11 to 14 (expectation) and algorithm
+        1 (inference): alpha_ij are the weights, e_ij + r the scores, p_ij is p, q_ij is q, t_i the
         place where look i stopped. The paper's closed form divides by products that vanish in
         long memories; the recurrence itself, which both forms here compute, divides by nothing.
         TensorFlow Addons' hard mode differs after a look that stopped nowhere: there all looks
@@ -85,8 +86,10 @@ class MonotonicAlignment(Alignment):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if sigmoid_noise < 0:
-            raise ValueError(f"sigmoid_noise must be at least 0, got {sigmoid_noise}")
+        if not math.isfinite(number(score_bias_init)):
+            raise ValueError(f"score_bias_init must be a finite number, got {score_bias_init!r}")
+        if not 0 <= number(sigmoid_noise) < math.inf:
+            raise ValueError(f"sigmoid_noise must be at least 0 and finite, got {sigmoid_noise!r}")
         if form not in FORMS:
             raise ValueError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
         self.score_bias_init, self.sigmoid_noise = score_bias_init, sigmoid_noise

@@ -11,7 +11,7 @@ from keras import backend, ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
 from attention_zoo.layers.alignments.gumbel import gumbel_noise, noise_generator
-from attention_zoo.ops import at_least_float32, hardmax
+from attention_zoo.ops import at_least_float32, hardmax, number
 
 
 class Choice(NamedTuple):
@@ -77,8 +77,8 @@ class ReinforceAlignment(Alignment):
 
     def __init__(self, expected_rate: float = 0.0, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 0 <= expected_rate < 1:
-            raise ValueError(f"expected_rate must be in [0, 1), got {expected_rate}")
+        if not 0 <= number(expected_rate) < 1:
+            raise ValueError(f"expected_rate must be in [0, 1), got {expected_rate!r}")
         self.expected_rate = expected_rate
         self.seed, self.seed_generator = seed, noise_generator(seed)
 

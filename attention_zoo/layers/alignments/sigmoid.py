@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, number
 
 
 @ALIGNMENTS.register("sigmoid")
@@ -54,6 +55,8 @@ class SigmoidAlignment(Alignment):
 
     def __init__(self, bias_init: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if not math.isfinite(number(bias_init)):
+            raise ValueError(f"bias_init must be a finite number, got {bias_init!r}")
         self.bias_init = bias_init
 
     def build(self, scores_shape: tuple[Any, ...]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
-from attention_zoo.ops import keep_greatest, masked_softmax
+from attention_zoo.ops import keep_greatest, masked_softmax, whole_number
 
 
 @ALIGNMENTS.register("top_k")
@@ -48,9 +48,7 @@ class TopKAlignment(Alignment):
 
     def __init__(self, k: int = 8, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
-        self.k = k
+        self.k = whole_number("k", k)
 
     def call(
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import dot
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, check_shape
 from attention_zoo.registry import Registry
 
 Tensor = Any
@@ -74,6 +74,8 @@ class RelativePositions(keras.layers.Layer):
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
         """Scaled inner products with the positions in them."""
+        check_shape("query", query.shape, ("batch", "heads", "steps", "features"))
+        check_shape("key", key.shape, ("batch", "heads", "steps", query.shape[-1]))
         scale = query.shape[-1] ** -0.5
         scores = dot(at_least_float32(self.turn(query)) * scale, self.turn(key))
         bias = self.bias(query, ops.shape(key)[-2])

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.positions.places import check_embeddings, places
+from attention_zoo.ops import check_shape, whole_number
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -55,9 +56,7 @@ class LearnedPositions(keras.layers.Layer):
 
     def __init__(self, max_length: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if max_length < 1:
-            raise ValueError(f"max_length must be at least 1, got {max_length}")
-        self.max_length = max_length
+        self.max_length = whole_number("max_length", max_length)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
@@ -70,6 +69,7 @@ class LearnedPositions(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, start: Any = 0) -> Tensor:
+        check_shape("inputs", inputs.shape, ("batch", "steps", self.table.shape[-1]))
         length = inputs.shape[1]
         if isinstance(start, int) and length is not None and start + length > self.max_length:
             raise ValueError(

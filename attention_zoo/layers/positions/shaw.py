@@ -52,15 +52,15 @@ class ShawPositions(RelativePositions):
         (2, 3, 8)
 
     Reference:
-        Shaw et al. 2018, arXiv 1803.02155, section 3.2, equations 3 and 4: a^K is a, a^V is c, k
-        is n, d_z is D, i and j are t and s.
+        Shaw et al. 2018, arXiv 1803.02155, equations 3 and 4, and the section "Relative Position
+        Representations" for the clipping: a^K is a, a^V is c, k is n, d_z is D, i and j are t and
+        s.
     """
 
     def __init__(self, max_distance: int = 16, use_values: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if max_distance < 1:
-            raise ValueError(f"max_distance must be at least 1, got {max_distance}")
-        self.max_distance, self.use_values = max_distance, use_values
+        self.max_distance = zoo_ops.whole_number("max_distance", max_distance)
+        self.use_values = use_values
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         shape = (2 * self.max_distance + 1, query_shape[-1])

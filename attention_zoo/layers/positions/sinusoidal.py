@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -56,8 +57,8 @@ class SinusoidalPositions(keras.layers.Layer):
 
     def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if max_wavelength <= 1:
-            raise ValueError(f"max_wavelength must be above 1, got {max_wavelength}")
+        if not 1 < zoo_ops.number(max_wavelength) < math.inf:
+            raise ValueError(f"max_wavelength must be above 1, got {max_wavelength!r}")
         self.max_wavelength = max_wavelength
         self.supports_masking = True
 

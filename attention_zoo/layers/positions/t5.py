@@ -65,13 +65,13 @@ class T5Positions(RelativePositions):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        num_buckets = zoo_ops.whole_number("num_buckets", num_buckets, low=2)
+        max_distance = zoo_ops.whole_number("max_distance", max_distance)
         if bidirectional and (num_buckets < 4 or num_buckets % 2):
             raise ValueError(
                 f"num_buckets must be even and at least 4, half of them for each side, got "
                 f"{num_buckets}"
             )
-        if num_buckets < 2:
-            raise ValueError(f"num_buckets must be at least 2, got {num_buckets}")
         one_side = num_buckets // 2 if bidirectional else num_buckets
         if max_distance <= one_side // 2:
             raise ValueError(

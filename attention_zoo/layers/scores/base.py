@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry
 
 Tensor = Any
@@ -40,7 +41,7 @@ class Score(keras.layers.Layer):
         None here: the attention masks scores and clears hidden keys before `project`.
 
     Reference:
-        The score of Luong et al. 2015, arXiv 1508.04025, equation 8, as an axis of its own.
+        The score of Luong et al. 2015, arXiv 1508.04025, section 3.1, as an axis of its own.
     """
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
@@ -70,7 +71,18 @@ class Score(keras.layers.Layer):
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
         """Scores `(..., T, S)` of queries and keys as they are."""
+        self.check(query, key)
         return self.compare(query, self.project(key))
+
+    def check(self, query: Tensor, key: Tensor) -> None:
+        """ValueError for tensors that this score, as it was built, cannot compare."""
+        width, _, key_width = built_widths(self, query.shape[-1])
+        for name, x, wanted in (("query", query, width), ("key", key, key_width)):
+            if len(x.shape) < 2 or (None not in (wanted, x.shape[-1]) and x.shape[-1] != wanted):
+                raise ValueError(
+                    f"{name} must be (..., steps, {wanted or 'features'}), "
+                    f"got shape {tuple(x.shape)}"
+                )
 
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
         return (*query_shape[:-1], key_shape[-2])
@@ -87,10 +99,8 @@ class Score(keras.layers.Layer):
 
 
 def check_units(units: int | None) -> int | None:
-    """The width of a hidden layer, None for the query's; ValueError below 1."""
-    if units is not None and units < 1:
-        raise ValueError(f"units must be at least 1, got {units}")
-    return units
+    """The width of a hidden layer, None for the query's; ValueError unless an integer from 1 on."""
+    return None if units is None else whole_number("units", units)
 
 
 def dot(queries: Tensor, keys: Tensor) -> Tensor:
@@ -101,6 +111,23 @@ def dot(queries: Tensor, keys: Tensor) -> Tensor:
     if keras.backend.standardize_dtype(queries.dtype) != "float64":
         queries, keys = ops.cast(queries, "float32"), ops.cast(keys, "float32")
     return ops.matmul(queries, ops.swapaxes(keys, -1, -2))
+
+
+def built_widths(layer: Any, query_width: int | None) -> tuple[int | None, ...]:
+    """How wide query, value and key must be for a built layer; None where any width will do.
+
+    A layer without weights that compares vectors of one width compares those of another too.
+
+    Args:
+        layer: a `Score`, or an attention.
+        query_width: of the query that is there now.
+    """
+    shapes = (layer.get_build_config() or {}).get("shapes_dict") or {}
+    query, value = (shapes.get(f"{name}_shape", (None,))[-1] for name in ("query", "value"))
+    key = (shapes.get("key_shape") or (value,))[-1]
+    if query == key and not layer.weights:
+        return query_width, None, query_width
+    return query, value, key
 
 
 def require_equal_widths(name: str, query_shape: Shape, key_shape: Shape, fix: str) -> None:

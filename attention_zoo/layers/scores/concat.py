@@ -48,7 +48,7 @@ class ConcatScore(Score):
         (2, 3, 6)
 
     Reference:
-        Luong et al. 2015, arXiv 1508.04025, section 3.1, equation 8 ("concat"); W_a is W, v_a
+        Luong et al. 2015, arXiv 1508.04025, section 3.1, the score "concat": W_a is W, v_a
         is v (one version of the paper prints the score without it), h_t the query, h_s the key.
     """
 

@@ -16,7 +16,7 @@ from attention_zoo.layers.scores.base import (
     dot,
     require_equal_widths,
 )
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, number
 
 
 @SCORES.register("cosine")
@@ -66,8 +66,8 @@ class CosineScore(Score):
         self, temperature: float = 1.0, learn_temperature: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if not (temperature > 0 and math.isfinite(temperature)):
-            raise ValueError(f"temperature must be above 0 and finite, got {temperature}")
+        if not 0 < number(temperature) < math.inf:
+            raise ValueError(f"temperature must be above 0 and finite, got {temperature!r}")
         self.temperature = temperature
         self.learn_temperature = learn_temperature
 

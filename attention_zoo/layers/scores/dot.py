@@ -44,7 +44,7 @@ class DotScore(Score):
         4
 
     Reference:
-        Luong et al. 2015, arXiv 1508.04025, section 3.1, equation 8 ("dot"); h_t is the query,
+        Luong et al. 2015, arXiv 1508.04025, section 3.1, the score "dot": h_t is the query,
         h_s the key.
     """
 

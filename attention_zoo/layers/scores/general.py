@@ -44,7 +44,7 @@ class GeneralScore(Score):
         (2, 3, 6)
 
     Reference:
-        Luong et al. 2015, arXiv 1508.04025, section 3.1, equation 8 ("general"); W_a is W, h_t
+        Luong et al. 2015, arXiv 1508.04025, section 3.1, the score "general": W_a is W, h_t
         the query, h_s the key. The scalar g is TensorFlow's addition, not the paper's.
     """
 
@@ -66,6 +66,7 @@ class GeneralScore(Score):
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
         """Multiplies whichever are fewer by W: `q . (k W)` is `(q W^T) . k`."""
+        self.check(query, key)
         queries, keys = query.shape[-2], key.shape[-2]
         if queries is None or keys is None or queries >= keys:
             return self.compare(query, self.project(key))

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, whole_number
 
 
 @SCORES.register("location")
@@ -60,9 +60,7 @@ class LocationScore(Score):
                 "score 'location' needs max_length, the length of the longest memory: pass "
                 "score=LocationScore(max_length=...)"
             )
-        if max_length < 1:
-            raise ValueError(f"max_length must be at least 1, got {max_length}")
-        self.max_length = max_length
+        self.max_length = whole_number("max_length", max_length)
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self._refuse_longer(key_shape[-2])

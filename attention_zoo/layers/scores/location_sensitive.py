@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, Shape, State, Tensor, check_units
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, whole_number
 
 
 @SCORES.register("location_sensitive")
@@ -59,7 +59,8 @@ class LocationSensitiveScore(Score):
     Reference:
         Chorowski et al. 2015, arXiv 1506.07503, section 2.2, equations 8 and 9: W is W, V is U,
         U is P, w is v, s_{i-1} the query, h_j the key, alpha_{i-1} the last weights. `cumulative`,
-        and the 32 filters of 31 places: Shen et al. 2017, arXiv 1712.05884, section 2.3.
+        and the 32 filters of 31 places: Shen et al. 2017, arXiv 1712.05884, the section
+        "Spectrogram Prediction Network".
     """
 
     def __init__(
@@ -72,10 +73,8 @@ class LocationSensitiveScore(Score):
     ) -> None:
         super().__init__(**kwargs)
         self.units = check_units(units)
-        for name, value in (("filters", filters), ("kernel_size", kernel_size)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        self.filters, self.kernel_size = filters, kernel_size
+        self.filters = whole_number("filters", filters)
+        self.kernel_size = whole_number("kernel_size", kernel_size)
         self.cumulative = cumulative
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:

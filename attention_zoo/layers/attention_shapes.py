@@ -1,0 +1,52 @@
+"""Which tensors an attention takes: those that go together, and with what it was built on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attention_zoo.layers.scores.base import built_widths
+from attention_zoo.ops import check_shape
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+
+def check_shapes(query: Shape, value: Shape, key: Shape) -> None:
+    """ValueError for tensors that cannot be attended."""
+    for name, shape in (("query", query), ("value", value), ("key", key)):
+        check_shape(name, shape, ("batch", "steps", "features"))
+    _check_pairs(value, key)
+    _check_batches("query", query, "value", value)
+
+
+def check_call(layer: Any, query: Tensor, value: Tensor, key: Tensor | None) -> None:
+    """ValueError for tensors that do not go together, or with the layer as it was built."""
+    width, _, key_width = built_widths(layer, query.shape[-1])
+    check_shape("query", query.shape, ("batch", "steps", width or "features"))
+    name, keys = ("value", value) if key is None else ("key", key)
+    check_shape(name, keys.shape, ("batch", "steps", key_width or "features"))
+    _check_batches("query", query.shape, name, keys.shape)
+
+
+def check_memory(layer: Any, value: Tensor, key: Tensor | None) -> None:
+    """ValueError for a memory that the layer, as it was built, cannot read."""
+    _, value_width, key_width = built_widths(layer, None)
+    if key is None:
+        check_shape("value", value.shape, ("batch", "steps", key_width or "features"))
+        return
+    value_width = value_width if layer.heads else None  # without heads, values are not projected
+    check_shape("value", value.shape, ("batch", "steps", value_width or "features"))
+    check_shape("key", key.shape, ("batch", "steps", key_width or "features"))
+    _check_pairs(value.shape, key.shape)
+
+
+def _check_pairs(value: Shape, key: Shape) -> None:
+    if None not in (value[1], key[1]) and value[1] != key[1]:
+        raise ValueError(f"value has {value[1]} steps but key has {key[1]}; they go in pairs")
+    _check_batches("value", value, "key", key)
+
+
+def _check_batches(name: str, shape: Shape, other_name: str, other: Shape) -> None:
+    """Sizes that differ must be known to; a batch of one goes with any."""
+    if len({shape[0], other[0]} - {None, 1}) > 1:
+        raise ValueError(f"{name} has a batch of {shape[0]} but {other_name} one of {other[0]}")
