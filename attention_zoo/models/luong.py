@@ -130,11 +130,16 @@ def luong_base() -> Config:
 
 @preset(LuongTranslator, "luong_small")
 def luong_small() -> Config:
-    """Sizes for small data and a CPU, read from both ends; not the paper's."""
+    """Sizes for small data and a CPU, read from both ends; not the paper's.
+
+    The score is "dot": under Adam "general" ran into one place of the source on 29,000 sentences
+    (learning rate 0.003), because a step moves each of its 512 x 512 weights alike.
+    """
     return {
         "embedding_dim": 256,
         "units": 512,
         "num_layers": 1,
+        "score": "dot",
         "reverse_source": False,
         "bidirectional": True,
         "dropout": 0.4,
