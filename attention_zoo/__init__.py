@@ -9,7 +9,7 @@ from attention_zoo import decoding, layers, losses, models
 from attention_zoo.models import list_presets
 from attention_zoo.version import __version__
 
-_ON_DEMAND = ("data", "inspection", "metrics", "tasks", "training")
+_ON_DEMAND = ("data", "export", "inspection", "metrics", "tasks", "training")
 
 
 def __getattr__(name: str) -> Any:
@@ -25,6 +25,7 @@ __all__ = [
     "__version__",
     "data",
     "decoding",
+    "export",
     "inspection",
     "layers",
     "list_presets",

@@ -79,7 +79,7 @@ def time_training(model: Translator, attention: str, steps: int, jit: bool) -> N
 
 def time_search(model: Translator, attention: str, steps: int, jit: bool) -> None:
     source = random_ids(common.SEARCHED, common.LENGTH)
-    options = {"beam_width": common.BEAM, "max_length": common.LENGTH}
+    options = {"beam_width": common.BEAM, "n_best": common.BEAM, "max_length": common.LENGTH}
     seconds = common.median_seconds(
         lambda: model.compiled_search(source, jit=jit, **options), steps
     )

@@ -149,3 +149,17 @@ def test_a_picture_of_the_cabinet_is_drawn_from_a_layer() -> None:
     assert weights.shape == (len(rows), len(columns)) == (6, 6)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
     np.testing.assert_allclose(weights[0], weights[4], atol=1e-6)  # "the" is "the"
+
+
+def test_search_and_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.tasks.test_translation import translator
+
+    translator().save(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"folder": tmp_path / "run"}
+    exec(python_of("search-and-export.md"), names)
+    assert array(names["found"].lengths).tolist() == [[4]]
+    assert len(names["answer"].alternatives) == 2
+    assert names["answers"]["text"].shape == (1, 1)
+    (want,) = names["task"].predict(["at 5:04 PM."])
+    assert names["answers"]["text"][0, 0].numpy().decode() == want.text

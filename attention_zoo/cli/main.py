@@ -15,6 +15,7 @@ COMMANDS = {
     "train": "train what a recipe says, or go on with it",
     "evaluate": "measure a run on a split",
     "predict": "answer the lines of a file or of standard input",
+    "export": "write a run as a folder that serves without this library",
 }
 
 

@@ -49,7 +49,9 @@ def run(arguments: argparse.Namespace) -> None:
     from attention_zoo import tasks
 
     task = tasks.load(arguments.run)
-    _apply(task, overrides, arguments.n_best)
+    apply_overrides(task, overrides, "predict")
+    if arguments.n_best and task.search.n_best == 1:
+        task.search = task.search.override(n_best=task.search.beam_width)
     name, content = _read(files[0] if files else "-")
     lines = list(_lines(name, content))
     places = [f"{name}:{number}" for number in range(1, len(lines) + 1)]
@@ -65,19 +67,17 @@ def run(arguments: argparse.Namespace) -> None:
                 _draw(answer, Path(arguments.attention), number, len(lines))
 
 
-def _apply(task: Any, overrides: Sequence[str], n_best: bool) -> None:
+def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
     """Put the overrides into the task."""
     from attention_zoo.training import Recipe, override_recipe
 
     for text in overrides:
         if not text.startswith(OPTIONS):
-            raise ValueError(f"{text}: predict takes {' and '.join(OPTIONS)} options only")
+            raise ValueError(f"{text}: {command} takes {' and '.join(OPTIONS)} options only")
     recipe = Recipe(search=task.search)
     recipe.data.max_source_length = task.max_source_length
     recipe = override_recipe(recipe, overrides)
     task.search, task.max_source_length = recipe.search, recipe.data.max_source_length
-    if n_best and task.search.n_best == 1:
-        task.search = task.search.override(n_best=task.search.beam_width)
 
 
 def _read(name: str) -> tuple[str, bytes]:

@@ -95,20 +95,53 @@ class Tokenizer:
                 _check_unicode(text, i)
         return [row.ids for row in self._engine.encode_batch_fast(list(texts))]
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of the ids up to the end token; pads and starts leave no trace."""
-        surfaces = []
+    def decode(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> str:
+        """The text of the ids up to the end token; pads and starts leave no trace.
+
+        Args:
+            ids: token ids.
+            copied: what stands for each unknown token, in order, instead of `<unk>`; with its mark,
+                as `surfaces` gives it.
+        """
+        surfaces, copies = [], iter(copied or ())
         for token_id in ids:
             if token_id == END:
                 break
-            surfaces.append(self._surfaces[self._checked(token_id)])
+            surface = self._surfaces[self._checked(token_id)]
+            surfaces.append(next(copies, surface) if token_id == UNKNOWN else surface)
         text = "".join(surfaces).replace(MARK, " ")
         return text.removeprefix(" ") if self.marks_start else text
 
-    def tokens(self, ids: Iterable[int]) -> list[str]:
+    def decode_one(self, token_id: int) -> str:
+        """What one id adds to a text, a mark for a space."""
+        return self._surfaces[self._checked(token_id)]
+
+    def tokens(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> list[str]:
         """A label for each id, to be read in a picture: the token without its mark."""
-        tokens = [self.vocabulary[self._checked(token_id)] for token_id in ids]
+        copies = iter(copied or ())
+        tokens = [
+            next(copies, token) if token_id == UNKNOWN else token
+            for token_id in ids
+            for token in [self.vocabulary[self._checked(token_id)]]
+        ]
         return [token.removeprefix(MARK) or MARK for token in tokens]
+
+    def surfaces(self, text: str) -> list[str]:
+        """What each token of `encode` stands for in the text, its mark included.
+
+        That is the token itself, or the whole piece where it is unknown.
+        """
+        normal = self._engine.normalizer.normalize_str(text)
+        (ids,) = self.encode([text])
+        found: list[str] = []
+        left = iter(ids)
+        for piece, _ in self._engine.pre_tokenizer.pre_tokenize_str(normal):
+            size = 0
+            while size < len(piece):
+                token_id = next(left)
+                found.append(piece if token_id == UNKNOWN else self.vocabulary[token_id])
+                size += len(found[-1])
+        return found
 
     def save(self, folder: str | Path) -> None:
         """Write `vocabulary.txt` (one token a line) and `tokenizer.json` (kind, lowercase)."""

@@ -1,8 +1,25 @@
 """Search: from a step function to the best sequences. Knows no model."""
 
-from attention_zoo.decoding.beam import beam_search
-from attention_zoo.decoding.greedy import greedy_search
-from attention_zoo.decoding.search import SearchResult
-from attention_zoo.decoding.step import StepOutput
+from attention_zoo.decoding import beam, contrastive, diverse_beam, sampling
+from attention_zoo.decoding.ensemble import ensemble
+from attention_zoo.decoding.options import METHODS, SearchOptions
+from attention_zoo.decoding.rules import AllowedTokens, Automaton, Rule
+from attention_zoo.decoding.search import SearchResult, search
+from attention_zoo.decoding.step import InPlace, StepOutput
 
-__all__ = ["SearchResult", "StepOutput", "beam_search", "greedy_search"]
+__all__ = [
+    "METHODS",
+    "AllowedTokens",
+    "Automaton",
+    "InPlace",
+    "Rule",
+    "SearchOptions",
+    "SearchResult",
+    "StepOutput",
+    "beam",
+    "contrastive",
+    "diverse_beam",
+    "ensemble",
+    "sampling",
+    "search",
+]

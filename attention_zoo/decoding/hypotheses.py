@@ -17,36 +17,54 @@ def take_hypotheses(x: Any, index: Any) -> Any:
     return ops.reshape(taken, (*ops.shape(index), *rest))  # JAX loses the shape of an empty batch
 
 
+class Choice(NamedTuple):
+    """The continuations that a way of searching takes.
+
+    Attributes:
+        tokens: `(B, N)` int32.
+        parents: `(B, N)` int32, the hypothesis that each continues.
+        log_probs: `(B, N)` float32, of the whole hypothesis; -inf for one that is not to be.
+    """
+
+    tokens: Any
+    parents: Any
+    log_probs: Any
+
+
 class History(NamedTuple):
     """One record a step, in the order the hypotheses had then; nothing in it is ever re-ordered.
 
     Attributes:
         tokens: `(L, B, N)`, the token that each hypothesis took at a step.
         parents: `(L, B, N)`, the hypothesis of the step before that it continues.
+        log_probs: `(L, B, N)` float32, of the whole hypothesis that it made.
         attention: `(L, B, N, S)`, where it looked to take it, or `()`.
     """
 
     tokens: Any
     parents: Any
+    log_probs: Any
     attention: Any
 
     @classmethod
-    def empty(cls, steps: int, tokens: Any, attention: Any) -> History:
-        """Room for `steps` records like `tokens (B, N)` and `attention (B, N, S)`."""
+    def empty(cls, steps: Any, chosen: Choice, attention: Any) -> History:
+        """Room for `steps` records like `chosen (B, N)` and `attention (B, N, S)`."""
 
         def room(x: Any) -> Any:
             return ops.zeros((steps, *ops.shape(x)), dtype=x.dtype)
 
-        return cls(room(tokens), room(tokens), () if attention is None else room(attention))
+        tokens, parents, log_probs = map(room, chosen)
+        return cls(tokens, parents, log_probs, () if attention is None else room(attention))
 
-    def write(self, step: Any, tokens: Any, parents: Any, attention: Any) -> History:
+    def write(self, step: Any, chosen: Choice, attention: Any) -> History:
         """The history with the record of `step` filled in."""
 
         def put(room: Any, x: Any) -> Any:
             return ops.slice_update(room, (step, *[0] * len(x.shape)), x[None])
 
+        tokens, parents, log_probs = map(put, self[:3], chosen)
         seen = () if attention is None else put(self.attention, attention)
-        return History(put(self.tokens, tokens), put(self.parents, parents), seen)
+        return History(tokens, parents, log_probs, seen)
 
     def path(self, steps: Any, slots: Any, lengths: Any) -> Any:
         """Where in each record the given hypotheses are.
@@ -66,7 +84,7 @@ class History(NamedTuple):
             parents = take_hypotheses(ops.take(self.parents, step, axis=0), slots)
             return step, ops.where(step < lengths, parents, slots), path
 
-        path = ops.zeros((self.tokens.shape[0], *ops.shape(slots)), dtype="int32")
+        path = ops.zeros((ops.shape(self.tokens)[0], *ops.shape(slots)), dtype="int32")
         return ops.while_loop(lambda step, *_: step > 0, back, (steps, slots, path))[-1]
 
     @staticmethod
@@ -101,18 +119,29 @@ class Best(NamedTuple):
         none = ops.zeros((batch_size, size), dtype="int32")
         return cls(ops.cast(none, "float32") - float("inf"), none, none, none > 0)
 
-    def merge(self, scores: Any, length: Any, finished: bool) -> Best:
+    def merge(self, scores: Any, length: Any, finished: Any) -> Best:
         """The best of these and of the hypotheses of one step.
 
         Args:
             scores: `(B, N)`, -inf for those that are not to enter.
             length: scalar, the length of all of them.
-            finished: whether they ended by the end token.
+            finished: `(B, N)` bool, whether they ended by the end token.
         """
         here = scores > float("-inf")
         slots = ops.zeros_like(self.slots[:, :1]) + ops.arange(scores.shape[1], dtype="int32")
         lengths = ops.where(here, length, 0)
         _, order = ops.top_k(ops.concatenate([self.scores, scores], axis=1), self.scores.shape[1])
-        new = Best(scores, lengths, slots, here if finished else ops.zeros_like(here))
+        new = Best(scores, lengths, slots, ops.logical_and(here, finished))
         both = (ops.concatenate(pair, axis=1) for pair in zip(self, new, strict=True))
         return Best(*(take_hypotheses(x, ops.cast(order, "int32")) for x in both))
+
+    def of_all_groups(self, groups: int, width: int, n_best: int) -> Best:
+        """The best of each source, when `(B G, n)` holds those of its groups of `width`."""
+        if groups == 1:
+            return self
+        rows, size = ops.shape(self.slots)
+        first = ops.repeat(ops.arange(0, groups * width, width, dtype="int32"), size)
+        joined = [ops.reshape(x, (rows // groups, groups * size)) for x in self]
+        joined[2] = joined[2] + first
+        _, order = ops.top_k(joined[0], n_best)
+        return Best(*(take_hypotheses(x, ops.cast(order, "int32")) for x in joined))

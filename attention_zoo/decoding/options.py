@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from keras import ops
 
 from attention_zoo.decoding.length_penalty import LENGTH_PENALTIES
+from attention_zoo.registry import Registry, did_you_mean
+
+METHODS = Registry("search method")
+"""Ways to search by name: `run(problem) -> SearchResult`."""
+
+OWN = {
+    "sampling": ("temperature", "top_k", "top_p", "min_p", "seed"),
+    "diverse_beam": ("groups", "diversity_penalty"),
+    "contrastive": ("candidates", "degeneration_penalty"),
+}
+"""The options that only one method reads."""
 
 
 def check_integer(name: str, value: Any, low: int) -> None:
@@ -22,53 +34,243 @@ def check_integer(name: str, value: Any, low: int) -> None:
         raise ValueError(f"{name} is {value!r}: it must be an integer of at least {low}")
 
 
+def check_number(name: str, value: Any, low: float, high: float = math.inf) -> None:
+    """ValueError unless `value` is a finite number from `low` to `high`."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and low <= value <= high):
+        limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+        raise ValueError(f"{name} is {value!r}: it must be a finite number {limits}")
+
+
 @dataclass(frozen=True)
 class SearchOptions:
-    """What a search looks for.
+    """How to search: the same options in Python, in a recipe and on the command line.
 
-    Attributes:
-        start_token: the token fed first: an id, or ids `(B,)`, one a source.
-        end_token: the id that ends a hypothesis.
-        max_length: most tokens of a hypothesis, the end token among them.
-        beam_width: hypotheses that run at a time for each source (N).
-        n_best: hypotheses returned for each source, at most `beam_width`.
-        length_penalty: a name in `LENGTH_PENALTIES`.
-        length_penalty_weight: the penalty's exponent, at least 0.
-        pad_token: what stands after the end of a hypothesis.
+    Lengths count tokens of an answer, the end token among them. Tokens are ids.
+
+    Args:
+        method: "beam" (greedy search where `beam_width` is 1), "diverse_beam", "sampling" or
+            "contrastive".
+        beam_width: hypotheses that run at a time for each source; how many samples are drawn.
+        n_best: hypotheses returned, best first; at most `beam_width`. Fewer let the search stop
+            sooner and leave the best ones as they are.
+        length_penalty: "none", "average" (`n ** weight`) or "gnmt" (`((5 + n) / 6) ** weight`):
+            what log probabilities are divided by before hypotheses are compared.
+        length_penalty_weight: at least 0.
+        coverage_penalty: weight of `sum_i log min(sum_t a_ti, 1)`, which is added to the score of
+            a hypothesis that leaves parts of the source unread (Wu et al. 2016, equation 14).
+        min_length: fewest tokens; the end is not taken before.
+        max_length: most tokens; without it and `max_length_ratio`, twice the source and ten more.
+        max_length_ratio: most tokens for each token of the source, rounded down, at least one.
+        no_repeat_ngram: no n-gram of this many tokens comes twice; 0 allows all.
+        repetition_penalty: logits of tokens taken before are divided by it where positive and
+            multiplied where negative (Keskar et al. 2019, section 4.1); 1 changes none.
+        banned_tokens: never taken.
+        forced_tokens: token that must be taken at a place; the first place is 0.
+        prefix_tokens: what every answer begins with.
+        replace_unknown: a task puts the source token most looked at in place of an unknown one.
+        temperature: of sampling; below 1 the likely become likelier.
+        top_k: sample among so many likeliest tokens; 0 is all of them.
+        top_p: sample among the fewest likeliest tokens of this probability together.
+        min_p: sample among tokens at least this share as likely as the likeliest.
+        seed: of sampling; with it a source gives the same samples every time.
+        groups: of diverse beam search; divides `beam_width`.
+        diversity_penalty: taken from the log probability of a token for each hypothesis of an
+            earlier group that takes it at the same step (Vijayakumar et al. 2018).
+        candidates: tokens that contrastive search tries at each step.
+        degeneration_penalty: weight from 0 to 1 of their likeness to what was written before (Su
+            et al. 2022, equation 5, `alpha` there).
+        batch_size: sources that a task searches at once.
 
     Raises:
-        ValueError: naming the option, its value and what it must be.
+        ValueError: naming the option, its value and what it must be, or two that contradict.
     """
 
-    start_token: Any
-    end_token: int
-    max_length: int
+    method: str = "beam"
     beam_width: int = 1
     n_best: int = 1
     length_penalty: str = "none"
     length_penalty_weight: float = 1.0
-    pad_token: int = 0
+    coverage_penalty: float = 0.0
+    min_length: int = 0
+    max_length: int | None = None
+    max_length_ratio: float | None = None
+    no_repeat_ngram: int = 0
+    repetition_penalty: float = 1.0
+    banned_tokens: tuple[int, ...] = ()
+    forced_tokens: dict[int, int] = field(default_factory=dict)
+    prefix_tokens: tuple[int, ...] = ()
+    replace_unknown: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+    groups: int = 1
+    diversity_penalty: float = 0.5
+    candidates: int = 5
+    degeneration_penalty: float = 0.6
+    batch_size: int = 64
 
     def __post_init__(self) -> None:
-        if not getattr(self.start_token, "shape", ()):
-            check_integer("start_token", self.start_token, 0)
-        check_integer("end_token", self.end_token, 0)
-        check_integer("pad_token", self.pad_token, 0)
-        for name in ("max_length", "beam_width", "n_best"):
+        METHODS.get(self.method)
+        LENGTH_PENALTIES.get(self.length_penalty)
+        for name in ("banned_tokens", "prefix_tokens"):
+            object.__setattr__(self, name, _tokens(name, getattr(self, name)))
+        object.__setattr__(self, "forced_tokens", _places(self.forced_tokens))
+        self._check_ranges()
+        self._check_lengths()
+        self._check_tokens()
+        self._check_method()
+
+    def _check_ranges(self) -> None:
+        for name in ("beam_width", "n_best", "groups", "candidates", "batch_size"):
             check_integer(name, getattr(self, name), 1)
+        for name in ("min_length", "no_repeat_ngram", "top_k", "seed"):
+            check_integer(name, getattr(self, name), 0)
+        for name in ("length_penalty_weight", "coverage_penalty", "diversity_penalty"):
+            check_number(name, getattr(self, name), 0)
+        for name in ("top_p", "min_p", "degeneration_penalty"):
+            check_number(name, getattr(self, name), 0, 1)
+        for name in ("repetition_penalty", "temperature"):
+            check_number(name, getattr(self, name), 1e-6)
+        if self.top_p == 0:
+            raise ValueError("top_p is 0: it must be above 0, or there is no token to draw")
+        if not isinstance(self.replace_unknown, bool):
+            raise ValueError(f"replace_unknown is {self.replace_unknown!r}: it must be a bool")
+
+    def _check_lengths(self) -> None:
+        if self.max_length_ratio is not None:
+            check_number("max_length_ratio", self.max_length_ratio, 1e-6)
+        if self.max_length is None:
+            return
+        check_integer("max_length", self.max_length, 1)
+        places = max(self.forced_tokens, default=-1) + 1
+        for name, least in (
+            ("min_length", self.min_length),
+            ("forced_tokens", places),
+            ("prefix_tokens", len(self.prefix_tokens)),
+        ):
+            if least > self.max_length:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r} but max_length is {self.max_length}: "
+                    "raise max_length or ask for less"
+                )
+
+    def _check_tokens(self) -> None:
+        for name in ("forced_tokens", "prefix_tokens"):
+            given: Any = getattr(self, name)
+            wanted = given.values() if isinstance(given, dict) else given
+            both = sorted(set(wanted) & set(self.banned_tokens))
+            if both:
+                raise ValueError(
+                    f"{name} asks for token {both[0]} and banned_tokens forbids it: choose one"
+                )
+        for place, token in self.forced_tokens.items():
+            if place < len(self.prefix_tokens) and self.prefix_tokens[place] != token:
+                raise ValueError(
+                    f"forced_tokens wants token {token} at place {place} and prefix_tokens "
+                    f"{self.prefix_tokens[place]}: choose one"
+                )
+
+    def _check_method(self) -> None:
         if self.n_best > self.beam_width:
             raise ValueError(
                 f"n_best is {self.n_best} but beam_width is {self.beam_width}: "
                 "ask for at most as many hypotheses as run"
             )
-        LENGTH_PENALTIES.get(self.length_penalty)
-        weight = self.length_penalty_weight
-        if not (isinstance(weight, (int, float)) and math.isfinite(weight) and weight >= 0):
+        if self.beam_width % self.groups:
             raise ValueError(
-                f"length_penalty_weight is {weight!r}: it must be a finite number of at least 0"
+                f"beam_width is {self.beam_width} but groups is {self.groups}: "
+                "groups must divide it"
             )
+        if self.method == "contrastive" and self.beam_width > 1:
+            raise ValueError(
+                f"method is 'contrastive' but beam_width is {self.beam_width}: it follows one "
+                "hypothesis; set how many tokens it tries by candidates"
+            )
+        for method, names in OWN.items():
+            changed = [name for name in names if getattr(self, name) != DEFAULTS[name]]
+            if changed and method != self.method:
+                raise ValueError(
+                    f"{changed[0]} is {getattr(self, changed[0])!r} but method is "
+                    f"{self.method!r}: it acts on method {method!r} alone"
+                )
 
-    def score(self, log_probs: Any, length: Any) -> Any:
-        """Log probabilities over the penalty of `length` (a scalar): what is compared."""
+    @property
+    def width(self) -> int:
+        """How many hypotheses a step is given, after the first one."""
+        return self.candidates if self.method == "contrastive" else self.beam_width
+
+    def override(self, **changes: Any) -> SearchOptions:
+        """These options with some changed; ValueError for a name that is none."""
+        known = [one.name for one in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise ValueError(
+                    f"unknown search option {name!r}{did_you_mean(name, known)}"
+                    f" (known: {', '.join(known)})"
+                )
+        return replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options by name."""
+        return asdict(self)
+
+    def limits(self, source_lengths: Any) -> Any:
+        """Most tokens of an answer for sources of so many tokens: integers or a tensor alike."""
+        if self.max_length_ratio is not None:
+            exact = ops.cast(source_lengths, "float32") * self.max_length_ratio
+            limits = ops.maximum(ops.cast(ops.floor(exact + 1e-3), "int32"), 1)
+        elif self.max_length is None:
+            limits = 2 * ops.cast(source_lengths, "int32") + 10
+        else:
+            return ops.zeros_like(source_lengths, dtype="int32") + self.max_length
+        return limits if self.max_length is None else ops.minimum(limits, self.max_length)
+
+    def room(self, width: Any) -> Any:
+        """Most tokens of any answer to sources padded to `width`: an integer if that is one."""
+        if self.max_length_ratio is not None and isinstance(width, int):
+            most = max(math.floor(width * self.max_length_ratio + 1e-3), 1)
+            return most if self.max_length is None else min(most, self.max_length)
+        if self.max_length_ratio is None and self.max_length is not None:
+            return self.max_length
+        if self.max_length_ratio is None:
+            return 2 * width + 10
+        return self.limits(width)
+
+    def score(self, log_probs: Any, length: Any, coverage: Any = 0.0) -> Any:
+        """What hypotheses are compared by.
+
+        Args:
+            log_probs: of whole hypotheses.
+            length: their tokens, anything that broadcasts to `log_probs`.
+            coverage: `sum_i log min(sum_t a_ti, 1)` of each.
+        """
         penalty = LENGTH_PENALTIES.get(self.length_penalty)
-        return log_probs / penalty(ops.cast(length, "float32"), self.length_penalty_weight)
+        divisor = penalty(ops.cast(length, "float32"), self.length_penalty_weight)
+        return log_probs / divisor + self.coverage_penalty * coverage
+
+
+DEFAULTS = {one.name: one.default for one in fields(SearchOptions)}
+
+
+def _tokens(name: str, tokens: Any) -> tuple[int, ...]:
+    """The ids as a tuple; ValueError if they are none."""
+    if isinstance(tokens, str) or not isinstance(tokens, Iterable):
+        raise ValueError(f"{name} is {tokens!r}: it must be a list of token ids")
+    tokens = tuple(tokens)
+    for token in tokens:
+        check_integer(f"an id of {name}", token, 0)
+    return tokens
+
+
+def _places(forced: Any) -> dict[int, int]:
+    """Tokens by their places, in order (JSON has places as strings); ValueError if none."""
+    if not isinstance(forced, dict):
+        raise ValueError(f"forced_tokens is {forced!r}: it must be {{place: token id}}")
+    forced = {int(p) if str(p).isdecimal() else p: token for p, token in forced.items()}
+    for place, token in forced.items():
+        check_integer("a place of forced_tokens", place, 0)
+        check_integer("an id of forced_tokens", token, 0)
+    return dict(sorted(forced.items()))

@@ -1,16 +1,20 @@
-"""The engine that every way of searching shares: one loop, in one graph."""
+"""The engine that the ways of searching share: one loop, in one graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-from attention_zoo.decoding.hypotheses import Best, History, take_hypotheses
-from attention_zoo.decoding.options import SearchOptions, check_integer
-from attention_zoo.decoding.step import StepFunction, check_output, check_state
+from attention_zoo.decoding.hypotheses import Best, Choice, History, take_hypotheses
+from attention_zoo.decoding.options import METHODS, SearchOptions
+from attention_zoo.decoding.problem import Problem, problem_of
+from attention_zoo.decoding.rules import Rule
+from attention_zoo.decoding.step import StepFunction, StepOutput, staying
+
+NEVER = float("-inf")
 
 
 class SearchResult(NamedTuple):
@@ -18,10 +22,11 @@ class SearchResult(NamedTuple):
 
     Attributes:
         tokens: `(B, n, L)` int32, ends with the end token, then pads.
-        scores: `(B, n)` float32, log probability over length penalty; -inf where there is none.
+        scores: `(B, n)` float32, what they were compared by; -inf where there is none.
         lengths: `(B, n)` int32, counts the end token; 0 where there is none.
         attention: `(B, n, L, S)`, 0 past the length; None if the step gives none.
-        finished: `(B, n)` bool, False for a hypothesis cut at the maximum length.
+        finished: `(B, n)` bool, False for a hypothesis cut at the most tokens it may have.
+        token_scores: `(B, n, L)` float32, log probability of each token; 0 past the length.
     """
 
     tokens: Any
@@ -29,140 +34,242 @@ class SearchResult(NamedTuple):
     lengths: Any
     attention: Any
     finished: Any
+    token_scores: Any
 
 
-class Choice(NamedTuple):
-    """The continuations that a way of searching takes: tokens, whose they are, log probabilities.
+class Continuations(NamedTuple):
+    """All that a way of searching chooses from at a step.
 
     Attributes:
-        tokens: `(B, N)` int32.
-        parents: `(B, N)` int32, the hypothesis that each continues.
-        log_probs: `(B, N)` float32, of the whole hypothesis; -inf for one that is not to be.
+        logits: `(B, M, V)` float32, -inf for what may not be taken.
+        normaliser: `(B, M, 1)`, what makes log probabilities of logits when taken away.
+        log_probs: `(B, M)` float32, of the hypotheses so far; -inf for one that does not run.
+        step: scalar int32, how many tokens were taken before.
     """
 
-    tokens: Any
-    parents: Any
+    logits: Any
+    normaliser: Any
     log_probs: Any
+    step: Any
 
 
-Choose = Callable[[Any, Any], Choice]
-"""`choose(logits (B, M, V) float32, log_probs (B, M)) -> Choice`: what tells one way from another.
-M is 1 at the first step and N, as many as are chosen, at the others."""
+Choose = Callable[[Continuations], Choice]
+"""What tells one way of searching from another. M is 1 at the first step and N, as many as are
+chosen, at the others."""
 
 
 class Progress(NamedTuple):
     """What the loop carries: the running hypotheses, the record, and what is set aside.
 
-    A hypothesis of log probability -inf does not run: it has ended, or can win no more.
+    A hypothesis of log probability -inf does not run: it has ended, or can win no more. `state`
+    is flat, `memories` has one of each rule, `coverage` is the summed attention or `()`.
     """
 
     length: Any
     tokens: Any
     log_probs: Any
-    state: Any
-    history: History
-    best: Best
+    state: tuple[Any, ...]
+    memories: tuple[Any, ...]
+    coverage: Any
+    history: Any
+    best: Any
+
+    @classmethod
+    def nothing(cls, problem: Problem) -> Progress:
+        """One hypothesis a source, of no token."""
+        start = ops.zeros((problem.batch_size, 1), dtype="float32")
+        memories = tuple(rule.memory(problem.batch_size, problem.room) for rule in problem.rules)
+        covers = bool(problem.options.coverage_penalty)
+        coverage = ops.zeros_like(problem.first.attention, "float32") if covers else ()
+        length = ops.zeros((), dtype="int32")
+        return cls(length, None, start, (), memories, coverage, None, None)
 
 
 def search(
-    step: StepFunction, state: Any, choose: Choose, batch_size: Any, options: SearchOptions
+    step: StepFunction,
+    state: Any,
+    options: SearchOptions,
+    *,
+    batch_size: Any,
+    start_token: Any,
+    end_token: int,
+    pad_token: int = 0,
+    source_mask: Any = None,
+    source_keys: Any = None,
+    prefix: Any = None,
+    rules: Sequence[Rule] = (),
 ) -> SearchResult:
-    """Runs `step` until no running hypothesis of any source can still enter its n best.
+    """The best sequences that a decoder can write for each source; the whole search is one graph.
 
-    The first step sees one hypothesis a source. It is taken outside the loop, which so learns the
-    shapes of state and attention, and starts from the state repeated for N hypotheses.
+    Every step takes continuations of the running hypotheses. Those that end are set aside, to be
+    compared by score, and take no part in the next step. A source's search is over when no running
+    hypothesis can still enter its n best. At the most tokens that it may have a hypothesis is cut,
+    and competes as it is. What a source gets depends on nothing else in the batch.
 
     Args:
-        step: see `StepFunction`; the memory is captured in it.
-        state: a nest of tensors `(B, ...)`; `()` for none.
-        choose: see `Choose`.
+        step: `step(tokens (B, N) int32, state) -> StepOutput`, the memory captured in it. N is 1
+            at the first step, then as many hypotheses as run.
+        state: a nest of tensors `(B, ...)`, repeated here for the hypotheses; `()` for none.
+        options: how to search.
         batch_size: B, an integer or a scalar tensor.
-        options: see `SearchOptions`.
+        start_token: the token fed first: an id, or ids `(B,)`.
+        end_token: the id that ends a hypothesis.
+        pad_token: what stands after the end.
+        source_mask: `(B, S)` bool, where the sources have tokens; needed by limits that depend on
+            the source's length and by the coverage penalty.
+        source_keys: `(B,)` int32, what the draws of sampling depend on beside the seed; the places
+            in the batch if None.
+        prefix: `(B, P)` ids that each answer begins with, padded at the end; None for none.
+        rules: more of what may be taken at a step, after those of the options.
+
+    Returns:
+        A `SearchResult`.
 
     Raises:
-        ValueError: if the state or what the first step gives has the wrong shape.
+        ValueError: for options that contradict, an id outside the vocabulary, or a state or a
+            step of the wrong shape.
     """
-    if isinstance(batch_size, (int, float)):
-        check_integer("batch_size", batch_size, 0)
-    check_state(state, batch_size)
-    first = keras.tree.map_structure(lambda x: ops.expand_dims(x, 1), state)
-    tokens = _start_tokens(options.start_token, batch_size)
-    output = step(tokens, first)
-    check_output(output, first, batch_size, options.end_token)
+    problem = problem_of(
+        step,
+        state,
+        options,
+        batch_size=batch_size,
+        start_token=start_token,
+        end_token=end_token,
+        pad_token=pad_token,
+        source_mask=source_mask,
+        source_keys=source_keys,
+        prefix=prefix,
+        rules=rules,
+    )
+    result: SearchResult = METHODS.get(options.method)(problem)
+    return result
 
-    chosen = choose(ops.cast(output.logits, "float32"), ops.zeros_like(tokens, dtype="float32"))
-    moved, attention = _reorder(output, chosen)
-    history = History.empty(options.max_length, chosen.tokens, attention)
-    best = Best.empty(batch_size, options.n_best)
-    progress = _settle(0, chosen, moved, attention, history, best, options)
 
-    def going(now: Progress) -> Any:
-        running = ops.any(now.log_probs > float("-inf"))
-        return ops.logical_and(now.length < options.max_length, running)
+def grow(problem: Problem, choose: Choose, groups: int = 1) -> SearchResult:
+    """Lets hypotheses grow token by token until no running one can still enter the n best.
+
+    The first step is taken outside the loop, which so learns the shapes of state and attention,
+    and starts from the state repeated for N hypotheses.
+
+    Args:
+        problem: what is searched.
+        choose: see `Choose`.
+        groups: the hypotheses are in so many groups of equal size, each with a search of its own.
+    """
+    nothing = Progress.nothing(problem)
+    chosen = choose(continuations(problem, problem.first.logits, nothing))
+    width = chosen.tokens.shape[1]
+    kept = min(problem.options.n_best, width // groups)
+    attention = move(problem.first.attention, chosen)
+    nothing = nothing._replace(
+        history=History.empty(problem.room, chosen, attention),
+        best=Best.empty(problem.batch_size * groups, kept),
+    )
+
+    def running(now: Progress) -> Any:
+        return ops.any(now.log_probs > NEVER)
 
     def advance(now: Progress) -> tuple[Progress]:
-        output = step(now.tokens, keras.tree.pack_sequence_as(output_state, now.state))
-        chosen = choose(ops.cast(output.logits, "float32"), now.log_probs)
-        moved, attention = _reorder(output, chosen)
-        return (_settle(now.length, chosen, moved, attention, now.history, now.best, options),)
+        state = keras.tree.pack_sequence_as(problem.first.state, now.state)
+        output = problem.step(now.tokens, state)
+        chosen = choose(continuations(problem, output.logits, now))
+        return (settle(problem, now, output, chosen, groups),)
 
-    output_state = output.state
-    (progress,) = ops.while_loop(going, advance, (progress,))
-    return _result(progress, options)
-
-
-def _start_tokens(start_token: Any, batch_size: Any) -> Any:
-    """`(B, 1)` int32 of one id, or of ids `(B,)`."""
-    tokens = ops.reshape(ops.cast(start_token, "int32"), (-1, 1))
-    return ops.broadcast_to(tokens, (batch_size, 1))
+    start = settle(problem, nothing, problem.first, chosen, groups)
+    (end,) = ops.while_loop(running, advance, (start,))
+    found = end.best.of_all_groups(groups, width // groups, problem.options.n_best)
+    return result_of(problem, end, found)
 
 
-def _reorder(output: Any, chosen: Choice) -> tuple[tuple[Any, ...], Any]:
-    """State (as flat leaves) and attention of the chosen hypotheses, those of their parents."""
-    leaves = keras.tree.flatten(output.state)
-    state = tuple(take_hypotheses(leaf, chosen.parents) for leaf in leaves)
-    if output.attention is None:
-        return state, None
-    return state, take_hypotheses(output.attention, chosen.parents)
+def continuations(problem: Problem, logits: Any, now: Progress) -> Continuations:
+    """What may follow the running hypotheses, as the rules have it."""
+    logits = ops.cast(logits, "float32")
+    ruled = list(zip(problem.rules, now.memories, strict=True))
+    for rule, memory in ruled:
+        logits = rule.reweigh(logits, memory, now.length)
+    normaliser = ops.logsumexp(logits, axis=-1, keepdims=True)
+    for rule, memory in ruled:
+        allowed = rule.allowed(ops.shape(logits), memory, now.length)
+        if allowed is not None:
+            logits = ops.where(allowed, logits, NEVER)
+    return Continuations(logits, normaliser, now.log_probs, now.length)
 
 
-def _settle(
-    step: Any,
-    chosen: Choice,
-    state: tuple[Any, ...],
-    attention: Any,
-    history: History,
-    best: Best,
-    options: SearchOptions,
+def settle(
+    problem: Problem, now: Progress, output: StepOutput, chosen: Choice, groups: int = 1
 ) -> Progress:
-    """Records a step, sets the ended hypotheses aside and stops the sources that are done.
+    """Records a step, sets aside what ended or was cut, and stops the sources that are done.
 
     A source is done when not even its best running hypothesis, at probability 1 for all that is
     left, would enter the n best. It is then frozen, so that its result does not depend on how
     long the other sources keep the loop running.
     """
-    length = ops.cast(step + 1, "int32")
-    history = history.write(step, chosen.tokens, chosen.parents, attention)
-    ended = chosen.tokens == options.end_token
-    scores = options.score(chosen.log_probs, length)
-    best = best.merge(ops.where(ended, scores, float("-inf")), length, finished=True)
-    running = ops.where(ended, float("-inf"), chosen.log_probs)
-    likeliest = ops.max(running, axis=1, keepdims=True, initial=float("-inf"))
-    bound = options.score(likeliest, options.max_length)
-    running = ops.where(bound > best.scores[:, -1:], running, float("-inf"))
-    return Progress(length, chosen.tokens, running, state, history, best)
+    length = now.length + 1
+    attention = move(output.attention, chosen)
+    coverage, log_coverage = now.coverage, 0.0
+    if problem.options.coverage_penalty:
+        coverage = take_hypotheses(coverage, chosen.parents) + ops.cast(attention, "float32")
+        log_coverage = problem.log_coverage(coverage)
+    ended = chosen.tokens == problem.end_token
+    over = ops.logical_or(ended, length >= problem.limits)
+    scores = ops.where(over, problem.options.score(chosen.log_probs, length, log_coverage), NEVER)
+    scores = in_groups(scores, groups)
+    best = now.best.merge(scores, length, in_groups(ended, groups))
+    running = in_groups(ops.where(over, NEVER, chosen.log_probs), groups)
+    likeliest = ops.max(running, axis=1, keepdims=True, initial=NEVER)
+    limits = ops.repeat(problem.limits, groups, axis=0)
+    bound = problem.options.score(likeliest, limits)
+    running = ops.where(bound > best.scores[:, -1:], running, NEVER)
+    return Progress(
+        length,
+        chosen.tokens,
+        ops.reshape(running, ops.shape(chosen.tokens)),
+        moved_state(output.state, chosen),
+        tuple(
+            rule.remember(move(memory, chosen), chosen.tokens, now.length)
+            for rule, memory in zip(problem.rules, now.memories, strict=True)
+        ),
+        coverage,
+        now.history.write(now.length, chosen, attention),
+        best,
+    )
 
 
-def _result(end: Progress, options: SearchOptions) -> SearchResult:
-    """The n best, those cut at the maximum length among them, traced back through the record."""
-    cut = options.score(end.log_probs, end.length)
-    best = end.best.merge(cut, end.length, finished=False)
-    path = end.history.path(end.length, best.slots, best.lengths)
-    within = ops.arange(options.max_length, dtype="int32") < best.lengths[..., None]
-    tokens = History.follow(end.history.tokens, path)
-    tokens = ops.where(within, tokens, options.pad_token)
+def move(x: Any, chosen: Choice) -> Any:
+    """A nest of `(B, M, ...)`, or None, as the chosen hypotheses `(B, N)` have it."""
+    return keras.tree.map_structure(
+        lambda leaf: None if leaf is None else take_hypotheses(leaf, chosen.parents), x
+    )
+
+
+def moved_state(state: Any, chosen: Choice) -> tuple[Any, ...]:
+    """The leaves of the state of the chosen hypotheses, but for those that stay in place."""
+    return tuple(
+        leaf if stays else take_hypotheses(leaf, chosen.parents)
+        for leaf, stays in zip(keras.tree.flatten(state), staying(state), strict=True)
+    )
+
+
+def in_groups(x: Any, groups: int) -> Any:
+    """`(B, N)` as `(B G, N / G)`."""
+    if groups == 1:
+        return x
+    batch, width = ops.shape(x)
+    return ops.reshape(x, (batch * groups, width // groups))
+
+
+def result_of(problem: Problem, end: Progress, best: Best) -> SearchResult:
+    """The best, traced back through the record."""
+    history = end.history
+    path = history.path(end.length, best.slots, best.lengths)
+    within = ops.arange(problem.room, dtype="int32") < best.lengths[..., None]
+    tokens = ops.where(within, history.follow(history.tokens, path), problem.pad_token)
+    sums = history.follow(history.log_probs, path)
+    before = ops.pad(sums, ((0, 0), (0, 0), (1, 0)))[..., :-1]
+    token_scores = ops.where(within, sums - before, 0.0)
     attention = None
-    if not isinstance(end.history.attention, tuple):
-        attention = History.follow(end.history.attention, path)
+    if not isinstance(history.attention, tuple):
+        attention = history.follow(history.attention, path)
         attention = ops.where(within[..., None], attention, ops.zeros_like(attention))
-    return SearchResult(tokens, best.scores, best.lengths, attention, best.finished)
+    return SearchResult(tokens, best.scores, best.lengths, attention, best.finished, token_scores)

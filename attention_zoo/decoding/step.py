@@ -13,7 +13,8 @@ class StepOutput(NamedTuple):
 
     Attributes:
         logits: `(B, N, V)`, unnormalised scores of the next token.
-        state: a nest of tensors `(B, N, ...)`, given back at the next step.
+        state: a nest of tensors `(B, N, ...)`, given back at the next step; see `InPlace` for
+            large ones.
         attention: `(B, N, S)`, where this step looked, or None.
         hidden: `(B, N, D)`, the decoder's output before the vocabulary, or None.
     """
@@ -24,8 +25,35 @@ class StepOutput(NamedTuple):
     hidden: Any = None
 
 
+class InPlace(NamedTuple):
+    """A part of the state that a search hands on as it is, as caches of keys and values.
+
+    Other leaves are repeated for the hypotheses and re-ordered with them at every step. Here what
+    was written stays where it was written, whichever hypotheses descend from it: the step makes
+    room for all hypotheses beforehand, writes hypothesis n at place n, and keeps the places that
+    its hypotheses came by in a small leaf of its own.
+
+    Attributes:
+        value: `(B, ...)`, in any layout.
+    """
+
+    value: Any
+
+
 StepFunction = Callable[[Any, Any], StepOutput]
 """`step(tokens (B, N) int32, state) -> StepOutput`. N is 1 at the first step of every search."""
+
+
+def staying(state: Any) -> list[bool]:
+    """For each leaf of a state, whether it is `InPlace`."""
+
+    def mark(part: Any) -> bool | None:
+        if isinstance(part, InPlace):
+            return True
+        return None if keras.tree.is_nested(part) else False
+
+    marks: list[bool] = keras.tree.flatten(keras.tree.traverse(mark, state))
+    return marks
 
 
 def check_state(state: Any, batch_size: Any) -> None:
@@ -51,8 +79,9 @@ def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> No
     leaves, given = keras.tree.flatten(output.state), keras.tree.flatten(state)
     if len(leaves) != len(given):
         raise ValueError(f"step was given a state of {len(given)} tensors and gave {len(leaves)}")
-    for leaf in leaves:
-        _check_shape("a leaf of the state of step", leaf, (batch_size, 1), open_ended=True)
+    for leaf, stays in zip(leaves, staying(output.state), strict=True):
+        want = (batch_size,) if stays else (batch_size, 1)
+        _check_shape("a leaf of the state of step", leaf, want, open_ended=True)
 
 
 def _check_shape(what: str, x: Any, want: tuple[Any, ...], open_ended: bool = False) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from attention_zoo.decoding import SearchResult, StepOutput, beam_search, greedy_search
+from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import (
     CellState,
     Prepared,
@@ -17,10 +17,9 @@ from attention_zoo.layers import (
     StepRecord,
 )
 from attention_zoo.models import presets
+from attention_zoo.models.searching import END, PAD, START, Reading, Searching
 
 Tensor = Any
-
-PAD, START, END = 0, 2, 3
 
 
 class Encoded(NamedTuple):
@@ -35,7 +34,7 @@ class Encoded(NamedTuple):
     vector: Tensor | None = None
 
 
-class EncoderDecoder(keras.Model):
+class EncoderDecoder(Searching, keras.Model):
     """A translator: tokens of the source and of the target so far to logits of the next token.
 
     A model defines `build_layers`, `encode` and `readout`, and `decoder_inputs` where the decoder
@@ -78,7 +77,6 @@ class EncoderDecoder(keras.Model):
                     f"got {settings[name]}"
                 )
         self.settings = settings
-        self._compiled = _Searches()
         self.build()
 
     # layers
@@ -152,63 +150,17 @@ class EncoderDecoder(keras.Model):
         never = ops.logical_or(known == PAD, known == START)
         return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits), record, state
 
-    def search(
-        self,
-        source: Tensor,
-        beam_width: int = 1,
-        max_length: int = 100,
-        n_best: int | None = None,
-        length_penalty: str = "none",
-        length_penalty_weight: float = 1.0,
-    ) -> SearchResult:
-        """The best targets of each source; options as in `decoding.beam_search`.
-
-        Args:
-            source: `(B, S)` integers, padded with 0.
-            beam_width: hypotheses kept; 1 is greedy search.
-            max_length: most tokens of a target, the end token included.
-        """
-        source = ops.cast(source, "int32")
-        batch_size = ops.shape(source)[0]
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+        """What a search needs to write targets of `source (B, S)`: the source read once."""
         encoded = self.encode(source, False)
-        prepared, state = self.begin(encoded, batch_size)
+        prepared, state = self.begin(encoded, ops.shape(source)[0])
 
         def step(tokens: Tensor, state: CellState) -> StepOutput:
             logits, record, state = self._say(tokens, state, prepared, encoded)
             weights = record.weights[0] if record.weights else None
             return StepOutput(logits, state, weights, record.hidden)
 
-        common: dict[str, Any] = {
-            "batch_size": batch_size,
-            "start_token": START,
-            "end_token": END,
-            "max_length": max_length,
-        }
-        if beam_width == 1 and length_penalty == "none":
-            return greedy_search(step, state, **common)
-        return beam_search(
-            step,
-            state,
-            beam_width=beam_width,
-            n_best=n_best,
-            length_penalty=length_penalty,
-            length_penalty_weight=length_penalty_weight,
-            **common,
-        )
-
-    def compiled_search(self, source: Tensor, jit: bool = False, **options: Any) -> SearchResult:
-        """`search`, compiled once for each set of options; returns NumPy arrays.
-
-        Args:
-            source: `(B, S)` integers.
-            jit: compile with XLA, anew for each shape of `source`.
-            **options: those of `search`.
-        """
-        key = (jit, *sorted(options.items()))
-        if key not in self._compiled.known:
-            self._compiled.known[key] = _Search(self, options, jit)
-        parts = self._compiled.known[key].predict_on_batch(ops.convert_to_tensor(source))
-        return SearchResult(**{"attention": None, **parts})
+        return Reading(step, state)
 
     # config
 
@@ -232,26 +184,6 @@ class EncoderDecoder(keras.Model):
     def save_to_preset(self, folder: str | Path) -> None:
         """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
         presets.save_to_preset(self, folder)
-
-
-class _Searches:
-    """Compiled searches by their options; an object of its own, so that Keras tracks none."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[Any, ...], _Search] = {}
-
-
-class _Search(keras.Model):
-    """`search` as the call of a model, because that is what Keras compiles on every backend."""
-
-    def __init__(self, translator: EncoderDecoder, options: dict[str, Any], jit: bool) -> None:
-        super().__init__(name="search")
-        self.translator, self.options = translator, options
-        self.jit_compile = jit
-
-    def call(self, source: Tensor) -> dict[str, Tensor]:
-        found = self.translator.search(source, **self.options)._asdict()
-        return {name: part for name, part in found.items() if part is not None}
 
 
 def over_steps(vector: Tensor, like: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Tasks: raw input in, answers with scores and attention out."""
 
+from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks.loading import load, task_folder
-from attention_zoo.tasks.task import TASKS, SearchOptions, Task
+from attention_zoo.tasks.task import TASKS, Task
 from attention_zoo.tasks.translation import Answer, Translation
 
 __all__ = ["TASKS", "Answer", "SearchOptions", "Task", "Translation", "load", "task_folder"]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -15,10 +15,10 @@ import numpy as np
 from attention_zoo import models
 from attention_zoo.data import PairBatches, TextPairs, Tokenizer, load_tokenizer
 from attention_zoo.data.vocabulary import PAD, SPECIAL_TOKENS, UNKNOWN
-from attention_zoo.decoding import SearchResult
+from attention_zoo.decoding import SearchOptions, SearchResult
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.tasks.scoring import score_translations
-from attention_zoo.tasks.task import TASKS, SearchOptions, read_task_file
+from attention_zoo.tasks.task import TASKS, read_task_file
 
 BUCKET = 8  # sources are padded up to multiples of this, so that few shapes are compiled
 
@@ -29,8 +29,9 @@ class Answer:
 
     Args:
         text: the translation.
-        score: log-probability after the length penalty (the search's order).
+        score: what the search compares: log-probability with length and coverage penalty.
         tokens: readable labels of the translation's tokens (T), without the end token.
+        token_scores: log-probability of each of them (T), and of the end token where there is one.
         source_tokens: readable labels of the source's tokens (S).
         attention: weights (T, S), or None for a model without attention.
         cut: True when the search stopped at its longest length before the end token.
@@ -41,11 +42,20 @@ class Answer:
     text: str
     score: float
     tokens: tuple[str, ...]
+    token_scores: tuple[float, ...]
     source_tokens: tuple[str, ...]
     attention: np.ndarray | None
     cut: bool
     unknown: tuple[int, ...] = ()
     alternatives: tuple[Answer, ...] = ()
+
+
+class _Source(NamedTuple):
+    """A text to translate: its tokens, and the tokens that its translation begins with."""
+
+    text: str
+    ids: list[int]
+    prefix: list[int]
 
 
 @TASKS.register("translation")
@@ -114,26 +124,51 @@ class Translation:
 
     # Prediction.
 
-    def predict(self, texts: Sequence[str], **search_overrides: Any) -> list[Answer]:
+    def predict(
+        self,
+        texts: Sequence[str],
+        *,
+        prefixes: Sequence[str] | None = None,
+        **search_overrides: Any,
+    ) -> list[Answer]:
         """One answer for each text, in order; it depends on nothing else in the list.
 
         Args:
             texts: sentences of the source language.
+            prefixes: what each translation begins with, "" for nothing; None for nothing at all.
             **search_overrides: fields of `SearchOptions` for this call.
 
         Raises:
-            ValueError: a text is empty or longer than `max_source_length` tokens, or an option
-                is unknown.
+            ValueError: a text is empty or longer than `max_source_length` tokens, an option is
+                unknown or contradicts another, or the options leave no answer.
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of sentences; write predict([text])")
         options = self.search.override(**search_overrides)
-        sources = self.encode_sources(texts)
+        sources = [
+            _Source(text, ids, starts)
+            for text, ids, starts in zip(
+                texts,
+                self.encode_sources(texts),
+                self._encode_prefixes(prefixes, len(texts)),
+                strict=True,
+            )
+        ]
         answers: dict[int, Answer] = {}
-        for rows, width in _same_width(sources, options.batch_size):
+        for rows, width in _same_width([s.ids for s in sources], options.batch_size):
             found = self._search([sources[row] for row in rows], width, options)
-            answers.update(zip(rows, found, strict=True))
+            for row, answer in zip(rows, found, strict=True):
+                if answer is None:
+                    raise ValueError(f"source {row}: the search options leave no answer to it")
+                answers[row] = answer
         return [answers[row] for row in range(len(sources))]
+
+    def _encode_prefixes(self, prefixes: Sequence[str] | None, count: int) -> list[list[int]]:
+        if prefixes is None:
+            return [[]] * count
+        if isinstance(prefixes, str) or len(prefixes) != count:
+            raise ValueError(f"prefixes: one for each of the {count} texts is needed")
+        return self.target_tokenizer.encode(list(prefixes)) if count else []
 
     def encode_sources(
         self, texts: Sequence[str], places: Sequence[str] | None = None
@@ -170,29 +205,34 @@ class Translation:
         alone = tokenizer.encode(strange) if strange else []
         return [c for c, ids in zip(strange, alone, strict=True) if UNKNOWN in ids]
 
-    def _search(self, sources: list[list[int]], width: int, options: SearchOptions) -> list[Answer]:
-        """Answers for sources of at most `width` tokens."""
+    def _search(
+        self, sources: list[_Source], width: int, options: SearchOptions
+    ) -> list[Answer | None]:
+        """Answers for sources of at most `width` tokens; None where the options leave none."""
         size = min(options.batch_size, 2 ** (len(sources) - 1).bit_length())
-        batch = np.full((size, width), PAD, "int32")
-        for row in range(size):  # rows beyond the sources repeat the first one
-            ids = sources[row] if row < len(sources) else sources[0]
-            batch[row, : len(ids)] = ids
+        longest = max(len(source.prefix) for source in sources)
         found = self.model.compiled_search(
-            batch,
-            beam_width=options.beam_width,
-            n_best=options.n_best,
-            max_length=options.max_length or 2 * width + 10,
-            length_penalty=options.length_penalty,
-            length_penalty_weight=options.length_penalty_weight,
+            _padded([source.ids for source in sources], size, width),
+            options,
+            prefix=_padded([s.prefix for s in sources], size, _bucket(longest))
+            if longest
+            else None,
         )
         to_numpy = keras.ops.convert_to_numpy
         result = SearchResult(*(None if part is None else to_numpy(part) for part in found))
-        return [self._answer(ids, result, row) for row, ids in enumerate(sources)]
+        if options.replace_unknown and result.attention is None:
+            raise ValueError("search.replace_unknown needs a model with attention; take it out")
+        return [
+            self._answer(source, result, row, options.replace_unknown)
+            for row, source in enumerate(sources)
+        ]
 
-    def _answer(self, source: list[int], result: SearchResult, row: int) -> Answer:
+    def _answer(
+        self, source: _Source, result: SearchResult, row: int, replace_unknown: bool
+    ) -> Answer | None:
         """The answer to one source, which stands in a row of the result."""
-        source_tokens = tuple(self.source_tokenizer.tokens(source))
-        unknown = tuple(at for at, token in enumerate(source) if token == UNKNOWN)
+        source_tokens = tuple(self.source_tokenizer.tokens(source.ids))
+        unknown = tuple(at for at, token in enumerate(source.ids) if token == UNKNOWN)
         answers = []
         for n, length in enumerate(result.lengths[row]):
             if length == 0:  # the search found fewer than it was asked for
@@ -200,19 +240,33 @@ class Translation:
             finished = bool(result.finished[row, n])
             words = int(length) - finished
             ids = [int(token) for token in result.tokens[row, n, :words]]
-            weights = result.attention
+            weights = None
+            if result.attention is not None:
+                weights = result.attention[row, n, :words, : len(source.ids)]
+            copied = self._copied(source, ids, weights) if replace_unknown else None
             answer = Answer(
-                text=self.target_tokenizer.decode(ids),
+                text=self.target_tokenizer.decode(ids, copied),
                 score=float(result.scores[row, n]),
-                tokens=tuple(self.target_tokenizer.tokens(ids)),
+                tokens=tuple(self.target_tokenizer.tokens(ids, copied)),
+                token_scores=tuple(map(float, result.token_scores[row, n, :length])),
                 source_tokens=source_tokens,
-                attention=None if weights is None else weights[row, n, :words, : len(source)],
+                attention=weights,
                 cut=not finished,
                 unknown=unknown,
             )
             answers.append(answer)
+        if not answers:
+            return None
         best, *others = answers
         return replace(best, alternatives=tuple(others))
+
+    def _copied(self, source: _Source, ids: list[int], weights: Any) -> list[str]:
+        """For each unknown token of a translation, the piece of the source most looked at."""
+        places = [at for at, token in enumerate(ids) if token == UNKNOWN]
+        if not places:
+            return []
+        pieces = self.source_tokenizer.surfaces(source.text)
+        return [pieces[int(np.argmax(weights[at]))] for at in places]
 
     # Evaluation.
 
@@ -268,6 +322,20 @@ class Translation:
         )
 
 
+def _bucket(length: int) -> int:
+    """The width that a sequence of this length is padded to."""
+    return -(-length // BUCKET) * BUCKET
+
+
+def _padded(rows: Sequence[Sequence[int]], size: int, width: int) -> np.ndarray:
+    """`(size, width)`; rows beyond those given repeat the first one."""
+    batch = np.full((size, width), PAD, "int32")
+    for row in range(size):
+        ids = rows[row] if row < len(rows) else rows[0]
+        batch[row, : len(ids)] = ids
+    return batch
+
+
 def _same_width(sources: Sequence[Sequence[int]], batch_size: int) -> list[tuple[list[int], int]]:
     """Row numbers of at most `batch_size` sources each, and the width they share.
 
@@ -275,7 +343,7 @@ def _same_width(sources: Sequence[Sequence[int]], batch_size: int) -> list[tuple
     """
     buckets: dict[int, list[int]] = defaultdict(list)
     for row, ids in enumerate(sources):
-        buckets[-(-len(ids) // BUCKET) * BUCKET].append(row)
+        buckets[_bucket(len(ids))].append(row)
     return [
         (rows[start : start + batch_size], width)
         for width, rows in sorted(buckets.items())

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.decoding import SearchResult, StepOutput, beam_search, greedy_search
-from tests.decoding.toys import END, ENDS, ON_TENSORFLOW, START, Tables, compiled, to_numpy
+from attention_zoo.decoding import SearchResult, StepOutput
+from tests.decoding.toys import END, ENDS, ON_TENSORFLOW, Tables, compiled, find, to_numpy
 
-OPTIONS = {"start_token": START, "end_token": END, "max_length": 5}
+OPTIONS: dict[str, Any] = {"max_length": 5}
 on_tensorflow = pytest.mark.skipif(not ON_TENSORFLOW, reason="speaks of TensorFlow's graphs")
 
 
@@ -29,7 +29,7 @@ def constant(row: list[float]) -> Callable[[Any, Any], StepOutput]:
 
 
 def run(row: list[float], mode: str, batch_size: int = 2, **options: Any) -> SearchResult:
-    search = functools.partial(beam_search, batch_size=batch_size, **OPTIONS | options)
+    search = functools.partial(find, batch_size=batch_size, **OPTIONS | options)
     return to_numpy(compiled(lambda: search(constant(row), ()), mode)())
 
 
@@ -50,7 +50,7 @@ def test_nothing_to_choose_gives_nothing(mode: str, penalty: str, row: list[floa
 
 @pytest.mark.parametrize("mode", ENDS)
 def test_greedy_with_nothing_to_choose_gives_nothing(mode: str) -> None:
-    greedy = functools.partial(greedy_search, batch_size=2, **OPTIONS)
+    greedy = functools.partial(find, batch_size=2, **OPTIONS)
     for row in ([NO] * 6, [0, 0, 0, 0, 0, np.nan]):
         search = functools.partial(greedy, constant(row), ())
         result = to_numpy(compiled(search, mode)())
@@ -92,8 +92,8 @@ def test_a_vocabulary_smaller_than_the_beam(mode: str) -> None:
 def test_equal_ones_come_lowest_first(mode: str) -> None:
     result = run([0.0, 0.0, 0.0, NO, 0.0], mode, beam_width=3, max_length=2)
     assert result.tokens[0].tolist() == [[0, 0], [0, 1], [0, 2]]
-    ended_early = run([0.0, 0.0, 0.0, 0.0], mode, beam_width=4, max_length=1)
-    assert ended_early.tokens[0].tolist() == [[3], [0], [1], [2]]
+    at_the_limit = run([0.0, 0.0, 0.0, 0.0], mode, beam_width=4, max_length=1)
+    assert at_the_limit.tokens[0].tolist() == [[0], [1], [2], [3]]
 
 
 @pytest.mark.parametrize("mode", ENDS)
@@ -113,7 +113,7 @@ def test_scores_are_float32_whatever_the_logits(dtype: str) -> None:
         output = tables.step(tokens, state)
         return output._replace(logits=ops.cast(output.logits, dtype))
 
-    result = beam_search(step, tables.state(), batch_size=2, beam_width=3, **OPTIONS)
+    result = find(step, tables.state(), batch_size=2, beam_width=3, **OPTIONS)
     assert keras.backend.standardize_dtype(result.scores.dtype) == "float32"
     assert np.isfinite(ops.convert_to_numpy(result.scores)).all()
 
@@ -135,7 +135,7 @@ def test_stops_when_no_hypothesis_can_still_win() -> None:
         return StepOutput(logits, state)
 
     options = OPTIONS | {"max_length": 200, "beam_width": 3, "n_best": 1}
-    result = to_numpy(beam_search(step, (), batch_size=2, length_penalty="none", **options))
+    result = to_numpy(find(step, (), batch_size=2, length_penalty="none", **options))
     assert calls == [(2, 1), (2, 3), (2, 3), (2, 3)]
     assert result.lengths.tolist() == [[4], [4]]
     assert result.tokens.shape == (2, 1, 200)
@@ -158,7 +158,7 @@ def test_one_trace_serves_every_batch_and_source_length(jit_compile: bool) -> No
 
         batch = ops.shape(memory)[0]
         state = memory[:, :6]
-        return beam_search(step, state, batch_size=batch, beam_width=3, **OPTIONS)
+        return find(step, state, batch_size=batch, beam_width=3, **OPTIONS)
 
     signature = [tf.TensorSpec([None, None], "float32")]
     traced = tf.function(search, input_signature=signature, jit_compile=jit_compile)
@@ -197,7 +197,7 @@ def test_one_trace_serves_every_batch_and_source_length(jit_compile: bool) -> No
 )
 def test_refuses_options_in_one_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        beam_search(constant([0.0] * 6), (), **{"batch_size": 2} | OPTIONS | options)
+        find(constant([0.0] * 6), (), **{"batch_size": 2} | OPTIONS | options)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -230,12 +230,12 @@ def squeezed(tokens: Any, state: Any) -> StepOutput:
 )
 def test_refuses_a_step_of_the_wrong_shape(step: Any, message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        beam_search(step, ops.zeros((2, 3)), batch_size=2, **OPTIONS)
+        find(step, ops.zeros((2, 3)), batch_size=2, **OPTIONS)
     assert str(caught.value) == message
 
 
 def test_refuses_a_state_of_another_batch() -> None:
     with pytest.raises(ValueError, match=r"shape \(3, 4\): \(2, ...\) is needed"):
-        beam_search(constant([0.0] * 6), ops.zeros((3, 4)), batch_size=2, **OPTIONS)
+        find(constant([0.0] * 6), ops.zeros((3, 4)), batch_size=2, **OPTIONS)
     with pytest.raises(ValueError, match="no state is \\(\\)"):
-        beam_search(constant([0.0] * 6), None, batch_size=2, **OPTIONS)
+        find(constant([0.0] * 6), None, batch_size=2, **OPTIONS)

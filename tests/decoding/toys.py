@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from attention_zoo.decoding import SearchResult, StepOutput
+from attention_zoo.decoding import SearchOptions, SearchResult, StepOutput, search
 
 START, END = 2, 3
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
@@ -28,6 +28,17 @@ def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
     import tensorflow as tf
 
     return tf.function(function, jit_compile=mode == "xla")
+
+
+REQUEST = ("start_token", "end_token", "pad_token", "source_mask", "source_keys", "prefix", "rules")
+
+
+def find(step: Any, state: Any, *, batch_size: Any, **given: Any) -> SearchResult:
+    """`search` with options and request in one; all hypotheses that run unless `n_best` is said."""
+    request = {"start_token": START, "end_token": END}
+    request |= {name: given.pop(name) for name in REQUEST if name in given}
+    options = SearchOptions(**{"n_best": given.get("beam_width", 1)} | given)
+    return search(step, state, options, batch_size=batch_size, **request)
 
 
 def to_numpy(result: SearchResult) -> SearchResult:

@@ -88,7 +88,7 @@ PAGES = {
     "too much smoothing": (PAGE + "  label_smoothing: 1\n", r"must be in \[0, 1\), got 1"),
     "negative warmup": (PAGE + "  warmup_steps: -1\n", r"must be at least 0, got -1"),
     "negative seed": ("data: {corpus: dates}\nseed: -1\n", r"seed must be at least 0, got -1"),
-    "n_best over the beam": (PAGE + "search:\n  n_best: 2\n", r"raise search\.beam_width"),
+    "n_best over the beam": (PAGE + "search:\n  n_best: 2\n", "n_best is 2 but beam_width is 1"),
     "bad YAML": ("data:\n  corpus: [dates\ntask: x\n", r"small\.yaml:3: not valid YAML"),
     "tab": ("data:\n\tcorpus: dates\n", r"small\.yaml:2: not valid YAML"),
     "key twice": ("seed: 1\nseed: 2\n", r"small\.yaml:2: not valid YAML: found duplicate key"),

@@ -1,0 +1,33 @@
+"""Write a run as a folder that serves without this library."""
+
+from __future__ import annotations
+
+import argparse
+
+from attention_zoo.cli.arguments import split_overrides
+from attention_zoo.cli.predict import apply_overrides
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The run, the folder and the search options that become part of it."""
+    parser.add_argument("run", metavar="RUN", help="a run folder, an entry of the zoo or hf://")
+    parser.add_argument(
+        "words",
+        metavar="OUT | key=value",
+        nargs="*",
+        help="the folder to write, which must not exist, and options: search.beam_width=5",
+    )
+    parser.add_argument("--format", default="saved_model", help="saved_model")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write it whole or not at all."""
+    overrides, folders = split_overrides(arguments.words)
+    if len(folders) != 1:
+        raise ValueError(f"export writes one folder, {len(folders)} are named: export RUN OUT")
+    from attention_zoo import tasks
+    from attention_zoo.export import export
+
+    task = tasks.load(arguments.run)
+    apply_overrides(task, overrides, "export")
+    print(export(task, folders[0], arguments.format))

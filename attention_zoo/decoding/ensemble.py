@@ -1,0 +1,49 @@
+"""Several decoders of one vocabulary as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from keras import ops
+
+from attention_zoo.decoding.step import StepFunction, StepOutput
+
+
+def ensemble(steps: Sequence[StepFunction]) -> StepFunction:
+    """The step whose probabilities are the mean of those of several steps.
+
+    Args:
+        steps: steps over one vocabulary and, where they give attention, one source.
+
+    Returns:
+        A step. Its state is a tuple of their states, its attention the mean of those there are,
+        its hidden vectors are joined (None if one has none).
+
+    Raises:
+        ValueError: there is no step, or two differ in the size of their vocabularies.
+    """
+    if not steps:
+        raise ValueError("ensemble of no steps: give at least one")
+
+    def step(tokens: Any, states: Any) -> StepOutput:
+        outputs = [one(tokens, state) for one, state in zip(steps, states, strict=True)]
+        sizes = sorted({output.logits.shape[-1] for output in outputs})
+        if len(sizes) > 1:
+            raise ValueError(f"the steps of an ensemble give logits of {sizes} tokens: of one size")
+        looks = [output.attention for output in outputs if output.attention is not None]
+        hidden = [output.hidden for output in outputs]
+        return StepOutput(
+            _mean_logits([output.logits for output in outputs]),
+            tuple(output.state for output in outputs),
+            sum(looks) / len(looks) if looks else None,
+            None if any(x is None for x in hidden) else ops.concatenate(hidden, axis=-1),
+        )
+
+    return step
+
+
+def _mean_logits(logits: Sequence[Any]) -> Any:
+    """Log of the mean of the probabilities."""
+    log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
+    return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(float(len(logits)))

@@ -1,0 +1,46 @@
+"""Rules: what a search may take at a step. One file, one kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attention_zoo.decoding.options import SearchOptions
+from attention_zoo.decoding.rules.allowed import AllowedTokens, BannedTokens
+from attention_zoo.decoding.rules.automaton import Automaton
+from attention_zoo.decoding.rules.base import Rule
+from attention_zoo.decoding.rules.ngrams import NoRepeatNgram
+from attention_zoo.decoding.rules.places import ForcedTokens, MinLength, Prefix
+from attention_zoo.decoding.rules.repetition import RepetitionPenalty
+
+
+def rules_of(options: SearchOptions, end_token: int, pad_token: int, prefix: Any) -> list[Rule]:
+    """The rules that options ask for."""
+    rules: list[Rule] = []
+    if options.repetition_penalty != 1:
+        rules.append(RepetitionPenalty(options.repetition_penalty))
+    if options.banned_tokens:
+        rules.append(BannedTokens(options.banned_tokens))
+    if options.min_length > 1:
+        rules.append(MinLength(options.min_length, end_token))
+    if options.no_repeat_ngram:
+        rules.append(NoRepeatNgram(options.no_repeat_ngram))
+    forced = dict(enumerate(options.prefix_tokens)) | options.forced_tokens
+    if forced:
+        rules.append(ForcedTokens(forced))
+    if prefix is not None:
+        rules.append(Prefix(prefix, pad_token))
+    return rules
+
+
+__all__ = [
+    "AllowedTokens",
+    "Automaton",
+    "BannedTokens",
+    "ForcedTokens",
+    "MinLength",
+    "NoRepeatNgram",
+    "Prefix",
+    "RepetitionPenalty",
+    "Rule",
+    "rules_of",
+]

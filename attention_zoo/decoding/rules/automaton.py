@@ -1,0 +1,50 @@
+"""A finite automaton says what may follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from attention_zoo.decoding.rules.base import Rule
+
+
+class Automaton(Rule):
+    """Every answer is a path through a finite automaton: a grammar of the answers, as a table.
+
+    Args:
+        transitions: `(Q, V)` integers, the state that a token leads to from each state; -1 where
+            it may not be taken. The first state is 0. The end token is a token like the others:
+            it may be taken in the states that lead somewhere by it.
+
+    Raises:
+        ValueError: a table that is none, or a state outside it.
+    """
+
+    def __init__(self, transitions: Any) -> None:
+        table = np.asarray(transitions)
+        if table.ndim != 2 or not table.size or table.dtype.kind not in "iu":
+            raise ValueError(
+                f"transitions is {table.dtype} of shape {table.shape}: integers (Q, V) are needed"
+            )
+        if table.max() >= len(table) or table.min() < -1:
+            wrong = table.max() if table.max() >= len(table) else table.min()
+            raise ValueError(f"transitions leads to state {wrong}: there are {len(table)}, from 0")
+        self.transitions = table.astype("int32")
+
+    def memory(self, batch_size: Any, room: Any) -> Any:
+        return ops.zeros((batch_size, 1), dtype="int32")
+
+    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
+        if self.transitions.shape[1] != shape[-1]:
+            raise ValueError(
+                f"transitions is of shape {self.transitions.shape} but step gives logits of "
+                f"{shape[-1]} tokens"
+            )
+        return ops.take(ops.convert_to_tensor(self.transitions), memory, axis=0) >= 0
+
+    def remember(self, memory: Any, tokens: Any, step: Any) -> Any:
+        table = ops.convert_to_tensor(self.transitions.reshape(-1))
+        index = memory * self.transitions.shape[1] + tokens
+        return ops.maximum(ops.take(table, index, axis=0), 0)

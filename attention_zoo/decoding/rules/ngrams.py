@@ -1,0 +1,45 @@
+"""No n-gram comes twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import ops
+
+from attention_zoo.decoding.rules.base import Rule
+from attention_zoo.decoding.rules.repetition import among, write
+
+
+class NoRepeatNgram(Rule):
+    """A token that would end an n-gram which is there already is not taken (Paulus et al. 2018,
+    section 2.5).
+
+    Args:
+        size: tokens of the n-gram; 1 takes no token twice.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def memory(self, batch_size: Any, room: Any) -> Any:
+        return ops.zeros((batch_size, 1, room), dtype="int32") - 1
+
+    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
+        return ops.logical_not(among(self.ends(memory, step), shape[-1]))
+
+    def ends(self, taken: Any, step: Any) -> Any:
+        """`(B, N, L)`, the tokens that would repeat an n-gram of `taken (B, N, L)`, -1 elsewhere.
+
+        Place i ends an n-gram that begins like the last n - 1 tokens if for every k from 1 to
+        n - 1 the token k places before i is the one k places before the next.
+        """
+        places = ops.arange(ops.shape(taken)[2], dtype="int32")
+        same = ops.logical_and(places >= self.size - 1, places < step)
+        for back in range(1, self.size):
+            last = ops.take(taken, ops.maximum(step - back, 0), axis=2)[..., None]
+            before = ops.take(taken, ops.maximum(places - back, 0), axis=2)
+            same = ops.logical_and(same, before == last)
+        return ops.where(same, taken, -1)
+
+    def remember(self, memory: Any, tokens: Any, step: Any) -> Any:
+        return write(memory, tokens, step)

@@ -1,0 +1,66 @@
+"""What is taken at a place: not the end too early, forced tokens, a prefix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from attention_zoo.decoding.rules.base import Rule
+
+
+class MinLength(Rule):
+    """No end before an answer has so many tokens, the end among them.
+
+    Args:
+        length: fewest tokens.
+        end_token: the id that ends an answer.
+    """
+
+    def __init__(self, length: int, end_token: int) -> None:
+        self.length, self.end_token = length, end_token
+
+    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
+        others = ops.convert_to_tensor(np.arange(shape[-1]) != self.end_token)
+        return ops.logical_or(others, step + 1 >= self.length)[None, None]
+
+
+class ForcedTokens(Rule):
+    """At some places one token alone may be taken.
+
+    Args:
+        tokens: the token of each such place, the first place 0.
+    """
+
+    def __init__(self, tokens: dict[int, int]) -> None:
+        self.places = np.array(list(tokens), "int32")
+        self.tokens = np.array(list(tokens.values()), "int32")
+
+    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
+        here = ops.convert_to_tensor(self.places) == step
+        token = ops.sum(ops.where(here, ops.convert_to_tensor(self.tokens), 0))
+        wanted = ops.arange(shape[-1], dtype="int32") == token
+        return ops.logical_or(wanted, ops.logical_not(ops.any(here)))[None, None]
+
+
+class Prefix(Rule):
+    """What the answer to each source begins with.
+
+    Args:
+        tokens: `(B, P)` ids, padded at the end.
+        pad_token: the id that pads.
+    """
+
+    def __init__(self, tokens: Any, pad_token: int) -> None:
+        self.tokens, self.pad_token = ops.cast(tokens, "int32"), pad_token
+        if len(self.tokens.shape) != 2:
+            raise ValueError(f"prefix is of shape {tuple(self.tokens.shape)}: (B, P) is needed")
+
+    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
+        room = ops.shape(self.tokens)[1]
+        if isinstance(room, int) and room == 0:
+            return None
+        token = ops.take(self.tokens, ops.minimum(step, room - 1), axis=1)[:, None, None]
+        free = ops.logical_or(token == self.pad_token, step >= room)
+        return ops.logical_or(free, ops.arange(shape[-1], dtype="int32") == token)

@@ -1,0 +1,238 @@
+"""The tokenizers of `attention_zoo.data` in core TensorFlow operations: the same ids.
+
+Characters are classed by tables that the tokenizer's own engine fills, so that two tables of
+Unicode never disagree.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tokenizers import Regex, normalizers
+
+from attention_zoo.data.tokenizer import (
+    CJK,
+    LONGEST_RUN,
+    MARK,
+    NOT_IN_WORDS,
+    TOKENIZERS,
+    WHITE_SPACE,
+    Tokenizer,
+)
+from attention_zoo.data.vocabulary import UNKNOWN
+
+SPACE, IN_WORDS, BEGINS_BARE = 1, 2, 4  # classes of characters, as bits
+CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+
+
+class GraphTokenizer(tf.Module):
+    """Strings to ids and ids to strings, as a tokenizer has them.
+
+    Args:
+        tokenizer: one of the kinds of `attention_zoo.data`.
+
+    Raises:
+        ValueError: another kind of tokenizer.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(name="tokenizer")
+        kind = type(tokenizer)
+        if TOKENIZERS.name_of(kind) is None:
+            raise ValueError(
+                f"tokenizer {kind.__name__} has no export (known: {', '.join(TOKENIZERS.names())})"
+            )
+        vocabulary = tokenizer.vocabulary
+        self._ids = _table(vocabulary, np.arange(len(vocabulary)), UNKNOWN)
+        self._lower = _table(*_lowered(), "") if tokenizer.lowercase else None
+        self._starts, self._classes = _character_classes()
+        self._marks_start = tokenizer.marks_start
+        self._cut = {"character": _every, "word": _in_words, "subword": _in_words}[tokenizer.kind]
+        self._longest = max(map(len, vocabulary)) if tokenizer.kind == "subword" else None
+        self._vocabulary = tf.constant(vocabulary)
+        self._surfaces = tf.constant([tokenizer.decode_one(i) for i in range(len(vocabulary))])
+        self._labels = tf.constant(tokenizer.tokens(range(len(vocabulary))))
+
+    # Text to ids.
+
+    def encode(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Ids of texts `(B,)`, ragged `(B, S)` int32, and what each stands for, its mark included.
+
+        Text that is not UTF-8 reads as U+FFFD where it is damaged.
+        """
+        characters = self._normalized(texts)
+        flat, rows = characters.flat_values, characters.value_rowids()
+        classes = self._classes_of(flat)
+        starts = self._cut(rows, flat == ord(MARK), classes & IN_WORDS > 0)
+        pieces = tf.RaggedTensor.from_row_starts(flat, tf.where(starts)[:, 0])
+        words = tf.strings.unicode_encode(pieces, "UTF-8")
+        of_text = tf.boolean_mask(rows, starts)
+        tokens = self._looked_up(words) if self._longest is None else self._matched(words)
+        standing = tf.repeat(words, tokens.row_lengths())
+        ids = tokens.flat_values
+        standing = tf.where(ids == UNKNOWN, standing, tf.gather(self._vocabulary, ids))
+        of_text = tf.repeat(of_text, tokens.row_lengths())
+        batch = tf.size(texts, tf.int64)
+        return (
+            tf.RaggedTensor.from_value_rowids(ids, of_text, batch),
+            tf.RaggedTensor.from_value_rowids(standing, of_text, batch),
+        )
+
+    def _normalized(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Code points `(B, C)`: white space as single marks, none at the ends but the first."""
+        if self._lower is not None:
+            characters = tf.strings.unicode_split(texts, "UTF-8")
+            small = self._lower.lookup(characters.flat_values)
+            small = tf.where(small == "", characters.flat_values, small)
+            texts = tf.strings.reduce_join(characters.with_flat_values(small), axis=-1)
+        characters = tf.strings.unicode_decode(texts, "UTF-8")
+        flat, rows = characters.flat_values, characters.value_rowids()
+        space = self._classes_of(flat) & SPACE > 0
+        after_space = tf.logical_or(_first_of_row(rows), _shifted(space))
+        kept = tf.logical_not(tf.logical_and(space, after_space))
+        flat = tf.boolean_mask(tf.where(space, ord(MARK), flat), kept)
+        rows = tf.boolean_mask(rows, kept)
+        last = tf.concat([rows[1:] != rows[:-1], tf.ones_like(rows[:1], "bool")], 0)
+        kept = tf.logical_not(tf.logical_and(last, flat == ord(MARK)))
+        flat, rows = tf.boolean_mask(flat, kept), tf.boolean_mask(rows, kept)
+        batch = tf.size(texts, tf.int64)
+        characters = tf.RaggedTensor.from_value_rowids(flat, rows, batch)
+        return self._marked(characters) if self._marks_start else characters
+
+    def _marked(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
+        """With a mark in front of the rows that do not begin with a CJK character."""
+        flat, rows = characters.flat_values, characters.value_rowids()
+        bare = self._classes_of(flat) & BEGINS_BARE > 0
+        marked = tf.boolean_mask(rows, tf.logical_and(_first_of_row(rows), tf.logical_not(bare)))
+        mark = tf.fill(tf.shape(marked), ord(MARK))
+        marks = tf.RaggedTensor.from_value_rowids(mark, marked, characters.nrows())
+        return tf.concat([marks, characters], axis=1)
+
+    def _classes_of(self, characters: tf.Tensor) -> tf.Tensor:
+        place = tf.searchsorted(self._starts, characters, side="right") - 1
+        return tf.gather(self._classes, place)
+
+    def _looked_up(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """One id a piece."""
+        return tf.RaggedTensor.from_tensor(self._ids.lookup(words)[:, None])
+
+    def _matched(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of the longest tokens from left to right; a piece not covered whole is unknown."""
+        sizes = tf.strings.length(words, "UTF8_CHAR")
+        count = tf.size(words)
+
+        def go_on(at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_any(tf.logical_and(whole, at < sizes))
+
+        def match(
+            at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            live = tf.where(tf.logical_and(whole, at < sizes))[:, 0]
+            ids, taken = self._longest_match(*(tf.gather(x, live) for x in (words, at, sizes)))
+            where = live[:, None]
+            at = tf.tensor_scatter_nd_add(at, where, taken)
+            whole = tf.tensor_scatter_nd_update(whole, where, ids >= 0)
+            column = tf.tensor_scatter_nd_update(tf.fill([count], -1), where, ids)
+            return at, tf.concat([found, column[:, None]], axis=1), whole
+
+        start = tf.zeros([count], "int32"), tf.zeros([count, 0], "int32"), sizes > 0
+        shapes = tf.TensorShape([None]), tf.TensorShape([None, None]), tf.TensorShape([None])
+        _, found, whole = tf.while_loop(go_on, match, start, shapes)
+        found = tf.where(whole[:, None], found, -1)
+        unknown = tf.where(whole, -1, UNKNOWN)[:, None]
+        found = tf.concat([unknown, found], axis=1)
+        return tf.ragged.boolean_mask(found, found >= 0)
+
+    def _longest_match(
+        self, words: tf.Tensor, at: tf.Tensor, sizes: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The id of the longest token at a place of each word, -1 if there is none; its length."""
+        lengths = tf.range(self._longest, 0, -1)
+        each = tf.repeat(words, self._longest), tf.repeat(at, self._longest)
+        parts = tf.strings.substr(*each, tf.tile(lengths, tf.shape(words)), "UTF8_CHAR")
+        ids = tf.reshape(self._ids.lookup(parts), [-1, self._longest])
+        fits = tf.logical_and(ids != UNKNOWN, lengths <= (sizes - at)[:, None])
+        best = tf.argmax(fits, axis=1, output_type="int32")
+        found = tf.gather(ids, best, batch_dims=1)
+        there = tf.reduce_any(fits, axis=1)
+        return tf.where(there, found, -1), tf.where(there, tf.gather(lengths, best), 0)
+
+    # Ids to text.
+
+    def surfaces(self, ids: tf.Tensor) -> tf.Tensor:
+        """What each id adds to a text, marks for spaces."""
+        return tf.gather(self._surfaces, ids)
+
+    def labels(self, ids: tf.Tensor) -> tf.Tensor:
+        """The label of each id."""
+        return tf.gather(self._labels, ids)
+
+    def text(self, surfaces: tf.Tensor) -> tf.Tensor:
+        """Surfaces `(..., L)` joined to texts."""
+        joined = tf.strings.regex_replace(tf.strings.reduce_join(surfaces, axis=-1), MARK, " ")
+        return tf.strings.regex_replace(joined, r"\A ", "") if self._marks_start else joined
+
+    def bare(self, pieces: tf.Tensor) -> tf.Tensor:
+        """Labels of pieces: without the mark, if anything is left then."""
+        return tf.strings.regex_replace(pieces, rf"\A{MARK}(.)", r"\1")
+
+
+def _every(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
+    """Every character begins a piece."""
+    return tf.ones_like(mark)
+
+
+def _in_words(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
+    """Where pieces begin: at marks, at what follows no mark, and every LONGEST_RUN in words."""
+    first = _first_of_row(rows)
+    after_mark = tf.logical_and(_shifted(mark), tf.logical_not(first))
+    after_word = tf.logical_and(_shifted(in_words), tf.logical_not(first))
+    goes_on = tf.logical_and(in_words, after_word)
+    places = tf.range(tf.size(rows))
+    run = tf.cumsum(tf.cast(tf.logical_not(goes_on), "int32")) - 1
+    begins = tf.boolean_mask(places, tf.logical_not(goes_on))
+    full = (places - tf.gather(begins, run)) % LONGEST_RUN == 0
+    return tf.where(goes_on, full, tf.logical_not(after_mark))
+
+
+def _first_of_row(rows: tf.Tensor) -> tf.Tensor:
+    return tf.concat([tf.ones_like(rows[:1], "bool"), rows[1:] != rows[:-1]], 0)
+
+
+def _shifted(flags: tf.Tensor) -> tf.Tensor:
+    """What stands before each place; False before the first."""
+    return tf.concat([tf.zeros_like(flags[:1]), flags[:-1]], 0)
+
+
+def _table(keys: Any, values: Any, default: Any) -> tf.lookup.StaticHashTable:
+    values = tf.constant(values, "int32") if isinstance(default, int) else tf.constant(values)
+    content = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), values)
+    return tf.lookup.StaticHashTable(content, default)
+
+
+def _lowered() -> tuple[list[str], list[str]]:
+    """The characters that lowercasing changes, and what they become."""
+    characters = [chr(c) for c in CODE_POINTS if chr(c) != "\n"]
+    small = normalizers.Lowercase().normalize_str("\n".join(characters)).split("\n")
+    pairs = [(one, other) for one, other in zip(characters, small, strict=True) if one != other]
+    return [one for one, _ in pairs], [other for _, other in pairs]
+
+
+def _character_classes() -> tuple[tf.Tensor, tf.Tensor]:
+    """The first code point of each range of one class, and the classes."""
+    classes = np.zeros(0x110000, "int32")
+    for bit, inside in ((SPACE, WHITE_SPACE), (IN_WORDS, f"^{NOT_IN_WORDS}"), (BEGINS_BARE, CJK)):
+        classes[_matching(f"[{inside}]")] |= bit
+    starts = np.flatnonzero(np.diff(classes, prepend=-1))
+    return tf.constant(starts, "int32"), tf.constant(classes[starts])
+
+
+def _matching(pattern: str) -> list[int]:
+    """The code points that a pattern of one character matches, as the engine reads it."""
+    text = "".join(map(chr, CODE_POINTS))
+    one, other = (
+        normalizers.Replace(Regex(pattern), letter).normalize_str(text) for letter in "ab"
+    )
+    return [c for c, x, y in zip(CODE_POINTS, one, other, strict=True) if x != y]

@@ -1,0 +1,116 @@
+"""A SavedModel whose `serving_default` takes raw strings and gives answers."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from attention_zoo.data.vocabulary import PAD, UNKNOWN
+from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.registry import Registry
+
+SERVERS = Registry("task that exports as saved_model")
+"""A task's name to the `tf.Module` that answers for it by `serve`."""
+
+
+def write_saved_model(task: Any, folder: Path) -> None:
+    """Writes the module of a task; ValueError naming what cannot be exported."""
+    module = SERVERS.get(task.name)(task)
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve})
+
+
+@SERVERS.register("translation")
+class ServedTranslation(tf.Module):
+    """`task.predict` in core TensorFlow operations.
+
+    Answers are as `predict` gives them; a batch with an empty or too long source is refused whole
+    (`InvalidArgumentError` naming the row).
+    """
+
+    def __init__(self, task: Any) -> None:
+        super().__init__(name="translation")
+        self.weights = [variable.value for variable in task.model.variables]
+        self.source, self.target = map(
+            GraphTokenizer, (task.source_tokenizer, task.target_tokenizer)
+        )
+        self._search = functools.partial(task.model.search, options=task.search)
+        self._copies = task.search.replace_unknown
+        self._longest = task.max_source_length
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers to texts `(B,)`; see the docstring of `answers` for what they hold."""
+        ragged, pieces = self.source.encode(text)
+        with tf.control_dependencies(self._checks(ragged.row_lengths())):
+            source = ragged.to_tensor(PAD)
+        found = self._search(source)
+        return self.answers(found, source, pieces.to_tensor(""))
+
+    def answers(self, found: Any, source: tf.Tensor, pieces: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What is served.
+
+        Args:
+            found: a `SearchResult`.
+            source: `(B, S)` ids.
+            pieces: `(B, S)` strings, what each id stands for.
+
+        Returns:
+            `text` (B, n); `scores` (B, n); `lengths` (B, n), tokens of each answer without its end;
+            `finished` (B, n), False where an answer was cut; `tokens` (B, n, L) strings;
+            `token_scores` (B, n, L); `source_tokens` (B, S) strings; `attention` (B, n, L, S) of
+            models that have it. Past the length tokens are "" and numbers are 0. Where the search
+            finds fewer than n, score is -inf.
+        """
+        lengths = found.lengths - tf.cast(found.finished, "int32")
+        longest = tf.reduce_max(found.lengths)
+        ids = found.tokens[:, :, :longest]
+        said = tf.range(longest) < lengths[..., None]
+        surfaces, labels = self.target.surfaces(ids), self.target.labels(ids)
+        served = {
+            "scores": found.scores,
+            "lengths": lengths,
+            "finished": found.finished,
+            "token_scores": found.token_scores[:, :, :longest],
+            "source_tokens": tf.where(source == PAD, "", self.source.labels(source)),
+        }
+        if found.attention is not None:
+            attention = found.attention[:, :, :longest]
+            served["attention"] = tf.where(said[..., None], attention, tf.zeros_like(attention))
+            if self._copies:
+                surfaces, labels = self._copied(ids, attention, pieces, surfaces, labels)
+        served["text"] = self.target.text(tf.where(said, surfaces, ""))
+        served["tokens"] = tf.where(said, labels, "")
+        return served
+
+    def _copied(
+        self, ids: tf.Tensor, attention: tf.Tensor, pieces: tf.Tensor, *shown: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """Surfaces and labels with the piece of the source most looked at for unknown tokens."""
+        most = tf.argmax(attention, axis=-1, output_type="int32")
+        copied = tf.gather(pieces, most, batch_dims=1)
+        surfaces, labels = shown
+        bare = self.target.bare(copied)
+        unknown = ids == UNKNOWN
+        return [tf.where(unknown, copied, surfaces), tf.where(unknown, bare, labels)]
+
+    def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
+        """What refuses sources that `predict` refuses."""
+        empty = tf.reduce_all(lengths > 0)
+        fits = tf.reduce_all(lengths <= self._longest)
+        return [
+            tf.debugging.Assert(empty, ["source", tf.argmin(lengths), "is empty"]),
+            tf.debugging.Assert(
+                fits,
+                [
+                    "source",
+                    tf.argmax(lengths),
+                    "has",
+                    tf.reduce_max(lengths),
+                    "tokens, the limit is",
+                    self._longest,
+                ],
+            ),
+        ]

@@ -1,0 +1,79 @@
+"""Several models of one vocabulary that write as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.decoding import ensemble
+from attention_zoo.models import presets
+from attention_zoo.models.presets import model
+from attention_zoo.models.searching import Reading, Searching
+
+Tensor = Any
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class Ensemble(Searching, keras.Model):
+    """Writes by the mean of the probabilities that its members give each token.
+
+    Formula:
+        p(y_t | y_<t, x) = 1/M sum_m p_m(y_t | y_<t, x)
+
+    Args:
+        members: models of this library with the same vocabularies, at least one.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        training: handed to the members.
+
+    Returns:
+        Log probabilities `(B, T, V)` of the tokens after each target token, which are logits too.
+
+    Masking:
+        Padding in source or target changes nothing at the other positions.
+
+    Raises:
+        ValueError: no member, or members whose vocabularies differ in size.
+    """
+
+    def __init__(self, members: Sequence[Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not members:
+            raise ValueError("members is empty: an ensemble needs at least one model")
+        restore = keras.saving.deserialize_keras_object
+        self.members = [restore(m) if isinstance(m, dict) else m for m in members]
+        for side in ("source_vocabulary_size", "target_vocabulary_size"):
+            sizes = sorted({member.settings[side] for member in self.members})
+            if len(sizes) > 1:
+                raise ValueError(f"members differ in {side}: {sizes}; they must share it")
+        self.built = True
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as plain data."""
+        return {"members": [keras.saving.serialize_keras_object(m) for m in self.members]}
+
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
+        log_probs = [
+            ops.log_softmax(ops.cast(member(inputs, training=training), "float32"), axis=-1)
+            for member in self.members
+        ]
+        return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(float(len(log_probs)))
+
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+        """What a search needs to write targets of `source (B, S)`: each member has read it."""
+        readings = [member.decoder_step(source, width, room) for member in self.members]
+        step = ensemble([reading.step for reading in readings])
+        return Reading(step, tuple(reading.state for reading in readings))
+
+    def save_to_preset(self, folder: Any) -> None:
+        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        presets.save_to_preset(self, folder)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self.settings}

@@ -1,0 +1,159 @@
+"""Searches with a plain Transformer of random weights, as a script that a benchmark runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from keras import layers, ops
+
+from attention_zoo.decoding import InPlace, StepOutput
+from attention_zoo.models.searching import Reading, Searching
+
+sys.path.insert(0, str(Path(__file__).parent / "peers"))
+import common
+
+BIG_NEGATIVE = -1e9
+
+
+class Heads(layers.Layer):
+    """Projections of multi-head attention: `(..., D)` to `(..., H, d)` and back."""
+
+    def __init__(self, heads: int, width: int) -> None:
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.query, self.key, self.value, self.out = (layers.Dense(width) for _ in range(4))
+
+    def split(self, x: Any) -> Any:
+        return ops.reshape(x, (*ops.shape(x)[:-1], self.heads, self.size))
+
+    def memory(self, x: Any) -> tuple[Any, Any]:
+        """Keys and values `(B, H, S, d)` of `x (B, S, D)`."""
+        both = self.split(self.key(x)), self.split(self.value(x))
+        return tuple(ops.transpose(part, (0, 2, 1, 3)) for part in both)
+
+    def look(self, x: Any, keys: Any, values: Any, hidden: Any = None) -> Any:
+        """`x (B, N, D)` at keys and values `(B, H, K, d)`; `hidden (B, 1, N, K)` is not seen."""
+        query = ops.transpose(self.split(self.query(x)), (0, 2, 1, 3)) * self.size**-0.5
+        scores = ops.matmul(query, ops.transpose(keys, (0, 1, 3, 2)))
+        if hidden is not None:
+            scores = ops.where(hidden, BIG_NEGATIVE, scores)
+        weights = ops.exp(scores - ops.max(scores, axis=-1, keepdims=True))
+        weights = weights / ops.sum(weights, axis=-1, keepdims=True)
+        context = ops.transpose(ops.matmul(weights, values), (0, 2, 1, 3))
+        return self.out(ops.reshape(context, ops.shape(x)))
+
+
+class Block(layers.Layer):
+    """Pre-norm: self-attention, attention at the source in a decoder, feed-forward."""
+
+    def __init__(self, heads: int, width: int, inner: int) -> None:
+        super().__init__()
+        self.own, self.source = Heads(heads, width), Heads(heads, width)
+        self.norms = [layers.LayerNormalization(epsilon=1e-6) for _ in range(3)]
+        self.inner, self.outer = layers.Dense(inner, "relu"), layers.Dense(width)
+
+    def feed_forward(self, x: Any) -> Any:
+        return x + self.outer(self.inner(self.norms[2](x)))
+
+    def encode(self, x: Any) -> Any:
+        y = self.norms[0](x)
+        return self.feed_forward(x + self.own.look(y, *self.own.memory(y)))
+
+    def step(self, x: Any, cache: Any, memory: Any, at: Any, hidden: Any) -> tuple[Any, Any]:
+        """One token of N hypotheses `(B, N, D)`; the cache is of keys and values `(B, H, L, N, d)`.
+
+        A look goes to all places of the cache, those of other hypotheses hidden: nothing is moved.
+        """
+        y = self.norms[0](x)
+        cache = [
+            ops.slice_update(room, (0, 0, at, 0, 0), new[:, :, None])
+            for room, new in zip(cache, self.own.memory(y), strict=True)
+        ]
+        batch, heads, steps, count, size = ops.shape(cache[0])
+        flat = (ops.reshape(room, (batch, heads, steps * count, size)) for room in cache)
+        x = x + self.own.look(y, *flat, hidden)
+        x = x + self.source.look(self.norms[1](x), *memory)
+        return self.feed_forward(x), cache
+
+
+class Transformer(Searching, keras.Model):
+    """An encoder and a decoder of so many blocks each."""
+
+    def __init__(self, depth: int, heads: int, width: int, inner: int, vocabulary: int) -> None:
+        super().__init__()
+        self.heads, self.width = heads, width
+        self.tables = [layers.Embedding(vocabulary, width) for _ in range(2)]
+        self.places = layers.Embedding(256, width)
+        self.encoder = [Block(heads, width, inner) for _ in range(depth)]
+        self.decoder = [Block(heads, width, inner) for _ in range(depth)]
+        self.norms = [layers.LayerNormalization(epsilon=1e-6) for _ in range(2)]
+        self.vocabulary = layers.Dense(vocabulary)
+
+    def decoder_step(self, source: Any, width: int, room: Any) -> Reading:
+        x = self.tables[0](source) + self.places(ops.arange(ops.shape(source)[1]))
+        for block in self.encoder:
+            x = block.encode(x)
+        memory = self.norms[0](x)
+        memories = [block.source.memory(memory) for block in self.decoder]
+        batch = ops.shape(source)[0]
+
+        def step(tokens: Any, state: dict[str, Any]) -> StepOutput:
+            at = ops.max(state["at"])
+            count = tokens.shape[1]
+            here = ops.broadcast_to(ops.arange(count, dtype="int32"), (batch, count))
+            came_by = ops.slice_update(state["came_by"], (0, 0, at), here[..., None])
+            hidden = _not_ancestors(came_by, at, width)
+            x = self.tables[1](tokens) + self.places(at)
+            caches = []
+            for block, cache, memory in zip(
+                self.decoder, state["caches"].value, memories, strict=True
+            ):
+                x, cache = block.step(x, cache, memory, at, hidden)
+                caches.append(cache)
+            state = {"at": state["at"] + 1, "came_by": came_by, "caches": InPlace(caches)}
+            return StepOutput(self.vocabulary(self.norms[1](x)), state)
+
+        empty = ops.zeros((batch, self.heads, room, width, self.width // self.heads))
+        state = {
+            "at": ops.zeros((batch,), dtype="int32"),
+            "came_by": ops.zeros((batch, room), dtype="int32"),
+            "caches": InPlace([[empty, empty] for _ in self.decoder]),
+        }
+        return Reading(step, state)
+
+
+def _not_ancestors(came_by: Any, at: Any, width: int) -> Any:
+    """`(B, 1, N, L W)` bool, the places that each hypothesis does not come by."""
+    places = ops.arange(width, dtype="int32")
+    later = ops.arange(ops.shape(came_by)[2], dtype="int32") > at
+    other = ops.logical_or(came_by[..., None] != places, later[:, None])
+    batch, count, steps, _ = ops.shape(other)
+    return ops.reshape(other, (batch, 1, count, steps * width))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sizes", type=int, nargs=5, metavar="N", help="depth heads width ffn words")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--widths", type=int, nargs="+", default=[1, 5])
+    options = parser.parse_args()
+    keras.utils.set_random_seed(1)
+    model = Transformer(*options.sizes)
+    source = np.random.default_rng(0).integers(4, options.sizes[-1], (common.SEARCHED, 20))
+    length = {"max_length": options.steps, "min_length": options.steps}
+    for width in options.widths:
+        seconds = common.median_seconds(
+            lambda width=width: model.compiled_search(source, jit=True, beam_width=width, **length),
+            8,
+        )
+        rate = common.SEARCHED / seconds
+        common.report("attention_zoo", f"beam {width} XLA", seconds, sentences_per_second=rate)
+
+
+if __name__ == "__main__":
+    main()

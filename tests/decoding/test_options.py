@@ -1,0 +1,322 @@
+"""Every option against all sequences there are, and what contradicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions, StepOutput
+from tests.decoding.toys import (
+    END,
+    PENALTIES,
+    START,
+    Hypothesis,
+    Tables,
+    compiled,
+    find,
+    lookup,
+    to_numpy,
+)
+
+SOURCES, VOCABULARY, LIMIT, PLACES = 200, 5, 4, 3
+WIDTH = (VOCABULARY - 1) ** (LIMIT - 1) * VOCABULARY
+Taken = tuple[int, ...]
+
+
+class Case(NamedTuple):
+    """An option, and what it means for a sequence, told in words.
+
+    `may(source, taken, token)`: whether it may be taken. `logits(logits, taken)`: the logits that
+    it makes of the decoder's. `limit(source)`: most tokens.
+    """
+
+    options: dict[str, Any]
+    may: Callable[[int, Taken, int], bool] = lambda source, taken, token: True
+    logits: Callable[[np.ndarray, Taken], np.ndarray] = lambda logits, taken: logits
+    limit: Callable[[int], int] = lambda source: LIMIT
+
+
+RNG = np.random.default_rng(3)
+LENGTHS = RNG.integers(1, PLACES + 1, SOURCES)
+MASK = np.arange(PLACES) < LENGTHS[:, None]
+PREFIX = RNG.integers(0, VOCABULARY, (SOURCES, 2))
+PREFIX[PREFIX == END] = 0  # 0 pads: nothing is forced there
+OF_SOURCE = RNG.random((SOURCES, VOCABULARY)) < 0.7
+OF_STEP = RNG.random((SOURCES, 2, VOCABULARY)) < 0.8
+GRAMMAR = np.array([[1, 0, -1, -1, 2], [2, 2, 1, -1, -1], [-1, 0, 0, 2, 1]])
+
+
+def repeats(taken: Taken, token: int, size: int) -> bool:
+    grown = (*taken, token)
+    before = [grown[i : i + size] for i in range(len(grown) - size)]
+    return grown[len(grown) - size :] in before if len(grown) >= size else False
+
+
+def follows(taken: Taken, token: int) -> bool:
+    state = 0
+    for one in taken:
+        state = GRAMMAR[state, one]
+    return bool(GRAMMAR[state, token] >= 0)
+
+
+def lowered(logits: np.ndarray, taken: Taken) -> np.ndarray:
+    logits = logits.copy()
+    for token in set(taken):
+        logits[token] = logits[token] / 1.8 if logits[token] > 0 else logits[token] * 1.8
+    return logits
+
+
+CASES = {
+    "none": Case({}),
+    "min_length": Case({"min_length": 3}, lambda b, taken, v: v != END or len(taken) >= 2),
+    "max_length_ratio": Case(
+        {"max_length_ratio": 1.5, "source_mask": MASK},
+        limit=lambda b: min(LIMIT, max(1, int(1.5 * LENGTHS[b]))),
+    ),
+    "no_repeat_ngram 1": Case({"no_repeat_ngram": 1}, lambda b, taken, v: v not in taken),
+    "no_repeat_ngram 2": Case({"no_repeat_ngram": 2}, lambda b, taken, v: not repeats(taken, v, 2)),
+    "repetition_penalty": Case({"repetition_penalty": 1.8}, logits=lowered),
+    "banned_tokens": Case({"banned_tokens": (4, 0)}, lambda b, taken, v: v not in (0, 4)),
+    "forced_tokens": Case({"forced_tokens": {2: 1}}, lambda b, taken, v: len(taken) != 2 or v == 1),
+    "prefix_tokens": Case({"prefix_tokens": (4, 4)}, lambda b, taken, v: len(taken) > 1 or v == 4),
+    "prefix of each source": Case(
+        {"prefix": PREFIX},
+        lambda b, taken, v: len(taken) > 1 or PREFIX[b, len(taken)] in (0, v),
+    ),
+    "allowed": Case({"rules": [AllowedTokens(OF_SOURCE)]}, lambda b, taken, v: OF_SOURCE[b, v]),
+    "allowed at steps": Case(
+        {"rules": [AllowedTokens(OF_STEP)]},
+        lambda b, taken, v: OF_STEP[b, min(len(taken), 1), v],
+    ),
+    "automaton": Case({"rules": [Automaton(GRAMMAR)]}, lambda b, taken, v: follows(taken, v)),
+    "several": Case(
+        {"min_length": 2, "no_repeat_ngram": 2, "banned_tokens": (0,), "repetition_penalty": 1.8},
+        lambda b, taken, v: v != 0 and (v != END or len(taken) >= 1) and not repeats(taken, v, 2),
+        lowered,
+    ),
+}
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    logits = logits.astype("float64") - logits.max()
+    return logits - np.log(np.exp(logits).sum())
+
+
+def sequences(tables: Tables, case: Case, source: int) -> Iterator[tuple[float, Taken]]:
+    """Every sequence that the case allows and its log probability."""
+    open_ends: list[tuple[float, Taken]] = [(0.0, ())]
+    while open_ends:
+        log_prob, taken = open_ends.pop()
+        before = [0, START, *taken]
+        logits = tables.first[source, before[-1]] + tables.second[source, before[-2]]
+        for token, more in enumerate(log_softmax(case.logits(logits, taken))):
+            if not case.may(source, taken, token):
+                continue
+            grown = log_prob + more, (*taken, token)
+            if token == END or len(taken) + 1 == case.limit(source):
+                yield grown
+            else:
+                open_ends.append(grown)
+
+
+def best_of(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    return sorted(hypotheses, key=lambda one: -one.score)[:2]
+
+
+@pytest.mark.parametrize("penalty", ["none", "average"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_beam_that_holds_all_finds_the_best_of_all_there_are(name: str, penalty: str) -> None:
+    case = CASES[name]
+    tables = Tables.random(seed=len(name), sources=SOURCES, vocabulary=VOCABULARY)
+
+    def run() -> Any:
+        return find(
+            tables.step,
+            tables.state(),
+            batch_size=SOURCES,
+            beam_width=WIDTH,
+            n_best=2,
+            max_length=LIMIT,
+            length_penalty=penalty,
+            **case.options,
+        )
+
+    result = to_numpy(compiled(run, "xla")())
+    for source in range(SOURCES):
+        want = best_of(
+            [
+                Hypothesis(p / PENALTIES[penalty](len(taken), 1.0), taken, taken[-1] == END)
+                for p, taken in sequences(tables, case, source)
+            ]
+        )
+        assert (result.lengths[source] > 0).sum() == len(want)
+        for rank, one in enumerate(want):
+            length = len(one.tokens)
+            assert tuple(result.tokens[source, rank, :length]) == one.tokens
+            assert result.finished[source, rank] == one.finished
+            np.testing.assert_allclose(result.scores[source, rank], one.score, rtol=1e-4, atol=1e-5)
+            parts = result.token_scores[source, rank]
+            total = one.score * PENALTIES[penalty](length, 1.0)
+            np.testing.assert_allclose(parts.sum(), total, rtol=1e-4, atol=1e-5)
+            assert not parts[length:].any()
+
+
+def test_coverage_is_added_when_hypotheses_are_compared() -> None:
+    tables = Tables.random(seed=8, sources=SOURCES, vocabulary=VOCABULARY)
+    looks = RNG.random((SOURCES, VOCABULARY, PLACES)) ** 2 * MASK[:, None]
+    looks = (looks / looks.sum(-1, keepdims=True)).astype("float32")
+
+    def step(tokens: Any, state: Any) -> StepOutput:
+        return tables.step(tokens, state)._replace(attention=lookup(looks, tokens))
+
+    def run() -> Any:
+        return find(
+            step,
+            tables.state(),
+            batch_size=SOURCES,
+            beam_width=WIDTH,
+            n_best=2,
+            max_length=LIMIT,
+            length_penalty="gnmt",
+            coverage_penalty=1.3,
+            source_mask=MASK,
+        )
+
+    result = to_numpy(compiled(run, "xla")())
+    changed = 0
+    for source in range(SOURCES):
+        plain, covered = [], []
+        for log_prob, taken in sequences(tables, CASES["none"], source):
+            score = log_prob / PENALTIES["gnmt"](len(taken), 1.0)
+            seen = looks[source, [START, *taken[:-1]]].sum(0)[MASK[source]]
+            plain.append(Hypothesis(score, taken, True))
+            coverage = np.log(np.clip(seen, 1e-9, 1)).sum()
+            covered.append(Hypothesis(score + 1.3 * coverage, taken, True))
+        for rank, one in enumerate(best_of(covered)):
+            assert tuple(result.tokens[source, rank, : len(one.tokens)]) == one.tokens
+            np.testing.assert_allclose(result.scores[source, rank], one.score, rtol=1e-4, atol=1e-5)
+        changed += best_of(plain)[0].tokens != best_of(covered)[0].tokens
+    assert changed > 20
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "min over max": ({"min_length": 5, "max_length": 4}, "min_length is 5 but max_length is 4"),
+    "forced is banned": (
+        {"forced_tokens": {0: 3}, "banned_tokens": [3]},
+        "forced_tokens asks for token 3 and banned_tokens forbids it",
+    ),
+    "prefix is banned": (
+        {"prefix_tokens": [1, 3], "banned_tokens": [3]},
+        "prefix_tokens asks for token 3 and banned_tokens forbids it",
+    ),
+    "forced is not the prefix": (
+        {"prefix_tokens": [1, 3], "forced_tokens": {1: 2}},
+        "forced_tokens wants token 2 at place 1 and prefix_tokens 3",
+    ),
+    "prefix over max": (
+        {"prefix_tokens": [1, 1], "max_length": 1},
+        "prefix_tokens is (1, 1) but max_length is 1",
+    ),
+    "n-best over beam": ({"n_best": 3, "beam_width": 2}, "n_best is 3 but beam_width is 2"),
+    "groups": (
+        {"groups": 2, "beam_width": 3, "method": "diverse_beam"},
+        "beam_width is 3 but groups is 2",
+    ),
+    "contrastive beam": (
+        {"method": "contrastive", "beam_width": 2},
+        "method is 'contrastive' but beam_width is 2",
+    ),
+    "temperature of a beam": (
+        {"temperature": 0.5},
+        "temperature is 0.5 but method is 'beam': it acts on method 'sampling' alone",
+    ),
+    "method": ({"method": "beem"}, "unknown search method 'beem'; did you mean 'beam'"),
+    "temperature": (
+        {"method": "sampling", "temperature": 0.0},
+        "temperature is 0.0: it must be a finite number of at least 1e-06",
+    ),
+    "top_p": ({"method": "sampling", "top_p": 1.5}, "top_p is 1.5: it must be a finite number"),
+    "no top_p": ({"method": "sampling", "top_p": 0}, "top_p is 0: it must be above 0"),
+    "token": ({"banned_tokens": [-1]}, "an id of banned_tokens is -1"),
+    "tokens": ({"banned_tokens": 7}, "banned_tokens is 7: it must be a list of token ids"),
+    "text": ({"prefix_tokens": "ab"}, "prefix_tokens is 'ab': it must be a list of token ids"),
+    "place": ({"forced_tokens": {-1: 2}}, "a place of forced_tokens is -1"),
+    "places": ({"forced_tokens": [1]}, "forced_tokens is [1]: it must be {place: token id}"),
+    "ratio": ({"max_length_ratio": 0}, "max_length_ratio is 0"),
+    "bool": ({"replace_unknown": 1}, "replace_unknown is 1: it must be a bool"),
+    "nan": ({"coverage_penalty": float("nan")}, "coverage_penalty is nan"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_contradictions_are_refused_in_one_line(name: str) -> None:
+    options, message = BAD[name]
+    with pytest.raises(ValueError) as caught:
+        SearchOptions(**options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+LATE: dict[str, tuple[dict[str, Any], str]] = {
+    "banned": ({"banned_tokens": [5]}, "banned_tokens names token 5 but step gives logits of 5"),
+    "prefix": ({"prefix_tokens": [9]}, "prefix_tokens names token 9"),
+    "forced": ({"forced_tokens": {0: 6}}, "forced_tokens names token 6"),
+    "no end": (
+        {"banned_tokens": [END], "max_length": None, "source_mask": MASK},
+        "banned_tokens forbids the end token 3 and max_length is None",
+    ),
+    "end too early": (
+        {"forced_tokens": {1: END}, "min_length": 4},
+        "forced_tokens ends answers at place 1 but min_length is 4",
+    ),
+    "no mask": ({"coverage_penalty": 1.0}, "coverage_penalty needs source_mask"),
+    "no limit": ({"max_length": None}, "max_length is None: set it, or give source_mask"),
+    "prefix of one rank": ({"prefix": np.array([1])}, "prefix is of shape (1,): (B, P)"),
+    "another vocabulary": (
+        {"rules": [AllowedTokens(np.ones(4, bool))]},
+        "mask is of shape (4,) but step gives logits of 5 tokens",
+    ),
+    "another automaton": (
+        {"rules": [Automaton(np.zeros((1, 4), int))]},
+        "transitions is of shape (1, 4) but step gives logits of 5 tokens",
+    ),
+    "no hidden": ({"method": "contrastive"}, "method 'contrastive' needs hidden (B, N, D)"),
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_what_the_decoder_does_not_have_is_refused(name: str) -> None:
+    options, message = LATE[name]
+    tables = Tables.random(seed=1, sources=SOURCES, vocabulary=VOCABULARY)
+    with pytest.raises(ValueError) as caught:
+        find(
+            tables.step,
+            tables.state(),
+            **{"batch_size": SOURCES, "max_length": LIMIT} | options,
+        )
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (np.zeros((2, 3)), "transitions is float64 of shape (2, 3): integers (Q, V) are needed"),
+        (np.full((2, 3), 2), "transitions leads to state 2: there are 2, from 0"),
+        (np.full((2, 3), -2), "transitions leads to state -2"),
+    ],
+)
+def test_a_table_that_is_no_automaton_is_refused(table: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        Automaton(table)
+    assert message in str(caught.value)
+
+
+def test_options_survive_json() -> None:
+    import json
+
+    options = SearchOptions(beam_width=4, forced_tokens={1: 5}, banned_tokens=[7])
+    assert SearchOptions(**json.loads(json.dumps(options.as_dict()))) == options

@@ -1,0 +1,164 @@
+"""An export answers as the task does, in a process that has TensorFlow alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_zoo import models
+from attention_zoo.data import train_tokenizer
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.export import export
+from attention_zoo.tasks import Translation
+
+SOURCES = [
+    "a cat",
+    "A dog saw the cat!",
+    "кот и 犬",
+    "a cat saw a dog and the dog saw a cat today .",
+    "☃ cat 😀",
+]
+TARGETS = ["eine Katze", "ein Hund sah die Katze", "der Hund", "eine Katze sah einen Hund ."]
+
+ALONE = """
+import json, sys
+import tensorflow as tf
+served = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+given = json.load(sys.stdin)
+answers = served(text=tf.constant(given))
+assert not {"attention_zoo", "tokenizers", "tensorflow_text"} & set(sys.modules)
+def plain(x):
+    if isinstance(x, list):
+        return [plain(y) for y in x]
+    return x.decode() if isinstance(x, bytes) else x
+print(json.dumps({name: plain(value.numpy().tolist()) for name, value in answers.items()}))
+"""
+
+
+def translator(
+    preset: str = "rnnsearch_small", kind: str = "subword", **search: Any
+) -> Translation:
+    source, target = (train_tokenizer(kind, texts, 60) for texts in (SOURCES[:2], TARGETS))
+    model = models.from_preset(
+        preset,
+        source_vocabulary_size=source.vocabulary_size,
+        target_vocabulary_size=target.vocabulary_size,
+        embedding_dim=8,
+        units=8,
+    )
+    for seed, weight in enumerate(model.trainable_weights):
+        values = np.random.default_rng(seed).normal(size=weight.shape)
+        weight.assign(values.astype("float32"))
+    return Translation(model, source, target, SearchOptions(**search), max_source_length=60)
+
+
+def served(folder: Path, texts: Sequence[str]) -> dict[str, np.ndarray]:
+    loaded = tf.saved_model.load(str(folder))
+    answers = loaded.signatures["serving_default"](text=tf.constant(list(texts), "string"))
+    return {name: value.numpy() for name, value in answers.items()}
+
+
+def assert_same(answers: dict[str, Any], task: Translation, texts: Sequence[str]) -> None:
+    """What is served is what `predict` gives."""
+    for row, best in enumerate(task.predict(texts)):
+        for n, want in enumerate((best, *best.alternatives)):
+            words, length = len(want.tokens), len(want.token_scores)
+            assert answers["text"][row][n] == want.text
+            assert answers["lengths"][row][n] == words
+            assert tuple(answers["tokens"][row][n][:words]) == want.tokens
+            assert bool(answers["finished"][row][n]) is not want.cut
+            np.testing.assert_allclose(answers["scores"][row][n], want.score, rtol=1e-4, atol=1e-5)
+            scores = answers["token_scores"][row][n][:length]
+            np.testing.assert_allclose(scores, want.token_scores, rtol=1e-4, atol=1e-5)
+            places = len(want.source_tokens)
+            assert tuple(answers["source_tokens"][row][:places]) == want.source_tokens
+            if want.attention is not None:
+                looks = np.array(answers["attention"][row][n])[:words, :places]
+                np.testing.assert_allclose(looks, want.attention, atol=1e-5)
+
+
+def read(answers: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Strings instead of bytes."""
+    decode = np.vectorize(bytes.decode, otypes=[object])
+    return {name: decode(x) if x.dtype == object else x for name, x in answers.items()}
+
+
+def test_tensorflow_alone_answers_like_the_task(tmp_path: Path) -> None:
+    task = translator(beam_width=3, n_best=2, length_penalty="average")
+    folder = export(task, tmp_path / "served")
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ALONE, str(folder)],
+        input=json.dumps(SOURCES),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert_same(json.loads(done.stdout.splitlines()[-1]), task, SOURCES)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "words": {"kind": "word", "replace_unknown": True, "beam_width": 2, "n_best": 2},
+    "characters": {"kind": "character", "max_length": 9, "min_length": 3},
+    "subwords, unknown replaced": {"replace_unknown": True},
+    "rules": {"beam_width": 3, "no_repeat_ngram": 2, "coverage_penalty": 0.4, "seed": 0},
+    "samples": {"method": "sampling", "beam_width": 2, "n_best": 2, "top_p": 0.9, "seed": 5},
+    "contrast": {"method": "contrastive", "max_length_ratio": 1.5},
+    "no attention": {"preset": "seq2seq_initial_small", "beam_width": 2},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_option_is_exported(name: str, tmp_path: Path) -> None:
+    task = translator(**CASES[name])
+    folder = export(task, tmp_path / "served")
+    for texts in (SOURCES, SOURCES[:1], SOURCES[3:]):
+        assert_same(read(served(folder, texts)), task, texts)
+
+
+def test_an_ensemble_is_exported(tmp_path: Path) -> None:
+    one, two = translator(), translator("luong_small")
+    both = models.Ensemble([one.model, two.model])
+    task = Translation(both, one.source_tokenizer, one.target_tokenizer)
+    assert_same(read(served(export(task, tmp_path / "both"), SOURCES)), task, SOURCES)
+
+
+def test_what_predict_refuses_is_refused(tmp_path: Path) -> None:
+    task = translator("seq2seq_initial_small")
+    folder = export(task, tmp_path / "served")
+    long = " ".join(["cat"] * 61)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"source.*1.*is empty"):
+        served(folder, ["a cat", "  "])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"the limit is.*60"):
+        served(folder, ["a cat", long])
+
+
+def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
+    task = translator("seq2seq_initial_small")
+    (tmp_path / "there").mkdir()
+    with pytest.raises(ValueError, match=r"there: exists already; name a folder"):
+        export(task, tmp_path / "there")
+    with pytest.raises(ValueError, match="unknown export format 'onx'"):
+        export(task, tmp_path / "new", format="onx")
+    task.source_tokenizer.__class__ = type("Own", (type(task.source_tokenizer),), {})
+    with pytest.raises(ValueError, match="tokenizer Own has no export"):
+        export(task, tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["there"]
+
+
+def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
+    class Other:
+        name = "juggling"
+
+    with pytest.raises(ValueError, match="unknown task that exports as saved_model 'juggling'"):
+        export(Other(), tmp_path / "new")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,119 @@
+"""The search of a model: on every path the same, traced once, its draws those of the source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attention_zoo as az
+from attention_zoo.decoding import AllowedTokens, SearchOptions
+from attention_zoo.models.searching import fingerprints
+from tests.layers.running import JAX, array, close, randomise
+from tests.models.conformance import END, SOURCE, VOCABULARY
+
+on_tensorflow = pytest.mark.skipif(JAX, reason="speaks of TensorFlow's graphs")
+
+
+def translator() -> Any:
+    model = az.models.from_preset("rnnsearch_small", **VOCABULARY, units=6, embedding_dim=5)
+    randomise(model)
+    return model
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "beam": {"beam_width": 3, "n_best": 2, "length_penalty": "gnmt", "coverage_penalty": 0.3},
+    "samples": {"method": "sampling", "beam_width": 3, "n_best": 3, "top_p": 0.9},
+    "diverse": {"method": "diverse_beam", "beam_width": 4, "groups": 2, "n_best": 2},
+    "contrast": {"method": "contrastive", "candidates": 3},
+    "rules": {"beam_width": 2, "min_length": 3, "no_repeat_ngram": 2, "banned_tokens": (5,)},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_path_finds_the_same(name: str) -> None:
+    model = translator()
+    want = model.compiled_search(SOURCE, jit=True, **CASES[name])
+    found = [model.compiled_search(SOURCE, **CASES[name])]
+    if not JAX:
+        found.append(model.search(SOURCE, **CASES[name]))
+    for other in found:
+        np.testing.assert_array_equal(array(other.tokens), array(want.tokens))
+        close(array(other.scores), array(want.scores), 1e-5)
+        close(array(other.attention), array(want.attention), 1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_source_gets_the_same_in_any_batch(name: str) -> None:
+    model = translator()
+    together = model.compiled_search(SOURCE, **CASES[name])
+    for row in range(len(SOURCE)):
+        live = SOURCE[row : row + 1, SOURCE[row] != 0]
+        alone = model.compiled_search(live, **CASES[name])
+        steps = alone.tokens.shape[-1]
+        np.testing.assert_array_equal(alone.tokens[0], together.tokens[row, :, :steps])
+        assert not array(together.tokens)[row, :, steps:].any()
+
+
+def test_limits_without_max_length_are_those_of_the_source() -> None:
+    found = translator().compiled_search(SOURCE, banned_tokens=(), min_length=99)
+    lengths = (SOURCE != 0).sum(1)
+    assert array(found.lengths)[:, 0].tolist() == (2 * lengths + 10).tolist()
+    assert not array(found.finished).any()
+
+
+def test_what_a_target_begins_with() -> None:
+    model = translator()
+    prefix = np.array([[7, 8, 9], [5, 0, 0], [0, 0, 0]], "int32")
+    found = model.compiled_search(SOURCE, prefix=prefix, beam_width=3, max_length=6)
+    assert found.tokens[0, 0, :3].tolist() == [7, 8, 9]
+    assert found.tokens[1, 0, 0] == 5
+    free = model.compiled_search(SOURCE, beam_width=3, max_length=6)
+    np.testing.assert_array_equal(found.tokens[2], free.tokens[2])
+
+
+def test_rules_of_ones_own() -> None:
+    model = translator()
+    allowed = np.zeros((len(SOURCE), VOCABULARY["target_vocabulary_size"]), bool)
+    for row in range(len(SOURCE)):
+        allowed[row, [END, 6 + row]] = True
+    found = model.search(SOURCE, rules=[AllowedTokens(allowed)], min_length=4, max_length=5)
+    for row, tokens in enumerate(array(found.tokens)[:, 0]):
+        assert set(tokens[:3]) == {6 + row}
+
+
+@on_tensorflow
+@pytest.mark.parametrize("jit", [False, True])
+def test_is_traced_no_more_after_the_second_shape(
+    jit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = translator()
+    traced = []
+    step = model.decoder_step
+
+    def counted(source: Any, *rest: Any) -> Any:
+        traced.append(source.shape)
+        return step(source, *rest)
+
+    monkeypatch.setattr(model, "decoder_step", counted)
+    for batch, width in ((3, 6), (2, 5), (1, 4), (3, 2), (2, 6)):
+        model.compiled_search(SOURCE[:batch, :width], jit=jit, beam_width=2, max_length=4)
+    assert len(traced) <= 2
+
+
+def test_fingerprints_know_tokens_and_order_but_no_padding() -> None:
+    rows = np.array([[4, 5, 6, 0], [5, 4, 6, 0], [4, 5, 0, 0], [0, 0, 0, 0]], "int32")
+    found = array(fingerprints(rows)).tolist()
+    assert len(set(found)) == 4
+    assert array(fingerprints(rows[:1, :3])).tolist() == found[:1]
+
+
+def test_options_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="option 'beam_with'; did you mean 'beam_width'"):
+        translator().search(SOURCE, beam_with=3)
+    with pytest.raises(ValueError, match="n_best is 3 but beam_width is 2"):
+        translator().compiled_search(SOURCE, SearchOptions(beam_width=2), n_best=3)
+    with pytest.raises(ValueError, match="banned_tokens names token 99"):
+        translator().search(SOURCE, banned_tokens=(99,))
