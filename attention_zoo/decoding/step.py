@@ -34,7 +34,7 @@ class InPlace(NamedTuple):
     its hypotheses came by in a small leaf of its own.
 
     Attributes:
-        value: `(B, ...)`, in any layout.
+        value: a nest of tensors `(B, ...)`, in any layout.
     """
 
     value: Any
@@ -47,9 +47,9 @@ StepFunction = Callable[[Any, Any], StepOutput]
 def staying(state: Any) -> list[bool]:
     """For each leaf of a state, whether it is `InPlace`."""
 
-    def mark(part: Any) -> bool | None:
+    def mark(part: Any) -> Any:
         if isinstance(part, InPlace):
-            return True
+            return keras.tree.map_structure(lambda leaf: True, part)
         return None if keras.tree.is_nested(part) else False
 
     marks: list[bool] = keras.tree.flatten(keras.tree.traverse(mark, state))

@@ -236,7 +236,7 @@ def cached(tables: Tables, width: int) -> tuple[Any, Any]:
     """The tables as a decoder that keeps all its tokens in a cache that is never re-ordered."""
 
     def step(tokens: Any, state: Any) -> StepOutput:
-        cache, came_by = state["cache"].value, state["came_by"]
+        (cache, _), came_by = state["cache"].value, state["came_by"]
         at = ops.max(state["at"])
         cache = ops.slice_update(cache, (0, at, 0), tokens[:, None])
         here = ops.arange(tokens.shape[1], dtype="int32")
@@ -247,13 +247,13 @@ def cached(tables: Tables, width: int) -> tuple[Any, Any]:
         previous = ops.take_along_axis(ops.take(cache, last, axis=1), before, axis=1)
         previous = ops.where(at > 0, previous, 0)
         logits = lookup(tables.first, tokens) + lookup(tables.second, previous)
-        state = {"cache": InPlace(cache), "came_by": came_by, "at": state["at"] + 1}
+        state = {"cache": InPlace([cache, cache]), "came_by": came_by, "at": state["at"] + 1}
         return StepOutput(logits, state)
 
     sources, steps = tables.sources, LIMIT + 1
     cache = ops.zeros((sources, steps, width), dtype="int32")
     came_by = ops.zeros((sources, steps), dtype="int32")
-    return step, {"cache": InPlace(cache), "came_by": came_by, "at": came_by[:, 0]}
+    return step, {"cache": InPlace([cache, cache]), "came_by": came_by, "at": came_by[:, 0]}
 
 
 @pytest.mark.parametrize("mode", MODES)
