@@ -28,50 +28,50 @@ def probabilities(model: Any) -> np.ndarray:
     return array(keras.ops.softmax(model({"source": SOURCE, "target": TARGET}), axis=-1))
 
 
-def test_probabilities_are_the_mean() -> None:
-    models = members()
-    want = np.mean([probabilities(model) for model in models], axis=0)
-    close(probabilities(az.models.Ensemble(models)), want, 1e-6)
+class TestEnsemble:
+    covers = az.models.Ensemble
 
+    def test_probabilities_are_the_mean(self) -> None:
+        models = members()
+        want = np.mean([probabilities(model) for model in models], axis=0)
+        close(probabilities(az.models.Ensemble(models)), want, 1e-6)
 
-def test_search_scores_by_the_mean() -> None:
-    models = members()
-    both = az.models.Ensemble(models)
-    found = both.compiled_search(SOURCE, beam_width=3, n_best=2, max_length=6)
-    for rank in range(2):
-        tokens = found.tokens[:, rank]
-        start = np.full((len(tokens), 1), 2, "int32")
-        target = np.where(tokens == 0, 1, tokens)[:, :-1].astype("int32")
-        inputs = {"source": SOURCE, "target": np.concatenate([start, target], 1)}
-        parts = [array(keras.ops.softmax(model(inputs), axis=-1)) for model in models]
-        for part in parts:  # a search never takes padding or the start
-            part[..., [0, 2]] = 0
-        parts = [part / part.sum(-1, keepdims=True) for part in parts]
-        log_probs = np.log(np.mean(parts, axis=0) + 1e-30)
-        for row in range(len(tokens)):
-            n = int(found.lengths[row, rank])
-            want = log_probs[row, range(n), tokens[row, :n]]
-            close(found.token_scores[row, rank, :n], want, 1e-4)
+    def test_search_scores_by_the_mean(self) -> None:
+        models = members()
+        both = az.models.Ensemble(models)
+        found = both.compiled_search(SOURCE, beam_width=3, n_best=2, max_length=6)
+        for rank in range(2):
+            tokens = found.tokens[:, rank]
+            start = np.full((len(tokens), 1), 2, "int32")
+            target = np.where(tokens == 0, 1, tokens)[:, :-1].astype("int32")
+            inputs = {"source": SOURCE, "target": np.concatenate([start, target], 1)}
+            parts = [array(keras.ops.softmax(model(inputs), axis=-1)) for model in models]
+            for part in parts:  # a search never takes padding or the start
+                part[..., [0, 2]] = 0
+            parts = [part / part.sum(-1, keepdims=True) for part in parts]
+            log_probs = np.log(np.mean(parts, axis=0) + 1e-30)
+            for row in range(len(tokens)):
+                n = int(found.lengths[row, rank])
+                want = log_probs[row, range(n), tokens[row, :n]]
+                close(found.token_scores[row, rank, :n], want, 1e-4)
 
+    def test_files(self, tmp_path: Path) -> None:
+        both = az.models.Ensemble(members())
+        both.save_to_preset(tmp_path / "folder")
+        both.save(tmp_path / "both.keras")
+        for again in (
+            az.models.from_preset(tmp_path / "folder"),
+            keras.saving.load_model(tmp_path / "both.keras"),
+        ):
+            assert type(again) is az.models.Ensemble
+            close(probabilities(again), probabilities(both), 1e-7)
 
-def test_files(tmp_path: Path) -> None:
-    both = az.models.Ensemble(members())
-    both.save_to_preset(tmp_path / "folder")
-    both.save(tmp_path / "both.keras")
-    for again in (
-        az.models.from_preset(tmp_path / "folder"),
-        keras.saving.load_model(tmp_path / "both.keras"),
-    ):
-        assert type(again) is az.models.Ensemble
-        close(probabilities(again), probabilities(both), 1e-7)
-
-
-def test_what_is_no_ensemble_is_refused() -> None:
-    with pytest.raises(ValueError, match="members is empty"):
-        az.models.Ensemble([])
-    small, large = (
-        az.models.from_preset("luong_small", **{**SIZES, "target_vocabulary_size": size})
-        for size in (9, 10)
-    )
-    with pytest.raises(ValueError, match=r"differ in target_vocabulary_size: \[9, 10\]"):
-        az.models.Ensemble([small, large])
+    def test_what_is_no_ensemble_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="members is empty"):
+            az.models.Ensemble([])
+        small, large = (
+            az.models.from_preset("luong_small", **{**SIZES, "target_vocabulary_size": size})
+            for size in (9, 10)
+        )
+        with pytest.raises(ValueError, match=r"differ in target_vocabulary_size: \[9, 10\]"):
+            az.models.Ensemble([small, large])
