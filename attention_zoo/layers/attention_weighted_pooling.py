@@ -103,15 +103,12 @@ class AttentionWeightedPooling(keras.layers.Layer):
         """`(B, S, D)` by `(B, S)` to `(B, S - w + 1, D)`, with the mask of the windows."""
         weighted = ops.cast(zoo_ops.clear(x, mask), weights.dtype) * weights[..., None]
         pooled = ops.cast(sum(self._shifted(weighted)), self.compute_dtype)
-        whole = self._windows(x, mask)
+        whole = self._windows(mask)
         return zoo_ops.pass_mask_on(zoo_ops.clear(pooled, whole), whole)
 
-    def _windows(self, x: Tensor, mask: Tensor | None) -> Tensor | None:
-        """Which windows of `x` `(B, S, D)` hold no hidden place, `(B, S - w + 1)`."""
-        if mask is None:
-            return None
-        everywhere = ops.ones_like(x[:, :, 0], dtype="bool")  # the mask may broadcast
-        return zoo_ops.combine_masks(*self._shifted(ops.logical_and(mask, everywhere)))
+    def _windows(self, mask: Tensor | None) -> Tensor | None:
+        """Which windows hold no hidden place, `(B, S - w + 1)`."""
+        return None if mask is None else zoo_ops.combine_masks(*self._shifted(mask))
 
     def _shifted(self, x: Tensor) -> list[Tensor]:
         """The first, second, ... places of all windows of `(B, S, ...)`."""
@@ -136,7 +133,8 @@ class AttentionWeightedPooling(keras.layers.Layer):
         def pooled(x: Tensor, mask: Tensor | None) -> keras.KerasTensor:
             batch, length, width = x.shape
             count = None if length is None else max(length - self.window + 1, 0)
-            return zoo_ops.pass_mask_on(spec(batch, count, width), self._windows(x, mask))
+            whole = None if mask is None else self._windows(zoo_ops.spread_mask(mask, x))
+            return zoo_ops.pass_mask_on(spec(batch, count, width), whole)
 
         results = (
             pooled(first, first_mask),

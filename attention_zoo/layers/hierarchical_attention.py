@@ -109,8 +109,8 @@ class HierarchicalAttention(keras.layers.Layer):
         if implicit is not None:
             self._check_rank("the mask that Keras carries", implicit.shape, len(inputs.shape) - 1)
         mask = zoo_ops.both_masks("mask", mask, inputs)
-        everything = ops.ones(ops.shape(inputs)[:-1], "bool")
-        mask = everything if mask is None else ops.logical_and(mask, everything)
+        if mask is None:
+            mask = ops.ones(ops.shape(inputs)[:-1], "bool")
         vectors, weights = inputs, []
         for number in range(len(self.poolings)):
             vectors, looked = self._level(number, vectors, mask, training)

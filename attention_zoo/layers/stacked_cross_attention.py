@@ -158,7 +158,7 @@ class StackedCrossAttention(keras.layers.Layer):
         attended = ops.matmul(weights, ops.cast(values, weights.dtype))
         similarity = self._compare(queries, attended, there, ops.any(pairs, axis=(1, 2)))
         results = tuple(ops.cast(x, self.compute_dtype) for x in (attended, similarity, weights))
-        zoo_ops.pass_mask_on(results[0], None if looking[1] is None else there)
+        zoo_ops.pass_mask_on(results[0], looking[1])
         return results if return_attention_scores else results[:2]
 
     def _look(self, queries: Tensor, values: Tensor, pairs: Tensor) -> Tensor:
@@ -210,6 +210,5 @@ class StackedCrossAttention(keras.layers.Layer):
 
 
 def _or_all(mask: Tensor | None, x: Tensor) -> Tensor:
-    """The mask of `x` `(B, L, D)`, `(B, L)` even where it broadcasts, or one that hides nothing."""
-    everything = ops.ones(ops.shape(x)[:2], "bool")
-    return everything if mask is None else ops.logical_and(mask, everything)
+    """The mask of `x` `(B, L, D)`, or one that hides nothing."""
+    return ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask

@@ -11,6 +11,7 @@ from attention_zoo.ops.masking import (
     implicit_mask,
     pass_mask_on,
     refuse_float_mask,
+    spread_mask,
 )
 from attention_zoo.ops.positions import (
     angles,
@@ -60,6 +61,7 @@ __all__ = [
     "sizes_or",
     "skew",
     "sparsemax",
+    "spread_mask",
     "spread_window",
     "stretch",
     "take_places",

@@ -63,7 +63,7 @@ def both_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor |
     """The explicit mask of `x` `(..., D)` and the one that Keras carries on it, combined; `(...)`.
 
     Args:
-        name: of the explicit mask, for messages.
+        name: of the explicit mask, for messages. Where it broadcasts it is spread out here.
 
     Raises:
         ValueError: as in `as_boolean_mask`; a mask of a tensor that is not there.
@@ -77,7 +77,15 @@ def both_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor |
         explicit = None
     else:
         explicit = as_boolean_mask(explicit, name, tuple(x.shape[:-1]))
+        explicit = spread_mask(explicit, x)
     return combine_masks(explicit, implicit)
+
+
+def spread_mask(mask: Tensor, x: Tensor) -> Tensor:
+    """A mask that broadcasts to the places of `x` `(..., D)` as one of its places, `(...)`."""
+    if 1 not in mask.shape or tuple(mask.shape) == tuple(x.shape[:-1]):
+        return mask
+    return ops.logical_and(mask, ops.ones_like(x[..., 0], dtype="bool"))
 
 
 def pass_mask_on(x: Tensor, mask: Tensor | None) -> Tensor:

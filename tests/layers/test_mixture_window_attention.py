@@ -46,10 +46,12 @@ class TestMixtureWindowAttention(RememberingConformance):
         return looked, kappa
 
 
-def one_bell(height: float, narrowness: float, step: float) -> MixtureWindowAttention:
-    """One bell of that form; a query of 1 moves it on twice as far."""
+def one_bell(
+    height: float, narrowness: float, step: float, features: int = 1
+) -> MixtureWindowAttention:
+    """One bell of that form over so wide a memory; a query of 1 moves it on twice as far."""
     layer = MixtureWindowAttention(num_components=1)
-    layer.build((1, 3, 1), (1, 3, 1))
+    layer.build((1, 3, 1), (1, 3, features))
     layer.alignment.bias.assign(np.log([height, narrowness, step]))
     layer.alignment.kernel.assign([[0, 0, np.log(2)]])
     return layer
@@ -58,7 +60,7 @@ def one_bell(height: float, narrowness: float, step: float) -> MixtureWindowAtte
 @pytest.mark.parametrize("mode", MODES)
 def test_by_hand(mode: str) -> None:
     """kappa = 1/2, 3/2, 2; at distance d the weight is `2 e^(-4 d^2)`."""
-    layer = one_bell(2, 4, 0.5)
+    layer = one_bell(2, 4, 0.5, features=3)
     query, value = np.array([[[0], [1], [0]]], "float32"), np.eye(3, dtype="float32")[None]
     run = compiled(lambda q, v: layer(q, v, return_attention_scores=True, return_state=True), mode)
     context, weights, (_, (kappa,)) = run(query, value)

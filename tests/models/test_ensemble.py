@@ -31,6 +31,9 @@ def probabilities(model: Any) -> np.ndarray:
 class TestEnsemble:
     covers = az.models.Ensemble
 
+    def make(self) -> az.models.Ensemble:
+        return az.models.Ensemble(members())
+
     def test_probabilities_are_the_mean(self) -> None:
         models = members()
         want = np.mean([probabilities(model) for model in models], axis=0)
@@ -56,7 +59,7 @@ class TestEnsemble:
                 close(found.token_scores[row, rank, :n], want, 1e-4)
 
     def test_files(self, tmp_path: Path) -> None:
-        both = az.models.Ensemble(members())
+        both = self.make()
         both.save_to_preset(tmp_path / "folder")
         both.save(tmp_path / "both.keras")
         for again in (

@@ -7,6 +7,7 @@ from keras import ops
 
 from attention_zoo.ops import (
     as_boolean_mask,
+    both_masks,
     causal_mask,
     clear,
     combine_masks,
@@ -59,6 +60,13 @@ def test_masks_ride_on_tensors() -> None:
     assert implicit_mask(x) is None
     assert pass_mask_on(x, mask) is x
     assert implicit_mask(x) is mask
+
+
+def test_an_explicit_mask_is_spread_out_where_it_broadcasts() -> None:
+    x = ops.ones((2, 3, 4))
+    for mask in ([[True], [False]], [[True, False, True]], [[False]]):
+        got = both_masks("mask", np.array(mask), x)
+        np.testing.assert_array_equal(ops.convert_to_numpy(got), np.broadcast_to(mask, (2, 3)))
 
 
 def test_causal_mask() -> None:
