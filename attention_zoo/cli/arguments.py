@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*=")
+
+OPTIONS = ("search.", "data.max_source_length")
+"""What of a run a command that uses it may change."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,3 +32,16 @@ def only_overrides(words: Sequence[str]) -> list[str]:
     if others:
         raise ValueError(f"{others[0]}: is no key=value; write options as training.steps=100")
     return overrides
+
+
+def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
+    """Put the overrides into the task."""
+    from attention_zoo.training import Recipe, override_recipe
+
+    for text in overrides:
+        if not text.startswith(OPTIONS):
+            raise ValueError(f"{text}: {command} takes {' and '.join(OPTIONS)} options only")
+    recipe = Recipe(search=task.search)
+    recipe.data.max_source_length = task.max_source_length
+    recipe = override_recipe(recipe, overrides)
+    task.search, task.max_source_length = recipe.search, recipe.data.max_source_length

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from attention_zoo.cli.arguments import split_overrides
-from attention_zoo.cli.predict import apply_overrides
+from attention_zoo.cli.arguments import apply_overrides, split_overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

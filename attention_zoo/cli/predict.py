@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.cli.arguments import split_overrides
+from attention_zoo.cli.arguments import apply_overrides, split_overrides
 from attention_zoo.registry import did_you_mean
 
-OPTIONS = ("search.", "data.max_source_length")
 CHUNK = 1024  # lines answered before the first of them is printed
 
 
@@ -65,19 +64,6 @@ def run(arguments: argparse.Namespace) -> None:
             _warn_of_unknown(answer, places[number - 1])
             if arguments.attention:
                 _draw(answer, Path(arguments.attention), number, len(lines))
-
-
-def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
-    """Put the overrides into the task."""
-    from attention_zoo.training import Recipe, override_recipe
-
-    for text in overrides:
-        if not text.startswith(OPTIONS):
-            raise ValueError(f"{text}: {command} takes {' and '.join(OPTIONS)} options only")
-    recipe = Recipe(search=task.search)
-    recipe.data.max_source_length = task.max_source_length
-    recipe = override_recipe(recipe, overrides)
-    task.search, task.max_source_length = recipe.search, recipe.data.max_source_length
 
 
 def _read(name: str) -> tuple[str, bytes]:
