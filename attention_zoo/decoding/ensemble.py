@@ -34,7 +34,7 @@ def ensemble(steps: Sequence[StepFunction]) -> StepFunction:
         looks = [output.attention for output in outputs if output.attention is not None]
         hidden = [output.hidden for output in outputs]
         return StepOutput(
-            _mean_logits([output.logits for output in outputs]),
+            mean_logits([output.logits for output in outputs]),
             tuple(output.state for output in outputs),
             sum(looks) / len(looks) if looks else None,
             None if any(x is None for x in hidden) else ops.concatenate(hidden, axis=-1),
@@ -43,7 +43,7 @@ def ensemble(steps: Sequence[StepFunction]) -> StepFunction:
     return step
 
 
-def _mean_logits(logits: Sequence[Any]) -> Any:
-    """Log of the mean of the probabilities."""
+def mean_logits(logits: Sequence[Any]) -> Any:
+    """`log 1/M sum_m softmax(logits_m)` over the last axis, float32."""
     log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
     return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(float(len(logits)))

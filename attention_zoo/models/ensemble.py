@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-from keras import ops
 
-from attention_zoo.decoding import ensemble
+from attention_zoo.decoding.ensemble import ensemble, mean_logits
 from attention_zoo.models import presets
 from attention_zoo.models.presets import model
 from attention_zoo.models.searching import Reading, Searching
@@ -59,11 +58,7 @@ class Ensemble(Searching, keras.Model):
         return {"members": [keras.saving.serialize_keras_object(m) for m in self.members]}
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
-        log_probs = [
-            ops.log_softmax(ops.cast(member(inputs, training=training), "float32"), axis=-1)
-            for member in self.members
-        ]
-        return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(float(len(log_probs)))
+        return mean_logits([member(inputs, training=training) for member in self.members])
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
         """What a search needs to write targets of `source (B, S)`: each member has read it."""
