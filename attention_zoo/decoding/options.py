@@ -6,10 +6,12 @@ import math
 import operator
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
+from fractions import Fraction
 from typing import Any
 
 from keras import ops
 
+from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding.length_penalty import LENGTH_PENALTIES
 from attention_zoo.registry import Registry, did_you_mean
 
@@ -35,9 +37,8 @@ def check_integer(name: str, value: Any, low: int) -> None:
 
 
 def check_number(name: str, value: Any, low: float, high: float = math.inf) -> None:
-    """ValueError unless `value` is a finite number from `low` to `high`."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and low <= value <= high):
+    """ValueError unless `value` is a finite number (no bool) from `low` to `high`."""
+    if not low <= zoo_ops.number(value) <= high or value == math.inf:
         limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
         raise ValueError(f"{name} is {value!r}: it must be a finite number {limits}")
 
@@ -217,27 +218,18 @@ class SearchOptions:
         """The options by name."""
         return asdict(self)
 
-    def limits(self, source_lengths: Any) -> Any:
-        """Most tokens of an answer for sources of so many tokens: integers or a tensor alike."""
-        if self.max_length_ratio is not None:
-            exact = ops.cast(source_lengths, "float32") * self.max_length_ratio
-            limits = ops.maximum(ops.cast(ops.floor(exact + 1e-3), "int32"), 1)
-        elif self.max_length is None:
-            limits = 2 * ops.cast(source_lengths, "int32") + 10
-        else:
-            return ops.zeros_like(source_lengths, dtype="int32") + self.max_length
-        return limits if self.max_length is None else ops.minimum(limits, self.max_length)
+    def limit(self, source_length: Any) -> Any:
+        """Most tokens of an answer to a source of so many tokens: an integer, or a tensor of them.
 
-    def room(self, width: Any) -> Any:
-        """Most tokens of any answer to sources padded to `width`: an integer if that is one."""
-        if self.max_length_ratio is not None and isinstance(width, int):
-            most = max(math.floor(width * self.max_length_ratio + 1e-3), 1)
-            return most if self.max_length is None else min(most, self.max_length)
-        if self.max_length_ratio is None and self.max_length is not None:
-            return self.max_length
+        The ratio is taken as the nearest fraction of thousandths, so that 0.7 times 10 is 7.
+        """
         if self.max_length_ratio is None:
-            return 2 * width + 10
-        return self.limits(width)
+            return 2 * source_length + 10 if self.max_length is None else self.max_length
+        ratio = Fraction(self.max_length_ratio).limit_denominator(1000)
+        share = source_length * ratio.numerator // ratio.denominator
+        larger, smaller = (max, min) if isinstance(share, int) else (ops.maximum, ops.minimum)
+        share = larger(share, 1)
+        return share if self.max_length is None else smaller(share, self.max_length)
 
     def score(self, log_probs: Any, length: Any, coverage: Any = 0.0) -> Any:
         """What hypotheses are compared by.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import keras
 from keras import ops
 
 from attention_zoo.decoding.options import SearchOptions, check_integer
-from attention_zoo.decoding.rules import Rule, rules_of
+from attention_zoo.decoding.rules import Rule
 from attention_zoo.decoding.step import (
     StepFunction,
     StepOutput,
@@ -24,7 +23,7 @@ LEAST_READ = 1e-9  # what a place of the source counts at least as read, so that
 
 @dataclass(frozen=True)
 class Problem:
-    """What every way of searching is given; made by `Problem.of`.
+    """What every way of searching is given.
 
     Args:
         step: see `StepFunction`.
@@ -57,7 +56,7 @@ class Problem:
         return ops.sum(ops.where(self.source_mask[:, None], read, 0.0), axis=-1)
 
 
-def problem_of(
+def first_step(
     step: StepFunction,
     state: Any,
     options: SearchOptions,
@@ -65,14 +64,8 @@ def problem_of(
     batch_size: Any,
     start_token: Any,
     end_token: int,
-    pad_token: int = 0,
-    source_mask: Any = None,
-    source_keys: Any = None,
-    prefix: Any = None,
-    rules: Sequence[Rule] = (),
-) -> Problem:
-    """Checks everything and takes the first step; arguments as `search` has them."""
-    _check(batch_size, start_token, end_token, pad_token, source_mask, options)
+) -> StepOutput:
+    """The step of one hypothesis a source; ValueError for a state or step of the wrong shape."""
     check_state(state, batch_size)
     state = _with_one_hypothesis(state)
     tokens = ops.reshape(ops.cast(start_token, "int32"), (-1, 1))
@@ -80,22 +73,7 @@ def problem_of(
     check_output(output, state, batch_size, end_token)
     _check_vocabulary(options, output.logits.shape[-1])
     _check_needs(options, output)
-    room, limits = _lengths(options, batch_size, source_mask)
-    if source_keys is None:
-        source_keys = ops.arange(batch_size, dtype="int32")
-    return Problem(
-        step=step,
-        options=options,
-        batch_size=batch_size,
-        end_token=end_token,
-        pad_token=pad_token,
-        room=room,
-        limits=limits,
-        source_mask=source_mask,
-        source_keys=source_keys,
-        rules=(*rules_of(options, end_token, pad_token, prefix), *rules),
-        first=output,
-    )
+    return output
 
 
 def _with_one_hypothesis(state: Any) -> Any:
@@ -107,7 +85,7 @@ def _with_one_hypothesis(state: Any) -> Any:
     return keras.tree.pack_sequence_as(state, leaves)
 
 
-def _check(
+def check_arguments(
     batch_size: Any, start: Any, end: Any, pad: Any, mask: Any, options: SearchOptions
 ) -> None:
     """ValueError for what is wrong before the first step."""
@@ -158,11 +136,10 @@ def _check_needs(options: SearchOptions, output: StepOutput) -> None:
         raise ValueError("method 'contrastive' needs hidden (B, N, D), and step gives none")
 
 
-def _lengths(options: SearchOptions, batch_size: Any, source_mask: Any) -> tuple[Any, Any]:
+def limits_of(options: SearchOptions, batch_size: Any, source_mask: Any) -> tuple[Any, Any]:
     """Most tokens of any hypothesis, and `(B, 1)` of each source's."""
+    nothing = ops.zeros((batch_size, 1), dtype="int32")
     if source_mask is None:
-        room = options.room(0)
-        return room, ops.zeros((batch_size, 1), dtype="int32") + room
+        return options.max_length, nothing + options.max_length
     lengths = ops.sum(ops.cast(source_mask, "int32"), axis=1, keepdims=True)
-    limits = options.limits(lengths)
-    return options.room(ops.shape(source_mask)[1]), limits
+    return options.limit(ops.shape(source_mask)[1]), nothing + options.limit(lengths)

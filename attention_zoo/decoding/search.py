@@ -10,8 +10,8 @@ from keras import ops
 
 from attention_zoo.decoding.hypotheses import Best, Choice, History, take_hypotheses
 from attention_zoo.decoding.options import METHODS, SearchOptions
-from attention_zoo.decoding.problem import Problem, problem_of
-from attention_zoo.decoding.rules import Rule
+from attention_zoo.decoding.problem import Problem, check_arguments, first_step, limits_of
+from attention_zoo.decoding.rules import Rule, rules_of
 from attention_zoo.decoding.step import StepFunction, StepOutput, staying
 
 NEVER = float("-inf")
@@ -129,18 +129,30 @@ def search(
         ValueError: for options that contradict, an id outside the vocabulary, or a state or a
             step of the wrong shape.
     """
-    problem = problem_of(
+    check_arguments(batch_size, start_token, end_token, pad_token, source_mask, options)
+    first = first_step(
         step,
         state,
         options,
         batch_size=batch_size,
         start_token=start_token,
         end_token=end_token,
+    )
+    room, limits = limits_of(options, batch_size, source_mask)
+    if source_keys is None:
+        source_keys = ops.arange(batch_size, dtype="int32")
+    problem = Problem(
+        step=step,
+        options=options,
+        batch_size=batch_size,
+        end_token=end_token,
         pad_token=pad_token,
+        room=room,
+        limits=limits,
         source_mask=source_mask,
         source_keys=source_keys,
-        prefix=prefix,
-        rules=rules,
+        rules=(*rules_of(options, end_token, pad_token, prefix), *rules),
+        first=first,
     )
     result: SearchResult = METHODS.get(options.method)(problem)
     return result

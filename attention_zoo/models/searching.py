@@ -59,7 +59,7 @@ class Searching:
         """
         options = (options or SearchOptions()).override(**changes)
         source = ops.cast(source, "int32")
-        reading = self.decoder_step(source, options.width, options.room(ops.shape(source)[1]) + 1)
+        reading = self.decoder_step(source, options.width, options.limit(ops.shape(source)[1]) + 1)
         return search(
             reading.step,
             reading.state,
