@@ -46,6 +46,8 @@ class ServedTranslation(tf.Module):
         ragged, pieces = self.source.encode(text)
         with tf.control_dependencies(self._checks(ragged.row_lengths())):
             source = ragged.to_tensor(PAD)
+        no_column = tf.cast(tf.shape(source)[1] == 0, "int32")  # of no text: encoders need one
+        source = tf.pad(source, [[0, 0], [0, no_column]], constant_values=PAD)
         found = self._search(source)
         return self.answers(found, source, pieces.to_tensor(""))
 
@@ -65,7 +67,7 @@ class ServedTranslation(tf.Module):
             finds fewer than n, score is -inf.
         """
         lengths = found.lengths - tf.cast(found.finished, "int32")
-        longest = tf.reduce_max(found.lengths)
+        longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # of no answer it is below 0
         ids = found.tokens[:, :, :longest]
         said = tf.range(longest) < lengths[..., None]
         surfaces, labels = self.target.surfaces(ids), self.target.labels(ids)
@@ -97,20 +99,10 @@ class ServedTranslation(tf.Module):
         return [tf.where(unknown, copied, surfaces), tf.where(unknown, bare, labels)]
 
     def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
-        """What refuses sources that `predict` refuses."""
-        empty = tf.reduce_all(lengths > 0)
-        fits = tf.reduce_all(lengths <= self._longest)
+        """What refuses sources that `predict` refuses, naming the first such row."""
+        empty, long = (tf.where(lengths == 0)[:1, 0], tf.where(lengths > self._longest)[:1, 0])
+        of_long = tf.gather(lengths, long), "tokens, the limit is", self._longest
         return [
-            tf.debugging.Assert(empty, ["source", tf.argmin(lengths), "is empty"]),
-            tf.debugging.Assert(
-                fits,
-                [
-                    "source",
-                    tf.argmax(lengths),
-                    "has",
-                    tf.reduce_max(lengths),
-                    "tokens, the limit is",
-                    self._longest,
-                ],
-            ),
+            tf.debugging.Assert(tf.size(empty) == 0, ["source", empty, "is empty"]),
+            tf.debugging.Assert(tf.size(long) == 0, ["source", long, "has", *of_long]),
         ]

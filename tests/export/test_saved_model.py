@@ -14,10 +14,10 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo import models
-from attention_zoo.data import train_tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.export import export
 from attention_zoo.tasks import Translation
+from tests.tasks.translators import untrained
 
 SOURCES = [
     "a cat",
@@ -46,18 +46,15 @@ print(json.dumps({name: plain(value.numpy().tolist()) for name, value in answers
 def translator(
     preset: str = "rnnsearch_small", kind: str = "subword", **search: Any
 ) -> Translation:
-    source, target = (train_tokenizer(kind, texts, 60) for texts in (SOURCES[:2], TARGETS))
-    model = models.from_preset(
+    return untrained(
         preset,
-        source_vocabulary_size=source.vocabulary_size,
-        target_vocabulary_size=target.vocabulary_size,
-        embedding_dim=8,
-        units=8,
+        SOURCES[:2],
+        TARGETS,
+        kind=kind,
+        vocabulary_size=60,
+        search=SearchOptions(**search),
+        max_source_length=60,
     )
-    for seed, weight in enumerate(model.trainable_weights):
-        values = np.random.default_rng(seed).normal(size=weight.shape)
-        weight.assign(values.astype("float32"))
-    return Translation(model, source, target, SearchOptions(**search), max_source_length=60)
 
 
 def served(folder: Path, texts: Sequence[str]) -> dict[str, np.ndarray]:
@@ -123,6 +120,18 @@ def test_every_option_is_exported(name: str, tmp_path: Path) -> None:
     folder = export(task, tmp_path / "served")
     for texts in (SOURCES, SOURCES[:1], SOURCES[3:]):
         assert_same(read(served(folder, texts)), task, texts)
+
+
+@pytest.mark.parametrize("name", ["words", "rules", "samples", "contrast", "no attention"])
+def test_no_text_gives_no_answer(name: str, tmp_path: Path) -> None:
+    task = translator(**CASES[name])
+    answers = served(export(task, tmp_path / "served"), [])
+    n = task.search.n_best
+    for part in ("text", "scores", "lengths", "finished"):
+        assert answers[part].shape == (0, n)
+    assert answers["tokens"].shape == (0, n, 0)
+    assert answers["source_tokens"].size == 0
+    assert task.predict([]) == []
 
 
 def test_an_ensemble_is_exported(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attention_zoo import models
-from attention_zoo.data import TextPairs, train_tokenizer
+from attention_zoo.data import TextPairs
 from attention_zoo.tasks import SearchOptions, Translation
+from tests.tasks.translators import untrained
 
 SOURCES = ["a cat", "a dog saw the cat", "the dog", "a cat saw a dog and the dog saw a cat today ."]
 TARGETS = ["eine Katze", "ein Hund sah die Katze", "der Hund", "eine Katze sah einen Hund ."]
@@ -19,19 +19,7 @@ TARGETS = ["eine Katze", "ein Hund sah die Katze", "der Hund", "eine Katze sah e
 
 @functools.cache
 def translator(preset: str = "rnnsearch_small") -> Translation:
-    """An untrained translator: its answers are nonsense, and the same every time."""
-    source, target = (train_tokenizer("word", texts) for texts in (SOURCES, TARGETS))
-    model = models.from_preset(
-        preset,
-        source_vocabulary_size=source.vocabulary_size,
-        target_vocabulary_size=target.vocabulary_size,
-        embedding_dim=8,
-        units=8,
-    )
-    for seed, weight in enumerate(model.trainable_weights):
-        values = np.random.default_rng(seed).normal(size=weight.shape)
-        weight.assign(values.astype("float32"))
-    return Translation(model, source, target, max_source_length=20, max_target_length=20)
+    return untrained(preset, SOURCES, TARGETS, max_source_length=20, max_target_length=20)
 
 
 def pairs(sources: list[str] = SOURCES, targets: list[str] = TARGETS) -> TextPairs:

@@ -1,0 +1,36 @@
+"""Untrained translators: their answers are nonsense, and the same every time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attention_zoo import models
+from attention_zoo.data import train_tokenizer
+from attention_zoo.tasks import Translation
+
+
+def untrained(
+    preset: str,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    kind: str = "word",
+    vocabulary_size: int = 8000,
+    **task: Any,
+) -> Translation:
+    """A translator with the vocabularies of these texts, and normal weights."""
+    source, target = (train_tokenizer(kind, texts, vocabulary_size) for texts in (sources, targets))
+    model = models.from_preset(
+        preset,
+        source_vocabulary_size=source.vocabulary_size,
+        target_vocabulary_size=target.vocabulary_size,
+        embedding_dim=8,
+        units=8,
+    )
+    for seed, weight in enumerate(model.trainable_weights):
+        values = np.random.default_rng(seed).normal(size=weight.shape)
+        weight.assign(values.astype("float32"))
+    return Translation(model, source, target, **task)
