@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -96,26 +95,75 @@ def test_equal_ones_come_lowest_first(mode: str) -> None:
     assert at_the_limit.tokens[0].tolist() == [[0], [1], [2], [3]]
 
 
+WAYS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "beam": {"beam_width": 3},
+    "diverse beam": {"method": "diverse_beam", "beam_width": 4, "groups": 2},
+    "sampling": {"method": "sampling", "beam_width": 3},
+    "filtered sampling": {"method": "sampling", "beam_width": 3, "top_p": 0.9, "min_p": 0.01},
+    "contrastive": {"method": "contrastive", "candidates": 3},
+}
+
+
 @pytest.mark.parametrize("mode", ENDS)
-def test_no_source(mode: str) -> None:
-    result = run([0.0] * 6, mode, batch_size=0, beam_width=3)
-    assert result.tokens.shape == (0, 3, 5)
-    assert result.scores.shape == (0, 3)
+@pytest.mark.parametrize("way", WAYS)
+def test_no_source(mode: str, way: str) -> None:
+    tables = Tables.random(seed=1, sources=0, vocabulary=6)
+    mask = np.ones((0, 3), bool)
+    options = OPTIONS | WAYS[way] | {"coverage_penalty": 0.3}
+    search = functools.partial(find, batch_size=0, source_mask=mask, **options)
+    result = to_numpy(compiled(lambda: search(telling(tables), tables.state()), mode)())
+    width = WAYS[way].get("beam_width", 1)
+    assert result.tokens.shape == result.token_scores.shape == (0, width, 5)
+    assert result.scores.shape == result.lengths.shape == (0, width)
+    assert result.attention.shape == (0, width, 5, 3)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_scores_are_float32_whatever_the_logits(dtype: str) -> None:
-    if dtype == "float64" and not ON_TENSORFLOW:
-        pytest.skip("JAX has no float64 unless it is switched on")
-    tables = Tables.random(seed=1, sources=2, vocabulary=6)
+def telling(tables: Tables, dtype: str = "float32") -> Callable[[Any, Any], StepOutput]:
+    """The step of the tables, in that dtype, which gives hidden vectors too."""
 
     def step(tokens: Any, state: Any) -> StepOutput:
         output = tables.step(tokens, state)
-        return output._replace(logits=ops.cast(output.logits, dtype))
+        hidden = ops.one_hot(tokens, output.logits.shape[-1])
+        logits, attention, hidden = (
+            ops.cast(x, dtype) for x in (output.logits, output.attention, hidden)
+        )
+        return StepOutput(logits, output.state, attention, hidden)
 
-    result = find(step, tables.state(), batch_size=2, beam_width=3, **OPTIONS)
-    assert keras.backend.standardize_dtype(result.scores.dtype) == "float32"
-    assert np.isfinite(ops.convert_to_numpy(result.scores)).all()
+    return step
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_scores_are_float32_whatever_the_logits(dtype: str, way: str) -> None:
+    if dtype == "float64" and not ON_TENSORFLOW:
+        pytest.skip("JAX has no float64 unless it is switched on")
+    tables = Tables.random(seed=1, sources=2, vocabulary=6)
+    mask = np.array([[True, True, False], [True, True, True]])
+    options = OPTIONS | WAYS[way] | {"coverage_penalty": 0.3}
+
+    def found(dtype: str) -> SearchResult:
+        run = functools.partial(find, batch_size=2, source_mask=mask, **options)
+        return to_numpy(run(telling(tables, dtype), tables.state()))
+
+    got, want = found(dtype), found("float32")
+    assert got.scores.dtype == got.token_scores.dtype == np.float32
+    assert got.tokens.tolist() == want.tokens.tolist()
+    np.testing.assert_allclose(got.scores, want.scores, rtol=3e-2)
+
+
+@pytest.mark.parametrize("mode", ENDS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_source_of_padding_alone_is_searched_like_any(mode: str, way: str) -> None:
+    """It has nothing to be covered, and its limit is that of a source of no token."""
+    tables = Tables.random(seed=1, sources=2, vocabulary=6, end_bias=-9)
+    mask = np.array([[False, False, False], [True, True, True]])
+    options = WAYS[way] | {"coverage_penalty": 0.3, "max_length_ratio": 1.4}
+    search = functools.partial(find, batch_size=2, source_mask=mask, **options)
+    result = to_numpy(compiled(lambda: search(telling(tables), tables.state()), mode)())
+    assert result.lengths.max(axis=1).tolist() == [1, 4]
+    assert np.isfinite(result.scores[:, 0]).all()
+    np.testing.assert_allclose(result.scores[0], result.token_scores[0].sum(-1), rtol=1e-6)
 
 
 def test_pads_are_those_asked_for() -> None:
