@@ -38,6 +38,7 @@ test: lint
 # Tiers without a test in them are no failure: pytest says so with 5.
 bench: .venv/dev bench-peers
 	$(BIN)/pytest -q -m "soak or zoo" --timeout 0 || test $$? -eq 5
+	KERAS_BACKEND=jax $(BIN)/pytest -q -n auto --whole $(BACKEND_FREE)
 	$(BIN)/python benchmarks/recurrent_training.py \
 		--tfa-python .venv-tfa/bin/python --joeynmt-python .venv-joeynmt/bin/python
 	$(BIN)/python benchmarks/recurrent_decoding.py --tfa-python .venv-tfa/bin/python

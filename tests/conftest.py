@@ -27,9 +27,14 @@ def _same_start() -> Iterator[None]:
     keras.config.set_dtype_policy("float32")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The pass on JAX is a selection unless it is asked for whole."""
+    parser.addoption("--whole", action="store_true", help="on JAX too, every case of every test")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The pass on JAX is a selection."""
-    if keras.backend.backend() != "jax":
+    """Leaves out of the pass on JAX what the pass on TensorFlow says of both."""
+    if keras.backend.backend() != "jax" or config.getoption("--whole"):
         return
     from tests.jax_pass import left_out
 

@@ -4,41 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-GENERAL = ("TestAttention", "TestMultiHeadAttention", "TestAttentionCell", "TestRecurrentDecoder")
-"""The cases that run the laws of the interface on every backend."""
+GENERAL = (
+    "TestAttention",
+    "TestMultiHeadAttention",
+    "TestAttentionCell",
+    "TestRecurrentDecoder",
+    "TestRNNSearch",
+)
+"""The conformance cases that every law is run for."""
 
 
 def left_out(items: list[pytest.Item]) -> set[pytest.Item]:
     """Of the collected tests those that are not run."""
-    left = {item for item in items if _speaks_of_the_interface(item)}
-    return left | _all_but_a_third([item for item in items if item not in left])
+    left = {item for item in items if _is_a_law_of_one_backend(item)}
+    return left | _all_but_one_case([item for item in items if item not in left])
 
 
-def _speaks_of_the_interface(item: pytest.Item) -> bool:
-    """Whether it is a law of masks, config or docstrings of a layer that is not general."""
-    from tests.layers.layer_laws import INTERFACE_LAWS
-    from tests.layers.mask_laws import MaskLaws
-
-    laws = {name for name in vars(MaskLaws) if name.startswith("test_")} | INTERFACE_LAWS
-    return (
-        isinstance(item, pytest.Function)
-        and hasattr(item.cls, "covers")
-        and item.cls.__name__ not in GENERAL
-        and item.originalname in laws
-    )
+def _is_a_law_of_one_backend(item: pytest.Item) -> bool:
+    """Whether it is an inherited law not marked `every_backend`, of a case that is not general."""
+    if not (isinstance(item, pytest.Function) and hasattr(item.cls, "covers")):
+        return False
+    inherited = item.originalname not in vars(item.cls)
+    marked = item.get_closest_marker("every_backend") is not None
+    return inherited and not marked and item.cls.__name__ not in GENERAL
 
 
-def _all_but_a_third(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Of each test with several cases those that are not run: two in three, never all.
+def _all_but_one_case(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Of each test with several cases all but one.
 
-    Which third it is goes round, so that a law that many layers share meets all its cases.
+    Which one goes round, so that a law that many layers share meets all its cases.
     """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if isinstance(item, pytest.Function) and getattr(item.cls, "__name__", "") not in GENERAL:
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     left: set[pytest.Item] = set()
     for turn, same in enumerate(cases.values()):
-        first = turn % min(3, len(same))
-        left |= set(same) - set(same[first::3])
+        left |= set(same) - {same[turn % len(same)]}
     return left

@@ -52,6 +52,7 @@ DEAD_AXES: dict[str, tuple[Any, ...]] = {
 class DeadRowLaws(AttentionCase):
     """Law 4: nothing left to attend."""
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("case", pairwise(DEAD_AXES), ids=label)
     def test_nothing_to_attend(self, case: dict[str, Any]) -> None:
         check_dead_rows(self, **case)
@@ -105,6 +106,7 @@ def check_dead_rows(
 class PaddingLaws(AttentionCase):
     """Laws 3 and 5: what is hidden weighs nothing, reaches nothing, and cannot be seen."""
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", ["float32", "float16", "bfloat16"])
     def test_hidden_weighs_exactly_nothing_at_great_scores(self, policy: str) -> None:
         keras.config.set_dtype_policy(policy)
@@ -122,6 +124,7 @@ class PaddingLaws(AttentionCase):
             if self.sums_to_one:
                 assert (weights.sum(-1) > 0.98).all()
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
     def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:
         layer, (query, value, key) = self.built(), self.tensors()
@@ -214,6 +217,7 @@ class PaddingLaws(AttentionCase):
 class NumericLaws(AttentionCase):
     """Values and gradients against arithmetic that is not ours."""
 
+    @pytest.mark.every_backend
     def test_oracle(self) -> None:
         """200 random cases of 20 shapes (JAX: 5), in float64 NumPy."""
         rng = np.random.default_rng(7)
@@ -236,6 +240,7 @@ class NumericLaws(AttentionCase):
                 close(context, wanted, self.tolerance)
                 close(weights, looked, self.tolerance)
 
+    @pytest.mark.every_backend
     def test_gradients_are_finite_differences(self) -> None:
         """Along random directions, for every input and every weight."""
         layer = self.make(dtype=WIDE)
@@ -305,6 +310,7 @@ class LookLaws(AttentionCase):
         with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\)"):
             self.make(dropout=1.0)
 
+    @pytest.mark.every_backend
     def test_attend_is_the_call_row_by_row(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors()
         context, weights = self.look(layer, query, value, key, value_mask=VALUE_MASK)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import keras
 import numpy as np
+import pytest
 from keras import layers, ops
 
 from attention_zoo.layers import AdditiveAttention, AttentionCell, RecurrentDecoder
@@ -60,6 +61,7 @@ class DecoderConformance(LayerConformance):
         shapes = ((batch, T, 4), (batch, S, 7))
         return tuple(rng.normal(size=shape).astype("float32") for shape in shapes)
 
+    @pytest.mark.every_backend
     def test_steps_are_the_whole(self) -> None:
         """One step at a time, as a search does it, is the teacher-forced pass."""
         decoder, (inputs, memory) = self.decoder(), self.tensors()
@@ -118,6 +120,7 @@ class DecoderConformance(LayerConformance):
             same(a, b)
         same(implicit_mask(masked), MEMORY_MASK)
 
+    @pytest.mark.every_backend
     def test_garbage_in_hidden_places_reaches_nothing(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         run = differentiable(

@@ -17,18 +17,6 @@ from tests.layers.running import MODES, POLICIES, array, arrays, close, compiled
 SECTIONS = ("Args", "Call arguments", "Returns", "Weights", "Masking", "Cost", "Example")
 
 
-INTERFACE_LAWS = {
-    "test_every_constructor_argument_survives",
-    "test_name_dtype_and_trainable_survive",
-    "test_config_makes_the_same_layer",
-    "test_docstring",
-    "test_example",
-    "test_found_by_name",
-    "test_build_makes_every_weight",
-}
-"""Laws with no arithmetic of a backend in them."""
-
-
 def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None:
     """One line, a formula, the sections in the house's order, a paper with the place in it."""
     doc = inspect.cleandoc(cls.__doc__ or "")
@@ -140,6 +128,7 @@ class LayerConformance(LayerCase):
 
     # paths
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_compiled_is_eager(self, mode: str) -> None:
         layer, tensors = self.built(), self.tensors()
@@ -155,6 +144,7 @@ class LayerConformance(LayerCase):
         for a, b in zip(flat(model(list(tensors))), outputs, strict=True):
             close(a, b, self.tolerance)
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", POLICIES)
     def test_dtype_policy(self, policy: str) -> None:
         if self.keras_cells and policy in ("float16", "bfloat16"):
@@ -180,6 +170,7 @@ class LayerConformance(LayerCase):
         wanted = keras.dtype_policies.get(policy).variable_dtype
         assert {v.dtype for v in layer.weights} <= {wanted}
 
+    @pytest.mark.every_backend
     def test_no_rows(self) -> None:
         outputs = flat(self.apply(self.make(), *self.tensors(batch=0)))
         assert all(x.shape[0] == 0 for x in outputs)

@@ -70,6 +70,7 @@ class ScoreConformance(PartConformance):
         shapes = ((batch, 4, self.widths[0]), (batch, 5, self.widths[1]))
         return tuple((scale * rng.normal(size=shape)).astype("float32") for shape in shapes)
 
+    @pytest.mark.every_backend
     def test_oracle(self) -> None:
         """200 random cases of weights and tensors against float64 NumPy."""
         layer = self.built()
@@ -80,6 +81,7 @@ class ScoreConformance(PartConformance):
             got = run(*tensors)[0] if JAX else layer(*tensors)
             close(got, self.oracle(numbers(layer), *(x.astype("float64") for x in tensors)), 1e-6)
 
+    @pytest.mark.every_backend
     def test_gradients_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
         tensors = [x.astype(WIDE) for x in self.tensors()]
@@ -149,6 +151,7 @@ class AlignmentConformance(PartConformance):
         layer = self.built()
         return compiled(lambda scores, mask: self.align(layer, scores, mask), MODES[1])
 
+    @pytest.mark.every_backend
     @settings(max_examples=1000, suppress_health_check=list(HealthCheck))
     @given(
         hnp.arrays(
@@ -168,6 +171,7 @@ class AlignmentConformance(PartConformance):
             assert (weights.sum(-1) <= 1 + 1e-6).all()
         np.testing.assert_allclose(weights, self.oracle(scores.astype("float64"), mask), atol=2e-6)
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
     def test_hidden_weighs_nothing_however_great(self, dtype: str) -> None:
         """A mask by a great negative number fails here: the hidden score is greater still."""
@@ -193,6 +197,7 @@ class AlignmentConformance(PartConformance):
         with pytest.raises(ValueError, match="mask has dtype float32, but masks are boolean"):
             layer(scores, mask, tuple(state))
 
+    @pytest.mark.every_backend
     def test_gradient_of_hidden_scores_is_nothing(self) -> None:
         layer = self.built()
         mask = np.array([[1, 1, 0, 1], [0, 0, 0, 0]], "bool")
@@ -203,6 +208,7 @@ class AlignmentConformance(PartConformance):
         assert not gradient[~mask].any()
         assert all(np.isfinite(x).all() for x in weight_gradients)
 
+    @pytest.mark.every_backend
     def test_nothing_to_look_at(self) -> None:
         layer = self.built()
         for shape in ((0, 3), (2, 0)):

@@ -64,6 +64,7 @@ class RememberingCase(AttentionCase):
 class RememberingConformance(RememberingCase, AttentionConformance):
     """Every law of the contract, the state, and looks from inside a decoder."""
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES)
     def test_state_is_that_of_the_last_look(self, mode: str) -> None:
         layer, tensors = self.built(), self.tensors()
@@ -125,6 +126,7 @@ class RememberingConformance(RememberingCase, AttentionConformance):
         rng = np.random.default_rng(0)
         return [rng.normal(size=(B, *s)).astype("float32") for s in ((T, 4), (S, 7))]
 
+    @pytest.mark.every_backend
     def test_decoder_steps_are_the_whole(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.sequences()
         outputs, (weights,) = decoder(inputs, memory, memory_mask=VALUE_MASK)
@@ -152,6 +154,7 @@ class RememberingConformance(RememberingCase, AttentionConformance):
         )
         close(record["weights"][0], wanted, 1e-5)
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_gradient_in_a_decoder_reaches_every_weight(self, mode: str) -> None:
         decoder, (inputs, memory) = self.decoder(), self.sequences()

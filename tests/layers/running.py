@@ -29,9 +29,10 @@ JAX_EXCEPTIONS = {
     "alone: JAX compiles each operation of an eager gradient, which takes minutes",
     "presets": "the deepest of each model alone: the others differ in sizes, not in code",
     "a file in a fresh process": "left out: it is the same file on every backend",
-    "interface of masks, configuration, documentation; two of a test's cases in three": "run for "
-    "the general layers alone: the others share that code, every test keeps a third of its cases, "
-    "and JAX compiles every operation of every case anew",
+    "laws without the mark every_backend": "run for the general layers and one model alone (see "
+    "tests/jax_pass.py): they speak of code without arithmetic of its own, or follow from others",
+    "all cases of a test but one": "JAX compiles every operation of every case anew; which one it "
+    "is goes round, and `make bench` runs all of them (--whole)",
 }
 
 WIDE, STEP, BOUNDS = ("float32", 1e-2, (2e-2, 2e-3)) if JAX else ("float64", 1e-5, (1e-5, 1e-7))

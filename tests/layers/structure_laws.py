@@ -89,6 +89,7 @@ class StructureConformance(LayerConformance):
 
     # arithmetic
 
+    @pytest.mark.every_backend
     def test_oracle(self) -> None:
         rng = np.random.default_rng(7)
         for shape in range(2 if JAX else 6):
@@ -103,6 +104,7 @@ class StructureConformance(LayerConformance):
                 for got, want in zip(run(*tensors, *masks), wanted, strict=True):
                     close(got, want, self.oracle_tolerance)
 
+    @pytest.mark.every_backend
     def test_gradients_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
         tensors = [x.astype(WIDE) for x in self.tensors()]
@@ -211,6 +213,7 @@ class StructureConformance(LayerConformance):
                 with pytest.raises(ValueError, match=rf"{arguments[number]} must .*got shape"):
                     self.apply(layer, *given)
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
     def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:
         layer, tensors = self.built(), self.tensors()
@@ -275,6 +278,7 @@ class StructureConformance(LayerConformance):
                 inner = tuple(slice(0, n) for n in tuple(got.shape)[1:])
                 close(array(got)[0], want[(row, *inner)], 1e-5)
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("case", DEAD_CASES, ids=label)
     def test_nothing_to_attend(self, case: dict[str, Any]) -> None:
         policy = case["policy"]

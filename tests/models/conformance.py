@@ -114,6 +114,7 @@ class ModelConformance:
             alone = forward(model, SOURCE[row : row + 1, live], TARGET[row : row + 1, said])
             close(alone[0], together[row, said], 1e-5)
 
+    @pytest.mark.every_backend
     def test_steps_are_the_whole(self, preset: str) -> None:
         """One token at a time from the state, as a search does it, is the teacher-forced pass."""
         model = self.shipped(preset)
@@ -223,6 +224,7 @@ class ModelConformance:
         assert history[-1] < 0.5 * history[0]
         assert np.isfinite(history).all()
 
+    @pytest.mark.every_backend
     def test_trains_compiled(self) -> None:
         model = self.make(dropout=0.2)
         model.compile(optimizer="adam", loss=az.losses.SequenceCrossEntropy(0.1), jit_compile=True)
@@ -235,6 +237,7 @@ class ModelConformance:
         ]
         assert all(moved), "a weight has no gradient"
 
+    @pytest.mark.every_backend
     @pytest.mark.parametrize("own", [False, True])
     def test_mixed_precision(self, own: bool) -> None:
         """By the global policy, and by the model's own dtype alone."""
