@@ -42,13 +42,16 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/recurrent_training.py \
 		--tfa-python .venv-tfa/bin/python --joeynmt-python .venv-joeynmt/bin/python
 	$(BIN)/python benchmarks/recurrent_decoding.py --tfa-python .venv-tfa/bin/python
+	$(BIN)/python benchmarks/decoding.py \
+		--kerashub-python .venv-kerashub/bin/python --ctranslate2-python .venv-ctranslate2/bin/python
+	$(BIN)/python benchmarks/search_cost.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/local_attention.py
 
-bench-peers: .venv-tfa/ready .venv-joeynmt/ready
+bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready
 
 clean:
-	rm -rf .venv .venv-tfa .venv-joeynmt build dist *.egg-info
+	rm -rf .venv .venv-* build dist *.egg-info
 
 .venv/user: $(PACKAGING)
 	$(PYTHON) -m venv .venv
@@ -64,6 +67,11 @@ clean:
 .venv-tfa/ready: benchmarks/peers/tfa.txt
 	python3.11 -m venv .venv-tfa
 	.venv-tfa/bin/pip install --quiet --requirement $<
+	touch $@
+
+.venv-%/ready: benchmarks/peers/%.txt
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet --requirement $<
 	touch $@
 
 # Joey NMT asks for older packages than it needs, so they are named here and it comes alone.

@@ -21,25 +21,31 @@ BIG_NEGATIVE = -1e9
 
 
 class Heads(layers.Layer):
-    """Projections of multi-head attention: `(..., D)` to `(..., H, d)` and back."""
+    """Multi-head attention without its masks: queries `(B, H, N, d)` at keys and values.
+
+    Keys are held as `(B, H, d, K)`, so that a matrix product reads them as they lie.
+    """
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
         self.heads, self.size = heads, width // heads
-        self.query, self.key, self.value, self.out = (layers.Dense(width) for _ in range(4))
+        self.query, self.memory, self.out = (layers.Dense(n * width) for n in (1, 2, 1))
 
-    def split(self, x: Any) -> Any:
-        return ops.reshape(x, (*ops.shape(x)[:-1], self.heads, self.size))
+    def split(self, x: Any, parts: int) -> list[Any]:
+        """`(B, N, parts D)` as so many `(B, H, N, d)`."""
+        batch, count, _ = ops.shape(x)
+        x = ops.reshape(x, (batch, count, parts, self.heads, self.size))
+        return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), axis=0)
 
-    def memory(self, x: Any) -> tuple[Any, Any]:
-        """Keys and values `(B, H, S, d)` of `x (B, S, D)`."""
-        both = self.split(self.key(x)), self.split(self.value(x))
-        return tuple(ops.transpose(part, (0, 2, 1, 3)) for part in both)
+    def read(self, x: Any) -> tuple[Any, Any]:
+        """Keys `(B, H, d, S)` and values `(B, H, S, d)` of `x (B, S, D)`."""
+        keys, values = self.split(self.memory(x), 2)
+        return ops.transpose(keys, (0, 1, 3, 2)), values
 
     def look(self, x: Any, keys: Any, values: Any, hidden: Any = None) -> Any:
-        """`x (B, N, D)` at keys and values `(B, H, K, d)`; `hidden (B, 1, N, K)` is not seen."""
-        query = ops.transpose(self.split(self.query(x)), (0, 2, 1, 3)) * self.size**-0.5
-        scores = ops.matmul(query, ops.transpose(keys, (0, 1, 3, 2)))
+        """`x (B, N, D)` at a memory; `hidden (B, 1, N, K)` is not seen."""
+        (query,) = self.split(self.query(x), 1)
+        scores = ops.matmul(query * self.size**-0.5, keys)
         if hidden is not None:
             scores = ops.where(hidden, BIG_NEGATIVE, scores)
         weights = ops.exp(scores - ops.max(scores, axis=-1, keepdims=True))
@@ -62,23 +68,20 @@ class Block(layers.Layer):
 
     def encode(self, x: Any) -> Any:
         y = self.norms[0](x)
-        return self.feed_forward(x + self.own.look(y, *self.own.memory(y)))
+        return self.feed_forward(x + self.own.look(y, *self.own.read(y)))
 
-    def step(self, x: Any, cache: Any, memory: Any, at: Any, hidden: Any) -> tuple[Any, Any]:
-        """One token of N hypotheses `(B, N, D)`; the cache is of keys and values `(B, H, L, N, d)`.
+    def step(self, x: Any, cache: Any, memory: Any, place: Any, hidden: Any) -> tuple[Any, Any]:
+        """One token of N hypotheses `(B, N, D)`, whose keys and values stand at `place` on.
 
         A look goes to all places of the cache, those of other hypotheses hidden: nothing is moved.
         """
         y = self.norms[0](x)
-        cache = [
-            ops.slice_update(room, (0, 0, at, 0, 0), new[:, :, None])
-            for room, new in zip(cache, self.own.memory(y), strict=True)
-        ]
-        batch, heads, steps, count, size = ops.shape(cache[0])
-        flat = (ops.reshape(room, (batch, heads, steps * count, size)) for room in cache)
-        x = x + self.own.look(y, *flat, hidden)
+        keys, values = self.own.read(y)
+        keys = ops.slice_update(cache[0], (0, 0, 0, place), keys)
+        values = ops.slice_update(cache[1], (0, 0, place, 0), values)
+        x = x + self.own.look(y, keys, values, hidden)
         x = x + self.source.look(self.norms[1](x), *memory)
-        return self.feed_forward(x), cache
+        return self.feed_forward(x), [keys, values]
 
 
 class Transformer(Searching, keras.Model):
@@ -99,7 +102,7 @@ class Transformer(Searching, keras.Model):
         for block in self.encoder:
             x = block.encode(x)
         memory = self.norms[0](x)
-        memories = [block.source.memory(memory) for block in self.decoder]
+        memories = [block.source.read(memory) for block in self.decoder]
         batch = ops.shape(source)[0]
 
         def step(tokens: Any, state: dict[str, Any]) -> StepOutput:
@@ -113,16 +116,20 @@ class Transformer(Searching, keras.Model):
             for block, cache, memory in zip(
                 self.decoder, state["caches"].value, memories, strict=True
             ):
-                x, cache = block.step(x, cache, memory, at, hidden)
+                x, cache = block.step(x, cache, memory, at * width, hidden)
                 caches.append(cache)
             state = {"at": state["at"] + 1, "came_by": came_by, "caches": InPlace(caches)}
             return StepOutput(self.vocabulary(self.norms[1](x)), state)
 
-        empty = ops.zeros((batch, self.heads, room, width, self.width // self.heads))
+        size, places = self.width // self.heads, room * width
+        empty = (
+            ops.zeros((batch, self.heads, size, places)),
+            ops.zeros((batch, self.heads, places, size)),
+        )
         state = {
             "at": ops.zeros((batch,), dtype="int32"),
             "came_by": ops.zeros((batch, room), dtype="int32"),
-            "caches": InPlace([[empty, empty] for _ in self.decoder]),
+            "caches": InPlace([list(empty) for _ in self.decoder]),
         }
         return Reading(step, state)
 

@@ -22,6 +22,7 @@ from attention_zoo.decoding.search import (
     settle,
 )
 from attention_zoo.decoding.step import StepOutput
+from attention_zoo.ops import greatest
 
 
 class Ahead(NamedTuple):
@@ -58,8 +59,7 @@ def contrastive(problem: Problem) -> SearchResult:
     def advance(ahead: Ahead) -> tuple[Ahead]:
         attention = None if isinstance(ahead.attention, tuple) else ahead.attention
         given = continuations(problem, ahead.logits, ahead.now)
-        likely, ids = ops.top_k(given.logits[:, 0], count)
-        ids = ops.cast(ids, "int32")
+        likely, ids = greatest(given.logits[:, 0], count)
         state = keras.tree.pack_sequence_as(first.state, ahead.state)
         output = problem.step(ids, state)
         pick = _pick(problem, given, likely, output.hidden, ahead)

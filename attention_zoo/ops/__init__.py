@@ -2,6 +2,7 @@
 
 from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
 from attention_zoo.ops.arguments import check_shape, number, sizes_or, whole_number
+from attention_zoo.ops.greatest import greatest
 from attention_zoo.ops.masking import (
     as_boolean_mask,
     both_masks,
@@ -44,6 +45,7 @@ __all__ = [
     "distance_buckets",
     "distances",
     "entmax",
+    "greatest",
     "hardmax",
     "implicit_mask",
     "keep_greatest",
