@@ -49,9 +49,8 @@ class Heads(layers.Layer):
         if hidden is not None:
             scores = ops.where(hidden, BIG_NEGATIVE, scores)
         weights = ops.exp(scores - ops.max(scores, axis=-1, keepdims=True))
-        weights = weights / ops.sum(weights, axis=-1, keepdims=True)
-        context = ops.transpose(ops.matmul(weights, values), (0, 2, 1, 3))
-        return self.out(ops.reshape(context, ops.shape(x)))
+        context = ops.matmul(weights, values) / ops.sum(weights, axis=-1, keepdims=True)
+        return self.out(ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(x)))
 
 
 class Block(layers.Layer):
