@@ -27,7 +27,6 @@ JAX_EXCEPTIONS = {
     "keras.ops.tanh computes in float32 there, whatever it is given",
     "nothing to attend": "compiled only, and all five dtypes for the pairs of score and alignment "
     "alone: JAX compiles each operation of an eager gradient, which takes minutes",
-    "presets": "the deepest of each model alone: the others differ in sizes, not in code",
     "a file in a fresh process": "left out: it is the same file on every backend",
     "laws without the mark every_backend": "run for the general layers and one model alone (see "
     "tests/jax_pass.py): they speak of code without arithmetic of its own, or follow from others",

@@ -37,10 +37,9 @@ def presets_of(cls: type) -> list[str]:
 
 
 def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
-    """Gives a test with the argument `preset` every preset of its model; on JAX the deepest one."""
+    """Gives a test with the argument `preset` every preset of its model."""
     if "preset" in metafunc.fixturenames:
-        presets = presets_of(metafunc.cls.covers)
-        metafunc.parametrize("preset", presets[:1] if JAX else presets)
+        metafunc.parametrize("preset", presets_of(metafunc.cls.covers))
 
 
 @functools.cache
