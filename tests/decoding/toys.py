@@ -49,7 +49,9 @@ def lookup(table: Any, tokens: Any) -> Any:
     """`table (B, V, ...)` at `tokens (B, N)`."""
     sources, vocabulary, *rest = table.shape
     rows = ops.reshape(table, (sources * vocabulary, *rest))
-    return ops.take(rows, tokens + ops.arange(0, sources * vocabulary, vocabulary)[:, None], axis=0)
+    places = tokens + ops.arange(0, sources * vocabulary, vocabulary)[:, None]
+    found = ops.take(rows, places, axis=0)
+    return ops.reshape(found, (*ops.shape(tokens), *rest))  # JAX loses the shape of no source
 
 
 class Tables(NamedTuple):
