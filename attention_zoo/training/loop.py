@@ -200,7 +200,10 @@ def run(job: Job, request: StopRequest, callbacks: Sequence[keras.callbacks.Call
     """Train to the end, one Keras `fit` an evaluation interval."""
     options, state, model = job.recipe.training, job.state, job.task.model
     validation = job.task.batches(job.validation, options.batch_size, job.recipe.seed).in_order()
-    watchers = [*watchers_of(job, request), *callbacks]
+    clock = Clock(state, partial(count_tokens, job.train), request, running_means(job))
+    saving = Checkpoints(job.task, job.folder, options, state, request)
+    log, progress = Log(job.folder, clock), Progress(options.steps, clock)
+    watchers = [clock, *measures(job), log, saving, progress, *callbacks]
     try:
         while not state.finished:
             if state.pending is not None:
@@ -219,30 +222,26 @@ def run(job: Job, request: StopRequest, callbacks: Sequence[keras.callbacks.Call
             )
     except Stopped:
         if state.pending is not None:
-            next(one for one in watchers if isinstance(one, Checkpoints)).save()
+            saving.save()
         raise
 
 
-def watchers_of(job: Job, request: StopRequest) -> list[keras.callbacks.Callback]:
-    """What happens around the steps, in the order in which it must."""
-    options, state, task = job.recipe.training, job.state, job.task
-    between = state.step % options.evaluate_every != 0 and state.pending is None
-    last = CheckpointFolder(job.folder / "checkpoints").at(state.step)
-    restore = last / VARIABLES if between else None
-    clock = Clock(state, partial(count_tokens, job.train), request, restore)
-    watchers: list[keras.callbacks.Callback] = [clock]
-    if options.monitor != "loss":
-        size = options.monitor_size
-        some = replace(
-            job.validation,
-            sources=job.validation.sources[:size],
-            targets=job.validation.targets[:size],
-        )
-        watchers.append(Measure(partial(task.evaluate, some), task.metric_names))
-    watchers.append(Log(job.folder, clock))
-    watchers.append(Checkpoints(task, job.folder, options, state, request))
-    watchers.append(Progress(options.steps, clock))
-    return watchers
+def running_means(job: Job) -> Path | None:
+    """Where the metrics of an interval that was begun are kept; None at the start of one."""
+    state = job.state
+    if state.step % job.recipe.training.evaluate_every == 0 or state.pending is not None:
+        return None
+    return CheckpointFolder(job.folder / "checkpoints").at(state.step) / VARIABLES
+
+
+def measures(job: Job) -> list[keras.callbacks.Callback]:
+    """What measures the task's own metrics, if the run is judged by one."""
+    options, validation = job.recipe.training, job.validation
+    if options.monitor == "loss":
+        return []
+    size = options.monitor_size
+    some = replace(validation, sources=validation.sources[:size], targets=validation.targets[:size])
+    return [Measure(partial(job.task.evaluate, some), job.task.metric_names)]
 
 
 def finish_interval(

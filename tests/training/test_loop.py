@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
 
-from attention_zoo import tasks, training
-from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo import training
 from attention_zoo.training import read_recipe
 from attention_zoo.training.callbacks import Clock, Progress
 from attention_zoo.training.loop import headline, prepare, use_xla
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.stopping import StopRequest
-from tests.training.small import small_run, write_recipe
+from tests.training.small import RESUMED, assert_same_run, newest, records, small_run, write_recipe
 
 
 class StopAfter(keras.callbacks.Callback):
@@ -33,45 +31,6 @@ class StopAfter(keras.callbacks.Callback):
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
-
-
-def records(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
-def newest(folder: Path) -> Path:
-    found = CheckpointFolder(folder / "checkpoints").newest()
-    assert found is not None
-    return found
-
-
-def arrays(folder: Path) -> dict[str, np.ndarray]:
-    with np.load(newest(folder) / "training.npz") as file:
-        return {name: file[name] for name in file.files}
-
-
-def weights(folder: Path) -> list[np.ndarray]:
-    model = tasks.load(newest(folder)).model
-    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
-
-
-def assert_same_run(whole: Path, folder: Path) -> None:
-    """Two runs have come to the same, bit by bit, and have told of it in the same words."""
-    expected, found = arrays(whole), arrays(folder)
-    assert expected.keys() == found.keys()
-    for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
-    for one, other in zip(weights(whole), weights(folder), strict=True):
-        np.testing.assert_array_equal(other, one)
-    timed = ("seconds", "tokens_per_second")
-    logs = (
-        [{k: v for k, v in r.items() if k not in timed} for r in records(f)]
-        for f in (whole, folder)
-    )
-    assert next(logs) == next(logs)
-    states = (json.loads((newest(f) / "training.json").read_text()) for f in (whole, folder))
-    one, other = ({**state, "seconds": 0} for state in states)
-    assert one == other
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -107,16 +66,6 @@ def test_a_finished_run_is_left_as_it_is(
     training.fit(write_recipe(tmp_path), [f"run={small_run()}"])
     assert "finished at step 40, nothing to do" in capsys.readouterr().out
     assert contents(small_run()) == before
-
-
-RESUMED = ("model.dropout=0.2", "training.schedule=cosine", "training.checkpoint_every=9")
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing has stopped."""
-    folder = tmp_path_factory.mktemp("whole")
-    return training.fit(write_recipe(folder), [f"run={folder / 'run'}", *RESUMED]).folder
 
 
 @pytest.mark.parametrize(
