@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -23,14 +24,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0, or 2 for a mistake in the input (one line on standard error), 130 when interrupted.
+        0, 2 for a mistake in the input (one line on standard error), or 128 and the number of the
+        signal that stopped it.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
-    except KeyboardInterrupt:
-        print("attention-zoo: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        print(f"attention-zoo: {str(stop) or 'interrupted'}", file=sys.stderr)
+        return 128 + getattr(stop, "number", signal.SIGINT)
     except BrokenPipeError:
         # What is left in the buffer has no reader; let Python flush it into nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,18 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from attention_zoo.checkpoints import MANIFEST, CheckpointFolder, damage
 from attention_zoo.tasks.task import TASKS, read_task_file
 
 HUB = "hf://"
-# Where a task may lie inside the folder named, most wanted first. A run killed between the two
-# renames that replace a checkpoint leaves it under `.old`.
-PLACES = (
-    ".",
-    "checkpoints/best",
-    "checkpoints/best.old",
-    "checkpoints/last",
-    "checkpoints/last.old",
-)
 
 
 def load(folder: str | Path) -> Any:
@@ -37,10 +29,19 @@ def load(folder: str | Path) -> Any:
 
 
 def task_folder(folder: Path) -> Path:
-    """The folder with the `task.json` that stands for `folder`; ValueError when there is none."""
-    for place in PLACES:
-        if (folder / place / "task.json").is_file():
-            return folder / place
+    """The folder with the `task.json` that stands for `folder`; ValueError when there is none.
+
+    Of a run it is the best checkpoint, as the newest has it; damaged ones are passed over with a
+    warning.
+    """
+    if (folder / "task.json").is_file():
+        wrong = damage(folder) if (folder / MANIFEST).is_file() else None
+        if wrong:
+            raise ValueError(f"{folder}: {wrong}; use another checkpoint")
+        return folder
+    best = CheckpointFolder(folder / "checkpoints").best()
+    if best is not None:
+        return best
     if not folder.exists():
         raise ValueError(f"{folder}: no such folder; train one with `attention-zoo train RECIPE`")
     if (folder / "results.json").is_file() and (folder / "README.md").is_file():
@@ -48,7 +49,7 @@ def task_folder(folder: Path) -> Path:
     if (folder / "recipe.yaml").is_file():
         raise ValueError(f"{folder}: this run has no checkpoint yet; start its training again")
     raise ValueError(
-        f"{folder}: is no run folder (neither task.json nor checkpoints/best in it);"
+        f"{folder}: is no run folder (neither task.json nor checkpoints in it);"
         " give the folder that `attention-zoo train` names"
     )
 

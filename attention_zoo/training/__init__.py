@@ -6,6 +6,7 @@ from attention_zoo.training.loop import Result, fit
 from attention_zoo.training.optimizers import OPTIMIZERS
 from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
 from attention_zoo.training.schedules import SCHEDULES, Schedule
+from attention_zoo.training.stopping import Stopped
 
 __all__ = [
     "CORPORA",
@@ -15,6 +16,7 @@ __all__ = [
     "Recipe",
     "Result",
     "Schedule",
+    "Stopped",
     "evaluate",
     "fit",
     "override_recipe",

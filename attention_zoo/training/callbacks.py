@@ -12,14 +12,16 @@ from typing import Any, TextIO
 
 import keras
 
+from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.run_folder import (
+    VARIABLES,
     RunState,
     read_variables,
-    replace_folder,
     write_state,
     write_variables,
 )
+from attention_zoo.training.stopping import StopRequest
 
 Logs = dict[str, Any]
 
@@ -42,16 +44,23 @@ class Clock(keras.callbacks.Callback):
     Args:
         state: the run's state, whose `step` and `seconds` it advances.
         tokens_at: how many target tokens the batch of a step has.
+        request: what a signal asks for; heeded as soon as an evaluation begins.
         restore: a `training.npz` to take running means from at the first start, or None.
     """
 
     def __init__(
-        self, state: RunState, tokens_at: Callable[[int], int], restore: Path | None = None
+        self,
+        state: RunState,
+        tokens_at: Callable[[int], int],
+        request: StopRequest,
+        restore: Path | None = None,
     ) -> None:
         super().__init__()
         self.state = state
         self.tokens_at = tokens_at
+        self.request = request
         self.restore = restore
+        self._trained: Logs = {}
         self.tokens = 0
         self.seconds = 0.0
         self._lap = 0.0
@@ -76,6 +85,13 @@ class Clock(keras.callbacks.Callback):
         self.seconds += now - self._lap
         self.state.seconds += now - self._lap
         self._lap = now
+        self._trained = logs or {}
+
+    def on_test_begin(self, logs: Logs | None = None) -> None:
+        if self.state.pending is None:
+            self.state.pending = {name: float(value) for name, value in self._trained.items()}
+        self.request.at_once = True
+        self.request.heed()
 
 
 class Measure(keras.callbacks.Callback):
@@ -116,6 +132,7 @@ class Log(keras.callbacks.Callback):
         self._writer = tf.summary.create_file_writer(str(folder / "tensorboard"))
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        self.clock.request.at_once = False  # from here on the run's files change
         logs = logs if logs is not None else {}
         logs["learning_rate"] = float(self.model.optimizer.learning_rate)
         logs["tokens_per_second"] = round(self.clock.tokens_per_second, 1)
@@ -131,28 +148,40 @@ class Log(keras.callbacks.Callback):
 
 
 class Checkpoints(keras.callbacks.Callback):
-    """Keeps the best and the last checkpoint, and says when there is nothing left to do.
+    """Saves checkpoints, knows the best, and says when there is nothing left to do.
 
     Args:
         task: what is saved.
         folder: the run folder.
         options: the recipe's training section.
         state: the run's state.
+        request: what a signal asks for; heeded after the checkpoint that it makes due.
     """
 
-    def __init__(self, task: Any, folder: Path, options: TrainingOptions, state: RunState) -> None:
+    def __init__(
+        self,
+        task: Any,
+        folder: Path,
+        options: TrainingOptions,
+        state: RunState,
+        request: StopRequest,
+    ) -> None:
         super().__init__()
         self.task = task
-        self.folder = folder / "checkpoints"
+        self.store = CheckpointFolder(folder / "checkpoints")
         self.options = options
         self.state = state
+        self.request = request
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        every = self.options.checkpoint_every
-        at_evaluation = self.state.step % self.options.evaluate_every == 0
-        if every and self.state.step % every == 0 and not at_evaluation:
-            self._refuse_nan(logs)
-            self._save_last()
+        step, every = self.state.step, self.options.checkpoint_every
+        at_evaluation = step % self.options.evaluate_every == 0 or step == self.options.steps
+        due = every is not None and step % every == 0
+        if at_evaluation or not (due or self.request.number):
+            return
+        self._refuse_nan(logs)
+        self.save()
+        self.request.heed()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         self._refuse_nan(logs)
@@ -161,11 +190,12 @@ class Checkpoints(keras.callbacks.Callback):
         state.waited += 1
         if self._better(value):
             state.best, state.best_step, state.waited = value, state.step, 0
-            replace_folder(self.folder / "best", self._write_best)
         patience = self.options.patience
         tired = patience is not None and state.waited >= patience
         state.finished = tired or state.step >= self.options.steps
-        self._save_last()
+        state.pending = None
+        self.save()
+        self.request.heed()
 
     def _better(self, value: float) -> bool:
         best = self.state.best
@@ -173,22 +203,22 @@ class Checkpoints(keras.callbacks.Callback):
             return not math.isnan(value)
         return value < best if self.options.monitor == "loss" else value > best
 
-    def _save_last(self) -> None:
-        replace_folder(self.folder / "last", self._write_last)
+    def save(self) -> None:
+        """Saves a checkpoint of this step; then the newest ones and the best are kept."""
+        self.store.save(self.state.step, self._write)
+        newest = self.store.steps()[: self.options.keep_checkpoints]
+        self.store.keep({*newest, self.state.best_step})
 
-    def _write_best(self, folder: Path) -> None:
+    def _write(self, folder: Path) -> None:
         self.task.save(folder)
         write_state(folder, self.state)
-
-    def _write_last(self, folder: Path) -> None:
-        self._write_best(folder)
-        write_variables(folder / "training.npz", training_variables(self.model))
+        write_variables(folder / VARIABLES, training_variables(self.model))
 
     def _refuse_nan(self, logs: Logs | None) -> None:
         loss = float((logs or {})["loss"])
         if not math.isfinite(loss):
             raise ValueError(
-                f"{self.folder.parent}: the loss is {loss} at step {self.state.step}; nothing"
+                f"{self.store.folder.parent}: the loss is {loss} at step {self.state.step}; nothing"
                 " was saved since the last checkpoint. Lower training.learning_rate or"
                 " training.clip_norm"
             )

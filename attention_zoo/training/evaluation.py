@@ -14,6 +14,7 @@ from typing import Any
 
 import attention_zoo
 from attention_zoo import tasks
+from attention_zoo.checkpoints import STATE
 from attention_zoo.training.recipe import Recipe, read_recipe
 
 SECTIONS = ("data", "search")
@@ -112,7 +113,7 @@ def commit() -> str | None:
 
 
 def _training_state(folder: Path) -> dict[str, Any]:
-    path = tasks.task_folder(folder) / "training.json"
+    path = tasks.task_folder(folder) / STATE
     content: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     return content
 

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from attention_zoo import tasks
+from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.data import PairBatches, TextPairs
 from attention_zoo.registry import did_you_mean
 from attention_zoo.training.building import build_task
@@ -24,9 +25,17 @@ from attention_zoo.training.callbacks import (
     Progress,
     training_variables,
 )
+from attention_zoo.training.lock import only_trainer
 from attention_zoo.training.optimizers import build_optimizer
 from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
-from attention_zoo.training.run_folder import RunState, claim, open_run, read_variables
+from attention_zoo.training.run_folder import (
+    VARIABLES,
+    RunState,
+    claim,
+    open_run,
+    read_variables,
+)
+from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
 
 
 @dataclass(frozen=True)
@@ -69,8 +78,9 @@ def fit(
         How far the run is. A run that is finished already is left as it is.
 
     Raises:
-        ValueError: a mistake in the recipe or the data, a folder that belongs to another run, or
-            a loss that is not finite.
+        ValueError: a mistake in the recipe or the data, a folder that belongs to another run or
+            that another process trains in, or a loss that is not finite.
+        Stopped: a `KeyboardInterrupt`: SIGINT or SIGTERM came. The step was finished and saved.
     """
     if isinstance(recipe, Recipe):
         recipe = override_recipe(recipe, overrides)
@@ -83,10 +93,12 @@ def fit(
     if state.finished:
         print(f"{folder}: finished at step {state.step}, nothing to do")
     else:
-        with dtype_policy(recipe.training.precision):
+        with only_trainer(folder), dtype_policy(recipe.training.precision):
+            state = open_run(folder, recipe)
             job = prepare(recipe, folder, state)
             print(headline(job), flush=True)
-            run(job, callbacks)
+            with stop_requests() as request:
+                run(job, request, callbacks)
     return Result(folder, state.step, state.best, state.best_step, state.seconds)
 
 
@@ -130,9 +142,10 @@ def prepare(recipe: Recipe, folder: Path, state: RunState) -> Job:
     optimizer = build_optimizer(recipe.training)
     examples = recipe.data.read("train")
     validation = recipe.data.read("validation")
+    checkpoint = CheckpointFolder(folder / "checkpoints").at(state.step)
     if state.step:
         claim(folder, recipe, state)
-        task = tasks.load(folder / "checkpoints" / "last")
+        task = tasks.load(checkpoint)
     else:
         task = build_task(recipe, examples)
     check_monitor(recipe.training.monitor, task)
@@ -146,7 +159,7 @@ def prepare(recipe: Recipe, folder: Path, state: RunState) -> Job:
     if state.step:
         variables = training_variables(task.model)
         variables.pop("metrics")
-        read_variables(folder / "checkpoints" / "last" / "training.npz", variables)
+        read_variables(checkpoint / VARIABLES, variables)
     else:
         claim(folder, recipe, state)
     left_out = len(examples) - len(train)
@@ -183,37 +196,65 @@ def headline(job: Job) -> str:
     )
 
 
-def run(job: Job, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+def run(job: Job, request: StopRequest, callbacks: Sequence[keras.callbacks.Callback]) -> None:
     """Train to the end, one Keras `fit` an evaluation interval."""
-    options, state, task = job.recipe.training, job.state, job.task
-    validation = task.batches(job.validation, options.batch_size, job.recipe.seed).in_order()
-    between = state.step % options.evaluate_every != 0
-    restore = job.folder / "checkpoints" / "last" / "training.npz" if between else None
-    clock = Clock(state, partial(count_tokens, job.train), restore)
-    watchers: list[keras.callbacks.Callback] = [clock]
-    if options.monitor != "loss":
-        size = options.monitor_size
-        some = replace(
-            job.validation,
-            sources=job.validation.sources[:size],
-            targets=job.validation.targets[:size],
-        )
-        watchers.append(Measure(partial(task.evaluate, some), task.metric_names))
-    watchers.append(Log(job.folder, clock))
-    watchers.append(Checkpoints(task, job.folder, options, state))
-    watchers.append(Progress(options.steps, clock))
-    while not state.finished:
-        interval = state.step // options.evaluate_every
-        stop = min((interval + 1) * options.evaluate_every, options.steps)
-        task.model.fit(
-            job.train.dataset(state.step, stop),
-            validation_data=validation,
-            initial_epoch=interval,
-            epochs=interval + 1,
-            callbacks=[*watchers, *callbacks],
-            shuffle=False,
-            verbose=0,
-        )
+    options, state, model = job.recipe.training, job.state, job.task.model
+    validation = job.task.batches(job.validation, options.batch_size, job.recipe.seed).in_order()
+    clock = Clock(state, partial(count_tokens, job.train), request, running_means(job))
+    saving = Checkpoints(job.task, job.folder, options, state, request)
+    log, progress = Log(job.folder, clock), Progress(options.steps, clock)
+    watchers = [clock, *measures(job), log, saving, progress, *callbacks]
+    try:
+        while not state.finished:
+            if state.pending is not None:
+                finish_interval(model, validation, state, watchers)
+                continue
+            interval = state.step // options.evaluate_every
+            stop = min((interval + 1) * options.evaluate_every, options.steps)
+            model.fit(
+                job.train.dataset(state.step, stop),
+                validation_data=validation,
+                initial_epoch=interval,
+                epochs=interval + 1,
+                callbacks=watchers,
+                shuffle=False,
+                verbose=0,
+            )
+    except Stopped:
+        if state.pending is not None:
+            saving.save()
+        raise
+
+
+def running_means(job: Job) -> Path | None:
+    """Where the metrics of an interval that was begun are kept; None at the start of one."""
+    state = job.state
+    if state.step % job.recipe.training.evaluate_every == 0 or state.pending is not None:
+        return None
+    return CheckpointFolder(job.folder / "checkpoints").at(state.step) / VARIABLES
+
+
+def measures(job: Job) -> list[keras.callbacks.Callback]:
+    """What measures the task's own metrics, if the run is judged by one."""
+    options, validation = job.recipe.training, job.validation
+    if options.monitor == "loss":
+        return []
+    size = options.monitor_size
+    some = replace(validation, sources=validation.sources[:size], targets=validation.targets[:size])
+    return [Measure(partial(job.task.evaluate, some), job.task.metric_names)]
+
+
+def finish_interval(
+    model: keras.Model,
+    validation: Any,
+    state: RunState,
+    callbacks: Sequence[keras.callbacks.Callback],
+) -> None:
+    """The evaluation that a signal cut short, as `fit` would have done it."""
+    around = keras.callbacks.CallbackList(list(callbacks), model=model)
+    measured = model.evaluate(validation, callbacks=around, verbose=0, return_dict=True)
+    logs = {**(state.pending or {}), **{f"val_{name}": x for name, x in measured.items()}}
+    around.on_epoch_end(state.step, logs)
 
 
 def count_tokens(batches: PairBatches, step: int) -> int:

@@ -46,6 +46,7 @@ class TrainingOptions:
         label_smoothing: share of the probability spread over the vocabulary.
         evaluate_every: steps between two looks at the validation split.
         checkpoint_every: steps between two checkpoints; null: at each evaluation only.
+        keep_checkpoints: the newest so many are kept, and the best one.
         monitor: what decides on the best checkpoint: "loss" (of validation, lowest) or one of
             the task's metrics (highest), measured by searching.
         monitor_size: validation sentences searched for a metric.
@@ -65,6 +66,7 @@ class TrainingOptions:
     label_smoothing: float = 0.0
     evaluate_every: int = 500
     checkpoint_every: int | None = None
+    keep_checkpoints: int = 2
     monitor: str = "loss"
     monitor_size: int = 200
     patience: int | None = None
@@ -72,7 +74,8 @@ class TrainingOptions:
     jit: bool | str = "auto"
 
     def __post_init__(self) -> None:
-        counts = "steps batch_size evaluate_every checkpoint_every monitor_size patience"
+        counts = "steps batch_size evaluate_every checkpoint_every keep_checkpoints"
+        counts += " monitor_size patience"
         for name in counts.split():
             value = getattr(self, name)
             if value is not None and value < 1:

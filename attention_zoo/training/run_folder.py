@@ -1,20 +1,17 @@
 """A run's folder: who may write into it, and how its checkpoints are replaced.
 
-recipe.yaml            the whole recipe
-checkpoints/best       a task folder, see `tasks.load`
-checkpoints/last       a task folder, and what training needs to go on
-log.jsonl              one line an evaluation
-tensorboard/           the same for TensorBoard
-results.json           written by `evaluate`
+recipe.yaml                  the whole recipe
+checkpoints/step-00000300    a task folder, and what training needs to go on
+log.jsonl                    one line an evaluation
+tensorboard/                 the same for TensorBoard
+results.json                 written by `evaluate`
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from attention_zoo.checkpoints import STATE, CheckpointFolder
+from attention_zoo.training.lock import LOCK
 from attention_zoo.training.recipe import Recipe, difference, read_recipe, recipe_text
+
+VARIABLES = "training.npz"
 
 
 @dataclass
@@ -36,6 +37,7 @@ class RunState:
         waited: evaluations since.
         seconds: time spent in training steps.
         finished: nothing is left to do.
+        pending: the training metrics of an interval whose evaluation was not finished, or None.
     """
 
     step: int = 0
@@ -44,6 +46,7 @@ class RunState:
     waited: int = 0
     seconds: float = 0.0
     finished: bool = False
+    pending: dict[str, float] | None = None
 
 
 def open_run(folder: Path, recipe: Recipe) -> RunState:
@@ -52,7 +55,8 @@ def open_run(folder: Path, recipe: Recipe) -> RunState:
     Raises:
         ValueError: the folder holds something else, or the run of another recipe.
     """
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    there = [path for path in folder.iterdir() if path.name != LOCK] if folder.is_dir() else []
+    if not there and (folder.is_dir() or not folder.exists()):
         return RunState()
     if not (folder / "recipe.yaml").is_file():
         raise ValueError(f"{folder}: is there and holds no run; give another run=FOLDER")
@@ -62,11 +66,8 @@ def open_run(folder: Path, recipe: Recipe) -> RunState:
             f"{folder}: holds the run of another recipe: {changed};"
             " give another run=FOLDER, or the same recipe to continue"
         )
-    last = folder / "checkpoints" / "last"
-    for place in (last, _aside(last)):
-        if (place / "training.json").is_file():
-            return read_state(place)
-    return RunState()
+    newest = CheckpointFolder(folder / "checkpoints").newest()
+    return read_state(newest) if newest else RunState()
 
 
 def claim(folder: Path, recipe: Recipe, state: RunState) -> None:
@@ -74,45 +75,25 @@ def claim(folder: Path, recipe: Recipe, state: RunState) -> None:
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     if not (folder / "recipe.yaml").exists():
         (folder / "recipe.yaml").write_text(recipe_text(recipe), encoding="utf-8")
-    for name in ("best", "last"):
-        recover(folder / "checkpoints" / name)
+    CheckpointFolder(folder / "checkpoints").cut_back(state.step)
     log = folder / "log.jsonl"
     if log.exists():
+        logged = state.step if state.pending is None else state.step - 1
         lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
         kept = [line for line in lines if line.endswith("\n")]
-        kept = [line for line in kept if json.loads(line)["step"] <= state.step]
+        kept = [line for line in kept if json.loads(line)["step"] <= logged]
         log.write_text("".join(kept), encoding="utf-8")
-
-
-def replace_folder(folder: Path, write: Callable[[Path], None]) -> None:
-    """Write a folder anew: killed at any moment, the old one or the new one is there, whole."""
-    recover(folder)
-    fresh = folder.with_name(folder.name + ".new")
-    write(fresh)
-    if folder.exists():
-        os.rename(folder, _aside(folder))
-    os.rename(fresh, folder)
-    shutil.rmtree(_aside(folder), ignore_errors=True)
-
-
-def recover(folder: Path) -> None:
-    """Clear away what a kill inside `replace_folder` left, and keep the newest whole folder."""
-    shutil.rmtree(folder.with_name(folder.name + ".new"), ignore_errors=True)
-    if folder.exists():
-        shutil.rmtree(_aside(folder), ignore_errors=True)
-    elif _aside(folder).exists():
-        os.rename(_aside(folder), folder)
 
 
 def write_state(folder: Path, state: RunState) -> None:
     """Put the run's state beside a checkpoint's task."""
     text = json.dumps(asdict(state), indent=2) + "\n"
-    (folder / "training.json").write_text(text, encoding="utf-8")
+    (folder / STATE).write_text(text, encoding="utf-8")
 
 
 def read_state(folder: Path) -> RunState:
     """What `write_state` wrote; ValueError when it is damaged."""
-    path = folder / "training.json"
+    path = folder / STATE
     try:
         return RunState(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
@@ -149,7 +130,3 @@ def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
                     " it was written by another version, start a new run"
                 )
             variable.assign(array)
-
-
-def _aside(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".old")

@@ -128,7 +128,9 @@ def test_evaluate_mistakes(tmp_path: Path, capsys: Capture) -> None:
         capsys, "evaluate", run_folder, "training.steps=3"
     )
     assert "is no run folder" in refused(capsys, "evaluate", tmp_path)
-    assert "has no recipe.yaml" in refused(capsys, "evaluate", run_folder / "checkpoints" / "best")
+    assert "has no recipe.yaml" in refused(
+        capsys, "evaluate", run_folder / "checkpoints" / "step-00000040"
+    )
     assert "unknown key 'search.beam'" in refused(capsys, "evaluate", run_folder, "search.beam=2")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import types
 from pathlib import Path
@@ -17,17 +16,25 @@ TEXT = ["it is five"]
 
 def test_run_and_checkpoint_folders() -> None:
     run = small_run()
-    expected = tasks.load(run / "checkpoints" / "best").predict(TEXT)[0]
+    best = run / "checkpoints" / "step-00000040"
+    expected = tasks.load(best).predict(TEXT)[0]
     for folder in (run, str(run)):
         answer = tasks.load(folder).predict(TEXT)[0]
         assert (answer.text, answer.score) == (expected.text, pytest.approx(expected.score))
-    assert tasks.task_folder(run) == run / "checkpoints" / "best"
+    assert tasks.task_folder(run) == best
 
 
-def test_last_stands_in_for_best(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_passed_over_and_never_loaded(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
-    shutil.rmtree(run / "checkpoints" / "best")
-    assert tasks.task_folder(run) == run / "checkpoints" / "last"
+    last, before = (run / "checkpoints" / f"step-{step:08d}" for step in (40, 20))
+    weights = last / "model" / "model.weights.h5"
+    data = bytearray(weights.read_bytes())
+    data[len(data) // 2] ^= 1
+    weights.write_bytes(data)
+    with pytest.warns(UserWarning, match=r"step-00000040: model/model\.weights\.h5 is damaged"):
+        assert tasks.task_folder(run) == before
+    with pytest.raises(ValueError, match=r"weights\.h5 is damaged; use another checkpoint"):
+        tasks.load(last)
 
 
 def test_no_run(tmp_path: Path) -> None:
@@ -61,8 +68,9 @@ def test_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "snapshot_download", snapshot_download, raising=False)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert tasks.load("hf://someone/dates").name == "translation"
-    assert tasks.load("hf://someone/dates/checkpoints/last").name == "translation"
-    assert asked == [("someone/dates", None), ("someone/dates", ["checkpoints/last/*"])]
+    assert tasks.load("hf://someone/dates/checkpoints/step-00000040").name == "translation"
+    inside = ["checkpoints/step-00000040/*"]
+    assert asked == [("someone/dates", None), ("someone/dates", inside)]
 
 
 def test_hub_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import atexit
 import functools
+import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from attention_zoo import training
+import keras
+import numpy as np
+
+from attention_zoo import tasks, training
+from attention_zoo.checkpoints import CheckpointFolder
 
 PAGE = """\
 data:
@@ -30,6 +36,9 @@ training:
   learning_rate: 0.01
 """
 
+RESUMED = ("model.dropout=0.2", "training.schedule=cosine", "training.checkpoint_every=9")
+"""Overrides by which a mistake in going on shows."""
+
 
 def write_recipe(folder: Path, page: str = PAGE) -> Path:
     """The page as a file."""
@@ -49,3 +58,44 @@ def small_run() -> Path:
 def copy_of_small_run(folder: Path) -> Path:
     """A copy of `small_run` that a test may change."""
     return Path(shutil.copytree(small_run(), folder / "run"))
+
+
+def records(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def newest(folder: Path) -> Path:
+    found = CheckpointFolder(folder / "checkpoints").newest()
+    assert found is not None
+    return found
+
+
+def arrays(folder: Path) -> dict[str, np.ndarray]:
+    with np.load(newest(folder) / "training.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+def weights(folder: Path) -> list[np.ndarray]:
+    model = tasks.load(newest(folder)).model
+    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+
+
+def assert_same_run(whole: Path, folder: Path) -> None:
+    """Two runs have come to the same, bit by bit, and have told of it in the same words."""
+    expected, found = arrays(whole), arrays(folder)
+    assert expected.keys() == found.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+    for one, other in zip(weights(whole), weights(folder), strict=True):
+        np.testing.assert_array_equal(other, one)
+    assert timeless(records(folder)) == timeless(records(whole))
+    one, other = (
+        json.loads((newest(run) / "training.json").read_text()) for run in (whole, folder)
+    )
+    assert timeless([one]) == timeless([other])
+
+
+def timeless(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Entries without what differs from start to start."""
+    timed = ("seconds", "tokens_per_second")
+    return [{k: v for k, v in entry.items() if k not in timed} for entry in entries]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
 
-from attention_zoo import tasks, training
+from attention_zoo import training
 from attention_zoo.training import read_recipe
 from attention_zoo.training.callbacks import Clock, Progress
 from attention_zoo.training.loop import headline, prepare, use_xla
 from attention_zoo.training.run_folder import RunState
-from tests.training.small import copy_of_small_run, small_run, write_recipe
+from attention_zoo.training.stopping import StopRequest
+from tests.training.small import RESUMED, assert_same_run, newest, records, small_run, write_recipe
 
 
 class StopAfter(keras.callbacks.Callback):
@@ -30,20 +31,6 @@ class StopAfter(keras.callbacks.Callback):
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
-
-
-def records(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
-def arrays(folder: Path) -> dict[str, np.ndarray]:
-    with np.load(folder / "checkpoints" / "last" / "training.npz") as file:
-        return {name: file[name] for name in file.files}
-
-
-def weights(folder: Path, name: str) -> list[np.ndarray]:
-    model = tasks.load(folder / "checkpoints" / name).model
-    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -60,10 +47,10 @@ def test_run_folder_and_learning() -> None:
     assert log[0]["learning_rate"] == pytest.approx(0.01)
     assert log[0]["tokens_per_second"] > 0
     assert list((folder / "tensorboard").iterdir())
-    for name in ("best", "last"):
-        state = json.loads((folder / "checkpoints" / name / "training.json").read_text())
-        assert state["step"] == state["best_step"] == 40
-        assert state["best"] == pytest.approx(log[1]["val_loss"])
+    state = json.loads((newest(folder) / "training.json").read_text())
+    assert state["step"] == state["best_step"] == 40
+    assert state["best"] == pytest.approx(log[1]["val_loss"])
+    assert state["pending"] is None
 
 
 def test_result_names_the_run(tmp_path: Path) -> None:
@@ -81,16 +68,6 @@ def test_a_finished_run_is_left_as_it_is(
     assert contents(small_run()) == before
 
 
-RESUMED = ("model.dropout=0.2", "training.schedule=cosine", "training.checkpoint_every=9")
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing has stopped."""
-    folder = tmp_path_factory.mktemp("whole")
-    return training.fit(write_recipe(folder), [f"run={folder / 'run'}", *RESUMED]).folder
-
-
 @pytest.mark.parametrize(
     ("batches", "saved"), [(21, 20), (29, 27)], ids=["at an evaluation", "between two"]
 )
@@ -100,19 +77,9 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(
     path, folder = write_recipe(tmp_path), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         training.fit(path, [f"run={folder}", *RESUMED], callbacks=[StopAfter(batches)])
-    state = json.loads((folder / "checkpoints/last/training.json").read_text())
-    assert state["step"] == saved
+    assert newest(folder).name == f"step-{saved:08d}"
     training.fit(path, [f"run={folder}", *RESUMED])
-    expected, found = arrays(whole), arrays(folder)
-    assert expected.keys() == found.keys()
-    for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
-    for one, other in zip(weights(whole, "last"), weights(folder, "last"), strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
-    for one, other in zip(records(whole), records(folder), strict=True):
-        assert one["step"] == other["step"]
-        assert one["loss"] == pytest.approx(other["loss"], rel=1e-5)
-        assert one["val_loss"] == pytest.approx(other["val_loss"], rel=1e-5)
+    assert_same_run(whole, folder)
 
 
 def test_another_recipe_is_refused_and_nothing_touched(tmp_path: Path) -> None:
@@ -205,12 +172,12 @@ def test_a_loss_that_is_not_finite_saves_nothing(tmp_path: Path) -> None:
     assert not list((tmp_path / "run" / "checkpoints").iterdir())
 
 
-def test_a_kill_between_the_renames_loses_nothing(tmp_path: Path) -> None:
-    run = copy_of_small_run(tmp_path)
-    for name in ("best", "last"):
-        (run / "checkpoints" / name).rename(run / "checkpoints" / f"{name}.old")
-    assert tasks.load(run).name == "translation"
-    assert training.fit(write_recipe(tmp_path), [f"run={run}"]).step == 40
+def test_a_damaged_checkpoint_is_trained_anew(whole: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(whole, tmp_path / "run"))
+    (newest(folder) / "training.npz").write_bytes(b"")
+    with pytest.warns(UserWarning, match=r"step-00000040: training\.npz is damaged"):
+        training.fit(write_recipe(tmp_path), [f"run={folder}", *RESUMED])
+    assert_same_run(whole, folder)
 
 
 def test_mixed_precision_trains_and_leaves_the_policy(tmp_path: Path) -> None:
@@ -246,7 +213,7 @@ class Terminal(io.StringIO):
 def test_progress_moves_on_a_terminal_and_stays_still_in_a_file() -> None:
     shown = {}
     for stream in (io.StringIO(), Terminal()):
-        clock = Clock(RunState(), lambda step: 100)
+        clock = Clock(RunState(), lambda step: 100, StopRequest())
         progress = Progress(4, clock, stream)
         clock.on_epoch_begin(0)
         for batch in range(2):

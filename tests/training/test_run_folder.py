@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import keras
@@ -16,44 +15,10 @@ from attention_zoo.training.run_folder import (
     open_run,
     read_state,
     read_variables,
-    recover,
-    replace_folder,
     write_state,
     write_variables,
 )
 from tests.training.small import copy_of_small_run, write_recipe
-
-
-def put(text: str, fail: bool = False) -> Callable[[Path], None]:
-    """A writer of one file that may break half-way."""
-
-    def write(folder: Path) -> None:
-        folder.mkdir()
-        (folder / "a").write_text(text)
-        if fail:
-            raise OSError(28, "No space left on device")
-
-    return write
-
-
-def test_a_failed_write_keeps_the_old_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "last"
-    replace_folder(folder, put("old"))
-    with pytest.raises(OSError, match="No space"):
-        replace_folder(folder, put("new", fail=True))
-    assert (folder / "a").read_text() == "old"
-    replace_folder(folder, put("newer"))
-    assert (folder / "a").read_text() == "newer"
-    assert [path.name for path in tmp_path.iterdir()] == ["last"]
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_recover_keeps_the_newest_whole_folder(there: bool, tmp_path: Path) -> None:
-    for name in ("last.old", "last.new", *(["last"] if there else [])):
-        put(name)(tmp_path / name)
-    recover(tmp_path / "last")
-    assert [path.name for path in tmp_path.iterdir()] == ["last"]
-    assert (tmp_path / "last" / "a").read_text() == ("last" if there else "last.old")
 
 
 def test_state_round_trip_and_damage(tmp_path: Path) -> None:
@@ -91,12 +56,24 @@ def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     log.write_text(first + second + '{"step": 50}\n{"st')
     claim(run, recipe, RunState(step=40))
     assert log.read_text() == first + second
+    claim(run, recipe, RunState(step=40, pending={"loss": 1.0}))
+    assert log.read_text() == first
+    log.write_text(first + second)
     claim(run, recipe, RunState(step=20))
     assert log.read_text() == first
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000020"]
 
 
-def test_a_damaged_state_is_told_before_anything_is_written(tmp_path: Path) -> None:
+def test_damage_is_told_and_the_checkpoint_before_is_gone_on_from(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
-    (run / "checkpoints" / "last" / "training.json").write_text("{")
-    with pytest.raises(ValueError, match=r"training\.json: damaged"):
-        open_run(run, training.read_recipe(write_recipe(tmp_path)))
+    recipe = training.read_recipe(write_recipe(tmp_path))
+    last, before = (run / "checkpoints" / f"step-{step:08d}" for step in (40, 20))
+    (last / "training.json").write_text("{")
+    with pytest.warns(UserWarning, match=r"training\.json is damaged; the one before is used"):
+        assert open_run(run, recipe).step == 20
+    (before / "training.npz").write_bytes(b"")
+    with (
+        pytest.warns(UserWarning, match="step-00000040"),
+        pytest.raises(ValueError, match=r"training\.npz is damaged, and no other checkpoint"),
+    ):
+        open_run(run, recipe)

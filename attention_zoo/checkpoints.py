@@ -1,0 +1,156 @@
+"""The checkpoints of a run: each is there whole or not at all, and its damage is seen.
+
+checkpoints/step-00000300/
+    manifest.json    size and SHA-256 of every other file
+    training.json    how far the run was; its "best_step" names the best checkpoint
+    ...              what the writer puts there
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+MANIFEST = "manifest.json"
+STATE = "training.json"
+NAME = re.compile(r"step-(\d{8,})|\.step-(\d{8,})\.old")
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a sealed folder, in words; None if it is as it was written."""
+    try:
+        written = (folder / MANIFEST).read_bytes()
+    except OSError:
+        return f"{MANIFEST} is missing"
+    found = _manifest(folder)
+    if written == found:
+        return None
+    try:
+        wanted = dict(json.loads(written))
+    except (ValueError, TypeError):
+        return f"{MANIFEST} is damaged"
+    there = json.loads(found)
+    for name in sorted({*wanted, *there}, key=str):
+        if wanted.get(name) != there.get(name):
+            return f"{name} is {'damaged' if name in there and name in wanted else 'not as listed'}"
+    return f"{MANIFEST} is damaged"
+
+
+def _manifest(folder: Path) -> bytes:
+    """The one text that describes the files of a folder."""
+    files = {
+        path.relative_to(folder).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path != folder / MANIFEST
+    }
+    return (json.dumps(files, indent=1, sort_keys=True) + "\n").encode()
+
+
+class CheckpointFolder:
+    """The folder `checkpoints` of a run.
+
+    Args:
+        folder: where the checkpoints lie; it need not be there yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def at(self, step: int) -> Path:
+        """Where the checkpoint of a step lies: aside if a kill came while it was replaced."""
+        place, aside = self.folder / f"step-{step:08d}", self.folder / f".step-{step:08d}.old"
+        return aside if aside.is_dir() and not place.is_dir() else place
+
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint, damaged ones too, the newest first."""
+        names = (path.name for path in self.folder.iterdir()) if self.folder.is_dir() else ()
+        found = {int(one[1] or one[2]) for one in map(NAME.fullmatch, names) if one}
+        return sorted(found, reverse=True)
+
+    def newest(self) -> Path | None:
+        """The newest checkpoint that is whole, with a warning for each newer one; None without.
+
+        Raises:
+            ValueError: there are checkpoints, and all are damaged.
+        """
+        steps = self.steps()
+        for step in steps:
+            wrong = damage(self.at(step))
+            if wrong is None:
+                return self.at(step)
+            if step == steps[-1]:
+                raise ValueError(f"{self.at(step)}: {wrong}, and no other checkpoint is whole")
+            warnings.warn(f"{self.at(step)}: {wrong}; the one before is used", stacklevel=2)
+        return None
+
+    def best(self) -> Path | None:
+        """The checkpoint that the newest whole one calls best; the newest if that is damaged."""
+        newest = self.newest()
+        if newest is None:
+            return None
+        best = self.at(json.loads((newest / STATE).read_text("utf-8"))["best_step"])
+        wrong = damage(best)
+        if wrong is None:
+            return best
+        if best.is_dir():
+            warnings.warn(f"{best}: {wrong}; the newest is used instead", stacklevel=2)
+        return newest
+
+    def save(self, step: int, write: Callable[[Path], None]) -> Path:
+        """Writes the checkpoint of a step; killed at any moment, it is there whole or not at all.
+
+        Args:
+            step: updates done.
+            write: puts its files into the folder it is given.
+        """
+        final = self.folder / f"step-{step:08d}"
+        fresh, aside = (self.folder / f".{final.name}.{end}" for end in ("new", "old"))
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        try:
+            write(fresh)
+            (fresh / MANIFEST).write_bytes(_manifest(fresh))
+            for path in (*fresh.rglob("*"), fresh):
+                _to_disk(path)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        if final.is_dir():
+            shutil.rmtree(aside, ignore_errors=True)
+            os.rename(final, aside)
+        os.rename(fresh, final)
+        _to_disk(self.folder)
+        shutil.rmtree(aside, ignore_errors=True)
+        return final
+
+    def keep(self, steps: Iterable[int]) -> None:
+        """Removes all checkpoints but those of these steps."""
+        for step in {*self.steps()} - {*steps}:
+            (self.at(step) / MANIFEST).unlink(missing_ok=True)  # half removed is seen as damaged
+            shutil.rmtree(self.at(step), ignore_errors=True)
+
+    def cut_back(self, step: int) -> None:
+        """Removes what stands after a step, and what a kill left unfinished."""
+        self.keep(other for other in self.steps() if other <= step)
+        for other in self.steps():
+            os.rename(self.at(other), self.folder / f"step-{other:08d}")
+        for unfinished in self.folder.glob(".step-*"):
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _to_disk(path: Path) -> None:
+    """Waits until a file or folder is on the disk, where a power cut leaves it."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

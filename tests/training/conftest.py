@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attention_zoo import training
+from tests.training.small import RESUMED, write_recipe
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing has stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    return training.fit(write_recipe(folder), [f"run={folder / 'run'}", *RESUMED]).folder

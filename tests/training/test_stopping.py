@@ -1,0 +1,131 @@
+"""Signals end a run where it goes on exactly, and one folder has one trainer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+
+from attention_zoo import training
+from attention_zoo.training.lock import only_trainer
+from attention_zoo.training.stopping import Stopped, stop_requests
+from tests.training.small import RESUMED, assert_same_run, newest, write_recipe
+
+
+class Signal(keras.callbacks.Callback):
+    """Sends this process a signal at the n-th call of one of its hooks."""
+
+    def __init__(self, hook: str, call: int, number: int) -> None:
+        super().__init__()
+        self.left, self.number = call, number
+        setattr(self, hook, self._count)
+
+    def _count(self, *given: Any, **named: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), self.number)
+
+
+MOMENTS = {
+    "between two steps": ("on_train_batch_begin", 6, 6),
+    "after the step before an evaluation": ("on_train_batch_end", 20, 20),
+    "in an evaluation": ("on_test_batch_end", 2, 20),
+    "in the last evaluation": ("on_test_batch_begin", 4, 40),
+    "before the first step": ("on_train_batch_begin", 1, 1),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_signal_loses_nothing(moment: str, whole: Path, tmp_path: Path) -> None:
+    hook, call, step = MOMENTS[moment]
+    path, folder = write_recipe(tmp_path), tmp_path / "run"
+    number = signal.SIGTERM if call % 2 else signal.SIGINT
+    handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(Stopped, match="the same command goes on") as caught:
+        training.fit(path, [f"run={folder}", *RESUMED], [Signal(hook, call, number)])
+    assert caught.value.number == number
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert newest(folder).name == f"step-{step:08d}"
+    training.fit(path, [f"run={folder}", *RESUMED])
+    assert_same_run(whole, folder)
+
+
+def test_a_signal_while_answers_are_measured(tmp_path: Path) -> None:
+    """Searching for a metric is part of an evaluation."""
+    page = [f"run={tmp_path / 'run'}", "training.monitor=bleu", "training.monitor_size=3"]
+    page += ["training.steps=2", "training.evaluate_every=2"]
+    path = write_recipe(tmp_path)
+
+    class Late(keras.callbacks.Callback):
+        def on_test_end(self, logs: Any = None) -> None:
+            alarm = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM))
+            alarm.start()
+
+    with pytest.raises(Stopped):
+        training.fit(path, page, [Late()])
+    assert not (tmp_path / "run" / "log.jsonl").exists()
+    assert training.fit(path, page).step == 2
+    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_second_signal_acts_as_ever() -> None:
+    with stop_requests() as request:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert request.number == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt) as caught:
+            os.kill(os.getpid(), signal.SIGINT)
+    assert not isinstance(caught.value, Stopped)
+
+
+def test_threads_get_no_signals() -> None:
+    seen = []
+
+    def work() -> None:
+        with stop_requests() as request:
+            seen.append((request.number, signal.getsignal(signal.SIGTERM)))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(None, before)]
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from attention_zoo.training.lock import only_trainer
+with only_trainer(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_folder_has_one_trainer(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-c", HOLD, str(folder)]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        message = (
+            rf"run: is being trained by process {other.pid} on .*; wait for it, end it, or give"
+        )
+        with pytest.raises(ValueError, match=message):
+            training.fit(write_recipe(tmp_path), [f"run={folder}"])
+        other.kill()
+    with only_trainer(folder):  # that of a dead one is no lock
+        (folder / "recipe.yaml").touch()
+    assert folder.is_dir()
+
+
+def test_nothing_is_left_of_a_run_that_came_to_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), only_trainer(tmp_path / "run"):
+        raise KeyError
+    assert not (tmp_path / "run").exists()
