@@ -16,6 +16,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 MANIFEST = "manifest.json"
 STATE = "training.json"
@@ -23,36 +24,57 @@ NAME = re.compile(r"step-(\d{8,})|\.step-(\d{8,})\.old")
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a sealed folder, in words; None if it is as it was written."""
+    """What is wrong with a sealed folder, in words; None if what was written is as it was.
+
+    Files that others put there, as file managers do, are no damage.
+    """
     try:
         written = (folder / MANIFEST).read_bytes()
-    except OSError:
-        return f"{MANIFEST} is missing"
-    found = _manifest(folder)
-    if written == found:
-        return None
-    try:
-        wanted = dict(json.loads(written))
+        listed = json.loads(written)
+        found = {name: _entry(folder / name) for name in listed}
+        if written == _manifest(found):
+            return None
+        wrong = [name for name in sorted(listed) if listed[name] != found[name]]
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).relative_to(folder).as_posix()} is missing"
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
     except (ValueError, TypeError):
-        return f"{MANIFEST} is damaged"
-    there = json.loads(found)
-    for name in sorted({*wanted, *there}, key=str):
-        if wanted.get(name) != there.get(name):
-            return f"{name} is {'damaged' if name in there and name in wanted else 'not as listed'}"
-    return f"{MANIFEST} is damaged"
+        wrong = []
+    return f"{wrong[0] if wrong else MANIFEST} is damaged"
 
 
-def _manifest(folder: Path) -> bytes:
-    """The one text that describes the files of a folder."""
-    files = {
-        path.relative_to(folder).as_posix(): {
-            "bytes": path.stat().st_size,
-            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-        }
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path != folder / MANIFEST
-    }
+def _manifest(files: dict[str, Any]) -> bytes:
+    """The one text that lists these files."""
     return (json.dumps(files, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    """What a manifest says of a file."""
+    data = path.read_bytes()
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _names(folder: Path) -> list[str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in files)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes a file anew: killed at any moment, the old text or the new one is there, whole."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text, encoding="utf-8")
+    to_disk(fresh)
+    os.replace(fresh, path)
+
+
+def to_disk(path: Path) -> None:
+    """Waits until a file or folder is on the disk, where a power cut leaves it."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 class CheckpointFolder:
@@ -87,6 +109,8 @@ class CheckpointFolder:
             wrong = damage(self.at(step))
             if wrong is None:
                 return self.at(step)
+            if self.steps() != steps:  # a trainer works here: look again
+                return self.newest()
             if step == steps[-1]:
                 raise ValueError(f"{self.at(step)}: {wrong}, and no other checkpoint is whole")
             warnings.warn(f"{self.at(step)}: {wrong}; the one before is used", stacklevel=2)
@@ -118,9 +142,10 @@ class CheckpointFolder:
         fresh.mkdir(parents=True)
         try:
             write(fresh)
-            (fresh / MANIFEST).write_bytes(_manifest(fresh))
+            files = {name: _entry(fresh / name) for name in _names(fresh)}
+            (fresh / MANIFEST).write_bytes(_manifest(files))
             for path in (*fresh.rglob("*"), fresh):
-                _to_disk(path)
+                to_disk(path)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
@@ -128,15 +153,16 @@ class CheckpointFolder:
             shutil.rmtree(aside, ignore_errors=True)
             os.rename(final, aside)
         os.rename(fresh, final)
-        _to_disk(self.folder)
+        to_disk(self.folder)
         shutil.rmtree(aside, ignore_errors=True)
         return final
 
     def keep(self, steps: Iterable[int]) -> None:
         """Removes all checkpoints but those of these steps."""
         for step in {*self.steps()} - {*steps}:
-            (self.at(step) / MANIFEST).unlink(missing_ok=True)  # half removed is seen as damaged
-            shutil.rmtree(self.at(step), ignore_errors=True)
+            for name in (f".step-{step:08d}.old", f"step-{step:08d}"):
+                (self.folder / name / MANIFEST).unlink(missing_ok=True)  # half removed is damaged
+                shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def cut_back(self, step: int) -> None:
         """Removes what stands after a step, and what a kill left unfinished."""
@@ -145,12 +171,3 @@ class CheckpointFolder:
             os.rename(self.at(other), self.folder / f"step-{other:08d}")
         for unfinished in self.folder.glob(".step-*"):
             shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _to_disk(path: Path) -> None:
-    """Waits until a file or folder is on the disk, where a power cut leaves it."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

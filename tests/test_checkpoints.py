@@ -83,24 +83,34 @@ def test_every_damage_is_seen_and_the_one_before_is_used(kind: str, tmp_path: Pa
         assert store.newest() == store.at(2)
 
 
-def test_a_file_more_or_less_is_damage(tmp_path: Path) -> None:
+def test_a_file_less_is_damage_and_one_more_is_none(tmp_path: Path) -> None:
     store = saved(tmp_path, 1)
-    extra = store.at(1) / "model" / "more"
-    extra.write_text("")
-    assert damage(store.at(1)) == "model/more is not as listed"
-    extra.unlink()
+    (store.at(1) / "model" / ".DS_Store").write_text("a file manager's")
     assert damage(store.at(1)) is None
     (store.at(1) / "empty").unlink()
-    assert damage(store.at(1)) == "empty is not as listed"
-    with pytest.raises(
-        ValueError, match="empty is not as listed, and no other checkpoint is whole"
-    ):
+    assert damage(store.at(1)) == "empty is missing"
+    with pytest.raises(ValueError, match="empty is missing, and no other checkpoint is whole"):
         store.newest()
-    for text in ("", "[1]", "{}"):
+    for text in ("", "[1]", "{}", "7", '{"\\u0000": {}}'):
         (store.at(1) / "manifest.json").write_text(text)
-        assert damage(store.at(1)) is not None
+        assert damage(store.at(1)) == "manifest.json is damaged"
     (store.at(1) / "manifest.json").unlink()
     assert damage(store.at(1)) == "manifest.json is missing"
+
+
+def test_what_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    store = saved(tmp_path, 1, 2)
+    (store.at(2) / "empty").unlink()
+    (store.at(2) / "empty").mkdir()
+    with pytest.warns(UserWarning, match="empty: Is a directory; the one before is used"):
+        assert store.newest() == store.at(1)
+
+
+def test_a_damaged_one_does_not_bring_an_older_self_back(tmp_path: Path) -> None:
+    store = saved(tmp_path, 20, 40)
+    shutil.copytree(store.at(40), store.folder / ".step-00000040.old")
+    store.cut_back(20)
+    assert [path.name for path in store.folder.iterdir()] == ["step-00000020"]
 
 
 def test_the_newest_stands_in_for_a_damaged_best(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,6 +17,7 @@ import keras
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.run_folder import (
+    LOG,
     VARIABLES,
     RunState,
     read_variables,
@@ -126,7 +129,7 @@ class Log(keras.callbacks.Callback):
         super().__init__()
         import tensorflow as tf
 
-        self.path = folder / "log.jsonl"
+        self.path = folder / LOG
         self.clock = clock
         self._scalar = tf.summary.scalar
         self._writer = tf.summary.create_file_writer(str(folder / "tensorboard"))
@@ -141,6 +144,8 @@ class Log(keras.callbacks.Callback):
         line |= {name: float(value) for name, value in logs.items()}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # a checkpoint on the disk has its line there
         with self._writer.as_default():
             for name, value in logs.items():
                 self._scalar(name, value, step=step)
@@ -179,12 +184,12 @@ class Checkpoints(keras.callbacks.Callback):
         due = every is not None and step % every == 0
         if at_evaluation or not (due or self.request.number):
             return
-        self._refuse_nan(logs)
+        self.refuse_nan(logs)
         self.save()
         self.request.heed()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        self._refuse_nan(logs)
+        self.refuse_nan(logs)
         value = float((logs or {})[f"val_{self.options.monitor}"])
         state = self.state
         state.waited += 1
@@ -214,7 +219,8 @@ class Checkpoints(keras.callbacks.Callback):
         write_state(folder, self.state)
         write_variables(folder / VARIABLES, training_variables(self.model))
 
-    def _refuse_nan(self, logs: Logs | None) -> None:
+    def refuse_nan(self, logs: Logs | None) -> None:
+        """ValueError if the loss is not finite: such weights are not worth a checkpoint."""
         loss = float((logs or {})["loss"])
         if not math.isfinite(loss):
             raise ValueError(
@@ -256,8 +262,9 @@ class Progress(keras.callbacks.Callback):
         self._write(f"{start}step {self._count()}{values}{self._pace()}{mark}\n")
 
     def _write(self, text: str) -> None:
-        self.stream.write(text)
-        self.stream.flush()
+        with suppress(BrokenPipeError):  # training is for more than who watches it
+            self.stream.write(text)
+            self.stream.flush()
 
     def _count(self) -> str:
         return f"{self.clock.state.step}/{self.steps}"

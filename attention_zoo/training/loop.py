@@ -72,7 +72,9 @@ def fit(
     Args:
         recipe: a YAML file or a `Recipe`.
         overrides: `key.key=value` on top of it.
-        callbacks: Keras callbacks beside ours; one training "epoch" is one evaluation interval.
+        callbacks: Keras callbacks beside ours, and after them; one training "epoch" is one
+            evaluation interval, and each is a `fit` of its own. One that stops training ends the
+            call; the same recipe goes on.
 
     Returns:
         How far the run is. A run that is finished already is left as it is.
@@ -113,6 +115,7 @@ class Job:
         task: the task, its model compiled and restored.
         train: the training batches.
         validation: the validation split.
+        validation_batches: those of it that fit, in batches.
         left_out: training examples over the length limits.
     """
 
@@ -122,6 +125,7 @@ class Job:
     task: Any
     train: PairBatches
     validation: TextPairs
+    validation_batches: PairBatches
     left_out: int
 
 
@@ -143,13 +147,12 @@ def prepare(recipe: Recipe, folder: Path, state: RunState) -> Job:
     examples = recipe.data.read("train")
     validation = recipe.data.read("validation")
     checkpoint = CheckpointFolder(folder / "checkpoints").at(state.step)
-    if state.step:
-        claim(folder, recipe, state)
-        task = tasks.load(checkpoint)
-    else:
-        task = build_task(recipe, examples)
+    task = tasks.load(checkpoint) if state.step else build_task(recipe, examples)
     check_monitor(recipe.training.monitor, task)
-    train = task.batches(examples, recipe.training.batch_size, recipe.seed)
+    train, some = (
+        task.batches(split, recipe.training.batch_size, recipe.seed)
+        for split in (examples, validation)
+    )
     task.model.compile(
         optimizer=optimizer,
         loss=task.loss(recipe.training.label_smoothing),
@@ -160,10 +163,9 @@ def prepare(recipe: Recipe, folder: Path, state: RunState) -> Job:
         variables = training_variables(task.model)
         variables.pop("metrics")
         read_variables(checkpoint / VARIABLES, variables)
-    else:
-        claim(folder, recipe, state)
+    claim(folder, recipe, state)
     left_out = len(examples) - len(train)
-    return Job(recipe, folder, state, task, train, validation, left_out)
+    return Job(recipe, folder, state, task, train, validation, some, left_out)
 
 
 def check_monitor(name: str, task: Any) -> None:
@@ -199,7 +201,7 @@ def headline(job: Job) -> str:
 def run(job: Job, request: StopRequest, callbacks: Sequence[keras.callbacks.Callback]) -> None:
     """Train to the end, one Keras `fit` an evaluation interval."""
     options, state, model = job.recipe.training, job.state, job.task.model
-    validation = job.task.batches(job.validation, options.batch_size, job.recipe.seed).in_order()
+    validation = job.validation_batches.in_order()
     clock = Clock(state, partial(count_tokens, job.train), request, running_means(job))
     saving = Checkpoints(job.task, job.folder, options, state, request)
     log, progress = Log(job.folder, clock), Progress(options.steps, clock)
@@ -207,7 +209,8 @@ def run(job: Job, request: StopRequest, callbacks: Sequence[keras.callbacks.Call
     try:
         while not state.finished:
             if state.pending is not None:
-                finish_interval(model, validation, state, watchers)
+                interval = (state.step - 1) // options.evaluate_every
+                finish_interval(model, validation, interval, state.pending, watchers)
                 continue
             interval = state.step // options.evaluate_every
             stop = min((interval + 1) * options.evaluate_every, options.steps)
@@ -220,8 +223,11 @@ def run(job: Job, request: StopRequest, callbacks: Sequence[keras.callbacks.Call
                 shuffle=False,
                 verbose=0,
             )
+            if model.stop_training or state.step < stop:  # a callback of the caller's wants it
+                break
     except Stopped:
         if state.pending is not None:
+            saving.refuse_nan(state.pending)
             saving.save()
         raise
 
@@ -247,14 +253,17 @@ def measures(job: Job) -> list[keras.callbacks.Callback]:
 def finish_interval(
     model: keras.Model,
     validation: Any,
-    state: RunState,
+    interval: int,
+    trained: dict[str, float],
     callbacks: Sequence[keras.callbacks.Callback],
 ) -> None:
     """The evaluation that a signal cut short, as `fit` would have done it."""
     around = keras.callbacks.CallbackList(list(callbacks), model=model)
+    around.on_train_begin()
     measured = model.evaluate(validation, callbacks=around, verbose=0, return_dict=True)
-    logs = {**(state.pending or {}), **{f"val_{name}": x for name, x in measured.items()}}
-    around.on_epoch_end(state.step, logs)
+    logs = {**trained, **{f"val_{name}": x for name, x in measured.items()}}
+    around.on_epoch_end(interval, logs)
+    around.on_train_end(logs)
 
 
 def count_tokens(batches: PairBatches, step: int) -> int:

@@ -3,6 +3,7 @@
 recipe.yaml                  the whole recipe
 checkpoints/step-00000300    a task folder, and what training needs to go on
 log.jsonl                    one line an evaluation
+lock                         held while it is trained
 tensorboard/                 the same for TensorBoard
 results.json                 written by `evaluate`
 """
@@ -19,11 +20,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from attention_zoo.checkpoints import STATE, CheckpointFolder
+from attention_zoo.checkpoints import STATE, CheckpointFolder, replace_file
 from attention_zoo.training.lock import LOCK
 from attention_zoo.training.recipe import Recipe, difference, read_recipe, recipe_text
 
-VARIABLES = "training.npz"
+RECIPE, LOG, VARIABLES = "recipe.yaml", "log.jsonl", "training.npz"
 
 
 @dataclass
@@ -55,12 +56,12 @@ def open_run(folder: Path, recipe: Recipe) -> RunState:
     Raises:
         ValueError: the folder holds something else, or the run of another recipe.
     """
-    there = [path for path in folder.iterdir() if path.name != LOCK] if folder.is_dir() else []
-    if not there and (folder.is_dir() or not folder.exists()):
+    there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if not {*there} - {LOCK, f"{RECIPE}.new"} and (folder.is_dir() or not folder.exists()):
         return RunState()
-    if not (folder / "recipe.yaml").is_file():
+    if not (folder / RECIPE).is_file():
         raise ValueError(f"{folder}: is there and holds no run; give another run=FOLDER")
-    changed = difference(read_recipe(folder / "recipe.yaml"), recipe)
+    changed = difference(read_recipe(folder / RECIPE), recipe)
     if changed:
         raise ValueError(
             f"{folder}: holds the run of another recipe: {changed};"
@@ -72,17 +73,25 @@ def open_run(folder: Path, recipe: Recipe) -> RunState:
 
 def claim(folder: Path, recipe: Recipe, state: RunState) -> None:
     """Make the folder this run's own, cut back to where its last checkpoint stands."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / RECIPE).exists():
+        replace_file(folder / RECIPE, recipe_text(recipe))
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    if not (folder / "recipe.yaml").exists():
-        (folder / "recipe.yaml").write_text(recipe_text(recipe), encoding="utf-8")
     CheckpointFolder(folder / "checkpoints").cut_back(state.step)
-    log = folder / "log.jsonl"
-    if log.exists():
-        logged = state.step if state.pending is None else state.step - 1
-        lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if line.endswith("\n")]
-        kept = [line for line in kept if json.loads(line)["step"] <= logged]
-        log.write_text("".join(kept), encoding="utf-8")
+    logged = state.step if state.pending is None else state.step - 1
+    if (folder / LOG).exists():
+        cut_log(folder / LOG, logged)
+
+
+def cut_log(path: Path, step: int) -> None:
+    """Take the lines after a step out of a log, and one that was not written to its end."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    try:
+        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path}: damaged ({error}); take the damaged line out") from None
+    if kept != lines:
+        replace_file(path, "".join(kept))
 
 
 def write_state(folder: Path, state: RunState) -> None:

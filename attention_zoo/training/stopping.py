@@ -53,6 +53,9 @@ def stop_requests() -> Iterator[StopRequest]:
         yield request
         return
     before: dict[int, Any] = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, handler in [*before.items()]:
+        if handler in (None, signal.SIG_IGN):  # not Python's, or ignored as `nohup` has it
+            del before[number]
 
     def restore() -> None:
         for number, handler in before.items():
@@ -64,7 +67,7 @@ def stop_requests() -> Iterator[StopRequest]:
         if request.at_once:
             request.heed()
 
-    for number in SIGNALS:
+    for number in before:
         signal.signal(number, note)
     try:
         yield request

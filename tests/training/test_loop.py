@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import pytest
 
-from attention_zoo import training
+from attention_zoo import tasks, training
 from attention_zoo.training import read_recipe
 from attention_zoo.training.callbacks import Clock, Progress
 from attention_zoo.training.loop import headline, prepare, use_xla
@@ -143,8 +143,24 @@ def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
         ],
     )
     assert (result.step, result.best_step) == (6, 2)
+    kept = [path.name for path in sorted((result.folder / "checkpoints").iterdir())]
+    assert kept == [f"step-{step:08d}" for step in (2, 4, 6)]
+    assert tasks.task_folder(result.folder).name == "step-00000002"
     assert [line["val_exact_match"] for line in records(result.folder)] == [0.0, 0.0, 0.0]
     assert all("val_bleu" in line for line in records(result.folder))
+
+
+def test_a_callers_callback_may_stop_it(tmp_path: Path) -> None:
+    class Enough(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.stop_training = True
+
+    words = [f"run={tmp_path / 'run'}", "training.evaluate_every=4", "training.steps=12"]
+    words.append("training.keep_checkpoints=1")
+    assert training.fit(write_recipe(tmp_path), words, [Enough()]).step == 4
+    assert training.fit(write_recipe(tmp_path), words).step == 12
+    assert [line["step"] for line in records(tmp_path / "run")] == [4, 8, 12]
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 
 def test_the_head_line_counts_the_pairs_that_are_left_out(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from attention_zoo import training
 from attention_zoo.training.run_folder import (
     RunState,
     claim,
+    cut_log,
     open_run,
     read_state,
     read_variables,
@@ -77,3 +78,29 @@ def test_damage_is_told_and_the_checkpoint_before_is_gone_on_from(tmp_path: Path
         pytest.raises(ValueError, match=r"training\.npz is damaged, and no other checkpoint"),
     ):
         open_run(run, recipe)
+
+
+def test_a_kill_while_a_run_is_claimed_is_no_other_run(tmp_path: Path) -> None:
+    """Between its files, or within one: the same command goes on."""
+    recipe = training.read_recipe(write_recipe(tmp_path))
+    for number, files in enumerate(
+        ([], ["lock"], ["recipe.yaml.new"], ["lock", "recipe.yaml.new"])
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name in files:
+            (folder / name).write_text("cut o")
+        assert open_run(folder, recipe) == RunState()
+        claim(folder, recipe, RunState())
+        assert open_run(folder, recipe) == RunState()
+
+
+def test_a_damaged_log_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    for line in ("\0\0", "{}", "[]"):
+        path.write_text(f'{{"step": 1}}\n{line}\n')
+        with pytest.raises(ValueError, match=r"log\.jsonl: damaged .*; take the damaged line out"):
+            cut_log(path, 5)
+    path.write_text('{"step": 1}\n{"step": 2}\n{"st')
+    cut_log(path, 1)
+    assert path.read_text() == '{"step": 1}\n'

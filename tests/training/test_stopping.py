@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,14 @@ from attention_zoo import training
 from attention_zoo.training.lock import only_trainer
 from attention_zoo.training.stopping import Stopped, stop_requests
 from tests.training.small import RESUMED, assert_same_run, newest, write_recipe
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_are_heard() -> Iterator[None]:
+    """A shell starts what it runs in the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Signal(keras.callbacks.Callback):
@@ -84,6 +93,19 @@ def test_a_second_signal_acts_as_ever() -> None:
     assert not isinstance(caught.value, Stopped)
 
 
+def test_what_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
+    try:
+        with stop_requests() as request:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert request.number is None
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert request.number == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_threads_get_no_signals() -> None:
     seen = []
 
@@ -126,6 +148,9 @@ def test_one_folder_has_one_trainer(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_a_run_that_came_to_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), only_trainer(tmp_path / "run"):
+    with pytest.raises(KeyError), only_trainer(tmp_path / "runs" / "mine"):
         raise KeyError
-    assert not (tmp_path / "run").exists()
+    (tmp_path / "own").mkdir()
+    with pytest.raises(KeyError), only_trainer(tmp_path / "own"):
+        raise KeyError
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
