@@ -31,7 +31,7 @@ def ensemble(steps: Sequence[StepFunction]) -> StepFunction:
         sizes = sorted({output.logits.shape[-1] for output in outputs})
         if len(sizes) > 1:
             raise ValueError(f"the steps of an ensemble give logits of {sizes} tokens: of one size")
-        looks = [output.attention for output in outputs if output.attention is not None]
+        looks = [ops.cast(one.attention, "float32") for one in outputs if one.attention is not None]
         hidden = [output.hidden for output in outputs]
         return StepOutput(
             mean_logits([output.logits for output in outputs]),

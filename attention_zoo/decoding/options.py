@@ -54,7 +54,7 @@ class SearchOptions:
             "contrastive".
         beam_width: hypotheses that run at a time for each source; how many samples are drawn.
         n_best: hypotheses returned, best first; at most `beam_width`. Fewer let the search stop
-            sooner and leave the best ones as they are.
+            sooner and, but for diverse beams, leave the best ones as they are.
         length_penalty: "none", "average" (`n ** weight`) or "gnmt" (`((5 + n) / 6) ** weight`):
             what log probabilities are divided by before hypotheses are compared.
         length_penalty_weight: at least 0.

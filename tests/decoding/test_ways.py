@@ -303,6 +303,22 @@ def test_an_ensemble_of_the_same_is_the_same() -> None:
     np.testing.assert_array_equal(result.tokens, run(tables, beam_width=2).tokens)
 
 
+def test_members_of_an_ensemble_may_differ_in_precision() -> None:
+    one, two = (Tables.random(seed=s, sources=3, vocabulary=7) for s in (1, 2))
+
+    def half(tokens: Any, state: Any) -> StepOutput:
+        output = two.step(tokens, state)
+        logits, attention = (ops.cast(x, "float16") for x in (output.logits, output.attention))
+        return output._replace(logits=logits, attention=attention)
+
+    state = one.state(), two.state()
+    options = {"batch_size": 3, "beam_width": 2, "max_length": LIMIT}
+    mixed = to_numpy(find(ensemble([one.step, half]), state, **options))
+    full = to_numpy(find(ensemble([one.step, two.step]), state, **options))
+    np.testing.assert_array_equal(mixed.tokens, full.tokens)
+    np.testing.assert_allclose(mixed.attention, full.attention, rtol=1e-2)
+
+
 def test_ensembles_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="ensemble of no steps"):
         ensemble([])

@@ -161,3 +161,23 @@ def test_search_options_override_keeps_the_rest() -> None:
     assert options.override(n_best=2) == SearchOptions(
         beam_width=3, n_best=2, length_penalty="gnmt"
     )
+
+
+def test_the_word_most_looked_at_replaces_an_unknown_one() -> None:
+    options = {"forced_tokens": {0: 1, 2: 1}, "min_length": 4, "beam_width": 2, "n_best": 2}
+    text = "a dog saw the cat"
+    (plain,) = translator().predict([text], **options)
+    (copied,) = translator().predict([text], replace_unknown=True, **options)
+    pairs = zip((plain, *plain.alternatives), (copied, *copied.alternatives), strict=True)
+    for one, other in pairs:
+        assert one.attention is not None
+        looked_at = [text.split()[place] for place in one.attention.argmax(-1)]
+        want = [looked_at[at] if at in (0, 2) else token for at, token in enumerate(one.tokens)]
+        assert one.tokens[0] == one.tokens[2] == "<unk>"
+        assert list(other.tokens) == want
+        assert other.text == " ".join(want)
+
+
+def test_a_model_that_looks_nowhere_cannot_replace() -> None:
+    with pytest.raises(ValueError, match=r"search\.replace_unknown needs a model with attention"):
+        translator("seq2seq_initial_small").predict(["a cat"], replace_unknown=True)
