@@ -8,7 +8,6 @@ checkpoints/step-00000300/
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -16,65 +15,11 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
-MANIFEST = "manifest.json"
+from attention_zoo.files import MANIFEST, damage, seal, to_disk
+
 STATE = "training.json"
 NAME = re.compile(r"step-(\d{8,})|\.step-(\d{8,})\.old")
-
-
-def damage(folder: Path) -> str | None:
-    """What is wrong with a sealed folder, in words; None if what was written is as it was.
-
-    Files that others put there, as file managers do, are no damage.
-    """
-    try:
-        written = (folder / MANIFEST).read_bytes()
-        listed = json.loads(written)
-        found = {name: _entry(folder / name) for name in listed}
-        if written == _manifest(found):
-            return None
-        wrong = [name for name in sorted(listed) if listed[name] != found[name]]
-    except FileNotFoundError as error:
-        return f"{Path(error.filename).relative_to(folder).as_posix()} is missing"
-    except OSError as error:
-        return f"{error.filename}: {error.strerror}"
-    except (ValueError, TypeError):
-        wrong = []
-    return f"{wrong[0] if wrong else MANIFEST} is damaged"
-
-
-def _manifest(files: dict[str, Any]) -> bytes:
-    """The one text that lists these files."""
-    return (json.dumps(files, indent=1, sort_keys=True) + "\n").encode()
-
-
-def _entry(path: Path) -> dict[str, Any]:
-    """What a manifest says of a file."""
-    data = path.read_bytes()
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-
-def _names(folder: Path) -> list[str]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path.relative_to(folder).as_posix() for path in files)
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Writes a file anew: killed at any moment, the old text or the new one is there, whole."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text, encoding="utf-8")
-    to_disk(fresh)
-    os.replace(fresh, path)
-
-
-def to_disk(path: Path) -> None:
-    """Waits until a file or folder is on the disk, where a power cut leaves it."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 class CheckpointFolder:
@@ -142,8 +87,8 @@ class CheckpointFolder:
         fresh.mkdir(parents=True)
         try:
             write(fresh)
-            files = {name: _entry(fresh / name) for name in _names(fresh)}
-            (fresh / MANIFEST).write_bytes(_manifest(files))
+            files = [path for path in fresh.rglob("*") if path.is_file()]
+            seal(fresh, [path.relative_to(fresh).as_posix() for path in files])
             for path in (*fresh.rglob("*"), fresh):
                 to_disk(path)
         except BaseException:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from attention_zoo.files import MANIFEST, damage, seal
 from attention_zoo.registry import Registry, did_you_mean
 
 Config = dict[str, Any]
@@ -79,8 +79,7 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     config = {"format": FORMAT, "class": type(instance).__name__, "config": instance.settings}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     instance.save_weights(folder / "model.weights.h5")
-    sums = {name: _sha256(folder / name) for name in ("config.json", "model.weights.h5")}
-    (folder / "manifest.json").write_text(json.dumps(sums, indent=2) + "\n", "utf-8")
+    seal(folder, ("config.json", "model.weights.h5"))
 
 
 def check_arguments(cls: Callable[..., Any], given: Config) -> None:
@@ -99,19 +98,11 @@ def _merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config
     return {**config, **overrides}
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _verify(folder: Path) -> None:
     """ValueError unless every file of the manifest is there and as it was saved."""
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{folder}: not a model folder (manifest.json is missing or damaged)"
-        ) from error
-    for name, expected in manifest.items():
-        path = folder / name
-        if not path.is_file() or _sha256(path) != expected:
-            raise ValueError(f"{path}: missing or damaged (sha256 differs from manifest.json)")
+    found = damage(folder)
+    if found is None:
+        return
+    if found.name == MANIFEST:
+        raise ValueError(f"{folder}: not a model folder ({MANIFEST} is missing or damaged)")
+    raise ValueError(f"{folder / found.name}: missing or damaged (sha256 differs from {MANIFEST})")

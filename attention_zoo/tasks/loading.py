@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.checkpoints import MANIFEST, CheckpointFolder, damage
+from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.files import MANIFEST, damage
 from attention_zoo.tasks.task import TASKS, read_task_file
 
 HUB = "hf://"

@@ -15,6 +15,7 @@ from typing import Any
 import attention_zoo
 from attention_zoo import tasks
 from attention_zoo.checkpoints import STATE
+from attention_zoo.files import replace_file
 from attention_zoo.training.recipe import Recipe, read_recipe
 
 SECTIONS = ("data", "search")
@@ -66,9 +67,7 @@ def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]
         if before.get("step") == head["step"]:
             kept = [old for old in before["evaluations"] if _question(old) != _question(entry)]
     content = {**head, "evaluations": [*kept, entry]}
-    fresh = path.with_name("results.json.new")
-    fresh.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(fresh, path)
+    replace_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def describe(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:

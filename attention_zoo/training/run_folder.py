@@ -20,7 +20,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from attention_zoo.checkpoints import STATE, CheckpointFolder, replace_file
+from attention_zoo.checkpoints import STATE, CheckpointFolder
+from attention_zoo.files import replace_file
 from attention_zoo.training.lock import LOCK
 from attention_zoo.training.recipe import Recipe, difference, read_recipe, recipe_text
 

@@ -1,0 +1,64 @@
+"""A sealed folder tells any change of what it lists; a file is replaced whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from attention_zoo.files import damage, replace_file, seal
+
+
+def sealed(folder: Path) -> Path:
+    (folder / "model").mkdir(parents=True)
+    (folder / "model" / "weights").write_bytes(bytes(range(256)))
+    (folder / "empty").write_bytes(b"")
+    seal(folder, ["model/weights", "empty"])
+    return folder
+
+
+def test_what_is_as_it_was_is_whole(tmp_path: Path) -> None:
+    folder = sealed(tmp_path / "a")
+    assert damage(folder) is None
+    (folder / "model" / ".DS_Store").write_text("a file manager's")
+    assert damage(folder) is None
+
+
+def test_a_change_is_named(tmp_path: Path) -> None:
+    folder = sealed(tmp_path / "a")
+    (folder / "model" / "weights").write_bytes(bytes(range(255)))
+    assert str(damage(folder)) == "model/weights is damaged"
+    sealed(tmp_path / "b")
+    (tmp_path / "b" / "empty").unlink()
+    assert str(damage(tmp_path / "b")) == "empty is missing"
+    (tmp_path / "b" / "empty").mkdir()
+    assert str(damage(tmp_path / "b")) == "empty: Is a directory"
+
+
+def test_a_manifest_that_is_none_is_damage(tmp_path: Path) -> None:
+    folder = sealed(tmp_path / "a")
+    good = (folder / "manifest.json").read_bytes()
+    for content in (b"", b"[1]", b"{}", b"7", b'{"\\u0000": {}}', b"\xff", good + b" ", good[1:]):
+        (folder / "manifest.json").write_bytes(content)
+        assert str(damage(folder)) == "manifest.json is damaged"
+    (folder / "manifest.json").unlink()
+    assert str(damage(folder)) == "manifest.json is missing"
+    assert str(damage(tmp_path / "nowhere")) == "manifest.json is missing"
+
+
+def test_a_file_is_replaced_whole_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log"
+    replace_file(path, "öld")
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, _full)
+            with pytest.raises(OSError, match="No space"):
+                replace_file(path, "new")
+        assert path.read_text("utf-8") == "öld"
+    replace_file(path, "new")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("log", "new")]
+
+
+def _full(*given: object) -> None:
+    raise OSError(28, "No space left on device")
