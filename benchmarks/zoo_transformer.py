@@ -88,7 +88,7 @@ class Transformer(Searching, keras.Model):
 
     def __init__(self, depth: int, heads: int, width: int, inner: int, vocabulary: int) -> None:
         super().__init__()
-        self.heads, self.width = heads, width
+        self.heads, self.width, self.target_vocabulary_size = heads, width, vocabulary
         self.tables = [layers.Embedding(vocabulary, width) for _ in range(2)]
         self.places = layers.Embedding(256, width)
         self.encoder = [Block(heads, width, inner) for _ in range(depth)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any
@@ -13,6 +13,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding.length_penalty import LENGTH_PENALTIES
+from attention_zoo.decoding.plan import Plan, check_agreement, check_plan, known
 from attention_zoo.registry import Registry, did_you_mean
 
 METHODS = Registry("search method")
@@ -25,22 +26,40 @@ OWN = {
 }
 """The options that only one method reads."""
 
+INTEGERS = dict.fromkeys(("beam_width", "n_best", "groups", "candidates", "batch_size"), 1)
+INTEGERS |= dict.fromkeys(("min_length", "no_repeat_ngram", "top_k"), 0)
+"""The least that integers may be."""
 
-def check_integer(name: str, value: Any, low: int) -> None:
-    """ValueError unless `value` is an integer (no bool) of at least `low`."""
+NUMBERS = {
+    "length_penalty_weight": (0, math.inf),
+    "coverage_penalty": (0, math.inf),
+    "diversity_penalty": (0, math.inf),
+    "top_p": (0, 1),
+    "min_p": (0, 1),
+    "degeneration_penalty": (0, 1),
+    "repetition_penalty": (1e-6, math.inf),
+    "temperature": (1e-6, math.inf),
+}
+"""The least and the most that numbers may be."""
+
+
+def integer(name: str, value: Any, low: int) -> int:
+    """The value as Python's; ValueError unless it is an integer (no bool) of at least `low`."""
     try:
         good = not isinstance(value, bool) and operator.index(value) >= low
     except TypeError:
         good = False
     if not good:
         raise ValueError(f"{name} is {value!r}: it must be an integer of at least {low}")
+    return operator.index(value)
 
 
-def check_number(name: str, value: Any, low: float, high: float = math.inf) -> None:
-    """ValueError unless `value` is a finite number (no bool) from `low` to `high`."""
+def number(name: str, value: Any, low: float, high: float = math.inf) -> float:
+    """The value as Python's; ValueError unless it is a finite number from `low` to `high`."""
     if not low <= zoo_ops.number(value) <= high or value == math.inf:
         limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
         raise ValueError(f"{name} is {value!r}: it must be a finite number {limits}")
+    return float(value)
 
 
 @dataclass(frozen=True)
@@ -62,6 +81,7 @@ class SearchOptions:
             a hypothesis that leaves parts of the source unread (Wu et al. 2016, equation 14).
         min_length: fewest tokens; the end is not taken before.
         max_length: most tokens; without it and `max_length_ratio`, twice the source and ten more.
+            In a graph it may be a scalar int32 tensor.
         max_length_ratio: most tokens for each token of the source, rounded down, at least one.
         no_repeat_ngram: no n-gram of this many tokens comes twice; 0 allows all.
         repetition_penalty: logits of tokens taken before are divided by it where positive and
@@ -74,7 +94,8 @@ class SearchOptions:
         top_k: sample among so many likeliest tokens; 0 is all of them.
         top_p: sample among the fewest likeliest tokens of this probability together.
         min_p: sample among tokens at least this share as likely as the likeliest.
-        seed: of sampling; with it a source gives the same samples every time.
+        seed: of sampling; with it a source gives the same samples every time. In a graph it may
+            be a scalar integer tensor.
         groups: of diverse beam search; divides `beam_width`.
         diversity_penalty: taken from the log probability of a token for each hypothesis of an
             earlier group that takes it at the same step (Vijayakumar et al. 2018).
@@ -82,6 +103,7 @@ class SearchOptions:
         degeneration_penalty: weight from 0 to 1 of their likeness to what was written before (Su
             et al. 2022, equation 5, `alpha` there).
         batch_size: sources that a task searches at once.
+        jit: compile with XLA, anew for each shape of sources; `compiled_search` and tasks do.
 
     Raises:
         ValueError: naming the option, its value and what it must be, or two that contradict.
@@ -112,67 +134,50 @@ class SearchOptions:
     candidates: int = 5
     degeneration_penalty: float = 0.6
     batch_size: int = 64
+    jit: bool = False
 
     def __post_init__(self) -> None:
         METHODS.get(self.method)
         LENGTH_PENALTIES.get(self.length_penalty)
-        for name in ("banned_tokens", "prefix_tokens"):
-            object.__setattr__(self, name, _tokens(name, getattr(self, name)))
-        object.__setattr__(self, "forced_tokens", _places(self.forced_tokens))
-        self._check_ranges()
-        self._check_lengths()
+        for name, value in self._plain():
+            object.__setattr__(self, name, value)
+        if self.top_p == 0:
+            raise ValueError("top_p is 0: it must be above 0, or there is no token to draw")
+        for name in ("replace_unknown", "jit"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} is {getattr(self, name)!r}: it must be a bool")
         self._check_tokens()
         self._check_method()
 
-    def _check_ranges(self) -> None:
-        for name in ("beam_width", "n_best", "groups", "candidates", "batch_size"):
-            check_integer(name, getattr(self, name), 1)
-        for name in ("min_length", "no_repeat_ngram", "top_k", "seed"):
-            check_integer(name, getattr(self, name), 0)
-        for name in ("length_penalty_weight", "coverage_penalty", "diversity_penalty"):
-            check_number(name, getattr(self, name), 0)
-        for name in ("top_p", "min_p", "degeneration_penalty"):
-            check_number(name, getattr(self, name), 0, 1)
-        for name in ("repetition_penalty", "temperature"):
-            check_number(name, getattr(self, name), 1e-6)
-        if self.top_p == 0:
-            raise ValueError("top_p is 0: it must be above 0, or there is no token to draw")
-        if not isinstance(self.replace_unknown, bool):
-            raise ValueError(f"replace_unknown is {self.replace_unknown!r}: it must be a bool")
-
-    def _check_lengths(self) -> None:
+    def _plain(self) -> Iterator[tuple[str, Any]]:
+        """Numbers and tokens as Python's own; ValueError for those out of their range."""
+        for name, low in INTEGERS.items():
+            yield name, integer(name, getattr(self, name), low)
+        for name, (least, high) in NUMBERS.items():
+            yield name, number(name, getattr(self, name), least, high)
+        for name in ("banned_tokens", "prefix_tokens"):
+            yield name, _tokens(name, getattr(self, name))
+        yield "forced_tokens", _places(self.forced_tokens)
         if self.max_length_ratio is not None:
-            check_number("max_length_ratio", self.max_length_ratio, 1e-6)
-        if self.max_length is None:
-            return
-        check_integer("max_length", self.max_length, 1)
-        places = max(self.forced_tokens, default=-1) + 1
-        for name, least in (
-            ("min_length", self.min_length),
-            ("forced_tokens", places),
-            ("prefix_tokens", len(self.prefix_tokens)),
-        ):
-            if least > self.max_length:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r} but max_length is {self.max_length}: "
-                    "raise max_length or ask for less"
-                )
+            yield "max_length_ratio", number("max_length_ratio", self.max_length_ratio, 1e-6)
+        if self.max_length is not None and not ops.is_tensor(self.max_length):
+            yield "max_length", integer("max_length", self.max_length, 1)
+        if not ops.is_tensor(self.seed):
+            yield "seed", integer("seed", self.seed, 0)
+            if self.seed >= 2**32:
+                raise ValueError(f"seed is {self.seed}: it must be below 2 ** 32")
 
     def _check_tokens(self) -> None:
-        for name in ("forced_tokens", "prefix_tokens"):
-            given: Any = getattr(self, name)
-            wanted = given.values() if isinstance(given, dict) else given
-            both = sorted(set(wanted) & set(self.banned_tokens))
-            if both:
-                raise ValueError(
-                    f"{name} asks for token {both[0]} and banned_tokens forbids it: choose one"
-                )
-        for place, token in self.forced_tokens.items():
-            if place < len(self.prefix_tokens) and self.prefix_tokens[place] != token:
-                raise ValueError(
-                    f"forced_tokens wants token {token} at place {place} and prefix_tokens "
-                    f"{self.prefix_tokens[place]}: choose one"
-                )
+        most = known(self.max_length)
+        if most is not None and self.min_length > most:
+            raise ValueError(
+                f"min_length is {self.min_length} but max_length is {most}: "
+                "raise max_length or ask for less"
+            )
+        prefix = dict(enumerate(self.prefix_tokens))
+        check_agreement("forced_tokens", self.forced_tokens, "prefix_tokens", prefix)
+        check_plan("prefix_tokens", prefix, self)
+        check_plan("forced_tokens", self.plan, self)
 
     def _check_method(self) -> None:
         if self.n_best > self.beam_width:
@@ -191,12 +196,19 @@ class SearchOptions:
                 "hypothesis; set how many tokens it tries by candidates"
             )
         for method, names in OWN.items():
+            if method == self.method:
+                continue
             changed = [name for name in names if getattr(self, name) != DEFAULTS[name]]
-            if changed and method != self.method:
+            if changed:
                 raise ValueError(
                     f"{changed[0]} is {getattr(self, changed[0])!r} but method is "
                     f"{self.method!r}: it acts on method {method!r} alone"
                 )
+
+    @property
+    def plan(self) -> Plan:
+        """The tokens that must be taken, by place."""
+        return dict(enumerate(self.prefix_tokens)) | self.forced_tokens
 
     @property
     def width(self) -> int:
@@ -251,18 +263,20 @@ def _tokens(name: str, tokens: Any) -> tuple[int, ...]:
     """The ids as a tuple; ValueError if they are none."""
     if isinstance(tokens, str) or not isinstance(tokens, Iterable):
         raise ValueError(f"{name} is {tokens!r}: it must be a list of token ids")
-    tokens = tuple(tokens)
-    for token in tokens:
-        check_integer(f"an id of {name}", token, 0)
-    return tokens
+    return tuple(integer(f"an id of {name}", token, 0) for token in tokens)
 
 
 def _places(forced: Any) -> dict[int, int]:
     """Tokens by their places, in order (JSON has places as strings); ValueError if none."""
     if not isinstance(forced, dict):
         raise ValueError(f"forced_tokens is {forced!r}: it must be {{place: token id}}")
-    forced = {int(p) if str(p).isdecimal() else p: token for p, token in forced.items()}
-    for place, token in forced.items():
-        check_integer("a place of forced_tokens", place, 0)
-        check_integer("an id of forced_tokens", token, 0)
-    return dict(sorted(forced.items()))
+    places: dict[int, int] = {}
+    for given, token in forced.items():
+        place = int(given) if isinstance(given, str) and given.isdecimal() else given
+        place = integer("a place of forced_tokens", place, 0)
+        token = integer("an id of forced_tokens", token, 0)
+        if places.setdefault(place, token) != token:
+            raise ValueError(
+                f"forced_tokens wants tokens {places[place]} and {token} at place {place}: choose"
+            )
+    return dict(sorted(places.items()))

@@ -8,12 +8,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.decoding.options import SearchOptions, check_integer
+from attention_zoo.decoding.options import SearchOptions, integer
+from attention_zoo.decoding.plan import Vocabulary, check_prefix, check_tokens, known
 from attention_zoo.decoding.rules import Rule
 from attention_zoo.decoding.step import (
     StepFunction,
     StepOutput,
     check_output,
+    check_shape,
     check_state,
     staying,
 )
@@ -64,6 +66,7 @@ def first_step(
     batch_size: Any,
     start_token: Any,
     end_token: int,
+    source_mask: Any,
 ) -> StepOutput:
     """The step of one hypothesis a source; ValueError for a state or step of the wrong shape."""
     check_state(state, batch_size)
@@ -71,8 +74,10 @@ def first_step(
     tokens = ops.reshape(ops.cast(start_token, "int32"), (-1, 1))
     output = step(ops.broadcast_to(tokens, (batch_size, 1)), state)
     check_output(output, state, batch_size, end_token)
-    _check_vocabulary(options, output.logits.shape[-1])
     _check_needs(options, output)
+    if output.attention is not None and source_mask is not None:
+        width = source_mask.shape[1]
+        check_shape("the attention of step", output.attention, (batch_size, 1, width))
     return output
 
 
@@ -86,52 +91,43 @@ def _with_one_hypothesis(state: Any) -> Any:
 
 
 def check_arguments(
-    batch_size: Any, start: Any, end: Any, pad: Any, mask: Any, options: SearchOptions
+    batch_size: Any, start: Any, end: Any, pad: Any, mask: Any, keys: Any, options: SearchOptions
 ) -> None:
     """ValueError for what is wrong before the first step."""
     if isinstance(batch_size, (int, float)):
-        check_integer("batch_size", batch_size, 0)
-    if not getattr(start, "shape", ()):
-        check_integer("start_token", start, 0)
-    check_integer("end_token", end, 0)
-    check_integer("pad_token", pad, 0)
-    if end in options.banned_tokens and options.max_length is None:
-        raise ValueError(
-            f"banned_tokens forbids the end token {end} and max_length is None: nothing would "
-            "end an answer; set max_length or allow the token"
-        )
-    for place, token in options.forced_tokens.items():
-        if token == end and place + 1 < options.min_length:
-            raise ValueError(
-                f"forced_tokens ends answers at place {place} but min_length is "
-                f"{options.min_length}: choose one"
-            )
-    if mask is None:
-        for name in ("coverage_penalty", "max_length_ratio"):
-            if getattr(options, name):
-                raise ValueError(f"{name} needs source_mask (B, S): where the source has tokens")
-        if options.max_length is None:
-            raise ValueError("max_length is None: set it, or give source_mask (B, S)")
+        integer("batch_size", batch_size, 0)
+    if getattr(start, "shape", ()):
+        check_shape("start_token", start, (batch_size,))
+    else:
+        integer("start_token", start, 0)
+    integer("end_token", end, 0)
+    integer("pad_token", pad, 0)
+    if keys is not None:
+        check_shape("source_keys", keys, (batch_size,))
+    if mask is not None:
+        check_shape("source_mask", mask, (batch_size, None))
+        return
+    for name in ("coverage_penalty", "max_length_ratio"):
+        if getattr(options, name):
+            raise ValueError(f"{name} needs source_mask (B, S): where the source has tokens")
+    if options.max_length is None:
+        raise ValueError("max_length is None: set it, or give source_mask (B, S)")
 
 
-def _check_vocabulary(options: SearchOptions, vocabulary: int) -> None:
-    """ValueError for an id that the decoder does not have."""
-    forced = tuple(options.forced_tokens.values())
-    for name, tokens in (
-        ("banned_tokens", options.banned_tokens),
-        ("prefix_tokens", options.prefix_tokens),
-        ("forced_tokens", forced),
-    ):
-        if max(tokens, default=0) >= vocabulary:
-            raise ValueError(
-                f"{name} names token {max(tokens)} but step gives logits of {vocabulary} tokens"
-            )
+def check_ids(options: SearchOptions, prefix: Any, vocabulary: Vocabulary) -> None:
+    """ValueError for tokens that cannot be taken, as far as they are known before a graph runs."""
+    check_tokens(options, vocabulary)
+    tokens = known(prefix)
+    if tokens is not None:
+        check_prefix(tokens, options, vocabulary)
 
 
 def _check_needs(options: SearchOptions, output: StepOutput) -> None:
     """ValueError where an option needs what the decoder does not give."""
     if options.coverage_penalty and output.attention is None:
         raise ValueError("coverage_penalty needs attention, and step gives none")
+    if options.replace_unknown and output.attention is None:
+        raise ValueError("replace_unknown needs attention, and step gives none: take it out")
     if options.method == "contrastive" and output.hidden is None:
         raise ValueError("method 'contrastive' needs hidden (B, N, D), and step gives none")
 

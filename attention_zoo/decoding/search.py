@@ -10,7 +10,14 @@ from keras import ops
 
 from attention_zoo.decoding.hypotheses import Best, Choice, History, take_hypotheses
 from attention_zoo.decoding.options import METHODS, SearchOptions
-from attention_zoo.decoding.problem import Problem, check_arguments, first_step, limits_of
+from attention_zoo.decoding.plan import Vocabulary
+from attention_zoo.decoding.problem import (
+    Problem,
+    check_arguments,
+    check_ids,
+    first_step,
+    limits_of,
+)
 from attention_zoo.decoding.rules import Rule, rules_of
 from attention_zoo.decoding.step import StepFunction, StepOutput, staying
 
@@ -129,7 +136,9 @@ def search(
         ValueError: for options that contradict, an id outside the vocabulary, or a state or a
             step of the wrong shape.
     """
-    check_arguments(batch_size, start_token, end_token, pad_token, source_mask, options)
+    check_arguments(
+        batch_size, start_token, end_token, pad_token, source_mask, source_keys, options
+    )
     first = first_step(
         step,
         state,
@@ -137,7 +146,9 @@ def search(
         batch_size=batch_size,
         start_token=start_token,
         end_token=end_token,
+        source_mask=source_mask,
     )
+    check_ids(options, prefix, Vocabulary(first.logits.shape[-1], end_token, pad_token))
     room, limits = limits_of(options, batch_size, source_mask)
     if source_keys is None:
         source_keys = ops.arange(batch_size, dtype="int32")

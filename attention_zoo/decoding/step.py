@@ -61,31 +61,38 @@ def check_state(state: Any, batch_size: Any) -> None:
     for leaf in keras.tree.flatten(state):
         if leaf is None:
             raise ValueError("the state holds None: a leaf is a tensor (B, ...); no state is ()")
-        _check_shape("a leaf of the initial state", leaf, (batch_size,), open_ended=True)
+        check_shape("a leaf of the initial state", leaf, (batch_size,), open_ended=True)
 
 
 def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> None:
     """ValueError that names what the first step gave and what a search needs of it."""
     if not isinstance(output, StepOutput):
         raise ValueError(f"step gave {type(output).__name__}: it must give a StepOutput")
-    _check_shape("the logits of step", output.logits, (batch_size, 1, None))
+    check_shape("the logits of step", output.logits, (batch_size, 1, None))
     vocabulary = output.logits.shape[-1]
     if vocabulary is None:
         raise ValueError("the logits of step have no static vocabulary size (their last axis)")
     if end_token >= vocabulary:
         raise ValueError(f"end_token is {end_token} but step gives logits of {vocabulary} tokens")
     if output.attention is not None:
-        _check_shape("the attention of step", output.attention, (batch_size, 1, None))
+        check_shape("the attention of step", output.attention, (batch_size, 1, None))
     leaves, given = keras.tree.flatten(output.state), keras.tree.flatten(state)
     if len(leaves) != len(given):
         raise ValueError(f"step was given a state of {len(given)} tensors and gave {len(leaves)}")
     for leaf, stays in zip(leaves, staying(output.state), strict=True):
         want = (batch_size,) if stays else (batch_size, 1)
-        _check_shape("a leaf of the state of step", leaf, want, open_ended=True)
+        check_shape("a leaf of the state of step", leaf, want, open_ended=True)
 
 
-def _check_shape(what: str, x: Any, want: tuple[Any, ...], open_ended: bool = False) -> None:
-    """ValueError where a static size of `x` is not the one wanted (None and tensors fit all)."""
+def check_shape(what: str, x: Any, want: tuple[Any, ...], open_ended: bool = False) -> None:
+    """ValueError where a static size of `x` is not the one wanted (None and tensors fit all).
+
+    Args:
+        what: names `x` in the message.
+        x: a tensor.
+        want: the size of each axis.
+        open_ended: whether more axes may follow.
+    """
     got = tuple(getattr(x, "shape", ()))
     rank = len(got) >= len(want) if open_ended else len(got) == len(want)
     pairs = zip(got, want, strict=False)

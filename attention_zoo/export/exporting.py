@@ -41,11 +41,12 @@ def export(task: Any, folder: str | Path, format: str = "saved_model") -> Path:
             f"export runs on Keras's tensorflow backend, this process has "
             f"{keras.backend.backend()}; set KERAS_BACKEND=tensorflow"
         )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    there = next(parent for parent in folder.absolute().parents if parent.is_dir())
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=there))
     try:
         write(task, unfinished)
         os.chmod(unfinished, 0o755)  # mkdtemp's folders are the owner's alone
+        folder.parent.mkdir(parents=True, exist_ok=True)
         os.rename(unfinished, folder)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)

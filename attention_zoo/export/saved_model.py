@@ -40,7 +40,10 @@ class ServedTranslation(tf.Module):
         self._copies = task.search.replace_unknown
         self._longest = task.max_source_length
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
+        autograph=False,  # which would wrap errors of the search in words of its own
+    )
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers to texts `(B,)`; see the docstring of `answers` for what they hold."""
         ragged, pieces = self.source.encode(text)

@@ -77,6 +77,8 @@ class EncoderDecoder(Searching, keras.Model):
                     f"got {settings[name]}"
                 )
         self.settings = settings
+        self.source_vocabulary_size: int = settings["source_vocabulary_size"]
+        self.target_vocabulary_size = settings["target_vocabulary_size"]
         self.build()
 
     # layers
@@ -146,7 +148,7 @@ class EncoderDecoder(Searching, keras.Model):
         inputs = self.decoder_inputs(embedded, encoded)
         record, state = self.decoder.step(inputs, state, prepared)
         logits = self.readout(record._asdict(), embedded, encoded, False)
-        known = ops.arange(self.settings["target_vocabulary_size"])
+        known = ops.arange(self.target_vocabulary_size)
         never = ops.logical_or(known == PAD, known == START)
         return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits), record, state
 

@@ -47,9 +47,10 @@ class Ensemble(Searching, keras.Model):
         restore = keras.saving.deserialize_keras_object
         self.members = [restore(m) if isinstance(m, dict) else m for m in members]
         for side in ("source_vocabulary_size", "target_vocabulary_size"):
-            sizes = sorted({member.settings[side] for member in self.members})
+            sizes = sorted({getattr(member, side) for member in self.members})
             if len(sizes) > 1:
                 raise ValueError(f"members differ in {side}: {sizes}; they must share it")
+            setattr(self, side, sizes[0])
         self.built = True
 
     @property

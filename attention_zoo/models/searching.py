@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult, search
+from attention_zoo.decoding.plan import Vocabulary
+from attention_zoo.decoding.problem import check_ids
 from attention_zoo.ops.random import scramble
 
 Tensor = Any
 
 PAD, START, END = 0, 2, 3
+MOST_COMPILED = 16  # searches of a model that are kept compiled
 
 
 class Reading(NamedTuple):
@@ -28,10 +33,13 @@ class Reading(NamedTuple):
 
 
 class Searching:
-    """A model that writes: it defines `decoder_step(source, width, room) -> Reading`.
+    """A model that writes: it has a `target_vocabulary_size` and defines `decoder_step`.
 
     Token ids: 0 pads, 1 is unknown, 2 starts, 3 ends.
     """
+
+    target_vocabulary_size: int
+    """How many tokens `decoder_step` gives logits of."""
 
     decoder_step: Callable[[Tensor, int, Any], Reading]
     """Reads `source (B, S)` for `width` hypotheses of each, and at most `room` steps."""
@@ -80,26 +88,31 @@ class Searching:
         options: SearchOptions | None = None,
         *,
         prefix: Tensor | None = None,
-        jit: bool = False,
+        rules: Sequence[Rule] = (),
         **changes: Any,
     ) -> SearchResult:
         """`search`, compiled once for each set of options; returns NumPy arrays.
 
+        Other seeds and batch sizes, and without XLA other most lengths, compile nothing anew.
+
         Args:
             source: `(B, S)` integers.
             options, prefix, changes: those of `search`.
-            jit: compile with XLA, anew for each shape of `source`.
+            rules: those of `search`; other ones, even if they say the same, compile anew.
+
+        Raises:
+            ValueError: as `search`, before anything is compiled.
         """
         options = (options or SearchOptions()).override(**changes)
-        known = self.__dict__.setdefault("_compiled", _Searches()).known
-        key = (jit, prefix is not None, repr(options))
-        if key not in known:
-            known[key] = _Search(self, options, jit)
         inputs = {"source": ops.convert_to_tensor(source)}
         if prefix is not None:
+            check_ids(options, prefix, Vocabulary(self.target_vocabulary_size, END, PAD))
             inputs["prefix"] = ops.convert_to_tensor(prefix)
-        parts = known[key].predict_on_batch(inputs)
-        return SearchResult(**{"attention": None, **parts})
+        fixed, fed = _fed(options)
+        inputs |= fed
+        searches = self.__dict__.setdefault("_compiled", _Searches())
+        key = (repr(fixed), tuple(inputs), tuple(rules))
+        return searches.get(key, lambda: _Search(self, fixed, rules)).find(inputs)
 
 
 def fingerprints(source: Tensor) -> Tensor:
@@ -110,22 +123,65 @@ def fingerprints(source: Tensor) -> Tensor:
     return ops.sum(ops.where(ops.not_equal(source, PAD), bits, 0), axis=1)
 
 
+def _fed(options: SearchOptions) -> tuple[SearchOptions, dict[str, Tensor]]:
+    """Options without what a compiled search is fed, and that: other values compile nothing."""
+    fixed, fed = options.override(batch_size=1), {}
+    if options.method == "sampling":
+        fed["seed"] = ops.convert_to_tensor(np.uint32(options.seed))
+        fixed = fixed.override(seed=0)
+    shapes_vary = keras.backend.backend() == "tensorflow" and not options.jit
+    if shapes_vary and options.max_length is not None:
+        fed["max_length"] = ops.convert_to_tensor(np.int32(options.max_length))
+        fixed = fixed.override(max_length=None)
+    return fixed, fed
+
+
 class _Searches:
-    """Compiled searches by their options; an object of its own, so that Keras tracks none."""
+    """The last compiled searches; an object of its own, so that Keras tracks none."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[Any, ...], _Search] = {}
+        self.known: OrderedDict[tuple[Any, ...], _Search] = OrderedDict()
+
+    def get(self, key: tuple[Any, ...], make: Callable[[], _Search]) -> _Search:
+        """The search of that key; the one not asked for the longest gives way to a new one."""
+        found = self.known.pop(key, None) or make()
+        self.known[key] = found
+        if len(self.known) > MOST_COMPILED:
+            self.known.popitem(last=False)
+        return found
 
 
 class _Search(keras.Model):
     """`search` as the call of a model, because that is what Keras compiles on every backend."""
 
-    def __init__(self, writer: Searching, options: SearchOptions, jit: bool) -> None:
+    def __init__(self, writer: Searching, options: SearchOptions, rules: Sequence[Rule]) -> None:
         super().__init__(name="search")
-        self.writer, self.search_options = writer, options
-        self.jit_compile = jit
+        self.writer, self.search_options, self.rules = writer, options, rules
+        self.jit_compile = options.jit
+        self.refusal: ValueError | None = None
+
+    def find(self, inputs: dict[str, Tensor]) -> SearchResult:
+        """The search; an error of its own comes as it was, not as Keras wraps it."""
+        self.refusal = None
+        try:
+            parts = self.predict_on_batch(inputs)
+        except ValueError:
+            if self.refusal is None:
+                raise
+            raise self.refusal from None
+        return SearchResult(**{"attention": None, **parts})
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        prefix = inputs.get("prefix")
-        found = self.writer.search(inputs["source"], self.search_options, prefix=prefix)
+        options = {name: inputs[name] for name in ("seed", "max_length") if name in inputs}
+        try:
+            found = self.writer.search(
+                inputs["source"],
+                self.search_options,
+                prefix=inputs.get("prefix"),
+                rules=self.rules,
+                **options,
+            )
+        except ValueError as error:
+            self.refusal = error
+            raise
         return {name: part for name, part in found._asdict().items() if part is not None}

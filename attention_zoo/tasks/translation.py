@@ -220,8 +220,6 @@ class Translation:
         )
         to_numpy = keras.ops.convert_to_numpy
         result = SearchResult(*(None if part is None else to_numpy(part) for part in found))
-        if options.replace_unknown and result.attention is None:
-            raise ValueError("search.replace_unknown needs a model with attention; take it out")
         return [
             self._answer(source, result, row, options.replace_unknown)
             for row, source in enumerate(sources)

@@ -40,7 +40,11 @@ MISTAKES = {
     "section": (("new", "training.steps=2"), "training.steps=2: export takes search."),
     "option": (("new", "search.beam=2"), "search.beam=2: unknown key 'search.beam'"),
     "contradiction": (("new", "search.n_best=2"), "n_best is 2 but beam_width is 1"),
-    "format": (("new", "--format", "onnx"), "unknown export format 'onnx'"),
+    "no such token": (
+        ("deep/er/new", "search.banned_tokens=[99999]"),
+        "error: banned_tokens names token 99999 but step gives logits of",
+    ),
+    "format": (("deep/new", "--format", "onnx"), "unknown export format 'onnx'"),
 }
 
 

@@ -79,6 +79,11 @@ MISTAKES = {
         ("search.beam_width=x",),
         "search.beam_width=x: search.beam_width: Value",
     ),
+    "no such token": (
+        b"on",
+        ("search.banned_tokens=[99999]",),
+        "error: banned_tokens names token 99999 but step gives logits of",
+    ),
     "wrong section": (b"on", ("training.steps=2",), "training.steps=2: predict takes search. and"),
     "two files": (b"on", ("other.txt",), "other.txt: predict reads one file"),
 }

@@ -11,6 +11,7 @@ import pytest
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions, StepOutput
 from tests.decoding.toys import (
     END,
+    MODES,
     PENALTIES,
     START,
     Hypothesis,
@@ -218,8 +219,25 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "prefix over max": (
         {"prefix_tokens": [1, 1], "max_length": 1},
-        "prefix_tokens is (1, 1) but max_length is 1",
+        "prefix_tokens has a token at place 1 but max_length is 1",
     ),
+    "forced over max": (
+        {"forced_tokens": {4: 1}, "max_length": 4},
+        "forced_tokens has a token at place 4 but max_length is 4",
+    ),
+    "a forced repeat": (
+        {"prefix_tokens": [1, 2, 1], "forced_tokens": {3: 2}, "no_repeat_ngram": 2},
+        "forced_tokens has [1, 2] twice but no_repeat_ngram is 2",
+    ),
+    "the repeat of a prefix": (
+        {"prefix_tokens": [4, 4, 4], "no_repeat_ngram": 2},
+        "prefix_tokens has [4, 4] twice but no_repeat_ngram is 2",
+    ),
+    "two tokens at a place": (
+        {"forced_tokens": {"1": 5, 1: 6}},
+        "forced_tokens wants tokens 5 and 6 at place 1",
+    ),
+    "seed": ({"method": "sampling", "seed": 2**32}, "seed is 4294967296: it must be below 2 ** 32"),
     "n-best over beam": ({"n_best": 3, "beam_width": 2}, "n_best is 3 but beam_width is 2"),
     "groups": (
         {"groups": 2, "beam_width": 3, "method": "diverse_beam"},
@@ -264,9 +282,71 @@ LATE: dict[str, tuple[dict[str, Any], str]] = {
     "banned": ({"banned_tokens": [5]}, "banned_tokens names token 5 but step gives logits of 5"),
     "prefix": ({"prefix_tokens": [9]}, "prefix_tokens names token 9"),
     "forced": ({"forced_tokens": {0: 6}}, "forced_tokens names token 6"),
-    "no end": (
-        {"banned_tokens": [END], "max_length": None, "source_mask": MASK},
-        "banned_tokens forbids the end token 3 and max_length is None",
+    "all": ({"banned_tokens": range(5)}, "banned_tokens forbids all 5 tokens: allow some"),
+    "prefix ends too early": (
+        {"prefix_tokens": [1, END], "min_length": 4},
+        "prefix_tokens ends answers at place 1 but min_length is 4",
+    ),
+    "forced after the end": (
+        {"prefix_tokens": [1, END], "forced_tokens": {2: 4}},
+        "forced_tokens ends answers at place 1 and wants a token at place 2",
+    ),
+    "prefix of another batch": (
+        {"prefix": PREFIX[1:]},
+        "prefix is of shape (199, 2) but there are 200 sources",
+    ),
+    "prefix outside the vocabulary": (
+        {"prefix": PREFIX[:2] * 0 + [[0, 0], [1, 5]], "sources": 2},
+        "prefix of source 1 names token 5 but step gives logits of 5 tokens",
+    ),
+    "prefix below the vocabulary": (
+        {"prefix": np.array([[-1]] * 2), "sources": 2},
+        "prefix of source 0 names token -1",
+    ),
+    "prefix of no integers": (
+        {"prefix": np.ones((2, 1)), "sources": 2},
+        "prefix is float64 of shape (2, 1): ids (B, P) are needed",
+    ),
+    "banned prefix of a source": (
+        {"prefix": np.array([[1], [4]]), "sources": 2, "banned_tokens": [4]},
+        "prefix of source 1 asks for token 4 and banned_tokens forbids it",
+    ),
+    "prefix against prefix": (
+        {"prefix": np.array([[1], [4]]), "sources": 2, "prefix_tokens": [1]},
+        "prefix of source 1 wants token 4 at place 0 and prefix_tokens 1",
+    ),
+    "prefix over the limit": (
+        {"prefix": np.array([[1, 1, 1, 1, 1]]), "sources": 1},
+        "prefix of source 0 has a token at place 4 but max_length is 4",
+    ),
+    "prefix that repeats": (
+        {"prefix": np.array([[4, 1]]), "sources": 1, "prefix_tokens": [4], "no_repeat_ngram": 1}
+        | {"forced_tokens": {2: 1}},
+        "prefix of source 0 has [1] twice but no_repeat_ngram is 1",
+    ),
+    "prefix ends a source": (
+        {"prefix": np.array([[1, END]]), "sources": 1, "min_length": 3},
+        "prefix of source 0 ends answers at place 1 but min_length is 3",
+    ),
+    "mask of another batch": (
+        {"source_mask": MASK[1:]},
+        "source_mask is of shape (199, 3): (200, any) is needed",
+    ),
+    "mask of another width": (
+        {"source_mask": MASK[:, :2]},
+        "the attention of step is of shape (200, 1, 3): (200, 1, 2) is needed",
+    ),
+    "keys of another batch": (
+        {"source_keys": np.arange(3)},
+        "source_keys is of shape (3,): (200) is needed",
+    ),
+    "start of another batch": (
+        {"start_token": np.arange(3)},
+        "start_token is of shape (3,): (200) is needed",
+    ),
+    "allowed of another batch": (
+        {"rules": [AllowedTokens(OF_SOURCE[1:])]},
+        "mask is of shape (199, 5) but there are 200 sources",
     ),
     "end too early": (
         {"forced_tokens": {1: END}, "min_length": 4},
@@ -274,7 +354,10 @@ LATE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no mask": ({"coverage_penalty": 1.0}, "coverage_penalty needs source_mask"),
     "no limit": ({"max_length": None}, "max_length is None: set it, or give source_mask"),
-    "prefix of one rank": ({"prefix": np.array([1])}, "prefix is of shape (1,): (B, P)"),
+    "prefix of one rank": (
+        {"prefix": np.array([1])},
+        "prefix is int64 of shape (1,): ids (B, P) are needed",
+    ),
     "another vocabulary": (
         {"rules": [AllowedTokens(np.ones(4, bool))]},
         "mask is of shape (4,) but step gives logits of 5 tokens",
@@ -290,13 +373,12 @@ LATE: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", LATE)
 def test_what_the_decoder_does_not_have_is_refused(name: str) -> None:
     options, message = LATE[name]
-    tables = Tables.random(seed=1, sources=SOURCES, vocabulary=VOCABULARY)
+    options = dict(options)
+    sources = options.pop("sources", SOURCES)
+    tables = Tables.random(seed=1, sources=sources, vocabulary=VOCABULARY)
+    given = {"batch_size": sources, "max_length": LIMIT} | options
     with pytest.raises(ValueError) as caught:
-        find(
-            tables.step,
-            tables.state(),
-            **{"batch_size": SOURCES, "max_length": LIMIT} | options,
-        )
+        find(tables.step, tables.state(), **given)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -315,8 +397,41 @@ def test_a_table_that_is_no_automaton_is_refused(table: np.ndarray, message: str
     assert message in str(caught.value)
 
 
+def test_no_end_is_an_answer_as_long_as_may_be() -> None:
+    tables = Tables.random(seed=1, sources=SOURCES, vocabulary=VOCABULARY)
+    options = {"banned_tokens": [END], "max_length_ratio": 2.0, "source_mask": MASK}
+    result = to_numpy(find(tables.step, tables.state(), batch_size=SOURCES, **options))
+    assert result.lengths[:, 0].tolist() == (2 * LENGTHS).tolist()
+    assert not result.finished.any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_prefix_is_none(mode: str) -> None:
+    tables = Tables.random(seed=1, sources=3, vocabulary=VOCABULARY)
+    options = {"batch_size": 3, "max_length": LIMIT, "beam_width": 2}
+
+    def run(prefix: Any) -> Any:
+        return find(tables.step, tables.state(), prefix=prefix, **options)
+
+    result = to_numpy(compiled(run, mode)(np.zeros((3, 0), "int32")))
+    free = to_numpy(find(tables.step, tables.state(), **options))
+    np.testing.assert_array_equal(result.tokens, free.tokens)
+
+
+def test_a_mask_may_be_a_list() -> None:
+    tables = Tables.random(seed=1, sources=3, vocabulary=VOCABULARY)
+    rules = [AllowedTokens([True, False, False, False, False])]
+    result = find(tables.step, tables.state(), batch_size=3, max_length=2, rules=rules)
+    assert not to_numpy(result).tokens.any()
+    with pytest.raises(ValueError, match=r"mask is of shape \(\): \(V,\), \(B, V\) or"):
+        AllowedTokens(True)
+
+
 def test_options_survive_json() -> None:
     import json
 
-    options = SearchOptions(beam_width=4, forced_tokens={1: 5}, banned_tokens=[7])
+    numbers = {"beam_width": np.int64(4), "top_p": np.float32(0.5), "seed": np.uint8(3)}
+    options = SearchOptions(
+        method="sampling", forced_tokens={1: np.int32(5)}, banned_tokens=np.array([7]), **numbers
+    )
     assert SearchOptions(**json.loads(json.dumps(options.as_dict()))) == options

@@ -79,9 +79,11 @@ def test_rules_of_ones_own() -> None:
     allowed = np.zeros((len(SOURCE), VOCABULARY["target_vocabulary_size"]), bool)
     for row in range(len(SOURCE)):
         allowed[row, [END, 6 + row]] = True
-    found = model.search(SOURCE, rules=[AllowedTokens(allowed)], min_length=4, max_length=5)
-    for row, tokens in enumerate(array(found.tokens)[:, 0]):
-        assert set(tokens[:3]) == {6 + row}
+    options = {"rules": [AllowedTokens(allowed)], "min_length": 4, "max_length": 5}
+    for search in (model.search, model.compiled_search):
+        found = search(SOURCE, **options)
+        for row, tokens in enumerate(array(found.tokens)[:, 0]):
+            assert set(tokens[:3]) == {6 + row}
 
 
 @on_tensorflow
@@ -101,6 +103,63 @@ def test_is_traced_no_more_after_the_second_shape(
     for batch, width in ((3, 6), (2, 5), (1, 4), (3, 2), (2, 6)):
         model.compiled_search(SOURCE[:batch, :width], jit=jit, beam_width=2, max_length=4)
     assert len(traced) <= 2
+
+
+@on_tensorflow
+@pytest.mark.parametrize("jit", [False, True])
+def test_other_seeds_and_limits_compile_nothing(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = translator()
+    traced = []
+    step = model.decoder_step
+
+    def counted(source: Any, *rest: Any) -> Any:
+        traced.append(source.shape)
+        return step(source, *rest)
+
+    monkeypatch.setattr(model, "decoder_step", counted)
+    options = {"method": "sampling", "beam_width": 2, "jit": jit}
+    cases = [(1, 4, 64), (2, 4, 64), (3, 4, 8)] + [(2**32 - 1, 9, 64)] * (not jit)
+    for seed, limit, size in cases:
+        given = options | {"seed": seed, "max_length": limit, "batch_size": size}
+        found = model.compiled_search(SOURCE, **given)
+        want = translator().search(SOURCE, **given)
+        np.testing.assert_array_equal(found.tokens, array(want.tokens))
+    assert len(traced) == 1
+
+
+def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attention_zoo.models.searching.MOST_COMPILED", 2)
+    model = translator()
+    for token in (4, 5, 4, 6):
+        found = model.compiled_search(SOURCE[:1, :2], max_length=1, prefix_tokens=[token])
+        assert found.tokens.tolist() == [[[token]]]
+    kept = [key[0] for key in model._compiled.known]
+    assert ["prefix_tokens=(4,)" in key for key in kept] == [True, False]
+
+
+def test_errors_come_as_they_are() -> None:
+    for search in (translator().search, translator().compiled_search):
+        for options, message in REFUSED:
+            with pytest.raises(ValueError) as caught:
+                search(SOURCE, **options)
+            assert str(caught.value) == message
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"banned_tokens": [99]}, "banned_tokens names token 99 but step gives logits of 12 tokens"),
+    (
+        {"prefix": np.array([[1], [2], [12]])},
+        "prefix of source 2 names token 12 but step gives logits of 12 tokens",
+    ),
+    (
+        {"prefix_tokens": [END], "min_length": 4},
+        "prefix_tokens ends answers at place 0 but min_length is 4: choose one",
+    ),
+    (
+        {"rules": [AllowedTokens(np.ones((2, 12), bool))]},
+        "mask is of shape (2, 12) but there are 3 sources",
+    ),
+]
 
 
 def test_fingerprints_know_tokens_and_order_but_no_padding() -> None:

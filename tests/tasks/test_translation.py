@@ -92,6 +92,12 @@ BAD = {
     ),
     "bad beam": (["a cat"], {"beam_width": 0}, "beam_width is 0: it must be an integer"),
     "n_best": (["a cat"], {"n_best": 2}, "n_best is 2 but beam_width is 1"),
+    "token": (["a cat"], {"banned_tokens": [99]}, "^banned_tokens names token 99 but step gives"),
+    "prefix": (
+        ["a cat"],
+        {"prefixes": ["ein Hund sah"], "max_length": 2},
+        "^prefix of source 0 has a token at place 2 but max_length is 2",
+    ),
     "penalty": (["a cat"], {"length_penalty": "gmt"}, "unknown length penalty 'gmt'; did you mean"),
 }
 
@@ -179,5 +185,7 @@ def test_the_word_most_looked_at_replaces_an_unknown_one() -> None:
 
 
 def test_a_model_that_looks_nowhere_cannot_replace() -> None:
-    with pytest.raises(ValueError, match=r"search\.replace_unknown needs a model with attention"):
+    with pytest.raises(
+        ValueError, match=r"^replace_unknown needs attention, and step gives none: t"
+    ):
         translator("seq2seq_initial_small").predict(["a cat"], replace_unknown=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from attention_zoo.decoding.rules.base import Rule
+from attention_zoo.decoding.rules.base import Rule, check_sources
 
 
 class BannedTokens(Rule):
@@ -36,12 +36,17 @@ class AllowedTokens(Rule):
     """
 
     def __init__(self, mask: Any) -> None:
-        self.mask = mask
-        if len(mask.shape) not in (1, 2, 3):
-            raise ValueError(f"mask is of shape {tuple(mask.shape)}: (V,), (B, V) or (B, L, V)")
+        self.mask = ops.cast(mask, "bool")
+        if len(self.mask.shape) not in (1, 2, 3):
+            raise ValueError(
+                f"mask is of shape {tuple(self.mask.shape)}: (V,), (B, V) or (B, L, V)"
+            )
+        self.of_sources = len(self.mask.shape) > 1
 
     def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
-        mask = ops.cast(self.mask, "bool")
+        mask = self.mask
+        if self.of_sources:
+            check_sources("mask", mask, shape)
         if mask.shape[-1] != shape[-1]:
             raise ValueError(
                 f"mask is of shape {tuple(mask.shape)} but step gives logits of {shape[-1]} tokens"

@@ -12,6 +12,9 @@ class Rule:
     re-ordered with them before `remember` sees it.
     """
 
+    of_sources: bool = False
+    """Whether it says something else for each source, and so holds for one batch alone."""
+
     def memory(self, batch_size: Any, room: Any) -> Any:
         """What it keeps of a hypothesis that has taken nothing: a nest of `(B, 1, ...)`.
 
@@ -46,3 +49,10 @@ class Rule:
     def remember(self, memory: Any, tokens: Any, step: Any) -> Any:
         """The memory after tokens `(B, N)` int32 were taken; the same shapes."""
         return memory
+
+
+def check_sources(name: str, x: Any, shape: tuple[Any, ...]) -> None:
+    """ValueError unless `x (B, ...)` has a row for each of the sources searched, where known."""
+    rows, batch = x.shape[0], shape[0]
+    if isinstance(rows, int) and isinstance(batch, int) and rows != batch:
+        raise ValueError(f"{name} is of shape {tuple(x.shape)} but there are {batch} sources")

@@ -6,11 +6,10 @@ from typing import Any
 
 from keras import ops
 
-from attention_zoo.decoding.rules.base import Rule
-from attention_zoo.decoding.rules.repetition import among, write
+from attention_zoo.decoding.rules.written import WrittenRule, among
 
 
-class NoRepeatNgram(Rule):
+class NoRepeatNgram(WrittenRule):
     """A token that would end an n-gram which is there already is not taken (Paulus et al. 2018,
     section 2.5).
 
@@ -20,9 +19,6 @@ class NoRepeatNgram(Rule):
 
     def __init__(self, size: int) -> None:
         self.size = size
-
-    def memory(self, batch_size: Any, room: Any) -> Any:
-        return ops.zeros((batch_size, 1, room), dtype="int32") - 1
 
     def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
         return ops.logical_not(among(self.ends(memory, step), shape[-1]))
@@ -40,6 +36,3 @@ class NoRepeatNgram(Rule):
             before = ops.take(taken, ops.maximum(places - back, 0), axis=2)
             same = ops.logical_and(same, before == last)
         return ops.where(same, taken, -1)
-
-    def remember(self, memory: Any, tokens: Any, step: Any) -> Any:
-        return write(memory, tokens, step)

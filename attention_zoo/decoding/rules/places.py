@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from attention_zoo.decoding.rules.base import Rule
+from attention_zoo.decoding.rules.base import Rule, check_sources
 
 
 class MinLength(Rule):
@@ -52,15 +52,17 @@ class Prefix(Rule):
         pad_token: the id that pads.
     """
 
+    of_sources = True
+
     def __init__(self, tokens: Any, pad_token: int) -> None:
         self.tokens, self.pad_token = ops.cast(tokens, "int32"), pad_token
         if len(self.tokens.shape) != 2:
             raise ValueError(f"prefix is of shape {tuple(self.tokens.shape)}: (B, P) is needed")
 
     def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
+        check_sources("prefix", self.tokens, shape)
+        longer = ops.pad(self.tokens, ((0, 0), (0, 1)), constant_values=self.pad_token)
         room = ops.shape(self.tokens)[1]
-        if isinstance(room, int) and room == 0:
-            return None
-        token = ops.take(self.tokens, ops.minimum(step, room - 1), axis=1)[:, None, None]
-        free = ops.logical_or(token == self.pad_token, step >= room)
+        token = ops.take(longer, ops.minimum(step, room), axis=1)[:, None, None]
+        free = token == self.pad_token
         return ops.logical_or(free, ops.arange(shape[-1], dtype="int32") == token)
