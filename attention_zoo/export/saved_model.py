@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from attention_zoo.data.vocabulary import PAD, UNKNOWN
+from attention_zoo.decoding import Rule
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from attention_zoo.registry import Registry
 
@@ -16,9 +18,9 @@ SERVERS = Registry("task that exports as saved_model")
 """A task's name to the `tf.Module` that answers for it by `serve`."""
 
 
-def write_saved_model(task: Any, folder: Path) -> None:
+def write_saved_model(task: Any, folder: Path, rules: Sequence[Rule]) -> None:
     """Writes the module of a task; ValueError naming what cannot be exported."""
-    module = SERVERS.get(task.name)(task)
+    module = SERVERS.get(task.name)(task, rules)
     tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve})
 
 
@@ -30,13 +32,13 @@ class ServedTranslation(tf.Module):
     (`InvalidArgumentError` naming the row).
     """
 
-    def __init__(self, task: Any) -> None:
+    def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
         super().__init__(name="translation")
         self.weights = [variable.value for variable in task.model.variables]
         self.source, self.target = map(
             GraphTokenizer, (task.source_tokenizer, task.target_tokenizer)
         )
-        self._search = functools.partial(task.model.search, options=task.search)
+        self._search = functools.partial(task.model.search, options=task.search, rules=rules)
         self._copies = task.search.replace_unknown
         self._longest = task.max_source_length
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import keras
 
-from attention_zoo.decoding import SearchOptions
+from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.registry import Registry
 
 TASKS = Registry("task")
@@ -44,6 +44,16 @@ class Task(Protocol):
     @classmethod
     def load(cls, folder: str | Path) -> Task:
         """Read what `save` wrote."""
+
+
+def check_rules(rules: Sequence[Rule]) -> None:
+    """ValueError for a rule that speaks of the sources of one batch: a task makes its own."""
+    for rule in rules:
+        if rule.of_sources:
+            raise ValueError(
+                f"rules: {type(rule).__name__} says something else for each source; give a task "
+                "rules that hold for all, or search with `task.model.search`"
+            )
 
 
 def read_task_file(folder: str | Path) -> dict[str, Any]:

@@ -15,10 +15,10 @@ import numpy as np
 from attention_zoo import models
 from attention_zoo.data import PairBatches, TextPairs, Tokenizer, load_tokenizer
 from attention_zoo.data.vocabulary import PAD, SPECIAL_TOKENS, UNKNOWN
-from attention_zoo.decoding import SearchOptions, SearchResult
+from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.tasks.scoring import score_translations
-from attention_zoo.tasks.task import TASKS, read_task_file
+from attention_zoo.tasks.task import TASKS, check_rules, read_task_file
 
 BUCKET = 8  # sources are padded up to multiples of this, so that few shapes are compiled
 
@@ -129,6 +129,7 @@ class Translation:
         texts: Sequence[str],
         *,
         prefixes: Sequence[str] | None = None,
+        rules: Sequence[Rule] = (),
         **search_overrides: Any,
     ) -> list[Answer]:
         """One answer for each text, in order; it depends on nothing else in the list.
@@ -136,6 +137,7 @@ class Translation:
         Args:
             texts: sentences of the source language.
             prefixes: what each translation begins with, "" for nothing; None for nothing at all.
+            rules: more of what may be taken at a step, the same for all texts (`decoding.Rule`).
             **search_overrides: fields of `SearchOptions` for this call.
 
         Raises:
@@ -144,6 +146,7 @@ class Translation:
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of sentences; write predict([text])")
+        check_rules(rules)
         options = self.search.override(**search_overrides)
         sources = [
             _Source(text, ids, starts)
@@ -156,7 +159,7 @@ class Translation:
         ]
         answers: dict[int, Answer] = {}
         for rows, width in _same_width([s.ids for s in sources], options.batch_size):
-            found = self._search([sources[row] for row in rows], width, options)
+            found = self._search([sources[row] for row in rows], width, options, rules)
             for row, answer in zip(rows, found, strict=True):
                 if answer is None:
                     raise ValueError(f"source {row}: the search options leave no answer to it")
@@ -206,7 +209,11 @@ class Translation:
         return [c for c, ids in zip(strange, alone, strict=True) if UNKNOWN in ids]
 
     def _search(
-        self, sources: list[_Source], width: int, options: SearchOptions
+        self,
+        sources: list[_Source],
+        width: int,
+        options: SearchOptions,
+        rules: Sequence[Rule],
     ) -> list[Answer | None]:
         """Answers for sources of at most `width` tokens; None where the options leave none."""
         size = min(options.batch_size, 2 ** (len(sources) - 1).bit_length())
@@ -217,6 +224,7 @@ class Translation:
             prefix=_padded([s.prefix for s in sources], size, _bucket(longest))
             if longest
             else None,
+            rules=rules,
         )
         to_numpy = keras.ops.convert_to_numpy
         result = SearchResult(*(None if part is None else to_numpy(part) for part in found))

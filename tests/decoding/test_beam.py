@@ -64,7 +64,7 @@ def test_is_the_algorithm_told_in_words(mode: str, width: int, penalty: str, wei
 @pytest.mark.parametrize("penalty", sorted(PENALTIES))
 def test_a_beam_that_holds_all_finds_the_best_of_all_sequences(penalty: str) -> None:
     vocabulary, limit = 5, 4
-    tables = Tables.random(seed=11, sources=60, vocabulary=vocabulary)
+    tables = Tables.random(seed=11, sources=200, vocabulary=vocabulary)
     width = (vocabulary - 1) ** (limit - 1) * vocabulary
     result = search(tables, max_length=limit, beam_width=width, length_penalty=penalty)
     goes_on = [token for token in range(vocabulary) if token != END]
@@ -81,11 +81,22 @@ def test_a_beam_that_holds_all_finds_the_best_of_all_sequences(penalty: str) -> 
         assert_hypotheses(tables, source, result, every[:3])
 
 
+def test_no_width_finds_better_than_all_there_are_and_wider_is_better() -> None:
+    tables = Tables.random(seed=12, sources=200, vocabulary=5)
+    options = {"max_length": 4, "length_penalty": "average", "n_best": 1}
+    widths = (1, 2, 4, 8, 64, 320, 400)
+    best = np.stack([search(tables, beam_width=w, **options).scores[:, 0] for w in widths])
+    assert (best <= best[-1] + 1e-6).all()
+    np.testing.assert_allclose(best[-2], best[-1], rtol=1e-6)  # both hold every sequence
+    assert (np.diff(best.mean(1)) >= 0).all()
+    assert (best[0] < best[-1] - 1e-3).sum() > 20  # there was something to find
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_width_one_is_greedy(mode: str) -> None:
-    tables = Tables.random(seed=3, sources=20, vocabulary=9)
+    tables = Tables.random(seed=3, sources=200, vocabulary=9)
     greedy = search(tables, mode, beam_width=1, max_length=6)
-    for source in range(20):
+    for source in range(200):
         taken: list[int] = []
         while len(taken) < 6 and END not in taken:
             taken.append(int(tables.log_probs(source, taken).argmax()))

@@ -152,10 +152,10 @@ def diverse_by_hand(
 @pytest.mark.parametrize("mode", ENDS)
 @pytest.mark.parametrize(("width", "groups", "penalty"), [(4, 2, 0.8), (3, 3, 2.0), (6, 2, 0.0)])
 def test_groups_avoid_each_other(mode: str, width: int, groups: int, penalty: float) -> None:
-    tables = Tables.random(seed=width, sources=20, vocabulary=7, end_bias=1.0)
+    tables = Tables.random(seed=width, sources=200, vocabulary=7, end_bias=1.0)
     options = {"method": "diverse_beam", "groups": groups, "diversity_penalty": penalty}
     result = run(tables, mode, beam_width=width, **options)
-    for source in range(20):
+    for source in range(200):
         want = diverse_by_hand(tables, source, width, groups, penalty)
         assert_hypotheses(tables, source, result, want)
 
@@ -202,7 +202,7 @@ def contrastive_by_hand(
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("count", "weight"), [(4, 0.6), (3, 0.3), (9, 0.9), (1, 0.5), (4, 0.0)])
 def test_takes_what_is_likely_and_new(mode: str, count: int, weight: float) -> None:
-    tables = Tables.random(seed=count, sources=20, vocabulary=7)
+    tables = Tables.random(seed=count, sources=200, vocabulary=7)
 
     def step(tokens: Any, state: Any) -> StepOutput:
         tables_state, hidden = state
@@ -219,12 +219,12 @@ def test_takes_what_is_likely_and_new(mode: str, count: int, weight: float) -> N
             degeneration_penalty=weight,
             max_length=LIMIT,
         )
-        state = tables.state(), ops.zeros((20, 3))
-        request = {"batch_size": 20, "start_token": START, "end_token": END}
+        state = tables.state(), ops.zeros((200, 3))
+        request = {"batch_size": 200, "start_token": START, "end_token": END}
         return search_for(step, state, options, **request)
 
     result = to_numpy(compiled(contrast, mode)())
-    for source in range(20):
+    for source in range(200):
         taken, total = contrastive_by_hand(tables, source, count, weight)
         assert_hypotheses(tables, source, result, [Hypothesis(total, taken, taken[-1] == END)])
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from attention_zoo import models
 from attention_zoo.data.vocabulary import UNKNOWN
-from attention_zoo.decoding import SearchOptions
+from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
 from attention_zoo.tasks import Translation
 from tests.tasks.translators import untrained
@@ -118,6 +118,20 @@ CASES: dict[str, dict[str, Any]] = {
     "rules": {"beam_width": 3, "no_repeat_ngram": 2, "coverage_penalty": 0.4, "seed": 0},
     "samples": {"method": "sampling", "beam_width": 2, "n_best": 2, "top_p": 0.9, "seed": 5},
     "contrast": {"method": "contrastive", "max_length_ratio": 1.5},
+    "diverse": {"method": "diverse_beam", "beam_width": 4, "groups": 2, "n_best": 3},
+    "tokens": {
+        "prefix_tokens": (5, 9),
+        "forced_tokens": {3: 7},
+        "banned_tokens": (4, 6),
+        "repetition_penalty": 1.7,
+    },
+    "filters": {
+        "method": "sampling",
+        "temperature": 0.8,
+        "top_k": 9,
+        "min_p": 0.02,
+        "seed": 2**32 - 1,
+    },
     "no attention": {"preset": "seq2seq_initial_small", "beam_width": 2},
 }
 
@@ -134,6 +148,23 @@ def test_every_option_is_exported(name: str, tmp_path: Path) -> None:
     assert nothing["tokens"].shape == (0, task.search.n_best, 0)
     assert nothing["source_tokens"].size == 0
     assert task.predict([]) == []
+
+
+def test_rules_are_exported(tmp_path: Path) -> None:
+    task = translator(beam_width=2, max_length=5)
+    size = task.target_tokenizer.vocabulary_size
+    table = np.full((2, size), -1)
+    table[0, 7], table[1, 9], table[1, 3] = 1, 0, 0  # 7 9 7 9 ..., the end after a 7
+    rules = [Automaton(table)]
+    answers = read(served(export(task, tmp_path / "served", rules=rules), SOURCES))
+    want = task.predict(SOURCES, rules=rules)
+    assert [row[0] for row in answers["text"]] == [answer.text for answer in want]
+    seven, nine = (task.target_tokenizer.tokens([one])[0] for one in (7, 9))
+    for answer in want:
+        assert answer.tokens in [(seven,), (seven, nine, seven), (seven, nine) * 2 + (seven,)]
+    with pytest.raises(ValueError, match="rules: AllowedTokens says something else for each"):
+        export(task, tmp_path / "new", rules=[AllowedTokens(np.ones((5, size), bool))])
+    assert [path.name for path in tmp_path.iterdir()] == ["served"]
 
 
 def test_an_ensemble_is_exported(tmp_path: Path) -> None:
@@ -160,6 +191,9 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
         export(task, tmp_path / "there")
     with pytest.raises(ValueError, match="unknown export format 'onx'"):
         export(task, tmp_path / "new", format="onx")
+    task.search = SearchOptions(replace_unknown=True)
+    with pytest.raises(ValueError, match=r"^replace_unknown needs attention, and step gives none"):
+        export(task, tmp_path / "deep" / "new")
     task.source_tokenizer.__class__ = type("Own", (type(task.source_tokenizer),), {})
     with pytest.raises(ValueError, match="tokenizer Own has no export"):
         export(task, tmp_path / "new")

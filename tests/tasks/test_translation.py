@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from attention_zoo.data import TextPairs
+from attention_zoo.data.vocabulary import END
+from attention_zoo.decoding import AllowedTokens
 from attention_zoo.tasks import SearchOptions, Translation
 from tests.tasks.translators import untrained
 
@@ -47,6 +49,42 @@ def test_attention_has_a_row_for_each_token_and_sums_to_one() -> None:
             assert one.attention is not None
             assert one.attention.shape == (len(one.tokens), len(one.source_tokens))
             np.testing.assert_allclose(one.attention.sum(-1), 1, atol=1e-5)
+
+
+def test_prefixes_begin_the_answers() -> None:
+    prefixes = ["ein Hund", "", "Katze Katze Katze", "der"]
+    answers = translator().predict(SOURCES, prefixes=prefixes, max_length=6, beam_width=2)
+    for prefix, answer in zip(prefixes, answers, strict=True):
+        assert answer.text.startswith(prefix)
+    (free,) = translator().predict(SOURCES[1:2], max_length=6, beam_width=2)
+    assert answers[1].text == free.text
+    for wrong in (["one"], "four"):
+        with pytest.raises(ValueError, match="prefixes: one for each of the 4 texts is needed"):
+            translator().predict(SOURCES, prefixes=wrong)
+
+
+def test_rules_hold_for_all_texts() -> None:
+    size = translator().target_tokenizer.vocabulary_size
+    allowed = np.isin(np.arange(size), [END, 5, 6])
+    answers = translator().predict(SOURCES, rules=[AllowedTokens(allowed)], max_length=4)
+    words = set(translator().target_tokenizer.tokens([5, 6]))
+    assert all(set(answer.tokens) <= words for answer in answers)
+    with pytest.raises(ValueError, match="rules: AllowedTokens says something else for each"):
+        translator().predict(SOURCES, rules=[AllowedTokens(np.ones((4, size), bool))])
+
+
+def test_few_shapes_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = untrained("rnnsearch_small", SOURCES, TARGETS)
+    shapes = []
+    search = task.model.compiled_search
+
+    def counted(source: np.ndarray, *rest: object, **given: object) -> object:
+        shapes.append(source.shape)
+        return search(source, *rest, **given)
+
+    monkeypatch.setattr(task.model, "compiled_search", counted)
+    task.predict([" ".join(["cat"] * length) for length in range(1, 17)] * 3, max_length=2)
+    assert shapes == [(32, 8), (32, 16)]  # 24 texts in each, filled up to a power of two
 
 
 def test_n_best_is_ordered_and_distinct() -> None:
