@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent / "peers"))
 import common
 
 BIG_NEGATIVE = -1e9
+STRETCHES = (16, 64, 256)  # steps of a cache that are looked at, while so few are written
 
 
 class Heads(layers.Layer):
@@ -69,18 +71,41 @@ class Block(layers.Layer):
         y = self.norms[0](x)
         return self.feed_forward(x + self.own.look(y, *self.own.read(y)))
 
-    def step(self, x: Any, cache: Any, memory: Any, place: Any, hidden: Any) -> tuple[Any, Any]:
-        """One token of N hypotheses `(B, N, D)`, whose keys and values stand at `place` on.
+    def step(
+        self, x: Any, cache: Any, memory: Any, at: Any, width: int, hidden: Any
+    ) -> tuple[Any, Any]:
+        """One token of N hypotheses `(B, N, D)`; there is room for `width` at each step.
 
-        A look goes to all places of the cache, those of other hypotheses hidden: nothing is moved.
+        A look goes to all places of a stretch of the cache, those of other hypotheses hidden:
+        nothing is moved.
         """
         y = self.norms[0](x)
         keys, values = self.own.read(y)
-        keys = ops.slice_update(cache[0], (0, 0, 0, place), keys)
-        values = ops.slice_update(cache[1], (0, 0, place, 0), values)
-        x = x + self.own.look(y, keys, values, hidden)
+        keys = ops.slice_update(cache[0], (0, 0, 0, at * width), keys)
+        values = ops.slice_update(cache[1], (0, 0, at * width, 0), values)
+
+        def look(steps: Any) -> Any:
+            end = steps * width
+            return self.own.look(y, keys[..., :end], values[:, :, :end], hidden[..., :end])
+
+        x = x + in_stretch(at, look, ops.shape(values)[2] // width)
         x = x + self.source.look(self.norms[1](x), *memory)
         return self.feed_forward(x), [keys, values]
+
+
+def in_stretch(
+    at: Any, look: Callable[[Any], Any], room: Any, sizes: tuple[int, ...] = STRETCHES
+) -> Any:
+    """`look(n)` for the shortest stretch of n steps that has step `at`, the whole room the longest.
+
+    So a step costs what was written, not what there is room for, and all shapes are static.
+    """
+    if not sizes or (isinstance(room, int) and 2 * sizes[0] > room):
+        return look(room)
+    size = sizes[0] if isinstance(room, int) else ops.minimum(sizes[0], room)
+    return ops.cond(
+        at < sizes[0], lambda: look(size), lambda: in_stretch(at, look, room, sizes[1:])
+    )
 
 
 class Transformer(Searching, keras.Model):
@@ -115,7 +140,7 @@ class Transformer(Searching, keras.Model):
             for block, cache, memory in zip(
                 self.decoder, state["caches"].value, memories, strict=True
             ):
-                x, cache = block.step(x, cache, memory, at * width, hidden)
+                x, cache = block.step(x, cache, memory, at, width, hidden)
                 caches.append(cache)
             state = {"at": state["at"] + 1, "came_by": came_by, "caches": InPlace(caches)}
             return StepOutput(self.vocabulary(self.norms[1](x)), state)
