@@ -6,6 +6,7 @@ Unicode never disagree.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,9 @@ class GraphTokenizer(tf.Module):
             )
         vocabulary = tokenizer.vocabulary
         self._ids = _table(vocabulary, np.arange(len(vocabulary)), UNKNOWN)
-        self._lower = _table(*_lowered(), "") if tokenizer.lowercase else None
-        self._starts, self._classes = _character_classes()
+        large, small = _lowered()
+        self._lower = _table(large, small, "") if tokenizer.lowercase else None
+        self._starts, self._classes = map(tf.constant, _character_classes())
         self._marks_start = tokenizer.marks_start
         self._cut = {"character": _every, "word": _in_words, "subword": _in_words}[tokenizer.kind]
         self._longest = max(map(len, vocabulary)) if tokenizer.kind == "subword" else None
@@ -212,6 +214,7 @@ def _table(keys: Any, values: Any, default: Any) -> tf.lookup.StaticHashTable:
     return tf.lookup.StaticHashTable(content, default)
 
 
+@functools.cache
 def _lowered() -> tuple[list[str], list[str]]:
     """The characters that lowercasing changes, and what they become."""
     characters = [chr(c) for c in CODE_POINTS if chr(c) != "\n"]
@@ -220,13 +223,14 @@ def _lowered() -> tuple[list[str], list[str]]:
     return [one for one, _ in pairs], [other for _, other in pairs]
 
 
-def _character_classes() -> tuple[tf.Tensor, tf.Tensor]:
-    """The first code point of each range of one class, and the classes."""
+@functools.cache
+def _character_classes() -> tuple[np.ndarray, np.ndarray]:
+    """The first code point of each range of one class, and the classes, int32."""
     classes = np.zeros(0x110000, "int32")
     for bit, inside in ((SPACE, WHITE_SPACE), (IN_WORDS, f"^{NOT_IN_WORDS}"), (BEGINS_BARE, CJK)):
         classes[_matching(f"[{inside}]")] |= bit
     starts = np.flatnonzero(np.diff(classes, prepend=-1))
-    return tf.constant(starts, "int32"), tf.constant(classes[starts])
+    return starts.astype("int32"), classes[starts]
 
 
 def _matching(pattern: str) -> list[int]:

@@ -87,6 +87,14 @@ def test_few_shapes_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shapes == [(32, 8), (32, 16)]  # 24 texts in each, filled up to a power of two
 
 
+def test_xla_answers_alike() -> None:
+    options = {"beam_width": 3, "n_best": 2, "max_length": 5}
+    answers, compiled = (translator().predict(SOURCES, jit=jit, **options) for jit in (False, True))
+    for one, other in zip(answers, compiled, strict=True):
+        assert one.text == other.text
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
 def test_n_best_is_ordered_and_distinct() -> None:
     (answer,) = translator().predict(SOURCES[:1], beam_width=4, n_best=4)
     found = [answer, *answer.alternatives]
