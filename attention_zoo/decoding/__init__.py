@@ -1,6 +1,7 @@
 """Search: from a step function to the best sequences. Knows no model."""
 
 from attention_zoo.decoding import beam, contrastive, diverse_beam, sampling
+from attention_zoo.decoding.beam import beam_search
 from attention_zoo.decoding.ensemble import ensemble
 from attention_zoo.decoding.options import METHODS, SearchOptions
 from attention_zoo.decoding.rules import AllowedTokens, Automaton, Rule
@@ -17,6 +18,7 @@ __all__ = [
     "SearchResult",
     "StepOutput",
     "beam",
+    "beam_search",
     "contrastive",
     "diverse_beam",
     "ensemble",

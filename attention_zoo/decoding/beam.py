@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from keras import ops
 
 from attention_zoo.decoding.greedy import likeliest
 from attention_zoo.decoding.hypotheses import Choice, take_hypotheses
-from attention_zoo.decoding.options import METHODS
+from attention_zoo.decoding.options import METHODS, SearchOptions
 from attention_zoo.decoding.problem import Problem
-from attention_zoo.decoding.search import NEVER, Continuations, SearchResult, grow
+from attention_zoo.decoding.search import NEVER, Continuations, SearchResult, grow, search
+from attention_zoo.decoding.step import StepFunction
 from attention_zoo.ops import greatest
 
 
@@ -35,6 +37,44 @@ def best_continuations(given: Continuations, width: int) -> Choice:
     index = ops.minimum(ops.cast(index, "int32"), count - 1)
     tokens = ops.reshape(tokens, (batch, count))
     return Choice(take_hypotheses(tokens, index), index // kept, best)
+
+
+def beam_search(
+    step: StepFunction,
+    state: Any,
+    *,
+    batch_size: Any,
+    start_token: Any,
+    end_token: int,
+    max_length: Any,
+    beam_width: int,
+    **options: Any,
+) -> SearchResult:
+    """`search` by beam, all hypotheses of the beam as the result unless `n_best` says fewer.
+
+    Args:
+        step, state, batch_size, start_token, end_token: those of `search`.
+        max_length, beam_width: those of `SearchOptions`.
+        **options: other fields of `SearchOptions`, and other arguments of `search`.
+
+    Raises:
+        ValueError: as `search`.
+    """
+    request = {name: options.pop(name) for name in REQUEST if name in options}
+    wanted = {"n_best": beam_width, **options, "max_length": max_length, "beam_width": beam_width}
+    return search(
+        step,
+        state,
+        SearchOptions().override(**wanted),
+        batch_size=batch_size,
+        start_token=start_token,
+        end_token=end_token,
+        **request,
+    )
+
+
+REQUEST = ("pad_token", "source_mask", "source_keys", "prefix", "rules")
+"""What `search` is asked beside its options."""
 
 
 @METHODS.register("beam")

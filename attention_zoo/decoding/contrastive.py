@@ -21,7 +21,7 @@ from attention_zoo.decoding.search import (
     result_of,
     settle,
 )
-from attention_zoo.decoding.step import StepOutput
+from attention_zoo.decoding.step import StepOutput, check_later
 from attention_zoo.ops import greatest
 
 
@@ -61,7 +61,7 @@ def contrastive(problem: Problem) -> SearchResult:
         given = continuations(problem, ahead.logits, ahead.now)
         likely, ids = greatest(given.logits[:, 0], count)
         state = keras.tree.pack_sequence_as(first.state, ahead.state)
-        output = problem.step(ids, state)
+        output = check_later(problem.step(ids, state), first, count)
         pick = _pick(problem, given, likely, output.hidden, ahead)
         chosen = _chosen(given, likely, ids, pick)
         said = StepOutput(ahead.logits, (), attention)

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any
 
+import keras
+import numpy as np
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
@@ -43,14 +45,16 @@ NUMBERS = {
 """The least and the most that numbers may be."""
 
 
-def integer(name: str, value: Any, low: int) -> int:
-    """The value as Python's; ValueError unless it is an integer (no bool) of at least `low`."""
+def integer(name: str, value: Any, low: int, high: int = 2**31 - 1) -> int:
+    """The value as Python's; ValueError unless it is an integer (no bool) from `low` to `high`."""
     try:
         good = not isinstance(value, bool) and operator.index(value) >= low
     except TypeError:
         good = False
     if not good:
-        raise ValueError(f"{name} is {value!r}: it must be an integer of at least {low}")
+        raise ValueError(f"{name} is {shown(value)}: it must be an integer of at least {low}")
+    if operator.index(value) > high:
+        raise ValueError(f"{name} is {value}: it must be at most {high}")
     return operator.index(value)
 
 
@@ -58,8 +62,14 @@ def number(name: str, value: Any, low: float, high: float = math.inf) -> float:
     """The value as Python's; ValueError unless it is a finite number from `low` to `high`."""
     if not low <= zoo_ops.number(value) <= high or value == math.inf:
         limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
-        raise ValueError(f"{name} is {value!r}: it must be a finite number {limits}")
+        raise ValueError(f"{name} is {shown(value)}: it must be a finite number {limits}")
     return float(value)
+
+
+def shown(value: Any) -> str:
+    """A value in a message: on one line, and no long one."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 @dataclass(frozen=True)
@@ -143,9 +153,6 @@ class SearchOptions:
             object.__setattr__(self, name, value)
         if self.top_p == 0:
             raise ValueError("top_p is 0: it must be above 0, or there is no token to draw")
-        for name in ("replace_unknown", "jit"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} is {getattr(self, name)!r}: it must be a bool")
         self._check_tokens()
         self._check_method()
 
@@ -155,17 +162,21 @@ class SearchOptions:
             yield name, integer(name, getattr(self, name), low)
         for name, (least, high) in NUMBERS.items():
             yield name, number(name, getattr(self, name), least, high)
+        for name in ("replace_unknown", "jit"):
+            yield name, _switch(name, getattr(self, name))
         for name in ("banned_tokens", "prefix_tokens"):
             yield name, _tokens(name, getattr(self, name))
         yield "forced_tokens", _places(self.forced_tokens)
         if self.max_length_ratio is not None:
-            yield "max_length_ratio", number("max_length_ratio", self.max_length_ratio, 1e-6)
-        if self.max_length is not None and not ops.is_tensor(self.max_length):
+            yield "max_length_ratio", number("max_length_ratio", self.max_length_ratio, 1e-6, 1000)
+        if ops.is_tensor(self.max_length):
+            _check_scalar("max_length", self.max_length, 1)
+        elif self.max_length is not None:
             yield "max_length", integer("max_length", self.max_length, 1)
-        if not ops.is_tensor(self.seed):
-            yield "seed", integer("seed", self.seed, 0)
-            if self.seed >= 2**32:
-                raise ValueError(f"seed is {self.seed}: it must be below 2 ** 32")
+        if ops.is_tensor(self.seed):
+            _check_scalar("seed", self.seed, 0)
+        else:
+            yield "seed", integer("seed", self.seed, 0, 2**32 - 1)
 
     def _check_tokens(self) -> None:
         most = known(self.max_length)
@@ -198,10 +209,10 @@ class SearchOptions:
         for method, names in OWN.items():
             if method == self.method:
                 continue
-            changed = [name for name in names if getattr(self, name) != DEFAULTS[name]]
+            changed = [name for name in names if _differs(getattr(self, name), DEFAULTS[name])]
             if changed:
                 raise ValueError(
-                    f"{changed[0]} is {getattr(self, changed[0])!r} but method is "
+                    f"{changed[0]} is {shown(getattr(self, changed[0]))} but method is "
                     f"{self.method!r}: it acts on method {method!r} alone"
                 )
 
@@ -239,7 +250,8 @@ class SearchOptions:
             return 2 * source_length + 10 if self.max_length is None else self.max_length
         ratio = Fraction(self.max_length_ratio).limit_denominator(1000)
         share = source_length * ratio.numerator // ratio.denominator
-        larger, smaller = (max, min) if isinstance(share, int) else (ops.maximum, ops.minimum)
+        traced = ops.is_tensor(share) or ops.is_tensor(self.max_length)
+        larger, smaller = (ops.maximum, ops.minimum) if traced else (max, min)
         share = larger(share, 1)
         return share if self.max_length is None else smaller(share, self.max_length)
 
@@ -259,17 +271,39 @@ class SearchOptions:
 DEFAULTS = {one.name: one.default for one in fields(SearchOptions)}
 
 
+def _switch(name: str, value: Any) -> bool:
+    """The value as Python's; ValueError unless it is a bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} is {shown(value)}: it must be a bool")
+    return bool(value)
+
+
+def _check_scalar(name: str, value: Any, low: int) -> None:
+    """ValueError unless a tensor is a scalar integer, of at least `low` where it is known."""
+    dtype = keras.backend.standardize_dtype(value.dtype)
+    if len(value.shape) or "int" not in dtype:
+        raise ValueError(
+            f"{name} is {dtype} of shape {tuple(value.shape)}: a scalar integer is needed"
+        )
+    if known(value) is not None:
+        integer(name, int(value), low, 2**32 - 1)
+
+
+def _differs(value: Any, default: Any) -> bool:
+    return ops.is_tensor(value) or value != default
+
+
 def _tokens(name: str, tokens: Any) -> tuple[int, ...]:
     """The ids as a tuple; ValueError if they are none."""
     if isinstance(tokens, str) or not isinstance(tokens, Iterable):
-        raise ValueError(f"{name} is {tokens!r}: it must be a list of token ids")
+        raise ValueError(f"{name} is {shown(tokens)}: it must be a list of token ids")
     return tuple(integer(f"an id of {name}", token, 0) for token in tokens)
 
 
 def _places(forced: Any) -> dict[int, int]:
     """Tokens by their places, in order (JSON has places as strings); ValueError if none."""
     if not isinstance(forced, dict):
-        raise ValueError(f"forced_tokens is {forced!r}: it must be {{place: token id}}")
+        raise ValueError(f"forced_tokens is {shown(forced)}: it must be {{place: token id}}")
     places: dict[int, int] = {}
     for given, token in forced.items():
         place = int(given) if isinstance(given, str) and given.isdecimal() else given

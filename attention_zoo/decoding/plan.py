@@ -63,7 +63,7 @@ def check_tokens(options: Any, vocabulary: Vocabulary) -> None:
 
 def check_prefix(prefix: np.ndarray, options: Any, vocabulary: Vocabulary) -> None:
     """ValueError where the tokens `(B, P)` that answers begin with cannot be taken."""
-    if prefix.ndim != 2 or prefix.dtype.kind not in "iu":
+    if prefix.ndim != 2 or (prefix.size and prefix.dtype.kind not in "iu"):
         raise ValueError(f"prefix is {prefix.dtype} of shape {prefix.shape}: ids (B, P) are needed")
     for row, tokens in enumerate(prefix.tolist()):
         name = f"prefix of source {row}"

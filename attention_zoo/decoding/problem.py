@@ -19,6 +19,7 @@ from attention_zoo.decoding.step import (
     check_state,
     staying,
 )
+from attention_zoo.ops import refuse_float_mask
 
 LEAST_READ = 1e-9  # what a place of the source counts at least as read, so that its log is finite
 
@@ -96,9 +97,9 @@ def check_arguments(
     """ValueError for what is wrong before the first step."""
     if isinstance(batch_size, (int, float)):
         integer("batch_size", batch_size, 0)
-    if getattr(start, "shape", ()):
+    if len(getattr(start, "shape", ())):
         check_shape("start_token", start, (batch_size,))
-    else:
+    elif not ops.is_tensor(start):
         integer("start_token", start, 0)
     integer("end_token", end, 0)
     integer("pad_token", pad, 0)
@@ -106,6 +107,7 @@ def check_arguments(
         check_shape("source_keys", keys, (batch_size,))
     if mask is not None:
         check_shape("source_mask", mask, (batch_size, None))
+        refuse_float_mask("source_mask", mask)
         return
     for name in ("coverage_penalty", "max_length_ratio"):
         if getattr(options, name):

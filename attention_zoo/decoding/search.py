@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import keras
@@ -18,8 +19,8 @@ from attention_zoo.decoding.problem import (
     first_step,
     limits_of,
 )
-from attention_zoo.decoding.rules import Rule, rules_of
-from attention_zoo.decoding.step import StepFunction, StepOutput, staying
+from attention_zoo.decoding.rules import Rule, as_rules, rules_of
+from attention_zoo.decoding.step import StepFunction, StepOutput, check_later, staying
 
 NEVER = float("-inf")
 
@@ -136,6 +137,9 @@ def search(
         ValueError: for options that contradict, an id outside the vocabulary, or a state or a
             step of the wrong shape.
     """
+    rules = as_rules(rules)
+    if isinstance(batch_size, Integral):
+        batch_size = int(batch_size)
     check_arguments(
         batch_size, start_token, end_token, pad_token, source_mask, source_keys, options
     )
@@ -195,7 +199,7 @@ def grow(problem: Problem, choose: Choose, groups: int = 1) -> SearchResult:
 
     def advance(now: Progress) -> tuple[Progress]:
         state = keras.tree.pack_sequence_as(problem.first.state, now.state)
-        output = problem.step(now.tokens, state)
+        output = check_later(problem.step(now.tokens, state), problem.first, width)
         chosen = choose(continuations(problem, output.logits, now))
         return (settle(problem, now, output, chosen, groups),)
 

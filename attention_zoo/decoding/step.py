@@ -84,6 +84,38 @@ def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> No
         check_shape("a leaf of the state of step", leaf, want, open_ended=True)
 
 
+def check_later(output: Any, first: StepOutput, count: int) -> StepOutput:
+    """A later step's output; ValueError where it is not like the first one's.
+
+    Args:
+        output: what the step gave for `count` hypotheses.
+        first: what it gave for one.
+        count: N.
+    """
+    if not isinstance(output, StepOutput):
+        raise ValueError(f"step gave {type(output).__name__}: it must give a StepOutput")
+    kept = staying(first.state)
+    leaves, before = keras.tree.flatten(output.state), keras.tree.flatten(first.state)
+    if len(leaves) != len(before) or staying(output.state) != kept:
+        raise ValueError(f"step gave a state of {len(before)} tensors, then one of {len(leaves)}")
+    pairs = [("the logits of step", output.logits, first.logits, False)]
+    for name in ("attention", "hidden"):
+        now, then = getattr(output, name), getattr(first, name)
+        if (now is None) != (then is None):
+            raise ValueError(f"step gave {name} at one step and none at another")
+        if then is not None:
+            pairs.append((f"the {name} of step", now, then, False))
+    for leaf, then, stays in zip(leaves, before, kept, strict=True):
+        pairs.append(("a leaf of the state of step", leaf, then, stays))
+    for what, now, then, stays in pairs:
+        sizes = [size if isinstance(size, int) else None for size in then.shape]
+        check_shape(what, now, tuple(sizes if stays else [sizes[0], count, *sizes[2:]]))
+        dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (then, now)]
+        if dtypes[0] != dtypes[1]:
+            raise ValueError(f"{what} is {dtypes[0]}, then {dtypes[1]}")
+    return output
+
+
 def check_shape(what: str, x: Any, want: tuple[Any, ...], open_ended: bool = False) -> None:
     """ValueError where a static size of `x` is not the one wanted (None and tensors fit all).
 

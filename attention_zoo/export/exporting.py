@@ -14,7 +14,7 @@ import keras
 from attention_zoo.decoding import Rule
 from attention_zoo.export.saved_model import write_saved_model
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.task import check_rules
+from attention_zoo.tasks.task import rules_for_all
 
 FORMATS = Registry("export format")
 FORMATS.register("saved_model")(write_saved_model)
@@ -47,7 +47,7 @@ def export(
             f"export runs on Keras's tensorflow backend, this process has "
             f"{keras.backend.backend()}; set KERAS_BACKEND=tensorflow"
         )
-    check_rules(rules)
+    rules = rules_for_all(rules)
     there = next(parent for parent in folder.absolute().parents if parent.is_dir())
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=there))
     try:

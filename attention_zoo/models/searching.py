@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -11,8 +12,9 @@ import numpy as np
 from keras import ops
 
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult, search
-from attention_zoo.decoding.plan import Vocabulary
+from attention_zoo.decoding.plan import Vocabulary, known
 from attention_zoo.decoding.problem import check_ids
+from attention_zoo.decoding.rules import as_rules
 from attention_zoo.ops.random import scramble
 
 Tensor = Any
@@ -66,6 +68,7 @@ class Searching:
             ValueError: an unknown option, options that contradict, an id outside the vocabulary.
         """
         options = (options or SearchOptions()).override(**changes)
+        check_source(source, getattr(self, "source_vocabulary_size", None))
         source = ops.cast(source, "int32")
         reading = self.decoder_step(source, options.width, options.limit(ops.shape(source)[1]) + 1)
         return search(
@@ -93,7 +96,8 @@ class Searching:
     ) -> SearchResult:
         """`search`, compiled once for each set of options; returns NumPy arrays.
 
-        Other seeds and batch sizes, and without XLA other most lengths, compile nothing anew.
+        Another seed, another option `batch_size` and, without XLA, another `max_length` compile
+        nothing anew. Other shapes of sources do: with XLA each, without it one more.
 
         Args:
             source: `(B, S)` integers.
@@ -104,15 +108,28 @@ class Searching:
             ValueError: as `search`, before anything is compiled.
         """
         options = (options or SearchOptions()).override(**changes)
-        inputs = {"source": ops.convert_to_tensor(source)}
+        rules = as_rules(rules)
+        check_source(source, getattr(self, "source_vocabulary_size", None))
+        check_ids(options, prefix, Vocabulary(self.target_vocabulary_size, END, PAD))
+        fixed, inputs = _fed(options)
+        inputs["source"] = ops.cast(source, "int32")
         if prefix is not None:
-            check_ids(options, prefix, Vocabulary(self.target_vocabulary_size, END, PAD))
-            inputs["prefix"] = ops.convert_to_tensor(prefix)
-        fixed, fed = _fed(options)
-        inputs |= fed
+            inputs["prefix"] = ops.cast(prefix, "int32")
+        key = (repr(fixed), tuple(inputs), tuple(map(id, rules)))
         searches = self.__dict__.setdefault("_compiled", _Searches())
-        key = (repr(fixed), tuple(inputs), tuple(rules))
-        return searches.get(key, lambda: _Search(self, fixed, rules)).find(inputs)
+        return searches.run(key, lambda: _Search(self, fixed, rules), inputs)
+
+
+def check_source(source: Tensor, vocabulary: int | None) -> None:
+    """ValueError for sources that are no ids `(B, S)` of the vocabulary, where they are known."""
+    if len(source.shape) != 2 or "int" not in keras.backend.standardize_dtype(source.dtype):
+        raise ValueError(f"source is {source.dtype} of shape {tuple(source.shape)}: ids (B, S)")
+    ids = known(source)
+    if vocabulary is None or ids is None or not ids.size:
+        return
+    for token in (ids.min(), ids.max()):
+        if not 0 <= token < vocabulary:
+            raise ValueError(f"source has token {token} but the model reads {vocabulary} tokens")
 
 
 def fingerprints(source: Tensor) -> Tensor:
@@ -142,11 +159,14 @@ class _Searches:
     def __init__(self) -> None:
         self.known: OrderedDict[tuple[Any, ...], _Search] = OrderedDict()
 
-    def get(self, key: tuple[Any, ...], make: Callable[[], _Search]) -> _Search:
-        """The search of that key; the one not asked for the longest gives way to a new one."""
-        found = self.known.pop(key, None) or make()
-        self.known[key] = found
-        if len(self.known) > MOST_COMPILED:
+    def run(
+        self, key: tuple[Any, ...], make: Callable[[], _Search], inputs: dict[str, Tensor]
+    ) -> SearchResult:
+        """What the search of that key finds; one that works is kept, in place of the oldest."""
+        search = self.known.pop(key, None) or make()
+        found = search.find(inputs)
+        self.known[key] = search
+        while len(self.known) > MOST_COMPILED:
             self.known.popitem(last=False)
         return found
 
@@ -155,20 +175,21 @@ class _Search(keras.Model):
     """`search` as the call of a model, because that is what Keras compiles on every backend."""
 
     def __init__(self, writer: Searching, options: SearchOptions, rules: Sequence[Rule]) -> None:
-        super().__init__(name="search")
+        super().__init__(name="search", dtype="float32")  # or the global policy would reach in
         self.writer, self.search_options, self.rules = writer, options, rules
-        self.jit_compile = options.jit
-        self.refusal: ValueError | None = None
+        self.jit_compile = options.jit or keras.backend.backend() != "tensorflow"
 
     def find(self, inputs: dict[str, Tensor]) -> SearchResult:
         """The search; an error of its own comes as it was, not as Keras wraps it."""
-        self.refusal = None
+        refused.error = None
         try:
             parts = self.predict_on_batch(inputs)
         except ValueError:
-            if self.refusal is None:
+            if refused.error is None:
                 raise
-            raise self.refusal from None
+            raise refused.error from None
+        finally:
+            refused.error = None
         return SearchResult(**{"attention": None, **parts})
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -182,6 +203,10 @@ class _Search(keras.Model):
                 **options,
             )
         except ValueError as error:
-            self.refusal = error
+            refused.error = error
             raise
         return {name: part for name, part in found._asdict().items() if part is not None}
+
+
+refused = threading.local()
+"""What this thread's search said no with: Keras and TensorFlow wrap it in words of their own."""

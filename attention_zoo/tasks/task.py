@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import keras
 
 from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.decoding.rules import as_rules
 from attention_zoo.registry import Registry
 
 TASKS = Registry("task")
@@ -46,14 +47,16 @@ class Task(Protocol):
         """Read what `save` wrote."""
 
 
-def check_rules(rules: Sequence[Rule]) -> None:
-    """ValueError for a rule that speaks of the sources of one batch: a task makes its own."""
-    for rule in rules:
+def rules_for_all(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules; ValueError for one of the sources of one batch, since a task batches itself."""
+    given = as_rules(rules)
+    for rule in given:
         if rule.of_sources:
             raise ValueError(
                 f"rules: {type(rule).__name__} says something else for each source; give a task "
                 "rules that hold for all, or search with `task.model.search`"
             )
+    return given
 
 
 def read_task_file(folder: str | Path) -> dict[str, Any]:

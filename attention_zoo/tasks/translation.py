@@ -14,11 +14,12 @@ import numpy as np
 
 from attention_zoo import models
 from attention_zoo.data import PairBatches, TextPairs, Tokenizer, load_tokenizer
-from attention_zoo.data.vocabulary import PAD, SPECIAL_TOKENS, UNKNOWN
+from attention_zoo.data.vocabulary import END, PAD, SPECIAL_TOKENS, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
+from attention_zoo.decoding.plan import Vocabulary, check_prefix
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.tasks.scoring import score_translations
-from attention_zoo.tasks.task import TASKS, check_rules, read_task_file
+from attention_zoo.tasks.task import TASKS, read_task_file, rules_for_all
 
 BUCKET = 8  # sources are padded up to multiples of this, so that few shapes are compiled
 
@@ -146,7 +147,7 @@ class Translation:
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of sentences; write predict([text])")
-        check_rules(rules)
+        rules = rules_for_all(rules)
         options = self.search.override(**search_overrides)
         sources = [
             _Source(text, ids, starts)
@@ -157,6 +158,7 @@ class Translation:
                 strict=True,
             )
         ]
+        self._check_prefixes(sources, options)
         answers: dict[int, Answer] = {}
         for rows, width in _same_width([s.ids for s in sources], options.batch_size):
             found = self._search([sources[row] for row in rows], width, options, rules)
@@ -169,9 +171,26 @@ class Translation:
     def _encode_prefixes(self, prefixes: Sequence[str] | None, count: int) -> list[list[int]]:
         if prefixes is None:
             return [[]] * count
-        if isinstance(prefixes, str) or len(prefixes) != count:
-            raise ValueError(f"prefixes: one for each of the {count} texts is needed")
-        return self.target_tokenizer.encode(list(prefixes)) if count else []
+        prefixes = list(prefixes) if not isinstance(prefixes, str) else []
+        if len(prefixes) != count or not all(isinstance(one, str) for one in prefixes):
+            raise ValueError(f"prefixes: a text for each of the {count} texts is needed")
+        return self.target_tokenizer.encode(prefixes) if count else []
+
+    def _check_prefixes(self, sources: list[_Source], options: SearchOptions) -> None:
+        """ValueError for a prefix that cannot begin the answer to its source."""
+        longest = max((len(source.prefix) for source in sources), default=0)
+        if not longest:
+            return
+        prefixes = _padded([source.prefix for source in sources], len(sources), longest)
+        size = self.target_tokenizer.vocabulary_size
+        check_prefix(prefixes, options, Vocabulary(size, END, PAD))
+        for row, source in enumerate(sources):
+            limit = options.limit(len(source.ids))
+            if len(source.prefix) > limit:
+                raise ValueError(
+                    f"prefix of source {row} has {len(source.prefix)} tokens but its answer may "
+                    f"have {limit}: raise max_length or shorten it"
+                )
 
     def encode_sources(
         self, texts: Sequence[str], places: Sequence[str] | None = None
@@ -218,7 +237,7 @@ class Translation:
         """Answers for sources of at most `width` tokens; None where the options leave none."""
         size = min(options.batch_size, 2 ** (len(sources) - 1).bit_length())
         longest = max(len(source.prefix) for source in sources)
-        found = self.model.compiled_search(
+        result = self.model.compiled_search(
             _padded([source.ids for source in sources], size, width),
             options,
             prefix=_padded([s.prefix for s in sources], size, _bucket(longest))
@@ -226,8 +245,6 @@ class Translation:
             else None,
             rules=rules,
         )
-        to_numpy = keras.ops.convert_to_numpy
-        result = SearchResult(*(None if part is None else to_numpy(part) for part in found))
         return [
             self._answer(source, result, row, options.replace_unknown)
             for row, source in enumerate(sources)

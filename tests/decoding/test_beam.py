@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.decoding import SearchResult, StepOutput
+from attention_zoo.decoding import SearchResult, StepOutput, beam_search
 from tests.decoding.toys import (
     END,
     ENDS,
     MODES,
     PENALTIES,
+    START,
     Hypothesis,
     Tables,
     assert_hypotheses,
@@ -90,6 +91,20 @@ def test_no_width_finds_better_than_all_there_are_and_wider_is_better() -> None:
     np.testing.assert_allclose(best[-2], best[-1], rtol=1e-6)  # both hold every sequence
     assert (np.diff(best.mean(1)) >= 0).all()
     assert (best[0] < best[-1] - 1e-3).sum() > 20  # there was something to find
+
+
+def test_beam_search_in_one_call() -> None:
+    tables = Tables.random(seed=6, sources=4, vocabulary=8)
+    given = {"batch_size": 4, "start_token": START, "end_token": END, "max_length": 6}
+    result = to_numpy(
+        beam_search(tables.step, tables.state(), beam_width=3, pad_token=1, min_length=3, **given)
+    )
+    want = search(tables, max_length=6, beam_width=3, min_length=3)
+    np.testing.assert_allclose(result.scores, want.scores, rtol=1e-6)
+    within = np.arange(6) < result.lengths[..., None]
+    np.testing.assert_array_equal(result.tokens, np.where(within, want.tokens, 1))
+    with pytest.raises(ValueError, match="option 'beam_size'; did you mean"):
+        beam_search(tables.step, tables.state(), beam_width=3, beam_size=3, **given)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from keras import ops
 
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions, StepOutput
 from tests.decoding.toys import (
@@ -237,7 +238,12 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"forced_tokens": {"1": 5, 1: 6}},
         "forced_tokens wants tokens 5 and 6 at place 1",
     ),
-    "seed": ({"method": "sampling", "seed": 2**32}, "seed is 4294967296: it must be below 2 ** 32"),
+    "seed": ({"method": "sampling", "seed": 2**32}, "seed is 4294967296: it must be at most 4294"),
+    "limit": ({"max_length": 3 * 10**9}, "max_length is 3000000000: it must be at most 2147483647"),
+    "far place": ({"forced_tokens": {3 * 10**9: 5}}, "a place of forced_tokens is 3000000000: it"),
+    "great ratio": ({"max_length_ratio": 1e9}, "max_length_ratio is 1000000000.0: it must be a"),
+    "table": ({"banned_tokens": np.zeros((2, 200), int)}, "an id of banned_tokens is array([0, 0,"),
+    "array": ({"beam_width": np.zeros(200)}, "beam_width is array([0., 0., 0., 0., 0.,"),
     "n-best over beam": ({"n_best": 3, "beam_width": 2}, "n_best is 3 but beam_width is 2"),
     "groups": (
         {"groups": 2, "beam_width": 3, "method": "diverse_beam"},
@@ -336,6 +342,19 @@ LATE: dict[str, tuple[dict[str, Any], str]] = {
         {"source_mask": MASK[:, :2]},
         "the attention of step is of shape (200, 1, 3): (200, 1, 2) is needed",
     ),
+    "mask of floats": (
+        {"source_mask": MASK.astype("float32")},
+        "source_mask has dtype float32, but masks are boolean",
+    ),
+    "no rule": ({"rules": ["x"]}, "rules holds a str: give a list of `decoding.Rule`"),
+    "no limit that is a tensor": (
+        {"max_length": ops.convert_to_tensor(0)},
+        "max_length is 0: it must be an integer of at least 1",
+    ),
+    "a limit of many": (
+        {"max_length": ops.convert_to_tensor([3, 4])},
+        "max_length is int32 of shape (2,): a scalar integer is needed",
+    ),
     "keys of another batch": (
         {"source_keys": np.arange(3)},
         "source_keys is of shape (3,): (200) is needed",
@@ -405,6 +424,14 @@ def test_no_end_is_an_answer_as_long_as_may_be() -> None:
     assert not result.finished.any()
 
 
+def test_rules_may_come_one_by_one() -> None:
+    tables = Tables.random(seed=1, sources=3, vocabulary=VOCABULARY)
+    masks = [[True, True, False, False, False], [False, True, True, False, False]]
+    rules = (AllowedTokens(mask) for mask in masks)
+    result = find(tables.step, tables.state(), batch_size=3, max_length=2, rules=rules)
+    assert (to_numpy(result).tokens == 1).all()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_no_prefix_is_none(mode: str) -> None:
     tables = Tables.random(seed=1, sources=3, vocabulary=VOCABULARY)
@@ -425,6 +452,8 @@ def test_a_mask_may_be_a_list() -> None:
     assert not to_numpy(result).tokens.any()
     with pytest.raises(ValueError, match=r"mask is of shape \(\): \(V,\), \(B, V\) or"):
         AllowedTokens(True)
+    with pytest.raises(ValueError, match=r"mask has dtype float32.*`mask >= 0`"):
+        AllowedTokens(np.array([0, -1e9], "float32"))
 
 
 def test_options_survive_json() -> None:

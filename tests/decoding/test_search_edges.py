@@ -282,8 +282,71 @@ def test_refuses_a_step_of_the_wrong_shape(step: Any, message: str) -> None:
     assert str(caught.value) == message
 
 
+def later(change: Any) -> Any:
+    """A step that is well behaved with one hypothesis, and not with more."""
+
+    def step(tokens: Any, state: Any) -> Any:
+        count = tokens.shape[1]
+        logits = ops.zeros((2, count, 6)) + state[..., :1]
+        output = StepOutput(logits, state, ops.zeros((2, count, 4)), ops.zeros((2, count, 5)))
+        return output if count == 1 else change(output)
+
+    return step
+
+
+LATER = {
+    "logits of one": (lambda x: x._replace(logits=x.logits[:, :1]), "shape (2, 1, 6): (2, 3, 6)"),
+    "vocabulary": (
+        lambda x: x._replace(logits=ops.zeros((2, 3, 7))),
+        "the logits of step is of shape (2, 3, 7): (2, 3, 6) is needed",
+    ),
+    "state of one": (
+        lambda x: x._replace(state=x.state[:, :1]),
+        "a leaf of the state of step is of shape (2, 1, 3): (2, 3, 3) is needed",
+    ),
+    "state of another type": (
+        lambda x: x._replace(state=ops.cast(x.state, "int32")),
+        "a leaf of the state of step is float32, then int32",
+    ),
+    "wider state": (
+        lambda x: x._replace(state=ops.zeros((2, 3, 4))),
+        "a leaf of the state of step is of shape (2, 3, 4): (2, 3, 3) is needed",
+    ),
+    "more state": (
+        lambda x: x._replace(state=(x.state, x.state)),
+        "step gave a state of 1 tensors, then one of 2",
+    ),
+    "attention": (
+        lambda x: x._replace(attention=ops.zeros((2, 3, 3))),
+        "the attention of step is of shape (2, 3, 3): (2, 3, 4) is needed",
+    ),
+    "no attention": (
+        lambda x: x._replace(attention=None),
+        "step gave attention at one step and none at another",
+    ),
+    "hidden": (
+        lambda x: x._replace(hidden=x.hidden[:, :1]),
+        "the hidden of step is of shape (2, 1, 5): (2, 3, 5) is needed",
+    ),
+    "tuple": (tuple, "step gave tuple: it must give a StepOutput"),
+}
+
+
+@pytest.mark.parametrize("way", [{}, {"method": "sampling"}, {"method": "contrastive"}], ids=str)
+@pytest.mark.parametrize("name", LATER)
+def test_refuses_later_steps_unlike_the_first(name: str, way: dict[str, Any]) -> None:
+    change, message = LATER[name]
+    contrastive = way.get("method") == "contrastive"
+    width = {"candidates": 3} if contrastive else {"beam_width": 3}
+    with pytest.raises(ValueError) as caught:
+        find(later(change), ops.zeros((2, 3)), batch_size=2, max_length=4, **way, **width)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_refuses_a_state_of_another_batch() -> None:
-    with pytest.raises(ValueError, match=r"shape \(3, 4\): \(2, ...\) is needed"):
-        find(constant([0.0] * 6), ops.zeros((3, 4)), batch_size=2, **OPTIONS)
+    for batch in (2, np.int64(2)):
+        with pytest.raises(ValueError, match=r"shape \(3, 4\): \(2, ...\) is needed"):
+            find(constant([0.0] * 6), ops.zeros((3, 4)), batch_size=batch, **OPTIONS)
     with pytest.raises(ValueError, match="no state is \\(\\)"):
         find(constant([0.0] * 6), None, batch_size=2, **OPTIONS)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+from keras import ops
 
 import attention_zoo as az
-from attention_zoo.decoding import AllowedTokens, SearchOptions
+from attention_zoo.decoding import AllowedTokens, Rule, SearchOptions
 from attention_zoo.models.searching import fingerprints
 from tests.layers.running import JAX, array, close, randomise
 from tests.models.conformance import END, SOURCE, VOCABULARY
@@ -28,6 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
     "samples": {"method": "sampling", "beam_width": 3, "n_best": 3, "top_p": 0.9},
     "diverse": {"method": "diverse_beam", "beam_width": 4, "groups": 2, "n_best": 2},
     "contrast": {"method": "contrastive", "candidates": 3},
+    "both limits": {"max_length": 5, "max_length_ratio": 1.5},
     "rules": {"beam_width": 2, "min_length": 3, "no_repeat_ngram": 2, "banned_tokens": (5,)},
 }
 
@@ -86,7 +90,6 @@ def test_rules_of_ones_own() -> None:
             assert set(tokens[:3]) == {6 + row}
 
 
-@on_tensorflow
 @pytest.mark.parametrize("jit", [False, True])
 def test_is_traced_no_more_after_the_second_shape(
     jit: bool, monkeypatch: pytest.MonkeyPatch
@@ -100,7 +103,8 @@ def test_is_traced_no_more_after_the_second_shape(
         return step(source, *rest)
 
     monkeypatch.setattr(model, "decoder_step", counted)
-    for batch, width in ((3, 6), (2, 5), (1, 4), (3, 2), (2, 6)):
+    shapes = [(3, 6)] * 3 if JAX else [(3, 6), (2, 5), (1, 4), (3, 2), (2, 6)]
+    for batch, width in shapes:
         model.compiled_search(SOURCE[:batch, :width], jit=jit, beam_width=2, max_length=4)
     assert len(traced) <= 2
 
@@ -133,15 +137,46 @@ def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     for token in (4, 5, 4, 6):
         found = model.compiled_search(SOURCE[:1, :2], max_length=1, prefix_tokens=[token])
         assert found.tokens.tolist() == [[[token]]]
+    for wrong in ({"banned_tokens": [99]}, {"rules": [AllowedTokens(np.ones(3, bool))]}):
+        with pytest.raises(ValueError, match="logits of 12 tokens"):
+            model.compiled_search(SOURCE[:1, :2], **wrong)
     kept = [key[0] for key in model._compiled.known]
     assert ["prefix_tokens=(4,)" in key for key in kept] == [True, False]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_what_is_found_is_the_models_own_whatever_the_policy_outside(dtype: str) -> None:
+    model = az.models.from_preset(
+        "rnnsearch_small", **VOCABULARY, units=6, embedding_dim=5, dtype=dtype
+    )
+    randomise(model)
+    want = model.compiled_search(SOURCE, max_length=5)
+    model.__dict__.pop("_compiled")
+    other = "mixed_bfloat16" if dtype == "float32" else "float32"
+    keras.config.set_dtype_policy(other)
+    found = model.compiled_search(SOURCE, max_length=5)
+    np.testing.assert_array_equal(array(found.scores), array(want.scores))
+
+
+def test_rules_without_a_hash_are_told_apart() -> None:
+    @dataclass
+    class Only(Rule):
+        token: int
+
+        def allowed(self, shape: Any, memory: Any, step: Any) -> Any:
+            return (ops.arange(shape[-1]) == self.token)[None, None]
+
+    model = translator()
+    for token in (5, 6, 5):
+        found = model.compiled_search(SOURCE, max_length=2, rules=iter([Only(token)]))
+        assert (array(found.tokens) == token).all()
 
 
 def test_errors_come_as_they_are() -> None:
     for search in (translator().search, translator().compiled_search):
         for options, message in REFUSED:
             with pytest.raises(ValueError) as caught:
-                search(SOURCE, **options)
+                search(**{"source": SOURCE} | options)
             assert str(caught.value) == message
 
 
@@ -155,6 +190,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"prefix_tokens": [END], "min_length": 4},
         "prefix_tokens ends answers at place 0 but min_length is 4: choose one",
     ),
+    ({"source": SOURCE + 9}, "source has token 18 but the model reads 11 tokens"),
+    ({"source": SOURCE - 1}, "source has token -1 but the model reads 11 tokens"),
+    ({"source": SOURCE[0]}, "source is int32 of shape (6,): ids (B, S)"),
     (
         {"rules": [AllowedTokens(np.ones((2, 12), bool))]},
         "mask is of shape (2, 12) but there are 3 sources",

@@ -58,9 +58,15 @@ def test_prefixes_begin_the_answers() -> None:
         assert answer.text.startswith(prefix)
     (free,) = translator().predict(SOURCES[1:2], max_length=6, beam_width=2)
     assert answers[1].text == free.text
-    for wrong in (["one"], "four"):
-        with pytest.raises(ValueError, match="prefixes: one for each of the 4 texts is needed"):
+    for wrong in (["one"], "four", [None] * 4):
+        with pytest.raises(ValueError, match="prefixes: a text for each of the 4 texts is needed"):
             translator().predict(SOURCES, prefixes=wrong)
+    texts = [" ".join(["cat"] * 12), "a cat"]  # not searched together
+    for at, prefixes in enumerate((["ein Hund sah", ""], ["", "ein Hund sah"])):
+        with pytest.raises(ValueError, match=f"^prefix of source {at} has a token at place 2 but"):
+            translator().predict(texts, prefixes=prefixes, max_length=2)
+    with pytest.raises(ValueError, match="prefix of source 1 has 3 tokens but its answer may"):
+        translator().predict(texts, prefixes=["der", "ein Hund sah"], max_length_ratio=1)
 
 
 def test_rules_hold_for_all_texts() -> None:
@@ -88,7 +94,7 @@ def test_few_shapes_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_xla_answers_alike() -> None:
-    options = {"beam_width": 3, "n_best": 2, "max_length": 5}
+    options = {"beam_width": 3, "n_best": 2, "max_length": 5, "max_length_ratio": 2}
     answers, compiled = (translator().predict(SOURCES, jit=jit, **options) for jit in (False, True))
     for one, other in zip(answers, compiled, strict=True):
         assert one.text == other.text
@@ -144,6 +150,7 @@ BAD = {
         {"prefixes": ["ein Hund sah"], "max_length": 2},
         "^prefix of source 0 has a token at place 2 but max_length is 2",
     ),
+    "limit": (["a cat"], {"max_length": 2**31}, "^max_length is 2147483648: it must be at most"),
     "penalty": (["a cat"], {"length_penalty": "gmt"}, "unknown length penalty 'gmt'; did you mean"),
 }
 

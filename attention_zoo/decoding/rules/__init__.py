@@ -7,7 +7,7 @@ from typing import Any
 from attention_zoo.decoding.options import SearchOptions
 from attention_zoo.decoding.rules.allowed import AllowedTokens, BannedTokens
 from attention_zoo.decoding.rules.automaton import Automaton
-from attention_zoo.decoding.rules.base import Rule
+from attention_zoo.decoding.rules.base import Rule, as_rules
 from attention_zoo.decoding.rules.ngrams import NoRepeatNgram
 from attention_zoo.decoding.rules.places import ForcedTokens, MinLength, Prefix
 from attention_zoo.decoding.rules.repetition import RepetitionPenalty
@@ -24,9 +24,8 @@ def rules_of(options: SearchOptions, end_token: int, pad_token: int, prefix: Any
         rules.append(MinLength(options.min_length, end_token))
     if options.no_repeat_ngram:
         rules.append(NoRepeatNgram(options.no_repeat_ngram))
-    forced = dict(enumerate(options.prefix_tokens)) | options.forced_tokens
-    if forced:
-        rules.append(ForcedTokens(forced))
+    if options.plan:
+        rules.append(ForcedTokens(options.plan))
     if prefix is not None:
         rules.append(Prefix(prefix, pad_token))
     return rules
@@ -42,5 +41,6 @@ __all__ = [
     "Prefix",
     "RepetitionPenalty",
     "Rule",
+    "as_rules",
     "rules_of",
 ]

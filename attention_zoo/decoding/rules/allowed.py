@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding.rules.base import Rule, check_sources
 
 
@@ -36,6 +37,8 @@ class AllowedTokens(Rule):
     """
 
     def __init__(self, mask: Any) -> None:
+        mask = ops.convert_to_tensor(mask)
+        zoo_ops.refuse_float_mask("mask", mask)
         self.mask = ops.cast(mask, "bool")
         if len(self.mask.shape) not in (1, 2, 3):
             raise ValueError(

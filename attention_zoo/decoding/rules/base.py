@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -49,6 +50,15 @@ class Rule:
     def remember(self, memory: Any, tokens: Any, step: Any) -> Any:
         """The memory after tokens `(B, N)` int32 were taken; the same shapes."""
         return memory
+
+
+def as_rules(rules: Iterable[Rule] | Rule) -> tuple[Rule, ...]:
+    """The rules, or the one rule; ValueError for what is none."""
+    given = tuple(rules) if isinstance(rules, Iterable) else (rules,)
+    for rule in given:
+        if not isinstance(rule, Rule):
+            raise ValueError(f"rules holds a {type(rule).__name__}: give a list of `decoding.Rule`")
+    return given
 
 
 def check_sources(name: str, x: Any, shape: tuple[Any, ...]) -> None:
