@@ -28,6 +28,7 @@ from attention_zoo.layers.attention_weighted_pooling import AttentionWeightedPoo
 from attention_zoo.layers.co_attention import CoAttention
 from attention_zoo.layers.coverage_attention import CoverageAttention
 from attention_zoo.layers.dot_product_attention import DotProductAttention
+from attention_zoo.layers.feed_forward import FeedForward
 from attention_zoo.layers.hard_attention import ESTIMATORS, HardAttention
 from attention_zoo.layers.hierarchical_attention import HierarchicalAttention
 from attention_zoo.layers.local_attention import LocalAttention
@@ -81,6 +82,8 @@ from attention_zoo.layers.scores import (
 from attention_zoo.layers.self_attention import SelfAttention
 from attention_zoo.layers.stacked_cross_attention import StackedCrossAttention
 from attention_zoo.layers.structured_self_attention import StructuredSelfAttention
+from attention_zoo.layers.transformer_decoder_layer import TransformerDecoderLayer
+from attention_zoo.layers.transformer_encoder_layer import TransformerEncoderLayer
 from attention_zoo.layers.visual_attention import VisualAttention
 from attention_zoo.layers.weight_penalty import WeightPenalty
 
@@ -115,6 +118,7 @@ __all__ = [
     "EntmaxAlignment",
     "EuclideanScore",
     "ExponentialSampling",
+    "FeedForward",
     "GeneralScore",
     "GumbelAlignment",
     "HardAlignment",
@@ -160,6 +164,8 @@ __all__ = [
     "StructuredSelfAttention",
     "T5Positions",
     "TopKAlignment",
+    "TransformerDecoderLayer",
+    "TransformerEncoderLayer",
     "TrilinearScore",
     "VisualAttention",
     "WeightPenalty",

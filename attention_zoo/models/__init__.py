@@ -6,6 +6,7 @@ from attention_zoo.models.luong import LuongTranslator
 from attention_zoo.models.presets import MODELS, from_preset, list_presets, preset_class
 from attention_zoo.models.rnnsearch import RNNSearch
 from attention_zoo.models.seq2seq import Seq2Seq
+from attention_zoo.models.transformer import Transformer
 
 __all__ = [
     "MODELS",
@@ -14,6 +15,7 @@ __all__ = [
     "LuongTranslator",
     "RNNSearch",
     "Seq2Seq",
+    "Transformer",
     "from_preset",
     "list_presets",
     "preset_class",

@@ -175,13 +175,7 @@ class EncoderDecoder(Searching, keras.Model):
     @classmethod
     def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
         """A model of this class from a preset's name or a folder; see `models.from_preset`."""
-        loaded = presets.from_preset(name_or_folder, **overrides)
-        if not isinstance(loaded, cls):
-            raise ValueError(
-                f"{name_or_folder} is a {type(loaded).__name__}, not a {cls.__name__}; "
-                "load it with attention_zoo.models.from_preset"
-            )
-        return loaded
+        return presets.from_preset_of(cls, name_or_folder, **overrides)
 
     def save_to_preset(self, folder: str | Path) -> None:
         """Writes config, weights and their sha256 into a folder that `from_preset` reads."""

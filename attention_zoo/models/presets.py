@@ -72,6 +72,17 @@ def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
     return loaded
 
 
+def from_preset_of(cls: type, name_or_folder: str | Path, **overrides: Any) -> Any:
+    """`from_preset` of one class; ValueError where the name or folder holds another."""
+    loaded = from_preset(name_or_folder, **overrides)
+    if not isinstance(loaded, cls):
+        raise ValueError(
+            f"{name_or_folder} is a {type(loaded).__name__}, not a {cls.__name__}; "
+            "load it with attention_zoo.models.from_preset"
+        )
+    return loaded
+
+
 def save_to_preset(instance: Any, folder: str | Path) -> None:
     """Writes config.json, model.weights.h5 and manifest.json (sha256 of both) into a folder."""
     folder = Path(folder)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ from keras import ops
 
 import attention_zoo as az
 from attention_zoo.decoding import SearchResult
+from attention_zoo.decoding.step import staying
 from attention_zoo.models.presets import PRESETS
 from tests.layers.layer_laws import check_docstring, constructor_arguments
 from tests.layers.running import JAX, any_batch, array, close, quick, randomise
@@ -43,10 +45,10 @@ def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
 
 
 @functools.cache
-def shipped(preset: str, sizes: tuple[tuple[str, int], ...]) -> Any:
+def shipped(preset: str, sizes: tuple[tuple[str, int], ...], fill: Callable[[Any], None]) -> Any:
     """A preset's model, as deep as shipped, narrow, with random weights."""
     model = az.models.from_preset(preset, **VOCABULARY, **dict(sizes))
-    randomise(model, scale=0.4)
+    fill(model)
     return model
 
 
@@ -65,6 +67,10 @@ def teacher_forced(
     logits[..., [PAD, START]] = -np.inf
     top = logits.max(-1, keepdims=True)
     log_probs = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+    if isinstance(model, az.models.Transformer):
+        memory = model.encode(ops.convert_to_tensor(source))
+        written = model.decode(ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source))
+        return log_probs, array(written.weights).mean(1)
     if not model.decoder.cell.attentions:
         return log_probs, None
     encoded = model.encode(ops.convert_to_tensor(source), False)
@@ -75,6 +81,15 @@ def teacher_forced(
     return log_probs, array(record["weights"][0])
 
 
+def one_hypothesis(state: Any) -> Any:
+    """The state `(B, ...)` as a search hands it on: `(B, 1, ...)`, but for what stays in place."""
+    leaves = [
+        leaf if stays else ops.expand_dims(leaf, 1)
+        for leaf, stays in zip(keras.tree.flatten(state), staying(state), strict=True)
+    ]
+    return keras.tree.pack_sequence_as(state, leaves)
+
+
 class ModelConformance:
     """One public model. A case says `covers`, `options` and `changed`."""
 
@@ -83,12 +98,17 @@ class ModelConformance:
     changed: ClassVar[dict[str, Any]]
     rate: ClassVar[float] = 0.02
 
+    @staticmethod
+    def fill(model: Any) -> None:
+        """Random weights, such that what is said at one end is heard at the other."""
+        randomise(model, scale=0.4)
+
     def make(self, **options: Any) -> Any:
         return self.covers(**{**VOCABULARY, **self.options, **options})
 
     def shipped(self, preset: str) -> Any:
         sizes = {k: v for k, v in self.options.items() if isinstance(v, int) and k != "num_layers"}
-        return shipped(preset, tuple(sorted(sizes.items())))
+        return shipped(preset, tuple(sorted(sizes.items())), self.fill)
 
     def search(self, model: Any, source: np.ndarray = SOURCE, **options: Any) -> SearchResult:
         found = model.compiled_search(source, **{"max_length": 7, **options})
@@ -120,18 +140,17 @@ class ModelConformance:
         want = forward(model, SOURCE, TARGET)
 
         def steps(source: Any, target: Any) -> Any:
-            encoded = model.encode(source, False)
-            prepared, state = model.begin(encoded, len(SOURCE))
-            state = keras.tree.map_structure(lambda x: ops.expand_dims(x, 1), state)
-            logits = []
+            reading = model.decoder_step(source, 1, TARGET.shape[1])
+            state, logits = one_hypothesis(reading.state), []
             for t in range(TARGET.shape[1]):
-                embedded = model.target_embedding(target[:, t : t + 1])
-                inputs = model.decoder_inputs(embedded, encoded)
-                record, state = model.decoder.step(inputs, state, prepared)
-                logits.append(model.readout(record._asdict(), embedded, encoded, False)[:, 0])
+                output = reading.step(target[:, t : t + 1], state)
+                state = output.state
+                logits.append(output.logits[:, 0])
             return ops.stack(logits, axis=1)
 
         got = array(quick(steps)(ops.convert_to_tensor(SOURCE), ops.convert_to_tensor(TARGET)))
+        assert np.isneginf(got[..., [PAD, START]]).all()
+        got[..., [PAD, START]] = want[..., [PAD, START]]
         close(got[TARGET != 0], want[TARGET != 0], 1e-5)
 
     def test_later_tokens_cannot_be_seen(self, preset: str) -> None:

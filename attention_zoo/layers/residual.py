@@ -1,0 +1,73 @@
+"""A way around a sublayer: normalise, work, drop, add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.registry import Registry
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+NORMS = Registry("norm")
+NORMS.register("layer")(keras.layers.LayerNormalization)
+NORMS.register("rms")(keras.layers.RMSNormalization)
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class Residual(keras.layers.Layer):
+    """The way around one sublayer f, in two halves: `before` f and `after` it.
+
+    `y = x + drop(f(norm(x)))` with `norm_first`, else `y = norm(x + drop(f(x)))`
+
+    Args:
+        norm: a name of `NORMS`: "layer" or "rms".
+        norm_first: whether f reads normalised inputs (pre-norm) or the sum is normalised.
+        epsilon: of the norm.
+        dropout: rate of dropped outputs of f, in training.
+        stochastic_depth: rate at which f is left out, for each sequence, in training.
+        seed: of both, an integer or None.
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, section 5.4; pre-norm: Xiong et al. 2020, arXiv
+        2002.04745, section 3; RMS: Zhang and Sennrich 2019, arXiv 1910.07467, equation 4;
+        stochastic depth: Huang et al. 2016, arXiv 1603.09382, section 3, scaled in training.
+    """
+
+    def __init__(
+        self,
+        norm: str = "layer",
+        norm_first: bool = True,
+        epsilon: float = 1e-6,
+        dropout: float = 0.0,
+        stochastic_depth: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        for name, rate in (("dropout", dropout), ("stochastic_depth", stochastic_depth)):
+            if not 0 <= zoo_ops.number(rate) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {rate!r}")
+        self.norm = NORMS.get(norm)(epsilon=epsilon, **own)
+        self.norm_first = norm_first
+        self.drop = keras.layers.Dropout(dropout, seed=seed, **own)
+        self.leave_out = keras.layers.Dropout(
+            stochastic_depth, noise_shape=(None, 1, 1), seed=seed, **own
+        )
+
+    def build(self, inputs_shape: Shape) -> None:
+        self.norm.build(tuple(inputs_shape))
+        self.built = True
+
+    def before(self, x: Tensor) -> Tensor:
+        """What the sublayer reads."""
+        return self.norm(x) if self.norm_first else x
+
+    def after(self, x: Tensor, y: Tensor, training: bool | None) -> Tensor:
+        """The way around it: `x (B, T, D)` with the sublayer's output `y (B, T, D)`."""
+        y = self.leave_out(self.drop(y, training=training), training=training)
+        return x + y if self.norm_first else self.norm(x + y)

@@ -1,0 +1,172 @@
+"""One layer of a Transformer encoder, or of a decoder that reads nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.feed_forward import FeedForward
+from attention_zoo.layers.multi_head_attention import MultiHeadAttention
+from attention_zoo.layers.residual import Residual
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class TransformerEncoderLayer(keras.layers.Layer):
+    """Self-attention and a feed-forward network, each with a way around it.
+
+    `y = x + attend(norm(x))`, `z = y + feed_forward(norm(y))`; without `norm_first`
+    `y = norm(x + attend(x))`, `z = norm(y + feed_forward(y))`
+
+    Args:
+        units: F, width of the feed-forward network.
+        num_heads: H of the attention; D / H is the width of a head.
+        attention: an attention of this library in place of `MultiHeadAttention(H, D / H)`, with
+            positions or dropped weights perhaps: it takes `(query, value)` and gives `(B, T, D)`.
+        activation: of the feed-forward network, see `FeedForward`.
+        norm: "layer" or "rms".
+        norm_first: pre-norm, or post-norm as in the paper.
+        epsilon: of the norms.
+        dropout: rate on the outputs of both sublayers, in training.
+        stochastic_depth: rate at which a sublayer is left out, for each sequence, in training.
+        seed: of both, an integer or None.
+
+    Call arguments:
+        inputs: `(B, T, D)`.
+        mask: `(B, T)`, True where there is something; ANDed with the mask that Keras carries.
+        use_causal_mask: position t sees the positions 0 .. t only.
+        return_attention_scores: also return the attention's weights.
+        training: switches dropout on.
+
+    Returns:
+        `(B, T, D)`; on request the weights `(B, H, T, T)`, before dropout.
+
+    Weights:
+        Those of the attention, the feed-forward network and two norms.
+
+    Masking:
+        A hidden position weighs exactly 0, what stands there reaches nothing, and its own output
+        is 0. The mask goes on, to the last layer of any depth.
+
+    Cost:
+        O(T D (D + F) + T^2 D) time, O(H T^2 + T F) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import TransformerEncoderLayer
+        >>> layer = TransformerEncoderLayer(units=16, num_heads=2)
+        >>> tuple(layer(np.ones((2, 3, 8), "float32")).shape)
+        (2, 3, 8)
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, section 3.1: d_model is D, d_ff is F, h is H.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        num_heads: int = 8,
+        attention: Any = None,
+        activation: Any = "relu",
+        norm: str = "layer",
+        norm_first: bool = True,
+        epsilon: float = 1e-6,
+        dropout: float = 0.0,
+        stochastic_depth: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if isinstance(attention, dict):
+            attention = keras.saving.deserialize_keras_object(attention)
+        self.units = zoo_ops.whole_number("units", units)
+        self.num_heads = zoo_ops.whole_number("num_heads", num_heads)
+        own: dict[str, Any] = {"seed": seed, "dtype": self.dtype_policy}
+        around: dict[str, Any] = {
+            "norm": norm,
+            "norm_first": norm_first,
+            "epsilon": epsilon,
+            "dropout": dropout,
+        }
+        around |= {"stochastic_depth": stochastic_depth}
+        self._around = around
+        self.around_attention, self.around_feed_forward = (
+            Residual(**around, **own) for _ in range(2)
+        )
+        self.feed_forward = FeedForward(self.units, activation, **own)
+        self.attention = attention
+        self._given = {
+            "units": self.units,
+            "num_heads": self.num_heads,
+            "activation": self.feed_forward.get_config()["activation"],
+            **around,
+            "seed": seed,
+        }
+        self._own_attention = attention is None
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape) -> None:
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
+        self.width = inputs_shape[-1]
+        if self.attention is None:
+            self.attention = heads(self, self.width)
+        if not self.attention.built:
+            self.attention.build(inputs_shape, inputs_shape)
+        self.around_attention.build(inputs_shape)
+        self.around_feed_forward.build(inputs_shape)
+        self.feed_forward.build(inputs_shape)
+        self.built = True
+
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
+        mask = zoo_ops.both_masks("mask", mask, inputs)
+        x = zoo_ops.clear(ops.cast(inputs, self.compute_dtype), mask)
+        x, weights = self.attend(x, mask, use_causal_mask, training)
+        x = zoo_ops.pass_mask_on(zoo_ops.clear(self.work(x, training), mask), mask)
+        return (x, weights) if return_attention_scores else x
+
+    def attend(
+        self, x: Tensor, mask: Tensor | None, use_causal_mask: bool, training: bool | None
+    ) -> tuple[Tensor, Tensor]:
+        """The first sublayer: self-attention and the way around it, and the weights."""
+        read = self.around_attention.before(x)
+        looked, weights = self.attention(
+            read,
+            read,
+            query_mask=mask,
+            value_mask=mask,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=True,
+            training=training,
+        )
+        return self.around_attention.after(x, looked, training), weights
+
+    def work(self, x: Tensor, training: bool | None = None) -> Tensor:
+        """The second sublayer: the feed-forward network and the way around it."""
+        y = self.feed_forward(self.around_feed_forward.before(x), training=training)
+        return self.around_feed_forward.after(x, y, training)
+
+    def get_config(self) -> dict[str, Any]:
+        given = None if self._own_attention else self.attention
+        config = {**self._given, "attention": keras.saving.serialize_keras_object(given)}
+        return {**super().get_config(), **config}
+
+
+def heads(layer: Any, width: int) -> MultiHeadAttention:
+    """The heads of a Transformer's layer; ValueError where they do not divide its width."""
+    count = layer.num_heads
+    if width % count:
+        raise ValueError(f"num_heads must divide the width of the inputs, got {count} for {width}")
+    return MultiHeadAttention(count, width // count, dtype=layer.dtype_policy)

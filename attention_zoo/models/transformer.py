@@ -1,0 +1,294 @@
+"""The Transformer: attention and nothing that recurs (Vaswani et al. 2017)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+from keras import layers, ops
+
+from attention_zoo.decoding import InPlace, StepOutput
+from attention_zoo.layers import (
+    SinusoidalPositions,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+)
+from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValues
+from attention_zoo.models import presets
+from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.searching import END, PAD, START, Reading, Searching
+
+Tensor = Any
+
+TIES = ("none", "target", "all")
+
+
+class Written(NamedTuple):
+    """What the decoder made of a target: `hidden (B, T, D)`, and where the last layer looked,
+    `weights (B, H, T, S)`."""
+
+    hidden: Tensor
+    weights: Tensor
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class Transformer(Searching, keras.Model):
+    """An encoder and a decoder of self-attention and feed-forward layers.
+
+    `memory = encode(sqrt(D) E_s[x] + p)`, `logits = decode(sqrt(D) E_t[y] + p, memory) W`
+
+    Args:
+        source_vocabulary_size: source tokens, the 4 special ones included.
+        target_vocabulary_size: V, target tokens, the 4 special ones included.
+        embedding_dim: D, width of the embeddings and of all layers.
+        units: F, width of the feed-forward networks.
+        num_heads: H; D / H is the width of a head.
+        num_layers: N, of the encoder and of the decoder.
+        activation: of the feed-forward networks, see `layers.FeedForward`.
+        norm_first: pre-norm, with a norm after the last layer; or post-norm as in the paper.
+        tie: "target": W is E_t transposed; "all": E_s is E_t too, of one vocabulary; or "none".
+        dropout: rate on embeddings and sublayers, in training.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        training: switches dropout on.
+
+    Returns:
+        Logits `(B, T, V)` of the tokens after each target token.
+
+    Masking:
+        Padding (0) in source or target changes nothing at the other positions, at any depth.
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, section 3 and table 3: d_model is D, d_ff is F, h is
+        H. Pre-norm: Xiong et al. 2020, arXiv 2002.04745.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        embedding_dim: int = 512,
+        units: int = 2048,
+        num_heads: int = 8,
+        num_layers: int = 6,
+        activation: str = "relu",
+        norm_first: bool = False,
+        tie: str = "target",
+        dropout: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.source_vocabulary_size = source_vocabulary_size
+        self.target_vocabulary_size = target_vocabulary_size
+        of_layer: dict[str, Any] = {
+            "units": units,
+            "num_heads": num_heads,
+            "activation": activation,
+            "norm_first": norm_first,
+            "dropout": dropout,
+        }
+        self.settings: dict[str, Any] = {
+            "source_vocabulary_size": source_vocabulary_size,
+            "target_vocabulary_size": target_vocabulary_size,
+            "embedding_dim": embedding_dim,
+            "num_layers": num_layers,
+            "tie": tie,
+            **of_layer,
+        }
+        self._refuse()
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        narrow = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
+        self.target_embedding, source_embedding = (
+            layers.Embedding(size, embedding_dim, narrow, **own)
+            for size in (target_vocabulary_size, source_vocabulary_size)
+        )
+        self.source_embedding = self.target_embedding if tie == "all" else source_embedding
+        self.scale = embedding_dim**0.5
+        self.positions = SinusoidalPositions(**own)
+        self.drop = layers.Dropout(dropout, **own)
+        self.encoder = [TransformerEncoderLayer(**of_layer, **own) for _ in range(num_layers)]
+        self.decoder = [TransformerDecoderLayer(**of_layer, **own) for _ in range(num_layers)]
+        self.norms = [layers.LayerNormalization(epsilon=1e-6, **own) for _ in range(2 * norm_first)]
+        untied = layers.Dense(target_vocabulary_size, use_bias=False, **own)
+        self.vocabulary = untied if tie == "none" else None
+        self.build()
+
+    def _refuse(self) -> None:
+        """ValueError for numbers that make no model."""
+        size = self.settings
+        for name in ("source_vocabulary_size", "target_vocabulary_size"):
+            if size[name] < END + 2:
+                raise ValueError(
+                    f"{name} must be at least {END + 2} (4 special tokens and one more), "
+                    f"got {size[name]}"
+                )
+        if size["tie"] not in TIES:
+            raise ValueError(f"tie must be one of {', '.join(TIES)}, got {size['tie']!r}")
+        if size["tie"] == "all" and self.source_vocabulary_size != self.target_vocabulary_size:
+            raise ValueError(
+                f"tie='all' is for one vocabulary, got {self.source_vocabulary_size} source and "
+                f"{self.target_vocabulary_size} target tokens; tie='target' keeps both"
+            )
+        if size["embedding_dim"] % size["num_heads"]:
+            raise ValueError(
+                f"num_heads must divide embedding_dim, got {size['num_heads']} for "
+                f"{size['embedding_dim']}"
+            )
+
+    def build(self, input_shape: Any = None) -> None:
+        shape = (None, None, self.settings["embedding_dim"])
+        for embedding in (self.source_embedding, self.target_embedding):
+            if not embedding.built:
+                embedding.build(None)
+        for one in (self.positions, *self.encoder, *self.norms):
+            one.build(shape)
+        for layer in self.decoder:
+            layer.build(shape, shape)
+        if self.vocabulary is not None:
+            self.vocabulary.build(shape)
+        self.built = True
+
+    # computation
+
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
+        source, target = ops.cast(inputs["source"], "int32"), ops.cast(inputs["target"], "int32")
+        memory = self.encode(source, training)
+        return self.logits(self.decode(target, memory, source, training).hidden)
+
+    def encode(self, source: Tensor, training: bool | None = False) -> Tensor:
+        """The memory `(B, S, D)` of the source `(B, S)`."""
+        mask = ops.not_equal(source, PAD)
+        x = self.drop(self._embed(self.source_embedding, source), training=training)
+        for layer in self.encoder:
+            x = layer(x, mask=mask, training=training)
+        return self.norms[0](x) if self.norms else x
+
+    def decode(
+        self, target: Tensor, memory: Tensor, source: Tensor, training: bool | None = False
+    ) -> Written:
+        """What the decoder makes of the target `(B, T)` and the memory."""
+        masks = {"mask": ops.not_equal(target, PAD), "memory_mask": ops.not_equal(source, PAD)}
+        x = self.drop(self._embed(self.target_embedding, target), training=training)
+        weights = None
+        for layer in self.decoder:
+            x, _, weights = layer(
+                x, memory, **masks, return_attention_scores=True, training=training
+            )
+        return Written(self.norms[1](x) if self.norms else x, weights)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """`(..., V)` of what the decoder put out."""
+        if self.vocabulary is not None:
+            return self.vocabulary(hidden)
+        table = ops.cast(self.target_embedding.embeddings, hidden.dtype)
+        return ops.matmul(hidden, ops.transpose(table))
+
+    def _embed(self, embedding: Any, tokens: Tensor) -> Tensor:
+        return self.positions(embedding(tokens) * self.scale)
+
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+        """What a search needs to write targets of `source (B, S)`: the source read once."""
+        memory, mask = self.encode(source), ops.not_equal(source, PAD)
+        memories = [layer.read(memory, mask) for layer in self.decoder]
+
+        def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
+            ancestors = Ancestors(state["at"], state["came_by"], width).here()
+            seen, rooms, weights = ancestors.seen(), [], None
+            place = self.positions(
+                ops.zeros((1, 1, memory.shape[-1]), dtype=memory.dtype), start=ancestors.step
+            )
+            x = self.target_embedding(tokens) * self.scale + place
+            for layer, kept, read in zip(self.decoder, state["rooms"].value, memories, strict=True):
+                cache = Cache(KeysAndValues(*kept), ancestors, seen)
+                x, cache, weights = layer.step(x, cache, read, mask)
+                rooms.append(list(cache.room))
+            x = self.norms[1](x) if self.norms else x
+            state = {
+                "at": ancestors.at + 1,
+                "came_by": ancestors.came_by,
+                "rooms": InPlace(rooms),
+            }
+            return StepOutput(self._sayable(self.logits(x)), state, ops.mean(weights, axis=1), x)
+
+        return Reading(step, self._nothing_written(ops.shape(source)[0], width, room))
+
+    def _sayable(self, logits: Tensor) -> Tensor:
+        """Padding and the start never follow."""
+        known = ops.arange(self.target_vocabulary_size)
+        never = ops.logical_or(known == PAD, known == START)
+        return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits)
+
+    def _nothing_written(self, batch_size: Tensor, width: int, room: Any) -> dict[str, Any]:
+        heads = self.settings["num_heads"]
+        size, places = self.settings["embedding_dim"] // heads, room * width
+        own: dict[str, Any] = {"dtype": self.compute_dtype}
+        return {
+            "at": ops.zeros((batch_size,), dtype="int32"),
+            "came_by": ops.zeros((batch_size, room), dtype="int32"),
+            "rooms": InPlace(
+                [
+                    [
+                        ops.zeros((batch_size, heads, size, places), **own),
+                        ops.zeros((batch_size, heads, places, size), **own),
+                    ]
+                    for _ in self.decoder
+                ]
+            ),
+        }
+
+    # config
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self.settings}
+
+    @classmethod
+    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
+        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
+        return presets.from_preset_of(cls, name_or_folder, **overrides)
+
+    def save_to_preset(self, folder: str | Path) -> None:
+        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        presets.save_to_preset(self, folder)
+
+
+@preset(Transformer, "transformer_base")
+def transformer_base() -> Config:
+    """Table 3, "base"."""
+    return {"embedding_dim": 512, "units": 2048, "num_heads": 8, "num_layers": 6, "dropout": 0.1}
+
+
+@preset(Transformer, "transformer_big")
+def transformer_big() -> Config:
+    """Table 3, "big"."""
+    return {"embedding_dim": 1024, "units": 4096, "num_heads": 16, "num_layers": 6, "dropout": 0.3}
+
+
+@preset(Transformer, "transformer_small")
+def transformer_small() -> Config:
+    """Sizes for small data and a CPU, pre-norm; not the paper's."""
+    return {
+        "embedding_dim": 256,
+        "units": 1024,
+        "num_heads": 4,
+        "num_layers": 4,
+        "norm_first": True,
+        "dropout": 0.2,
+    }
+
+
+@preset(Transformer, "transformer_tiny")
+def transformer_tiny() -> Config:
+    """Sizes for tests and toys, pre-norm; not the paper's."""
+    return {
+        "embedding_dim": 128,
+        "units": 256,
+        "num_heads": 4,
+        "num_layers": 2,
+        "norm_first": True,
+        "dropout": 0.1,
+    }

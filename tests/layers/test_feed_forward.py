@@ -1,0 +1,46 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attention_zoo.layers import FeedForward
+from tests.layers.conformance import LayerConformance
+from tests.layers.running import array, close
+from tests.layers.transformer_oracle import double
+
+
+class TestFeedForward(LayerConformance):
+    covers = FeedForward
+    options = {"units": 7}
+    changed = {
+        "units": 5,
+        "activation": "swiglu",
+        "use_bias": False,
+        "dropout": 0.3,
+        "seed": 4,
+    }
+
+    def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
+        return (np.random.default_rng(0).normal(size=(batch, 2, 6)).astype("float32"),)
+
+
+def test_gate_and_activation() -> None:
+    """SwiGLU, Shazeer 2020, equation 6."""
+    layer = FeedForward(5, "swiglu", use_bias=False)
+    x = np.random.default_rng(1).normal(size=(2, 3, 4)).astype("float32")
+    got = array(layer(x))
+    first, gate, second = (double(part.kernel) for part in (layer.first, layer.gate, layer.second))
+    linear = x @ first
+    close(got, (linear / (1 + np.exp(-linear)) * (x @ gate)) @ second, 1e-6)
+
+
+def test_dropout_is_of_training() -> None:
+    layer, x = FeedForward(50, dropout=0.5, seed=1), np.ones((2, 3, 4), "float32")
+    assert np.ptp(array(layer(x)), axis=0).max() == 0
+    assert np.ptp(array(layer(x, training=True)), axis=0).max() > 0
+
+
+def test_sizes_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="units must be at least 1, got 0"):
+        FeedForward(0)

@@ -1,0 +1,105 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.layers import AdditiveAttention, TransformerEncoderLayer
+from tests.layers.running import array, close, randomise
+from tests.layers.structure_laws import Arrays, StructureConformance
+from tests.layers.transformer_oracle import around, feed_forward, heads
+
+X = np.random.default_rng(5).normal(size=(3, 5, 6)).astype("float32")
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]], "bool")
+
+
+class TestTransformerEncoderLayer(StructureConformance):
+    covers = TransformerEncoderLayer
+    options = {"units": 8, "num_heads": 2}
+    changed = {
+        "units": 9,
+        "num_heads": 3,
+        "attention": AdditiveAttention(4),
+        "activation": "geglu",
+        "norm": "rms",
+        "norm_first": False,
+        "epsilon": 1e-3,
+        "dropout": 0.2,
+        "stochastic_depth": 0.1,
+        "seed": 3,
+    }
+    oracle_tolerance = 1e-5
+
+    def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
+        return ((batch, *lengths, 6),)
+
+    def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
+        (x,), (mask,) = tensors, masks
+        x = np.where(mask[..., None], x, 0)
+        allowed = mask[:, :, None] & mask[:, None]
+        weights = []
+
+        def look(y: np.ndarray) -> np.ndarray:
+            context, looked = heads(layer.attention, y, y, allowed)
+            weights.append(looked)
+            return context
+
+        x = around(layer.around_attention, x, look)
+        x = around(layer.around_feed_forward, x, lambda y: feed_forward(layer.feed_forward, y))
+        return np.where(mask[..., None], x, 0), *weights
+
+
+def test_norm_last_is_another_layer() -> None:
+    layer = TransformerEncoderLayer(8, 2, norm_first=False)
+    layer(X)
+    randomise(layer)
+    every = np.ones((3, 5, 5), "bool")
+    want = around(layer.around_attention, X, lambda y: heads(layer.attention, y, y, every)[0])
+    want = around(layer.around_feed_forward, want, lambda y: feed_forward(layer.feed_forward, y))
+    close(layer(X), want, 1e-5)
+
+
+def test_causality() -> None:
+    layer = TransformerEncoderLayer(8, 2)
+    before, weights = layer(X, use_causal_mask=True, return_attention_scores=True)
+    assert not np.triu(array(weights), 1).any()
+    changed = X.copy()
+    changed[:, 3:] += 1
+    after = layer(changed, use_causal_mask=True)
+    np.testing.assert_array_equal(array(after)[:, :3], array(before)[:, :3])
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_masks_live_to_the_last_of_twelve_layers(norm: str) -> None:
+    """Padding of any length, in any of them, changes nothing; Keras's own lose it at the second."""
+    inputs = keras.Input((None, 6))
+    x = keras.layers.Masking()(inputs)
+    for seed in range(12):
+        x = TransformerEncoderLayer(8, 2, norm=norm, norm_first=seed % 2 == 0)(x)
+    model = keras.Model(inputs, x)
+    shown = np.where(MASK[..., None], X, 0)
+    longer = np.concatenate([shown, np.zeros((3, 70, 6), "float32")], 1)
+    want, got = array(model(shown)), array(model(longer))
+    close(got[:, :5], want, 1e-5)
+    assert not got[:, 5:].any()
+    assert not want[~MASK].any()
+
+
+def test_stochastic_depth_leaves_out_whole_sequences() -> None:
+    keras.utils.set_random_seed(1)
+    layer = TransformerEncoderLayer(8, 2, stochastic_depth=0.5)
+    x = np.tile(X[:1], (200, 1, 1))
+    moved = np.abs(array(layer(x, training=True)) - x).max((1, 2)) > 1e-6
+    assert 0.15 < (~moved).mean() < 0.35  # both sublayers left out: a quarter
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(ValueError, match="num_heads must divide the width of the inputs, got 4 "):
+        TransformerEncoderLayer(8, 4)(X)
+    with pytest.raises(ValueError, match=r"stochastic_depth must be in \[0, 1\), got 1"):
+        TransformerEncoderLayer(8, 2, stochastic_depth=1)
+    with pytest.raises(ValueError, match="unknown norm 'layr'; did you mean 'layer'"):
+        TransformerEncoderLayer(8, 2, norm="layr")

@@ -1,0 +1,53 @@
+"""A Transformer's sublayers in NumPy, as the paper has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.layers.attention_case import softmax
+from tests.layers.running import array
+
+
+def double(x: Any) -> np.ndarray:
+    return np.asarray(array(x), "float64")
+
+
+def layer_norm(norm: Any, x: np.ndarray) -> np.ndarray:
+    centred = x - x.mean(-1, keepdims=True)
+    unit = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + norm.epsilon)
+    return unit * double(norm.gamma) + double(norm.beta)
+
+
+def heads(
+    layer: Any, query: np.ndarray, memory: np.ndarray, allowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`MultiHeadAttention` where `allowed (B, T, S)`, and its weights `(B, H, T, S)`."""
+
+    def project(x: np.ndarray, name: str) -> np.ndarray:
+        kernel, bias = (double(getattr(layer, f"{name}_{part}")) for part in ("projection", "bias"))
+        return np.einsum("bld,dhk->bhlk", x, kernel) + bias[:, None]
+
+    q, k, v = project(query, "query"), project(memory, "key"), project(memory, "value")
+    scores = np.einsum("bhtk,bhsk->bhts", q, k) / np.sqrt(layer.key_dim)
+    weights = np.zeros_like(scores)
+    for b, h, t in np.ndindex(*scores.shape[:3]):
+        weights[b, h, t] = softmax(scores[b, h, t], allowed[b, t])
+    context = np.einsum("bhts,bhsv,hvd->btd", weights, v, double(layer.output_projection))
+    alive = allowed.any(-1)[..., None]
+    return np.where(alive, context + double(layer.output_bias), 0), weights
+
+
+def feed_forward(layer: Any, x: np.ndarray) -> np.ndarray:
+    def linear(dense: Any, x: np.ndarray) -> np.ndarray:
+        return x @ double(dense.kernel) + double(dense.bias)
+
+    return linear(layer.second, np.maximum(linear(layer.first, x), 0))
+
+
+def around(residual: Any, x: np.ndarray, work: Any) -> np.ndarray:
+    """Pre-norm or post-norm around `work`."""
+    if residual.norm_first:
+        return x + work(layer_norm(residual.norm, x))
+    return layer_norm(residual.norm, x + work(x))
