@@ -15,7 +15,7 @@ WIDTHS = (1, 2, 4, 8, 16)
 NEEDED, SHORT, LONG = 5, 10, 200  # tokens of the answers, and two limits
 MODELS = {
     "recurrent translator": lambda: zoo_recurrent.Translator("bahdanau"),
-    "Transformer 4+4 of 128": lambda: zoo_transformer.Transformer(4, 4, 128, 256, 8000),
+    "Transformer 4+4 of 128": lambda: zoo_transformer.transformer(4, 4, 128, 256, 8000),
 }
 
 
