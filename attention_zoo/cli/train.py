@@ -16,6 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="any key of the recipe: run=FOLDER training.steps=100 model.units=64",
     )
+    parser.add_argument(
+        "--allow",
+        metavar="KEY,...",
+        default="",
+        help="keys and sections that may differ from what the run was begun with:"
+        " training.steps,data",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -23,6 +30,7 @@ def run(arguments: argparse.Namespace) -> None:
     overrides = only_overrides(arguments.overrides)
     from attention_zoo import training
 
-    result = training.fit(arguments.recipe, overrides)
+    allow = [name for name in arguments.allow.split(",") if name]
+    result = training.fit(arguments.recipe, overrides, allow=allow)
     print(f"best checkpoint: step {result.best_step}; evaluate it with")
     print(f"  attention-zoo evaluate {result.folder}")

@@ -40,6 +40,9 @@ class TextPairs:
     def __len__(self) -> int:
         return len(self.sources)
 
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return zip(self.sources, self.targets, strict=True)
+
 
 def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
     """Pairs from two named columns of a TSV.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
 from attention_zoo.data import TextPairs, train_tokenizer
 from attention_zoo.registry import Registry
-from attention_zoo.tasks import Translation
+from attention_zoo.tasks import TASKS, Translation
 from attention_zoo.training.recipe import Recipe
 
 BUILDERS = Registry("task")
@@ -17,6 +18,16 @@ BUILDERS = Registry("task")
 def build_task(recipe: Recipe, train: Any) -> Any:
     """The untrained task of a recipe, its vocabularies taken from the training split."""
     return BUILDERS.get(recipe.task)(recipe, train)
+
+
+def load_task(recipe: Recipe, checkpoint: Path) -> Any:
+    """The task of a checkpoint known to be whole, with the recipe's limits and search."""
+    task_class: Any = TASKS.get(recipe.task)
+    task = task_class.load(checkpoint)
+    task.search = recipe.search
+    task.max_source_length = recipe.data.max_source_length
+    task.max_target_length = recipe.data.max_target_length
+    return task
 
 
 @BUILDERS.register("translation")

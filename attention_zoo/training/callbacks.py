@@ -195,10 +195,9 @@ class Checkpoints(keras.callbacks.Callback):
         state.waited += 1
         if self._better(value):
             state.best, state.best_step, state.waited = value, state.step, 0
-        patience = self.options.patience
-        tired = patience is not None and state.waited >= patience
-        state.finished = tired or state.step >= self.options.steps
         state.pending = None
+        state.finished = state.is_over(self.options)
+        self.model.reset_metrics()  # the next interval begins with none, whenever that is
         self.save()
         self.request.heed()
 

@@ -16,7 +16,7 @@ from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.data import PairBatches, TextPairs
 from attention_zoo.registry import did_you_mean
-from attention_zoo.training.building import build_task
+from attention_zoo.training.building import build_task, load_task
 from attention_zoo.training.callbacks import (
     Checkpoints,
     Clock,
@@ -25,6 +25,7 @@ from attention_zoo.training.callbacks import (
     Progress,
     training_variables,
 )
+from attention_zoo.training.changes import data_changes, fingerprint, refuse_changes
 from attention_zoo.training.lock import only_trainer
 from attention_zoo.training.optimizers import build_optimizer
 from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
@@ -33,6 +34,7 @@ from attention_zoo.training.run_folder import (
     RunState,
     claim,
     open_run,
+    read_data,
     read_variables,
 )
 from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
@@ -66,6 +68,7 @@ def fit(
     recipe: str | Path | Recipe,
     overrides: Sequence[str] = (),
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    allow: Sequence[str] = (),
 ) -> Result:
     """Train what a recipe says, in its run folder; go on where an earlier start stopped.
 
@@ -75,13 +78,18 @@ def fit(
         callbacks: Keras callbacks beside ours, and after them; one training "epoch" is one
             evaluation interval, and each is a `fit` of its own. One that stops training ends the
             call; the same recipe goes on.
+        allow: keys and sections of the recipe ("training.steps", "data") that may differ from
+            those that the run was begun with; "data.train" and "data.validation" are the examples
+            of that split, too. The recipe replaces the run's. What decides what a checkpoint
+            holds (`training.changes.FIXED`) cannot change.
 
     Returns:
         How far the run is. A run that is finished already is left as it is.
 
     Raises:
-        ValueError: a mistake in the recipe or the data, a folder that belongs to another run or
-            that another process trains in, or a loss that is not finite.
+        ValueError: a mistake in the recipe or the data, a folder that belongs to another run, of
+            which recipe or data have changed, or that another process trains in, or a loss that
+            is not finite.
         Stopped: a `KeyboardInterrupt`: SIGINT or SIGTERM came. The step was finished and saved.
     """
     if isinstance(recipe, Recipe):
@@ -91,13 +99,13 @@ def fit(
     if recipe.run is None:
         raise ValueError("run is missing; name the run's folder with run=FOLDER")
     folder = Path(recipe.run)
-    state = open_run(folder, recipe)
+    state = open_run(folder, recipe, allow)
     if state.finished:
         print(f"{folder}: finished at step {state.step}, nothing to do")
     else:
         with only_trainer(folder), dtype_policy(recipe.training.precision):
-            state = open_run(folder, recipe)
-            job = prepare(recipe, folder, state)
+            state = open_run(folder, recipe, allow)
+            job = prepare(recipe, folder, state, allow)
             print(headline(job), flush=True)
             with stop_requests() as request:
                 run(job, request, callbacks)
@@ -140,14 +148,17 @@ def dtype_policy(name: str) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def prepare(recipe: Recipe, folder: Path, state: RunState) -> Job:
+def prepare(recipe: Recipe, folder: Path, state: RunState, allow: Sequence[str] = ()) -> Job:
     """Read the data, build or restore the task, and claim the folder when all of it works."""
     keras.utils.set_random_seed(recipe.seed)
     optimizer = build_optimizer(recipe.training)
     examples = recipe.data.read("train")
     validation = recipe.data.read("validation")
+    data = {"train": fingerprint(examples), "validation": fingerprint(validation)}
+    if state.step:
+        refuse_changes(folder, data_changes(read_data(folder), data), allow)
     checkpoint = CheckpointFolder(folder / "checkpoints").at(state.step)
-    task = tasks.load(checkpoint) if state.step else build_task(recipe, examples)
+    task = load_task(recipe, checkpoint) if state.step else build_task(recipe, examples)
     check_monitor(recipe.training.monitor, task)
     train, some = (
         task.batches(split, recipe.training.batch_size, recipe.seed)
@@ -163,7 +174,7 @@ def prepare(recipe: Recipe, folder: Path, state: RunState) -> Job:
         variables = training_variables(task.model)
         variables.pop("metrics")
         read_variables(checkpoint / VARIABLES, variables)
-    claim(folder, recipe, state)
+    claim(folder, recipe, state, data)
     left_out = len(examples) - len(train)
     return Job(recipe, folder, state, task, train, validation, some, left_out)
 

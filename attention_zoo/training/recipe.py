@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -163,17 +163,6 @@ def recipe_text(recipe: Recipe) -> str:
     return OmegaConf.to_yaml(OmegaConf.structured(recipe))
 
 
-def difference(old: Recipe, new: Recipe) -> str | None:
-    """The first key, `run` aside, in which two recipes differ, as text; None when they agree."""
-    before, after = (
-        dict(_flat(OmegaConf.to_container(OmegaConf.structured(r)))) for r in (old, new)
-    )
-    for key in [*before, *(key for key in after if key not in before)]:
-        if key != "run" and before.get(key) != after.get(key):
-            return f"{key} is {before.get(key)} there and {after.get(key)} here"
-    return None
-
-
 def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
     """A YAML page, and the line of each of its dotted keys."""
     try:
@@ -256,14 +245,6 @@ def _merge(schema: DictConfig, piece: DictConfig, place: Any) -> DictConfig:
         key = str(error.full_key or "")
         raise ValueError(f"{place(key)}: {key + ': ' if key else ''}{_first_line(error)}") from None
     return merged
-
-
-def _flat(content: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in content.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,8 @@
 """A run's folder: who may write into it, and how its checkpoints are replaced.
 
 recipe.yaml                  the whole recipe
+recipe.step-00000300.yaml    the one before it, if it was changed at that step; so for data.json
+data.json                    how many examples each split holds, and their SHA-256
 checkpoints/step-00000300    a task folder, and what training needs to go on
 log.jsonl                    one line an evaluation
 lock                         held while it is trained
@@ -22,10 +24,18 @@ import numpy as np
 
 from attention_zoo.checkpoints import STATE, CheckpointFolder
 from attention_zoo.files import replace_file
+from attention_zoo.training.changes import (
+    Fingerprint,
+    check_allowed,
+    recipe_changes,
+    refuse_changes,
+)
 from attention_zoo.training.lock import LOCK
-from attention_zoo.training.recipe import Recipe, difference, read_recipe, recipe_text
+from attention_zoo.training.recipe import Recipe, TrainingOptions, read_recipe, recipe_text
 
-RECIPE, LOG, VARIABLES = "recipe.yaml", "log.jsonl", "training.npz"
+RECIPE, DATA, LOG, VARIABLES = "recipe.yaml", "data.json", "log.jsonl", "training.npz"
+UNCLAIMED = {LOCK, DATA, f"{DATA}.new", f"{RECIPE}.new"}
+"""What a start may leave in a folder before the recipe makes it a run's."""
 
 
 @dataclass
@@ -50,38 +60,73 @@ class RunState:
     finished: bool = False
     pending: dict[str, float] | None = None
 
+    def is_over(self, options: TrainingOptions) -> bool:
+        """Whether these options leave nothing to do."""
+        tired = options.patience is not None and self.waited >= options.patience
+        return self.pending is None and (tired or self.step >= options.steps)
 
-def open_run(folder: Path, recipe: Recipe) -> RunState:
+
+def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunState:
     """How far the run of this recipe in this folder has come; nothing is written.
+
+    Args:
+        folder: the run folder.
+        recipe: what is to be done in it.
+        allow: keys and sections of the recipe that may differ from what the folder holds.
 
     Raises:
         ValueError: the folder holds something else, or the run of another recipe.
     """
+    check_allowed(recipe, allow)
     there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    if not {*there} - {LOCK, f"{RECIPE}.new"} and (folder.is_dir() or not folder.exists()):
+    if not {*there} - UNCLAIMED and (folder.is_dir() or not folder.exists()):
         return RunState()
     if not (folder / RECIPE).is_file():
         raise ValueError(f"{folder}: is there and holds no run; give another run=FOLDER")
-    changed = difference(read_recipe(folder / RECIPE), recipe)
-    if changed:
-        raise ValueError(
-            f"{folder}: holds the run of another recipe: {changed};"
-            " give another run=FOLDER, or the same recipe to continue"
-        )
+    refuse_changes(folder, recipe_changes(read_recipe(folder / RECIPE), recipe), allow)
     newest = CheckpointFolder(folder / "checkpoints").newest()
-    return read_state(newest) if newest else RunState()
+    if newest is None:
+        return RunState()
+    state = read_state(newest)
+    state.finished = state.is_over(recipe.training)
+    return state
 
 
-def claim(folder: Path, recipe: Recipe, state: RunState) -> None:
-    """Make the folder this run's own, cut back to where its last checkpoint stands."""
+def read_data(folder: Path) -> dict[str, Fingerprint]:
+    """What the run's splits held, by name; nothing if that was never written."""
+    path = folder / DATA
+    try:
+        content: dict[str, Fingerprint] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged ({error}); start a new run") from None
+    return content
+
+
+def claim(folder: Path, recipe: Recipe, state: RunState, data: dict[str, Fingerprint]) -> None:
+    """Make the folder this run's own, cut back to where its last checkpoint stands.
+
+    A recipe and data that have changed replace those before, which stay beside them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / RECIPE).exists():
-        replace_file(folder / RECIPE, recipe_text(recipe))
+    if not state.step or read_data(folder) != data:
+        _replace_and_keep(folder / DATA, json.dumps(data, indent=1) + "\n", state.step)
+    if not (folder / RECIPE).exists() or recipe_changes(read_recipe(folder / RECIPE), recipe):
+        _replace_and_keep(folder / RECIPE, recipe_text(recipe), state.step)
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     CheckpointFolder(folder / "checkpoints").cut_back(state.step)
     logged = state.step if state.pending is None else state.step - 1
     if (folder / LOG).exists():
         cut_log(folder / LOG, logged)
+
+
+def _replace_and_keep(path: Path, text: str, step: int) -> None:
+    """Writes a file anew; the one that was trained by up to a step stays under another name."""
+    kept = path.with_stem(f"{path.stem}.step-{step:08d}")
+    if step and path.exists() and not kept.exists():
+        replace_file(kept, path.read_text(encoding="utf-8"))
+    replace_file(path, text)
 
 
 def cut_log(path: Path, step: int) -> None:

@@ -55,12 +55,12 @@ def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     first, second = log.read_text().splitlines(keepends=True)
     recipe = training.read_recipe(write_recipe(tmp_path))
     log.write_text(first + second + '{"step": 50}\n{"st')
-    claim(run, recipe, RunState(step=40))
+    claim(run, recipe, RunState(step=40), {})
     assert log.read_text() == first + second
-    claim(run, recipe, RunState(step=40, pending={"loss": 1.0}))
+    claim(run, recipe, RunState(step=40, pending={"loss": 1.0}), {})
     assert log.read_text() == first
     log.write_text(first + second)
-    claim(run, recipe, RunState(step=20))
+    claim(run, recipe, RunState(step=20), {})
     assert log.read_text() == first
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000020"]
 
@@ -91,7 +91,7 @@ def test_a_kill_while_a_run_is_claimed_is_no_other_run(tmp_path: Path) -> None:
         for name in files:
             (folder / name).write_text("cut o")
         assert open_run(folder, recipe) == RunState()
-        claim(folder, recipe, RunState())
+        claim(folder, recipe, RunState(), {})
         assert open_run(folder, recipe) == RunState()
 
 
