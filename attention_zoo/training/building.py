@@ -10,7 +10,7 @@ from attention_zoo import models
 from attention_zoo.data import TextPairs, train_tokenizer
 from attention_zoo.registry import Registry
 from attention_zoo.tasks import TASKS, Translation
-from attention_zoo.training.recipe import Recipe
+from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
 BUILDERS = Registry("task")
 
@@ -23,7 +23,11 @@ def build_task(recipe: Recipe, train: Any) -> Any:
 def load_task(recipe: Recipe, checkpoint: Path) -> Any:
     """The task of a checkpoint known to be whole, with the recipe's limits and search."""
     task_class: Any = TASKS.get(recipe.task)
-    task = task_class.load(checkpoint)
+    return with_options(task_class.load(checkpoint), recipe)
+
+
+def with_options(task: Any, recipe: Recipe) -> Any:
+    """A task that was saved by another recipe, with the limits and the search of this one."""
     task.search = recipe.search
     task.max_source_length = recipe.data.max_source_length
     task.max_target_length = recipe.data.max_target_length
@@ -33,7 +37,7 @@ def load_task(recipe: Recipe, checkpoint: Path) -> Any:
 @BUILDERS.register("translation")
 def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
     """A translator between two tokenizers of the recipe's kind."""
-    options = recipe.tokenizer
+    options = recipe.tokenizer or TokenizerOptions()
     source, target = (
         train_tokenizer(options.kind, texts, options.vocabulary_size, options.lowercase)
         for texts in (train.sources, train.targets)

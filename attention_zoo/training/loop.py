@@ -16,7 +16,7 @@ from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.data import PairBatches, TextPairs
 from attention_zoo.registry import did_you_mean
-from attention_zoo.training.building import build_task, load_task
+from attention_zoo.training.building import build_task, load_task, with_options
 from attention_zoo.training.callbacks import (
     Checkpoints,
     Clock,
@@ -26,6 +26,7 @@ from attention_zoo.training.callbacks import (
     training_variables,
 )
 from attention_zoo.training.changes import data_changes, fingerprint, refuse_changes
+from attention_zoo.training.fine_tuning import freeze, initial_task
 from attention_zoo.training.lock import only_trainer
 from attention_zoo.training.optimizers import build_optimizer
 from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
@@ -158,7 +159,8 @@ def prepare(recipe: Recipe, folder: Path, state: RunState, allow: Sequence[str] 
     if state.step:
         refuse_changes(folder, data_changes(read_data(folder), data), allow)
     checkpoint = CheckpointFolder(folder / "checkpoints").at(state.step)
-    task = load_task(recipe, checkpoint) if state.step else build_task(recipe, examples)
+    task = load_task(recipe, checkpoint) if state.step else first_task(recipe, examples)
+    freeze(task.model, recipe.training.frozen)
     check_monitor(recipe.training.monitor, task)
     train, some = (
         task.batches(split, recipe.training.batch_size, recipe.seed)
@@ -177,6 +179,13 @@ def prepare(recipe: Recipe, folder: Path, state: RunState, allow: Sequence[str] 
     claim(folder, recipe, state, data)
     left_out = len(examples) - len(train)
     return Job(recipe, folder, state, task, train, validation, some, left_out)
+
+
+def first_task(recipe: Recipe, examples: TextPairs) -> Any:
+    """The task before its first step."""
+    if recipe.init is None:
+        return build_task(recipe, examples)
+    return with_options(initial_task(recipe), recipe)
 
 
 def check_monitor(name: str, task: Any) -> None:
@@ -198,7 +207,9 @@ def use_xla(choice: bool | str) -> bool:
 
 def headline(job: Job) -> str:
     """One line: model, parameters, data, devices, precision, place."""
-    start = f", continued from step {job.state.step}" if job.state.step else ""
+    start = f", from the weights of {job.recipe.init}" if job.recipe.init else ""
+    if job.state.step:
+        start = f", continued from step {job.state.step}"
     left_out = f" ({job.left_out:,} over the length limits left out)" if job.left_out else ""
     return (
         f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
