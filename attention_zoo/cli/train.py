@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from attention_zoo.cli.arguments import only_overrides
 
@@ -31,6 +32,17 @@ def run(arguments: argparse.Namespace) -> None:
     from attention_zoo import training
 
     allow = [name for name in arguments.allow.split(",") if name]
-    result = training.fit(arguments.recipe, overrides, allow=allow)
+    result = training.fit(arguments.recipe, overrides, allow=allow, draw=attention_picture)
     print(f"best checkpoint: step {result.best_step}; evaluate it with")
     print(f"  attention-zoo evaluate {result.folder}")
+
+
+def attention_picture(answer: Any) -> Any:
+    """Where the model looked while it wrote an answer, as pixels; None for an empty one."""
+    from attention_zoo import inspection
+
+    if answer.attention is None or not answer.tokens:
+        return None
+    return inspection.pixels(
+        inspection.plot_alignment(answer.attention, answer.tokens, answer.source_tokens)
+    )

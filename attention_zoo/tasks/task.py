@@ -26,6 +26,9 @@ class Task(Protocol):
     model: keras.Model
     search: SearchOptions
 
+    def within_limits(self, examples: Any) -> Any:
+        """The examples that the task's limits of length let in."""
+
     def batches(self, examples: Any, batch_size: int, seed: int) -> Any:
         """The examples as training batches (`data.PairBatches` or alike)."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,11 @@ from attention_zoo.training.callbacks import (
     training_variables,
 )
 from attention_zoo.training.changes import data_changes, fingerprint, refuse_changes
+from attention_zoo.training.faults import writing_run
 from attention_zoo.training.fine_tuning import freeze, initial_task
 from attention_zoo.training.lock import only_trainer
 from attention_zoo.training.optimizers import build_optimizer
+from attention_zoo.training.pictures import SHOWN, Draw, Pictures
 from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
 from attention_zoo.training.run_folder import (
     VARIABLES,
@@ -39,6 +41,7 @@ from attention_zoo.training.run_folder import (
     read_variables,
 )
 from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
+from attention_zoo.training.tensorboard import Events
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def fit(
     overrides: Sequence[str] = (),
     callbacks: Sequence[keras.callbacks.Callback] = (),
     allow: Sequence[str] = (),
+    draw: Draw | None = None,
 ) -> Result:
     """Train what a recipe says, in its run folder; go on where an earlier start stopped.
 
@@ -83,6 +87,8 @@ def fit(
             those that the run was begun with; "data.train" and "data.validation" are the examples
             of that split, too. The recipe replaces the run's. What decides what a checkpoint
             holds (`training.changes.FIXED`) cannot change.
+        draw: a picture of an answer, as pixels `(height, width, channels)` of bytes or None, for
+            TensorBoard: drawn of a few validation examples at each evaluation.
 
     Returns:
         How far the run is. A run that is finished already is left as it is.
@@ -91,6 +97,7 @@ def fit(
         ValueError: a mistake in the recipe or the data, a folder that belongs to another run, of
             which recipe or data have changed, or that another process trains in, or a loss that
             is not finite.
+        OSError: the folder cannot be written. What was saved before is whole.
         Stopped: a `KeyboardInterrupt`: SIGINT or SIGTERM came. The step was finished and saved.
     """
     if isinstance(recipe, Recipe):
@@ -104,12 +111,13 @@ def fit(
     if state.finished:
         print(f"{folder}: finished at step {state.step}, nothing to do")
     else:
-        with only_trainer(folder), dtype_policy(recipe.training.precision):
+        policy = dtype_policy(recipe.training.precision)
+        with writing_run(folder), only_trainer(folder), policy:
             state = open_run(folder, recipe, allow)
             job = prepare(recipe, folder, state, allow)
             print(headline(job), flush=True)
             with stop_requests() as request:
-                run(job, request, callbacks)
+                run(job, request, callbacks, draw)
     return Result(folder, state.step, state.best, state.best_step, state.seconds)
 
 
@@ -123,9 +131,9 @@ class Job:
         state: from which step.
         task: the task, its model compiled and restored.
         train: the training batches.
-        validation: the validation split.
-        validation_batches: those of it that fit, in batches.
-        left_out: training examples over the length limits.
+        validation: the validation split, without what is over the length limits.
+        validation_batches: the same in batches.
+        left_out: examples over the length limits of either split, by name.
     """
 
     recipe: Recipe
@@ -135,7 +143,7 @@ class Job:
     train: PairBatches
     validation: TextPairs
     validation_batches: PairBatches
-    left_out: int
+    left_out: dict[str, int]
 
 
 @contextmanager
@@ -166,6 +174,7 @@ def prepare(recipe: Recipe, folder: Path, state: RunState, allow: Sequence[str] 
         task.batches(split, recipe.training.batch_size, recipe.seed)
         for split in (examples, validation)
     )
+    fitting = task.within_limits(validation)
     task.model.compile(
         optimizer=optimizer,
         loss=task.loss(recipe.training.label_smoothing),
@@ -177,8 +186,11 @@ def prepare(recipe: Recipe, folder: Path, state: RunState, allow: Sequence[str] 
         variables.pop("metrics")
         read_variables(checkpoint / VARIABLES, variables)
     claim(folder, recipe, state, data)
-    left_out = len(examples) - len(train)
-    return Job(recipe, folder, state, task, train, validation, some, left_out)
+    left_out = {
+        "training": len(examples) - len(train),
+        "validation": len(validation) - len(fitting),
+    }
+    return Job(recipe, folder, state, task, train, fitting, some, left_out)
 
 
 def first_task(recipe: Recipe, examples: TextPairs) -> Any:
@@ -210,24 +222,37 @@ def headline(job: Job) -> str:
     start = f", from the weights of {job.recipe.init}" if job.recipe.init else ""
     if job.state.step:
         start = f", continued from step {job.state.step}"
-    left_out = f" ({job.left_out:,} over the length limits left out)" if job.left_out else ""
     return (
         f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
         f" {job.task.model.count_params():,} parameters;"
-        f" {len(job.train):,} training pairs{left_out}, {len(job.validation):,} validation pairs;"
+        f" {counted(job.train, 'training', job)}, {counted(job.validation, 'validation', job)};"
         f" {', '.join(keras.distribution.list_devices())}; {job.recipe.training.precision};"
         f" {job.folder}{start}"
     )
 
 
-def run(job: Job, request: StopRequest, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+def counted(pairs: Sized, split: str, job: Job) -> str:
+    """How many pairs of a split are used, and how many are not."""
+    left_out = job.left_out[split]
+    why = f" ({left_out:,} over the length limits left out)" if left_out else ""
+    return f"{len(pairs):,} {split} pairs{why}"
+
+
+def run(
+    job: Job,
+    request: StopRequest,
+    callbacks: Sequence[keras.callbacks.Callback],
+    draw: Draw | None = None,
+) -> None:
     """Train to the end, one Keras `fit` an evaluation interval."""
     options, state, model = job.recipe.training, job.state, job.task.model
     validation = job.validation_batches.in_order()
     clock = Clock(state, partial(count_tokens, job.train), request, running_means(job))
     saving = Checkpoints(job.task, job.folder, options, state, request)
-    log, progress = Log(job.folder, clock), Progress(options.steps, clock)
-    watchers = [clock, *measures(job), log, saving, progress, *callbacks]
+    events = Events(job.folder)
+    log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
+    shown = pictures(job, draw, events)
+    watchers = [clock, *measures(job), *shown, log, saving, progress, *callbacks]
     try:
         while not state.finished:
             if state.pending is not None:
@@ -267,9 +292,16 @@ def measures(job: Job) -> list[keras.callbacks.Callback]:
     options, validation = job.recipe.training, job.validation
     if options.monitor == "loss":
         return []
-    size = options.monitor_size
-    some = replace(validation, sources=validation.sources[:size], targets=validation.targets[:size])
+    some = validation.take(range(min(options.monitor_size, len(validation))))
     return [Measure(partial(job.task.evaluate, some), job.task.metric_names)]
+
+
+def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callbacks.Callback]:
+    """What draws the answers to a few validation examples, if that is asked for."""
+    if draw is None:
+        return []
+    texts = job.validation.sources[:SHOWN]
+    return [Pictures(partial(job.task.predict, texts), draw, events, job.state)]
 
 
 def finish_interval(

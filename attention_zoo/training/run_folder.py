@@ -12,6 +12,7 @@ results.json                 written by `evaluate`
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ import numpy as np
 
 from attention_zoo.checkpoints import STATE, CheckpointFolder
 from attention_zoo.files import replace_file
+from attention_zoo.training import tensorboard
 from attention_zoo.training.changes import (
     Fingerprint,
     check_allowed,
@@ -119,6 +121,7 @@ def claim(folder: Path, recipe: Recipe, state: RunState, data: dict[str, Fingerp
     logged = state.step if state.pending is None else state.step - 1
     if (folder / LOG).exists():
         cut_log(folder / LOG, logged)
+    tensorboard.cut_back(folder, logged)
 
 
 def _replace_and_keep(path: Path, text: str, step: int) -> None:
@@ -162,7 +165,9 @@ def write_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
         for group, variables in groups.items()
         for number, variable in enumerate(variables)
     }
-    np.savez(path, **arrays)
+    archive = io.BytesIO()  # one that meets a full disk itself tells of it twice
+    np.savez(archive, **arrays)
+    path.write_bytes(archive.getbuffer())
 
 
 def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:

@@ -156,7 +156,7 @@ def test_no_words_at_all(capsys: Capture) -> None:
 
 
 def test_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture) -> None:
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("attention_zoo.training.fit", stop)
@@ -167,7 +167,7 @@ def test_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capt
 def test_a_full_disk_is_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "runs/x")
 
     monkeypatch.setattr("attention_zoo.training.fit", full)
