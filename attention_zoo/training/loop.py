@@ -36,9 +36,11 @@ from attention_zoo.training.run_folder import (
     VARIABLES,
     RunState,
     claim,
+    holds_run,
     open_run,
     read_data,
     read_variables,
+    seems_over,
 )
 from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
 from attention_zoo.training.tensorboard import Events
@@ -107,7 +109,8 @@ def fit(
     if recipe.run is None:
         raise ValueError("run is missing; name the run's folder with run=FOLDER")
     folder = Path(recipe.run)
-    state = open_run(folder, recipe, allow)
+    holds_run(folder, recipe, allow)
+    state = open_run(folder, recipe, allow) if seems_over(folder, recipe) else RunState()
     if state.finished:
         print(f"{folder}: finished at step {state.step}, nothing to do")
     else:

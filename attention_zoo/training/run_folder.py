@@ -68,8 +68,8 @@ class RunState:
         return self.pending is None and (tired or self.step >= options.steps)
 
 
-def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunState:
-    """How far the run of this recipe in this folder has come; nothing is written.
+def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
+    """Whether the folder holds the run of this recipe; False if nothing was begun there.
 
     Args:
         folder: the run folder.
@@ -82,16 +82,36 @@ def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunStat
     check_allowed(recipe, allow)
     there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     if not {*there} - UNCLAIMED and (folder.is_dir() or not folder.exists()):
-        return RunState()
+        return False
     if not (folder / RECIPE).is_file():
         raise ValueError(f"{folder}: is there and holds no run; give another run=FOLDER")
     refuse_changes(folder, recipe_changes(read_recipe(folder / RECIPE), recipe), allow)
-    newest = CheckpointFolder(folder / "checkpoints").newest()
+    return True
+
+
+def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunState:
+    """How far the run has come that `holds_run` is of; nothing is written.
+
+    All of its newest checkpoint is read and checked.
+    """
+    newest = None
+    if holds_run(folder, recipe, allow):
+        newest = CheckpointFolder(folder / "checkpoints").newest()
     if newest is None:
         return RunState()
     state = read_state(newest)
     state.finished = state.is_over(recipe.training)
     return state
+
+
+def seems_over(folder: Path, recipe: Recipe) -> bool:
+    """Whether the newest checkpoint says that nothing is left to do; the rest is not looked at."""
+    store = CheckpointFolder(folder / "checkpoints")
+    steps = store.steps()
+    try:
+        return bool(steps) and read_state(store.at(steps[0])).is_over(recipe.training)
+    except (OSError, ValueError):  # `open_run` tells of the damage
+        return False
 
 
 def read_data(folder: Path) -> dict[str, Fingerprint]:

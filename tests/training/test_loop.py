@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +221,32 @@ def test_xla_choice() -> None:
     assert use_xla(True) is True
     assert use_xla(False) is False
     assert use_xla("auto") is any("cpu" not in d for d in keras.distribution.list_devices())
+
+
+def test_the_seconds_of_a_step_are_not_those_of_the_checkpoint_before_it() -> None:
+    clock = Clock(RunState(), lambda step: 100, StopRequest())
+    clock.on_epoch_begin(0)
+    for batch in range(3):
+        clock.on_train_batch_begin(batch)
+        clock.on_train_batch_end(batch)
+        time.sleep(0.05)
+    assert 0 < clock.seconds < 0.05
+    assert clock.state.seconds == clock.seconds
+
+
+def test_validation_examples_over_the_limits_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"run={tmp_path / 'run'}", "data.max_source_length=8", "training.monitor=bleu"]
+    words += ["training.steps=2", "training.evaluate_every=2", "training.monitor_size=40"]
+    result = training.fit(write_recipe(tmp_path), words)
+    assert result.best is not None
+    (counts,) = re.findall(
+        r"(\d+) validation pairs \((\d+) over the length limits left out\)", capsys.readouterr().out
+    )
+    used, left_out = map(int, counts)
+    assert used + left_out == 40
+    assert left_out > 0
 
 
 class Terminal(io.StringIO):
