@@ -45,9 +45,9 @@ def fingerprint(examples: Iterable[Any]) -> Fingerprint:
     """What a split holds: how many examples, and the SHA-256 of each thousand of them.
 
     Args:
-        examples: each of them strings, numbers, or lists of these.
+        examples: each of them strings, numbers, arrays, or lists of these.
     """
-    lines = [json.dumps(example) for example in examples]
+    lines = [json.dumps(example, default=lambda array: array.tolist()) for example in examples]
     blocks = ["\n".join(lines[start : start + BLOCK]) for start in range(0, len(lines), BLOCK)]
     return {
         "examples": len(lines),

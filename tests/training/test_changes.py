@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attention_zoo import training
@@ -70,6 +71,9 @@ def test_fingerprints_tell_which_examples_changed() -> None:
     (text,) = data_changes(of(*many), of(*many, "more")).values()
     assert text.endswith("held 2500 examples and holds 2501, the first change among 2001 to 2501")
     assert data_changes(of("a b", "c"), of("a", "b c"))
+    points = [(np.arange(3.0), 1), (np.zeros(2), 2)]
+    assert fingerprint(points) == fingerprint(iter(points))
+    assert fingerprint(points) != fingerprint([(np.arange(3.0), 1), (np.ones(2), 2)])
 
 
 def test_what_decides_the_weights_cannot_change(tmp_path: Path) -> None:

@@ -152,6 +152,25 @@ def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
     assert all("val_bleu" in line for line in records(result.folder))
 
 
+def test_the_best_checkpoint_and_patience_outlive_a_start(tmp_path: Path) -> None:
+    """The best is older than the newest, and the third evaluation after it ends the run."""
+    folder = tmp_path / "run"
+    words = [f"run={folder}", "training.learning_rate=1e-9", "training.monitor=exact_match"]
+    words += ["training.monitor_size=3", "training.evaluate_every=2", "training.patience=3"]
+    words += ["training.checkpoint_every=1", "training.keep_checkpoints=1"]
+    path = write_recipe(tmp_path)
+    for batches, saved in ((6, 5), (2, 7)):
+        with pytest.raises(KeyboardInterrupt):
+            training.fit(path, words, callbacks=[StopAfter(batches)])
+        assert newest(folder).name == f"step-{saved:08d}"
+        assert tasks.task_folder(folder).name == "step-00000002"
+    result = training.fit(path, words)
+    assert (result.step, result.best_step) == (8, 2)
+    assert [line["step"] for line in records(folder)] == [2, 4, 6, 8]
+    kept = [path.name for path in sorted((folder / "checkpoints").iterdir())]
+    assert kept == ["step-00000002", "step-00000008"]
+
+
 def test_a_callers_callback_may_stop_it(tmp_path: Path) -> None:
     class Enough(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
