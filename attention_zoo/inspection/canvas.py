@@ -19,8 +19,9 @@ def new_figure(width: float, height: float) -> Any:
     return figure
 
 
-def pixels(figure: Any) -> np.ndarray:
-    """The figure as it would be written, `(height, width, 4)` of bytes: red, green, blue, alpha."""
+def pixels(figure: Any, dpi: float = 75.0) -> np.ndarray:
+    """The figure as `(height, width, 4)` of bytes: red, green, blue, alpha."""
+    figure.set_dpi(dpi)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.canvas.draw()

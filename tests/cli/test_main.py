@@ -164,6 +164,17 @@ def test_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capt
     assert (code, err) == (130, "attention-zoo: interrupted\n")
 
 
+def test_changes_are_allowed_by_name(tmp_path: Path, capsys: Capture) -> None:
+    path, folder = write_recipe(tmp_path), copy_of_small_run(tmp_path)
+    capsys.readouterr()
+    words = ("train", path, f"run={folder}", "training.patience=1", "data.test_size=9")
+    message = refused(capsys, *words)
+    assert message.endswith("--allow data.test_size,training.patience\n")
+    code, out, err = run(capsys, *words, "--allow", "data.test_size,training.patience")
+    assert (code, "nothing to do" in out) == (0, True), err
+    assert "is no key of a recipe" in refused(capsys, *words, "--allow", "patience")
+
+
 def test_a_full_disk_is_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
 ) -> None:
