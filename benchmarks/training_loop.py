@@ -71,13 +71,15 @@ class Watch(keras.callbacks.Callback):
         self.ended: list[float] = []
         self.resident: list[float] = []
 
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.parameters = self.model.count_params()
+
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self.began.append(time.perf_counter())
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.ended.append(time.perf_counter())
         self.resident.append(resident_megabytes())
-        self.parameters = self.model.count_params()
 
 
 def resident_megabytes() -> float:
