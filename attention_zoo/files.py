@@ -51,8 +51,12 @@ def damage(folder: Path) -> Damage | None:
 def replace_file(path: Path, text: str) -> None:
     """Writes a file anew: killed at any moment, the old text or the new one is there, whole."""
     fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text, encoding="utf-8")
-    to_disk(fresh)
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        to_disk(fresh)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
     os.replace(fresh, path)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import attention_zoo as az
 from tests.layers.running import array
+from tests.training.small import PAGE, write_recipe
 
 DOCS = Path(__file__).parents[1] / "docs"
 TFA = DOCS / "migrating-from-tfa.md"
@@ -163,3 +164,15 @@ def test_search_and_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert names["answers"]["text"].shape == (1, 1)
     (want,) = names["task"].predict(["at 5:04 PM."])
     assert names["answers"]["text"][0, 0].numpy().decode() == want.text
+
+
+@pytest.mark.slow
+def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.replace("steps: 40", "steps: 4").replace("evaluate_every: 20", "evaluate_every: 4")
+    names: dict = {"recipe": write_recipe(tmp_path, page)}
+    exec(python_of("training.md"), names)
+    assert (names["first"].step, names["more"].step, names["tuned"].step) == (4, 8, 4)
+    one, other = (names[name].task.model.encoder.weights for name in ("more", "tuned"))
+    for before, after in zip(one, other, strict=True):
+        np.testing.assert_array_equal(array(after), array(before))

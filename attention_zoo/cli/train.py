@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from attention_zoo.cli.arguments import only_overrides
 
@@ -16,6 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="any key of the recipe: run=FOLDER training.steps=100 model.units=64",
     )
+    parser.add_argument(
+        "--allow",
+        metavar="KEY,...",
+        default="",
+        help="keys and sections that may differ from what the run was begun with:"
+        " training.steps,data",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -23,6 +31,18 @@ def run(arguments: argparse.Namespace) -> None:
     overrides = only_overrides(arguments.overrides)
     from attention_zoo import training
 
-    result = training.fit(arguments.recipe, overrides)
+    allow = [name for name in arguments.allow.split(",") if name]
+    result = training.fit(arguments.recipe, overrides, allow=allow, draw=attention_picture)
     print(f"best checkpoint: step {result.best_step}; evaluate it with")
     print(f"  attention-zoo evaluate {result.folder}")
+
+
+def attention_picture(answer: Any) -> Any:
+    """Where the model looked while it wrote an answer, as pixels; None for an empty one."""
+    from attention_zoo import inspection
+
+    if answer.attention is None or not answer.tokens:
+        return None
+    return inspection.pixels(
+        inspection.plot_alignment(answer.attention, answer.tokens, answer.source_tokens)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,6 +39,15 @@ class TextPairs:
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return zip(self.sources, self.targets, strict=True)
+
+    def take(self, rows: Iterable[int]) -> TextPairs:
+        """The pairs of these rows."""
+        rows = list(rows)
+        sources, targets = ([texts[row] for row in rows] for texts in (self.sources, self.targets))
+        return replace(self, sources=sources, targets=targets)
 
 
 def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:

@@ -6,6 +6,8 @@ import os
 import warnings
 from typing import Any
 
+import numpy as np
+
 
 def new_figure(width: float, height: float) -> Any:
     """A matplotlib Figure of that size in inches, with room made for its labels."""
@@ -15,6 +17,15 @@ def new_figure(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def pixels(figure: Any, dpi: float = 75.0) -> np.ndarray:
+    """The figure as `(height, width, 4)` of bytes: red, green, blue, alpha."""
+    figure.set_dpi(dpi)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())
 
 
 def save(figure: Any, path: str | os.PathLike[str] | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -89,8 +90,17 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     config = {"format": FORMAT, "class": type(instance).__name__, "config": instance.settings}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-    instance.save_weights(folder / "model.weights.h5")
+    weights = _WeightsFile()
+    instance.save_weights(weights)
+    (folder / "model.weights.h5").write_bytes(weights.getbuffer())
     seal(folder, ("config.json", "model.weights.h5"))
+
+
+class _WeightsFile(io.BytesIO):
+    """A file of weights in memory: HDF5 that writes to a full disk crashes the process."""
+
+    def __str__(self) -> str:
+        return "model.weights.h5"  # the end of the name tells Keras the format
 
 
 def check_arguments(cls: Callable[..., Any], given: Config) -> None:

@@ -27,8 +27,15 @@ class Task(Protocol):
     model: keras.Model
     search: SearchOptions
 
+    def within_limits(self, examples: Any) -> Any:
+        """The examples that the task's limits of length let in."""
+
     def batches(self, examples: Any, batch_size: int, seed: int) -> Any:
-        """The examples as training batches (`data.PairBatches` or alike)."""
+        """The examples as training batches (`data.PairBatches` or alike).
+
+        Examples can be counted by `len` and gone through one by one; each is strings, numbers or
+        arrays, by which a changed corpus is known.
+        """
 
     def loss(self, label_smoothing: float) -> keras.losses.Loss:
         """The training loss."""

@@ -98,14 +98,7 @@ class Translation:
         Raises:
             ValueError: no pair is left.
         """
-        sources = self.source_tokenizer.encode(examples.sources)
-        targets = self.target_tokenizer.encode(examples.targets)
-        kept = [
-            row
-            for row, (source, target) in enumerate(zip(sources, targets, strict=True))
-            if 0 < len(source) <= self.max_source_length
-            and 0 < len(target) < self.max_target_length
-        ]
+        sources, targets, kept = self._encoded(examples)
         if not kept:
             raise ValueError(
                 f"{examples.origin}: none of its {len(examples)} pairs fits into"
@@ -118,6 +111,22 @@ class Translation:
             batch_size=batch_size,
             seed=seed,
         )
+
+    def within_limits(self, examples: TextPairs) -> TextPairs:
+        """The pairs that `batches` leaves in."""
+        return examples.take(self._encoded(examples)[2])
+
+    def _encoded(self, examples: TextPairs) -> tuple[list[list[int]], list[list[int]], list[int]]:
+        """Token ids of both sides, and the rows of which both keep the limits."""
+        sources = self.source_tokenizer.encode(examples.sources)
+        targets = self.target_tokenizer.encode(examples.targets)
+        kept = [
+            row
+            for row, (source, target) in enumerate(zip(sources, targets, strict=True))
+            if 0 < len(source) <= self.max_source_length
+            and 0 < len(target) < self.max_target_length
+        ]
+        return sources, targets, kept
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Cross-entropy per target token."""

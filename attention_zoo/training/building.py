@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
 from attention_zoo.data import TextPairs, train_tokenizer
 from attention_zoo.registry import Registry
-from attention_zoo.tasks import Translation
-from attention_zoo.training.recipe import Recipe
+from attention_zoo.tasks import TASKS, Translation
+from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
 BUILDERS = Registry("task")
 
@@ -19,10 +20,24 @@ def build_task(recipe: Recipe, train: Any) -> Any:
     return BUILDERS.get(recipe.task)(recipe, train)
 
 
+def load_task(recipe: Recipe, checkpoint: Path) -> Any:
+    """The task of a checkpoint known to be whole, with the recipe's limits and search."""
+    task_class: Any = TASKS.get(recipe.task)
+    return with_options(task_class.load(checkpoint), recipe)
+
+
+def with_options(task: Any, recipe: Recipe) -> Any:
+    """A task that was saved by another recipe, with the limits and the search of this one."""
+    task.search = recipe.search
+    task.max_source_length = recipe.data.max_source_length
+    task.max_target_length = recipe.data.max_target_length
+    return task
+
+
 @BUILDERS.register("translation")
 def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
     """A translator between two tokenizers of the recipe's kind."""
-    options = recipe.tokenizer
+    options = recipe.tokenizer or TokenizerOptions()
     source, target = (
         train_tokenizer(options.kind, texts, options.vocabulary_size, options.lowercase)
         for texts in (train.sources, train.targets)

@@ -25,6 +25,7 @@ from attention_zoo.training.run_folder import (
     write_variables,
 )
 from attention_zoo.training.stopping import StopRequest
+from attention_zoo.training.tensorboard import Events
 
 Logs = dict[str, Any]
 
@@ -79,15 +80,16 @@ class Clock(keras.callbacks.Callback):
             read_variables(self.restore, metrics)
             self.restore = None
         self.tokens, self.seconds = 0, 0.0
-        self._lap = time.perf_counter()
+
+    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self._lap = time.perf_counter()  # what came between, as a checkpoint, is no training
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self.tokens += self.tokens_at(self.state.step)
         self.state.step += 1
-        now = time.perf_counter()
-        self.seconds += now - self._lap
-        self.state.seconds += now - self._lap
-        self._lap = now
+        taken = time.perf_counter() - self._lap
+        self.seconds += taken
+        self.state.seconds += taken
         self._trained = logs or {}
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
@@ -123,16 +125,14 @@ class Log(keras.callbacks.Callback):
     Args:
         folder: the run folder.
         clock: for step, seconds and tokens per second.
+        events: for TensorBoard.
     """
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, events: Events) -> None:
         super().__init__()
-        import tensorflow as tf
-
         self.path = folder / LOG
         self.clock = clock
-        self._scalar = tf.summary.scalar
-        self._writer = tf.summary.create_file_writer(str(folder / "tensorboard"))
+        self.events = events
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         self.clock.request.at_once = False  # from here on the run's files change
@@ -146,10 +146,7 @@ class Log(keras.callbacks.Callback):
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())  # a checkpoint on the disk has its line there
-        with self._writer.as_default():
-            for name, value in logs.items():
-                self._scalar(name, value, step=step)
-        self._writer.flush()
+        self.events.scalars(step, logs)
 
 
 class Checkpoints(keras.callbacks.Callback):
@@ -195,10 +192,9 @@ class Checkpoints(keras.callbacks.Callback):
         state.waited += 1
         if self._better(value):
             state.best, state.best_step, state.waited = value, state.step, 0
-        patience = self.options.patience
-        tired = patience is not None and state.waited >= patience
-        state.finished = tired or state.step >= self.options.steps
         state.pending = None
+        state.finished = state.is_over(self.options)
+        self.model.reset_metrics()  # the next interval begins with none, whenever that is
         self.save()
         self.request.heed()
 

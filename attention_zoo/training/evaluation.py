@@ -77,6 +77,7 @@ def describe(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:
         "task": recipe.task,
         "preset": recipe.model.get("preset"),
         "model": recipe.model,
+        "init": recipe.init,
         "parameters": task.model.count_params(),
         "seed": recipe.seed,
         "step": state.get("step"),

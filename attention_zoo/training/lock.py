@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 LOCK = "lock"
 
@@ -22,24 +23,44 @@ def only_trainer(folder: Path) -> Iterator[None]:
         ValueError: another process holds it.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise ValueError(
-                f"{folder}: is being trained by {file.read().strip() or 'another process'};"
-                " wait for it, end it, or give another run=FOLDER"
-            ) from None
+    with _taken(folder) as file:
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()
         try:
             yield
         finally:
-            if [path.name for path in folder.iterdir()] == [LOCK]:
-                with suppress(OSError):  # what else is in a folder above stays
+            with suppress(OSError):  # what else is in a folder above stays
+                if [path.name for path in folder.iterdir()] == [LOCK]:
                     (folder / LOCK).unlink()
                     for path in missing:
                         path.rmdir()
+
+
+def _taken(folder: Path) -> TextIO:
+    """The folder's lock, held. One that its holder removes while it is being taken is none."""
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = (folder / LOCK).open("a+", encoding="utf-8")
+        except FileNotFoundError:  # the folder is gone again
+            continue
+        except FileExistsError:
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise
+            continue
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.stat(folder / LOCK), os.fstat(file.fileno())):
+                return file
+        except BlockingIOError:
+            with file:
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+            raise ValueError(
+                f"{folder}: is being trained by {holder};"
+                " wait for it, end it, or give another run=FOLDER"
+            ) from None
+        except FileNotFoundError:  # the lock is gone, or its folder
+            pass
+        file.close()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.data import PairBatches, TextPairs
 from attention_zoo.registry import did_you_mean
-from attention_zoo.training.building import build_task
+from attention_zoo.training.building import build_task, load_task, with_options
 from attention_zoo.training.callbacks import (
     Checkpoints,
     Clock,
@@ -25,17 +25,25 @@ from attention_zoo.training.callbacks import (
     Progress,
     training_variables,
 )
+from attention_zoo.training.changes import data_changes, fingerprint, refuse_changes
+from attention_zoo.training.faults import writing_run
+from attention_zoo.training.fine_tuning import freeze, initial_task
 from attention_zoo.training.lock import only_trainer
 from attention_zoo.training.optimizers import build_optimizer
+from attention_zoo.training.pictures import SHOWN, Draw, Pictures
 from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
 from attention_zoo.training.run_folder import (
     VARIABLES,
     RunState,
     claim,
+    holds_run,
     open_run,
+    read_data,
     read_variables,
+    seems_over,
 )
 from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
+from attention_zoo.training.tensorboard import Events
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,8 @@ def fit(
     recipe: str | Path | Recipe,
     overrides: Sequence[str] = (),
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    allow: Sequence[str] = (),
+    draw: Draw | None = None,
 ) -> Result:
     """Train what a recipe says, in its run folder; go on where an earlier start stopped.
 
@@ -75,13 +85,21 @@ def fit(
         callbacks: Keras callbacks beside ours, and after them; one training "epoch" is one
             evaluation interval, and each is a `fit` of its own. One that stops training ends the
             call; the same recipe goes on.
+        allow: keys and sections of the recipe ("training.steps", "data") that may differ from
+            those that the run was begun with; "data.train" and "data.validation" are the examples
+            of that split, too. The recipe replaces the run's. What decides what a checkpoint
+            holds (`training.changes.FIXED`) cannot change.
+        draw: a picture of an answer, as pixels `(height, width, channels)` of bytes or None, for
+            TensorBoard: drawn of a few validation examples at each evaluation.
 
     Returns:
         How far the run is. A run that is finished already is left as it is.
 
     Raises:
-        ValueError: a mistake in the recipe or the data, a folder that belongs to another run or
-            that another process trains in, or a loss that is not finite.
+        ValueError: a mistake in the recipe or the data, a folder that belongs to another run, of
+            which recipe or data have changed, or that another process trains in, or a loss that
+            is not finite.
+        OSError: the folder cannot be written. What was saved before is whole.
         Stopped: a `KeyboardInterrupt`: SIGINT or SIGTERM came. The step was finished and saved.
     """
     if isinstance(recipe, Recipe):
@@ -91,16 +109,18 @@ def fit(
     if recipe.run is None:
         raise ValueError("run is missing; name the run's folder with run=FOLDER")
     folder = Path(recipe.run)
-    state = open_run(folder, recipe)
+    holds_run(folder, recipe, allow)
+    state = open_run(folder, recipe, allow) if seems_over(folder, recipe) else RunState()
     if state.finished:
         print(f"{folder}: finished at step {state.step}, nothing to do")
     else:
-        with only_trainer(folder), dtype_policy(recipe.training.precision):
-            state = open_run(folder, recipe)
-            job = prepare(recipe, folder, state)
+        policy = dtype_policy(recipe.training.precision)
+        with writing_run(folder), only_trainer(folder), policy:
+            state = open_run(folder, recipe, allow)
+            job = prepare(recipe, folder, state, allow)
             print(headline(job), flush=True)
             with stop_requests() as request:
-                run(job, request, callbacks)
+                run(job, request, callbacks, draw)
     return Result(folder, state.step, state.best, state.best_step, state.seconds)
 
 
@@ -114,9 +134,9 @@ class Job:
         state: from which step.
         task: the task, its model compiled and restored.
         train: the training batches.
-        validation: the validation split.
-        validation_batches: those of it that fit, in batches.
-        left_out: training examples over the length limits.
+        validation: the validation split, without what is over the length limits.
+        validation_batches: the same in batches.
+        left_out: examples over the length limits of either split, by name.
     """
 
     recipe: Recipe
@@ -126,7 +146,7 @@ class Job:
     train: PairBatches
     validation: TextPairs
     validation_batches: PairBatches
-    left_out: int
+    left_out: dict[str, int]
 
 
 @contextmanager
@@ -140,19 +160,24 @@ def dtype_policy(name: str) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def prepare(recipe: Recipe, folder: Path, state: RunState) -> Job:
+def prepare(recipe: Recipe, folder: Path, state: RunState, allow: Sequence[str] = ()) -> Job:
     """Read the data, build or restore the task, and claim the folder when all of it works."""
     keras.utils.set_random_seed(recipe.seed)
     optimizer = build_optimizer(recipe.training)
     examples = recipe.data.read("train")
     validation = recipe.data.read("validation")
+    data = {"train": fingerprint(examples), "validation": fingerprint(validation)}
+    if state.step:
+        refuse_changes(folder, data_changes(read_data(folder), data), allow)
     checkpoint = CheckpointFolder(folder / "checkpoints").at(state.step)
-    task = tasks.load(checkpoint) if state.step else build_task(recipe, examples)
+    task = load_task(recipe, checkpoint) if state.step else first_task(recipe, examples)
+    freeze(task.model, recipe.training.frozen)
     check_monitor(recipe.training.monitor, task)
     train, some = (
         task.batches(split, recipe.training.batch_size, recipe.seed)
         for split in (examples, validation)
     )
+    fitting = task.within_limits(validation)
     task.model.compile(
         optimizer=optimizer,
         loss=task.loss(recipe.training.label_smoothing),
@@ -163,9 +188,19 @@ def prepare(recipe: Recipe, folder: Path, state: RunState) -> Job:
         variables = training_variables(task.model)
         variables.pop("metrics")
         read_variables(checkpoint / VARIABLES, variables)
-    claim(folder, recipe, state)
-    left_out = len(examples) - len(train)
-    return Job(recipe, folder, state, task, train, validation, some, left_out)
+    claim(folder, recipe, state, data)
+    left_out = {
+        "training": len(examples) - len(train),
+        "validation": len(validation) - len(fitting),
+    }
+    return Job(recipe, folder, state, task, train, fitting, some, left_out)
+
+
+def first_task(recipe: Recipe, examples: TextPairs) -> Any:
+    """The task before its first step."""
+    if recipe.init is None:
+        return build_task(recipe, examples)
+    return with_options(initial_task(recipe), recipe)
 
 
 def check_monitor(name: str, task: Any) -> None:
@@ -187,25 +222,40 @@ def use_xla(choice: bool | str) -> bool:
 
 def headline(job: Job) -> str:
     """One line: model, parameters, data, devices, precision, place."""
-    start = f", continued from step {job.state.step}" if job.state.step else ""
-    left_out = f" ({job.left_out:,} over the length limits left out)" if job.left_out else ""
+    start = f", from the weights of {job.recipe.init}" if job.recipe.init else ""
+    if job.state.step:
+        start = f", continued from step {job.state.step}"
     return (
         f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
         f" {job.task.model.count_params():,} parameters;"
-        f" {len(job.train):,} training pairs{left_out}, {len(job.validation):,} validation pairs;"
+        f" {counted(job.train, 'training', job)}, {counted(job.validation, 'validation', job)};"
         f" {', '.join(keras.distribution.list_devices())}; {job.recipe.training.precision};"
         f" {job.folder}{start}"
     )
 
 
-def run(job: Job, request: StopRequest, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+def counted(pairs: Sized, split: str, job: Job) -> str:
+    """How many pairs of a split are used, and how many are not."""
+    left_out = job.left_out[split]
+    why = f" ({left_out:,} over the length limits left out)" if left_out else ""
+    return f"{len(pairs):,} {split} pairs{why}"
+
+
+def run(
+    job: Job,
+    request: StopRequest,
+    callbacks: Sequence[keras.callbacks.Callback],
+    draw: Draw | None = None,
+) -> None:
     """Train to the end, one Keras `fit` an evaluation interval."""
     options, state, model = job.recipe.training, job.state, job.task.model
     validation = job.validation_batches.in_order()
     clock = Clock(state, partial(count_tokens, job.train), request, running_means(job))
     saving = Checkpoints(job.task, job.folder, options, state, request)
-    log, progress = Log(job.folder, clock), Progress(options.steps, clock)
-    watchers = [clock, *measures(job), log, saving, progress, *callbacks]
+    events = Events(job.folder)
+    log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
+    shown = pictures(job, draw, events)
+    watchers = [clock, *measures(job), *shown, log, saving, progress, *callbacks]
     try:
         while not state.finished:
             if state.pending is not None:
@@ -245,9 +295,16 @@ def measures(job: Job) -> list[keras.callbacks.Callback]:
     options, validation = job.recipe.training, job.validation
     if options.monitor == "loss":
         return []
-    size = options.monitor_size
-    some = replace(validation, sources=validation.sources[:size], targets=validation.targets[:size])
+    some = validation.take(range(min(options.monitor_size, len(validation))))
     return [Measure(partial(job.task.evaluate, some), job.task.metric_names)]
+
+
+def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callbacks.Callback]:
+    """What draws the answers to a few validation examples, if that is asked for."""
+    if draw is None:
+        return []
+    texts = job.validation.sources[:SHOWN]
+    return [Pictures(partial(job.task.predict, texts), draw, events, job.state)]
 
 
 def finish_interval(

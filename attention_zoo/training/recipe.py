@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -51,6 +51,8 @@ class TrainingOptions:
             the task's metrics (highest), measured by searching.
         monitor_size: validation sentences searched for a metric.
         patience: evaluations without a new best before training stops, or null.
+        frozen: parts of the model that are not trained: names of its attributes that hold layers
+            ("encoder"), or of theirs ("decoder.cell").
         precision: the Keras dtype policy.
         jit: compile the training step with XLA: true, false, or "auto" (where there is an
             accelerator; on a CPU compiling each shape costs more than it gives).
@@ -70,6 +72,7 @@ class TrainingOptions:
     monitor: str = "loss"
     monitor_size: int = 200
     patience: int | None = None
+    frozen: list[str] = field(default_factory=list)
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
     jit: bool | str = "auto"
 
@@ -101,19 +104,25 @@ class Recipe:
     Args:
         task: a name in `tasks.TASKS`.
         run: the run folder; None is `runs/` and the recipe file's name.
+        init: what to start from in place of fresh weights: a run folder, an entry of the zoo, a
+            folder written by `task.save`, or `hf://`. Weights and tokenizers are those of its best
+            checkpoint; optimizer, schedule, steps and data are this recipe's. It is read at the
+            first start alone.
         seed: of weights, dropout and data order.
         data: where the examples come from, one of `training.CORPORA`.
-        tokenizer: how they are cut into tokens.
-        model: `preset` and any of the model's own arguments.
+        tokenizer: how they are cut into tokens; with `init` leave it out, or ask for what that has.
+        model: `preset` and any of the model's own arguments; with `init` leave it out, or ask for
+            the same model. Only its dropout may differ.
         training: how long and how.
         search: how answers are searched for.
     """
 
     task: str = "translation"
     run: str | None = None
+    init: str | None = None
     seed: int = 1
     data: Corpus = field(default_factory=lambda: CORPORA.get("dates")())
-    tokenizer: TokenizerOptions = field(default_factory=TokenizerOptions)
+    tokenizer: TokenizerOptions | None = None
     model: dict[str, Any] = field(default_factory=dict)
     training: TrainingOptions = field(default_factory=TrainingOptions)
     search: SearchOptions = field(default_factory=SearchOptions)
@@ -121,6 +130,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
+        if self.init is None and self.tokenizer is None:
+            self.tokenizer = TokenizerOptions()
 
 
 def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -161,17 +172,6 @@ def parse_override(text: str) -> DictConfig:
 def recipe_text(recipe: Recipe) -> str:
     """The whole recipe, defaults included, as a YAML page that `read_recipe` reads back."""
     return OmegaConf.to_yaml(OmegaConf.structured(recipe))
-
-
-def difference(old: Recipe, new: Recipe) -> str | None:
-    """The first key, `run` aside, in which two recipes differ, as text; None when they agree."""
-    before, after = (
-        dict(_flat(OmegaConf.to_container(OmegaConf.structured(r)))) for r in (old, new)
-    )
-    for key in [*before, *(key for key in after if key not in before)]:
-        if key != "run" and before.get(key) != after.get(key):
-            return f"{key} is {before.get(key)} there and {after.get(key)} here"
-    return None
 
 
 def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
@@ -256,14 +256,6 @@ def _merge(schema: DictConfig, piece: DictConfig, place: Any) -> DictConfig:
         key = str(error.full_key or "")
         raise ValueError(f"{place(key)}: {key + ': ' if key else ''}{_first_line(error)}") from None
     return merged
-
-
-def _flat(content: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in content.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,8 @@
 """A run's folder: who may write into it, and how its checkpoints are replaced.
 
 recipe.yaml                  the whole recipe
+recipe.step-00000300.yaml    the one before it, if it was changed at that step; so for data.json
+data.json                    how many examples each split holds, and their SHA-256
 checkpoints/step-00000300    a task folder, and what training needs to go on
 log.jsonl                    one line an evaluation
 lock                         held while it is trained
@@ -10,6 +12,7 @@ results.json                 written by `evaluate`
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -22,10 +25,19 @@ import numpy as np
 
 from attention_zoo.checkpoints import STATE, CheckpointFolder
 from attention_zoo.files import replace_file
+from attention_zoo.training import tensorboard
+from attention_zoo.training.changes import (
+    Fingerprint,
+    check_allowed,
+    recipe_changes,
+    refuse_changes,
+)
 from attention_zoo.training.lock import LOCK
-from attention_zoo.training.recipe import Recipe, difference, read_recipe, recipe_text
+from attention_zoo.training.recipe import Recipe, TrainingOptions, read_recipe, recipe_text
 
-RECIPE, LOG, VARIABLES = "recipe.yaml", "log.jsonl", "training.npz"
+RECIPE, DATA, LOG, VARIABLES = "recipe.yaml", "data.json", "log.jsonl", "training.npz"
+UNCLAIMED = {LOCK, DATA, f"{DATA}.new", f"{RECIPE}.new"}
+"""What a start may leave in a folder before the recipe makes it a run's."""
 
 
 @dataclass
@@ -50,38 +62,94 @@ class RunState:
     finished: bool = False
     pending: dict[str, float] | None = None
 
+    def is_over(self, options: TrainingOptions) -> bool:
+        """Whether these options leave nothing to do."""
+        tired = options.patience is not None and self.waited >= options.patience
+        return self.pending is None and (tired or self.step >= options.steps)
 
-def open_run(folder: Path, recipe: Recipe) -> RunState:
-    """How far the run of this recipe in this folder has come; nothing is written.
+
+def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
+    """Whether the folder holds the run of this recipe; False if nothing was begun there.
+
+    Args:
+        folder: the run folder.
+        recipe: what is to be done in it.
+        allow: keys and sections of the recipe that may differ from what the folder holds.
 
     Raises:
         ValueError: the folder holds something else, or the run of another recipe.
     """
+    check_allowed(recipe, allow)
     there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    if not {*there} - {LOCK, f"{RECIPE}.new"} and (folder.is_dir() or not folder.exists()):
-        return RunState()
+    if not {*there} - UNCLAIMED and (folder.is_dir() or not folder.exists()):
+        return False
     if not (folder / RECIPE).is_file():
         raise ValueError(f"{folder}: is there and holds no run; give another run=FOLDER")
-    changed = difference(read_recipe(folder / RECIPE), recipe)
-    if changed:
-        raise ValueError(
-            f"{folder}: holds the run of another recipe: {changed};"
-            " give another run=FOLDER, or the same recipe to continue"
-        )
-    newest = CheckpointFolder(folder / "checkpoints").newest()
-    return read_state(newest) if newest else RunState()
+    refuse_changes(folder, recipe_changes(read_recipe(folder / RECIPE), recipe), allow)
+    return True
 
 
-def claim(folder: Path, recipe: Recipe, state: RunState) -> None:
-    """Make the folder this run's own, cut back to where its last checkpoint stands."""
+def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunState:
+    """How far the run has come that `holds_run` is of; nothing is written.
+
+    All of its newest checkpoint is read and checked.
+    """
+    newest = None
+    if holds_run(folder, recipe, allow):
+        newest = CheckpointFolder(folder / "checkpoints").newest()
+    if newest is None:
+        return RunState()
+    state = read_state(newest)
+    state.finished = state.is_over(recipe.training)
+    return state
+
+
+def seems_over(folder: Path, recipe: Recipe) -> bool:
+    """Whether the newest checkpoint says that nothing is left to do; the rest is not looked at."""
+    store = CheckpointFolder(folder / "checkpoints")
+    steps = store.steps()
+    try:
+        return bool(steps) and read_state(store.at(steps[0])).is_over(recipe.training)
+    except (OSError, ValueError):  # `open_run` tells of the damage
+        return False
+
+
+def read_data(folder: Path) -> dict[str, Fingerprint]:
+    """What the run's splits held, by name; nothing if that was never written."""
+    path = folder / DATA
+    try:
+        content: dict[str, Fingerprint] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged ({error}); start a new run") from None
+    return content
+
+
+def claim(folder: Path, recipe: Recipe, state: RunState, data: dict[str, Fingerprint]) -> None:
+    """Make the folder this run's own, cut back to where its last checkpoint stands.
+
+    A recipe and data that have changed replace those before, which stay beside them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / RECIPE).exists():
-        replace_file(folder / RECIPE, recipe_text(recipe))
+    if not state.step or read_data(folder) != data:
+        _replace_and_keep(folder / DATA, json.dumps(data, indent=1) + "\n", state.step)
+    if not (folder / RECIPE).exists() or recipe_changes(read_recipe(folder / RECIPE), recipe):
+        _replace_and_keep(folder / RECIPE, recipe_text(recipe), state.step)
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     CheckpointFolder(folder / "checkpoints").cut_back(state.step)
     logged = state.step if state.pending is None else state.step - 1
     if (folder / LOG).exists():
         cut_log(folder / LOG, logged)
+    tensorboard.cut_back(folder, logged)
+
+
+def _replace_and_keep(path: Path, text: str, step: int) -> None:
+    """Writes a file anew; the one that was trained by up to a step stays under another name."""
+    kept = path.with_stem(f"{path.stem}.step-{step:08d}")
+    if step and path.exists() and not kept.exists():
+        replace_file(kept, path.read_text(encoding="utf-8"))
+    replace_file(path, text)
 
 
 def cut_log(path: Path, step: int) -> None:
@@ -117,7 +185,9 @@ def write_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
         for group, variables in groups.items()
         for number, variable in enumerate(variables)
     }
-    np.savez(path, **arrays)
+    archive = io.BytesIO()  # one that meets a full disk itself tells of it twice
+    np.savez(archive, **arrays)
+    path.write_bytes(archive.getbuffer())
 
 
 def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:

@@ -156,7 +156,7 @@ def test_no_words_at_all(capsys: Capture) -> None:
 
 
 def test_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture) -> None:
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("attention_zoo.training.fit", stop)
@@ -164,10 +164,21 @@ def test_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capt
     assert (code, err) == (130, "attention-zoo: interrupted\n")
 
 
+def test_changes_are_allowed_by_name(tmp_path: Path, capsys: Capture) -> None:
+    path, folder = write_recipe(tmp_path), copy_of_small_run(tmp_path)
+    capsys.readouterr()
+    words = ("train", path, f"run={folder}", "training.patience=1", "data.test_size=9")
+    message = refused(capsys, *words)
+    assert message.endswith("--allow data.test_size,training.patience\n")
+    code, out, err = run(capsys, *words, "--allow", "data.test_size,training.patience")
+    assert (code, "nothing to do" in out) == (0, True), err
+    assert "is no key of a recipe" in refused(capsys, *words, "--allow", "patience")
+
+
 def test_a_full_disk_is_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "runs/x")
 
     monkeypatch.setattr("attention_zoo.training.fit", full)

@@ -128,3 +128,9 @@ def test_bad_parallel_files_are_refused(write, source, target, message):
 def test_pairs_must_be_pairs():
     with pytest.raises(ValueError, match="mine: 2 sources and 1 targets"):
         TextPairs(["a", "b"], ["c"], "mine")
+
+
+def test_pairs_are_gone_through_and_picked() -> None:
+    pairs = TextPairs(["a", "b", "c"], ["x", "y", "z"], "here", skipped=1)
+    assert list(pairs) == [("a", "x"), ("b", "y"), ("c", "z")]
+    assert pairs.take([2, 0]) == TextPairs(["c", "a"], ["z", "x"], "here", skipped=1)

@@ -13,7 +13,7 @@ import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 
-from attention_zoo.inspection import fonts, plot_alignment, plot_length_curve
+from attention_zoo.inspection import fonts, pixels, plot_alignment, plot_length_curve
 from attention_zoo.inspection.labels import LONGEST, is_special, readable
 
 SOURCE = ["▁the", "▁fif", "th", "▁of", "▁March", "</s>"]
@@ -206,3 +206,11 @@ def test_needs_no_display(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(tmp_path / "a.png")]
     subprocess.run(command, check=True, env=environment, cwd=Path(__file__).parents[2])
     assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_a_figure_as_pixels_of_a_resolution() -> None:
+    figure = plot_alignment(np.eye(2), ["a", "b"], ["c", "d"])
+    small, large = (pixels(figure, dpi) for dpi in (50, 100))
+    assert (small.dtype, small.shape[2]) == (np.uint8, 4)
+    assert large.shape[0] == pytest.approx(2 * small.shape[0], abs=2)
+    assert small[..., :3].std() > 10

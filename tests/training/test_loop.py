@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,25 @@ def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
     assert all("val_bleu" in line for line in records(result.folder))
 
 
+def test_the_best_checkpoint_and_patience_outlive_a_start(tmp_path: Path) -> None:
+    """The best is older than the newest, and the third evaluation after it ends the run."""
+    folder = tmp_path / "run"
+    words = [f"run={folder}", "training.learning_rate=1e-9", "training.monitor=exact_match"]
+    words += ["training.monitor_size=3", "training.evaluate_every=2", "training.patience=3"]
+    words += ["training.checkpoint_every=1", "training.keep_checkpoints=1"]
+    path = write_recipe(tmp_path)
+    for batches, saved in ((6, 5), (2, 7)):
+        with pytest.raises(KeyboardInterrupt):
+            training.fit(path, words, callbacks=[StopAfter(batches)])
+        assert newest(folder).name == f"step-{saved:08d}"
+        assert tasks.task_folder(folder).name == "step-00000002"
+    result = training.fit(path, words)
+    assert (result.step, result.best_step) == (8, 2)
+    assert [line["step"] for line in records(folder)] == [2, 4, 6, 8]
+    kept = [path.name for path in sorted((folder / "checkpoints").iterdir())]
+    assert kept == ["step-00000002", "step-00000008"]
+
+
 def test_a_callers_callback_may_stop_it(tmp_path: Path) -> None:
     class Enough(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -219,6 +240,32 @@ def test_xla_choice() -> None:
     assert use_xla(True) is True
     assert use_xla(False) is False
     assert use_xla("auto") is any("cpu" not in d for d in keras.distribution.list_devices())
+
+
+def test_the_seconds_of_a_step_are_not_those_of_the_checkpoint_before_it() -> None:
+    clock = Clock(RunState(), lambda step: 100, StopRequest())
+    clock.on_epoch_begin(0)
+    for batch in range(3):
+        clock.on_train_batch_begin(batch)
+        clock.on_train_batch_end(batch)
+        time.sleep(0.05)
+    assert 0 < clock.seconds < 0.05
+    assert clock.state.seconds == clock.seconds
+
+
+def test_validation_examples_over_the_limits_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"run={tmp_path / 'run'}", "data.max_source_length=8", "training.monitor=bleu"]
+    words += ["training.steps=2", "training.evaluate_every=2", "training.monitor_size=40"]
+    result = training.fit(write_recipe(tmp_path), words)
+    assert result.best is not None
+    (counts,) = re.findall(
+        r"(\d+) validation pairs \((\d+) over the length limits left out\)", capsys.readouterr().out
+    )
+    used, left_out = map(int, counts)
+    assert used + left_out == 40
+    assert left_out > 0
 
 
 class Terminal(io.StringIO):

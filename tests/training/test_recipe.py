@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attention_zoo.training import Recipe, override_recipe, read_recipe
-from attention_zoo.training.recipe import difference, recipe_text
+from attention_zoo.training.recipe import recipe_text
 from tests.training.small import PAGE, write_recipe
 
 
@@ -45,17 +45,6 @@ def test_text_reads_back_the_same(tmp_path: Path) -> None:
     recipe = read_recipe(write_recipe(tmp_path), ["search.beam_width=3"])
     again = read_recipe(write_recipe(tmp_path, recipe_text(recipe)))
     assert again == recipe
-    assert difference(recipe, again) is None
-
-
-def test_difference_names_the_key_and_ignores_the_folder(tmp_path: Path) -> None:
-    path = write_recipe(tmp_path)
-    recipe = read_recipe(path, ["run=a"])
-    assert difference(recipe, read_recipe(path, ["run=b"])) is None
-    other = read_recipe(path, ["model.units=17"])
-    assert difference(recipe, other) == "model.units is 16 there and 17 here"
-    other = read_recipe(path, ["model.dropout=0.5"])
-    assert difference(recipe, other) == "model.dropout is None there and 0.5 here"
 
 
 def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 
-from attention_zoo import training
+from attention_zoo import checkpoints, training
+from attention_zoo.tasks import loading
 from attention_zoo.training.run_folder import (
     RunState,
     claim,
@@ -16,6 +18,7 @@ from attention_zoo.training.run_folder import (
     open_run,
     read_state,
     read_variables,
+    seems_over,
     write_state,
     write_variables,
 )
@@ -55,12 +58,12 @@ def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     first, second = log.read_text().splitlines(keepends=True)
     recipe = training.read_recipe(write_recipe(tmp_path))
     log.write_text(first + second + '{"step": 50}\n{"st')
-    claim(run, recipe, RunState(step=40))
+    claim(run, recipe, RunState(step=40), {})
     assert log.read_text() == first + second
-    claim(run, recipe, RunState(step=40, pending={"loss": 1.0}))
+    claim(run, recipe, RunState(step=40, pending={"loss": 1.0}), {})
     assert log.read_text() == first
     log.write_text(first + second)
-    claim(run, recipe, RunState(step=20))
+    claim(run, recipe, RunState(step=20), {})
     assert log.read_text() == first
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000020"]
 
@@ -91,7 +94,7 @@ def test_a_kill_while_a_run_is_claimed_is_no_other_run(tmp_path: Path) -> None:
         for name in files:
             (folder / name).write_text("cut o")
         assert open_run(folder, recipe) == RunState()
-        claim(folder, recipe, RunState())
+        claim(folder, recipe, RunState(), {})
         assert open_run(folder, recipe) == RunState()
 
 
@@ -104,3 +107,35 @@ def test_a_damaged_log_is_told(tmp_path: Path) -> None:
     path.write_text('{"step": 1}\n{"step": 2}\n{"st')
     cut_log(path, 1)
     assert path.read_text() == '{"step": 1}\n'
+
+
+def test_a_start_reads_a_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
+    read, real = [], checkpoints.damage
+
+    def counted(folder: Path) -> Any:
+        read.append(folder.name)
+        return real(folder)
+
+    for module in (checkpoints, loading):
+        monkeypatch.setattr(module, "damage", counted)
+    training.fit(path, [f"run={run}"])
+    assert read == ["step-00000040"]
+    training.fit(path, [f"run={run}", "training.steps=41"], allow=["training.steps"])
+    assert read == ["step-00000040"] * 2
+
+
+def test_a_finished_run_is_known_without_reading_it_and_damage_is_not_finished(
+    tmp_path: Path,
+) -> None:
+    run = copy_of_small_run(tmp_path)
+    recipe = training.read_recipe(write_recipe(tmp_path))
+    assert not seems_over(tmp_path / "none", recipe)
+    assert seems_over(run, recipe)
+    last = run / "checkpoints" / "step-00000040"
+    (last / "training.npz").unlink()
+    assert seems_over(run, recipe)
+    (last / "training.json").write_text("{")
+    assert not seems_over(run, recipe)
+    (last / "training.json").unlink()
+    assert not seems_over(run, recipe)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +157,41 @@ def test_nothing_is_left_of_a_run_that_came_to_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyError), only_trainer(tmp_path / "own"):
         raise KeyError
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+def test_starts_that_fail_at_once_never_hold_one_folder_together(tmp_path: Path) -> None:
+    """Each that comes to nothing removes the lock while others take it."""
+    folder, inside, together, held = tmp_path / "runs" / "run", [], [], []
+
+    def start() -> None:
+        for _ in range(60):
+            with suppress(ValueError), only_trainer(folder):
+                inside.append(1)
+                held.append(1)
+                together.append(len(inside) > 1 or not (folder / "lock").exists())
+                inside.pop()
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(held) >= 60  # the last one has the folder for itself
+    assert not any(together)
+
+
+def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, real = tmp_path / "run", fcntl.flock
+
+    def late(file: Any, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real)
+        real(file, how)
+        shutil.rmtree(folder)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with only_trainer(folder):
+        assert (folder / "lock").read_text().startswith(f"process {os.getpid()} ")
+        with pytest.raises(ValueError, match="is being trained by process"), only_trainer(folder):
+            pass

@@ -1,0 +1,119 @@
+"""What may change of a run that goes on: what is allowed by name, but not what its weights are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from attention_zoo.registry import did_you_mean
+from attention_zoo.training.recipe import Recipe
+
+FIXED = (
+    "task",
+    "init",
+    "tokenizer",
+    "model",
+    "training.optimizer",
+    "training.precision",
+    "training.frozen",
+)
+"""Keys and sections that decide what a checkpoint holds."""
+
+BLOCK = 1000  # examples hashed together
+
+Fingerprint = dict[str, Any]
+
+
+def recipe_changes(old: Recipe, new: Recipe) -> dict[str, str]:
+    """What differs between two recipes, `run` aside: a line of text for each key."""
+    before, after = (dict(_flat(_plain(recipe))) for recipe in (old, new))
+    keys = dict.fromkeys((*before, *after))
+    return {
+        key: f"{key} is {before.get(key)} there and {after.get(key)} here"
+        for key in keys
+        if key != "run" and before.get(key) != after.get(key)
+    }
+
+
+def fingerprint(examples: Iterable[Any]) -> Fingerprint:
+    """What a split holds: how many examples, and the SHA-256 of each thousand of them.
+
+    Args:
+        examples: each of them strings, numbers, arrays, or lists of these.
+    """
+    lines = [json.dumps(example, default=lambda array: array.tolist()) for example in examples]
+    blocks = ["\n".join(lines[start : start + BLOCK]) for start in range(0, len(lines), BLOCK)]
+    return {
+        "examples": len(lines),
+        "sha256": [hashlib.sha256(block.encode()).hexdigest() for block in blocks],
+    }
+
+
+def data_changes(old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint]) -> dict[str, str]:
+    """What differs between the splits read then and now: a line for each `data.<split>`."""
+    changes = {}
+    for split in new:
+        before, after = old.get(split, new[split]), new[split]
+        pairs = zip_longest(before["sha256"], after["sha256"])
+        block = next((number for number, (a, b) in enumerate(pairs) if a != b), None)
+        if block is not None:
+            then, now = before["examples"], after["examples"]
+            last = min((block + 1) * BLOCK, max(then, now))
+            changes[f"data.{split}"] = (
+                f"data.{split} held {then} examples and holds {now},"
+                f" the first change among {block * BLOCK + 1} to {last}"
+            )
+    return changes
+
+
+def refuse_changes(folder: Path, changes: Mapping[str, str], allow: Sequence[str]) -> None:
+    """ValueError that lists the changes of a run unless all are allowed and none is fixed."""
+    fixed = [key for key in changes if covered(key, FIXED)]
+    if fixed:
+        raise ValueError(
+            f"{folder}: holds the run of another recipe: {'; '.join(changes.values())};"
+            f" {', '.join(fixed)} cannot change within a run: give another run=FOLDER"
+            f" (init={folder} takes this one's weights), or the same recipe to continue"
+        )
+    left = [key for key in changes if not covered(key, allow)]
+    if left:
+        raise ValueError(
+            f"{folder}: has changed since it was trained:"
+            f" {'; '.join(changes[key] for key in left)}; take that back, give another run=FOLDER,"
+            f" or go on all the same with --allow {','.join((*allow, *left))}"
+        )
+
+
+def check_allowed(recipe: Recipe, allow: Sequence[str]) -> None:
+    """ValueError unless each name is a key or a section of the recipe, or `data.<split>`."""
+    if isinstance(allow, str):
+        raise ValueError(f"allow={allow!r}: give a list of names, [{allow!r}]")
+    keys = [key for key, _ in _flat(_plain(recipe))]
+    sections = [key.partition(".")[0] for key in keys]
+    known = {*keys, *sections, *(f"data.{split}" for split in recipe.data.splits)}
+    for name in allow:
+        if name not in known:
+            raise ValueError(f"--allow {name}: is no key of a recipe{did_you_mean(name, known)}")
+
+
+def covered(key: str, names: Iterable[str]) -> bool:
+    """Whether a key or a section it stands in is among the names."""
+    return any(key == name or key.startswith(f"{name}.") for name in names)
+
+
+def _plain(recipe: Recipe) -> Any:
+    return OmegaConf.to_container(OmegaConf.structured(recipe))
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,132 @@
+"""Fine-tuning: a run that starts from the weights of another, parts of which it may leave alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from attention_zoo import tasks
+from attention_zoo.data import Tokenizer
+from attention_zoo.registry import did_you_mean
+from attention_zoo.training.building import build_model
+from attention_zoo.training.recipe import Recipe, TokenizerOptions
+
+FREE = "dropout"
+"""The model's argument that decides no weight and may differ from that of the initial one."""
+
+
+def initial_task(recipe: Recipe) -> Any:
+    """The task of the recipe's `init`: its weights, its tokenizers.
+
+    Raises:
+        ValueError: no task lies there, or it is not of the recipe's task, model or tokenizer.
+    """
+    place = f"init={recipe.init}"
+    task = tasks.load(str(recipe.init))
+    if task.name != recipe.task:
+        raise ValueError(f"{place}: is of task {task.name}, the recipe's is {recipe.task}")
+    if recipe.tokenizer is not None:
+        for name, value in vars(task).items():
+            if isinstance(value, Tokenizer):
+                _check_tokenizer(f"{place}: its {name.replace('_', ' ')}", value, recipe.tokenizer)
+    settings = {**task.model.settings}
+    if recipe.model:
+        settings |= _free_settings(place, recipe.model, task.model)
+    model = type(task.model)(**settings)  # of this run's precision
+    model.set_weights(task.model.get_weights())
+    task.model = model
+    return task
+
+
+def _check_tokenizer(what: str, tokenizer: Tokenizer, options: TokenizerOptions) -> None:
+    """ValueError unless the tokenizer is one that the options ask for."""
+    for name, found, asked in (
+        ("kind", tokenizer.kind, options.kind),
+        ("lowercase", tokenizer.lowercase, options.lowercase),
+    ):
+        if found != asked:
+            raise ValueError(
+                f"{what} has {name} {found}, the recipe asks for tokenizer.{name}={asked};"
+                " take tokenizer out of the recipe to use it as it is"
+            )
+    if tokenizer.vocabulary_size > options.vocabulary_size:
+        raise ValueError(
+            f"{what} has {tokenizer.vocabulary_size} entries, the recipe asks for"
+            f" tokenizer.vocabulary_size={options.vocabulary_size} at most;"
+            " take tokenizer out of the recipe to use it as it is"
+        )
+
+
+def _free_settings(place: str, section: dict[str, Any], model: Any) -> dict[str, Any]:
+    """What the recipe may set otherwise; ValueError if it asks for another model than this."""
+    required = [
+        name
+        for name, parameter in inspect.signature(type(model)).parameters.items()
+        if parameter.default is parameter.empty and name in model.settings
+    ]
+    asked = build_model(section, **{name: model.settings[name] for name in required})
+    if type(asked) is not type(model):
+        raise ValueError(
+            f"{place}: is a {type(model).__name__}, model.preset={section['preset']} is a"
+            f" {type(asked).__name__}; name another init, or take model out of the recipe"
+        )
+    for name, value in asked.settings.items():
+        if name != FREE and value != model.settings[name]:
+            raise ValueError(
+                f"{place}: model.{name} is {model.settings[name]} there and {value} in the recipe;"
+                " name another init, or take model out of the recipe"
+            )
+    return {name: asked.settings[name] for name in (FREE,) if name in asked.settings}
+
+
+def freeze(model: keras.Model, names: Sequence[str]) -> None:
+    """Leaves parts of a model out of training.
+
+    Args:
+        model: before its optimizer is built.
+        names: attributes of the model that hold layers ("encoder"), or of these ("decoder.cell").
+
+    Raises:
+        ValueError: there is no part of that name, or nothing is left to train.
+    """
+    for name in names:
+        part: Any = model
+        for step in name.split("."):
+            known = _parts(part)
+            if step not in known:
+                raise ValueError(
+                    f"training.frozen: {name}: no part {step!r}{did_you_mean(step, known)}"
+                    f" (known: {', '.join(sorted(known))})"
+                )
+            part = known[step]
+        for layer in part if isinstance(part, list | tuple) else (part,):
+            layer.trainable = False
+    if not model.trainable_variables:
+        raise ValueError(
+            f"training.frozen: {', '.join(names)}: nothing is left to train; take a part out"
+        )
+
+
+def _parts(part: Any) -> dict[str, Any]:
+    """The layers with weights, and lists of such, that a layer or a list holds, by name.
+
+    The layers of a model without attributes, a functional one, go by their own names.
+    """
+    inside = dict(enumerate(part)) if isinstance(part, list | tuple) else vars(part)
+    found = {
+        str(name): value
+        for name, value in inside.items()
+        if not str(name).startswith("_") and _has_weights(value)
+    }
+    if found or not isinstance(part, keras.Model):
+        return found
+    return {layer.name: layer for layer in part.layers if _has_weights(layer)}
+
+
+def _has_weights(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return bool(value) and all(_has_weights(one) for one in value)
+    return isinstance(value, keras.layers.Layer) and bool(value.variables)

@@ -1,0 +1,200 @@
+"""A run goes on with what it was begun with, or with what is allowed by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attention_zoo import training
+from attention_zoo.data import TextPairs
+from attention_zoo.training import read_recipe
+from attention_zoo.training.changes import (
+    covered,
+    data_changes,
+    fingerprint,
+    recipe_changes,
+    refuse_changes,
+)
+from attention_zoo.training.run_folder import RunState, claim, open_run, read_data
+from tests.training.small import (
+    assert_same_run,
+    copy_of_small_run,
+    newest,
+    records,
+    write_recipe,
+)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_all_changes_of_a_recipe_are_named_but_for_the_folder(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path)
+    recipe = read_recipe(path, ["run=a"])
+    assert recipe_changes(recipe, read_recipe(path, ["run=b"])) == {}
+    other = read_recipe(path, ["model.units=17", "model.dropout=0.5", "training.steps=41"])
+    assert recipe_changes(recipe, other) == {
+        "model.units": "model.units is 16 there and 17 here",
+        "model.dropout": "model.dropout is None there and 0.5 here",
+        "training.steps": "training.steps is 40 there and 41 here",
+    }
+
+
+def test_a_name_covers_its_key_and_what_stands_below_it() -> None:
+    assert covered("data.train", ["data"])
+    assert covered("data.train", ["data.train"])
+    assert not covered("data.train", ["data.tr", "training", "dat"])
+    assert not covered("data", ["data.train"])
+
+
+def test_fingerprints_tell_which_examples_changed() -> None:
+    def of(*texts: str) -> dict[str, object]:
+        return {"train": fingerprint(TextPairs(list(texts), list(texts), "here"))}
+
+    many = [f"{number}" for number in range(2500)]
+    assert of(*many)["train"]["examples"] == 2500  # type: ignore[index]
+    assert data_changes(of(*many), of(*many)) == {}
+    assert data_changes({}, of(*many)) == {}
+    changed = [*many[:1000], "other", *many[1001:]]
+    assert data_changes(of(*many), of(*changed)) == {
+        "data.train": "data.train held 2500 examples and holds 2500, the first change among 1001"
+        " to 2000"
+    }
+    (text,) = data_changes(of(*many), of(*many, "more")).values()
+    assert text.endswith("held 2500 examples and holds 2501, the first change among 2001 to 2501")
+    assert data_changes(of("a b", "c"), of("a", "b c"))
+    points = [(np.arange(3.0), 1), (np.zeros(2), 2)]
+    assert fingerprint(points) == fingerprint(iter(points))
+    assert fingerprint(points) != fingerprint([(np.arange(3.0), 1), (np.ones(2), 2)])
+
+
+def test_what_decides_the_weights_cannot_change(tmp_path: Path) -> None:
+    changes = {"model.units": "units", "training.steps": "steps"}
+    with pytest.raises(ValueError, match=r"units; steps; model\.units cannot change within a run"):
+        refuse_changes(tmp_path, changes, ["model", "training"])
+    with pytest.raises(ValueError, match=r"steps; .* with --allow data,training\.steps$"):
+        refuse_changes(tmp_path, {"training.steps": "steps"}, ["data"])
+    refuse_changes(tmp_path, {"training.steps": "steps"}, ["training"])
+
+
+UNKNOWN = {
+    "training.step": r"--allow training\.step: is no key of a recipe; did you mean 'training\.step",
+    "daat": "did you mean 'data'",
+    "data.trian": r"did you mean 'data\.train'",
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_misspelt_name_is_told(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=UNKNOWN[name]):
+        training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"], allow=[name])
+    with pytest.raises(ValueError, match=r"give a list of names, \['data'\]"):
+        training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"], allow="data")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_changed_recipe_is_refused_with_all_differences(tmp_path: Path) -> None:
+    run = copy_of_small_run(tmp_path)
+    before = files(run)
+    words = [f"run={run}", "training.steps=60", "training.learning_rate=0.5", "data.test_size=9"]
+    message = (
+        r"test_size is 20 there and 9 here; training\.steps is 40 there and 60 here;"
+        r" training\.learning_rate is 0\.01 there and 0\.5 here; .*"
+        r"--allow data\.test_size,training\.steps,training\.learning_rate$"
+    )
+    with pytest.raises(ValueError, match=message):
+        training.fit(write_recipe(tmp_path), words)
+    with pytest.raises(ValueError, match=r"learning_rate is .* --allow training\.steps,data,train"):
+        training.fit(write_recipe(tmp_path), words, allow=["training.steps", "data"])
+    assert files(run) == before
+
+
+def test_more_steps_go_on_as_if_they_had_been_asked_for(tmp_path: Path) -> None:
+    run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
+    first = (run / "recipe.yaml").read_text()
+    more = ["training.steps=50", "training.evaluate_every=15"]
+    assert training.fit(path, [f"run={run}", *more], allow=["training"]).step == 50
+    assert [line["step"] for line in records(run)] == [20, 40, 45, 50]
+    assert (run / "recipe.step-00000040.yaml").read_text() == first
+    assert read_recipe(run / "recipe.yaml").training.steps == 50
+    assert training.fit(path, [f"run={run}", *more]).step == 50
+
+    whole = ["training.steps=50", "training.evaluate_every=5"]
+    same, stopped = tmp_path / "same", tmp_path / "stopped"
+    training.fit(path, [f"run={same}", *whole])
+    training.fit(path, [f"run={stopped}", "training.steps=20", "training.evaluate_every=5"])
+    training.fit(path, [f"run={stopped}", *whole], allow=["training.steps"])
+    assert_same_run(same, stopped)
+    assert [line["loss"] for line in records(run)[-2:]] == [
+        line["loss"] for line in records(same)[-2:]
+    ]
+
+
+def test_a_recipe_is_kept_once_a_step(tmp_path: Path) -> None:
+    run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
+    for rate in (0.1, 0.2):
+        recipe = read_recipe(path, [f"training.learning_rate={rate}"])
+        claim(run, recipe, RunState(step=40), read_data(run))
+    assert read_recipe(run / "recipe.step-00000040.yaml").training.learning_rate == 0.01
+    assert read_recipe(run / "recipe.yaml").training.learning_rate == 0.2
+
+
+TSV = """\
+data:
+  corpus: tsv
+  source: en
+  target: fr
+  train: {folder}/train.tsv
+  validation: {folder}/validation.tsv
+tokenizer:
+  kind: word
+model: {{preset: rnnsearch_small, embedding_dim: 8, units: 16}}
+training: {{steps: 2, evaluate_every: 2, batch_size: 4}}
+"""
+
+
+def test_changed_data_are_refused_unless_allowed(tmp_path: Path) -> None:
+    rows = [f"it is {number}\til est {number}" for number in range(12)]
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(["en\tfr", *rows]) + "\n")
+    path, run = write_recipe(tmp_path, TSV.format(folder=tmp_path)), tmp_path / "run"
+    training.fit(path, [f"run={run}"])
+    held = read_data(run)
+    assert held["train"]["examples"] == 12
+    (tmp_path / "train.tsv").write_text("\n".join(["en\tfr", *rows, "it is 1\til est 2"]) + "\n")
+    before = files(run)
+    words = [f"run={run}", "training.steps=4"]
+    message = r"data\.train held 12 examples and holds 13, .* --allow training\.steps,data\.train$"
+    with pytest.raises(ValueError, match=message):
+        training.fit(path, words, allow=["training.steps"])
+    assert {**files(run), "lock": b""} == {**before, "lock": b""}
+    assert training.fit(path, words, allow=["training.steps", "data.train"]).step == 4
+    assert read_data(run)["train"]["examples"] == 13
+    assert json.loads((run / "data.step-00000002.json").read_text()) == held
+    assert newest(run).name == "step-00000004"
+
+
+def test_a_damaged_fingerprint_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text("{")
+    with pytest.raises(ValueError, match=r"data\.json: damaged .*; start a new run"):
+        read_data(tmp_path)
+
+
+def test_a_finished_run_is_over_by_what_the_recipe_says_now(tmp_path: Path) -> None:
+    run = copy_of_small_run(tmp_path)
+    path = write_recipe(tmp_path)
+    assert open_run(run, read_recipe(path)).finished
+    more = read_recipe(path, ["training.steps=41"])
+    assert not open_run(run, more, ["training.steps"]).finished
+    options = read_recipe(path, ["training.patience=2"]).training
+    assert RunState(step=3, waited=2).is_over(options)
+    assert not RunState(step=3, waited=1).is_over(options)
+    assert not RunState(step=40, pending={"loss": 1.0}).is_over(options)

@@ -1,0 +1,215 @@
+"""The program on a disk that is full, a folder that is shut, under signals and kills.
+
+Each time: one line and a code, no traceback, all that was saved still whole, and the same command
+goes on once it can, to the very run that nothing has disturbed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.files import damage
+from attention_zoo.training.faults import writing_run
+from tests.training.small import RESUMED, assert_same_run, copy_of_small_run, newest, write_recipe
+
+PROGRAM = "import sys; from attention_zoo.cli import main; sys.exit(main())"
+
+
+def start(*words: object, before: str = "") -> subprocess.Popen[str]:
+    """The program, in a process of its own, after some lines of Python."""
+    return subprocess.Popen(
+        [sys.executable, "-c", f"{before}\n{PROGRAM}", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit code, and what the program itself said on standard error."""
+    _, errors = process.communicate(timeout=240)
+    assert "Traceback" not in errors
+    said = [line for line in errors.splitlines() if line.startswith("attention-zoo: ")]
+    return process.returncode, "\n".join(said)
+
+
+def goes_on(whole: Path, run: Path, path: Path, *words: str) -> None:
+    """The same command comes to the same."""
+    assert finish(start("train", path, f"run={run}", *words)) == (0, "")
+    assert_same_run(whole, run)
+
+
+def whole_checkpoints(run: Path) -> list[int]:
+    """The steps of the checkpoints, all of which are as they were written."""
+    store = CheckpointFolder(run / "checkpoints")
+    assert [damage(store.at(step)) for step in store.steps()] == [None] * len(store.steps())
+    return sorted(store.steps())
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    """A disk of that size; skips where none can be had."""
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("a disk of its own takes the right to mount")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(disk: Path, but: int) -> Path:
+    """A file that takes all room but so many bytes."""
+    file = disk / "fill"
+    file.write_bytes(b"\0" * (shutil.disk_usage(disk).free - but))
+    return file
+
+
+@pytest.mark.slow
+def test_a_full_disk(whole: Path, tmp_path: Path) -> None:
+    """So full that the log, a part of a checkpoint or nothing at all can be written."""
+    path = write_recipe(tmp_path)
+    with small_disk(tmp_path / "disk", "8m") as disk:
+        run = disk / "run"
+        stopped = start("train", path, f"run={run}", *RESUMED, before=KILL_IN_THE_THIRD_SAVE)
+        assert finish(stopped)[0] == -signal.SIGKILL
+        before = whole_checkpoints(run)
+        for room in (0, 30_000, 200_000):
+            file = fill(disk, room)
+            code, said = finish(start("train", path, f"run={run}", *RESUMED))
+            file.unlink()
+            assert code == 2
+            assert "No space left on device; what was saved before is whole" in said
+            assert "\n" not in said
+            assert whole_checkpoints(run) == before
+            assert not [p for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
+        goes_on(whole, run, path, *RESUMED)
+
+
+LIMIT = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+"""
+
+
+@pytest.mark.slow
+def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+    run, path = tmp_path / "run", write_recipe(tmp_path)
+    code, said = finish(start("train", path, f"run={run}", "training.steps=2", before=LIMIT))
+    assert (code, "run: File too large; what was saved" in said) == (2, True)
+    assert whole_checkpoints(run) == []
+    assert finish(start("train", path, f"run={run}", "training.steps=2")) == (0, "")
+    assert whole_checkpoints(run) == [2]
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Nothing can be made in the folder, by root neither; skips where that cannot be had."""
+    folder.chmod(0o555)
+    root = os.geteuid() == 0
+    mark = ["chattr", "+i", str(folder)]
+    if root and (not shutil.which("chattr") or subprocess.run(mark, check=False).returncode):
+        pytest.skip("this file system lets root write everywhere")
+    try:
+        yield
+    finally:
+        if root:
+            subprocess.run(["chattr", "-i", str(folder)], check=True)
+        folder.chmod(0o755)
+
+
+@pytest.mark.slow
+def test_a_folder_that_is_shut(whole: Path, tmp_path: Path) -> None:
+    run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
+    (run / "lock").unlink()
+    with read_only(run):
+        assert finish(start("train", path, f"run={run}"))[0] == 0  # nothing to do
+        more = ("training.steps=41", "--allow", "training.steps")
+        code, said = finish(start("train", path, f"run={run}", *more))
+        assert code == 2
+        assert said.startswith(f"attention-zoo: error: {run / 'lock'}: ")
+        assert "\n" not in said
+    with read_only(run / "tensorboard"):
+        code, said = finish(start("train", path, f"run={run}", *more))
+        assert code == 2
+        assert f"{run / 'tensorboard'}: Permission denied; what was saved before is whole" in said
+    assert whole_checkpoints(run) == [20, 40]
+    assert finish(start("train", path, f"run={run}", *more)) == (0, "")
+    assert newest(run).name == "step-00000041"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal(number: signal.Signals, whole: Path, tmp_path: Path) -> None:
+    run, path = tmp_path / "run", write_recipe(tmp_path)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+    process = start("train", path, f"run={run}", *RESUMED)
+    while not list((run / "checkpoints").glob("step-*")):
+        time.sleep(0.01)
+        assert process.poll() is None
+    sent = time.monotonic()
+    process.send_signal(number)
+    code, said = finish(process)
+    assert time.monotonic() - sent < 10
+    assert code == 128 + number
+    assert said == f"attention-zoo: stopped by {number.name}; the same command goes on"
+    assert max(whole_checkpoints(run)) < 40
+    goes_on(whole, run, path, *RESUMED)
+
+
+KILL = """
+import os, signal
+import attention_zoo.{module} as module
+real, left = module.{name}, [{call}]
+def deadly(*given, **named):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*given, **named)
+module.{name} = deadly
+"""
+KILL_IN_THE_THIRD_SAVE = KILL.format(module="checkpoints", name="seal", call=3)
+KILL_IN_AN_EVALUATION = KILL.format(module="training.callbacks", name="Clock.on_test_begin", call=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [KILL_IN_THE_THIRD_SAVE, KILL_IN_AN_EVALUATION])
+def test_a_kill_inside_a_save_and_inside_an_evaluation(
+    kill: str, whole: Path, tmp_path: Path
+) -> None:
+    run, path = tmp_path / "run", write_recipe(tmp_path)
+    code, _ = finish(start("train", path, f"run={run}", *RESUMED, before=kill))
+    assert code == -signal.SIGKILL
+    unfinished = [p.name for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
+    assert unfinished == ([".step-00000020.new"] if kill is KILL_IN_THE_THIRD_SAVE else [])
+    assert whole_checkpoints(run)[-1] == (18 if kill is KILL_IN_THE_THIRD_SAVE else 36)
+    goes_on(whole, run, path, *RESUMED)
+
+
+def test_errors_of_the_system_name_a_place_and_the_mend() -> None:
+    full = pytest.raises(OSError, match=r"No space .*; what was saved before")
+    with full as caught, writing_run(Path("runs/a")):
+        raise OSError(28, "No space left on device")
+    assert (caught.value.filename, caught.value.errno) == ("runs/a", 28)
+    with pytest.raises(PermissionError) as denied, writing_run(Path("runs/a")):
+        raise PermissionError(13, "Permission denied", "runs/a/lock")
+    assert denied.value.filename == "runs/a/lock"
+    with pytest.raises(OSError, match=r"^the disk has a headache$"), writing_run(Path("runs/a")):
+        raise OSError("the disk has a headache")
+    with pytest.raises(RuntimeError, match="ours"), writing_run(Path("runs/a")):
+        raise RuntimeError("ours")

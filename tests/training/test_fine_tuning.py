@@ -1,0 +1,165 @@
+"""`init`: a run starts from the weights of another, and may leave parts of them as they are."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo import tasks, training
+from attention_zoo.training import override_recipe, read_recipe
+from attention_zoo.training.fine_tuning import freeze, initial_task
+from attention_zoo.training.loop import headline, prepare
+from attention_zoo.training.run_folder import RunState
+from tests.training.small import PAGE, arrays, assert_same_run, small_run, write_recipe
+
+FINE = """\
+data: {corpus: dates, seed: 2, size: 100, validation_size: 20, test_size: 5, max_phrases: 1}
+training: {steps: 8, evaluate_every: 4, batch_size: 16, learning_rate: 0.001}
+"""
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    return write_recipe(tmp_path, f"init: {small_run()}\n{FINE}")
+
+
+def arrays_of(layer: Any) -> list[np.ndarray]:
+    return [keras.ops.convert_to_numpy(weight) for weight in layer.weights]
+
+
+def test_weights_and_tokenizers_are_the_initial_ones_and_the_optimizer_fresh(
+    page: Path, tmp_path: Path
+) -> None:
+    words = ["search.beam_width=3", "data.max_source_length=77"]
+    job = prepare(read_recipe(page, words), tmp_path / "run", RunState())
+    initial = tasks.load(small_run())
+    for one, other in zip(arrays_of(initial.model), arrays_of(job.task.model), strict=True):
+        np.testing.assert_array_equal(other, one)
+    assert job.task.source_tokenizer.vocabulary == initial.source_tokenizer.vocabulary
+    assert (job.task.search.beam_width, job.task.max_source_length) == (3, 77)
+    optimizer = job.task.model.optimizer
+    slots = [v for v in optimizer.variables if v is not optimizer._learning_rate]
+    assert len(slots) > 10
+    assert not any(keras.ops.convert_to_numpy(slot).any() for slot in slots)
+    assert f"from the weights of {small_run()}" in headline(job)
+
+
+def test_a_fine_tuned_run_goes_on_exactly_and_without_the_initial_one(tmp_path: Path) -> None:
+    initial = tmp_path / "initial"
+    tasks.load(small_run()).save(initial)
+    path = write_recipe(tmp_path, f"init: {initial}\n{FINE}")
+    words = ["model.preset=rnnsearch_small", "model.units=16", "model.embedding_dim=8"]
+    words += ["model.dropout=0.2", "training.frozen=[encoder]", "training.checkpoint_every=3"]
+    whole, stopped = (tmp_path / name for name in ("whole", "stopped"))
+    training.fit(path, [f"run={whole}", *words])
+
+    class Stop(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        training.fit(path, [f"run={stopped}", *words], [Stop()])
+    initial.rename(tmp_path / "gone")
+    training.fit(path, [f"run={stopped}", *words])
+    assert_same_run(whole, stopped)
+    assert tasks.load(stopped).model.settings["dropout"] == 0.2
+
+
+def test_frozen_parts_do_not_change_and_others_do(page: Path, tmp_path: Path) -> None:
+    words = [f"run={tmp_path / 'run'}", "training.steps=4"]
+    words.append("training.frozen=[encoder,decoder.cell,source_embedding]")
+    result = training.fit(page, words)
+    before, after = (tasks.load(run).model for run in (small_run(), result.folder))
+
+    def changed(part: Callable[[Any], Any]) -> set[bool]:
+        weights = zip(arrays_of(part(before)), arrays_of(part(after)), strict=True)
+        return {bool((one != other).any()) for one, other in weights}
+
+    for frozen in ("encoder", "decoder.cell", "source_embedding"):
+        assert changed(operator.attrgetter(frozen)) == {False}
+    for trained in ("target_embedding", "maxout", "vocabulary"):
+        assert changed(operator.attrgetter(trained)) == {True}
+    assert len(arrays(result.folder)) < len(arrays(small_run()))
+    assert all(weight.trainable for weight in result.task.model.weights)
+
+
+MISMATCHES = {
+    "model.preset=luong_small": r"is a RNNSearch, model\.preset=luong_small is a LuongTranslator",
+    "model={preset: rnnsearch_small, units: 17, embedding_dim: 8}": (
+        r"init=.*: model\.units is 16 there and 17 in the recipe; name another init"
+    ),
+    "model.units=16": r"model\.preset is missing",
+    "tokenizer.kind=subword": (
+        r"its source tokenizer has kind word, the recipe asks for tokenizer\.kind=subword"
+    ),
+    "tokenizer={kind: word, lowercase: true}": r"has lowercase False, .* tokenizer\.lowercase=True",
+    "tokenizer={kind: word, vocabulary_size: 9}": (
+        r"its source tokenizer has \d+ entries, .* tokenizer\.vocabulary_size=9 at most"
+    ),
+    "init=nowhere": "nowhere: no such folder",
+    "training.frozen=[encodr]": (
+        r"training\.frozen: encodr: no part 'encodr'; did you mean 'encoder'\? \(known: .*decoder"
+    ),
+    "training.frozen=[decoder.vocabulary]": "decoder.vocabulary: no part 'vocabulary'",
+}
+
+
+@pytest.mark.parametrize("override", MISMATCHES)
+def test_a_mismatch_is_refused_by_name(override: str, page: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=MISMATCHES[override]) as caught:
+        training.fit(page, [f"run={tmp_path / 'run'}", override])
+    assert len(str(caught.value).splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_task_is_refused(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks.Translation, "name", "tagging")
+    with pytest.raises(ValueError, match="is of task tagging, the recipe's is translation"):
+        initial_task(read_recipe(page))
+
+
+def test_the_same_model_and_tokenizer_may_be_asked_for(tmp_path: Path) -> None:
+    recipe = override_recipe(read_recipe(write_recipe(tmp_path, PAGE)), [f"init={small_run()}"])
+    assert recipe.tokenizer is not None
+    assert initial_task(recipe).model.settings["units"] == 16
+
+
+def test_a_run_cannot_take_up_other_weights(page: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    training.fit(page, [f"run={run}", "training.steps=1"])
+    words = [f"run={run}", "training.steps=1"]
+    for word in ("init=null", "training.frozen=[encoder]"):
+        with pytest.raises(ValueError, match=r"cannot change within a run"):
+            training.fit(page, [*words, word], allow=["init", "training", "tokenizer"])
+
+
+def test_parts_of_any_model_are_found_by_name() -> None:
+    class Stack(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = [keras.layers.Dense(2) for _ in range(3)]
+            self.head = keras.layers.Dense(1)
+
+        def call(self, x: Any) -> Any:
+            for block in self.blocks:
+                x = block(x)
+            return self.head(x)
+
+    model = Stack()
+    model(np.zeros((1, 2)))
+    freeze(model, ["blocks.1"])
+    assert len(model.trainable_variables) == 6
+    freeze(model, ["blocks"])
+    assert len(model.trainable_variables) == 2
+    with pytest.raises(ValueError, match="head: nothing is left to train; take a part out"):
+        freeze(model, ["head"])
+    plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, name="first")])
+    with pytest.raises(ValueError, match=r"known: first"):
+        freeze(plain, ["last"])

@@ -1,0 +1,131 @@
+"""What TensorBoard shows of a run: every point once, and where the model looked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from attention_zoo import training
+from attention_zoo.cli.train import attention_picture
+from attention_zoo.tasks import Answer
+from attention_zoo.training.callbacks import Checkpoints
+from attention_zoo.training.tensorboard import FOLDER, Events, cut_back
+from tests.training.small import RESUMED, assert_same_run, records, small_run, write_recipe
+
+
+def shown(run: Path) -> EventAccumulator:
+    events = EventAccumulator(str(run / FOLDER), size_guidance={"tensors": 0})
+    events.Reload()
+    return events
+
+
+def curve(run: Path, name: str) -> list[tuple[int, float]]:
+    found = shown(run).Tensors(name)
+    return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in found]
+
+
+def written(run: Path, steps: range) -> None:
+    events = Events(run)
+    for step in steps:
+        events.picture(step, "attention/1", np.full((5, 4, 3), step, "uint8"))
+        events.scalars(step, {"loss": float(step)})
+
+
+def test_what_is_after_a_step_is_cut_and_the_rest_stays(tmp_path: Path) -> None:
+    written(tmp_path, range(1, 6))
+    (file,) = (tmp_path / FOLDER).iterdir()
+    before = file.read_bytes()
+    cut_back(tmp_path, 5)
+    assert file.read_bytes() == before
+    cut_back(tmp_path, 3)
+    assert curve(tmp_path, "loss") == [(step, float(step)) for step in (1, 2, 3)]
+    assert [event.step for event in shown(tmp_path).Tensors("attention/1")] == [1, 2, 3]
+    written(tmp_path, range(4, 6))
+    assert curve(tmp_path, "loss") == [(step, float(step)) for step in (1, 2, 3, 4, 5)]
+    assert len(list((tmp_path / FOLDER).iterdir())) == 2
+    cut_back(tmp_path, 0)
+    assert list((tmp_path / FOLDER).iterdir()) == []
+    cut_back(tmp_path / "none", 0)
+
+
+def test_a_file_that_was_not_written_to_its_end(tmp_path: Path) -> None:
+    written(tmp_path, range(1, 4))
+    (file,) = (tmp_path / FOLDER).iterdir()
+    file.write_bytes(file.read_bytes()[:-7])
+    cut_back(tmp_path, 9)
+    assert curve(tmp_path, "loss") == [(1, 1.0), (2, 2.0)]
+    whole = file.read_bytes()
+    cut_back(tmp_path, 9)
+    assert file.read_bytes() == whole
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).write_text("a file")
+    with pytest.raises(OSError, match="exists"):
+        Events(tmp_path)
+
+
+def test_what_tensorflow_cannot_write_is_an_error_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = Events(tmp_path)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "events; No space left on device")
+
+    monkeypatch.setattr(tf.summary, "scalar", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        events.scalars(1, {"loss": 1.0})
+    assert caught.value.filename == str(tmp_path / FOLDER)
+
+
+def test_a_run_that_goes_on_shows_no_step_twice_and_pictures_of_each_evaluation(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pictures change nothing of the run."""
+    path, run = write_recipe(tmp_path), tmp_path / "run"
+
+    words, real = [f"run={run}", *RESUMED], Checkpoints.save
+
+    def save(self: Checkpoints) -> None:
+        if self.state.step == 40:  # logged, and not saved
+            raise KeyboardInterrupt
+        real(self)
+
+    monkeypatch.setattr(Checkpoints, "save", save)
+    with pytest.raises(KeyboardInterrupt):
+        training.fit(path, words, draw=attention_picture)
+    monkeypatch.undo()
+    assert [step for step, _ in curve(run, "loss")] == [20, 40]
+    training.fit(path, words, draw=attention_picture)
+    assert_same_run(whole, run)
+    logged = [(line["step"], pytest.approx(line["val_loss"])) for line in records(run)]
+    assert curve(run, "val_loss") == logged
+    pictures = [shown(run).Tensors(f"attention/{number}") for number in (1, 2, 3)]
+    assert any(event.step == 40 for events in pictures for event in events)
+    assert all(len({event.step for event in events}) == len(events) for events in pictures)
+
+
+def test_nothing_is_drawn_of_an_empty_answer_or_without_attention() -> None:
+    answer = small_answer(np.array([[0.25, 0.75]]), ("a",))
+    pixels = attention_picture(answer)
+    assert pixels.dtype == np.uint8
+    assert pixels.ndim == 3
+    assert pixels.std() > 10
+    assert attention_picture(small_answer(None, ("a",))) is None
+    assert attention_picture(small_answer(np.zeros((0, 2)), ())) is None
+
+
+def small_answer(attention: Any, tokens: tuple[str, ...]) -> Answer:
+    return Answer("a", 0.0, tokens, (0.0,) * len(tokens), ("b", "c"), attention, False)
+
+
+def test_the_small_run_has_curves_and_no_pictures() -> None:
+    """Nothing was handed to `fit` to draw with."""
+    assert [step for step, _ in curve(small_run(), "loss")] == [20, 40]
+    assert "attention/1" not in shown(small_run()).Tags()["tensors"]
