@@ -116,6 +116,7 @@ class Translation:
             [targets[row] for row in kept],
             batch_size=batch_size,
             seed=seed,
+            numbers=[row + 1 for row in kept],
         )
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
