@@ -152,11 +152,11 @@ def dtype_policy(name: str) -> Iterator[None]:
 def prepare(recipe: Recipe, folder: Path, state: RunState, strategy: Any) -> Job:
     """Read the data, build or restore the task, and claim the folder when all of it works."""
     keras.utils.set_random_seed(recipe.seed)
-    optimizer = build_optimizer(recipe.training)
     examples = recipe.data.read("train")
     validation = recipe.data.read("validation")
     checkpoint = CheckpointFolder(folder / "checkpoints").at(state.step)
     with strategy.scope():
+        optimizer = build_optimizer(recipe.training)
         task = tasks.load(checkpoint) if state.step else build_task(recipe, examples)
         check_monitor(recipe.training.monitor, task)
         steps = compile_steps(recipe.training, task, optimizer, strategy)

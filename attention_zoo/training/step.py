@@ -71,6 +71,7 @@ class Steps:
         model.optimizer._all_reduce_sum_gradients = lambda pairs: pairs  # sums are given to it
         compile_ = _function(jit_compile=jit)
         self._sum_gradients, self._sum_losses = compile_(self._gradients), compile_(self._losses)
+        # Only where there is one device: in a function of its own it could not meet the others.
         self._apply = compile_(self._update) if jit else self._update
         self._train, self._test = _function()(self._train_step), _function()(self._test_step)
 

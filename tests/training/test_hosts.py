@@ -1,0 +1,171 @@
+"""Several hosts come to what one comes to, and one that is lost ends the others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_zoo import training
+from attention_zoo.training.hosts import cluster, is_chief, several, told_of_loss
+from tests.training import foreign
+from tests.training.processes import FIT, configs, end, fit_words, start
+from tests.training.small import arrays, assert_same_run, newest, records, weights
+
+
+def hosts(folder: Path, count: int = 2, program: str = FIT, **options: Any) -> list[Any]:
+    """A run on several hosts, begun."""
+    words = fit_words(folder, **options)
+    return [start(program, words, TF_CONFIG=config) for config in configs(count)]
+
+
+def test_without_tf_config_a_host_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert cluster() == {}
+    assert not several()
+    assert is_chief()
+
+
+def test_the_chief_is_named_or_the_first_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    chiefs = []
+    addresses: dict[str, list[str]]
+    for addresses in ({"worker": ["a:1", "b:1"]}, {"chief": ["c:1"], "worker": ["a:1"]}):
+        for kind, workers in addresses.items():
+            for index in range(len(workers)):
+                config = {"cluster": addresses, "task": {"type": kind, "index": index}}
+                monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+                assert several()
+                chiefs.append(is_chief())
+    assert chiefs == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}']
+)
+def test_a_tf_config_that_says_too_little(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(ValueError, match=r'^TF_CONFIG=.*: write \{"cluster": .*; or unset it$'):
+        several()
+
+
+def test_only_several_hosts_are_told_to_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tf.errors.UnavailableError(None, None, "Connection reset\nmore")
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(tf.errors.UnavailableError), told_of_loss():
+        raise gone
+    monkeypatch.setenv("TF_CONFIG", configs(2)[0])
+    with pytest.raises(ValueError, match=r"end all and start all .*\(Connection reset\)$"):
+        with told_of_loss():
+            raise gone
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("foreign")
+def test_two_hosts_come_to_what_one_comes_to(tmp_path: Path) -> None:
+    """The last batch of a pass is of one example: the second host has no share of it."""
+    options = {"clip_norm": 0.1, "ema": 0.9, "checkpoint_every": 3}
+    for process in hosts(tmp_path / "two", **options):
+        end(process)
+    training.fit(foreign.recipe(tmp_path / "one", **options))
+    one, two = arrays(tmp_path / "one"), arrays(tmp_path / "two")
+    assert one.keys() == two.keys()
+    for name, array in one.items():
+        np.testing.assert_allclose(two[name], array, atol=1e-6, err_msg=name)
+    for before, after in zip(weights(tmp_path / "one"), weights(tmp_path / "two"), strict=True):
+        np.testing.assert_allclose(after, before, atol=1e-6)
+    logs = zip(records(tmp_path / "one"), records(tmp_path / "two"), strict=True)
+    for before, after in logs:
+        assert after["step"] == before["step"]
+        assert after["loss"] == pytest.approx(before["loss"], rel=1e-5)
+        assert after["val_loss"] == pytest.approx(before["val_loss"], rel=1e-5)
+
+
+SEEN = """
+import sys
+import numpy as np
+from attention_zoo.training import hosts, step
+from attention_zoo.training.intervals import Intervals
+from tests.training import foreign
+heard = Intervals.run
+def run(self):
+    from attention_zoo.training.devices import spread
+    points = self.train.points
+    self.train.points = foreign.PointSet(np.arange(1, 38), np.arange(1, 38))
+    stream = spread(self.steps.strategy, self.train.dataset(0))
+    self.train.points = points
+    shares = [next(stream) for _ in range(self.train.steps_per_pass)]
+    print("SEEN", [int(n) for x, _, live in shares if bool(live) for n in x.numpy()], flush=True)
+    heard(self)
+    values = np.concatenate([w.numpy().ravel() for w in self.steps.model.weights])
+    print("WEIGHTS", values.tobytes().hex(), flush=True)
+Intervals.run = run
+"""
+
+
+@pytest.mark.slow
+def test_hosts_share_the_examples_and_have_the_same_weights(tmp_path: Path) -> None:
+    texts = [end(process) for process in hosts(tmp_path / "run", program=SEEN + FIT)]
+    lines = [line for text in texts for line in text.splitlines()]
+    seen = [json.loads(line[5:]) for line in lines if line.startswith("SEEN ")]
+    assert len(seen) == 2
+    assert sorted(seen[0] + seen[1]) == list(range(1, 38))
+    assert min(map(len, seen)) >= 16
+    found = {line for line in lines if line.startswith("WEIGHTS ")}
+    assert len(found) == 1
+    assert sum("examples/s" in text for text in texts) == 1  # the chief alone speaks of steps
+
+
+SLOW = """
+import keras, time
+from attention_zoo.training.callbacks import Clock
+stepped = Clock.on_train_batch_end
+def slowly(self, batch, logs=None):
+    time.sleep(0.2)
+    stepped(self, batch, logs)
+Clock.on_train_batch_end = slowly
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 1], ids=["the chief is lost", "a worker is lost"])
+def test_a_lost_host_ends_the_others_and_all_go_on_exactly(lost: int, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = {"steps": 60, "evaluate_every": 20, "checkpoint_every": 3}
+    both = hosts(folder, program=SLOW + FIT, **options)
+    deadline = time.monotonic() + 90
+    while not list(folder.glob("checkpoints/step-*6")):
+        assert time.monotonic() < deadline, [process.communicate() for process in both]
+        time.sleep(0.1)
+    both[lost].send_signal(signal.SIGKILL)
+    begun = time.monotonic()
+    text = end(both[1 - lost], code=1, within=60)
+    assert time.monotonic() - begun < 30
+    assert "end all and start all with the same command" in text
+    both[lost].communicate()
+    assert newest(folder).name != "step-00000060"
+    for process in hosts(folder, **options):
+        end(process)
+    for process in hosts(tmp_path / "whole", **options):
+        end(process)
+    assert_same_run(tmp_path / "whole", folder)
+
+
+@pytest.mark.slow
+def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path) -> None:
+    """One goes on from a checkpoint that the other does not see."""
+    for process in hosts(tmp_path / "a", steps=4):
+        end(process)
+    options = {"steps": 4, "evaluate_every": 2}
+    end(start(FIT, fit_words(tmp_path / "b", stop=3, **options)), code=3)
+    words = [fit_words(tmp_path / name, **options) for name in ("b", "c")]
+    both = [
+        start(FIT, given, TF_CONFIG=config) for given, config in zip(words, configs(2), strict=True)
+    ]
+    texts = [end(process, code=1) for process in both]
+    assert all("on storage that they share" in text for text in texts)
