@@ -106,8 +106,8 @@ def fit(
             state = open_run(folder, recipe)
             job = prepare(recipe, folder, state, strategy)
             print(headline(job), flush=True)
-            with stop_requests() as request:
-                run(job, request, callbacks)
+            with stop_requests() as request:  # the chief heeds it; the others end when it has
+                run(job, request if is_chief() else StopRequest(), callbacks)
     return Result(folder, state.step, state.best, state.best_step, state.seconds)
 
 

@@ -99,8 +99,12 @@ def run(self):
     self.train.points = foreign.PointSet(np.arange(1, 38), np.arange(1, 38))
     stream = spread(self.steps.strategy, self.train.dataset(0))
     self.train.points = points
-    shares = [next(stream) for _ in range(self.train.steps_per_pass)]
-    print("SEEN", [int(n) for x, _, live in shares if bool(live) for n in x.numpy()], flush=True)
+    local = self.steps.strategy.experimental_local_results
+    seen = []
+    for _ in range(self.train.steps_per_pass):
+        (numbers,), _, (live,) = map(local, next(stream))
+        seen += numbers.numpy().tolist() * bool(live)
+    print("SEEN", seen, flush=True)
     heard(self)
     values = np.concatenate([w.numpy().ravel() for w in self.steps.model.weights])
     print("WEIGHTS", values.tobytes().hex(), flush=True)
@@ -132,29 +136,55 @@ Clock.on_train_batch_end = slowly
 """
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("foreign")
-@pytest.mark.parametrize("lost", [0, 1], ids=["the chief is lost", "a worker is lost"])
-def test_a_lost_host_ends_the_others_and_all_go_on_exactly(lost: int, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    options = {"steps": 60, "evaluate_every": 20, "checkpoint_every": 3}
+def begun(folder: Path, **options: Any) -> list[Any]:
+    """A slow run on two hosts that has saved its sixth step."""
     both = hosts(folder, program=SLOW + FIT, **options)
     deadline = time.monotonic() + 90
     while not list(folder.glob("checkpoints/step-*6")):
         assert time.monotonic() < deadline, [process.communicate() for process in both]
         time.sleep(0.1)
+    return both
+
+
+def assert_all_go_on_exactly(folder: Path, whole: Path, **options: Any) -> None:
+    for run in (folder, whole):
+        for process in hosts(run, **options):
+            end(process)
+    assert_same_run(whole, folder)
+
+
+SIXTY = {"steps": 60, "evaluate_every": 20, "checkpoint_every": 3}
+AGAIN = "end all and start all with the same command"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize("lost", [0, 1], ids=["the chief is lost", "a worker is lost"])
+def test_a_lost_host_ends_the_others_and_all_go_on_exactly(lost: int, tmp_path: Path) -> None:
+    both = begun(tmp_path / "run", **SIXTY)
     both[lost].send_signal(signal.SIGKILL)
-    begun = time.monotonic()
+    killed = time.monotonic()
     text = end(both[1 - lost], code=1, within=60)
-    assert time.monotonic() - begun < 30
-    assert "end all and start all with the same command" in text
+    assert time.monotonic() - killed < 30
+    assert AGAIN in text
     both[lost].communicate()
-    assert newest(folder).name != "step-00000060"
-    for process in hosts(folder, **options):
-        end(process)
-    for process in hosts(tmp_path / "whole", **options):
-        end(process)
-    assert_same_run(tmp_path / "whole", folder)
+    assert newest(tmp_path / "run").name != "step-00000060"
+    assert_all_go_on_exactly(tmp_path / "run", tmp_path / "whole", **SIXTY)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("foreign")
+def test_hosts_that_are_told_to_stop_save_where_they_are(tmp_path: Path) -> None:
+    options = {**SIXTY, "checkpoint_every": 6}
+    chief, worker = begun(tmp_path / "run", **options)
+    for process in (worker, chief):
+        process.send_signal(signal.SIGTERM)
+    told = time.monotonic()
+    end(chief, code=3)
+    assert AGAIN in end(worker, code=1)
+    assert time.monotonic() - told < 30
+    assert int(newest(tmp_path / "run").name[5:]) % 6 != 0  # the six-step one was whole long ago
+    assert_all_go_on_exactly(tmp_path / "run", tmp_path / "whole", **options)
 
 
 @pytest.mark.slow
