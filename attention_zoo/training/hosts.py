@@ -11,6 +11,12 @@ from typing import Any
 import tensorflow as tf
 
 VARIABLE = "TF_CONFIG"
+LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
 
 
 def cluster() -> dict[str, list[str]]:
@@ -74,7 +80,7 @@ def told_of_loss() -> Iterator[None]:
     """Turns what TensorFlow says when a host is gone into what to do about it."""
     try:
         yield
-    except tf.errors.OpError as error:
+    except LOST as error:
         if not several():
             raise
         raise ValueError(

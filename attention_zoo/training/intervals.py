@@ -55,10 +55,12 @@ class Intervals:
         first = state.step * self.options.accumulate
         batches = spread(self.steps.strategy, self.train.dataset(first))
         self.around.on_train_begin()
+        logs: dict[str, float] = {}
         while not (state.finished or model.stop_training):
             # What is pending is an evaluation that a signal kept from its end.
-            self._evaluate(self._train(batches) if state.pending is None else state.pending)
-        self.around.on_train_end()
+            logs = self._train(batches) if state.pending is None else state.pending
+            logs = {**logs, "val_loss": self._evaluate(logs)}
+        self.around.on_train_end(logs)
 
     def _train(self, batches: Any) -> dict[str, float]:
         """The rest of an interval; its running means."""
@@ -75,8 +77,8 @@ class Intervals:
                 break
         return self._means()
 
-    def _evaluate(self, trained: dict[str, float]) -> None:
-        """The validation loss, then the end of an interval."""
+    def _evaluate(self, trained: dict[str, float]) -> float:
+        """The validation loss, after the end of an interval that it makes."""
         interval = (self.state.step - 1) // self.options.evaluate_every
         with self.steps.averages.in_use():
             self.around.on_test_begin()
@@ -87,9 +89,10 @@ class Intervals:
                 outcome = self.steps.test(batches)
                 loss, count = loss + outcome.loss, count + outcome.count
                 self.around.on_test_batch_end(number, {"loss": _mean(loss, count)})
-            measured = {"loss": _mean(loss, count)}
-            self.around.on_test_end(measured)
-            self.around.on_epoch_end(interval, {**trained, "val_loss": measured["loss"]})
+            mean = _mean(loss, count)
+            self.around.on_test_end({"loss": mean})
+            self.around.on_epoch_end(interval, {**trained, "val_loss": mean})
+        return mean
 
     def _means(self) -> dict[str, float]:
         means = {"loss": _mean(self.state.loss, self.state.count)}

@@ -63,6 +63,8 @@ def test_only_several_hosts_are_told_to_start_again(monkeypatch: pytest.MonkeyPa
     message = r"end all and start all .*\(Connection reset\)$"
     with pytest.raises(ValueError, match=message), told_of_loss():
         raise gone
+    with pytest.raises(tf.errors.InvalidArgumentError), told_of_loss():
+        raise tf.errors.InvalidArgumentError(None, None, "label 7 of 5")
 
 
 @pytest.mark.slow

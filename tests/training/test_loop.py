@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from attention_zoo.training.callbacks import Clock, Progress
 from attention_zoo.training.loop import headline, prepare
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.stopping import StopRequest
+from tests.training import foreign
 from tests.training.small import RESUMED, assert_same_run, newest, records, small_run, write_recipe
 
 
@@ -214,6 +216,33 @@ def test_a_recipe_object_needs_a_folder(tmp_path: Path) -> None:
     recipe.run = None
     with pytest.raises(ValueError, match="run is missing"):
         training.fit(recipe)
+
+
+@pytest.mark.usefixtures("foreign")
+def test_callbacks_are_told_what_keras_would_tell_them(tmp_path: Path) -> None:
+    class Hooks(keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.told: list[Any] = []
+            for hook in dir(self):
+                if hook.startswith(("on_train_", "on_test_", "on_epoch_")):
+                    setattr(self, hook, partial(self.note, hook))
+
+        def note(self, hook: str, *given: Any, **named: Any) -> None:
+            logs = named.get("logs", given[-1])
+            at = [one for one in given if isinstance(one, int)]
+            names = sorted(logs or {}) if "batch_begin" not in hook else []
+            self.told.append((hook, *at, *(name for name in names if "loss" in name)))
+
+    ours, theirs = Hooks(), Hooks()
+    recipe = foreign.recipe(tmp_path / "run", {"size": 18}, steps=2, evaluate_every=2)
+    task = training.fit(recipe, callbacks=[ours]).task
+    task.model.compile("sgd", "mse")
+    points = recipe.data.read("train")
+    fitted = {"batch_size": 9, "validation_data": (points.x, points.y), "validation_batch_size": 9}
+    task.model.fit(points.x, points.y, callbacks=[theirs], verbose=0, **fitted)
+    assert len(ours.told) > 10
+    assert ours.told == theirs.told
 
 
 class Terminal(io.StringIO):
