@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -176,3 +177,20 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (names[name].task.model.encoder.weights for name in ("more", "tuned"))
     for before, after in zip(one, other, strict=True):
         np.testing.assert_array_equal(array(after), array(before))
+
+
+def test_scaling_names_options_and_files_that_there_are() -> None:
+    from attention_zoo.training import read_recipe
+
+    text = (DOCS / "scaling.md").read_text("utf-8")
+    recipe = DOCS.parent / "training" / "translation" / "rnnsearch_small.dates_en_fr.yaml"
+    options = re.findall(r"`(training\.\w+=[\w.]+)`", text)
+    assert len(options) >= 5
+    for option in options:
+        read_recipe(recipe, [option])
+    for name in re.findall(r"`training\.(\w+)`", text):
+        assert hasattr(read_recipe(recipe).training, name), name
+    for file in re.findall(r"`(training/\S+)`", text):
+        assert (DOCS.parent / file).is_file()
+    (config,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    assert set(json.loads(config)) == {"cluster", "task"}

@@ -333,6 +333,7 @@ def misnamed(root: Path, presets: Iterable[str]) -> list[str]:
     recipes = {
         p.relative_to(root / "training").with_suffix("")
         for p in (root / "training").rglob("*.yaml")
+        if p.parent.name != "cluster"
     }
     entries = [p for p in (root / "models").glob("*/*") if p.is_dir()]
     problems = [

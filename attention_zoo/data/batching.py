@@ -31,6 +31,7 @@ class PairBatches:
         batch_size: pairs in a batch; the last one of a pass holds the rest.
         seed: of the order, not negative.
         bucket_width: S and T of a batch are padded to a multiple of it.
+        numbers: of the pairs in the corpus they were taken from; 1, 2 and so on without.
 
     Raises:
         ValueError: no pair, an empty source or target, different numbers of them, a size below 1.
@@ -43,6 +44,7 @@ class PairBatches:
         batch_size: int,
         seed: int,
         bucket_width: int = 4,
+        numbers: Sequence[int] | None = None,
     ) -> None:
         if len(sources) != len(targets):
             raise ValueError(f"{len(sources)} sources and {len(targets)} targets; give pairs")
@@ -58,6 +60,7 @@ class PairBatches:
         self.batch_size, self.seed, self.bucket_width = batch_size, seed, bucket_width
         self._sources = _Ragged(sources, "source")
         self._targets = _Ragged(targets, "target")
+        self._numbers = np.arange(1, len(self) + 1) if numbers is None else np.asarray(numbers)
         self._plan = lru_cache(maxsize=2)(self._plan_of_pass)
 
     def __len__(self) -> int:
@@ -76,6 +79,10 @@ class PairBatches:
         order, batches = self._plan(number)
         begin = int(batches[index]) * self.batch_size
         return order[begin : begin + self.batch_size]
+
+    def examples(self, step: int) -> list[int]:
+        """The pairs in the batch of a step by their numbers, in order."""
+        return sorted(self._numbers[self.rows(step)].tolist())
 
     def batch(self, rows: Integers) -> Batch:
         """`({"source": (B, S), "target": (B, T)}, labels (B, T))`, all int32, padded with 0.

@@ -62,5 +62,9 @@ class SequenceCrossEntropy(keras.losses.Loss):
         count = ops.maximum(ops.sum(ops.cast(live, "float32")), 1.0)
         return ops.where(live, losses, 0.0) / count
 
+    def count(self, y_true: Tensor) -> Tensor:
+        """How many labels the mean is of, a float32 number."""
+        return ops.sum(ops.cast(ops.not_equal(y_true, 0), "float32"))
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "label_smoothing": self.label_smoothing}

@@ -110,6 +110,7 @@ class Translation:
             [targets[row] for row in kept],
             batch_size=batch_size,
             seed=seed,
+            numbers=[row + 1 for row in kept],
         )
 
     def within_limits(self, examples: TextPairs) -> TextPairs:

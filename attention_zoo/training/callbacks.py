@@ -20,73 +20,59 @@ from attention_zoo.training.run_folder import (
     LOG,
     VARIABLES,
     RunState,
-    read_variables,
     write_state,
     write_variables,
 )
+from attention_zoo.training.step import Steps
 from attention_zoo.training.stopping import StopRequest
 from attention_zoo.training.tensorboard import Events
 
 Logs = dict[str, Any]
 
 
-def training_variables(model: keras.Model) -> dict[str, list[Any]]:
+def training_variables(steps: Steps) -> dict[str, list[Any]]:
     """What a run needs beside the weights to go on as if it had never stopped."""
+    model = steps.model
     weights = {id(variable) for variable in model.weights}
     measured = {id(variable) for variable in model.metrics_variables}
     seeds = [v for v in model.variables if id(v) not in weights and id(v) not in measured]
-    return {
-        "optimizer": list(model.optimizer.variables),
-        "seeds": seeds,
-        "metrics": list(model.metrics_variables),
-    }
+    return {"optimizer": list(model.optimizer.variables), "seeds": seeds, **steps.variables}
 
 
 class Clock(keras.callbacks.Callback):
-    """Counts steps, tokens and seconds; first of the callbacks, because the others read it.
+    """Counts steps and seconds; first of the callbacks, because the others read it.
 
     Args:
         state: the run's state, whose `step` and `seconds` it advances.
-        tokens_at: how many target tokens the batch of a step has.
         request: what a signal asks for; heeded as soon as an evaluation begins.
-        restore: a `training.npz` to take running means from at the first start, or None.
+        unit: what the state's `count` counts: "tokens" or "examples".
     """
 
-    def __init__(
-        self,
-        state: RunState,
-        tokens_at: Callable[[int], int],
-        request: StopRequest,
-        restore: Path | None = None,
-    ) -> None:
+    def __init__(self, state: RunState, request: StopRequest, unit: str = "tokens") -> None:
         super().__init__()
         self.state = state
-        self.tokens_at = tokens_at
         self.request = request
-        self.restore = restore
+        self.unit = unit
         self._trained: Logs = {}
-        self.tokens = 0
+        self._counted_before = 0.0
+        self.counted = 0.0
         self.seconds = 0.0
         self._lap = 0.0
 
     @property
-    def tokens_per_second(self) -> float:
-        """Target tokens a second of training in this interval."""
-        return self.tokens / self.seconds if self.seconds else 0.0
+    def per_second(self) -> float:
+        """Tokens, or examples, a second of training in this interval."""
+        return self.counted / self.seconds if self.seconds else 0.0
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        if self.restore is not None:
-            metrics = {"metrics": self.model.metrics_variables}
-            read_variables(self.restore, metrics)
-            self.restore = None
-        self.tokens, self.seconds = 0, 0.0
+        self._counted_before, self.seconds = self.state.count, 0.0
 
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
         self._lap = time.perf_counter()  # what came between, as a checkpoint, is no training
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        self.tokens += self.tokens_at(self.state.step)
         self.state.step += 1
+        self.counted = self.state.count - self._counted_before
         taken = time.perf_counter() - self._lap
         self.seconds += taken
         self.state.seconds += taken
@@ -124,7 +110,7 @@ class Log(keras.callbacks.Callback):
 
     Args:
         folder: the run folder.
-        clock: for step, seconds and tokens per second.
+        clock: for step, seconds and pace.
         events: for TensorBoard.
     """
 
@@ -138,7 +124,7 @@ class Log(keras.callbacks.Callback):
         self.clock.request.at_once = False  # from here on the run's files change
         logs = logs if logs is not None else {}
         logs["learning_rate"] = float(self.model.optimizer.learning_rate)
-        logs["tokens_per_second"] = round(self.clock.tokens_per_second, 1)
+        logs[f"{self.clock.unit}_per_second"] = round(self.clock.per_second, 1)
         step = self.clock.state.step
         line = {"step": step, "seconds": round(self.clock.state.seconds, 2)}
         line |= {name: float(value) for name, value in logs.items()}
@@ -154,6 +140,7 @@ class Checkpoints(keras.callbacks.Callback):
 
     Args:
         task: what is saved.
+        steps: the compiled steps of its model.
         folder: the run folder.
         options: the recipe's training section.
         state: the run's state.
@@ -163,13 +150,14 @@ class Checkpoints(keras.callbacks.Callback):
     def __init__(
         self,
         task: Any,
+        steps: Steps,
         folder: Path,
         options: TrainingOptions,
         state: RunState,
         request: StopRequest,
     ) -> None:
         super().__init__()
-        self.task = task
+        self.task, self.steps = task, steps
         self.store = CheckpointFolder(folder / "checkpoints")
         self.options = options
         self.state = state
@@ -181,12 +169,10 @@ class Checkpoints(keras.callbacks.Callback):
         due = every is not None and step % every == 0
         if at_evaluation or not (due or self.request.number):
             return
-        self.refuse_nan(logs)
         self.save()
         self.request.heed()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        self.refuse_nan(logs)
         value = float((logs or {})[f"val_{self.options.monitor}"])
         state = self.state
         state.waited += 1
@@ -194,7 +180,7 @@ class Checkpoints(keras.callbacks.Callback):
             state.best, state.best_step, state.waited = value, state.step, 0
         state.pending = None
         state.finished = state.is_over(self.options)
-        self.model.reset_metrics()  # the next interval begins with none, whenever that is
+        state.loss = state.count = 0.0  # the next interval begins with none, whenever that is
         self.save()
         self.request.heed()
 
@@ -211,19 +197,17 @@ class Checkpoints(keras.callbacks.Callback):
         self.store.keep({*newest, self.state.best_step})
 
     def _write(self, folder: Path) -> None:
-        self.task.save(folder)
+        with self.steps.averages.in_use():
+            self.task.save(folder)
+            write_variables(folder / VARIABLES, training_variables(self.steps))
         write_state(folder, self.state)
-        write_variables(folder / VARIABLES, training_variables(self.model))
 
-    def refuse_nan(self, logs: Logs | None) -> None:
-        """ValueError if the loss is not finite: such weights are not worth a checkpoint."""
-        loss = float((logs or {})["loss"])
-        if not math.isfinite(loss):
-            raise ValueError(
-                f"{self.store.folder.parent}: the loss is {loss} at step {self.state.step}; nothing"
-                " was saved since the last checkpoint. Lower training.learning_rate or"
-                " training.clip_norm"
-            )
+
+class Follower(Checkpoints):
+    """The same on a host that does not keep the run folder: it judges alike and saves nothing."""
+
+    def save(self) -> None:
+        """Nothing: the chief does."""
 
 
 class Progress(keras.callbacks.Callback):
@@ -231,7 +215,7 @@ class Progress(keras.callbacks.Callback):
 
     Args:
         steps: updates in all.
-        clock: for step and tokens per second.
+        clock: for step and pace.
         stream: where to write; standard output without.
     """
 
@@ -272,4 +256,6 @@ class Progress(keras.callbacks.Callback):
     def _pace(self) -> str:
         state = self.clock.state
         left = round((self.steps - state.step) * state.seconds / max(state.step, 1))
-        return f"  {self.clock.tokens_per_second:,.0f} tokens/s  {left // 60}:{left % 60:02d} left"
+        return (
+            f"  {self.clock.per_second:,.0f} {self.clock.unit}/s  {left // 60}:{left % 60:02d} left"
+        )

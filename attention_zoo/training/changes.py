@@ -22,6 +22,8 @@ FIXED = (
     "training.optimizer",
     "training.precision",
     "training.frozen",
+    "training.accumulate",
+    "training.ema",
 )
 """Keys and sections that decide what a checkpoint holds."""
 

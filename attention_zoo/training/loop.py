@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
@@ -20,18 +19,22 @@ from attention_zoo.training.building import build_task, load_task, with_options
 from attention_zoo.training.callbacks import (
     Checkpoints,
     Clock,
+    Follower,
     Log,
     Measure,
     Progress,
     training_variables,
 )
 from attention_zoo.training.changes import data_changes, fingerprint, refuse_changes
+from attention_zoo.training.devices import device_names, make_strategy, use_xla
 from attention_zoo.training.faults import writing_run
 from attention_zoo.training.fine_tuning import freeze, initial_task
+from attention_zoo.training.hosts import agree, is_chief, told_of_loss
+from attention_zoo.training.intervals import Intervals
 from attention_zoo.training.lock import only_trainer
 from attention_zoo.training.optimizers import build_optimizer
 from attention_zoo.training.pictures import SHOWN, Draw, Pictures
-from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
+from attention_zoo.training.recipe import Recipe, TrainingOptions, override_recipe, read_recipe
 from attention_zoo.training.run_folder import (
     VARIABLES,
     RunState,
@@ -42,6 +45,7 @@ from attention_zoo.training.run_folder import (
     read_variables,
     seems_over,
 )
+from attention_zoo.training.step import Steps, check_loss
 from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
 from attention_zoo.training.tensorboard import Events
 
@@ -83,8 +87,8 @@ def fit(
         recipe: a YAML file or a `Recipe`.
         overrides: `key.key=value` on top of it.
         callbacks: Keras callbacks beside ours, and after them; one training "epoch" is one
-            evaluation interval, and each is a `fit` of its own. One that stops training ends the
-            call; the same recipe goes on.
+            evaluation interval, one "batch" one update. One that stops training ends the call; the
+            same recipe goes on.
         allow: keys and sections of the recipe ("training.steps", "data") that may differ from
             those that the run was begun with; "data.train" and "data.validation" are the examples
             of that split, too. The recipe replaces the run's. What decides what a checkpoint
@@ -97,8 +101,8 @@ def fit(
 
     Raises:
         ValueError: a mistake in the recipe or the data, a folder that belongs to another run, of
-            which recipe or data have changed, or that another process trains in, or a loss that
-            is not finite.
+            which recipe or data have changed, or that another process trains in, a loss that is
+            not finite, devices that are not there, or a host that is gone.
         OSError: the folder cannot be written. What was saved before is whole.
         Stopped: a `KeyboardInterrupt`: SIGINT or SIGTERM came. The step was finished and saved.
     """
@@ -114,13 +118,15 @@ def fit(
     if state.finished:
         print(f"{folder}: finished at step {state.step}, nothing to do")
     else:
+        strategy = make_strategy(recipe.training.devices)
+        holding = only_trainer(folder) if is_chief() else nullcontext()
         policy = dtype_policy(recipe.training.precision)
-        with writing_run(folder), only_trainer(folder), policy:
+        with writing_run(folder), holding, told_of_loss(), policy:
             state = open_run(folder, recipe, allow)
-            job = prepare(recipe, folder, state, allow)
+            job = prepare(recipe, folder, state, strategy, allow)
             print(headline(job), flush=True)
-            with stop_requests() as request:
-                run(job, request, callbacks, draw)
+            with stop_requests() as request:  # the chief heeds it; the others end when it has
+                run(job, request if is_chief() else StopRequest(), callbacks, draw)
     return Result(folder, state.step, state.best, state.best_step, state.seconds)
 
 
@@ -133,6 +139,7 @@ class Job:
         folder: where.
         state: from which step.
         task: the task, its model compiled and restored.
+        steps: the compiled steps of its model.
         train: the training batches.
         validation: the validation split, without what is over the length limits.
         validation_batches: the same in batches.
@@ -143,6 +150,7 @@ class Job:
     folder: Path
     state: RunState
     task: Any
+    steps: Steps
     train: PairBatches
     validation: TextPairs
     validation_batches: PairBatches
@@ -160,40 +168,39 @@ def dtype_policy(name: str) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def prepare(recipe: Recipe, folder: Path, state: RunState, allow: Sequence[str] = ()) -> Job:
+def prepare(
+    recipe: Recipe, folder: Path, state: RunState, strategy: Any, allow: Sequence[str] = ()
+) -> Job:
     """Read the data, build or restore the task, and claim the folder when all of it works."""
     keras.utils.set_random_seed(recipe.seed)
-    optimizer = build_optimizer(recipe.training)
     examples = recipe.data.read("train")
     validation = recipe.data.read("validation")
     data = {"train": fingerprint(examples), "validation": fingerprint(validation)}
     if state.step:
         refuse_changes(folder, data_changes(read_data(folder), data), allow)
     checkpoint = CheckpointFolder(folder / "checkpoints").at(state.step)
-    task = load_task(recipe, checkpoint) if state.step else first_task(recipe, examples)
-    freeze(task.model, recipe.training.frozen)
-    check_monitor(recipe.training.monitor, task)
+    with strategy.scope():
+        optimizer = build_optimizer(recipe.training)
+        task = load_task(recipe, checkpoint) if state.step else first_task(recipe, examples)
+        freeze(task.model, recipe.training.frozen)
+        check_monitor(recipe.training.monitor, task)
+        steps = compile_steps(recipe.training, task, optimizer, strategy)
     train, some = (
         task.batches(split, recipe.training.batch_size, recipe.seed)
         for split in (examples, validation)
     )
     fitting = task.within_limits(validation)
-    task.model.compile(
-        optimizer=optimizer,
-        loss=task.loss(recipe.training.label_smoothing),
-        jit_compile=use_xla(recipe.training.jit),
-    )
-    task.model.optimizer.build(task.model.trainable_variables)
     if state.step:
-        variables = training_variables(task.model)
-        variables.pop("metrics")
-        read_variables(checkpoint / VARIABLES, variables)
-    claim(folder, recipe, state, data)
+        read_variables(checkpoint / VARIABLES, training_variables(steps))
+        steps.averages.swap()
+    agree(strategy, state.step)
+    if is_chief():
+        claim(folder, recipe, state, data)
     left_out = {
         "training": len(examples) - len(train),
         "validation": len(validation) - len(fitting),
     }
-    return Job(recipe, folder, state, task, train, fitting, some, left_out)
+    return Job(recipe, folder, state, task, steps, train, fitting, some, left_out)
 
 
 def first_task(recipe: Recipe, examples: TextPairs) -> Any:
@@ -201,6 +208,23 @@ def first_task(recipe: Recipe, examples: TextPairs) -> Any:
     if recipe.init is None:
         return build_task(recipe, examples)
     return with_options(initial_task(recipe), recipe)
+
+
+def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy: Any) -> Steps:
+    """The steps of a task's model, with all variables made; in the strategy's scope."""
+    model = task.model
+    loss = task.loss(options.label_smoothing)
+    check_loss(loss)
+    model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)
+    model.optimizer.build(model.trainable_variables)
+    return Steps(
+        model,
+        strategy,
+        accumulate=options.accumulate,
+        clip_norm=options.clip_norm,
+        ema=options.ema,
+        jit=use_xla(options.jit, strategy),
+    )
 
 
 def check_monitor(name: str, task: Any) -> None:
@@ -213,13 +237,6 @@ def check_monitor(name: str, task: Any) -> None:
         )
 
 
-def use_xla(choice: bool | str) -> bool:
-    """Whether to compile the training step; "auto" does where there is an accelerator."""
-    if choice != "auto":
-        return bool(choice)
-    return any(not name.startswith("cpu") for name in keras.distribution.list_devices())
-
-
 def headline(job: Job) -> str:
     """One line: model, parameters, data, devices, precision, place."""
     start = f", from the weights of {job.recipe.init}" if job.recipe.init else ""
@@ -229,7 +246,7 @@ def headline(job: Job) -> str:
         f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
         f" {job.task.model.count_params():,} parameters;"
         f" {counted(job.train, 'training', job)}, {counted(job.validation, 'validation', job)};"
-        f" {', '.join(keras.distribution.list_devices())}; {job.recipe.training.precision};"
+        f" {device_names(job.steps.strategy)}; {job.recipe.training.precision};"
         f" {job.folder}{start}"
     )
 
@@ -247,47 +264,24 @@ def run(
     callbacks: Sequence[keras.callbacks.Callback],
     draw: Draw | None = None,
 ) -> None:
-    """Train to the end, one Keras `fit` an evaluation interval."""
-    options, state, model = job.recipe.training, job.state, job.task.model
-    validation = job.validation_batches.in_order()
-    clock = Clock(state, partial(count_tokens, job.train), request, running_means(job))
-    saving = Checkpoints(job.task, job.folder, options, state, request)
-    events = Events(job.folder)
-    log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
-    shown = pictures(job, draw, events)
-    watchers = [clock, *measures(job), *shown, log, saving, progress, *callbacks]
+    """Train to the end, with what is written down by the host that keeps the run folder."""
+    options, state, steps = job.recipe.training, job.state, job.steps
+    clock = Clock(state, request, "tokens" if hasattr(steps.model.loss, "count") else "examples")
+    keeper = Checkpoints if is_chief() else Follower
+    saving = keeper(job.task, steps, job.folder, options, state, request)
+    watchers = [clock, *measures(job), saving]
+    if is_chief():
+        events = Events(job.folder)
+        log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
+        shown = pictures(job, draw, events)
+        watchers = [clock, *measures(job), *shown, log, saving, progress]
+    watchers += callbacks
     try:
-        while not state.finished:
-            if state.pending is not None:
-                interval = (state.step - 1) // options.evaluate_every
-                finish_interval(model, validation, interval, state.pending, watchers)
-                continue
-            interval = state.step // options.evaluate_every
-            stop = min((interval + 1) * options.evaluate_every, options.steps)
-            model.fit(
-                job.train.dataset(state.step, stop),
-                validation_data=validation,
-                initial_epoch=interval,
-                epochs=interval + 1,
-                callbacks=watchers,
-                shuffle=False,
-                verbose=0,
-            )
-            if model.stop_training or state.step < stop:  # a callback of the caller's wants it
-                break
+        Intervals(steps, job.train, job.validation_batches, options, state, watchers).run()
     except Stopped:
         if state.pending is not None:
-            saving.refuse_nan(state.pending)
             saving.save()
         raise
-
-
-def running_means(job: Job) -> Path | None:
-    """Where the metrics of an interval that was begun are kept; None at the start of one."""
-    state = job.state
-    if state.step % job.recipe.training.evaluate_every == 0 or state.pending is not None:
-        return None
-    return CheckpointFolder(job.folder / "checkpoints").at(state.step) / VARIABLES
 
 
 def measures(job: Job) -> list[keras.callbacks.Callback]:
@@ -305,25 +299,3 @@ def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callback
         return []
     texts = job.validation.sources[:SHOWN]
     return [Pictures(partial(job.task.predict, texts), draw, events, job.state)]
-
-
-def finish_interval(
-    model: keras.Model,
-    validation: Any,
-    interval: int,
-    trained: dict[str, float],
-    callbacks: Sequence[keras.callbacks.Callback],
-) -> None:
-    """The evaluation that a signal cut short, as `fit` would have done it."""
-    around = keras.callbacks.CallbackList(list(callbacks), model=model)
-    around.on_train_begin()
-    measured = model.evaluate(validation, callbacks=around, verbose=0, return_dict=True)
-    logs = {**trained, **{f"val_{name}": x for name, x in measured.items()}}
-    around.on_epoch_end(interval, logs)
-    around.on_train_end(logs)
-
-
-def count_tokens(batches: PairBatches, step: int) -> int:
-    """Target tokens in the batch of a step, the end tokens counted."""
-    labels = batches.batch(batches.rows(step))[1]
-    return int(np.count_nonzero(labels))

@@ -1,4 +1,4 @@
-"""Optimizers by name, with the learning rate schedule and the clipping of a recipe."""
+"""Optimizers by name, with the learning rate schedule of a recipe."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ def build_optimizer(options: TrainingOptions) -> keras.optimizers.Optimizer:
         options.schedule, options.learning_rate, options.warmup_steps, options.steps
     )
     make = OPTIMIZERS.get(options.optimizer)
-    return make(learning_rate=schedule, global_clipnorm=options.clip_norm)
+    return make(learning_rate=schedule)

@@ -37,7 +37,7 @@ class TrainingOptions:
 
     Args:
         steps: updates in all.
-        batch_size: sentences a batch.
+        batch_size: sentences a batch, over all devices and hosts together.
         optimizer: a name in `training.OPTIMIZERS`.
         learning_rate: the schedule's peak (for "noam": its factor, `d_model ** -0.5` included).
         schedule: a name in `training.SCHEDULES`.
@@ -55,7 +55,13 @@ class TrainingOptions:
             ("encoder"), or of theirs ("decoder.cell").
         precision: the Keras dtype policy.
         jit: compile the training step with XLA: true, false, or "auto" (where there is an
-            accelerator; on a CPU compiling each shape costs more than it gives).
+            accelerator; on a CPU compiling each shape costs more than it gives). Off where
+            several devices train.
+        accumulate: batches an update; as if their sentences had been one batch.
+        ema: decay of moving averages of the weights, with which the model is evaluated and saved,
+            or null.
+        on_nan: when loss or gradient are not finite, "stop", or "skip" that update and count it.
+        devices: how many devices of this host; "auto" takes all its GPUs, or the processor.
     """
 
     steps: int = 10000
@@ -75,10 +81,14 @@ class TrainingOptions:
     frozen: list[str] = field(default_factory=list)
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
     jit: bool | str = "auto"
+    accumulate: int = 1
+    ema: float | None = None
+    on_nan: Literal["stop", "skip"] = "stop"
+    devices: int | str = "auto"
 
     def __post_init__(self) -> None:
         counts = "steps batch_size evaluate_every checkpoint_every keep_checkpoints"
-        counts += " monitor_size patience"
+        counts += " monitor_size patience accumulate"
         for name in counts.split():
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -95,6 +105,10 @@ class TrainingOptions:
             )
         if self.jit not in (True, False, "auto"):
             raise ValueError(f"training.jit must be true, false or auto, got {self.jit}")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise ValueError(f"training.ema must be between 0 and 1, got {self.ema}")
+        if self.devices != "auto" and not (isinstance(self.devices, int) and self.devices >= 1):
+            raise ValueError(f"training.devices must be auto or at least 1, got {self.devices}")
 
 
 @dataclass

@@ -52,6 +52,9 @@ class RunState:
         seconds: time spent in training steps.
         finished: nothing is left to do.
         pending: the training metrics of an interval whose evaluation was not finished, or None.
+        loss: the losses of this interval, summed.
+        count: how many they are: tokens, or examples.
+        skipped: updates that were not made because loss or gradient were not finite.
     """
 
     step: int = 0
@@ -61,6 +64,9 @@ class RunState:
     seconds: float = 0.0
     finished: bool = False
     pending: dict[str, float] | None = None
+    loss: float = 0.0
+    count: float = 0.0
+    skipped: int = 0
 
     def is_over(self, options: TrainingOptions) -> bool:
         """Whether these options leave nothing to do."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from attention_zoo import training
+from tests.training.foreign import REGISTERED
 from tests.training.small import RESUMED, write_recipe
 
 
@@ -13,3 +14,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing has stopped."""
     folder = tmp_path_factory.mktemp("whole")
     return training.fit(write_recipe(folder), [f"run={folder / 'run'}", *RESUMED]).folder
+
+
+@pytest.fixture
+def foreign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of `tests.training.foreign`, for one test."""
+    for registry, name, factory in REGISTERED:
+        monkeypatch.setitem(registry._factories, name, factory)

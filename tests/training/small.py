@@ -97,5 +97,5 @@ def assert_same_run(whole: Path, folder: Path) -> None:
 
 def timeless(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Entries without what differs from start to start."""
-    timed = ("seconds", "tokens_per_second")
+    timed = ("seconds", "tokens_per_second", "examples_per_second")
     return [{k: v for k, v in entry.items() if k not in timed} for entry in entries]

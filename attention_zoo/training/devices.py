@@ -1,0 +1,113 @@
+"""On what a run trains: one device, several of this host, or several hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from attention_zoo.training import hosts
+
+
+def make_strategy(devices: int | str) -> tf.distribute.Strategy:
+    """How a run is spread, before anything else has touched TensorFlow's devices.
+
+    Args:
+        devices: of this host; "auto" takes all its GPUs, or the processor as one device. More than
+            one without a GPU are so many shares of the processor.
+
+    Raises:
+        ValueError: there are not so many, or a `keras.distribution` is set, which does nothing on
+            TensorFlow.
+    """
+    if keras.distribution.distribution() is not None:
+        raise ValueError(
+            "keras.distribution is set, and Keras does nothing with it on TensorFlow; take"
+            " keras.distribution.set_distribution out and say training.devices=N"
+        )
+    if hosts.several():
+        return hosts.make_strategy()
+    names = _gpus(devices) if tf.config.list_physical_devices("GPU") else _processors(devices)
+    return tf.distribute.MirroredStrategy(names) if len(names) > 1 else tf.distribute.get_strategy()
+
+
+def _gpus(devices: int | str) -> list[str]:
+    count = len(tf.config.list_physical_devices("GPU"))
+    wanted = count if devices == "auto" else int(devices)
+    if wanted > count:
+        raise ValueError(f"training.devices={wanted}: this host has {count}; lower it, or use auto")
+    return [f"GPU:{number}" for number in range(wanted)]
+
+
+def _processors(devices: int | str) -> list[str]:
+    wanted = 1 if devices == "auto" else int(devices)
+    names = [f"CPU:{number}" for number in range(wanted)]
+    if wanted == 1:
+        return names
+    (processor,) = tf.config.list_physical_devices("CPU")
+    try:
+        tf.config.set_logical_device_configuration(
+            processor, [tf.config.LogicalDeviceConfiguration()] * wanted
+        )
+    except RuntimeError:  # TensorFlow runs already
+        count = len(tf.config.list_logical_devices("CPU"))
+        if count < wanted:
+            raise ValueError(
+                f"training.devices={wanted}: TensorFlow has started with {count} in this process;"
+                " train in one of its own"
+            ) from None
+    return names
+
+
+def device_names(strategy: tf.distribute.Strategy) -> str:
+    """The devices of a run, for people."""
+    total = strategy.num_replicas_in_sync
+    if total == 1:
+        return str(keras.distribution.list_devices()[0])
+    devices = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
+    here = ", ".join(f"{one.device_type.lower()}:{one.device_index}" for one in devices)
+    return here if len(devices) == total else f"{total} devices on several hosts, here {here}"
+
+
+def use_xla(choice: bool | str, strategy: tf.distribute.Strategy) -> bool:
+    """Whether to compile the training step; "auto" does where there is an accelerator.
+
+    XLA cannot compile what several devices share, so there it is off.
+    """
+    if strategy.num_replicas_in_sync > 1:
+        return False
+    if choice != "auto":
+        return bool(choice)
+    return any(not name.startswith("cpu") for name in keras.distribution.list_devices())
+
+
+def spread(strategy: tf.distribute.Strategy, dataset: Any) -> Iterator[Any]:
+    """The batches of a data set, each cut into one share a device, for `Steps`.
+
+    Shares are as even as can be. Where a batch has fewer examples than there are devices, some get
+    one example that does not count, because layers are not made for none.
+
+    Args:
+        strategy: of `make_strategy`.
+        dataset: of `(inputs, targets)`; the same on every host. Its end must not be asked for.
+    """
+    total = strategy.num_replicas_in_sync
+
+    def shares(context: Any) -> Any:
+        local = total // context.num_input_pipelines
+        first = context.input_pipeline_id * local
+        places = tf.data.Dataset.range(first, first + local)
+        cut = dataset.flat_map(lambda *batch: places.map(lambda place: _share(batch, place, total)))
+        return cut.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+    return iter(strategy.distribute_datasets_from_function(shares))
+
+
+def _share(batch: Any, place: Any, total: int) -> Any:
+    """`(inputs, targets, counts)` of the device at a place."""
+    size = tf.shape(tf.nest.flatten(batch)[0], tf.int64)[0]
+    begin, end = size * place // total, size * (place + 1) // total
+    inputs, targets = tf.nest.map_structure(lambda x: x[begin : tf.maximum(end, begin + 1)], batch)
+    return inputs, targets, end > begin

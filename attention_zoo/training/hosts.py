@@ -1,0 +1,93 @@
+"""Several hosts that train together, as `TF_CONFIG` names them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+VARIABLE = "TF_CONFIG"
+LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+
+
+def cluster() -> dict[str, list[str]]:
+    """Addresses by kind of task; nothing without `TF_CONFIG`.
+
+    Raises:
+        ValueError: it does not say what TensorFlow wants to know.
+    """
+    text = os.environ.get(VARIABLE, "")
+    if not text:
+        return {}
+    try:
+        content = json.loads(text)
+        addresses: dict[str, list[str]] = content["cluster"]
+        task = content["task"]
+        addresses[task["type"]][int(task["index"])]
+    except (ValueError, TypeError, KeyError, IndexError):
+        raise ValueError(
+            f"{VARIABLE}={text}: write"
+            ' {"cluster": {"worker": ["host0:port", "host1:port"]},'
+            ' "task": {"type": "worker", "index": 0}}, the index being this host\'s; or unset it'
+        ) from None
+    return addresses
+
+
+def several() -> bool:
+    """Whether more than one host trains."""
+    return sum(map(len, cluster().values())) > 1
+
+
+def is_chief() -> bool:
+    """Whether this host keeps the run folder: the chief, or the first worker without one."""
+    if not several():
+        return True
+    task = json.loads(os.environ[VARIABLE])["task"]
+    first = "chief" if "chief" in cluster() else "worker"
+    return task["type"] == first and int(task["index"]) == 0
+
+
+def make_strategy() -> tf.distribute.Strategy:
+    """All hosts' devices together; waits until all have started."""
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except RuntimeError as error:  # TensorFlow runs already
+        raise ValueError(f"{VARIABLE}: train in a process of its own ({error})") from None
+
+
+def agree(strategy: tf.distribute.Strategy, step: int) -> None:
+    """Waits for all hosts; ValueError unless all go on from the same step."""
+    mine = strategy.experimental_distribute_values_from_function(lambda _: tf.constant(step))
+    total = int(strategy.reduce("SUM", mine, axis=None))
+    if total != step * strategy.num_replicas_in_sync:
+        raise ValueError(
+            f"this host's run folder stands at step {step} and another host's does not; give all"
+            " hosts the same folder, on storage that they share"
+        )
+
+
+@contextmanager
+def told_of_loss() -> Iterator[None]:
+    """Turns what TensorFlow says when a host is gone into what to do about it."""
+    try:
+        yield
+    except LOST as error:
+        if not several():
+            raise
+        raise ValueError(
+            "another host is gone or cannot be reached; end all and start all with the same"
+            f" command: the run goes on from its last checkpoint ({_first_line(error)})"
+        ) from error
+
+
+def _first_line(error: Any) -> str:
+    return str(error.message).splitlines()[0]

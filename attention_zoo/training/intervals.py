@@ -1,0 +1,134 @@
+"""From one evaluation to the next: the steps, and the callbacks around them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from attention_zoo.training.devices import spread
+from attention_zoo.training.recipe import TrainingOptions
+from attention_zoo.training.run_folder import RunState
+from attention_zoo.training.step import FAULT, Outcome, Steps
+
+MOST_SKIPPED = 50  # updates in a row
+
+
+class Intervals:
+    """Trains and evaluates in turn, and tells Keras callbacks as `model.fit` does.
+
+    One "epoch" is one evaluation interval, one "batch" one update.
+
+    Args:
+        steps: the compiled steps.
+        train: the training batches.
+        validation: those to evaluate on.
+        options: the recipe's training section.
+        state: the run's state, whose sums it advances; the callbacks advance the rest.
+        callbacks: Keras callbacks; the first one counts the steps.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        train: Any,
+        validation: Any,
+        options: TrainingOptions,
+        state: RunState,
+        callbacks: Sequence[keras.callbacks.Callback],
+    ) -> None:
+        self.steps, self.train, self.options, self.state = steps, train, options, state
+        self.validation = validation.in_order()
+        self.around = keras.callbacks.CallbackList(list(callbacks), model=steps.model)
+        self.skipped_in_a_row = 0
+
+    def run(self) -> None:
+        """Everything up to the last step, or until a callback stops it.
+
+        Raises:
+            ValueError: loss or gradient are not finite, and are not to be skipped or too often.
+        """
+        state, model = self.state, self.steps.model
+        model.stop_training = False
+        first = state.step * self.options.accumulate
+        batches = spread(self.steps.strategy, self.train.dataset(first))
+        self.around.on_train_begin()
+        logs: dict[str, float] = {}
+        while not (state.finished or model.stop_training):
+            # What is pending is an evaluation that a signal kept from its end.
+            logs = self._train(batches) if state.pending is None else state.pending
+            logs = {**logs, "val_loss": self._evaluate(logs)}
+        self.around.on_train_end(logs)
+
+    def _train(self, batches: Any) -> dict[str, float]:
+        """The rest of an interval; its running means."""
+        state, every = self.state, self.options.evaluate_every
+        self.around.on_epoch_begin(state.step // every)
+        stop = min((state.step // every + 1) * every, self.options.steps)
+        for number in range(stop - state.step):
+            self.around.on_train_batch_begin(number)
+            self._heed(self.steps.train(batches))
+            self.around.on_train_batch_end(number, self._means())
+            if self.steps.model.stop_training:
+                break
+        return self._means()
+
+    def _evaluate(self, trained: dict[str, float]) -> float:
+        """The validation loss, after the end of an interval that it makes."""
+        interval = (self.state.step - 1) // self.options.evaluate_every
+        with self.steps.averages.in_use():
+            self.around.on_test_begin()
+            batches = spread(self.steps.strategy, self.validation)
+            loss = count = 0.0
+            for number in range(int(self.validation.cardinality())):
+                self.around.on_test_batch_begin(number)
+                outcome = self.steps.test(batches)
+                loss, count = loss + outcome.loss, count + outcome.count
+                self.around.on_test_batch_end(number, {"loss": _mean(loss, count)})
+            mean = _mean(loss, count)
+            self.around.on_test_end({"loss": mean})
+            self.around.on_epoch_end(interval, {**trained, "val_loss": mean})
+        return mean
+
+    def _means(self) -> dict[str, float]:
+        means = {"loss": _mean(self.state.loss, self.state.count)}
+        if self.options.on_nan == "skip":
+            means["skipped"] = self.state.skipped
+        return means
+
+    def _heed(self, outcome: Outcome) -> None:
+        """Counts what a step came to; ValueError where it is the last one to be borne."""
+        if outcome.code != FAULT:
+            self.state.loss += outcome.loss
+            self.state.count += outcome.count
+            self.skipped_in_a_row = 0
+            return
+        self.state.skipped += 1
+        self.skipped_in_a_row += 1
+        fault = self._fault(outcome)
+        if self.options.on_nan == "stop":
+            raise ValueError(
+                f"{fault}; that update was not made and the checkpoints are from before. Mend these"
+                " examples, lower training.learning_rate, or start with training.on_nan=skip"
+            )
+        print(f"{fault}; skipped", flush=True)
+        if self.skipped_in_a_row == MOST_SKIPPED:
+            raise ValueError(f"{fault}; the {MOST_SKIPPED - 1} updates before it were no better")
+
+    def _fault(self, outcome: Outcome) -> str:
+        """Where and what went wrong, naming the examples by their numbers in the data."""
+        first = self.state.step * self.options.accumulate
+        examples = [
+            str(number)
+            for batch in range(first, first + self.options.accumulate)
+            for number in self.train.examples(batch)
+        ]
+        value = outcome.loss / max(outcome.count, 1.0)
+        what = "gradient is not finite" if math.isfinite(value) else f"loss is {value}"
+        return f"step {self.state.step + 1}: the {what} on training examples {', '.join(examples)}"
+
+
+def _mean(total: float, count: float) -> float:
+    return total / count if count else math.nan

@@ -1,0 +1,225 @@
+"""The training step and the test step: one global sum over one global count, on any devices."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from attention_zoo.training.averages import Averages
+from attention_zoo.training.loss_scale import LossScale
+
+Tensor = Any
+
+MEANS = ("mean", "sum_over_batch_size")
+APPLIED, OVERFLOW, FAULT = range(3)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step came to.
+
+    Args:
+        loss: summed over all that counts.
+        count: of what counts: tokens, or examples.
+        code: APPLIED; OVERFLOW when float16 could not hold the gradient, and the loss scale was
+            lowered instead of the update; FAULT when loss or gradient are not finite. Without an
+            update, weights, optimizer and averages are as they were.
+    """
+
+    loss: float
+    count: float
+    code: int = APPLIED
+
+
+class Steps:
+    """The compiled training step and test step of a model.
+
+    Every device sums loss and gradient over its share of a batch; the sums are added over devices,
+    hosts and accumulated batches, and only then divided by what counted in all of them. Clipping
+    by the global norm comes after that.
+
+    Args:
+        model: with optimizer and loss compiled and all weights built, in the strategy's scope.
+        strategy: of `training.devices`.
+        accumulate: batches an update.
+        clip_norm: greatest global norm of the gradient, or None.
+        ema: decay of the averages of the weights, or None.
+        jit: compile with XLA.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        accumulate: int = 1,
+        clip_norm: float | None = None,
+        ema: float | None = None,
+        jit: bool = False,
+    ) -> None:
+        self.model, self.strategy = model, strategy
+        self.accumulate, self.clip_norm = accumulate, clip_norm
+        self.weights = model.trainable_variables
+        half = model.dtype_policy.compute_dtype == "float16"
+        with strategy.scope():
+            self.scale = LossScale() if half else None
+            self.averages = Averages([] if ema is None else self.weights, ema or 0.0)
+        model.optimizer._all_reduce_sum_gradients = lambda pairs: pairs  # sums are given to it
+        compile_ = _function(jit_compile=jit)
+        self._sum_gradients, self._sum_losses = compile_(self._gradients), compile_(self._losses)
+        # Only where there is one device: in a function of its own it could not meet the others.
+        self._apply = compile_(self._update) if jit else self._update
+        self._train, self._test = _function()(self._train_step), _function()(self._test_step)
+
+    @property
+    def variables(self) -> dict[str, list[Any]]:
+        """What an exact continuation needs beside weights, optimizer and seeds."""
+        scale = [] if self.scale is None else self.scale.variables
+        return {"averages": self.averages.variables, "loss_scale": scale}
+
+    def train(self, batches: Any) -> Outcome:
+        """One update with the next batches of an iterator."""
+        loss, count, code = self._train(batches).numpy()
+        return Outcome(float(loss), float(count), int(code))
+
+    def test(self, batches: Any) -> Outcome:
+        """The loss of the next batch of an iterator."""
+        loss, count = self._test(batches).numpy()
+        return Outcome(float(loss), float(count))
+
+    # On one device.
+
+    def _losses(self, batch: Any, training: bool = False) -> list[Tensor]:
+        """Sum of the losses of a share, and the count of what they are of."""
+        inputs, targets, live = batch
+        outputs = self.model(inputs, **_training(self.model, training))
+        loss, count = sum_and_count(self.model.loss, targets, outputs)
+        loss += count * sum(tf.cast(part, loss.dtype) for part in self.model.losses)
+        return [tf.where(live, loss, 0.0), tf.where(live, count, 0.0)]
+
+    def _gradients(self, batch: Any) -> list[Tensor]:
+        """Sums of loss, count and gradients of a share; embeddings' rows are made dense."""
+        with tf.GradientTape() as tape:
+            loss, count = self._losses(batch, training=True)
+            lift = None if self.scale is None else self.scale.value / tf.maximum(count, 1.0)
+            lifted = loss if lift is None else loss * lift
+        gradients = tape.gradient(
+            lifted, [w.value for w in self.weights], unconnected_gradients="zero"
+        )
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return [loss, count, *(dense if lift is None else [part / lift for part in dense])]
+
+    def _update(self, gradients: list[Tensor]) -> None:
+        self.model.optimizer.apply(gradients, self.weights)
+
+    # On all of them.
+
+    def _on_each(self, work: Any, *given: Any) -> Any:
+        return self.strategy.run(tf.autograph.experimental.do_not_convert(work), given)
+
+    def _totals(self, sums: Any) -> Any:
+        """Sums over all devices, on each of them."""
+
+        def add(sums: list[Tensor]) -> Any:
+            return tf.distribute.get_replica_context().all_reduce("SUM", sums)
+
+        return self._on_each(add, sums)
+
+    def _first(self, value: Any) -> Tensor:
+        return self.strategy.experimental_local_results(value)[0]
+
+    def _train_step(self, batches: Any) -> Tensor:
+        others = self.model.non_trainable_weights
+        before = [tf.identity(self._first(weight.value)) for weight in others]
+        sums = self._on_each(self._sum_gradients, next(batches))
+        if self.accumulate > 1:
+            sums = self._accumulated(batches, sums)
+        totals = self._totals(sums)
+        ready = self._on_each(self._normalized, totals)
+        loss, count, norm = (self._first(part) for part in ready[:3])
+        code = self._code(loss, norm)
+
+        def update() -> Tensor:
+            self._on_each(self._apply, ready[3:])
+            self.averages.update(self.strategy, self.model.optimizer.iterations.value)
+            return code
+
+        def withhold() -> Tensor:
+            for weight, value in zip(others, before, strict=True):
+                weight.value.assign(value)
+            return code
+
+        tf.cond(tf.equal(code, APPLIED), update, withhold)
+        if self.scale is not None:
+            self.scale.update(tf.equal(code, OVERFLOW))
+        return tf.stack([loss, count, tf.cast(code, tf.float32)])
+
+    def _accumulated(self, batches: Any, sums: Any) -> Any:
+        """The sums of all batches of an update, the first one's given."""
+
+        def more(number: Tensor, sums: Any) -> Any:
+            def add(batch: Any, sums: Any) -> Any:
+                return [a + b for a, b in zip(sums, self._sum_gradients(batch), strict=True)]
+
+            return number + 1, self._on_each(add, next(batches), sums)
+
+        return tf.while_loop(lambda number, sums: number < self.accumulate, more, (1, sums))[1]
+
+    def _normalized(self, totals: list[Tensor]) -> list[Tensor]:
+        """Sum, count, norm of the gradient, and the gradient, divided by the count and clipped."""
+        loss, count, *gradients = totals
+        share = 1.0 / tf.maximum(count, 1.0)
+        norm = tf.linalg.global_norm(gradients) * share
+        if self.clip_norm is not None:
+            share *= tf.minimum(1.0, self.clip_norm / norm)
+        return [loss, count, norm, *(gradient * share for gradient in gradients)]
+
+    def _code(self, loss: Tensor, norm: Tensor) -> Tensor:
+        whole, finite = tf.math.is_finite(loss), tf.math.is_finite(norm)
+        failed = FAULT
+        if self.scale is not None:
+            failed = tf.where(whole & (self.scale.value > 1.0), OVERFLOW, FAULT)
+        return tf.where(whole & finite, APPLIED, failed)
+
+    def _test_step(self, batches: Any) -> Tensor:
+        sums = self._on_each(self._sum_losses, next(batches))
+        return tf.stack([self._first(part) for part in self._totals(sums)])
+
+
+def sum_and_count(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> list[Tensor]:
+    """The sum of a batch's losses, and how many there are.
+
+    A loss with `count(targets)` is the mean of so many; any other has one for each example, or
+    each place of one, where the model's mask lets it.
+    """
+    if hasattr(loss, "count"):
+        count = loss.count(targets)
+        return [loss(targets, outputs) * count, count]
+    each = copy.copy(loss)
+    each.reduction = "none"
+    losses, mask = each(targets, outputs), getattr(outputs, "_keras_mask", None)
+    counted = tf.ones_like(losses) if mask is None else tf.cast(mask, losses.dtype)
+    return [tf.reduce_sum(losses), tf.reduce_sum(counted)]
+
+
+def check_loss(loss: Any) -> None:
+    """ValueError for a loss that is no mean: what its sum is to be divided by is not known."""
+    counts = hasattr(loss, "count") or getattr(loss, "reduction", None) in MEANS
+    if not (isinstance(loss, keras.losses.Loss) and counts):
+        raise ValueError(
+            f"the task's loss {loss!r} must be a keras.losses.Loss that is a mean; give it"
+            " reduction='sum_over_batch_size', or a method count(targets)"
+        )
+
+
+def _training(model: keras.Model, training: bool) -> dict[str, bool]:
+    takes = "training" in inspect.signature(model.call).parameters
+    return {"training": training} if takes else {}
+
+
+def _function(**options: Any) -> Any:
+    return lambda work: tf.function(work, autograph=False, reduce_retracing=True, **options)

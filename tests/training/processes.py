@@ -1,0 +1,70 @@
+"""Training in processes of its own: TensorFlow takes its devices once."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+FIT = """
+import json, sys
+from pathlib import Path
+from attention_zoo import training
+from tests.training import foreign
+from tests.training.test_loop import StopAfter
+foreign.register()
+folder, data, options, stop = json.loads(sys.argv[1])
+recipe = foreign.recipe(Path(folder), data, **options)
+try:
+    training.fit(recipe, callbacks=[StopAfter(stop)] if stop else [])
+except KeyboardInterrupt:
+    sys.exit(3)
+"""
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(program: str, words: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+    """A Python program, begun."""
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(process: subprocess.Popen[str], code: int = 0, within: float = 120) -> str:
+    """What it wrote, once it has ended; with this exit code, or the test fails."""
+    try:
+        out, err = process.communicate(timeout=within)
+    finally:
+        process.kill()
+    assert process.returncode == code, f"{process.returncode}: {out[-1500:]} {err[-3000:]}"
+    return out + err
+
+
+def fit_words(
+    folder: Path, data: dict[str, Any] | None = None, stop: int = 0, **options: Any
+) -> list[str]:
+    """The argument of `FIT`."""
+    return [json.dumps([str(folder), data, options, stop])]
+
+
+def configs(hosts: int) -> list[str]:
+    """A `TF_CONFIG` for each of several hosts on this machine, on ports that are free."""
+    sockets = [socket.socket() for _ in range(hosts)]
+    for one in sockets:
+        one.bind(("localhost", 0))
+    workers = [f"localhost:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    return [
+        json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}})
+        for index in range(hosts)
+    ]

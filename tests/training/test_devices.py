@@ -1,0 +1,127 @@
+"""Several devices of a host come to what one comes to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_zoo import training
+from attention_zoo.training.devices import device_names, make_strategy, spread, use_xla
+from tests.training import foreign
+from tests.training.processes import FIT, end, fit_words, start
+from tests.training.small import arrays, assert_same_run, records, weights, write_recipe
+
+FIT_PAGE = "import sys; from attention_zoo import training; training.fit(sys.argv[1], sys.argv[2:])"
+
+
+def test_the_processor_is_one_device_and_no_second_one_once_it_runs() -> None:
+    assert make_strategy("auto").num_replicas_in_sync == 1
+    assert make_strategy(1).num_replicas_in_sync == 1
+    assert device_names(make_strategy(1)) == keras.distribution.list_devices()[0]
+    with pytest.raises(
+        ValueError, match=r"training\.devices=2: TensorFlow has started with 1 |has 1;"
+    ):
+        make_strategy(2)
+
+
+def test_xla_choice() -> None:
+    alone = tf.distribute.get_strategy()
+    assert use_xla(True, alone) is True
+    assert use_xla(False, alone) is False
+    assert use_xla("auto", alone) is any("cpu" not in d for d in keras.distribution.list_devices())
+
+
+def test_a_keras_distribution_is_refused(tmp_path: Path) -> None:
+    device = keras.distribution.list_devices()[0]
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=[device]))
+    try:
+        with pytest.raises(ValueError, match=r"keras\.distribution is set, and Keras does nothing"):
+            training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"])
+    finally:
+        keras.distribution.set_distribution(None)
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_device_gets_the_whole_batch() -> None:
+    x = np.arange(10).reshape(5, 2)
+    data = tf.data.Dataset.from_tensor_slices(({"a": x}, x + 1)).batch(2).repeat()
+    stream = spread(tf.distribute.get_strategy(), data)
+    for begin, stop in ((0, 2), (2, 4), (4, 5), (0, 2)):
+        inputs, targets, live = next(stream)
+        np.testing.assert_array_equal(inputs["a"], x[begin:stop])
+        np.testing.assert_array_equal(targets, x[begin:stop] + 1)
+        assert bool(live)
+
+
+SHARES = """
+import numpy as np, tensorflow as tf
+from attention_zoo.training.devices import device_names, make_strategy, spread, use_xla
+strategy = make_strategy(3)
+assert strategy.num_replicas_in_sync == 3
+assert device_names(strategy) == "cpu:0, cpu:1, cpu:2"
+assert not use_xla(True, strategy)
+x = np.arange(9)
+stream = spread(strategy, tf.data.Dataset.from_tensor_slices((x, x)).batch(7).repeat())
+def shares():
+    inputs, targets, live = next(stream)
+    local = strategy.experimental_local_results
+    kept = zip(local(inputs), local(targets), local(live))
+    return [(one.numpy().tolist(), bool(live)) for one, _, live in kept]
+assert shares() == [([0, 1], True), ([2, 3], True), ([4, 5, 6], True)]
+assert shares() == [([7], False), ([7], True), ([8], True)], "an example that does not count"
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_shares_are_even_and_one_that_would_be_empty_does_not_count() -> None:
+    assert "done" in end(start(SHARES, []))
+
+
+@pytest.mark.slow
+def test_two_devices_write_the_sentences_of_one(tmp_path: Path) -> None:
+    """Token losses of uneven batches, clipped: 300 pairs are 18 batches of 16, and one of 12."""
+    path = write_recipe(tmp_path)
+    words = ["model.dropout=0", "training.clip_norm=0.2", "training.optimizer=sgd"]
+    words += ["training.learning_rate=0.5", "training.evaluate_every=10", "training.steps=30"]
+    end(start(FIT_PAGE, [str(path), f"run={tmp_path / 'two'}", *words, "training.devices=2"]))
+    training.fit(path, [f"run={tmp_path / 'one'}", *words])
+    for one, two in zip(weights(tmp_path / "one"), weights(tmp_path / "two"), strict=True):
+        np.testing.assert_allclose(two, one, atol=1e-6)
+    for one, two in zip(records(tmp_path / "one"), records(tmp_path / "two"), strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
+        assert two["val_loss"] == pytest.approx(one["val_loss"], rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize("devices", [2, 3])
+def test_devices_without_a_share_of_a_small_batch(devices: int, tmp_path: Path) -> None:
+    """37 points are 4 batches of 9, and one of 1; with averages and two batches an update."""
+    options = {"ema": 0.9, "accumulate": 2, "clip_norm": 0.1}
+    end(start(FIT, fit_words(tmp_path / "many", devices=devices, **options)))
+    training.fit(foreign.recipe(tmp_path / "one", **options))
+    one, many = arrays(tmp_path / "one"), arrays(tmp_path / "many")
+    assert one.keys() == many.keys()
+    for name, array in one.items():
+        np.testing.assert_allclose(many[name], array, atol=1e-6, err_msg=name)
+    for before, after in zip(weights(tmp_path / "one"), weights(tmp_path / "many"), strict=True):
+        np.testing.assert_allclose(after, before, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("foreign")
+def test_two_devices_go_on_exactly_and_stop_at_a_nan(tmp_path: Path) -> None:
+    """With dropout and normalization, whose state every device has a copy of."""
+    options = {"devices": 2, "checkpoint_every": 3, "precision": "mixed_float16"}
+    options["model"] = {"dropout": 0.2, "between": ["BatchNormalization"]}
+    end(start(FIT, fit_words(tmp_path / "whole", **options)))
+    end(start(FIT, fit_words(tmp_path / "run", stop=7, **options)), code=3)
+    end(start(FIT, fit_words(tmp_path / "run", **options)))
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+    words = fit_words(tmp_path / "nan", {"poison": 1}, devices=2)
+    assert "the loss is nan on training examples" in end(start(FIT, words), code=1)

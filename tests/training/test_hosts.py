@@ -1,0 +1,202 @@
+"""Several hosts come to what one comes to, and one that is lost ends the others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_zoo import training
+from attention_zoo.training.hosts import cluster, is_chief, several, told_of_loss
+from tests.training import foreign
+from tests.training.processes import FIT, configs, end, fit_words, start
+from tests.training.small import arrays, assert_same_run, newest, records, weights
+
+
+def hosts(folder: Path, count: int = 2, program: str = FIT, **options: Any) -> list[Any]:
+    """A run on several hosts, begun."""
+    words = fit_words(folder, **options)
+    return [start(program, words, TF_CONFIG=config) for config in configs(count)]
+
+
+def test_without_tf_config_a_host_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert cluster() == {}
+    assert not several()
+    assert is_chief()
+
+
+def test_the_chief_is_named_or_the_first_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    chiefs = []
+    addresses: dict[str, list[str]]
+    for addresses in ({"worker": ["a:1", "b:1"]}, {"chief": ["c:1"], "worker": ["a:1"]}):
+        for kind, workers in addresses.items():
+            for index in range(len(workers)):
+                config = {"cluster": addresses, "task": {"type": kind, "index": index}}
+                monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+                assert several()
+                chiefs.append(is_chief())
+    assert chiefs == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}']
+)
+def test_a_tf_config_that_says_too_little(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(ValueError, match=r'^TF_CONFIG=.*: write \{"cluster": .*; or unset it$'):
+        several()
+
+
+def test_only_several_hosts_are_told_to_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tf.errors.UnavailableError(None, None, "Connection reset\nmore")
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(tf.errors.UnavailableError), told_of_loss():
+        raise gone
+    monkeypatch.setenv("TF_CONFIG", configs(2)[0])
+    message = r"end all and start all .*\(Connection reset\)$"
+    with pytest.raises(ValueError, match=message), told_of_loss():
+        raise gone
+    with pytest.raises(tf.errors.InvalidArgumentError), told_of_loss():
+        raise tf.errors.InvalidArgumentError(None, None, "label 7 of 5")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("foreign")
+def test_two_hosts_come_to_what_one_comes_to(tmp_path: Path) -> None:
+    """The last batch of a pass is of one example: the second host has no share of it."""
+    options = {"clip_norm": 0.1, "ema": 0.9, "checkpoint_every": 3}
+    for process in hosts(tmp_path / "two", **options):
+        end(process)
+    training.fit(foreign.recipe(tmp_path / "one", **options))
+    one, two = arrays(tmp_path / "one"), arrays(tmp_path / "two")
+    assert one.keys() == two.keys()
+    for name, array in one.items():
+        np.testing.assert_allclose(two[name], array, atol=1e-6, err_msg=name)
+    for before, after in zip(weights(tmp_path / "one"), weights(tmp_path / "two"), strict=True):
+        np.testing.assert_allclose(after, before, atol=1e-6)
+    logs = zip(records(tmp_path / "one"), records(tmp_path / "two"), strict=True)
+    for before, after in logs:
+        assert after["step"] == before["step"]
+        assert after["loss"] == pytest.approx(before["loss"], rel=1e-5)
+        assert after["val_loss"] == pytest.approx(before["val_loss"], rel=1e-5)
+
+
+SEEN = """
+import sys
+import numpy as np
+from attention_zoo.training import hosts, step
+from attention_zoo.training.intervals import Intervals
+from tests.training import foreign
+heard = Intervals.run
+def run(self):
+    from attention_zoo.training.devices import spread
+    points = self.train.points
+    self.train.points = foreign.PointSet(np.arange(1, 38), np.arange(1, 38))
+    stream = spread(self.steps.strategy, self.train.dataset(0))
+    self.train.points = points
+    local = self.steps.strategy.experimental_local_results
+    seen = []
+    for _ in range(self.train.steps_per_pass):
+        (numbers,), _, (live,) = map(local, next(stream))
+        seen += numbers.numpy().tolist() * bool(live)
+    print("SEEN", seen, flush=True)
+    heard(self)
+    values = np.concatenate([w.numpy().ravel() for w in self.steps.model.weights])
+    print("WEIGHTS", values.tobytes().hex(), flush=True)
+Intervals.run = run
+"""
+
+
+@pytest.mark.slow
+def test_hosts_share_the_examples_and_have_the_same_weights(tmp_path: Path) -> None:
+    texts = [end(process) for process in hosts(tmp_path / "run", program=SEEN + FIT)]
+    lines = [line for text in texts for line in text.splitlines()]
+    seen = [json.loads(line[5:]) for line in lines if line.startswith("SEEN ")]
+    assert len(seen) == 2
+    assert sorted(seen[0] + seen[1]) == list(range(1, 38))
+    assert min(map(len, seen)) >= 16
+    found = {line for line in lines if line.startswith("WEIGHTS ")}
+    assert len(found) == 1
+    assert sum("examples/s" in text for text in texts) == 1  # the chief alone speaks of steps
+
+
+SLOW = """
+import keras, time
+from attention_zoo.training.callbacks import Clock
+stepped = Clock.on_train_batch_end
+def slowly(self, batch, logs=None):
+    time.sleep(0.2)
+    stepped(self, batch, logs)
+Clock.on_train_batch_end = slowly
+"""
+
+
+def begun(folder: Path, **options: Any) -> list[Any]:
+    """A slow run on two hosts that has saved its sixth step."""
+    both = hosts(folder, program=SLOW + FIT, **options)
+    deadline = time.monotonic() + 90
+    while not list(folder.glob("checkpoints/step-*6")):
+        assert time.monotonic() < deadline, [process.communicate() for process in both]
+        time.sleep(0.1)
+    return both
+
+
+def assert_all_go_on_exactly(folder: Path, whole: Path, **options: Any) -> None:
+    for run in (folder, whole):
+        for process in hosts(run, **options):
+            end(process)
+    assert_same_run(whole, folder)
+
+
+SIXTY = {"steps": 60, "evaluate_every": 20, "checkpoint_every": 3}
+AGAIN = "end all and start all with the same command"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize("lost", [0, 1], ids=["the chief is lost", "a worker is lost"])
+def test_a_lost_host_ends_the_others_and_all_go_on_exactly(lost: int, tmp_path: Path) -> None:
+    both = begun(tmp_path / "run", **SIXTY)
+    both[lost].send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    text = end(both[1 - lost], code=1, within=60)
+    assert time.monotonic() - killed < 30
+    assert AGAIN in text
+    both[lost].communicate()
+    assert newest(tmp_path / "run").name != "step-00000060"
+    assert_all_go_on_exactly(tmp_path / "run", tmp_path / "whole", **SIXTY)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("foreign")
+def test_hosts_that_are_told_to_stop_save_where_they_are(tmp_path: Path) -> None:
+    options = {**SIXTY, "checkpoint_every": 6}
+    chief, worker = begun(tmp_path / "run", **options)
+    for process in (worker, chief):
+        process.send_signal(signal.SIGTERM)
+    told = time.monotonic()
+    end(chief, code=3)
+    assert AGAIN in end(worker, code=1)
+    assert time.monotonic() - told < 30
+    assert int(newest(tmp_path / "run").name[5:]) % 6 != 0  # the six-step one was whole long ago
+    assert_all_go_on_exactly(tmp_path / "run", tmp_path / "whole", **options)
+
+
+@pytest.mark.slow
+def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path) -> None:
+    """One goes on from a checkpoint that the other does not see."""
+    options = {"steps": 4, "evaluate_every": 2}
+    end(start(FIT, fit_words(tmp_path / "b", stop=3, **options)), code=3)
+    words = [fit_words(tmp_path / name, **options) for name in ("b", "c")]
+    both = [
+        start(FIT, given, TF_CONFIG=config) for given, config in zip(words, configs(2), strict=True)
+    ]
+    texts = [end(process, code=1) for process in both]
+    assert all("on storage that they share" in text for text in texts)

@@ -1,0 +1,328 @@
+"""The compiled step: sums over counts, clipping, accumulation, averages, precision, NaN."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_zoo import training
+from attention_zoo.training.averages import Averages
+from attention_zoo.training.devices import spread
+from attention_zoo.training.loss_scale import LossScale
+from attention_zoo.training.step import FAULT, OVERFLOW, Steps, check_loss
+from tests.training import foreign
+from tests.training.small import (
+    RESUMED,
+    arrays,
+    assert_same_run,
+    newest,
+    records,
+    small_run,
+    weights,
+    write_recipe,
+)
+from tests.training.test_loop import StopAfter
+
+X = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
+Y = X[:, :2] * 3
+
+
+def steps_of(*layers: keras.layers.Layer, rate: float = 0.1, **options: Any) -> Steps:
+    """The steps of a small model with plain gradient descent."""
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.layers.Input((4,)), *layers, keras.layers.Dense(2)])
+    model.compile(
+        keras.optimizers.SGD(rate), keras.losses.MeanSquaredError(), auto_scale_loss=False
+    )
+    model.optimizer.build(model.trainable_variables)
+    return Steps(model, tf.distribute.get_strategy(), **options)
+
+
+def batches_of(x: np.ndarray, y: np.ndarray, size: int) -> Any:
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(size).repeat()
+    return spread(tf.distribute.get_strategy(), data)
+
+
+def values(steps: Steps) -> list[np.ndarray]:
+    return [weight.numpy() for weight in steps.model.weights]
+
+
+# --------------------------------------------------------------------- sums, counts, clipping
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.5], ids=["whole", "clipped"])
+def test_an_update_is_the_mean_gradient_clipped_by_its_norm(clip_norm: float | None) -> None:
+    steps = steps_of(clip_norm=clip_norm)
+    kernel, bias = values(steps)
+    outcome = steps.train(batches_of(X, Y, 10))
+    error = X @ kernel + bias - Y
+    assert outcome.loss / outcome.count == pytest.approx((error**2).mean(), rel=1e-5)
+    assert outcome.count == 10
+    gradients = [X.T @ error / 10, error.mean(0)]
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
+    assert norm > 0.5
+    factor = 1.0 if clip_norm is None else clip_norm / norm
+    for after, before, gradient in zip(values(steps), (kernel, bias), gradients, strict=True):
+        np.testing.assert_allclose(after, before - 0.1 * factor * gradient, atol=1e-6)
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
+def test_accumulated_batches_are_one_batch_of_their_union(jit: bool) -> None:
+    """Of 4, 4 and 2 examples: a mean of means would weigh the last two double."""
+    found = {}
+    for accumulate, size in ((1, 10), (3, 4)):
+        steps = steps_of(accumulate=accumulate, clip_norm=0.5, jit=jit)
+        stream = batches_of(X, Y, size)
+        outcomes = [steps.train(stream) for _ in range(4)]
+        found[accumulate] = values(steps)
+        assert [outcome.count for outcome in outcomes] == [10] * 4
+    for one, other in zip(found[1], found[3], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_accumulated_sentences_are_one_batch_of_their_union(tmp_path: Path) -> None:
+    """Masked token losses: a pass of 300 pairs is one batch, or 3 of different token counts."""
+    words = ["training.steps=3", "training.evaluate_every=3", "model.dropout=0"]
+    path, found = write_recipe(tmp_path), []
+    for size, accumulate in ((300, 1), (128, 3)):
+        sizes = [f"training.batch_size={size}", f"training.accumulate={accumulate}"]
+        folder = tmp_path / str(size)
+        training.fit(path, [f"run={folder}", *words, *sizes])
+        found.append(folder)
+    for one, other in zip(weights(found[0]), weights(found[1]), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    one, other = (records(folder)[0]["loss"] for folder in found)
+    assert one == pytest.approx(other, rel=1e-6)
+
+
+def test_rows_of_an_embedding_that_repeat_are_added_before_clipping() -> None:
+    tokens = np.array([[1, 1, 1, 2]])
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential(
+        [keras.layers.Input((4,)), keras.layers.Embedding(5, 2), keras.layers.Flatten()]
+    )
+    loss = keras.losses.MeanSquaredError()
+    model.compile(keras.optimizers.SGD(1.0), loss, auto_scale_loss=False)
+    model.optimizer.build(model.trainable_variables)
+    steps = Steps(model, tf.distribute.get_strategy(), clip_norm=0.01)
+    (before,) = values(steps)
+    steps.train(batches_of(tokens, np.ones((1, 8), "float32"), 1))
+    np.testing.assert_allclose(np.linalg.norm(values(steps)[0] - before), 0.01, rtol=1e-5)
+
+
+def test_a_penalty_of_weights_counts_once() -> None:
+    def penalized() -> keras.layers.Layer:
+        start = keras.initializers.GlorotUniform(seed=1)
+        return keras.layers.Dense(3, kernel_initializer=start, kernel_regularizer="l2")
+
+    steps = steps_of(penalized(), accumulate=2)
+    outcome = steps.train(batches_of(X, Y, 5))
+    fresh = steps_of(penalized())
+    whole = fresh.test(batches_of(X, Y, 10))
+    assert outcome.loss == pytest.approx(whole.loss, rel=1e-5)
+    error = float(fresh.model.loss(Y, fresh.model(X)))
+    penalty = float(sum(fresh.model.losses))
+    assert penalty > 0.01
+    assert whole.loss == pytest.approx(10 * (error + penalty), rel=1e-5)
+
+
+def test_a_loss_that_is_no_mean_is_refused() -> None:
+    check_loss(keras.losses.MeanSquaredError())
+    for loss in (keras.losses.MeanSquaredError(reduction="sum"), "mse"):
+        with pytest.raises(ValueError, match=r"must be a keras\.losses\.Loss that is a mean"):
+            check_loss(loss)
+
+
+# --------------------------------------------------------------------- somebody else's model
+
+
+@pytest.mark.usefixtures("foreign")
+def test_a_foreign_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
+    result = training.fit(foreign.recipe(tmp_path / "run", steps=40, evaluate_every=20))
+    log = records(result.folder)
+    assert [line["step"] for line in log] == [20, 40]
+    assert log[1]["val_loss"] < log[0]["val_loss"] < 0.6
+    assert log[0]["examples_per_second"] > 0
+    points = foreign.Points().read("validation")
+    error = np.square(np.asarray(result.task.predict(points.x)) - points.y).mean()
+    assert error == pytest.approx(log[1]["val_loss"], rel=1e-5)
+
+
+# --------------------------------------------------------------------- averages
+
+
+def test_averages_follow_the_weights_by_the_formula() -> None:
+    weight = keras.Variable(np.array([1.0, -2.0], "float32"))
+    averages = Averages([weight], 0.5)
+    expected = weight.numpy()
+    for n in range(1, 20):
+        weight.assign(weight.numpy() * -1.1)
+        averages.update(tf.distribute.get_strategy(), n)
+        decay = min(0.5, (1 + n) / (10 + n))
+        expected = decay * expected + (1 - decay) * weight.numpy()
+    np.testing.assert_allclose(averages.variables[0].numpy(), expected, rtol=1e-5)
+    raw, average = weight.numpy(), averages.variables[0].numpy()
+    with averages.in_use(), averages.in_use():
+        np.testing.assert_array_equal(weight.numpy(), average)
+    np.testing.assert_array_equal(weight.numpy(), raw)
+
+
+@pytest.mark.usefixtures("foreign")
+def test_the_averages_are_evaluated_and_saved_and_the_weights_trained(tmp_path: Path) -> None:
+    plain, averaged = (
+        training.fit(foreign.recipe(tmp_path / name, ema=ema)).folder
+        for name, ema in (("plain", None), ("averaged", 0.99))
+    )
+    for one, other in zip(records(plain), records(averaged), strict=True):
+        assert one["loss"] == other["loss"]
+        assert one["val_loss"] != other["val_loss"]
+    saved = arrays(averaged)
+    raw = [saved[f"averages.{number}"] for number in range(4)]
+    from attention_zoo import tasks
+
+    for value, weight in zip(raw, tasks.load(newest(plain)).model.weights, strict=True):
+        np.testing.assert_array_equal(value, weight.numpy())
+    points = foreign.Points().read("validation")
+    error = np.square(np.asarray(tasks.load(newest(averaged)).predict(points.x)) - points.y).mean()
+    assert error == pytest.approx(records(averaged)[-1]["val_loss"], rel=1e-5)
+
+
+EVERYTHING = (*RESUMED, "training.accumulate=2", "training.ema=0.9", "training.optimizer=adamw")
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
+def test_averages_accumulation_and_scale_go_on_exactly(precision: str, tmp_path: Path) -> None:
+    words = [*EVERYTHING, f"training.precision={precision}", "training.steps=24"]
+    path = write_recipe(tmp_path)
+    training.fit(path, [f"run={tmp_path / 'whole'}", *words])
+    for batches in (11, 10):  # between two evaluations, then after one
+        with pytest.raises(KeyboardInterrupt):
+            training.fit(path, [f"run={tmp_path / 'run'}", *words], [StopAfter(batches)])
+    training.fit(path, [f"run={tmp_path / 'run'}", *words])
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+# --------------------------------------------------------------------- precision
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision_is_within_five_percent_after_50_steps(
+    precision: str, tmp_path: Path
+) -> None:
+    losses = []
+    for policy in ("float32", precision):
+        words = ["training.steps=50", "training.evaluate_every=10", f"training.precision={policy}"]
+        words.append("model.dropout=0")
+        training.fit(write_recipe(tmp_path), [f"run={tmp_path / policy}", *words])
+        losses.append(records(tmp_path / policy)[-1])
+        assert keras.config.dtype_policy().name == "float32"
+    for name in ("loss", "val_loss"):
+        assert losses[1][name] == pytest.approx(losses[0][name], rel=0.05)
+        assert losses[1][name] != losses[0][name]
+
+
+def test_a_gradient_that_overflows_lowers_the_scale_and_nothing_else() -> None:
+    keras.config.set_dtype_policy("mixed_float16")
+    steps = steps_of(accumulate=1, ema=0.9)
+    assert steps.scale is not None
+    steps.scale.variables[0].assign(2.0**40)
+    before, stream = values(steps), batches_of(X, Y, 10)
+    outcome = steps.train(stream)
+    assert outcome.code == OVERFLOW
+    assert float(steps.scale.value) == 2.0**39
+    for one, other in zip(before, values(steps), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert int(steps.model.optimizer.iterations) == 0
+    steps.scale.variables[0].assign(2.0**10)
+    assert steps.train(stream).code == 0
+    assert int(steps.model.optimizer.iterations) == 1
+
+
+def test_the_scale_is_raised_after_2000_good_steps_and_never_below_1() -> None:
+    scale = LossScale()
+    scale.variables[1].assign(1998)
+    scale.update(tf.constant(False))
+    assert float(scale.value) == 2.0**15
+    scale.update(tf.constant(False))
+    assert float(scale.value) == 2.0**16
+    scale.variables[0].assign(1.5)
+    scale.update(tf.constant(True))
+    assert float(scale.value) == 1.0
+
+
+# --------------------------------------------------------------------- NaN
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
+def test_nothing_changes_by_a_step_that_is_not_finite(jit: bool) -> None:
+    steps = steps_of(keras.layers.BatchNormalization(), ema=0.5, jit=jit)
+    stream = batches_of(np.concatenate([X, X * np.nan]), np.concatenate([Y, Y]), 10)
+    assert steps.train(stream).code == 0
+    kept = [*steps.model.variables, *steps.model.optimizer.variables, *steps.averages.variables]
+    before = [variable.numpy() for variable in kept]
+    outcome = steps.train(stream)
+    assert outcome.code == FAULT
+    assert np.isnan(outcome.loss)
+    for variable, value in zip(kept, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value, err_msg=variable.path)
+    assert steps.train(stream).code == 0
+    assert np.isfinite(np.concatenate([value.ravel() for value in values(steps)])).all()
+
+
+@pytest.mark.usefixtures("foreign")
+def test_a_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    recipe = foreign.recipe(folder, {"poison": 5}, checkpoint_every=1)
+    message = r"^step (\d+): the loss is nan on training examples (.*); that update was not made"
+    with pytest.raises(ValueError, match=message) as caught:
+        training.fit(recipe)
+    step = int(str(caught.value).split(":")[0].split()[1])
+    batches = foreign.PointBatches(recipe.data.read("train"), 9, recipe.seed)
+    assert 5 in batches.examples(step - 1)
+    assert f"examples {', '.join(map(str, batches.examples(step - 1)))};" in str(caught.value)
+    assert step > 2
+    kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    assert kept == [f"step-{n:08d}" for n in (step - 2, step - 1)]
+    for weight in weights(folder):
+        assert np.isfinite(weight).all()
+
+
+@pytest.mark.usefixtures("foreign")
+def test_skipped_updates_are_counted_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = foreign.recipe(tmp_path / "run", {"poison": 5}, on_nan="skip", steps=15)
+    result = training.fit(recipe)
+    log = records(result.folder)
+    assert log[-1]["skipped"] == 3  # three passes of five batches
+    assert np.isfinite([line["loss"] for line in log]).all()
+    assert capsys.readouterr().out.count("the loss is nan on training examples") == 3
+    state = json.loads((newest(result.folder) / "training.json").read_text())
+    assert state["skipped"] == 3
+    assert arrays(result.folder)["optimizer.0"] == 12
+
+
+@pytest.mark.usefixtures("foreign")
+def test_skipping_without_end_is_refused(tmp_path: Path) -> None:
+    recipe = foreign.recipe(
+        tmp_path / "run", {"poison": 5, "size": 9}, on_nan="skip", steps=70, evaluate_every=70
+    )
+    with pytest.raises(ValueError, match=r"^step 50: .*; the 49 updates before it were no better"):
+        training.fit(recipe)
+
+
+def test_losses_of_a_run_are_of_all_tokens() -> None:
+    """The mean that is logged is the whole split's, whatever its batches."""
+    folder = small_run()
+    task = training.fit(folder / "recipe.yaml", [f"run={folder}"]).task
+    recipe = training.read_recipe(folder / "recipe.yaml")
+    batches = task.batches(recipe.data.read("validation"), 1000, 1)
+    inputs, labels = next(iter(batches.in_order()))
+    expected = float(task.loss()(labels, task.model(inputs, training=False)))
+    assert records(folder)[-1]["val_loss"] == pytest.approx(expected, rel=1e-5)
