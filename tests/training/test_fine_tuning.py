@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from attention_zoo import tasks, training
 from attention_zoo.training import override_recipe, read_recipe
@@ -37,7 +38,9 @@ def test_weights_and_tokenizers_are_the_initial_ones_and_the_optimizer_fresh(
     page: Path, tmp_path: Path
 ) -> None:
     words = ["search.beam_width=3", "data.max_source_length=77"]
-    job = prepare(read_recipe(page, words), tmp_path / "run", RunState())
+    job = prepare(
+        read_recipe(page, words), tmp_path / "run", RunState(), tf.distribute.get_strategy()
+    )
     initial = tasks.load(small_run())
     for one, other in zip(arrays_of(initial.model), arrays_of(job.task.model), strict=True):
         np.testing.assert_array_equal(other, one)
