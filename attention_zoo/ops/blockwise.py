@@ -15,7 +15,7 @@ from attention_zoo.ops.recurrence import revise
 from attention_zoo.ops.softmax import at_least_float32
 
 Tensor = Any
-BLOCK = 256
+BLOCK, LEAST = 256, 32
 
 
 def blockwise_attention(
@@ -30,7 +30,7 @@ def blockwise_attention(
     bias: Tensor | None = None,
     dropout: float = 0.0,
     seed: Tensor | None = None,
-    block: int = BLOCK,
+    block: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`softmax(scale query key^T + bias) value`, and never more than blocks of the scores.
 
@@ -47,7 +47,8 @@ def blockwise_attention(
         bias: `(H, T + S + 1)`, what is added to scores by distance, of the distances -T .. S.
         dropout: rate of dropped weights, by `keep_places` of the seed.
         seed: two integers, with dropout.
-        block: how many queries and how many sources a block has.
+        block: how many queries and how many sources a block has, fewer where there are no more;
+            256 when None, or a window's width where that is less.
 
     Returns:
         Context `(B, H, T, V)`, and `(B, H, T)` the logarithm of the sum of the exponentials of
@@ -57,6 +58,8 @@ def blockwise_attention(
         Dao et al. 2022, arXiv 2205.14135, algorithms 1 and 4: O is the context, L is the
         logarithm; and Rabe and Staats 2021, arXiv 2112.05682.
     """
+    if block is None:
+        block = BLOCK if reach.window is None else min(BLOCK, max(LEAST, reach.window))
     if mask is not None:
         key, value = clear(key, mask[:, None]), clear(value, mask[:, None])
     blocks = _Blocks(query, key, reach, mask, attention_mask, dropout, seed, block)
@@ -126,7 +129,7 @@ class _Blocks:
         self.reach, self.dropout, self.seed = reach, dropout, seed
         self.dtype = backend.standardize_dtype(at_least_float32(query[:0]).dtype)
         lengths = query.shape[2], key.shape[2]
-        self.size = block if None in lengths else max(1, min(block, *lengths), min(block, 16))
+        self.size = block if None in lengths else min(block, max(1, *lengths))
         self.rows, self.columns = (_count(n, self.size) for n in (self.steps, self.sources))
         self.walk = Walk(reach, self.size, self.rows, self.columns)
         if mask is None and key.shape[2] != self.columns * self.size:
@@ -198,18 +201,16 @@ class _Blocks:
 
     # the pairs
 
-    def scores(self, cut: _Cut, query: Tensor, pair: Pair) -> Tensor:
-        """Of one pair, `(B, G, H / G block, block)`; what is hidden has -inf."""
-        i, j = pair
-        scores = ops.matmul(query, ops.swapaxes(self.exact(cut.key[j]), -1, -2))
+    def shown(self, scores: Tensor, bias: tuple[Tensor, ...], pair: Pair) -> Tensor:
+        """Scores of one pair `(B, G, H / G block, block)` with the bias; -inf where hidden."""
         group, size = self.heads // self.groups, self.size
         within = (self.batch, self.groups, group, size, size)
-        allowed = self._allowed(i, j)
-        if allowed is None and not cut.bias:
+        allowed = self._allowed(*pair)
+        if allowed is None and not bias:
             return scores
         apart = ops.reshape(scores, within)
-        for bias in cut.bias:
-            of_rows = ops.repeat(self.exact(bias[self.apart(pair)])[:, None], size, axis=1)
+        for table in bias:
+            of_rows = ops.repeat(self.exact(table[self.apart(pair)])[:, None], size, axis=1)
             apart = apart + ops.reshape(skew(of_rows, size), within[1:])
         if allowed is not None:
             apart = ops.where(allowed, apart, ops.full((), float("-inf"), self.dtype))
@@ -257,7 +258,8 @@ def _forward(blocks: _Blocks, cut: _Cut, scale: float) -> tuple[Tensor, Tensor]:
     def step(pair: Pair, now: tuple[Tensor, ...]) -> tuple[Pair, tuple[Tensor, ...]]:
         context, total, top = now
         query = blocks.exact(cut.query[pair[0]]) * scale
-        scores = blocks.scores(cut, query, pair)
+        key, value = (blocks.exact(x[pair[1]]) for x in (cut.key, cut.value))
+        scores = blocks.shown(ops.matmul(query, ops.swapaxes(key, -1, -2)), cut.bias, pair)
         higher = ops.max(scores, axis=-1, keepdims=True, initial=float("-inf"))
         higher = ops.maximum(top, higher)  # `initial`: else no row is refused
         base = _finite(higher)
@@ -265,8 +267,8 @@ def _forward(blocks: _Blocks, cut: _Cut, scale: float) -> tuple[Tensor, Tensor]:
         total = total * fade + ops.sum(weights, axis=-1, keepdims=True)
         keep = blocks.keep(pair)
         weights = weights if keep is None else weights * keep
-        found = ops.matmul(weights, blocks.exact(cut.value[pair[1]]))
-        return blocks.walk.next(pair), (context * fade + found, total, higher)
+        context = context * fade + ops.matmul(weights, value)
+        return blocks.walk.next(pair), (context, total, higher)
 
     *rows, _ = ops.shape(cut.query)
     context = ops.zeros((*rows, cut.value.shape[-1]), blocks.dtype)
@@ -302,16 +304,18 @@ def _backward(
 
     def step(pair: Pair, now: tuple[Tensor, ...]) -> tuple[Pair, tuple[Tensor, ...]]:
         i, j = pair
-        query = blocks.exact(cut.query[i]) * scale
-        weights = ops.exp(blocks.scores(cut, query, pair) - total[i])
+        query, of_context = blocks.exact(cut.query[i]) * scale, above[i]
+        key, value = blocks.exact(cut.key[j]), blocks.exact(cut.value[j])
+        scores = blocks.shown(ops.matmul(query, ops.swapaxes(key, -1, -2)), cut.bias, pair)
+        weights = ops.exp(scores - total[i])
         keep = blocks.keep(pair)
         dropped = weights if keep is None else weights * keep
-        by_value = ops.matmul(ops.swapaxes(dropped, -1, -2), above[i])
-        by_weights = ops.matmul(above[i], ops.swapaxes(blocks.exact(cut.value[j]), -1, -2))
+        by_value = ops.einsum("bgts,bgtv->bgsv", dropped, of_context)
+        by_weights = ops.matmul(of_context, ops.swapaxes(value, -1, -2))
         by_weights = by_weights if keep is None else by_weights * keep
         by_scores = weights * (by_weights - mean[i])
-        by_query = ops.matmul(by_scores, blocks.exact(cut.key[j])) * scale
-        by_key = ops.matmul(ops.swapaxes(by_scores, -1, -2), query)
+        by_query = ops.matmul(by_scores, key) * scale
+        by_key = ops.einsum("bgts,bgtk->bgsk", by_scores, query)
         found = (by_query, by_key, by_value, *(_by_distance(blocks, by_scores) for _ in cut.bias))
         return blocks.walk.next(pair), tuple(x + y for x, y in zip(now, found, strict=True))
 
