@@ -11,6 +11,7 @@ from keras import ops
 
 from attention_zoo.ops import Reach, blockwise_attention, keep_places, masked_softmax, skew
 from tests.layers.running import JAX, MODES, QUICK, array, arrays, close, differentiable
+from tests.ops.test_reach import by_hand
 
 B, H, G, K, V = 2, 4, 2, 5, 3
 SCALE = 0.4
@@ -66,9 +67,7 @@ def at_once(reach: Reach, names: set[str], **given: Any) -> Any:
         scores = ops.matmul(query, ops.swapaxes(key, -1, -2)) * SCALE
         if "bias" in names:
             scores = scores + skew(ops.repeat(bias[:, None], steps, axis=1), sources)
-        seen = np.ones((B, 1, steps, sources), "bool")
-        places = reach.mask(ops.arange(steps), ops.arange(sources))
-        seen &= True if places is None else array(places)
+        seen = np.ones((B, 1, 1, 1), "bool") & by_hand(reach, steps, sources)
         if "mask" in given:
             seen = seen & given["mask"][:, None, None]
         if "attention_mask" in given:
