@@ -83,6 +83,7 @@ from attention_zoo.layers.stacked_cross_attention import StackedCrossAttention
 from attention_zoo.layers.structured_self_attention import StructuredSelfAttention
 from attention_zoo.layers.visual_attention import VisualAttention
 from attention_zoo.layers.weight_penalty import WeightPenalty
+from attention_zoo.layers.windowed_attention import WindowedAttention
 
 __all__ = [
     "ALIGNMENTS",
@@ -163,4 +164,5 @@ __all__ = [
     "TrilinearScore",
     "VisualAttention",
     "WeightPenalty",
+    "WindowedAttention",
 ]

@@ -81,6 +81,7 @@ class Attention(keras.layers.Layer):
     """
 
     heads: int | None = None
+    reach = zoo_ops.EVERYWHERE  # a layer around this one may narrow it
 
     def __init__(
         self,
@@ -138,7 +139,8 @@ class Attention(keras.layers.Layer):
         if attention_mask is not None:
             attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
         memory = self.prepare(value, key, value_mask, query.shape[1])
-        allowed = Allowed(query_mask, memory.mask, attention_mask, use_causal_mask)
+        reach = self.reach._replace(causal=use_causal_mask)
+        allowed = Allowed(query_mask, memory.mask, attention_mask, reach)
         query = zoo_ops.clear(ops.cast(query, self.compute_dtype), query_mask)
         asked, training = self.ask(query), bool(training)
         if by_blocks.long(self, *shape[1:]) and not (return_attention_scores or return_state):

@@ -22,9 +22,13 @@ SCALES = {DotScore: lambda width: 1.0, ScaledDotScore: lambda width: 1 / math.sq
 
 
 def long(attention: Any, steps: Tensor, sources: Tensor) -> bool:
-    """Whether so many looks at so many sources are taken by blocks. Unknown lengths are short."""
+    """Whether so many looks at so many sources are taken by blocks.
+
+    Lengths that only the run tells count as short, but in a window, whose cost would grow.
+    """
     known = isinstance(steps, int) and isinstance(sources, int)
-    return known and steps * sources >= LONG and _can(attention)
+    many = steps * sources >= LONG if known else attention.reach.window is not None
+    return many and _can(attention)
 
 
 def _can(attention: Any) -> bool:
@@ -40,7 +44,7 @@ def _can(attention: Any) -> bool:
     )
 
 
-def keep(attention: Any, memory: Memory, steps: int, dtype: str) -> Tensor:
+def keep(attention: Any, memory: Memory, steps: Tensor, dtype: str) -> Tensor:
     """What dropout multiplies the weights `(B, [H], T, S)` with, all at once as block by block."""
     *rows, sources = ops.shape(attention.weights_like(memory))
     heads = math.prod(rows[1:]) * rows[0]
@@ -59,9 +63,9 @@ def look(
         Contexts `(B, [H], T, V)` in float32 at least, and which looks had anything to attend,
         `(B, [H], T, 1)`.
     """
-    given = query, memory.keys, memory.values
+    given: tuple[Any, ...] = (query, memory.keys, memory.values)
     query, keys, values = given if attention.heads else (x[:, None] for x in given)
-    steps, sources = query.shape[2], keys.shape[2]
+    steps, sources = ops.shape(query)[2], ops.shape(keys)[2]
     pairs = allowed.pairs
     if pairs is not None:
         pairs = ops.broadcast_to(pairs, (ops.shape(pairs)[0], steps, sources))
@@ -73,8 +77,8 @@ def look(
         scale=SCALES[type(attention.score)](query.shape[-1]),
         mask=allowed.memory,
         attention_mask=pairs,
-        reach=zoo_ops.Reach(allowed.causal),
-        bias=_bias(attention, query, sources),
+        reach=allowed.reach,
+        bias=_bias(attention, query, steps, sources),
         dropout=dropout,
         seed=attention.seed_generator.next() if dropout else None,
     )
@@ -85,11 +89,11 @@ def look(
     return (context, alive) if attention.heads else (context[:, 0], alive[:, 0])
 
 
-def _bias(attention: Any, query: Tensor, sources: int) -> Tensor | None:
+def _bias(attention: Any, query: Tensor, steps: Tensor, sources: Tensor) -> Tensor | None:
     """What positions add by distance, `(H, T + S + 1)` of the distances -T .. S, or None."""
     positions = getattr(attention, "positions", None)
     if positions is None or not positions.biases:
         return None
     dtype = backend.standardize_dtype(zoo_ops.at_least_float32(query[:0]).dtype)
-    every = ops.arange(-query.shape[2], sources + 1, dtype="int32")
+    every = ops.arange(steps + sources + 1, dtype="int32") - steps
     return positions.of_distances(every, query.shape[1], dtype)

@@ -147,8 +147,8 @@ class _Blocks:
     # to blocks and back
 
     def cut(self, query: Tensor, key: Tensor, value: Tensor, *bias: Tensor) -> _Cut:
-        sources = (self.of_sources(x) for x in (key, value))
-        return _Cut(self.of_queries(query), *sources, tuple(self._of_distances(x) for x in bias))
+        table = tuple(self._of_distances(x) for x in bias)
+        return _Cut(self.of_queries(query), self.of_sources(key), self.of_sources(value), table)
 
     def of_queries(self, x: Tensor) -> Tensor:
         """`(B, H, T, X)` to `(N, B, G, H / G block, X)`."""

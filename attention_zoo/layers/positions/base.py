@@ -61,7 +61,8 @@ class RelativePositions(keras.layers.Layer):
             return None
         dtype = backend.standardize_dtype(at_least_float32(query).dtype)
         every = distances(ops.shape(query)[-2], sources)
-        return self.of_distances(every, query.shape[1], dtype)[None]
+        added: Tensor = self.of_distances(every, query.shape[1], dtype)
+        return added[None]
 
     def of_distances(self, distances: Tensor, heads: int, dtype: str) -> Tensor | None:
         """What is added at distances s - t, `(H, *distances)`; None where they are not all.
