@@ -3,7 +3,7 @@
     python benchmarks/long_attention.py [--rounds 3] [--longest 32768]
 
 8 heads of 64, one sequence that attends to itself, as a graph on the CPU. Each case has a process
-of its own; the longest is run once; memory is how far the peak lies above the same process after a short sequence.
+of its own; memory is how far its peak lies above what it took after a short sequence.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def main() -> None:
     cpu = platform.processor() or platform.machine()
     lines += [
         "",
-        f"Ratios to Keras at T = {LONG}: {ratios(*found[1::-1])}; causal: {ratios(*found[3:1:-1])}; "
+        f"Ratios to Keras at T = {LONG}: {ratios(*found[1::-1])}; "
+        f"causal: {ratios(*found[3:1:-1])}; "
         f"window {WINDOW}, T = {options.longest} to T = {LONG}: {ratios(*found[6:4:-1])} "
         f"(medians of {options.rounds} rounds, {cpu}).",
     ]
