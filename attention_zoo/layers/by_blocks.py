@@ -65,6 +65,7 @@ def look(
     """
     given: tuple[Any, ...] = (query, memory.keys, memory.values)
     query, keys, values = given if attention.heads else (x[:, None] for x in given)
+    query, keys, values = _of_one_batch(query, keys, values)
     steps, sources = ops.shape(query)[2], ops.shape(keys)[2]
     pairs = allowed.pairs
     if pairs is not None:
@@ -87,6 +88,16 @@ def look(
         alive = ops.logical_and(alive, allowed.query[:, None, :, None])
     context = ops.where(alive, context, ops.zeros((), context.dtype))
     return (context, alive) if attention.heads else (context[:, 0], alive[:, 0])
+
+
+def _of_one_batch(query: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
+    """The same tensors; a batch of one is repeated where the others have more."""
+    rows, others = query.shape[0], memory[0].shape[0]
+    if rows == others or 1 not in (rows, others):
+        return query, *memory
+    if rows == 1:
+        return ops.repeat(query, ops.shape(memory[0])[0], axis=0), *memory
+    return query, *(ops.repeat(x, ops.shape(query)[0], axis=0) for x in memory)
 
 
 def _bias(attention: Any, query: Tensor, steps: Tensor, sources: Tensor) -> Tensor | None:

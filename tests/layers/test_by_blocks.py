@@ -107,6 +107,17 @@ def test_asking_for_the_weights_changes_nothing(taken: list[int]) -> None:
         taken.clear()
 
 
+def test_a_batch_of_one_goes_with_any(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = heads()
+    x, calls = sequence(), {"value_mask": MASK[:1]}
+    cases = [(x[:1], x, {}), (x, x[:1], calls)]
+    got = [array(layer(query, value, **masks)) for query, value, masks in cases]
+    assert len(taken) == 2
+    monkeypatch.setattr(by_blocks, "LONG", 10**9)
+    for a, (query, value, masks) in zip(got, cases, strict=True):
+        close(a, layer(query, value, **masks), 1e-5)
+
+
 def test_every_call_drops_anew(taken: list[int]) -> None:
     layer = heads(dropout=0.4, seed=5)
     first, second = (array(layer(sequence(), sequence(), training=True)) for _ in range(2))
