@@ -48,6 +48,7 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/local_attention.py
 	$(BIN)/python benchmarks/training_loop.py
+	$(BIN)/python benchmarks/long_attention.py
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready
 

@@ -139,6 +139,15 @@ def of_self_attention() -> Picture:
     return layer(value, return_attention_scores=True)[1][0], SOURCE, SOURCE
 
 
+def of_neighbours() -> Picture:
+    """Windows of one word on each side; the first word looks at all."""
+    _, value = pair()
+    layer = layers.WindowedAttention(1, WIDTH, window=1, global_places=1)
+    layer(value)
+    layer.attention.key_projection.assign(layer.attention.query_projection)
+    return layer(value, return_attention_scores=True)[1][0, 0], SOURCE, SOURCE
+
+
 def of_pooling() -> Picture:
     _, value = pair()
     layer = layers.AttentionPooling(units=8)
@@ -295,6 +304,7 @@ POSITIONS = {
 STRUCTURES = [
     Entry(layers.MultiHeadAttention, of_heads, "Several relations at once; Transformers."),
     Entry(layers.SelfAttention, of_self_attention, "Words that read their own sentence."),
+    Entry(layers.WindowedAttention, of_neighbours, "Sequences of many thousands of places."),
     Entry(layers.AttentionPooling, of_pooling, "One vector of a text that says what matters."),
     Entry(
         layers.StructuredSelfAttention, of_hops, "A text by several vectors, one for each aspect."

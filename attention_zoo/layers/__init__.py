@@ -86,6 +86,7 @@ from attention_zoo.layers.transformer_decoder_layer import TransformerDecoderLay
 from attention_zoo.layers.transformer_encoder_layer import TransformerEncoderLayer
 from attention_zoo.layers.visual_attention import VisualAttention
 from attention_zoo.layers.weight_penalty import WeightPenalty
+from attention_zoo.layers.windowed_attention import WindowedAttention
 
 __all__ = [
     "ALIGNMENTS",
@@ -169,4 +170,5 @@ __all__ = [
     "TrilinearScore",
     "VisualAttention",
     "WeightPenalty",
+    "WindowedAttention",
 ]

@@ -11,7 +11,7 @@ from keras import ops, tree
 from keras.src.backend import compute_output_spec
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers import looks
+from attention_zoo.layers import by_blocks, looks
 from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention_shapes import check_call, check_memory, check_shapes
 from attention_zoo.layers.looks import Allowed, Draws, Looked, Memory
@@ -63,7 +63,8 @@ class Attention(keras.layers.Layer):
         0. The query's mask goes on with the context. Inputs keep their own masks.
 
     Cost:
-        O(T S) scores (each as its score says), O(T S Dv) to weigh; O(T S) memory.
+        O(T S) scores (each as its score says), O(T S Dv) to weigh; O(T S) memory. A softmax of
+        inner products from T S = 2^22 on takes O(T + S) memory while nobody asks for the weights.
 
     Example:
         >>> import numpy as np
@@ -80,6 +81,7 @@ class Attention(keras.layers.Layer):
     """
 
     heads: int | None = None
+    reach = zoo_ops.EVERYWHERE  # a layer around this one may narrow it
 
     def __init__(
         self,
@@ -137,10 +139,16 @@ class Attention(keras.layers.Layer):
         if attention_mask is not None:
             attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
         memory = self.prepare(value, key, value_mask, query.shape[1])
-        allowed = Allowed(query_mask, memory.mask, attention_mask, use_causal_mask)
+        reach = self.reach._replace(causal=use_causal_mask)
+        allowed = Allowed(query_mask, memory.mask, attention_mask, reach)
         query = zoo_ops.clear(ops.cast(query, self.compute_dtype), query_mask)
-        draws = self.draw(memory, ops.shape(query)[1], bool(training))
-        looked = self._look(self.ask(query), memory, allowed, draws, bool(training))
+        asked, training = self.ask(query), bool(training)
+        if by_blocks.long(self, *shape[1:]) and not (return_attention_scores or return_state):
+            context, alive = by_blocks.look(self, asked, memory, allowed, training)
+            context = self.join(ops.cast(context, self.compute_dtype), query, alive)
+            return zoo_ops.pass_mask_on(context, query_mask)
+        draws = self.draw(memory, ops.shape(query)[1], training)
+        looked = self._look(asked, memory, allowed, draws, training)
         context = self.join(self._weigh(looked, memory, draws), query, looked.alive)
         outputs = [zoo_ops.pass_mask_on(context, query_mask)]
         if return_attention_scores:
@@ -259,7 +267,9 @@ class Attention(keras.layers.Layer):
         shape = (*rows, steps, self.alignment.width(sources))
         dtype = keras.backend.standardize_dtype(like.dtype)
         keep = None
-        if self.dropout:
+        if self.dropout and by_blocks.long(self, steps, memory.values.shape[-2]):
+            keep = by_blocks.keep(self, memory, steps, dtype)
+        elif self.dropout:
             keep = keras.random.dropout(
                 ops.ones(shape, dtype), self.dropout, seed=self.seed_generator
             )

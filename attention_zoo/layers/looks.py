@@ -38,20 +38,22 @@ class Draws(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """Who may look where: `(B, T)`, `(B, S)` and `(B, T, S)` masks or None, and causality."""
+    """Who may look where: `(B, T)`, `(B, S)` and `(B, T, S)` masks or None, and places."""
 
     query: Tensor | None = None
     memory: Tensor | None = None
     pairs: Tensor | None = None
-    causal: bool = False
+    reach: zoo_ops.Reach = zoo_ops.EVERYWHERE
 
     def everywhere(self, steps: Tensor, sources: Tensor, heads: bool) -> Tensor | None:
         """A mask that broadcasts against `(B, [H], T, S)`, or None."""
+        places = (ops.arange(length, dtype="int32") for length in (steps, sources))
+        near = self.reach.mask(*places)
         mask = zoo_ops.combine_masks(
             None if self.query is None else self.query[:, :, None],
             None if self.memory is None else self.memory[:, None, :],
             self.pairs,
-            zoo_ops.causal_mask(steps, sources) if self.causal else None,
+            None if near is None else near[None],
         )
         return mask[:, None] if heads and mask is not None else mask
 
@@ -69,7 +71,7 @@ class Allowed(NamedTuple):
             rows = ops.moveaxis(places, -2, 1)
             taken = zoo_ops.take_places(ops.broadcast_to(self.pairs, shape), rows, lead=2)
             masks.append(ops.moveaxis(taken, 1, -2))
-        if self.causal:
+        if self.reach.causal:
             masks.append(places <= ops.arange(ops.shape(places)[-2], dtype="int32")[:, None])
         return zoo_ops.combine_masks(*masks)
 

@@ -60,8 +60,8 @@ class MultiHeadAttention(Attention):
         after the projection too, without its bias.
 
     Cost:
-        O((T Dq + S (Dk + Dv) + T S) H K) time and O(H T S) memory; grouped keys and values are
-        not repeated for their heads.
+        O((T Dq + S (Dk + Dv) + T S) H K) time and O(H T S) memory, O(H (T + S)) by blocks (see
+        `Attention`); grouped keys and values are not repeated for their heads.
 
     Example:
         >>> import numpy as np

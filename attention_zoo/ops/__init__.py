@@ -2,6 +2,7 @@
 
 from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
 from attention_zoo.ops.arguments import check_shape, number, sizes_or, whole_number
+from attention_zoo.ops.blockwise import blockwise_attention, keep_places
 from attention_zoo.ops.greatest import greatest
 from attention_zoo.ops.masking import (
     as_boolean_mask,
@@ -26,17 +27,21 @@ from attention_zoo.ops.positions import (
     stretch,
     unskew,
 )
+from attention_zoo.ops.reach import EVERYWHERE, Reach
 from attention_zoo.ops.recurrence import linear_recurrence, scan
 from attention_zoo.ops.softmax import at_least_float32, masked_softmax
 from attention_zoo.ops.sparse_softmax import entmax, hardmax, keep_greatest, sparsemax
 from attention_zoo.ops.windows import Window, spread_window, take_places
 
 __all__ = [
+    "EVERYWHERE",
     "PENALTIES",
+    "Reach",
     "Window",
     "angles",
     "as_boolean_mask",
     "at_least_float32",
+    "blockwise_attention",
     "both_masks",
     "causal_mask",
     "check_shape",
@@ -49,6 +54,7 @@ __all__ = [
     "hardmax",
     "implicit_mask",
     "keep_greatest",
+    "keep_places",
     "linear_recurrence",
     "linear_slopes",
     "masked_softmax",

@@ -24,13 +24,16 @@ def scramble(bits: Any) -> Any:
     return bits
 
 
-def uniform(counters: Sequence[Any], keys: Any, shape: tuple[int, ...]) -> Any:
+def uniform(
+    counters: Sequence[Any], keys: Any, shape: tuple[Any, ...], start: tuple[Any, ...] | None = None
+) -> Any:
     """Numbers between 0 and 1, neither reached, for each of B keys.
 
     Args:
         counters: integers, or scalar integer tensors, that the draws depend on beside the key.
         keys: `(B,)` integers.
         shape: of the draws of one key.
+        start: where in a larger shape these draws stand; at its beginning when None.
 
     Returns:
         `(B, *shape)` float32, on a grid of 2 ** -23.
@@ -38,8 +41,9 @@ def uniform(counters: Sequence[Any], keys: Any, shape: tuple[int, ...]) -> Any:
     bits = scramble(ops.cast(keys, "uint32"))
     for counter in counters:
         bits = scramble(bits + ops.cast(counter, "uint32") * ops.cast(GOLDEN, "uint32"))
-    for size in shape:
-        places = ops.cast(ops.arange(size, dtype="int32"), "uint32") * ops.cast(GOLDEN, "uint32")
+    for first, size in zip(start or (0,) * len(shape), shape, strict=True):
+        places = ops.cast(first + ops.arange(size, dtype="int32"), "uint32")
+        places = places * ops.cast(GOLDEN, "uint32")
         bits = scramble(bits[..., None] + places)
     grid = ops.cast(ops.right_shift(bits, ops.cast(9, "uint32")), "float32")
     return (grid + 0.5) * 2.0**-23

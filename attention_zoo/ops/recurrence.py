@@ -119,3 +119,57 @@ def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple
     _, flat, sinks = tf.while_loop(lambda t, *_: t < length, body, begin, maximum_iterations=length)
     stacked = [sink.stack() if known else sink.stack()[:length] for sink in sinks]
     return tree.pack_sequence_as(state, flat), tree.pack_sequence_as(like, stacked)
+
+
+def revise(
+    going: Callable[[Nest], Tensor],
+    rows: Callable[[Nest], tuple[Tensor, ...]],
+    step: Step,
+    state: Nest,
+    tables: tuple[Tensor, ...],
+) -> tuple[Tensor, ...]:
+    """While `going(state)`: `state, now = step(state, now)` of one row of every table, in place.
+
+    A loop that comes back to what it wrote, and copies no table for it. It has no gradient.
+
+    Args:
+        going: whether there is another step, a scalar boolean.
+        rows: which row of each table the step reads and writes, scalar integers.
+        step: reads and returns the state, and the rows of the tables as a tuple.
+        state: a nest of tensors of constant shapes.
+        tables: `(N, ...)` each, with rows of their own.
+
+    Returns:
+        The tables.
+    """
+    if keras.backend.backend() == "tensorflow":
+        return _revise_tensorflow(going, rows, step, state, tables)
+
+    def body(state: Nest, tables: tuple[Tensor, ...]) -> tuple[Nest, tuple[Tensor, ...]]:
+        at = rows(state)
+        state, now = step(state, tuple(table[i] for table, i in zip(tables, at, strict=True)))
+        starts = [(i, *(0 for _ in table.shape[1:])) for table, i in zip(tables, at, strict=True)]
+        changed = zip(tables, starts, now, strict=True)
+        return state, tuple(ops.slice_update(table, i, x[None]) for table, i, x in changed)
+
+    _, tables = ops.while_loop(lambda state, _: going(state), body, (state, tables))
+    return tables
+
+
+def _revise_tensorflow(
+    going: Any, rows: Any, step: Any, state: Nest, tables: tuple[Tensor, ...]
+) -> tuple[Tensor, ...]:
+    """TensorArrays are written in place; slices of a tensor in a loop are not."""
+    import tensorflow as tf
+
+    arrays = [
+        tf.TensorArray(x.dtype, ops.shape(x)[0], clear_after_read=False).unstack(x) for x in tables
+    ]
+
+    def body(state: Nest, arrays: list[Any]) -> tuple[Nest, list[Any]]:
+        at = rows(state)
+        state, now = step(state, tuple(a.read(i) for a, i in zip(arrays, at, strict=True)))
+        return state, [a.write(i, x) for a, i, x in zip(arrays, at, now, strict=True)]
+
+    _, arrays = tf.while_loop(lambda state, _: going(state), body, (state, arrays))
+    return tuple(array.stack() for array in arrays)

@@ -8,6 +8,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.ops import linear_recurrence, scan
+from attention_zoo.ops.recurrence import revise
 from tests.layers.running import (
     JAX,
     MODES,
@@ -145,3 +146,24 @@ def test_linear_recurrence_of_a_length_known_only_when_it_runs() -> None:
         result, gradients = run(decay, inflow)
         close(result, one_by_one(decay, inflow), 1e-6)
         assert [tuple(x.shape) for x in gradients] == [shape, shape]
+
+
+# ------------------------------------------------------------------ revise
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_revise_comes_back_to_what_it_wrote(mode: str) -> None:
+    """Steps 0 to 5 add their number to row `t % 2` of one table and to row 2 of another."""
+
+    def run(first: Any, second: Any) -> Any:
+        def step(t: Any, now: tuple[Any, Any]) -> tuple[Any, tuple[Any, Any]]:
+            number = ops.cast(t, "float32")
+            return t + 1, (now[0] + number, now[1] + number)
+
+        start = ops.zeros((), "int32")
+        return revise(lambda t: t < 6, lambda t: (t % 2, 2), step, start, (first, second))
+
+    first, second = np.zeros((3, 2), "float32"), np.ones((4,), "float32")
+    got = compiled(run, mode)(ops.convert_to_tensor(first), ops.convert_to_tensor(second))
+    assert array(got[0]).tolist() == [[6, 6], [9, 9], [0, 0]]
+    assert array(got[1]).tolist() == [1, 1, 16, 1]

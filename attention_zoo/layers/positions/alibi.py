@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keras
-from keras import backend, ops
+from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, Tensor
@@ -53,8 +53,7 @@ class AlibiPositions(RelativePositions):
         for other numbers of heads are those of the authors' code.
     """
 
-    def bias(self, query: Tensor, sources: Tensor) -> Tensor:
-        dtype = backend.standardize_dtype(zoo_ops.at_least_float32(query).dtype)
-        slopes = ops.convert_to_tensor(zoo_ops.linear_slopes(query.shape[1]), dtype)
-        far = ops.cast(ops.abs(zoo_ops.distances(ops.shape(query)[-2], sources)), dtype)
-        return -slopes[None, :, None, None] * far
+    def of_distances(self, distances: Tensor, heads: int, dtype: str) -> Tensor:
+        slopes = ops.convert_to_tensor(zoo_ops.linear_slopes(heads), dtype)
+        far = ops.cast(ops.abs(distances), dtype)
+        return -ops.reshape(slopes, (heads, *(1 for _ in far.shape))) * far

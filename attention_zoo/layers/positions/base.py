@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-from keras import ops
+from keras import backend, ops
 
 from attention_zoo.layers.scores.base import dot
-from attention_zoo.ops import at_least_float32, check_shape
+from attention_zoo.ops import at_least_float32, check_shape, distances
 from attention_zoo.registry import Registry
 
 Tensor = Any
@@ -23,7 +23,8 @@ class RelativePositions(keras.layers.Layer):
     `score(q_t, k_s) = turn(q_t) . turn(k_s) / sqrt(D) + bias(q_t, s - t)`
 
     Subclasses define what they need of three hooks: `turn` changes queries and keys by their
-    place, `bias` adds to scores, `offset` adds to contexts. Queries and sources both count their
+    place, `bias` (`of_distances`, where only distances count) adds to scores, `offset` adds to
+    contexts. Queries and sources both count their
     places from 0. The layer's own call gives scaled inner products; inside a
     `MultiHeadAttention` the hooks work with its score, whichever it is; what an alignment scores
     by itself (MoChA its chunks) sees turns, but no bias.
@@ -56,6 +57,18 @@ class RelativePositions(keras.layers.Layer):
 
     def bias(self, query: Tensor, sources: Tensor) -> Tensor | None:
         """What is added to the scores of queries `(B, H, T, D)`: `(B or 1, H, T, S)`, or None."""
+        if not self.by_distance:
+            return None
+        dtype = backend.standardize_dtype(at_least_float32(query).dtype)
+        every = distances(ops.shape(query)[-2], sources)
+        added: Tensor = self.of_distances(every, query.shape[1], dtype)
+        return added[None]
+
+    def of_distances(self, distances: Tensor, heads: int, dtype: str) -> Tensor | None:
+        """What is added at distances s - t, `(H, *distances)`; None where they are not all.
+
+        Where they are, that is all that a subclass defines, and `bias` follows.
+        """
         return None
 
     def offset(self, weights: Tensor) -> Tensor | None:
@@ -65,7 +78,15 @@ class RelativePositions(keras.layers.Layer):
     @property
     def biases(self) -> bool:
         """Whether scores get something added, for which a look must know its place."""
-        return type(self).bias is not RelativePositions.bias
+        return self.by_distance or type(self).bias is not RelativePositions.bias
+
+    @property
+    def by_distance(self) -> bool:
+        """Whether what is added depends on nothing but the head and the distance."""
+        return (
+            type(self).of_distances is not RelativePositions.of_distances
+            and type(self).bias is RelativePositions.bias
+        )
 
     @property
     def offsets(self) -> bool:

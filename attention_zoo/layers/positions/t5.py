@@ -87,10 +87,9 @@ class T5Positions(RelativePositions):
         self.bucket_bias = self.add_weight(shape=shape, name="bucket_bias")
         self.built = True
 
-    def bias(self, query: Tensor, sources: Tensor) -> Tensor:
-        buckets = self.bucket(zoo_ops.distances(ops.shape(query)[-2], sources))
-        table = ops.cast(self.bucket_bias, zoo_ops.at_least_float32(query).dtype)
-        return ops.transpose(ops.take(table, buckets, axis=0), (2, 0, 1))[None]
+    def of_distances(self, distances: Tensor, heads: int, dtype: str) -> Tensor:
+        table = ops.cast(self.bucket_bias, dtype)
+        return ops.moveaxis(ops.take(table, self.bucket(distances), axis=0), -1, 0)
 
     def bucket(self, distance: Tensor) -> Tensor:
         """Bucket numbers, int32, of distances s - t."""

@@ -1,0 +1,110 @@
+"""Looks at a long memory whose weights nobody asks for: block by block."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from keras import backend, ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.alignments import SoftmaxAlignment
+from attention_zoo.layers.looks import Allowed, Memory
+from attention_zoo.layers.scores import DotScore, ScaledDotScore
+
+Tensor = Any
+
+LONG = 2**22
+"""From so many scores of a head on (2048 queries on 2048 sources) they are not all made at once:
+below, blocks would save little memory and no time."""
+SCALES = {DotScore: lambda width: 1.0, ScaledDotScore: lambda width: 1 / math.sqrt(width)}
+"""What scores that are inner products multiply them with. Subclasses may compute what they like."""
+
+
+def long(attention: Any, steps: Tensor, sources: Tensor) -> bool:
+    """Whether so many looks at so many sources are taken by blocks.
+
+    Lengths that only the run tells count as short, but in a window, whose cost would grow.
+    """
+    known = isinstance(steps, int) and isinstance(sources, int)
+    many = steps * sources >= LONG if known else attention.reach.window is not None
+    return many and _can(attention)
+
+
+def _can(attention: Any) -> bool:
+    """Whether weights are a softmax of inner products, and positions add by distance alone."""
+    house = (getattr(type(attention), name).__module__ for name in ("compare", "mix"))
+    if not all(module.startswith("attention_zoo.layers.") for module in house):
+        return False
+    if type(attention.score) not in SCALES or type(attention.alignment) is not SoftmaxAlignment:
+        return False
+    positions = getattr(attention, "positions", None)
+    return positions is None or (
+        not positions.offsets and (not positions.biases or positions.by_distance)
+    )
+
+
+def keep(attention: Any, memory: Memory, steps: Tensor, dtype: str) -> Tensor:
+    """What dropout multiplies the weights `(B, [H], T, S)` with, all at once as block by block."""
+    *rows, sources = ops.shape(attention.weights_like(memory))
+    heads = math.prod(rows[1:]) * rows[0]
+    drawn = zoo_ops.keep_places(
+        attention.seed_generator.next(), attention.dropout, heads, (steps, sources)
+    )
+    return ops.cast(ops.reshape(drawn, (*rows, steps, sources)), dtype)
+
+
+def look(
+    attention: Any, query: Tensor, memory: Memory, allowed: Allowed, training: bool
+) -> tuple[Tensor, Tensor]:
+    """T looks at once, without their weights.
+
+    Returns:
+        Contexts `(B, [H], T, V)` in float32 at least, and which looks had anything to attend,
+        `(B, [H], T, 1)`.
+    """
+    given: tuple[Any, ...] = (query, memory.keys, memory.values)
+    query, keys, values = given if attention.heads else (x[:, None] for x in given)
+    query, keys, values = _of_one_batch(query, keys, values)
+    steps, sources = ops.shape(query)[2], ops.shape(keys)[2]
+    pairs = allowed.pairs
+    if pairs is not None:
+        pairs = ops.broadcast_to(pairs, (ops.shape(pairs)[0], steps, sources))
+    dropout = attention.dropout if training else 0.0
+    context, total = zoo_ops.blockwise_attention(
+        query,
+        keys,
+        values,
+        scale=SCALES[type(attention.score)](query.shape[-1]),
+        mask=allowed.memory,
+        attention_mask=pairs,
+        reach=allowed.reach,
+        bias=_bias(attention, query, steps, sources),
+        dropout=dropout,
+        seed=attention.seed_generator.next() if dropout else None,
+    )
+    alive = ops.not_equal(total, float("-inf"))[..., None]
+    if allowed.query is not None:
+        alive = ops.logical_and(alive, allowed.query[:, None, :, None])
+    context = ops.where(alive, context, ops.zeros((), context.dtype))
+    return (context, alive) if attention.heads else (context[:, 0], alive[:, 0])
+
+
+def _of_one_batch(query: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
+    """The same tensors; a batch of one is repeated where the others have more."""
+    rows, others = query.shape[0], memory[0].shape[0]
+    if rows == others or 1 not in (rows, others):
+        return query, *memory
+    if rows == 1:
+        return ops.repeat(query, ops.shape(memory[0])[0], axis=0), *memory
+    return query, *(ops.repeat(x, ops.shape(query)[0], axis=0) for x in memory)
+
+
+def _bias(attention: Any, query: Tensor, steps: Tensor, sources: Tensor) -> Tensor | None:
+    """What positions add by distance, `(H, T + S + 1)` of the distances -T .. S, or None."""
+    positions = getattr(attention, "positions", None)
+    if positions is None or not positions.biases:
+        return None
+    dtype = backend.standardize_dtype(zoo_ops.at_least_float32(query[:0]).dtype)
+    every = ops.arange(steps + sources + 1, dtype="int32") - steps
+    return positions.of_distances(every, query.shape[1], dtype)

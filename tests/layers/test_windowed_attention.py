@@ -1,0 +1,124 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.layers import WindowedAttention, by_blocks
+from tests.layers.attention_case import numbers, softmax
+from tests.layers.running import JAX, array, arrays, close, differentiable, randomise
+from tests.layers.structure_laws import Arrays, StructureConformance
+
+HEADS, K, D = 2, 4, 6
+
+
+def near(length: int, window: int, leading: int) -> np.ndarray:
+    place = np.arange(length)
+    apart = np.abs(place[:, None] - place) <= window
+    return apart | (np.minimum(place[:, None], place) < leading)
+
+
+class TestWindowedAttention(StructureConformance):
+    covers = WindowedAttention
+    options = {"num_heads": HEADS, "key_dim": K, "window": 1, "global_places": 1}
+    changed = {
+        "num_heads": 4,
+        "key_dim": 3,
+        "window": 2,
+        "global_places": 2,
+        "dropout": 0.3,
+        "use_bias": False,
+        "num_key_value_heads": 1,
+        "positions": "alibi",
+        "seed": 5,
+    }
+
+    def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
+        return ((batch, lengths[0], D),)
+
+    def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
+        (x,), (mask,), weights = tensors, masks, numbers(layer)
+        seen = near(x.shape[1], 1, 1) & mask[:, None] & mask[:, :, None]
+
+        def heads(name: str) -> np.ndarray:
+            projected = np.einsum("btd,dhk->bhtk", x, weights[f"{name}_projection"])
+            return projected + weights[f"{name}_bias"][:, None]
+
+        scores = np.einsum("bhtk,bhsk->bhts", heads("query"), heads("key")) / np.sqrt(K)
+        looked = softmax(scores, seen[:, None])
+        context = np.einsum("bhts,bhsk->bthk", looked, heads("value"))
+        output = np.einsum("bthk,hkd->btd", context, weights["output_projection"])
+        output = np.where(mask[..., None], output + weights["output_bias"], 0)
+        return output, looked
+
+
+def test_worked_by_hand() -> None:
+    """All scores are 0, so each of five places gets the mean of what it sees of 1, 2, 4, 8, 16.
+
+    With the first place for all: (1 + 2 + 4 + 8 + 16) / 5, then (1 + 2 + 4) / 3,
+    (1 + 2 + 4 + 8) / 4, (1 + 4 + 8 + 16) / 4 and (1 + 8 + 16) / 3.
+    """
+    x = 2.0 ** np.arange(5, dtype="float32").reshape(1, 5, 1)
+    layer = WindowedAttention(1, 1, window=1, global_places=1, use_bias=False)
+    layer(x)
+    layer.set_weights([np.full((1, 1, 1), n) for n in (0.0, 1.0, 1.0, 1.0)])
+    got = array(layer(x))[0, :, 0]
+    np.testing.assert_allclose(got, [31 / 5, 7 / 3, 15 / 4, 29 / 4, 25 / 3], rtol=1e-6)
+    got = array(layer(x, use_causal_mask=True))[0, :, 0]
+    np.testing.assert_allclose(got, [1, 3 / 2, 7 / 3, 13 / 3, 25 / 3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same values and gradients as with all scores at once, with pads and positions."""
+    x = np.random.default_rng(0).normal(size=(2, 100, D)).astype("float32")
+    mask = np.arange(100) < np.array([[100], [61]])
+    layer = WindowedAttention(HEADS, K, window=3, global_places=2, positions="alibi")
+    layer(x)
+    randomise(layer)
+    results = []
+    for length in (1, 10**9):
+        monkeypatch.setattr(by_blocks, "LONG", length)
+        run = differentiable(layer, lambda x: layer(x, mask=mask, use_causal_mask=causal))
+        results.append(keras.tree.flatten(run(x)))
+    scale = max(np.abs(g).max() for g in results[1])
+    for a, b in zip(*results, strict=True):
+        assert np.abs(a - b).max() <= 1e-5 * scale
+    assert not results[0][0][1, 61:].any()
+
+
+@pytest.mark.skipif(JAX, reason="shapes are always known there")
+def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By blocks, so that the time grows with the length; what dropout drops is the same."""
+    import tensorflow as tf
+
+    x = np.random.default_rng(0).normal(size=(2, 50, D)).astype("float32")
+    layer = WindowedAttention(HEADS, K, window=2, positions="t5", dropout=0.4, seed=1)
+    layer(x)
+    randomise(layer)
+
+    def run(x: Any) -> Any:
+        return layer(x, training=True), layer(x, training=True, return_attention_scores=True)[0]
+
+    start = ops.convert_to_numpy(layer.attention.seed_generator.state)
+    free = tf.function(run, [tf.TensorSpec((None, None, D))], autograph=False)
+    first, second = arrays(free(x))
+    assert np.abs(first - second).max() > 1e-2
+    layer.attention.seed_generator.state.assign(start)
+    monkeypatch.setattr(by_blocks, "LONG", 1)
+    close(first, run(ops.convert_to_tensor(x))[0], 1e-5)
+
+
+def test_bad_input_is_refused() -> None:
+    for name in ("window", "global_places"):
+        for number in (-1, 1.5, True, "2"):
+            with pytest.raises(ValueError, match=rf"{name} must be .*at least 0, got"):
+                WindowedAttention(**({"num_heads": 1, "key_dim": 2, "window": 1} | {name: number}))
+    layer = WindowedAttention(1, 2, window=1)
+    layer(np.ones((1, 3, 4), "float32"))
+    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, 4\), got shape"):
+        layer(np.ones((1, 3, 5), "float32"))

@@ -1,0 +1,245 @@
+"""Blocks against all scores at once: the same values, the same gradients, none of the memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.ops import Reach, blockwise_attention, keep_places, masked_softmax, skew
+from tests.layers.running import JAX, MODES, QUICK, array, arrays, close, differentiable
+from tests.ops.test_reach import by_hand
+
+B, H, G, K, V = 2, 4, 2, 5, 3
+SCALE = 0.4
+MASKED = {"mask", "attention_mask"}
+
+CASES: list[tuple[tuple[int, int], Reach, set[str]]] = [
+    ((21, 30), Reach(), set()),
+    ((21, 30), Reach(), MASKED | {"bias"}),
+    ((24, 24), Reach(causal=True), {"bias"}),
+    ((30, 21), Reach(causal=True, window=5), {"mask"}),
+    ((40, 7), Reach(window=3), set()),
+    ((26, 26), Reach(window=4, leading=3), {"attention_mask", "bias"}),
+    ((1, 1), Reach(), {"bias"}),
+    ((3, 0), Reach(causal=True), set()),
+    ((0, 3), Reach(), {"mask"}),
+]
+
+
+def tensors(steps: int, sources: int, batch: int = B) -> list[np.ndarray]:
+    """Query, key, value and bias."""
+    rng = np.random.default_rng(0)
+    shapes = ((batch, H, steps, K), (batch, G, sources, K), (batch, G, sources, V))
+    every = (*shapes, (H, steps + sources + 1))
+    return [rng.normal(size=shape).astype("float32") for shape in every]
+
+
+def masks(names: set[str], steps: int, sources: int) -> dict[str, np.ndarray]:
+    """With holes, and nothing left in the last row of the batch."""
+    rng = np.random.default_rng(1)
+    every = {
+        "mask": rng.random((B, sources)) > 0.3,
+        "attention_mask": rng.random((B, steps, sources)) > 0.3,
+    }
+    every["mask"][-1] = False
+    return {name: mask for name, mask in every.items() if name in names}
+
+
+def by_blocks(reach: Reach, names: set[str], **given: Any) -> Any:
+    def run(query: Any, key: Any, value: Any, bias: Any) -> Any:
+        extra = {"bias": bias} if "bias" in names else {}
+        both = blockwise_attention(
+            query, key, value, scale=SCALE, reach=reach, block=8, **extra, **given
+        )
+        return both[0], ops.where(both[1] > -1e30, both[1], 0)
+
+    return run
+
+
+def at_once(reach: Reach, names: set[str], **given: Any) -> Any:
+    def run(query: Any, key: Any, value: Any, bias: Any) -> Any:
+        key, value = (ops.repeat(x, H // G, axis=1) for x in (key, value))
+        steps, sources = query.shape[2], key.shape[2]
+        scores = ops.matmul(query, ops.swapaxes(key, -1, -2)) * SCALE
+        if "bias" in names:
+            scores = scores + skew(ops.repeat(bias[:, None], steps, axis=1), sources)
+        seen = np.ones((B, 1, 1, 1), "bool") & by_hand(reach, steps, sources)
+        if "mask" in given:
+            seen = seen & given["mask"][:, None, None]
+        if "attention_mask" in given:
+            seen = seen & given["attention_mask"][:, None]
+        context = ops.matmul(masked_softmax(scores, ops.convert_to_tensor(seen)), value)
+        total = ops.log(ops.sum(ops.where(seen, ops.exp(scores), 0), axis=-1) + 1e-35)
+        return context, ops.where(seen.any(-1), total, 0)
+
+    return run
+
+
+def compare(case: tuple[tuple[int, int], Reach, set[str]], mode: str) -> None:
+    lengths, reach, names = case
+    given, x = masks(names, *lengths), tensors(*lengths)
+    layer = keras.layers.Identity()
+    got = differentiable(layer, by_blocks(reach, names, **given), mode)(*x)
+    want = differentiable(layer, at_once(reach, names, **given))(*x)
+    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
+        assert a.shape == b.shape
+        assert np.abs(a - b).max(initial=0) <= 1e-5
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_blocks_are_all_at_once(case: tuple[tuple[int, int], Reach, set[str]]) -> None:
+    compare(case, QUICK)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != QUICK])
+def test_blocks_in_every_mode(mode: str) -> None:
+    compare(CASES[1], mode)
+
+
+def test_no_rows() -> None:
+    x = tensors(9, 9, batch=0)
+    context, total = blockwise_attention(*x[:3], reach=Reach(causal=True), block=4)
+    assert tuple(context.shape) == (0, H, 9, V)
+    assert tuple(total.shape) == (0, H, 9)
+
+
+@pytest.mark.parametrize("fill", [np.nan, np.inf])
+def test_nothing_to_attend_and_garbage_in_hidden_places(fill: float) -> None:
+    """What is hidden reaches nothing; of nothing left come exactly 0 and no gradient."""
+    query, key, value, bias = tensors(20, 20)
+    mask = masks({"mask"}, 20, 20)["mask"]
+    hidden = ~mask[:, None, :, None]
+    run = differentiable(
+        keras.layers.Identity(), lambda *x: by_blocks(Reach(), {"mask"}, mask=mask)(*x)[0]
+    )
+    clean = run(query, np.where(hidden, 0, key), np.where(hidden, 0, value), bias)
+    dirty = run(
+        query,
+        np.where(hidden, np.float32(fill), key),
+        np.where(hidden, np.float32(fill), value),
+        bias,
+    )
+    for a, b in zip(keras.tree.flatten(dirty), keras.tree.flatten(clean), strict=True):
+        np.testing.assert_array_equal(a, b)
+    context, (by_query, by_key, by_value, _), _ = dirty
+    assert context[0].all()
+    for x in (context, by_query, by_key, by_value):
+        assert not x[-1].any()
+    assert not by_key[np.broadcast_to(hidden, by_key.shape)].any()
+    _, total = blockwise_attention(query, key, value, mask=mask)
+    assert (array(total)[-1] == -np.inf).all()
+
+
+def test_great_scores_neither_overflow_nor_vanish() -> None:
+    """Of scores of thousands, the greatest in the first block, in the last and in one between."""
+    key = np.zeros((1, 1, 24, 1), "float32")
+    key[0, 0, :, 0] = 1000 - np.arange(24)
+    query = np.array([1, -1, 3e3], "float32").reshape(1, 1, 3, 1)
+    value = np.arange(24, dtype="float32").reshape(1, 1, 24, 1)
+    context, total = arrays(blockwise_attention(query, key, value, block=8))
+    ratio = np.exp(-np.arange(24))
+    mean = (ratio * np.arange(24)).sum() / ratio.sum()
+    np.testing.assert_allclose(context[0, 0, :, 0], [mean, 23 - mean, 0], rtol=1e-5, atol=1e-6)
+    want = [1000 + np.log(ratio.sum()), -977 + np.log(ratio.sum()), 3e6]
+    np.testing.assert_allclose(total[0, 0], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-3), ("bfloat16", 1e-2)])
+def test_half_precision(dtype: str, tolerance: float) -> None:
+    """Sums are in float32: only what comes in and the gradients that go out are rounded."""
+    rounded = [ops.cast(ops.convert_to_tensor(x), dtype) for x in tensors(16, 20)]
+    exact = [array(x).astype("float32") for x in rounded]
+    run = differentiable(keras.layers.Identity(), by_blocks(Reach(), {"bias"}))
+    context, _ = by_blocks(Reach(), {"bias"})(*rounded)
+    assert keras.backend.standardize_dtype(context.dtype) == "float32"
+    got, want = run(*rounded), run(*exact)
+    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
+        close(a, b, tolerance)
+
+
+# ------------------------------------------------------------------ dropout
+
+SEED = np.array([3, 7], "uint32")
+
+
+def test_a_block_drops_what_all_at_once_would() -> None:
+    whole = array(keep_places(SEED, 0.3, 6, (40, 50)))
+    assert sorted(set(whole.ravel().round(5))) == [0, round(1 / 0.7, 5)]
+    assert abs(whole.mean() - 1) < 0.02
+    part = array(keep_places(SEED, 0.3, 6, (8, 5), (16, 45)))
+    np.testing.assert_array_equal(part, whole[:, 16:24, 45:])
+    assert (whole != array(keep_places(SEED + 1, 0.3, 6, (40, 50)))).any()
+
+
+def test_dropout() -> None:
+    """As weights times `keep_places`, forward and backward."""
+    given = tensors(20, 28)
+    keep = array(keep_places(SEED, 0.3, B * H, (20, 28))).reshape(B, H, 20, 28).astype("float32")
+
+    def want(query: Any, key: Any, value: Any) -> Any:
+        key, value = (ops.repeat(x, H // G, axis=1) for x in (key, value))
+        weights = masked_softmax(ops.matmul(query, ops.swapaxes(key, -1, -2)))
+        return ops.matmul(weights * keep, value)
+
+    def got(query: Any, key: Any, value: Any) -> Any:
+        return blockwise_attention(query, key, value, dropout=0.3, seed=SEED, block=8)[0]
+
+    layer = keras.layers.Identity()
+    results = [differentiable(layer, run)(*given[:3]) for run in (got, want)]
+    for a, b in zip(*map(keras.tree.flatten, results), strict=True):
+        close(a, b, 1e-5)
+
+
+# ------------------------------------------------------------------ what is made
+
+pytestmark_tensorflow = pytest.mark.skipif(JAX, reason="JAX knows every length when it compiles")
+
+
+@pytestmark_tensorflow
+@pytest.mark.parametrize("mode", ["graph", "xla"])
+def test_lengths_known_only_when_it_runs(mode: str) -> None:
+    import tensorflow as tf
+
+    def call(*x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            context, _ = blockwise_attention(*x, reach=Reach(causal=True), block=8)
+        return context, *tape.gradient(context, x)
+
+    free = [tf.TensorSpec((None, H, None, K)), *(tf.TensorSpec((None, G, None, n)) for n in (K, V))]
+    run = tf.function(call, free, jit_compile=mode == "xla", autograph=False)
+    for lengths in ((21, 30), (5, 0)) if mode == "graph" else ((21, 30),):
+        given = tensors(*lengths)[:3]
+        for a, b in zip(run(*given), call(*map(tf.constant, given)), strict=True):
+            close(a, b, 1e-5)
+
+
+@pytestmark_tensorflow
+def test_nothing_of_the_size_of_all_scores_is_made() -> None:
+    """In no graph and no function of the gradient."""
+    import tensorflow as tf
+
+    length = 500
+
+    def call(*x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            context, _ = blockwise_attention(*x, reach=Reach(causal=True), block=16)
+        return tape.gradient(context, x)
+
+    specs = [tf.TensorSpec(x.shape) for x in tensors(length, length)[:3]]
+    graph = tf.function(call, specs, autograph=False).get_concrete_function().graph
+    graphs = [graph, *(f.graph for f in graph._functions.values() if hasattr(f, "graph"))]
+    sizes = [
+        int(np.prod([n or 1 for n in x.shape]))
+        for each in graphs
+        for op in each.get_operations()
+        for x in op.outputs
+        if x.shape.rank
+    ]
+    assert len(graphs) >= 3, "the loops of both ways were looked at"
+    assert max(sizes) < length * length / 4
