@@ -90,7 +90,7 @@ def compare(case: tuple[tuple[int, int], Reach, set[str]], mode: str) -> None:
         assert np.abs(a - b).max(initial=0) <= 1e-5
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]} {sorted(case[2])}")
 def test_blocks_are_all_at_once(case: tuple[tuple[int, int], Reach, set[str]]) -> None:
     compare(case, QUICK)
 
