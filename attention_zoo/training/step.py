@@ -129,6 +129,17 @@ class Steps:
 
         return self._on_each(add, sums)
 
+    def _agree(self) -> None:
+        """What layers keep of what they saw, such as moving means, becomes its mean over devices.
+
+        So an evaluation, a checkpoint and what goes on from it see the same.
+        """
+        kept = [w.value for w in self.model.non_trainable_weights if w.value.dtype.is_floating]
+        if kept and self.strategy.num_replicas_in_sync > 1:
+            means = tf.distribute.get_replica_context().all_reduce("MEAN", kept)
+            for variable, mean in zip(kept, means, strict=True):
+                variable.assign(mean)
+
     def _first(self, value: Any) -> Tensor:
         return self.strategy.experimental_local_results(value)[0]
 
@@ -138,6 +149,7 @@ class Steps:
         sums = self._on_each(self._sum_gradients, next(batches))
         if self.accumulate > 1:
             sums = self._accumulated(batches, sums)
+        self._on_each(self._agree)
         totals = self._totals(sums)
         ready = self._on_each(self._normalized, totals)
         loss, count, norm = (self._first(part) for part in ready[:3])
