@@ -24,7 +24,6 @@ def transformer(depth: int, heads: int, width: int, inner: int, vocabulary: int)
         units=inner,
         num_heads=heads,
         num_layers=depth,
-        norm_first=True,
         tie="none",
     )
 

@@ -71,3 +71,11 @@ class Residual(keras.layers.Layer):
         """The way around it: `x (B, T, D)` with the sublayer's output `y (B, T, D)`."""
         y = self.leave_out(self.drop(y, training=training), training=training)
         return x + y if self.norm_first else self.norm(x + y)
+
+
+def closing_norm(
+    norm: str = "layer", norm_first: bool = True, epsilon: float = 1e-6, **other: Any
+) -> keras.layers.Layer:
+    """The norm after the last of a stack of pre-norm layers; after post-norm ones, nothing."""
+    own = {key: value for key, value in other.items() if key == "dtype"}
+    return NORMS.get(norm)(epsilon=epsilon, **own) if norm_first else keras.layers.Identity(**own)

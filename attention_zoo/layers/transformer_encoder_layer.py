@@ -11,9 +11,13 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.feed_forward import FeedForward
 from attention_zoo.layers.multi_head_attention import MultiHeadAttention
 from attention_zoo.layers.residual import Residual
+from attention_zoo.registry import did_you_mean
 
 Tensor = Any
 Shape = tuple[Any, ...]
+
+STYLE = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
+"""Arguments of a layer that a model of many layers leaves to who builds it."""
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -170,3 +174,12 @@ def heads(layer: Any, width: int) -> MultiHeadAttention:
     if width % count:
         raise ValueError(f"num_heads must divide the width of the inputs, got {count} for {width}")
     return MultiHeadAttention(count, width // count, dtype=layer.dtype_policy)
+
+
+def check_style(style: dict[str, Any]) -> None:
+    """ValueError for arguments that a model's `layer` may not say."""
+    for name in style:
+        if name not in STYLE:
+            raise ValueError(
+                f"layer has no {name!r}{did_you_mean(name, STYLE)} (known: {', '.join(STYLE)})"
+            )

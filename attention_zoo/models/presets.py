@@ -51,7 +51,8 @@ def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
 
     Args:
         name_or_folder: a name of `list_presets()`, or a folder of `save_to_preset`.
-        **overrides: constructor arguments that replace the preset's.
+        **overrides: constructor arguments that replace the preset's; of a dict of options, those
+            that are given.
 
     Raises:
         ValueError: an unknown name, an argument that the model has not, a folder that is none,
@@ -115,8 +116,14 @@ def check_arguments(cls: Callable[..., Any], given: Config) -> None:
 
 
 def _merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
+    """The constructor's arguments; what is itself a dict of options is merged option by option."""
     check_arguments(cls, overrides)
-    return {**config, **overrides}
+    nested = {
+        key: {**config[key], **value}
+        for key, value in overrides.items()
+        if isinstance(value, dict) and isinstance(config.get(key), dict)
+    }
+    return {**config, **overrides, **nested}
 
 
 def _verify(folder: Path) -> None:

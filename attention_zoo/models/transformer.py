@@ -15,6 +15,8 @@ from attention_zoo.layers import (
     TransformerEncoderLayer,
 )
 from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValues
+from attention_zoo.layers.residual import closing_norm
+from attention_zoo.layers.transformer_encoder_layer import check_style
 from attention_zoo.models import presets
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.models.searching import END, PAD, START, Reading, Searching
@@ -46,8 +48,9 @@ class Transformer(Searching, keras.Model):
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head.
         num_layers: N, of the encoder and of the decoder.
-        activation: of the feed-forward networks, see `layers.FeedForward`.
-        norm_first: pre-norm, with a norm after the last layer; or post-norm as in the paper.
+        layer: of every layer, arguments of `layers.TransformerEncoderLayer`: any of "activation",
+            "norm", "norm_first" (False: post-norm as in the paper; True, the default: pre-norm,
+            with a norm after the last layer), "epsilon" and "stochastic_depth".
         tie: "target": W is E_t transposed; "all": E_s is E_t too, of one vocabulary; or "none".
         dropout: rate on embeddings and sublayers, in training.
 
@@ -76,8 +79,7 @@ class Transformer(Searching, keras.Model):
         units: int = 2048,
         num_heads: int = 8,
         num_layers: int = 6,
-        activation: str = "relu",
-        norm_first: bool = False,
+        layer: Config | None = None,
         tie: str = "target",
         dropout: float = 0.1,
         **kwargs: Any,
@@ -85,20 +87,17 @@ class Transformer(Searching, keras.Model):
         super().__init__(**kwargs)
         self.source_vocabulary_size = source_vocabulary_size
         self.target_vocabulary_size = target_vocabulary_size
-        of_layer: dict[str, Any] = {
-            "units": units,
-            "num_heads": num_heads,
-            "activation": activation,
-            "norm_first": norm_first,
-            "dropout": dropout,
-        }
+        layer = dict(layer or {})
         self.settings: dict[str, Any] = {
             "source_vocabulary_size": source_vocabulary_size,
             "target_vocabulary_size": target_vocabulary_size,
             "embedding_dim": embedding_dim,
+            "units": units,
+            "num_heads": num_heads,
             "num_layers": num_layers,
+            "layer": layer,
             "tie": tie,
-            **of_layer,
+            "dropout": dropout,
         }
         self._refuse()
         own: dict[str, Any] = {"dtype": self.dtype_policy}
@@ -111,9 +110,10 @@ class Transformer(Searching, keras.Model):
         self.scale = embedding_dim**0.5
         self.positions = SinusoidalPositions(**own)
         self.drop = layers.Dropout(dropout, **own)
-        self.encoder = [TransformerEncoderLayer(**of_layer, **own) for _ in range(num_layers)]
-        self.decoder = [TransformerDecoderLayer(**of_layer, **own) for _ in range(num_layers)]
-        self.norms = [layers.LayerNormalization(epsilon=1e-6, **own) for _ in range(2 * norm_first)]
+        of_layer = {"units": units, "num_heads": num_heads, "dropout": dropout, **layer, **own}
+        self.encoder = [TransformerEncoderLayer(**of_layer) for _ in range(num_layers)]
+        self.decoder = [TransformerDecoderLayer(**of_layer) for _ in range(num_layers)]
+        self.norms = [closing_norm(**layer, **own) for _ in range(2)]
         untied = layers.Dense(target_vocabulary_size, use_bias=False, **own)
         self.vocabulary = untied if tie == "none" else None
         self.build()
@@ -127,6 +127,7 @@ class Transformer(Searching, keras.Model):
                     f"{name} must be at least {END + 2} (4 special tokens and one more), "
                     f"got {size[name]}"
                 )
+        check_style(size["layer"])
         if size["tie"] not in TIES:
             raise ValueError(f"tie must be one of {', '.join(TIES)}, got {size['tie']!r}")
         if size["tie"] == "all" and self.source_vocabulary_size != self.target_vocabulary_size:
@@ -166,7 +167,7 @@ class Transformer(Searching, keras.Model):
         x = self.drop(self._embed(self.source_embedding, source), training=training)
         for layer in self.encoder:
             x = layer(x, mask=mask, training=training)
-        return self.norms[0](x) if self.norms else x
+        return self.norms[0](x)
 
     def decode(
         self, target: Tensor, memory: Tensor, source: Tensor, training: bool | None = False
@@ -179,7 +180,7 @@ class Transformer(Searching, keras.Model):
             x, _, weights = layer(
                 x, memory, **masks, return_attention_scores=True, training=training
             )
-        return Written(self.norms[1](x) if self.norms else x, weights)
+        return Written(self.norms[1](x), weights)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """`(..., V)` of what the decoder put out."""
@@ -207,7 +208,7 @@ class Transformer(Searching, keras.Model):
                 cache = Cache(KeysAndValues(*kept), ancestors, seen)
                 x, cache, weights = layer.step(x, cache, read, mask)
                 rooms.append(list(cache.room))
-            x = self.norms[1](x) if self.norms else x
+            x = self.norms[1](x)
             state = {
                 "at": ancestors.at + 1,
                 "came_by": ancestors.came_by,
@@ -259,36 +260,36 @@ class Transformer(Searching, keras.Model):
 @preset(Transformer, "transformer_base")
 def transformer_base() -> Config:
     """Table 3, "base"."""
-    return {"embedding_dim": 512, "units": 2048, "num_heads": 8, "num_layers": 6, "dropout": 0.1}
+    return {
+        "embedding_dim": 512,
+        "units": 2048,
+        "num_heads": 8,
+        "num_layers": 6,
+        "layer": {"norm_first": False},
+        "dropout": 0.1,
+    }
 
 
 @preset(Transformer, "transformer_big")
 def transformer_big() -> Config:
     """Table 3, "big"."""
-    return {"embedding_dim": 1024, "units": 4096, "num_heads": 16, "num_layers": 6, "dropout": 0.3}
+    return {
+        "embedding_dim": 1024,
+        "units": 4096,
+        "num_heads": 16,
+        "num_layers": 6,
+        "layer": {"norm_first": False},
+        "dropout": 0.3,
+    }
 
 
 @preset(Transformer, "transformer_small")
 def transformer_small() -> Config:
     """Sizes for small data and a CPU, pre-norm; not the paper's."""
-    return {
-        "embedding_dim": 256,
-        "units": 1024,
-        "num_heads": 4,
-        "num_layers": 4,
-        "norm_first": True,
-        "dropout": 0.2,
-    }
+    return {"embedding_dim": 256, "units": 1024, "num_heads": 4, "num_layers": 4, "dropout": 0.2}
 
 
 @preset(Transformer, "transformer_tiny")
 def transformer_tiny() -> Config:
     """Sizes for tests and toys, pre-norm; not the paper's."""
-    return {
-        "embedding_dim": 128,
-        "units": 256,
-        "num_heads": 4,
-        "num_layers": 2,
-        "norm_first": True,
-        "dropout": 0.1,
-    }
+    return {"embedding_dim": 128, "units": 256, "num_heads": 4, "num_layers": 2, "dropout": 0.1}

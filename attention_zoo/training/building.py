@@ -38,9 +38,12 @@ def with_options(task: Any, recipe: Recipe) -> Any:
 def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
     """A translator between two tokenizers of the recipe's kind."""
     options = recipe.tokenizer or TokenizerOptions()
+    sides = [train.sources, train.targets]
+    if options.shared:
+        sides = [[*train.sources, *train.targets]] * 2
     source, target = (
         train_tokenizer(options.kind, texts, options.vocabulary_size, options.lowercase)
-        for texts in (train.sources, train.targets)
+        for texts in sides
     )
     model = build_model(
         recipe.model,

@@ -18,17 +18,19 @@ from attention_zoo.training.corpora import CORPORA, Corpus
 
 @dataclass
 class TokenizerOptions:
-    """How text is cut into tokens; one tokenizer a side, trained on the training split.
+    """How text is cut into tokens, learnt from the training split.
 
     Args:
         kind: "subword", "word" or "character".
         vocabulary_size: most entries, the four special tokens counted.
         lowercase: lower both sides' case.
+        shared: one vocabulary for both sides, as a model with `tie: all` needs; or one a side.
     """
 
     kind: str = "subword"
     vocabulary_size: int = 8000
     lowercase: bool = False
+    shared: bool = False
 
 
 @dataclass

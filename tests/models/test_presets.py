@@ -25,7 +25,9 @@ def test_preset_is_plain_numbers_that_its_model_takes(name: str) -> None:
     cls, numbers = PRESETS.get(name)()
     check_arguments(cls, numbers)
     assert az.models.preset_class(name) is cls
-    assert all(isinstance(value, int | float | str | bool) for value in numbers.values())
+    options = [inner for outer in numbers.values() if isinstance(outer, dict) for inner in outer]
+    plain = [value for value in numbers.values() if not isinstance(value, dict)]
+    assert all(isinstance(value, int | float | str | bool) for value in [*plain, *options])
     assert not set(VOCABULARY) & set(numbers), "vocabularies come with the data"
 
 
@@ -33,6 +35,13 @@ def test_overrides_win() -> None:
     model = az.models.from_preset("rnnsearch_small", **TINY, dropout=0.1)
     assert model.settings["dropout"] == 0.1
     assert model.settings["units"] == 6
+
+
+def test_options_of_layers_are_merged() -> None:
+    model = az.models.from_preset(
+        "transformer_base", **VOCABULARY, embedding_dim=8, units=4, layer={"norm": "rms"}
+    )
+    assert model.settings["layer"] == {"norm_first": False, "norm": "rms"}
 
 
 def test_unknown_names_are_refused(tmp_path: Path) -> None:

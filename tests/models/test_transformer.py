@@ -23,8 +23,7 @@ class TestTransformer(ModelConformance):
         "units": 12,
         "num_heads": 3,
         "num_layers": 1,
-        "activation": "swiglu",
-        "norm_first": True,
+        "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
         "tie": "all",
         "dropout": 0.25,
     }
@@ -93,6 +92,7 @@ def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.Mo
 
 BAD = [
     ({"num_heads": 3}, "num_heads must divide embedding_dim, got 3 for 8"),
+    ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
     ({"tie": "both"}, "tie must be one of none, target, all, got 'both'"),
     ({"tie": "all"}, "tie='all' is for one vocabulary, got 11 source and 12 target tokens"),
 ]
