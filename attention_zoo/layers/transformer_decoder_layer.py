@@ -9,9 +9,13 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.hypothesis_cache import Cache, KeysAndValues
-from attention_zoo.layers.multi_head_attention import MultiHeadAttention
 from attention_zoo.layers.residual import Residual
-from attention_zoo.layers.transformer_encoder_layer import TransformerEncoderLayer, heads
+from attention_zoo.layers.transformer_encoder_layer import (
+    TransformerEncoderLayer,
+    heads,
+    keys_and_values,
+    look,
+)
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -106,7 +110,7 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         """What the steps of a search look at of a memory `(B, S, Dm)`, masked by `(B, S)`."""
         return keys_and_values(self.memory_attention, zoo_ops.clear(memory, mask))
 
-    def step(
+    def step(  # type: ignore[override]
         self, x: Tensor, cache: Cache, memory: KeysAndValues, memory_mask: Tensor
     ) -> tuple[Tensor, Cache, Tensor]:
         """The next token of N hypotheses.
@@ -120,31 +124,8 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         Returns:
             `(B, N, D)`, the cache with this step, and the weights `(B, H, N, S)` at the memory.
         """
-        read = self.around_attention.before(x)
-        cache = cache.write(keys_and_values(self.attention, read))
-        looked = cache.look(lambda at, seen: look(self.attention, read, at, seen)[0])
-        x = self.around_attention.after(x, looked, False)
+        x, cache = self.look_back(x, cache)
         read = self.around_memory.before(x)
         looked, weights = look(self.memory_attention, read, memory, memory_mask[:, None, None])
         x = self.around_memory.after(x, looked, False)
         return self.work(x), cache, weights
-
-
-def keys_and_values(heads: MultiHeadAttention, x: Tensor) -> KeysAndValues:
-    """Projections of `x (B, S, D)`."""
-    memory = heads.prepare(x)
-    return KeysAndValues(ops.transpose(memory.keys, (0, 1, 3, 2)), memory.values)
-
-
-def look(
-    heads: MultiHeadAttention, x: Tensor, at: KeysAndValues, mask: Tensor
-) -> tuple[Tensor, Tensor]:
-    """A look of `x (B, N, D)` at keys and values that `mask`, broadcast to `(B, H, N, S)`, shows.
-
-    Returns:
-        `(B, N, D)`, 0 where there is nothing to look at, and the weights `(B, H, N, S)`.
-    """
-    query = heads.ask(x) * heads.key_dim**-0.5
-    weights = zoo_ops.masked_softmax(ops.matmul(query, at.keys), mask)
-    context = ops.matmul(ops.cast(weights, at.values.dtype), at.values)
-    return heads.join(context, x, ops.any(mask, axis=-1, keepdims=True)), weights

@@ -9,6 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.feed_forward import FeedForward
+from attention_zoo.layers.hypothesis_cache import Cache, KeysAndValues
 from attention_zoo.layers.multi_head_attention import MultiHeadAttention
 from attention_zoo.layers.residual import Residual
 from attention_zoo.registry import did_you_mean
@@ -162,6 +163,28 @@ class TransformerEncoderLayer(keras.layers.Layer):
         y = self.feed_forward(self.around_feed_forward.before(x), training=training)
         return self.around_feed_forward.after(x, y, training)
 
+    # step by step
+
+    def step(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+        """The next token of N hypotheses, causal.
+
+        Args:
+            x: `(B, N, D)`.
+            cache: the keys and values of what was written.
+
+        Returns:
+            `(B, N, D)`, and the cache with this step.
+        """
+        x, cache = self.look_back(x, cache)
+        return self.work(x), cache
+
+    def look_back(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+        """The first sublayer of a step."""
+        read = self.around_attention.before(x)
+        cache = cache.write(keys_and_values(self.attention, read))
+        looked = cache.look(lambda at, seen: look(self.attention, read, at, seen)[0])
+        return self.around_attention.after(x, looked, False), cache
+
     def get_config(self) -> dict[str, Any]:
         given = None if self._own_attention else self.attention
         config = {**self._given, "attention": keras.saving.serialize_keras_object(given)}
@@ -183,3 +206,23 @@ def check_style(style: dict[str, Any]) -> None:
             raise ValueError(
                 f"layer has no {name!r}{did_you_mean(name, STYLE)} (known: {', '.join(STYLE)})"
             )
+
+
+def keys_and_values(heads: MultiHeadAttention, x: Tensor) -> KeysAndValues:
+    """Projections of `x (B, S, D)`."""
+    memory = heads.prepare(x)
+    return KeysAndValues(ops.transpose(memory.keys, (0, 1, 3, 2)), memory.values)
+
+
+def look(
+    heads: MultiHeadAttention, x: Tensor, at: KeysAndValues, mask: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A look of `x (B, N, D)` at keys and values that `mask`, broadcast to `(B, H, N, S)`, shows.
+
+    Returns:
+        `(B, N, D)`, 0 where there is nothing to look at, and the weights `(B, H, N, S)`.
+    """
+    query = heads.ask(x) * heads.key_dim**-0.5
+    weights = zoo_ops.masked_softmax(ops.matmul(query, at.keys), mask)
+    context = ops.matmul(ops.cast(weights, at.values.dtype), at.values)
+    return heads.join(context, x, ops.any(mask, axis=-1, keepdims=True)), weights
