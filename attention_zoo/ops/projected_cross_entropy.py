@@ -61,7 +61,7 @@ def projected_cross_entropy(
         rows: tokens at a time; about as many as CELLS allows if None.
     """
     rows = rows or min(256, max(64, CELLS // projection.kernel.shape[1]))
-    given = [part for part in projection if part is not None]
+    given = [ops.copy(part) for part in projection if part is not None]
     weights = ops.cast(weights, "float32")
     live = ops.not_equal(weights, 0)[:, None]
     given[0] = ops.where(live, given[0], ops.zeros((), given[0].dtype))

@@ -158,7 +158,7 @@ class ModelConformance:
         """The same from what is not projected yet, gradients by all weights included."""
         model, loss = self.make(), az.losses.SequenceCrossEntropy(0.1)
         self.fill(model)
-        labels = np.roll(TARGET, -1, axis=1)
+        labels = np.where(TARGET != 0, np.maximum(np.roll(TARGET, -1, axis=1), END), 0)
         inputs = {"source": ops.convert_to_tensor(SOURCE), "target": ops.convert_to_tensor(TARGET)}
 
         def total(labels: Any) -> Any:
@@ -171,7 +171,7 @@ class ModelConformance:
         close(got[0], want[0], 1e-5)
         scale = max(np.abs(expected).max() for expected in want[2])
         for gradient, expected in zip(got[2], want[2], strict=True):
-            np.testing.assert_allclose(gradient, expected, atol=1e-6 * scale)
+            np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5 * scale)
 
     def test_later_tokens_cannot_be_seen(self, preset: str) -> None:
         model = self.shipped(preset)
