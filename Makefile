@@ -41,6 +41,8 @@ bench: .venv/dev bench-peers
 	KERAS_BACKEND=jax $(BIN)/pytest -q -n auto --whole $(BACKEND_FREE)
 	$(BIN)/python benchmarks/recurrent_training.py \
 		--tfa-python .venv-tfa/bin/python --joeynmt-python .venv-joeynmt/bin/python
+	$(BIN)/python benchmarks/transformer_training.py \
+		--kerashub-python .venv-kerashub/bin/python --joeynmt-python .venv-joeynmt/bin/python
 	$(BIN)/python benchmarks/recurrent_decoding.py --tfa-python .venv-tfa/bin/python
 	$(BIN)/python benchmarks/decoding.py \
 		--kerashub-python .venv-kerashub/bin/python --ctranslate2-python .venv-ctranslate2/bin/python

@@ -20,8 +20,14 @@ class Score(NamedTuple):
     signature: str
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Corpus BLEU of detokenised, cased text, one reference each, tokenizer 13a.
+def bleu(
+    hypotheses: Sequence[str], references: Sequence[str], tokenizer: str | None = None
+) -> Score:
+    """Corpus BLEU of detokenised, cased text, one reference each.
+
+    Args:
+        hypotheses, references: one a sentence.
+        tokenizer: sacrebleu's name of it; `bleu_tokenizer(references)` if None.
 
     Papineni et al. 2002, in the form of Post 2018 (arXiv:1804.08771).
 
@@ -31,9 +37,17 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     from sacrebleu.metrics import BLEU
 
     check_same_length(hypotheses=hypotheses, references=references)
-    metric = BLEU(tokenize="13a", lowercase=False)
+    metric = BLEU(tokenize=tokenizer or bleu_tokenizer(references), lowercase=False)
     metric_score = metric.corpus_score(hypotheses, [references])
     return Score(float(metric_score.score), str(metric.get_signature()))
+
+
+def bleu_tokenizer(references: Sequence[str]) -> str:
+    """sacrebleu's tokenizer of the references' language: "zh", one token a sign, where more than
+    half of the letters are Chinese signs, which have no spaces between words; else "13a"."""
+    letters = [letter for text in references for letter in text if letter.isalpha()]
+    signs = sum("\u4e00" <= letter <= "\u9fff" for letter in letters)
+    return "zh" if 2 * signs > len(letters) else "13a"
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

@@ -29,10 +29,10 @@ TIES = ("none", "target", "all")
 
 class Written(NamedTuple):
     """What the decoder made of a target: `hidden (B, T, D)`, and where the last layer looked,
-    `weights (B, H, T, S)`."""
+    `weights (B, H, T, S)`, if that was asked."""
 
     hidden: Tensor
-    weights: Tensor
+    weights: Tensor | None
 
 
 @model
@@ -175,16 +175,23 @@ class Transformer(Searching, keras.Model):
         return self.norms[0](x)
 
     def decode(
-        self, target: Tensor, memory: Tensor, source: Tensor, training: bool | None = False
+        self,
+        target: Tensor,
+        memory: Tensor,
+        source: Tensor,
+        training: bool | None = False,
+        return_attention_scores: bool = False,
     ) -> Written:
         """What the decoder makes of the target `(B, T)` and the memory."""
         masks = {"mask": ops.not_equal(target, PAD), "memory_mask": ops.not_equal(source, PAD)}
         x = self.drop(self._embed(self.target_embedding, target), training=training)
-        weights = None
-        for layer in self.decoder:
-            x, _, weights = layer(
-                x, memory, **masks, return_attention_scores=True, training=training
-            )
+        *first, last = self.decoder
+        for layer in first:
+            x = layer(x, memory, **masks, training=training)
+        x = last(
+            x, memory, **masks, return_attention_scores=return_attention_scores, training=training
+        )
+        x, _, weights = x if return_attention_scores else (x, None, None)
         return Written(self.norms[1](x), weights)
 
     def projection(self, hidden: Tensor) -> Projection:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
-from attention_zoo.metrics import bleu, by_length, chrf, exact_match
+from attention_zoo.metrics import bleu, bleu_tokenizer, by_length, chrf, exact_match
 
 EDGES = (10, 20, 30, 40, 50)  # last source token of each group but the last
 
@@ -22,9 +23,10 @@ def score_translations(
     Raises:
         ValueError: there is no sentence.
     """
-    overlap, characters = bleu(translations, references), chrf(translations, references)
+    blue = functools.partial(bleu, tokenizer=bleu_tokenizer(references))
+    overlap, characters = blue(translations, references), chrf(translations, references)
     columns = (translations, references, source_lengths, EDGES)
-    groups = zip(by_length(bleu, *columns), by_length(exact_match, *columns), strict=True)
+    groups = zip(by_length(blue, *columns), by_length(exact_match, *columns), strict=True)
     return {
         "sentences": len(translations),
         "bleu": overlap.score,
@@ -34,12 +36,12 @@ def score_translations(
         "chrf_signature": characters.signature,
         "by_source_length": [
             {
-                "from": blue.first,
-                "to": blue.last,
-                "sentences": blue.size,
-                "bleu": blue.value.score,
+                "from": part.first,
+                "to": part.last,
+                "sentences": part.size,
+                "bleu": part.value.score,
                 "exact_match": exact.value,
             }
-            for blue, exact in groups
+            for part, exact in groups
         ],
     }

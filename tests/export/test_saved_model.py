@@ -132,6 +132,7 @@ CASES: dict[str, dict[str, Any]] = {
         "min_p": 0.02,
         "seed": 2**32 - 1,
     },
+    "Transformer": {"preset": "transformer_tiny", "beam_width": 3, "n_best": 2},
     "no attention": {"preset": "seq2seq_initial_small", "beam_width": 2},
 }
 

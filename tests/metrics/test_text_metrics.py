@@ -24,6 +24,16 @@ def test_bleu_by_hand() -> None:
     assert short.score == pytest.approx(100 * math.exp(1 - 10 / 6))
 
 
+def test_signs_without_spaces_are_tokens_each() -> None:
+    references = ["他在星期一到。", "风筝是红色的。"]
+    half = bleu(["他在星期一走。", "风筝是蓝色的。"], references)
+    assert "tok:zh" in half.signature
+    assert 10 < half.score < 90
+    assert bleu(references, references).score == pytest.approx(100)
+    assert "tok:13a" in bleu(["a 犬", "the cat"], ["a 犬", "the cat"]).signature
+    assert "tok:13a" in bleu(["..."], ["..."]).signature
+
+
 def test_bleu_is_cased_tokenized_by_13a_and_of_the_corpus() -> None:
     assert bleu(REFERENCES, REFERENCES).score == pytest.approx(100)
     assert bleu([REFERENCES[0].replace(".", " .")], REFERENCES[:1]).score == pytest.approx(100)

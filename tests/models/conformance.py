@@ -69,7 +69,8 @@ def teacher_forced(
     log_probs = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
     if isinstance(model, az.models.Transformer):
         memory = model.encode(ops.convert_to_tensor(source))
-        written = model.decode(ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source))
+        given = ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source)
+        written = model.decode(*given, return_attention_scores=True)
         return log_probs, array(written.weights).mean(1)
     if not model.decoder.cell.attentions:
         return log_probs, None
