@@ -52,8 +52,11 @@ def test_a_chain_of_five_kills(whole: Path, tmp_path: Path) -> None:
     assert_same_run(whole, tmp_path / "run")
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("kill", range(20))
+BOTH_TIERS = [pytest.mark.soak, pytest.mark.slow]
+KILLS = [pytest.param(n, marks=BOTH_TIERS if n < 3 else pytest.mark.soak) for n in range(20)]
+
+
+@pytest.mark.parametrize("kill", KILLS)
 def test_twenty_kills(kill: int, whole: Path, tmp_path: Path) -> None:
     rng = random.Random(kill)
     words = [str(write_recipe(tmp_path)), f"run={tmp_path / 'run'}", *RESUMED]
