@@ -13,10 +13,11 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from attention_zoo.files import MANIFEST, damage, seal, to_disk
+from attention_zoo.files import MANIFEST, Entry, damage, seal, to_disk
 
 STATE = "training.json"
 NAME = re.compile(r"step-(\d{8,})|\.step-(\d{8,})\.old")
@@ -74,22 +75,28 @@ class CheckpointFolder:
             warnings.warn(f"{best}: {wrong}; the newest is used instead", stacklevel=2)
         return newest
 
-    def save(self, step: int, write: Callable[[Path], None]) -> Path:
+    def save(self, step: int, write: Callable[[Path], Mapping[str, Entry] | None]) -> Path:
         """Writes the checkpoint of a step; killed at any moment, it is there whole or not at all.
 
         Args:
             step: updates done.
-            write: puts its files into the folder it is given.
+            write: puts its files into the folder it is given; may return what `write_and_hash` said
+                of some of them.
         """
         final = self.folder / f"step-{step:08d}"
         fresh, aside = (self.folder / f".{final.name}.{end}" for end in ("new", "old"))
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)
         try:
-            write(fresh)
-            files = [path for path in fresh.rglob("*") if path.is_file()]
-            seal(fresh, [path.relative_to(fresh).as_posix() for path in files])
-            for path in (*fresh.rglob("*"), fresh):
+            known = write(fresh)
+            written = list(fresh.rglob("*"))
+            names = [path.relative_to(fresh).as_posix() for path in written if path.is_file()]
+            with ThreadPoolExecutor(2) as disk:
+                waiting = [disk.submit(to_disk, path) for path in written]
+                seal(fresh, names, known)
+                for one in waiting:
+                    one.result()
+            for path in (fresh / MANIFEST, fresh):
                 to_disk(path)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)

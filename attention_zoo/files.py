@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 MANIFEST = "manifest.json"
+
+Entry = dict[str, Any]
+"""What a manifest says of a file."""
 
 
 class Damage(NamedTuple):
@@ -22,9 +26,26 @@ class Damage(NamedTuple):
         return self.name + self.wrong
 
 
-def seal(folder: Path, names: Iterable[str]) -> None:
-    """Writes the manifest of files of a folder: their sizes and SHA-256."""
-    (folder / MANIFEST).write_bytes(_manifest({name: _entry(folder / name) for name in names}))
+def seal(folder: Path, names: Iterable[str], known: Mapping[str, Entry] | None = None) -> None:
+    """Writes the manifest of files of a folder: their sizes and SHA-256.
+
+    Args:
+        folder: where they lie, all just written. What sealed folders inside say of theirs is true.
+        names: of them.
+        known: what `write_and_hash` said of some, which are not read again.
+    """
+    names = list(names)
+    known = {**_known_inside(folder, names), **(known or {})}
+    entries = {name: known.get(name) or _entry(folder / name) for name in names}
+    (folder / MANIFEST).write_bytes(_manifest(entries))
+
+
+def write_and_hash(path: Path, data: memoryview) -> Entry:
+    """Writes a large file, and meanwhile finds what a manifest says of it."""
+    with ThreadPoolExecutor(1) as meanwhile:
+        entry = meanwhile.submit(_entry_of, data)
+        path.write_bytes(data)
+        return entry.result()
 
 
 def damage(folder: Path) -> Damage | None:
@@ -69,12 +90,25 @@ def to_disk(path: Path) -> None:
         os.close(number)
 
 
+def _known_inside(folder: Path, names: list[str]) -> dict[str, Entry]:
+    """What the manifests of folders inside say."""
+    found = {}
+    for name in names:
+        inside, _, last = name.rpartition("/")
+        if last == MANIFEST and inside:
+            listed = json.loads((folder / name).read_bytes())
+            found.update({f"{inside}/{one}": entry for one, entry in listed.items()})
+    return found
+
+
 def _manifest(files: dict[str, Any]) -> bytes:
     """The one text that lists these files."""
     return (json.dumps(files, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _entry(path: Path) -> dict[str, Any]:
-    """What a manifest says of a file."""
-    data = path.read_bytes()
+def _entry(path: Path) -> Entry:
+    return _entry_of(path.read_bytes())
+
+
+def _entry_of(data: bytes | memoryview) -> Entry:
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}

@@ -149,7 +149,8 @@ def bare(steps: int, folder: Path) -> dict[str, float]:
     @tf.function(input_signature=[{"source": matrix, "target": matrix}, matrix])
     def step(inputs: Any, labels: Any) -> Any:
         with tf.GradientTape() as tape:
-            value = loss(labels, model(inputs, training=True))
+            total = loss.total(labels, model(inputs, training=True, project=False))
+            value = total / loss.count(labels)
         variables = model.trainable_variables
         optimizer.apply(tape.gradient(value, variables), variables)
         return value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attention_zoo.files import damage, replace_file, seal
+from attention_zoo.files import damage, replace_file, seal, write_and_hash
 
 
 def sealed(folder: Path) -> Path:
@@ -62,3 +62,19 @@ def test_a_file_is_replaced_whole_or_not(tmp_path: Path, monkeypatch: pytest.Mon
 
 def _full(*given: object) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_what_a_sealed_folder_inside_says_is_not_read_again(tmp_path: Path) -> None:
+    inside = tmp_path / "model"
+    inside.mkdir()
+    entry = write_and_hash(inside / "weights", memoryview(b"numbers"))
+    assert (inside / "weights").read_bytes() == b"numbers"
+    seal(inside, ["weights"], {"weights": entry})
+    (tmp_path / "words").write_bytes(b"a b")
+    seal(tmp_path, ["model/weights", "model/manifest.json", "words"])
+    assert damage(inside) is None
+    assert damage(tmp_path) is None
+    (inside / "weights").write_bytes(b"nombers")
+    found = damage(tmp_path)
+    assert found is not None
+    assert found.name == "model/weights"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attention_zoo.files import MANIFEST, damage, seal
+from attention_zoo.files import MANIFEST, damage, seal, write_and_hash
 from attention_zoo.registry import Registry, did_you_mean
 
 Config = dict[str, Any]
@@ -93,8 +93,8 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     weights = _WeightsFile()
     instance.save_weights(weights)
-    (folder / "model.weights.h5").write_bytes(weights.getbuffer())
-    seal(folder, ("config.json", "model.weights.h5"))
+    entry = write_and_hash(folder / "model.weights.h5", weights.getbuffer())
+    seal(folder, ("config.json", "model.weights.h5"), {"model.weights.h5": entry})
 
 
 class _WeightsFile(io.BytesIO):

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,13 +16,15 @@ from typing import Any, TextIO
 import keras
 
 from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.files import Entry
 from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.run_folder import (
     LOG,
     VARIABLES,
     RunState,
+    as_arrays,
+    write_arrays,
     write_state,
-    write_variables,
 )
 from attention_zoo.training.step import Steps
 from attention_zoo.training.stopping import StopRequest
@@ -196,11 +199,14 @@ class Checkpoints(keras.callbacks.Callback):
         newest = self.store.steps()[: self.options.keep_checkpoints]
         self.store.keep({*newest, self.state.best_step})
 
-    def _write(self, folder: Path) -> None:
-        with self.steps.averages.in_use():
+    def _write(self, folder: Path) -> dict[str, Entry]:
+        """The two large files side by side."""
+        with self.steps.averages.in_use(), ThreadPoolExecutor(1) as beside:
+            arrays = as_arrays(training_variables(self.steps))
+            entry = beside.submit(write_arrays, folder / VARIABLES, arrays)
             self.task.save(folder)
-            write_variables(folder / VARIABLES, training_variables(self.steps))
-        write_state(folder, self.state)
+            write_state(folder, self.state)
+            return {VARIABLES: entry.result()}
 
 
 class Follower(Checkpoints):

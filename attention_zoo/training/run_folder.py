@@ -24,7 +24,7 @@ import keras
 import numpy as np
 
 from attention_zoo.checkpoints import STATE, CheckpointFolder
-from attention_zoo.files import replace_file
+from attention_zoo.files import Entry, replace_file, write_and_hash
 from attention_zoo.training import tensorboard
 from attention_zoo.training.changes import (
     Fingerprint,
@@ -184,20 +184,24 @@ def read_state(folder: Path) -> RunState:
         raise ValueError(f"{path}: damaged ({error}); start a new run") from None
 
 
-def write_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
-    """Save variables by group and order in one `.npz`."""
-    arrays = {
+def as_arrays(groups: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Variables by group and order."""
+    return {
         f"{group}.{number}": keras.ops.convert_to_numpy(variable.value)
         for group, variables in groups.items()
         for number, variable in enumerate(variables)
     }
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> Entry:
+    """Save `as_arrays` in one `.npz`; what a manifest says of it."""
     archive = io.BytesIO()  # one that meets a full disk itself tells of it twice
     np.savez(archive, **arrays)
-    path.write_bytes(archive.getbuffer())
+    return write_and_hash(path, archive.getbuffer())
 
 
 def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
-    """Assign what `write_variables` saved.
+    """Assign what `write_arrays` saved.
 
     Raises:
         ValueError: the file is damaged or holds other variables.

@@ -10,17 +10,19 @@ import numpy as np
 import pytest
 
 from attention_zoo import checkpoints, training
+from attention_zoo.files import damage, seal
 from attention_zoo.tasks import loading
 from attention_zoo.training.run_folder import (
     RunState,
+    as_arrays,
     claim,
     cut_log,
     open_run,
     read_state,
     read_variables,
     seems_over,
+    write_arrays,
     write_state,
-    write_variables,
 )
 from tests.training.small import copy_of_small_run, write_recipe
 
@@ -38,7 +40,9 @@ def test_state_round_trip_and_damage(tmp_path: Path) -> None:
 def test_variables_round_trip_and_damage(tmp_path: Path) -> None:
     path = tmp_path / "training.npz"
     saved = [keras.Variable(np.arange(4.0)), keras.Variable(7, dtype="int64")]
-    write_variables(path, {"optimizer": saved})
+    entry = write_arrays(path, as_arrays({"optimizer": saved}))
+    seal(tmp_path, [path.name], {path.name: entry})
+    assert damage(tmp_path) is None
     fresh = [keras.Variable(np.zeros(4)), keras.Variable(0, dtype="int64")]
     read_variables(path, {"optimizer": fresh})
     np.testing.assert_array_equal(fresh[0].numpy(), np.arange(4.0))
