@@ -53,7 +53,8 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         is 0. Where the memory has nothing, its attention adds 0. The mask goes on.
 
     Cost:
-        O(T D (D + F) + S D^2 + T (T + S) D) time, O(H T (T + S) + T F) memory.
+        O(T D (D + F) + S D^2 + T (T + S) D) time, O(H T (T + S) + T F) memory; less of long
+        sequences whose weights nobody asks for, see `MultiHeadAttention`.
 
     Example:
         >>> import numpy as np
@@ -91,15 +92,16 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         mask = zoo_ops.both_masks("mask", mask, inputs)
         memory_mask = zoo_ops.both_masks("memory_mask", memory_mask, memory)
         x = zoo_ops.clear(ops.cast(inputs, self.compute_dtype), mask)
-        x, own = self.attend(x, mask, use_causal_mask, training)
-        looked, weights = self.memory_attention(
+        x, own = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
+        looked = self.memory_attention(
             self.around_memory.before(x),
             memory,
             query_mask=mask,
             value_mask=memory_mask,
-            return_attention_scores=True,
+            return_attention_scores=return_attention_scores,
             training=training,
         )
+        looked, weights = looked if return_attention_scores else (looked, None)
         x = self.work(self.around_memory.after(x, looked, training), training)
         x = zoo_ops.pass_mask_on(zoo_ops.clear(x, mask), mask)
         return (x, own, weights) if return_attention_scores else x

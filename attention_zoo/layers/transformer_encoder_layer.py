@@ -59,7 +59,8 @@ class TransformerEncoderLayer(keras.layers.Layer):
         is 0. The mask goes on, to the last layer of any depth.
 
     Cost:
-        O(T D (D + F) + T^2 D) time, O(H T^2 + T F) memory.
+        O(T D (D + F) + T^2 D) time, O(H T^2 + T F) memory; less of long sequences whose weights
+        nobody asks for, see `MultiHeadAttention`.
 
     Example:
         >>> import numpy as np
@@ -138,24 +139,33 @@ class TransformerEncoderLayer(keras.layers.Layer):
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
         mask = zoo_ops.both_masks("mask", mask, inputs)
         x = zoo_ops.clear(ops.cast(inputs, self.compute_dtype), mask)
-        x, weights = self.attend(x, mask, use_causal_mask, training)
+        x, weights = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
         x = zoo_ops.pass_mask_on(zoo_ops.clear(self.work(x, training), mask), mask)
         return (x, weights) if return_attention_scores else x
 
     def attend(
-        self, x: Tensor, mask: Tensor | None, use_causal_mask: bool, training: bool | None
-    ) -> tuple[Tensor, Tensor]:
-        """The first sublayer: self-attention and the way around it, and the weights."""
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        use_causal_mask: bool,
+        return_attention_scores: bool,
+        training: bool | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The first sublayer: self-attention and the way around it, and the weights or None.
+
+        Who does not ask for the weights of a long sequence does not pay for them.
+        """
         read = self.around_attention.before(x)
-        looked, weights = self.attention(
+        looked = self.attention(
             read,
             read,
             query_mask=mask,
             value_mask=mask,
             use_causal_mask=use_causal_mask,
-            return_attention_scores=True,
+            return_attention_scores=return_attention_scores,
             training=training,
         )
+        looked, weights = looked if return_attention_scores else (looked, None)
         return self.around_attention.after(x, looked, training), weights
 
     def work(self, x: Tensor, training: bool | None = None) -> Tensor:

@@ -30,10 +30,10 @@ SINUSOIDAL = "sinusoidal"
 
 class Written(NamedTuple):
     """What the decoder made of a target: `hidden (B, T, D)`, and where the last layer looked,
-    `weights (B, H, T, S)`."""
+    `weights (B, H, T, S)`, or None."""
 
     hidden: Tensor
-    weights: Tensor
+    weights: Tensor | None
 
 
 @model
@@ -174,7 +174,8 @@ class Transformer(Searching, keras.Model):
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         source, target = ops.cast(inputs["source"], "int32"), ops.cast(inputs["target"], "int32")
         memory = self.encode(source, training)
-        return self.logits(self.decode(target, memory, source, training).hidden)
+        written = self.decode(target, memory, source, training, return_attention_scores=False)
+        return self.logits(written.hidden)
 
     def encode(self, source: Tensor, training: bool | None = False) -> Tensor:
         """The memory `(B, S, D)` of the source `(B, S)`."""
@@ -185,16 +186,27 @@ class Transformer(Searching, keras.Model):
         return self.norms[0](x)
 
     def decode(
-        self, target: Tensor, memory: Tensor, source: Tensor, training: bool | None = False
+        self,
+        target: Tensor,
+        memory: Tensor,
+        source: Tensor,
+        training: bool | None = False,
+        return_attention_scores: bool = True,
     ) -> Written:
         """What the decoder makes of the target `(B, T)` and the memory."""
         masks = {"mask": ops.not_equal(target, PAD), "memory_mask": ops.not_equal(source, PAD)}
         x = self.drop(self._embed(self.target_embedding, target), training=training)
-        weights = None
-        for layer in self.decoder:
-            x, _, weights = layer(
-                x, memory, **masks, return_attention_scores=True, training=training
-            )
+        *before, last = self.decoder
+        for layer in before:
+            x = layer(x, memory, **masks, training=training)
+        looked = last(
+            x,
+            memory,
+            **masks,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+        x, _, weights = looked if return_attention_scores else (looked, None, None)
         return Written(self.norms[1](x), weights)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.layers import POSITIONS, RotaryPositions, hypothesis_cache
+from attention_zoo.layers import POSITIONS, RotaryPositions, by_blocks, hypothesis_cache
 from attention_zoo.models import Transformer
 from attention_zoo.models.presets import PRESETS
 from attention_zoo.models.transformer import SINUSOIDAL
@@ -101,6 +101,21 @@ def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.Mo
     np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
     np.testing.assert_allclose(array(found.scores), array(want.scores), rtol=1e-5)
     np.testing.assert_allclose(array(found.attention), array(want.attention), atol=1e-5)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "t5"])
+def test_long_sequences_are_read_by_blocks(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks a model for its weights, unless they do."""
+    model = placed(positions)
+    want, taken = forward(model, SOURCE, TARGET), []
+    real = by_blocks.look
+    monkeypatch.setattr(by_blocks, "look", lambda *given: [taken.append(1), real(*given)][1])
+    monkeypatch.setattr(by_blocks, "LONG", 1)
+    close(forward(model, SOURCE, TARGET)[TARGET != 0], want[TARGET != 0], 1e-5)
+    assert len(taken) == 6, "each attention of two layers on either side"
+    source = ops.convert_to_tensor(SOURCE)
+    _, weights = model.decode(ops.convert_to_tensor(TARGET), model.encode(source), source)
+    assert tuple(weights.shape) == (3, 2, 5, 6)
 
 
 # ------------------------------------------------------------------ positions by name
