@@ -62,6 +62,25 @@ class CheckpointFolder:
             warnings.warn(f"{self.at(step)}: {wrong}; the one before is used", stacklevel=2)
         return None
 
+    def whole(self, most: int | None = None) -> list[Path]:
+        """The checkpoints that are whole, the newest first, at most so many of them.
+
+        There is a warning for each that is damaged and newer than the last of them.
+        """
+        steps = self.steps()
+        found: list[Path] = []
+        for step in steps:
+            if len(found) == most:
+                break
+            wrong = damage(self.at(step))
+            if wrong is None:
+                found.append(self.at(step))
+            elif self.steps() != steps:  # a trainer works here: look again
+                return self.whole(most)
+            else:
+                warnings.warn(f"{self.at(step)}: {wrong}; it is left out", stacklevel=2)
+        return found
+
     def best(self) -> Path | None:
         """The checkpoint that the newest whole one calls best; the newest if that is damaged."""
         newest = self.newest()

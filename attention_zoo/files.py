@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,6 +82,28 @@ def replace_file(path: Path, text: str) -> None:
         fresh.unlink(missing_ok=True)
         raise
     os.replace(fresh, path)
+
+
+@contextmanager
+def new_folder(folder: str | Path) -> Iterator[Path]:
+    """A folder to write into, which takes its name when all is written, or is gone.
+
+    Raises:
+        ValueError: the folder exists.
+    """
+    folder = Path(folder)
+    if folder.exists():
+        raise ValueError(f"{folder}: exists already; name a folder that does not")
+    there = next(parent for parent in folder.absolute().parents if parent.is_dir())
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=there))
+    try:
+        yield unfinished
+        os.chmod(unfinished, 0o755)  # mkdtemp's folders are the owner's alone
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(unfinished, folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
 
 
 def to_disk(path: Path) -> None:

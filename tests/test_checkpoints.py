@@ -189,3 +189,13 @@ def test_a_write_that_fails_leaves_what_there_was(after: int, tmp_path: Path) ->
         store.save(2, fails)
     assert content(tmp_path) == before
     assert store.newest() == store.at(1)
+
+
+def test_whole_ones_are_listed(tmp_path: Path) -> None:
+    store = saved(tmp_path, 1, 2, 3, 4)
+    assert store.whole() == [store.at(step) for step in (4, 3, 2, 1)]
+    (store.at(3) / "manifest.json").unlink()
+    with pytest.warns(match="step-00000003: manifest.json is missing; it is left out"):
+        assert store.whole(2) == [store.at(4), store.at(2)]
+    assert store.whole(1) == [store.at(4)], "nothing older is looked at"
+    assert CheckpointFolder(tmp_path / "nowhere").whole() == []

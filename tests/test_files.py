@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attention_zoo.files import damage, replace_file, seal, write_and_hash
+from attention_zoo.files import damage, new_folder, replace_file, seal, write_and_hash
 
 
 def sealed(folder: Path) -> Path:
@@ -58,6 +58,20 @@ def test_a_file_is_replaced_whole_or_not(tmp_path: Path, monkeypatch: pytest.Mon
         assert path.read_text("utf-8") == "öld"
     replace_file(path, "new")
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("log", "new")]
+
+
+def test_a_folder_is_new_and_whole_or_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "er"
+    with new_folder(folder) as unfinished:
+        (unfinished / "one").write_text("1")
+        assert not folder.exists()
+    assert [path.name for path in folder.iterdir()] == ["one"]
+    assert folder.stat().st_mode & 0o777 == 0o755
+    with pytest.raises(ValueError, match="er: exists already; name"), new_folder(folder):
+        pass
+    with pytest.raises(OSError, match="No space"), new_folder(tmp_path / "new") as unfinished:
+        _full((unfinished / "one").write_text("1"))
+    assert [path.name for path in tmp_path.iterdir()] == ["deep"]
 
 
 def _full(*given: object) -> None:

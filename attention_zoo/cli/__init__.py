@@ -1,4 +1,4 @@
-"""The command line: `attention-zoo list | train | evaluate | predict`, one command a file."""
+"""The command line, one command a file: `attention-zoo --help` lists them."""
 
 from attention_zoo.cli.main import main
 

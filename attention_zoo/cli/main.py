@@ -14,6 +14,7 @@ from attention_zoo.registry import did_you_mean
 COMMANDS = {
     "list": "the presets that a recipe can name",
     "train": "train what a recipe says, or go on with it",
+    "average": "write the average of a run's newest checkpoints",
     "evaluate": "measure a run on a split",
     "predict": "answer the lines of a file or of standard input",
     "export": "write a run as a folder that serves without this library",

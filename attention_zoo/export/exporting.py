@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import keras
 
 from attention_zoo.decoding import Rule
 from attention_zoo.export.saved_model import write_saved_model
+from attention_zoo.files import new_folder
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.task import rules_for_all
 
@@ -39,23 +37,12 @@ def export(
             exported; the folder is not there then.
     """
     write = FORMATS.get(format)
-    folder = Path(folder)
-    if folder.exists():
-        raise ValueError(f"{folder}: exists already; name a folder that does not")
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             f"export runs on Keras's tensorflow backend, this process has "
             f"{keras.backend.backend()}; set KERAS_BACKEND=tensorflow"
         )
     rules = rules_for_all(rules)
-    there = next(parent for parent in folder.absolute().parents if parent.is_dir())
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=there))
-    try:
+    with new_folder(folder) as unfinished:
         write(task, unfinished, rules)
-        os.chmod(unfinished, 0o755)  # mkdtemp's folders are the owner's alone
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        os.rename(unfinished, folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    return folder
+    return Path(folder)

@@ -57,6 +57,10 @@ class Ancestors(NamedTuple):
         batch, count, steps, _ = ops.shape(mine)
         return ops.reshape(mine, (batch, 1, count, steps * self.width))
 
+    def distances(self, places: Tensor) -> Tensor:
+        """`(S,)` int32, how far behind this step the first S places of a cache were written."""
+        return ops.arange(places, dtype="int32") // self.width - self.step
+
 
 class Cache(NamedTuple):
     """Room `(B, H, K, L W)` and `(B, H, L W, V)` for what one layer writes, and who sees what."""

@@ -164,22 +164,29 @@ class MultiHeadAttention(Attention):
         key: Tensor | None = None,
         value_mask: Tensor | None = None,
         looks: int | None = None,
+        places: Tensor | None = None,
     ) -> Memory:
         """Projects keys and values, once for many looks; arguments as in `Attention`.
 
-        The heads' projections read the whole memory, however few looks there will be.
+        The heads' projections read the whole memory, however few looks there will be. `places`
+        are those of the keys, as in `ask`.
         """
         values, keys, mask = self.cleared(value, key, value_mask)
         values = self._project(values, self.value_projection, self.value_bias)  # (B, G, S, V)
         keys = self._project(keys, self.key_projection, self.key_bias)  # (B, G, S, K)
         if self.positions is not None:
-            keys = self.positions.turn(keys)
+            keys = self.positions.turn(keys, places)
         extra = self.alignment.prepare(self._for_every_head(keys))
         return Memory(values, self.score.project(keys), mask, extra)
 
-    def ask(self, query: Tensor) -> Tensor:
-        query = self._project(query, self.query_projection, self.query_bias)  # (B, H, T, K)
-        return query if self.positions is None else self.positions.turn(query)
+    def ask(self, query: Tensor, places: Tensor | None = None) -> Tensor:
+        """The query as the score reads it, `(B, H, T, K)`.
+
+        Args:
+            places: `(T,)` of the queries, or `(1,)` for one that all stand at; 0 .. T-1 when None.
+        """
+        query = self._project(query, self.query_projection, self.query_bias)
+        return query if self.positions is None else self.positions.turn(query, places)
 
     def attend(
         self,

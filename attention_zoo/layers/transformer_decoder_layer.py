@@ -53,7 +53,8 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         is 0. Where the memory has nothing, its attention adds 0. The mask goes on.
 
     Cost:
-        O(T D (D + F) + S D^2 + T (T + S) D) time, O(H T (T + S) + T F) memory.
+        O(T D (D + F) + S D^2 + T (T + S) D) time, O(H T (T + S) + T F) memory; less of long
+        sequences whose weights nobody asks for, see `MultiHeadAttention`.
 
     Example:
         >>> import numpy as np

@@ -9,7 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.feed_forward import FeedForward
-from attention_zoo.layers.hypothesis_cache import Cache, KeysAndValues
+from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValues
 from attention_zoo.layers.multi_head_attention import MultiHeadAttention
 from attention_zoo.layers.residual import Residual
 from attention_zoo.registry import did_you_mean
@@ -59,7 +59,8 @@ class TransformerEncoderLayer(keras.layers.Layer):
         is 0. The mask goes on, to the last layer of any depth.
 
     Cost:
-        O(T D (D + F) + T^2 D) time, O(H T^2 + T F) memory.
+        O(T D (D + F) + T^2 D) time, O(H T^2 + T F) memory; less of long sequences whose weights
+        nobody asks for, see `MultiHeadAttention`.
 
     Example:
         >>> import numpy as np
@@ -186,9 +187,9 @@ class TransformerEncoderLayer(keras.layers.Layer):
 
     def look_back(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         """The first sublayer of a step."""
-        read = self.around_attention.before(x)
-        cache = cache.write(keys_and_values(self.attention, read))
-        looked = cache.look(lambda at, seen: look(self.attention, read, at, seen)[0])
+        read, written = self.around_attention.before(x), cache.ancestors
+        cache = cache.write(keys_and_values(self.attention, read, written))
+        looked = cache.look(lambda at, seen: look(self.attention, read, at, seen, written)[0])
         return self.around_attention.after(x, looked, False), cache
 
     def get_config(self) -> dict[str, Any]:
@@ -214,21 +215,41 @@ def check_style(style: dict[str, Any]) -> None:
             )
 
 
-def keys_and_values(heads: MultiHeadAttention, x: Tensor) -> KeysAndValues:
-    """Projections of `x (B, S, D)`."""
-    memory = heads.prepare(x)
+def keys_and_values(
+    heads: MultiHeadAttention, x: Tensor, written: Ancestors | None = None
+) -> KeysAndValues:
+    """Projections of `x (B, S, D)`; of what hypotheses write at this step, where they say so."""
+    place = None if written is None or heads.positions is None else written.step[None]
+    memory = heads.prepare(x, places=place)
     return KeysAndValues(ops.transpose(memory.keys, (0, 1, 3, 2)), memory.values)
 
 
 def look(
-    heads: MultiHeadAttention, x: Tensor, at: KeysAndValues, mask: Tensor
+    heads: MultiHeadAttention,
+    x: Tensor,
+    at: KeysAndValues,
+    mask: Tensor,
+    written: Ancestors | None = None,
 ) -> tuple[Tensor, Tensor]:
     """A look of `x (B, N, D)` at keys and values that `mask`, broadcast to `(B, H, N, S)`, shows.
+
+    Args:
+        written: how what lies in the cache was written, for heads with positions.
 
     Returns:
         `(B, N, D)`, 0 where there is nothing to look at, and the weights `(B, H, N, S)`.
     """
-    query = heads.ask(x) * heads.key_dim**-0.5
-    weights = zoo_ops.masked_softmax(ops.matmul(query, at.keys), mask)
+    positions: Any = heads.positions
+    here = None if positions is None else written
+    query = heads.ask(x, None if here is None else here.step[None])
+    scores = ops.matmul(query * heads.key_dim**-0.5, at.keys)
+    if here is not None:
+        distances = here.distances(ops.shape(at.values)[-2])
+        bias = positions.bias_at(query, distances)
+        scores = scores if bias is None else zoo_ops.at_least_float32(scores) + bias
+    weights = zoo_ops.masked_softmax(scores, mask)
     context = ops.matmul(ops.cast(weights, at.values.dtype), at.values)
+    if here is not None:
+        offset = positions.offset_at(weights, distances)
+        context = context if offset is None else context + ops.cast(offset, context.dtype)
     return heads.join(context, x, ops.any(mask, axis=-1, keepdims=True)), weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from attention_zoo.layers import (
 from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValues
 from attention_zoo.layers.residual import closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
-from attention_zoo.models import presets
+from attention_zoo.models import places, presets
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.models.searching import END, PAD, START, Reading, Searching
 from attention_zoo.ops import Projection
@@ -25,6 +26,7 @@ from attention_zoo.ops import Projection
 Tensor = Any
 
 TIES = ("none", "target", "all")
+SINUSOIDAL = "sinusoidal"
 
 
 class Written(NamedTuple):
@@ -54,6 +56,9 @@ class Transformer(Searching, keras.Model):
             with a norm after the last layer), "epsilon" and "stochastic_depth".
         tie: "target": W is E_t transposed; "all": E_s is E_t too, of one vocabulary; or "none".
         dropout: rate on embeddings and sublayers, in training.
+        positions: "sinusoidal": p is added to embeddings, as in the paper; or a name of
+            `layers.POSITIONS` ("rotary", "alibi", "t5", "shaw"): the self-attentions of each layer
+            see distances and p is 0; or "none", where the causal mask alone tells of order.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
@@ -84,6 +89,7 @@ class Transformer(Searching, keras.Model):
         layer: Config | None = None,
         tie: str = "target",
         dropout: float = 0.1,
+        positions: str = "sinusoidal",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -100,6 +106,7 @@ class Transformer(Searching, keras.Model):
             "layer": layer,
             "tie": tie,
             "dropout": dropout,
+            "positions": positions,
         }
         self._refuse()
         own: dict[str, Any] = {"dtype": self.dtype_policy}
@@ -110,11 +117,17 @@ class Transformer(Searching, keras.Model):
         )
         self.source_embedding = self.target_embedding if tie == "all" else source_embedding
         self.scale = embedding_dim**0.5
-        self.positions = SinusoidalPositions(**own)
+        self.positions = SinusoidalPositions(**own) if positions == SINUSOIDAL else None
         self.drop = layers.Dropout(dropout, **own)
         of_layer = {"units": units, "num_heads": num_heads, "dropout": dropout, **layer, **own}
-        self.encoder = [TransformerEncoderLayer(**of_layer) for _ in range(num_layers)]
-        self.decoder = [TransformerDecoderLayer(**of_layer) for _ in range(num_layers)]
+        heads = partial(places.self_attention, positions, num_heads, embedding_dim, **own)
+        self.encoder = [
+            TransformerEncoderLayer(attention=heads(), **of_layer) for _ in range(num_layers)
+        ]
+        self.decoder = [
+            TransformerDecoderLayer(attention=heads(causal=True), **of_layer)
+            for _ in range(num_layers)
+        ]
         self.norms = [closing_norm(**layer, **own) for _ in range(2)]
         untied = layers.Dense(target_vocabulary_size, use_bias=False, **own)
         self.vocabulary = untied if tie == "none" else None
@@ -130,6 +143,7 @@ class Transformer(Searching, keras.Model):
                     f"got {size[name]}"
                 )
         check_style(size["layer"])
+        places.check_positions(size["positions"], (SINUSOIDAL,))
         if size["tie"] not in TIES:
             raise ValueError(f"tie must be one of {', '.join(TIES)}, got {size['tie']!r}")
         if size["tie"] == "all" and self.source_vocabulary_size != self.target_vocabulary_size:
@@ -149,7 +163,8 @@ class Transformer(Searching, keras.Model):
             if not embedding.built:
                 embedding.build(None)
         for one in (self.positions, *self.encoder, *self.norms):
-            one.build(shape)
+            if one is not None:
+                one.build(shape)
         for layer in self.decoder:
             layer.build(shape, shape)
         if self.vocabulary is not None:
@@ -201,7 +216,11 @@ class Transformer(Searching, keras.Model):
         return Projection(hidden, ops.transpose(self.target_embedding.embeddings))
 
     def _embed(self, embedding: Any, tokens: Tensor) -> Tensor:
-        return self.positions(embedding(tokens) * self.scale)
+        return self._placed(embedding(tokens) * self.scale, 0)
+
+    def _placed(self, x: Tensor, start: Any) -> Tensor:
+        """Embeddings with their absolute positions, if there are any."""
+        return x if self.positions is None else self.positions(x, start=start)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
         """What a search needs to write targets of `source (B, S)`: the source read once."""
@@ -211,9 +230,8 @@ class Transformer(Searching, keras.Model):
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
             ancestors = Ancestors(state["at"], state["came_by"], width).here()
             seen, rooms, weights = ancestors.seen(), [], None
-            place = self.positions(
-                ops.zeros((1, 1, memory.shape[-1]), dtype=memory.dtype), start=ancestors.step
-            )
+            nowhere = ops.zeros((1, 1, memory.shape[-1]), dtype=memory.dtype)
+            place = self._placed(nowhere, ancestors.step)
             x = self.target_embedding(tokens) * self.scale + place
             for layer, kept, read in zip(self.decoder, state["rooms"].value, memories, strict=True):
                 cache = Cache(KeysAndValues(*kept), ancestors, seen)

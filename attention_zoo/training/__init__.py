@@ -1,5 +1,6 @@
 """Training: recipes, the one fit, schedules, checkpoints, evaluation."""
 
+from attention_zoo.training.averaging import average_checkpoints, write_average
 from attention_zoo.training.corpora import CORPORA, Corpus
 from attention_zoo.training.evaluation import evaluate
 from attention_zoo.training.loop import Result, fit
@@ -17,8 +18,10 @@ __all__ = [
     "Result",
     "Schedule",
     "Stopped",
+    "average_checkpoints",
     "evaluate",
     "fit",
     "override_recipe",
     "read_recipe",
+    "write_average",
 ]

@@ -175,6 +175,20 @@ def test_an_ensemble_is_exported(tmp_path: Path) -> None:
     assert_same(read(served(export(task, tmp_path / "both"), SOURCES)), task, SOURCES)
 
 
+def test_relative_positions_are_exported(tmp_path: Path) -> None:
+    task = translator("transformer_tiny", beam_width=2, n_best=2, max_length=6)
+    task.model = models.Transformer(
+        **task.model.settings | {"positions": "rotary", "num_layers": 1}
+    )
+    for seed, weight in enumerate(task.model.weights):
+        weight.assign(np.random.default_rng(seed).normal(size=weight.shape).astype("float32"))
+    task.save(tmp_path / "task")
+    again = Translation.load(tmp_path / "task")
+    assert again.model.settings["positions"] == "rotary"
+    answers = read(served(export(again, tmp_path / "served"), SOURCES))
+    assert_same(answers, task, SOURCES)
+
+
 def test_what_predict_refuses_is_refused(tmp_path: Path) -> None:
     task = translator("seq2seq_initial_small")
     folder = export(task, tmp_path / "served")

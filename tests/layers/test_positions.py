@@ -22,6 +22,7 @@ from attention_zoo.layers import (
     SinusoidalPositions,
     T5Positions,
 )
+from attention_zoo.layers.positions import make_positions
 from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import B, S, T, Weights, numbers
 from tests.layers.attention_laws import PaddingLaws
@@ -564,6 +565,43 @@ def test_single_looks_are_refused(positions: str) -> None:
         decoder(query, value)
 
 
+@pytest.mark.parametrize("name", POSITIONS.names())
+def test_one_place_is_a_row_of_all(name: str) -> None:
+    """What a search asks for step by step: queries at one place, and distances from there."""
+    positions, place = POSITIONS.get(name)(), 2
+    shape = (B, H, S, D)
+    positions.build(shape, shape)
+    randomise(positions)
+    rng = np.random.default_rng(0)
+    x = ops.convert_to_tensor(rng.normal(size=shape).astype("float32"))
+    looked = ops.convert_to_tensor(rng.random((B, H, S, S)).astype("float32"))
+    distances = ops.arange(S, dtype="int32") - place
+    row = slice(place, place + 1)
+    turned = positions.turn(x[:, :, row], ops.convert_to_tensor(np.array([place], "int32")))
+    close(turned, array(positions.turn(x))[:, :, row], 1e-6)
+    close(
+        positions.turn(x, ops.arange(S, dtype="int32") + 3)[:, :, :2],
+        array(positions.turn(ops.concatenate([x[:, :, :3], x], axis=2)))[:, :, 3:5],
+        1e-6,
+    )
+    for got, every in (
+        (positions.bias_at(x[:, :, row], distances), positions.bias(x, S)),
+        (positions.offset_at(looked[:, :, row], distances), positions.offset(looked)),
+    ):
+        assert (got is None) is (every is None)
+        if every is not None:
+            close(got, array(every)[:, :, row], 1e-6)
+
+
+@pytest.mark.parametrize("name", POSITIONS.names())
+def test_causal_ones_are_the_same_but_for_their_sides(name: str) -> None:
+    causal = make_positions(name, "float16", causal=True)
+    assert type(causal) is type(make_positions(name)) is POSITIONS.get(name)
+    assert causal.dtype_policy.name == "float16"
+    assert getattr(causal, "bidirectional", False) is False
+    assert make_positions(causal, causal=True) is causal
+
+
 def test_positions_of_ones_own() -> None:
     """Three lines of another package: distance alone decides."""
 
@@ -578,5 +616,9 @@ def test_positions_of_ones_own() -> None:
         query, value, return_attention_scores=True
     )
     np.testing.assert_allclose(array(weights)[0, 0], np.eye(T, S), atol=1e-6)
+    one = ops.zeros((1, 1, 1, 2))
+    with pytest.raises(ValueError, match="Near defines bias and not bias_at, which a search asks"):
+        Near().bias_at(one, ops.arange(3))
+    assert Near().offset_at(one, ops.arange(2)) is None
     with pytest.raises(ValueError, match="did you mean 'rotary'"):
         MultiHeadAttention(2, 4, positions="rotari")

@@ -1,16 +1,28 @@
 # ruff: noqa: RUF012
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+from keras import ops
 
-from attention_zoo.layers import hypothesis_cache
+from attention_zoo.layers import POSITIONS, RotaryPositions, by_blocks, hypothesis_cache
 from attention_zoo.models import Transformer
 from attention_zoo.models.presets import PRESETS
-from tests.layers.running import array, randomise
-from tests.models.conformance import SOURCE, TARGET, VOCABULARY, ModelConformance, forward
+from attention_zoo.models.transformer import SINUSOIDAL
+from tests.layers.running import array, close, randomise
+from tests.models.conformance import (
+    SOURCE,
+    TARGET,
+    VOCABULARY,
+    ModelConformance,
+    forward,
+    teacher_forced,
+)
 
 
 class TestTransformer(ModelConformance):
@@ -26,6 +38,7 @@ class TestTransformer(ModelConformance):
         "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
         "tie": "all",
         "dropout": 0.25,
+        "positions": "rotary",
     }
     rate = 0.01
 
@@ -90,7 +103,133 @@ def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.Mo
     np.testing.assert_allclose(array(found.attention), array(want.attention), atol=1e-5)
 
 
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "t5"])
+def test_long_sequences_are_read_by_blocks(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks a model for its weights, unless they do."""
+    model = placed(positions)
+    want, taken = forward(model, SOURCE, TARGET), []
+    real = by_blocks.look
+    monkeypatch.setattr(by_blocks, "look", lambda *given: [taken.append(1), real(*given)][1])
+    monkeypatch.setattr(by_blocks, "LONG", 1)
+    close(forward(model, SOURCE, TARGET)[TARGET != 0], want[TARGET != 0], 1e-5)
+    assert len(taken) == 6, "each attention of two layers on either side"
+    source = ops.convert_to_tensor(SOURCE)
+    _, weights = model.decode(ops.convert_to_tensor(TARGET), model.encode(source), source)
+    assert tuple(weights.shape) == (3, 2, 5, 6)
+
+
+# ------------------------------------------------------------------ positions by name
+
+RELATIVE = POSITIONS.names()
+LAWS = (
+    ModelConformance.test_pads_cannot_be_seen,
+    ModelConformance.test_batch_cannot_be_seen,
+    ModelConformance.test_steps_are_the_whole,
+    ModelConformance.test_later_tokens_cannot_be_seen,
+    ModelConformance.test_beam_search_tells_where_each_hypothesis_looked,
+)
+
+
+@functools.cache
+def placed(positions: str) -> Transformer:
+    """A model that hears its places and is sure of nothing: positions learn as much as matters."""
+    sizes = {"embedding_dim": 16, "units": 16, "num_heads": 2, "num_layers": 2}
+    model = Transformer(**VOCABULARY, **sizes, positions=positions)
+    TestTransformer.fill(model)
+    rng = np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        if variable.path.endswith(("_table", "bucket_bias")):
+            variable.assign(rng.normal(size=tuple(variable.shape)))
+        if "embedding" in variable.path:
+            variable.assign(0.3 * variable)
+    return model
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("positions", ["none", *RELATIVE])
+def test_laws_hold_with_all_positions(
+    positions: str, law: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = TestTransformer()
+    monkeypatch.setattr(case, "shipped", placed)
+    law(case, positions)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("positions", RELATIVE)
+def test_stretches_know_the_distances(
+    positions: str, jit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hypothesis_cache.in_stretch, "__defaults__", ((2, 4),))
+    model = placed(positions)
+    model.__dict__.pop("_compiled", None)
+    options = {"beam_width": 3, "n_best": 2, "min_length": 7, "max_length": 9, "jit": jit}
+    found = model.compiled_search(SOURCE, **options)
+    model.__dict__.pop("_compiled")
+    for rank in range(2):
+        tokens = array(found.tokens)[:, rank]
+        log_probs, looked = teacher_forced(model, SOURCE, tokens)
+        for row, length in enumerate(array(found.lengths)[:, rank]):
+            said = log_probs[row, range(length), tokens[row, :length]].sum()
+            assert array(found.scores)[row, rank] == pytest.approx(said, rel=1e-4)
+            close(array(found.attention)[row, rank, :length], looked[row, :length], 1e-4)
+
+
+@pytest.mark.parametrize("positions", RELATIVE)
+def test_padding_on_the_left_of_a_source_moves_all_alike(positions: str) -> None:
+    model = placed(positions)
+    left = np.array([np.concatenate([row[row == 0], row[row != 0]]) for row in SOURCE])
+    moved = np.concatenate([np.zeros((3, 9), "int32"), left], 1)
+    want = forward(model, SOURCE, TARGET)[TARGET != 0]
+    close(forward(model, moved, TARGET)[TARGET != 0], want, 1e-5)
+
+
+@pytest.mark.parametrize("positions", RELATIVE)
+def test_positions_go_on_at_any_length(positions: str) -> None:
+    model, rng = placed(positions), np.random.default_rng(0)
+    source, target = (rng.integers(4, 11, (2, length)).astype("int32") for length in (70, 60))
+    whole = forward(model, source, target)
+    assert np.isfinite(whole).all()
+    close(forward(model, source, target[:, :5]), whole[:, :5], 1e-5)
+
+
+@pytest.mark.parametrize("positions", ["none", *RELATIVE])
+def test_positions_are_saved(positions: str, tmp_path: Path) -> None:
+    model = placed(positions)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.settings == model.settings
+    np.testing.assert_array_equal(forward(again, SOURCE, TARGET), forward(model, SOURCE, TARGET))
+
+
+def test_each_layer_has_positions_of_its_own() -> None:
+    t5 = [
+        layer.attention.positions
+        for stack in ("encoder", "decoder")
+        for layer in getattr(placed("t5"), stack)
+    ]
+    assert len({id(one) for one in t5}) == 4
+    assert [one.bidirectional for one in t5] == [True, True, False, False]
+    for stack in (placed("rotary").encoder, placed("rotary").decoder):
+        assert all(isinstance(layer.attention.positions, RotaryPositions) for layer in stack)
+    assert all(layer.memory_attention.positions is None for layer in placed("t5").decoder)
+    assert Transformer(**VOCABULARY, **TestTransformer.options).settings["positions"] == SINUSOIDAL
+
+
+def test_without_positions_an_encoder_sees_no_order() -> None:
+    swapped = SOURCE[:1, [1, 0, 2, 3, 4, 5]]
+    for positions in ("none", *RELATIVE):
+        memory = placed(positions).encode(ops.convert_to_tensor(SOURCE[:1]))
+        other = placed(positions).encode(ops.convert_to_tensor(swapped))
+        gap = np.abs(array(memory)[:, 2:] - array(other)[:, 2:]).max()
+        assert gap < 1e-5 if positions == "none" else gap > 1e-3, positions
+
+
 BAD = [
+    ({"positions": "rotery"}, "unknown positions 'rotery'; did you mean 'rotary'"),
+    ({"positions": "sinusoid"}, "unknown positions 'sinusoid'; did you mean 'sinusoidal'"),
+    ({"positions": None}, "unknown positions None"),
+    ({"positions": "rotary", "embedding_dim": 6}, "key_dim must be even, got 3"),
     ({"num_heads": 3}, "num_heads must divide embedding_dim, got 3 for 8"),
     ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
     ({"tie": "both"}, "tie must be one of none, target, all, got 'both'"),

@@ -24,8 +24,9 @@ class RelativePositions(keras.layers.Layer):
 
     Subclasses define what they need of three hooks: `turn` changes queries and keys by their
     place, `bias` (`of_distances`, where only distances count) adds to scores, `offset` adds to
-    contexts. Queries and sources both count their
-    places from 0. The layer's own call gives scaled inner products; inside a
+    contexts. Queries and sources both count their places from 0; a search, whose queries all
+    stand at the place of its step, asks `bias_at` and `offset_at`. The layer's own call gives
+    scaled inner products; inside a
     `MultiHeadAttention` the hooks work with its score, whichever it is; what an alignment scores
     by itself (MoChA its chunks) sees turns, but no bias.
 
@@ -51,8 +52,17 @@ class RelativePositions(keras.layers.Layer):
         """Mechanisms without weights need nothing here; others add weights."""
         self.built = True
 
-    def turn(self, x: Tensor) -> Tensor:
-        """Queries or keys `(B, H, L, D)` at the places 0 .. L-1; as they are here."""
+    @classmethod
+    def causal(cls, **kwargs: Any) -> RelativePositions:
+        """Those of attentions in which no query sees what stands behind it."""
+        return cls(**kwargs)
+
+    def turn(self, x: Tensor, places: Tensor | None = None) -> Tensor:
+        """Queries or keys `(B, H, L, D)` at their places; as they are here.
+
+        Args:
+            places: `(L,)`, or `(1,)` for one that all stand at; 0 .. L-1 when None.
+        """
         return x
 
     def bias(self, query: Tensor, sources: Tensor) -> Tensor | None:
@@ -64,6 +74,24 @@ class RelativePositions(keras.layers.Layer):
         added: Tensor = self.of_distances(every, query.shape[1], dtype)
         return added[None]
 
+    def bias_at(self, query: Tensor, distances: Tensor) -> Tensor | None:
+        """`bias` of queries that all stand at one place.
+
+        Args:
+            query: `(B, H, T, D)`.
+            distances: `(S,)`, from there to each source.
+
+        Returns:
+            `(B or 1, H, T or 1, S)`, or None.
+        """
+        if self.by_distance:
+            dtype = backend.standardize_dtype(at_least_float32(query).dtype)
+            added: Tensor = self.of_distances(distances, query.shape[1], dtype)
+            return added[None, :, None]
+        if self.biases:
+            raise self._unknown("bias", "bias_at")
+        return None
+
     def of_distances(self, distances: Tensor, heads: int, dtype: str) -> Tensor | None:
         """What is added at distances s - t, `(H, *distances)`; None where they are not all.
 
@@ -74,6 +102,18 @@ class RelativePositions(keras.layers.Layer):
     def offset(self, weights: Tensor) -> Tensor | None:
         """What weights `(B, H, T, S)` add to the contexts `(B, H, T, D)`, or None."""
         return None
+
+    def offset_at(self, weights: Tensor, distances: Tensor) -> Tensor | None:
+        """`offset` of queries that all stand at one place, `(S,)` from the sources; or None."""
+        if self.offsets:
+            raise self._unknown("offset", "offset_at")
+        return None
+
+    def _unknown(self, whole: str, hook: str) -> ValueError:
+        return ValueError(
+            f"{type(self).__name__} defines {whole} and not {hook}, which a search asks for step "
+            f"by step; define {hook} too"
+        )
 
     @property
     def biases(self) -> bool:
@@ -107,11 +147,18 @@ class RelativePositions(keras.layers.Layer):
         return {**super().get_config()}
 
 
-def make_positions(positions: Any, dtype: Any = None) -> RelativePositions | None:
-    """Positions from a name, with that dtype policy, from a config, themselves, or None."""
+def make_positions(
+    positions: Any, dtype: Any = None, causal: bool = False
+) -> RelativePositions | None:
+    """Positions from a name, with that dtype policy, from a config, themselves, or None.
+
+    Args:
+        causal: of a name, those of attentions that see nothing behind the query.
+    """
     if isinstance(positions, dict):
         positions = keras.saving.deserialize_keras_object(positions)
     if positions is None or isinstance(positions, RelativePositions):
         return positions
-    made: RelativePositions = POSITIONS.get(positions)(dtype=dtype)
+    factory: Any = POSITIONS.get(positions)
+    made: RelativePositions = (factory.causal if causal else factory)(dtype=dtype)
     return made

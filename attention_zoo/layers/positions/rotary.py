@@ -70,10 +70,11 @@ class RotaryPositions(RelativePositions):
             )
         self.built = True
 
-    def turn(self, x: Tensor) -> Tensor:
+    def turn(self, x: Tensor, places: Tensor | None = None) -> Tensor:
         exact = zoo_ops.at_least_float32(x)
         dtype = backend.standardize_dtype(exact.dtype)
-        places = ops.arange(ops.shape(x)[-2], dtype="int32")
+        if places is None:
+            places = ops.arange(ops.shape(x)[-2], dtype="int32")
         turned = zoo_ops.rotate(
             exact, zoo_ops.angles(places, x.shape[-1], self.max_wavelength, dtype)
         )

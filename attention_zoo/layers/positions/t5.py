@@ -82,6 +82,10 @@ class T5Positions(RelativePositions):
         self.num_buckets = num_buckets
         self.max_distance = max_distance
 
+    @classmethod
+    def causal(cls, **kwargs: Any) -> T5Positions:
+        return cls(bidirectional=False, **kwargs)
+
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         shape = (self.num_buckets, query_shape[1])
         self.bucket_bias = self.add_weight(shape=shape, name="bucket_bias")

@@ -1,0 +1,95 @@
+"""The average of a run's newest checkpoints, as a task."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from attention_zoo import tasks
+from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.files import new_folder, seal
+from attention_zoo.training.run_folder import RECIPE
+
+
+def average_checkpoints(folder: str | Path, last: int | None = None) -> Any:
+    """The task of a run, each weight the mean of what it is in the newest checkpoints.
+
+    `weight = (weight_1 + ... + weight_N) / N`, in float64; integers are those of the newest.
+
+    Args:
+        folder: a run folder. A damaged checkpoint is passed over, with a warning.
+        last: N, at least 2; all that the run keeps when None, which may be an older best one too.
+
+    Raises:
+        ValueError: no run lies there, it has fewer than N (or 2) whole checkpoints, or they are
+            not of the same weights.
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, section 6.1: the last 5 checkpoints, or 20.
+    """
+    task, *others = _whole(Path(folder), last)
+    task = tasks.load(task)
+    weights = task.model.weights
+    sums = [_exact(weight) for weight in weights]
+    for path in others:
+        found = tasks.load(path).model.weights
+        if _shapes(found) != _shapes(weights):
+            raise ValueError(
+                f"{path}: holds other weights than the newest checkpoint; average fewer of them"
+            )
+        for total, weight in zip(sums, found, strict=True):
+            total += _exact(weight)
+    for weight, total in zip(weights, sums, strict=True):
+        if keras.backend.is_float_dtype(weight.dtype):
+            weight.assign(total / (1 + len(others)))
+    return task
+
+
+def write_average(run: str | Path, folder: str | Path, last: int | None = None) -> Path:
+    """`average_checkpoints`, saved with the run's recipe: `evaluate`, `predict`, `export` take it.
+
+    Args:
+        run, last: as in `average_checkpoints`.
+        folder: where to; must not exist.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: as `average_checkpoints`, or the folder exists; nothing is written then.
+    """
+    with new_folder(folder) as unfinished:
+        average_checkpoints(run, last).save(unfinished)
+        shutil.copyfile(Path(run) / RECIPE, unfinished / RECIPE)
+        files = [path for path in unfinished.rglob("*") if path.is_file()]
+        seal(unfinished, [path.relative_to(unfinished).as_posix() for path in files])
+    return Path(folder)
+
+
+def _whole(folder: Path, last: int | None) -> list[Path]:
+    """The checkpoints to average, the newest first."""
+    if last is not None and last < 2:
+        raise ValueError(f"last must be at least 2, for an average of several, got {last}")
+    if not (folder / RECIPE).is_file():
+        raise ValueError(f"{folder}: is no run folder; give one that `attention-zoo train` names")
+    found = CheckpointFolder(folder / "checkpoints").whole(last)
+    needed = last or 2
+    if len(found) < needed:
+        raise ValueError(
+            f"{folder}: of the {needed} checkpoints to average {len(found)} are there and whole;"
+            f" average fewer (2 at least), or train with training.keep_checkpoints={needed}"
+        )
+    return found
+
+
+def _shapes(weights: Sequence[Any]) -> list[tuple[int, ...]]:
+    return [tuple(weight.shape) for weight in weights]
+
+
+def _exact(weight: Any) -> np.ndarray:
+    return np.array(keras.ops.convert_to_numpy(weight.value), "float64")

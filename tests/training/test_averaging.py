@@ -1,0 +1,125 @@
+"""The average of checkpoints: worked out by hand, of whole ones alone, written whole or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo import tasks
+from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.files import damage
+from attention_zoo.training import average_checkpoints, averaging, evaluate, write_average
+from attention_zoo.training.recipe import Recipe, recipe_text
+from attention_zoo.training.run_folder import RunState, write_state
+from tests.tasks.translators import untrained
+
+TEXTS = ["it is five", "it is six"]
+STEPS = (10, 20, 30, 40)
+
+
+def noise(step: int, number: int, shape: Any) -> np.ndarray:
+    return np.random.default_rng([step, number]).normal(size=tuple(shape)).astype("float32")
+
+
+def save(run: Path, step: int, task: Any) -> None:
+    def write(folder: Path) -> None:
+        task.save(folder)
+        write_state(folder, RunState(step=step, best_step=10))
+
+    CheckpointFolder(run / "checkpoints").save(step, write)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of four checkpoints, of weights that nothing has trained."""
+    task = untrained("rnnsearch_small", TEXTS, TEXTS)
+    for step in STEPS:
+        for number, weight in enumerate(task.model.weights):
+            weight.assign(noise(step, number, weight.shape))
+        save(tmp_path / "run", step, task)
+    recipe = Recipe()
+    recipe.data.size = recipe.data.validation_size = recipe.data.test_size = 4
+    (tmp_path / "run" / "recipe.yaml").write_text(recipe_text(recipe), encoding="utf-8")
+    return tmp_path / "run"
+
+
+def assert_mean_of(task: Any, *steps: int) -> None:
+    for number, weight in enumerate(task.model.weights):
+        every = [noise(step, number, weight.shape).astype("float64") for step in steps]
+        want = (sum(every) / len(steps)).astype("float32")
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), want)
+
+
+def spoil(run: Path, step: int) -> None:
+    path = CheckpointFolder(run / "checkpoints").at(step) / "task.json"
+    path.write_bytes(path.read_bytes() + b" ")
+
+
+def test_weights_are_means(run: Path) -> None:
+    assert_mean_of(average_checkpoints(run), *STEPS)
+    task = average_checkpoints(run, last=2)
+    assert_mean_of(task, 30, 40)
+    assert [token.text for token in task.predict(TEXTS, max_length=3)]
+
+
+def test_damaged_ones_are_left_out(run: Path) -> None:
+    spoil(run, 30)
+    with pytest.warns(UserWarning, match="step-00000030: task.json is damaged; it is left out"):
+        assert_mean_of(average_checkpoints(run, last=2), 20, 40)
+    spoil(run, 20)
+    with (
+        pytest.warns(match="left out"),
+        pytest.raises(ValueError, match="of the 3 checkpoints to average"),
+    ):
+        average_checkpoints(run, last=3)
+    spoil(run, 10)
+    message = r"of the 2 checkpoints to average 1 are .*training\.keep_checkpoints=2"
+    with pytest.warns(match="left out"), pytest.raises(ValueError, match=message):
+        average_checkpoints(run)
+
+
+def test_what_is_no_average_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"last must be at least 2, for an average .*, got 1"):
+        average_checkpoints(run, last=1)
+    with pytest.raises(ValueError, match="nowhere: is no run folder"):
+        average_checkpoints(tmp_path / "nowhere")
+    save(run, 50, untrained("rnnsearch_small", [*TEXTS, "it is seven"], TEXTS))
+    with pytest.raises(ValueError, match="step-00000040: holds other weights than the newest"):
+        average_checkpoints(run, last=2)
+
+
+def test_integers_are_those_of_the_newest(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = iter([(1.0, 7), (2.0, 5), (6.0, 3)])
+
+    def load(path: Path) -> Any:
+        value, count = next(made)
+        weights = [
+            keras.Variable(np.full(2, value), dtype="float16"),
+            keras.Variable(count, dtype="int32"),
+        ]
+        return SimpleNamespace(model=SimpleNamespace(weights=weights))
+
+    monkeypatch.setattr(averaging.tasks, "load", load)
+    mean, count = average_checkpoints(run, last=3).model.weights
+    assert (mean.numpy().tolist(), int(count), mean.dtype) == ([3.0, 3.0], 7, "float16")
+
+
+def test_what_is_written_stands_for_a_run(run: Path, tmp_path: Path) -> None:
+    before = sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*"))
+    folder = write_average(run, tmp_path / "deep" / "average", last=3)
+    assert sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*")) == before
+    assert damage(folder) is None
+    assert_mean_of(tasks.load(folder), 20, 30, 40)
+    figures = evaluate(folder, ["data.split=validation", "search.max_length=3"])
+    assert figures["metrics"]["sentences"] == 4
+    assert damage(folder) is None, "results.json stands beside what was sealed"
+    with pytest.raises(ValueError, match="average: exists already; name a folder"):
+        write_average(run, folder)
+    with pytest.raises(ValueError, match="of the 9 checkpoints to average 4 are there"):
+        write_average(run, tmp_path / "new", last=9)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "run"]
