@@ -26,7 +26,7 @@ from attention_zoo.decoding import SearchResult
 from attention_zoo.decoding.step import staying
 from attention_zoo.models.presets import PRESETS
 from tests.layers.layer_laws import check_docstring, constructor_arguments
-from tests.layers.running import JAX, any_batch, array, close, quick, randomise
+from tests.layers.running import JAX, any_batch, array, close, differentiable, quick, randomise
 
 SOURCE = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
 TARGET = np.array([[2, 4, 5, 6, 7], [2, 8, 9, 0, 0], [2, 0, 0, 0, 0]], "int32")
@@ -152,6 +152,26 @@ class ModelConformance:
         assert np.isneginf(got[..., [PAD, START]]).all()
         got[..., [PAD, START]] = want[..., [PAD, START]]
         close(got[TARGET != 0], want[TARGET != 0], 1e-5)
+
+    @pytest.mark.every_backend
+    def test_the_loss_needs_no_logits(self) -> None:
+        """The same from what is not projected yet, gradients by all weights included."""
+        model, loss = self.make(), az.losses.SequenceCrossEntropy(0.1)
+        self.fill(model)
+        labels = np.roll(TARGET, -1, axis=1)
+        inputs = {"source": ops.convert_to_tensor(SOURCE), "target": ops.convert_to_tensor(TARGET)}
+
+        def total(labels: Any) -> Any:
+            return loss.total(labels, model(inputs, project=False))
+
+        def by_logits(labels: Any) -> Any:
+            return loss(labels, model(inputs)) * loss.count(labels)
+
+        got, want = (differentiable(model, of)(labels) for of in (total, by_logits))
+        close(got[0], want[0], 1e-5)
+        scale = max(np.abs(expected).max() for expected in want[2])
+        for gradient, expected in zip(got[2], want[2], strict=True):
+            np.testing.assert_allclose(gradient, expected, atol=1e-6 * scale)
 
     def test_later_tokens_cannot_be_seen(self, preset: str) -> None:
         model = self.shipped(preset)
