@@ -48,8 +48,9 @@ def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
 
 def tier(preset: str) -> list[pytest.MarkDecorator]:
     depth = PRESETS.get(preset)()[1].get("num_layers", 1)
-    marks = {pytest.mark.slow: 6 < depth <= 12, pytest.mark.soak: depth > 12}
-    return [mark for mark, wanted in marks.items() if wanted]
+    if depth <= 6:
+        return []
+    return [pytest.mark.slow if depth <= 12 else pytest.mark.soak]
 
 
 @functools.cache
