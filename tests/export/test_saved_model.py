@@ -213,7 +213,10 @@ def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
 WRITERS: dict[str, tuple[str, dict[str, Any]]] = {
     "words": ("word", {"beam_width": 3, "n_best": 2, "length_penalty": "average"}),
     "subwords": ("subword", {"max_length": 6}),
-    "characters": ("character", {"method": "sampling", "beam_width": 2, "n_best": 2, "seed": 3}),
+    "characters": (
+        "character",
+        {"method": "sampling", "beam_width": 2, "n_best": 2, "seed": 3, "max_length": 7},
+    ),
 }
 
 

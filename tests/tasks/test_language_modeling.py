@@ -58,7 +58,7 @@ def test_answers_keep_the_order_and_depend_on_their_prompt_alone() -> None:
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
 def test_prompt_and_text_read_as_one(kind: str) -> None:
     task = writer(kind)
-    for answer in task.predict(TEXTS, max_length=6, beam_width=3, n_best=3):
+    for answer in task.predict(TEXTS[:4], max_length=6, beam_width=3, n_best=3):
         found = [answer, *answer.alternatives]
         assert len({one.tokens for one in found}) == len(found) == 3
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
