@@ -2,6 +2,7 @@
 
 from attention_zoo.models.encoder_decoder import EncoderDecoder
 from attention_zoo.models.ensemble import Ensemble
+from attention_zoo.models.gpt import GPT
 from attention_zoo.models.luong import LuongTranslator
 from attention_zoo.models.presets import MODELS, from_preset, list_presets, preset_class
 from attention_zoo.models.rnnsearch import RNNSearch
@@ -9,6 +10,7 @@ from attention_zoo.models.seq2seq import Seq2Seq
 from attention_zoo.models.transformer import Transformer
 
 __all__ = [
+    "GPT",
     "MODELS",
     "EncoderDecoder",
     "Ensemble",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import layers, ops
 
-from attention_zoo.decoding import InPlace, StepOutput
+from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import (
     SinusoidalPositions,
     TransformerDecoderLayer,
@@ -19,8 +19,9 @@ from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValue
 from attention_zoo.layers.residual import closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
 from attention_zoo.models import places, presets
+from attention_zoo.models.caching import nothing_written, one_step_on
 from attention_zoo.models.presets import Config, model, preset
-from attention_zoo.models.searching import END, PAD, START, Reading, Searching
+from attention_zoo.models.searching import END, PAD, Reading, Searching, sayable
 from attention_zoo.ops import Projection
 
 Tensor = Any
@@ -236,42 +237,21 @@ class Transformer(Searching, keras.Model):
             for layer, kept, read in zip(self.decoder, state["rooms"].value, memories, strict=True):
                 cache = Cache(KeysAndValues(*kept), ancestors, seen)
                 x, cache, weights = layer.step(x, cache, read, mask)
-                rooms.append(list(cache.room))
-            x = self.norms[1](x)
-            state = {
-                "at": ancestors.at + 1,
-                "came_by": ancestors.came_by,
-                "rooms": InPlace(rooms),
-            }
-            return StepOutput(
-                self._sayable(self.projection(x).logits()), state, ops.mean(weights, axis=1), x
-            )
+                rooms.append(cache.room)
+            x, state = self.norms[1](x), one_step_on(ancestors, rooms)
+            logits = sayable(self.projection(x).logits())
+            return StepOutput(logits, state, ops.mean(weights, axis=1), x)
 
-        return Reading(step, self._nothing_written(ops.shape(source)[0], width, room))
-
-    def _sayable(self, logits: Tensor) -> Tensor:
-        """Padding and the start never follow."""
-        known = ops.arange(self.target_vocabulary_size)
-        never = ops.logical_or(known == PAD, known == START)
-        return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits)
-
-    def _nothing_written(self, batch_size: Tensor, width: int, room: Any) -> dict[str, Any]:
         heads = self.settings["num_heads"]
-        size, places = self.settings["embedding_dim"] // heads, room * width
-        own: dict[str, Any] = {"dtype": self.compute_dtype}
-        return {
-            "at": ops.zeros((batch_size,), dtype="int32"),
-            "came_by": ops.zeros((batch_size, room), dtype="int32"),
-            "rooms": InPlace(
-                [
-                    [
-                        ops.zeros((batch_size, heads, size, places), **own),
-                        ops.zeros((batch_size, heads, places, size), **own),
-                    ]
-                    for _ in self.decoder
-                ]
-            ),
-        }
+        state = nothing_written(
+            [None] * len(self.decoder),
+            ops.shape(source)[0],
+            (heads, self.settings["embedding_dim"] // heads),
+            width,
+            room,
+            self.compute_dtype,
+        )
+        return Reading(step, state)
 
     # config
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.data import TextPairs, train_tokenizer
+from attention_zoo.data import TextLines, TextPairs, train_tokenizer
 from attention_zoo.registry import Registry
-from attention_zoo.tasks import TASKS, Translation
+from attention_zoo.tasks import TASKS, LanguageModeling, Translation
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
 BUILDERS = Registry("task")
@@ -29,9 +29,14 @@ def load_task(recipe: Recipe, checkpoint: Path) -> Any:
 def with_options(task: Any, recipe: Recipe) -> Any:
     """A task that was saved by another recipe, with the limits and the search of this one."""
     task.search = recipe.search
-    task.max_source_length = recipe.data.max_source_length
-    task.max_target_length = recipe.data.max_target_length
+    for name, value in lengths(recipe).items():
+        setattr(task, name, value)
     return task
+
+
+def lengths(recipe: Recipe) -> dict[str, int]:
+    """The limits of length of the recipe's examples, by name."""
+    return {name: getattr(recipe.data, name) for name in recipe.data.limits}
 
 
 @BUILDERS.register("translation")
@@ -55,9 +60,19 @@ def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
         source,
         target,
         recipe.search,
-        recipe.data.max_source_length,
-        recipe.data.max_target_length,
+        **lengths(recipe),
     )
+
+
+@BUILDERS.register("language_modeling")
+def build_language_model(recipe: Recipe, train: TextLines) -> LanguageModeling:
+    """A model that writes on, with a tokenizer of the recipe's kind."""
+    options = recipe.tokenizer or TokenizerOptions()
+    tokenizer = train_tokenizer(
+        options.kind, train.texts, options.vocabulary_size, options.lowercase
+    )
+    model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
+    return LanguageModeling(model, tokenizer, recipe.search, **lengths(recipe))
 
 
 def build_model(section: dict[str, Any], **given: Any) -> Any:

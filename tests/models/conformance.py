@@ -1,11 +1,12 @@
-"""What holds for every translator, at the depth of its presets and at tiny widths.
+"""What holds for every model that writes, at the depth of its presets and at tiny widths.
 
     class TestRNNSearch(ModelConformance):
         covers = RNNSearch
         options = {"units": 8, ...}      # the tiny model of the tests
         changed = {"units": 10, ...}     # every constructor argument, changed
 
-Presets are found by themselves; those that take an option of `options` take it.
+Presets are found by themselves; those that take an option of `options` take it. Of a model that
+writes on, the source is what a text begins with and the target what follows: see `text_of`.
 """
 
 from __future__ import annotations
@@ -39,20 +40,44 @@ def presets_of(cls: type) -> list[str]:
 
 
 def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
-    """Gives a test with the argument `preset` every preset of its model."""
+    """Gives a test with the argument `preset` every preset of its model; deep ones run later."""
     if "preset" in metafunc.fixturenames:
-        metafunc.parametrize("preset", presets_of(metafunc.cls.covers))
+        names = presets_of(metafunc.cls.covers)
+        metafunc.parametrize("preset", [pytest.param(name, marks=tier(name)) for name in names])
+
+
+def tier(preset: str) -> list[pytest.MarkDecorator]:
+    depth = PRESETS.get(preset)()[1].get("num_layers", 1)
+    if depth <= 6:
+        return []
+    return [pytest.mark.slow if depth <= 12 else pytest.mark.soak]
 
 
 @functools.cache
 def shipped(preset: str, sizes: tuple[tuple[str, int], ...], fill: Callable[[Any], None]) -> Any:
     """A preset's model, as deep as shipped, narrow, with random weights."""
-    model = az.models.from_preset(preset, **VOCABULARY, **dict(sizes))
+    model = az.models.from_preset(preset, **dict(sizes))
     fill(model)
     return model
 
 
+def text_of(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """One text `(B, S + T - 1)`: the source, or the start where there is none, and the target.
+
+    There is padding between them where the source is short, and the target's own start is not in
+    it: its first token follows the last one of the source.
+    """
+    first = source.copy()
+    first[~source.any(1), :1] = START
+    return np.concatenate([first, target[:, 1:]], axis=1)
+
+
 def forward(model: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    if isinstance(model, az.models.GPT):
+        text, width = text_of(source, target), source.shape[1]
+        logits = array(quick(lambda t: model({"tokens": t}))(ops.convert_to_tensor(text)))
+        last = width - 1 - (text[:, :width] != PAD)[:, ::-1].argmax(1)
+        return np.concatenate([logits[range(len(text)), last][:, None], logits[:, width:]], 1)
     run = quick(lambda s, t: model({"source": s, "target": t}, training=False))
     return array(run(ops.convert_to_tensor(source), ops.convert_to_tensor(target)))
 
@@ -72,7 +97,7 @@ def teacher_forced(
         given = ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source)
         written = model.decode(*given, return_attention_scores=True)
         return log_probs, array(written.weights).mean(1)
-    if not model.decoder.cell.attentions:
+    if isinstance(model, az.models.GPT) or not model.decoder.cell.attentions:
         return log_probs, None
     encoded = model.encode(ops.convert_to_tensor(source), False)
     prepared, state = model.begin(encoded, len(source))
@@ -97,6 +122,7 @@ class ModelConformance:
     covers: ClassVar[type]
     options: ClassVar[dict[str, Any]]
     changed: ClassVar[dict[str, Any]]
+    vocabulary: ClassVar[dict[str, int]] = VOCABULARY
     rate: ClassVar[float] = 0.02
 
     @staticmethod
@@ -105,11 +131,19 @@ class ModelConformance:
         randomise(model, scale=0.4)
 
     def make(self, **options: Any) -> Any:
-        return self.covers(**{**VOCABULARY, **self.options, **options})
+        return self.covers(**{**self.vocabulary, **self.options, **options})
+
+    def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray = TARGET) -> Any:
+        """What the model is called with."""
+        return {"source": source, "target": target}
+
+    def lesson(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
+        """What it is called with, and labels of its logits, where these are of the target."""
+        return self.inputs(source, target), labels
 
     def shipped(self, preset: str) -> Any:
         sizes = {k: v for k, v in self.options.items() if isinstance(v, int) and k != "num_layers"}
-        return shipped(preset, tuple(sorted(sizes.items())), self.fill)
+        return shipped(preset, tuple(sorted({**sizes, **self.vocabulary}.items())), self.fill)
 
     def search(self, model: Any, source: np.ndarray = SOURCE, **options: Any) -> SearchResult:
         found = model.compiled_search(source, **{"max_length": 7, **options})
@@ -143,8 +177,9 @@ class ModelConformance:
         def steps(source: Any, target: Any) -> Any:
             reading = model.decoder_step(source, 1, TARGET.shape[1])
             state, logits = one_hypothesis(reading.state), []
+            start = ops.broadcast_to(reading.start, (len(SOURCE),))[:, None]
             for t in range(TARGET.shape[1]):
-                output = reading.step(target[:, t : t + 1], state)
+                output = reading.step(target[:, t : t + 1] if t else start, state)
                 state = output.state
                 logits.append(output.logits[:, 0])
             return ops.stack(logits, axis=1)
@@ -160,7 +195,8 @@ class ModelConformance:
         model, loss = self.make(), az.losses.SequenceCrossEntropy(0.1)
         self.fill(model)
         labels = np.where(TARGET != 0, np.maximum(np.roll(TARGET, -1, axis=1), END), 0)
-        inputs = {"source": ops.convert_to_tensor(SOURCE), "target": ops.convert_to_tensor(TARGET)}
+        inputs, labels = self.lesson(SOURCE, TARGET, labels)
+        inputs = {name: ops.convert_to_tensor(value) for name, value in inputs.items()}
 
         def total(labels: Any) -> Any:
             return loss.total(labels, model(inputs, project=False))
@@ -222,8 +258,10 @@ class ModelConformance:
         model = self.make()
         source = np.full((batch, sources), 4, "int32")
         target = np.full((batch, steps), 2, "int32")
-        logits = array(any_batch(lambda s, t: model({"source": s, "target": t}))(source, target))
-        assert logits.shape == (batch, steps, VOCABULARY["target_vocabulary_size"])
+        inputs, labels = self.lesson(source, target, target)
+        run = any_batch(lambda *given: model(dict(zip(inputs, given, strict=True))))
+        logits = array(run(*inputs.values()))
+        assert logits.shape == (*labels.shape, model.target_vocabulary_size)
         assert np.isfinite(logits).all()
 
     def test_nothing_but_padding(self) -> None:
@@ -240,8 +278,9 @@ class ModelConformance:
                 assert not found.attention[1].any()
 
     def test_a_vocabulary_without_room_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"target_vocabulary_size must be at least 5 .*got 4"):
-            self.make(target_vocabulary_size=4)
+        name = list(self.vocabulary)[-1]
+        with pytest.raises(ValueError, match=rf"{name} must be at least 5 .*got 4"):
+            self.make(**{name: 4})
 
     # training
 
@@ -257,7 +296,7 @@ class ModelConformance:
             loss=az.losses.SequenceCrossEntropy(),
             jit_compile=JAX,
         )
-        data = {"source": words, "target": target}
+        data, labels = self.lesson(words, target, labels)
         history = model.fit(data, labels, batch_size=32, epochs=12, verbose=0).history["loss"]
         assert history[0] > 1.2
         assert history[-1] < 0.5 * history[0]
@@ -268,8 +307,9 @@ class ModelConformance:
         model = self.make(dropout=0.2)
         model.compile(optimizer="adam", loss=az.losses.SequenceCrossEntropy(0.1), jit_compile=True)
         labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
+        inputs, labels = self.lesson(SOURCE, TARGET, labels)
         before = [array(v) for v in model.trainable_variables]
-        assert np.isfinite(model.train_on_batch({"source": SOURCE, "target": TARGET}, labels))
+        assert np.isfinite(model.train_on_batch(inputs, labels))
         moved = [
             bool(np.abs(array(v) - old).max())
             for v, old in zip(model.trainable_variables, before, strict=True)
@@ -286,7 +326,7 @@ class ModelConformance:
         sublayers = model._flatten_layers(include_self=False)
         assert {layer.dtype_policy.name for layer in sublayers} == {"mixed_float16"}
         assert {v.dtype for v in model.trainable_variables} == {"float32"}
-        logits = model({"source": SOURCE, "target": TARGET})
+        logits = model(self.inputs())
         assert keras.backend.standardize_dtype(logits.dtype) == "float16"
         assert np.isfinite(array(logits)).all()
         found = self.search(model, beam_width=2, max_length=3)
@@ -340,7 +380,7 @@ class ModelConformance:
     def test_unknown_argument_is_refused(self) -> None:
         preset = presets_of(self.covers)[0]
         with pytest.raises(ValueError, match="no argument 'unit'; did you mean 'units'"):
-            az.models.from_preset(preset, **VOCABULARY, unit=3)
+            az.models.from_preset(preset, **self.vocabulary, unit=3)
 
     def test_docstring(self) -> None:
         check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
