@@ -28,3 +28,11 @@ def places(inputs: Tensor, start: Any) -> Tensor:
     if len(start.shape):
         check_shape("start", start.shape, sizes_or(("batch",), inputs.shape[:1]))
     return ops.cast(start, "int32")[..., None] + steps
+
+
+def places_of(mask: Tensor) -> Tensor:
+    """The place of each token among those that `mask (B, T)` shows, `(B, T)` int32.
+
+    Padding has no place of its own: that of the token before it, -1 in front of the first.
+    """
+    return ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1
