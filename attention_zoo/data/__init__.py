@@ -8,10 +8,12 @@ from attention_zoo.data.batching import PairBatches
 from attention_zoo.data.dates import generate_dates
 from attention_zoo.data.pairs import TextPairs, read_parallel, read_tsv
 from attention_zoo.data.prepared import read_tfds
+from attention_zoo.data.public_tokenizers import PublicTokenizer
 from attention_zoo.data.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 __all__ = [
     "PairBatches",
+    "PublicTokenizer",
     "TextPairs",
     "Tokenizer",
     "generate_dates",

@@ -6,6 +6,7 @@ from attention_zoo.models.ensemble import Ensemble
 from attention_zoo.models.luong import LuongTranslator
 from attention_zoo.models.masked_lm import MaskedLM
 from attention_zoo.models.presets import MODELS, from_preset, list_presets, preset_class
+from attention_zoo.models.public import from_public
 from attention_zoo.models.rnnsearch import RNNSearch
 from attention_zoo.models.seq2seq import Seq2Seq
 from attention_zoo.models.transformer import Transformer
@@ -21,6 +22,7 @@ __all__ = [
     "Seq2Seq",
     "Transformer",
     "from_preset",
+    "from_public",
     "list_presets",
     "preset_class",
 ]

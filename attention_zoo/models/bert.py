@@ -111,7 +111,7 @@ class BERT(keras.Model):
             for _ in range(num_layers)
         ]
         self.closing_norm = closing_norm(**layer, **own)
-        self.pooler = layers.Dense(embedding_dim, "tanh", **own) if use_pooler else None
+        self.pooler: Any = layers.Dense(embedding_dim, "tanh", **own) if use_pooler else None
         self.build()
 
     def _refuse(self) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.files import MANIFEST, damage
+from attention_zoo.hub import local_folder
 from attention_zoo.tasks.task import TASKS, read_task_file
-
-HUB = "hf://"
 
 
 def load(folder: str | Path) -> Any:
@@ -22,9 +21,7 @@ def load(folder: str | Path) -> Any:
     Raises:
         ValueError: no task lies there, or its files are damaged.
     """
-    if str(folder).startswith(HUB):
-        return load(download(str(folder)))
-    path = task_folder(Path(folder))
+    path = task_folder(local_folder(folder))
     task_class: Any = TASKS.get(read_task_file(path)["task"])
     return task_class.load(path)
 
@@ -53,23 +50,3 @@ def task_folder(folder: Path) -> Path:
         f"{folder}: is no run folder (neither task.json nor checkpoints in it);"
         " give the folder that `attention-zoo train` names"
     )
-
-
-def download(address: str) -> Path:
-    """The local copy of `hf://owner/name[/folder]`; ValueError when it cannot be had."""
-    owner, _, rest = address.removeprefix(HUB).partition("/")
-    name, _, inside = rest.partition("/")
-    if not owner or not name:
-        raise ValueError(f"{address}: write hf://owner/name or hf://owner/name/folder")
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise ValueError(
-            f"{address}: hf:// needs huggingface_hub; run `pip install huggingface_hub`"
-        ) from None
-    wanted = [f"{inside}/*"] if inside else None
-    try:
-        root = snapshot_download(f"{owner}/{name}", allow_patterns=wanted)
-    except Exception as error:  # the hub's client raises a dozen unrelated classes
-        raise ValueError(f"{address}: {str(error).splitlines()[0]}") from error
-    return Path(root) / inside
