@@ -9,9 +9,6 @@ from typing import Any, NoReturn
 
 OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*=")
 
-OPTIONS = ("search.", "data.max_source_length")
-"""What of a run a command that uses it may change."""
-
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, as all others are."""
@@ -36,12 +33,18 @@ def only_overrides(words: Sequence[str]) -> list[str]:
 
 def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
     """Put the overrides into the task."""
-    from attention_zoo.training import Recipe, override_recipe
+    from attention_zoo.training import CORPORA, Recipe, override_recipe
+    from attention_zoo.training.building import with_options
+    from attention_zoo.training.corpora import kinds_for
 
+    options = tuple(f"data.{name}" for name in task.limits)
     for text in overrides:
-        if not text.startswith(OPTIONS):
-            raise ValueError(f"{text}: {command} takes {' and '.join(OPTIONS)} options only")
-    recipe = Recipe(search=task.search)
-    recipe.data.max_source_length = task.max_source_length
-    recipe = override_recipe(recipe, overrides)
-    task.search, task.max_source_length = recipe.search, recipe.data.max_source_length
+        if not (text.startswith("search.") or text.partition("=")[0] in options):
+            raise ValueError(
+                f"{text}: {command} takes {' and '.join(('search.', *options))} options only"
+            )
+    data = CORPORA.get(kinds_for(task.limits)[0])()
+    for name in task.limits:
+        setattr(data, name, getattr(task, name))
+    recipe = Recipe(task=task.name, data=data, search=task.search)
+    with_options(task, override_recipe(recipe, overrides))

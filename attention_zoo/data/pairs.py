@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from attention_zoo.data.reading import decoded, filled, numbered_lines
 from attention_zoo.registry import did_you_mean
 
 Row = TypeVar("Row")
-_GZIP, _BYTE_ORDER_MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,15 @@ def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> T
         ValueError: no file, an empty one, a missing column, no row, or at a bad line (file:line):
             another number of fields than in the header, invalid UTF-8, an empty field.
     """
-    lines = _lines(path)
+    lines = numbered_lines(path)
     where, raw = next(lines, (f"{path}:1", b""))
     if not raw.strip():
         raise ValueError(f"{where}: no header; the first line must name the columns")
-    header = _decoded(where, raw).split("\t")
+    header = decoded(where, raw).split("\t")
     columns = [_column(where, header, name) for name in (source, target)]
 
     def fields(where: str, raw: bytes) -> tuple[str, str]:
-        row = _decoded(where, raw).split("\t")
+        row = decoded(where, raw).split("\t")
         if len(row) != len(header):
             raise ValueError(f"{where}: the header names {len(header)} columns, found {len(row)}")
         return row[columns[0]], row[columns[1]]
@@ -95,7 +93,7 @@ def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs
             invalid UTF-8, an empty line.
     """
     paths = (source_path, target_path)
-    sources, targets = (list(_lines(path)) for path in paths)
+    sources, targets = (list(numbered_lines(path)) for path in paths)
     for path, lines in zip(paths, (sources, targets), strict=True):
         if not lines:
             raise ValueError(f"{path}: the file is empty")
@@ -105,7 +103,7 @@ def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs
             " line n of one must translate line n of the other"
         )
     texts = [
-        [_filled(where, _decoded(where, raw), "line") for where, raw in lines]
+        [filled(where, decoded(where, raw), "line") for where, raw in lines]
         for lines in (sources, targets)
     ]
     return TextPairs(texts[0], texts[1], f"{source_path} and {target_path}")
@@ -135,7 +133,7 @@ def collect_pairs(
         try:
             pair = fields(where, row)
             for name, text in zip(names, pair, strict=True):
-                _filled(where, text, f"field {name!r}")
+                filled(where, text, f"field {name!r}")
         except ValueError as problem:
             skipped += 1
             if skipped > skip_bad:
@@ -148,37 +146,6 @@ def collect_pairs(
     if not sources:
         raise ValueError(f"{origin}: no pairs (bad rows left out: {skipped})")
     return TextPairs(sources, targets, origin, skipped)
-
-
-def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
-    """`file:line` and the line's bytes, without its end."""
-    try:
-        with open(path, "rb") as file:
-            zipped = file.read(len(_GZIP)) == _GZIP
-        with gzip.open(path) if zipped else open(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
-                if number == 1:
-                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
-                yield f"{path}:{number}", raw.removesuffix(b"\n").removesuffix(b"\r")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise ValueError(f"{path}: the gzip data is damaged or cut; fetch it again") from None
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
-
-
-def _decoded(where: str, raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{where}: not valid UTF-8 at byte {error.start}; convert the file to UTF-8"
-        ) from None
-
-
-def _filled(where: str, text: str, what: str) -> str:
-    if not text.strip():
-        raise ValueError(f"{where}: the {what} is empty")
-    return text
 
 
 def _column(where: str, header: list[str], name: str) -> int:

@@ -214,9 +214,10 @@ def load_public_tokenizer(folder: Path) -> PublicTokenizer:
     try:
         engine = READERS[path.name](folder)
         kind = type(engine.model).__name__
-        return PUBLIC_TOKENIZERS.get(kind)(engine)  # type: ignore[no-any-return]
+        made: PublicTokenizer = PUBLIC_TOKENIZERS.get(kind)(engine)
     except Exception as error:  # what `tokenizers` raises has no class of its own
         raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
+    return made
 
 
 def _from_json(folder: Path) -> tokenizers.Tokenizer:

@@ -11,6 +11,19 @@ from attention_zoo import ops as zoo_ops
 Tensor = Any
 Shape = tuple[Any, ...]
 
+
+@keras.saving.register_keras_serializable("attention_zoo")
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by its approximation with tanh, as GPT has it; Keras's "gelu" is the exact one (erf).
+
+    Reference: Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
+    """
+    return keras.activations.gelu(x, approximate=True)
+
+
+NAMED = {"gelu_tanh": gelu_tanh}
+"""Activations by names that Keras has not."""
+
 GATED = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
 """Activations with a gate, and what is gated."""
 
@@ -23,8 +36,8 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         units: F, the width in between.
-        activation: act, a name that Keras knows or a function; or "reglu", "geglu" or "swiglu":
-            with a gate, and "relu", "gelu" or "silu" as act.
+        activation: act, a name that Keras knows ("gelu" is exact), "gelu_tanh" or a function; or
+            "reglu", "geglu" or "swiglu": with a gate, and "relu", "gelu" or "silu" as act.
         use_bias: whether the maps have biases.
         dropout: rate of dropped units in between, in training, 0 to 1.
         seed: of the dropout, an integer or None.
@@ -76,9 +89,8 @@ class FeedForward(keras.layers.Layer):
         )
         gated = isinstance(activation, str) and activation in GATED
         own: dict[str, Any] = {"use_bias": use_bias, "dtype": self.dtype_policy}
-        self.first = keras.layers.Dense(
-            self.units, GATED[activation] if gated else activation, **own
-        )
+        named = {**GATED, **NAMED}.get(activation) if isinstance(activation, str) else None
+        self.first = keras.layers.Dense(self.units, named or activation, **own)
         self.gate = keras.layers.Dense(self.units, **own) if gated else None
         self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         self.supports_masking = True

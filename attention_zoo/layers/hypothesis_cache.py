@@ -59,15 +59,20 @@ class Ancestors(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """Room `(B, H, K, L W)` and `(B, H, L W, V)` for what one layer writes, and who sees what."""
+    """Room for what one layer writes, and who sees what.
+
+    room: `(B, H, K, P + L W)` and `(B, H, P + L W, V)`. seen: `(B, 1, N, P + L W)` bool.
+    read: P, what stands there before the first step, the same for all hypotheses of a source.
+    """
 
     room: KeysAndValues
     ancestors: Ancestors
     seen: Tensor
+    read: Any = 0
 
     def write(self, new: KeysAndValues) -> Cache:
         """With the keys `(B, H, K, N)` and values `(B, H, N, V)` of this step."""
-        place = self.ancestors.step * self.ancestors.width
+        place = self.read + self.ancestors.step * self.ancestors.width
         keys = ops.slice_update(self.room.keys, (0, 0, 0, place), new.keys)
         values = ops.slice_update(self.room.values, (0, 0, place, 0), new.values)
         return self._replace(room=KeysAndValues(keys, values))
@@ -77,12 +82,12 @@ class Cache(NamedTuple):
         width = self.ancestors.width
 
         def within(steps: Tensor) -> Tensor:
-            end = steps * width
+            end = self.read + steps * width
             keys, values = self.room
             stretch = KeysAndValues(keys[..., :end], values[:, :, :end])
             return look(stretch, self.seen[..., :end])
 
-        room = ops.shape(self.room.values)[2] // width
+        room = (ops.shape(self.room.values)[2] - self.read) // width
         return in_stretch(self.ancestors.step, within, room)
 
 

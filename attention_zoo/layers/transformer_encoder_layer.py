@@ -165,6 +165,25 @@ class TransformerEncoderLayer(keras.layers.Layer):
 
     # step by step
 
+    def prefill(self, x: Tensor, mask: Tensor) -> tuple[Tensor, KeysAndValues]:
+        """What steps look back on, all at once: the layer, causal, in inference.
+
+        Args:
+            x: `(B, T, D)`.
+            mask: `(B, T)`.
+
+        Returns:
+            `(B, T, D)`, and the keys and values of it.
+        """
+        x = zoo_ops.clear(ops.cast(x, self.compute_dtype), mask)
+        read = zoo_ops.clear(self.around_attention.before(x), mask)
+        kept = keys_and_values(self.attention, read)
+        steps = ops.arange(ops.shape(x)[1], dtype="int32")
+        seen = ops.logical_and(steps <= steps[:, None], mask[:, None, None])
+        looked, _ = look(self.attention, read, kept, seen)
+        x = self.around_attention.after(x, looked, False)
+        return zoo_ops.clear(self.work(x), mask), kept
+
     def step(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         """The next token of N hypotheses, causal.
 

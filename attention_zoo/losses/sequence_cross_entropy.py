@@ -7,7 +7,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.ops import check_shape, number, sizes_or
+from attention_zoo.ops import (
+    Projection,
+    check_shape,
+    number,
+    projected_cross_entropy,
+    sizes_or,
+)
 
 Tensor = Any
 
@@ -61,6 +67,24 @@ class SequenceCrossEntropy(keras.losses.Loss):
             losses = losses + self.label_smoothing * (chosen - ops.mean(logits, axis=-1))
         count = ops.maximum(ops.sum(ops.cast(live, "float32")), 1.0)
         return ops.where(live, losses, 0.0) / count
+
+    def total(self, y_true: Tensor, projection: Projection) -> Tensor:
+        """The sum over labels `(B, T)` of what this is the mean of, without the logits' tensor.
+
+        Args:
+            y_true: labels `(B, T)`; 0 is padding and counts nothing.
+            projection: what the logits are of, see `ops.projected_cross_entropy`.
+        """
+        hidden = projection.hidden
+        check_shape("hidden", hidden.shape, ("batch", "steps", "features"))
+        check_shape("y_true", y_true.shape, sizes_or(("batch", "steps"), hidden.shape[:2]))
+        labels = ops.reshape(ops.cast(y_true, "int32"), (-1,))
+        return projected_cross_entropy(
+            projection._replace(hidden=ops.reshape(hidden, (-1, hidden.shape[-1]))),
+            labels,
+            ops.not_equal(labels, 0),
+            self.label_smoothing,
+        )
 
     def count(self, y_true: Tensor) -> Tensor:
         """How many labels the mean is of, a float32 number."""

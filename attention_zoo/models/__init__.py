@@ -3,6 +3,7 @@
 from attention_zoo.models.bert import BERT
 from attention_zoo.models.encoder_decoder import EncoderDecoder
 from attention_zoo.models.ensemble import Ensemble
+from attention_zoo.models.gpt import GPT
 from attention_zoo.models.luong import LuongTranslator
 from attention_zoo.models.masked_lm import MaskedLM
 from attention_zoo.models.presets import MODELS, from_preset, list_presets, preset_class
@@ -13,6 +14,7 @@ from attention_zoo.models.transformer import Transformer
 
 __all__ = [
     "BERT",
+    "GPT",
     "MODELS",
     "EncoderDecoder",
     "Ensemble",

@@ -9,7 +9,7 @@ import keras
 from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers import MultiHeadAttention, TransformerEncoderLayer
+from attention_zoo.layers import LearnedPositions, MultiHeadAttention, TransformerEncoderLayer
 from attention_zoo.layers.positions.places import places_of
 from attention_zoo.layers.residual import NORMS, closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
@@ -94,10 +94,11 @@ class BERT(keras.Model):
         }
         self._refuse()
         own: dict[str, Any] = {"dtype": self.dtype_policy}
-        self.token_embedding, self.place_embedding, self.segment_embedding = (
+        self.token_embedding, self.segment_embedding = (
             layers.Embedding(size, embedding_dim, _narrow(), **own)
-            for size in (vocabulary_size, max_length, num_segments)
+            for size in (vocabulary_size, num_segments)
         )
+        self.positions = LearnedPositions(max_length, **own)
         self.norm = NORMS.get(layer.get("norm", "layer"))(epsilon=layer.get("epsilon", 1e-6), **own)
         self.drop = layers.Dropout(dropout, **own)
         key_dim = embedding_dim // num_heads
@@ -130,9 +131,9 @@ class BERT(keras.Model):
 
     def build(self, input_shape: Any = None) -> None:
         width = self.settings["embedding_dim"]
-        for embedding in (self.token_embedding, self.place_embedding, self.segment_embedding):
+        for embedding in (self.token_embedding, self.segment_embedding):
             embedding.build(None)
-        for one in (self.norm, *self.encoder, self.closing_norm):
+        for one in (self.positions, self.norm, *self.encoder, self.closing_norm):
             one.build((None, None, width))
         if self.pooler is not None:
             self.pooler.build((None, width))
@@ -164,11 +165,8 @@ class BERT(keras.Model):
                 "make it with a greater max_length"
             )
         segments = ops.zeros_like(tokens) if segments is None else ops.cast(segments, "int32")
-        place = places_of(mask)
-        known = ops.clip(place, 0, most - 1)
         x = self.token_embedding(tokens) + self.segment_embedding(segments)
-        x = x + self.place_embedding(known)
-        return ops.where(place[..., None] < most, x, ops.full((), float("nan"), x.dtype))
+        return x + self.positions.at(places_of(mask))
 
     def pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """`(B, D)` of the first token; 0 where there is none."""

@@ -18,6 +18,7 @@ from attention_zoo.layers import (
 )
 from attention_zoo.models import presets
 from attention_zoo.models.searching import END, PAD, START, Reading, Searching
+from attention_zoo.ops import Projection
 
 Tensor = Any
 
@@ -37,9 +38,9 @@ class Encoded(NamedTuple):
 class EncoderDecoder(Searching, keras.Model):
     """A translator: tokens of the source and of the target so far to logits of the next token.
 
-    A model defines `build_layers`, `encode` and `readout`, and `decoder_inputs` where the decoder
-    reads more than the last token. Its constructor ends in `self.finish(settings)`. Token ids: 0
-    pads, 1 is unknown, 2 starts, 3 ends.
+    A model has a Dense layer `vocabulary` without bias and defines `encode` and `readout`, and
+    `decoder_inputs` where the decoder reads more than the last token. Its constructor ends in
+    `self.finish(settings)`. Token ids: 0 pads, 1 is unknown, 2 starts, 3 ends.
 
     Args:
         sampling: a `ScheduledSampling`, or its schedule (see there), to feed the decoder its own
@@ -48,6 +49,7 @@ class EncoderDecoder(Searching, keras.Model):
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
         training: switches dropout and sampling on.
+        project: False for the `ops.Projection` that the logits are of, in place of them.
 
     Returns:
         Logits `(B, T, V)` of the tokens after each target token.
@@ -60,6 +62,7 @@ class EncoderDecoder(Searching, keras.Model):
     target_embedding: keras.layers.Embedding
     decoder: RecurrentDecoder
     drop: keras.layers.Dropout
+    vocabulary: keras.layers.Dense
 
     def __init__(self, sampling: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -94,12 +97,14 @@ class EncoderDecoder(Searching, keras.Model):
     def readout(
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
     ) -> Tensor:
-        """Logits `(B, T, V)` of steps of the decoder."""
+        """What the vocabulary layer reads of steps of the decoder, `(B, T, R)`."""
         raise TypeError(f"{type(self).__name__} does not define `readout`")
 
     # computation
 
-    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
+    ) -> Any:
         source, target = ops.cast(inputs["source"], "int32"), ops.cast(inputs["target"], "int32")
         encoded = self.encode(source, bool(training))
         prepared, state = self.begin(encoded, ops.shape(source)[0], bool(training))
@@ -113,7 +118,8 @@ class EncoderDecoder(Searching, keras.Model):
             self.reads,
             bool(training),
         )
-        return self.readout(record, embedded, encoded, bool(training))
+        read = self.readout(record, embedded, encoded, bool(training))
+        return self.vocabulary(read) if project else Projection(read, self.vocabulary.kernel)
 
     def begin(
         self, encoded: Encoded, batch_size: Tensor, training: bool = False
@@ -147,7 +153,7 @@ class EncoderDecoder(Searching, keras.Model):
         embedded = self.target_embedding(tokens)
         inputs = self.decoder_inputs(embedded, encoded)
         record, state = self.decoder.step(inputs, state, prepared)
-        logits = self.readout(record._asdict(), embedded, encoded, False)
+        logits = self.vocabulary(self.readout(record._asdict(), embedded, encoded, False))
         known = ops.arange(self.target_vocabulary_size)
         never = ops.logical_or(known == PAD, known == START)
         return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits), record, state

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from attention_zoo.decoding import SearchOptions
 from attention_zoo.decoding.ensemble import ensemble, mean_logits
 from attention_zoo.models import presets
 from attention_zoo.models.presets import model
@@ -61,11 +62,16 @@ class Ensemble(Searching, keras.Model):
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         return mean_logits([member(inputs, training=training) for member in self.members])
 
+    def check_search(self, source: Tensor, options: SearchOptions) -> None:
+        """ValueError where a member cannot search the sources like that."""
+        for member in self.members:
+            member.check_search(source, options)
+
     def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
         """What a search needs to write targets of `source (B, S)`: each member has read it."""
         readings = [member.decoder_step(source, width, room) for member in self.members]
         step = ensemble([reading.step for reading in readings])
-        return Reading(step, tuple(reading.state for reading in readings))
+        return Reading(step, tuple(reading.state for reading in readings), readings[0].start)
 
     def save_to_preset(self, folder: Any) -> None:
         """Writes config, weights and their sha256 into a folder that `from_preset` reads."""

@@ -116,7 +116,7 @@ class LuongTranslator(EncoderDecoder):
     def readout(
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
     ) -> Tensor:
-        return self.vocabulary(self.drop(record["output"], training=training))
+        return self.drop(record["output"], training=training)
 
 
 # config

@@ -8,11 +8,12 @@ from typing import Any
 import keras
 from keras import layers, ops
 
-from attention_zoo.layers.feed_forward import GATED
+from attention_zoo.layers.feed_forward import GATED, NAMED
 from attention_zoo.layers.residual import NORMS
 from attention_zoo.models import presets
 from attention_zoo.models.bert import BERT
 from attention_zoo.models.presets import Config, model
+from attention_zoo.ops import Projection
 
 Tensor = Any
 
@@ -31,6 +32,7 @@ class MaskedLM(keras.Model):
     Call arguments:
         inputs: those of `BERT`.
         training: switches dropout on.
+        project: False for the `ops.Projection` that the logits are of, in place of them.
 
     Returns:
         Logits `(B, T, V)`.
@@ -59,7 +61,8 @@ class MaskedLM(keras.Model):
         style: dict[str, Any] = self.bert.settings["layer"]
         own: dict[str, Any] = {"dtype": self.dtype_policy}
         bend = style.get("activation", "relu")
-        self.dense = layers.Dense(self.bert.settings["embedding_dim"], GATED.get(bend, bend), **own)
+        bend = GATED.get(bend, NAMED.get(bend, bend))
+        self.dense = layers.Dense(self.bert.settings["embedding_dim"], bend, **own)
         self.norm = NORMS.get(style.get("norm", "layer"))(epsilon=style.get("epsilon", 1e-6), **own)
         self.build()
 
@@ -79,14 +82,16 @@ class MaskedLM(keras.Model):
 
     # computation
 
-    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
-        return self.logits(self.bert(inputs, training=training)["hidden"])
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
+    ) -> Any:
+        of = self.projection(self.bert(inputs, training=training)["hidden"])
+        return of.logits() if project else of
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """`(..., V)` of what the BERT put out."""
-        x = self.norm(self.dense(hidden))
-        table = ops.cast(self.bert.token_embedding.embeddings, x.dtype)
-        return ops.matmul(x, ops.transpose(table)) + ops.cast(self.bias, x.dtype)
+    def projection(self, hidden: Tensor) -> Projection:
+        """What the logits `(..., V)` are of what the BERT put out."""
+        table = ops.transpose(self.bert.token_embedding.embeddings)
+        return Projection(self.norm(self.dense(hidden)), table, self.bias)
 
     # config
 

@@ -116,7 +116,7 @@ class RNNSearch(EncoderDecoder):
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
     ) -> Tensor:
         read = ops.concatenate([record["query"], embedded, record["context"]], axis=-1)
-        return self.vocabulary(self.drop(self.maxout(read), training=training))
+        return self.drop(self.maxout(read), training=training)
 
 
 # config

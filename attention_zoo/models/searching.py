@@ -15,6 +15,7 @@ from attention_zoo.decoding import Rule, SearchOptions, SearchResult, search
 from attention_zoo.decoding.plan import Vocabulary, known
 from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
+from attention_zoo.layers.positions.places import places_of
 from attention_zoo.ops.random import scramble
 
 Tensor = Any
@@ -28,10 +29,12 @@ class Reading(NamedTuple):
 
     step: see `decoding.StepFunction`.
     state: before the first token, a nest of `(B, ...)`.
+    start: what the first step is given, an id or ids `(B,)`.
     """
 
     step: Callable[..., Any]
     state: Any
+    start: Any = START
 
 
 class Searching:
@@ -45,6 +48,10 @@ class Searching:
 
     decoder_step: Callable[[Tensor, int, Any], Reading]
     """Reads `source (B, S)` for `width` hypotheses of each, and at most `room` steps."""
+
+    def check_search(self, source: Tensor, options: SearchOptions) -> None:
+        """ValueError for sources that cannot be searched like that, where they are known."""
+        check_source(source, getattr(self, "source_vocabulary_size", None))
 
     def search(
         self,
@@ -68,7 +75,7 @@ class Searching:
             ValueError: an unknown option, options that contradict, an id outside the vocabulary.
         """
         options = (options or SearchOptions()).override(**changes)
-        check_source(source, getattr(self, "source_vocabulary_size", None))
+        self.check_search(source, options)
         source = ops.cast(source, "int32")
         reading = self.decoder_step(source, options.width, options.limit(ops.shape(source)[1]) + 1)
         return search(
@@ -76,7 +83,7 @@ class Searching:
             reading.state,
             options,
             batch_size=ops.shape(source)[0],
-            start_token=START,
+            start_token=reading.start,
             end_token=END,
             pad_token=PAD,
             source_mask=ops.not_equal(source, PAD),
@@ -109,7 +116,7 @@ class Searching:
         """
         options = (options or SearchOptions()).override(**changes)
         rules = as_rules(rules)
-        check_source(source, getattr(self, "source_vocabulary_size", None))
+        self.check_search(source, options)
         check_ids(options, prefix, Vocabulary(self.target_vocabulary_size, END, PAD))
         fixed, inputs = _fed(options)
         inputs["source"] = ops.cast(source, "int32")
@@ -118,6 +125,13 @@ class Searching:
         key = (repr(fixed), tuple(inputs), tuple(map(id, rules)))
         searches = self.__dict__.setdefault("_compiled", _Searches())
         return searches.run(key, lambda: _Search(self, fixed, rules), inputs)
+
+
+def sayable(logits: Tensor) -> Tensor:
+    """Logits `(..., V)` by which padding and the start never follow."""
+    ids = ops.arange(logits.shape[-1])
+    never = ops.logical_or(ids == PAD, ids == START)
+    return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits)
 
 
 def check_source(source: Tensor, vocabulary: int | None) -> None:
@@ -134,10 +148,11 @@ def check_source(source: Tensor, vocabulary: int | None) -> None:
 
 def fingerprints(source: Tensor) -> Tensor:
     """`(B,)` int32 that depend on the tokens of each source and their order, not on its padding."""
-    places = ops.cast(ops.arange(ops.shape(source)[1], dtype="int32") + 1, "uint32")
+    live = ops.not_equal(source, PAD)
+    places = ops.cast(places_of(live) + 1, "uint32")
     bits = scramble(ops.cast(source, "uint32") + scramble(places))
     bits = ops.cast(ops.right_shift(bits, ops.cast(1, "uint32")), "int32")
-    return ops.sum(ops.where(ops.not_equal(source, PAD), bits, 0), axis=1)
+    return ops.sum(ops.where(live, bits, 0), axis=1)
 
 
 def _fed(options: SearchOptions) -> tuple[SearchOptions, dict[str, Tensor]]:

@@ -142,7 +142,7 @@ class Seq2Seq(EncoderDecoder):
         if self.maxout is not None:
             vector = over_steps(encoded.vector, embedded)
             output = self.maxout(ops.concatenate([output, embedded, vector], axis=-1))
-        return self.vocabulary(self.drop(output, training=training))
+        return self.drop(output, training=training)
 
 
 # config

@@ -27,6 +27,7 @@ from attention_zoo.ops.positions import (
     stretch,
     unskew,
 )
+from attention_zoo.ops.projected_cross_entropy import Projection, projected_cross_entropy
 from attention_zoo.ops.reach import EVERYWHERE, Reach
 from attention_zoo.ops.recurrence import linear_recurrence, scan
 from attention_zoo.ops.softmax import at_least_float32, masked_softmax
@@ -36,6 +37,7 @@ from attention_zoo.ops.windows import Window, spread_window, take_places
 __all__ = [
     "EVERYWHERE",
     "PENALTIES",
+    "Projection",
     "Reach",
     "Window",
     "angles",
@@ -61,6 +63,7 @@ __all__ = [
     "mean_penalty",
     "number",
     "pass_mask_on",
+    "projected_cross_entropy",
     "refuse_float_mask",
     "rotate",
     "scan",

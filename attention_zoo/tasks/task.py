@@ -19,11 +19,13 @@ TASKS = Registry("task")
 class Task(Protocol):
     """The contract between a task and the fit loop, the command line, the server and export.
 
-    A task is registered in `TASKS` under its `name`, which `task.json` records.
+    A task is registered in `TASKS` under its `name`, which `task.json` records. `limits` name its
+    attributes that limit lengths in tokens; a corpus of its examples has options of these names.
     """
 
     name: ClassVar[str]
     metric_names: ClassVar[tuple[str, ...]]
+    limits: ClassVar[tuple[str, ...]]
     model: keras.Model
     search: SearchOptions
 

@@ -73,6 +73,7 @@ class Translation:
 
     name: ClassVar[str] = "translation"
     metric_names: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
+    limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
 
     def __init__(
         self,

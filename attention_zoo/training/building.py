@@ -29,9 +29,14 @@ def load_task(recipe: Recipe, checkpoint: Path) -> Any:
 def with_options(task: Any, recipe: Recipe) -> Any:
     """A task that was saved by another recipe, with the limits and the search of this one."""
     task.search = recipe.search
-    task.max_source_length = recipe.data.max_source_length
-    task.max_target_length = recipe.data.max_target_length
+    for name, value in lengths(recipe).items():
+        setattr(task, name, value)
     return task
+
+
+def lengths(recipe: Recipe) -> dict[str, int]:
+    """The limits of length of the recipe's examples, by name."""
+    return {name: getattr(recipe.data, name) for name in recipe.data.limits}
 
 
 @BUILDERS.register("translation")
@@ -55,8 +60,7 @@ def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
         source,
         target,
         recipe.search,
-        recipe.data.max_source_length,
-        recipe.data.max_target_length,
+        **lengths(recipe),
     )
 
 

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from attention_zoo.data import TextPairs, generate_dates, read_parallel, read_tfds, read_tsv
+from attention_zoo.data import (
+    TextLines,
+    TextPairs,
+    generate_date_lines,
+    generate_dates,
+    read_lines,
+    read_parallel,
+    read_tfds,
+    read_tsv,
+)
 from attention_zoo.registry import Registry, did_you_mean
 
 CORPORA = Registry("data.corpus")
@@ -17,31 +26,24 @@ class Corpus:
 
     Args:
         corpus: the kind, a name in `CORPORA`.
-        source, target: which language, column or feature is translated into which.
         split: the split that `attention-zoo evaluate` reads.
-        max_source_length, max_target_length: most tokens of a sentence; training leaves longer
-            pairs out and says how many.
     """
 
     corpus: str = ""
-    source: str = ""
-    target: str = ""
     split: str = "test"
-    max_source_length: int = 256
-    max_target_length: int = 256
 
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
+    examples: ClassVar[str] = "examples"
+    limits: ClassVar[tuple[str, ...]] = ()
+    """Options that limit lengths in tokens; a task of such examples has them, too."""
 
     def __post_init__(self) -> None:
-        for name in ("source", "target"):
-            if not getattr(self, name):
-                raise ValueError(f"data.{name} is missing; name the language or column")
-        for name in ("max_source_length", "max_target_length"):
+        for name in self.limits:
             if getattr(self, name) < 1:
                 raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
 
-    def read(self, split: str) -> TextPairs:
-        """The pairs of a split; ValueError when there is none of that name or it is damaged."""
+    def read(self, split: str) -> Any:
+        """The examples of a split; ValueError if there is none of that name or it is damaged."""
         if split not in self.splits:
             raise ValueError(
                 f"data.split={split}: unknown split{did_you_mean(split, self.splits)}"
@@ -49,13 +51,52 @@ class Corpus:
             )
         return self._read(split)
 
-    def _read(self, split: str) -> TextPairs:
+    def _read(self, split: str) -> Any:
         raise ValueError("data.corpus is missing; name one of " + ", ".join(CORPORA.names()))
+
+
+@dataclass
+class Pairs(Corpus):
+    """Corpora of sentences and their translations.
+
+    Args:
+        source, target: which language, column or feature is translated into which.
+        max_source_length, max_target_length: most tokens of a sentence; training leaves longer
+            pairs out and says how many.
+    """
+
+    source: str = ""
+    target: str = ""
+    max_source_length: int = 256
+    max_target_length: int = 256
+
+    examples: ClassVar[str] = "pairs"
+    limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
+
+    def __post_init__(self) -> None:
+        for name in ("source", "target"):
+            if not getattr(self, name):
+                raise ValueError(f"data.{name} is missing; name the language or column")
+        super().__post_init__()
+
+
+@dataclass
+class Lines(Corpus):
+    """Corpora of texts.
+
+    Args:
+        max_length: most tokens of a text; training leaves longer ones out and says how many.
+    """
+
+    max_length: int = 256
+
+    examples: ClassVar[str] = "lines"
+    limits: ClassVar[tuple[str, ...]] = ("max_length",)
 
 
 @CORPORA.register("dates")
 @dataclass
-class Dates(Corpus):
+class Dates(Pairs):
     """The generated corpus of dates, times and quantities; see `data.generate_dates`.
 
     Args:
@@ -89,6 +130,41 @@ class Dates(Corpus):
         )
 
 
+@CORPORA.register("date_lines")
+@dataclass
+class DateLines(Lines):
+    """One language of the generated corpus of dates, times and quantities.
+
+    Args:
+        language: "en", "fr", "de" or "zh".
+        size, validation_size, test_size: lines of the splits; `long` has `test_size` too.
+        min_phrases, max_phrases: phrases chained into one line.
+        seed: of the generator.
+    """
+
+    corpus: str = "date_lines"
+    language: str = "en"
+    size: int = 20000
+    validation_size: int = 500
+    test_size: int = 1000
+    min_phrases: int = 1
+    max_phrases: int = 6
+    seed: int = 1
+
+    splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long")
+
+    def _read(self, split: str) -> TextLines:
+        sizes = {"train": self.size, "validation": self.validation_size}
+        return generate_date_lines(
+            sizes.get(split, self.test_size),
+            language=self.language,
+            split=split,
+            seed=self.seed,
+            min_phrases=self.min_phrases,
+            max_phrases=self.max_phrases,
+        )
+
+
 @dataclass
 class Files(Corpus):
     """Corpora of one path a split.
@@ -111,7 +187,7 @@ class Files(Corpus):
 
 @CORPORA.register("tsv")
 @dataclass
-class Tsv(Files):
+class Tsv(Files, Pairs):
     """Tab-separated files with a header line; `source` and `target` are columns.
 
     Args:
@@ -127,7 +203,7 @@ class Tsv(Files):
 
 @CORPORA.register("parallel")
 @dataclass
-class Parallel(Files):
+class Parallel(Files, Pairs):
     """Two files a split, line by line: `{language}` in the path stands for source and target."""
 
     corpus: str = "parallel"
@@ -143,9 +219,20 @@ class Parallel(Files):
         return read_parallel(source, target)
 
 
+@CORPORA.register("text")
+@dataclass
+class Text(Files, Lines):
+    """Plain text, one text a line; blank lines are left out."""
+
+    corpus: str = "text"
+
+    def _read(self, split: str) -> TextLines:
+        return read_lines(self.path(split))
+
+
 @CORPORA.register("tfds")
 @dataclass
-class Tfds(Files):
+class Tfds(Files, Pairs):
     """A prepared TensorFlow data set; train, validation and test name its splits.
 
     Args:
@@ -166,3 +253,10 @@ class Tfds(Files):
         return read_tfds(
             self.name, self.path(split), self.source, self.target, data_dir=self.data_dir
         )
+
+
+def kinds_for(limits: tuple[str, ...]) -> list[str]:
+    """The corpora whose examples have these limits of length, those that need no files first."""
+    kinds: dict[str, Any] = {name: CORPORA.get(name) for name in CORPORA.names()}
+    names = [name for name, kind in kinds.items() if kind.limits == limits]
+    return sorted(names, key=lambda name: issubclass(kinds[name], Files))

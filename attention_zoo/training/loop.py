@@ -13,7 +13,6 @@ import keras
 
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
-from attention_zoo.data import PairBatches, TextPairs
 from attention_zoo.registry import did_you_mean
 from attention_zoo.training.building import build_task, load_task, with_options
 from attention_zoo.training.callbacks import (
@@ -151,9 +150,9 @@ class Job:
     state: RunState
     task: Any
     steps: Steps
-    train: PairBatches
-    validation: TextPairs
-    validation_batches: PairBatches
+    train: Any
+    validation: Any
+    validation_batches: Any
     left_out: dict[str, int]
 
 
@@ -203,7 +202,7 @@ def prepare(
     return Job(recipe, folder, state, task, steps, train, fitting, some, left_out)
 
 
-def first_task(recipe: Recipe, examples: TextPairs) -> Any:
+def first_task(recipe: Recipe, examples: Any) -> Any:
     """The task before its first step."""
     if recipe.init is None:
         return build_task(recipe, examples)
@@ -251,11 +250,11 @@ def headline(job: Job) -> str:
     )
 
 
-def counted(pairs: Sized, split: str, job: Job) -> str:
-    """How many pairs of a split are used, and how many are not."""
+def counted(examples: Sized, split: str, job: Job) -> str:
+    """How many examples of a split are used, and how many are not."""
     left_out = job.left_out[split]
     why = f" ({left_out:,} over the length limits left out)" if left_out else ""
-    return f"{len(pairs):,} {split} pairs{why}"
+    return f"{len(examples):,} {split} {job.recipe.data.examples}{why}"
 
 
 def run(
@@ -295,7 +294,7 @@ def measures(job: Job) -> list[keras.callbacks.Callback]:
 
 def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callbacks.Callback]:
     """What draws the answers to a few validation examples, if that is asked for."""
-    if draw is None:
+    texts = getattr(job.validation, "sources", [])[:SHOWN]
+    if draw is None or not texts:
         return []
-    texts = job.validation.sources[:SHOWN]
     return [Pictures(partial(job.task.predict, texts), draw, events, job.state)]

@@ -12,8 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from attention_zoo.registry import did_you_mean
-from attention_zoo.tasks import SearchOptions
-from attention_zoo.training.corpora import CORPORA, Corpus
+from attention_zoo.tasks import TASKS, SearchOptions
+from attention_zoo.training.corpora import CORPORA, Corpus, kinds_for
 
 
 @dataclass
@@ -148,6 +148,12 @@ class Recipe:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
         if self.init is None and self.tokenizer is None:
             self.tokenizer = TokenizerOptions()
+        limits = getattr(TASKS.get(self.task), "limits", ()) if self.task in TASKS else ()
+        if limits and limits != self.data.limits:
+            raise ValueError(
+                f"data.corpus={self.data.corpus}: its examples are none of task {self.task};"
+                f" name one of {', '.join(kinds_for(limits))}"
+            )
 
 
 def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:

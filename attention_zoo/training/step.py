@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from attention_zoo.ops import Projection
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.loss_scale import LossScale
 
@@ -64,6 +65,9 @@ class Steps:
         self.model, self.strategy = model, strategy
         self.accumulate, self.clip_norm = accumulate, clip_norm
         self.weights = model.trainable_variables
+        # A batch's logits are the largest tensor there is, and nothing but the loss reads them.
+        whole = not (hasattr(model.loss, "total") and "project" in _arguments(model))
+        self._options = {} if whole else {"project": False}
         half = model.dtype_policy.compute_dtype == "float16"
         with strategy.scope():
             self.scale = LossScale() if half else None
@@ -96,7 +100,7 @@ class Steps:
     def _losses(self, batch: Any, training: bool = False) -> list[Tensor]:
         """Sum of the losses of a share, and the count of what they are of."""
         inputs, targets, live = batch
-        outputs = self.model(inputs, **_training(self.model, training))
+        outputs = self.model(inputs, **self._options, **_training(self.model, training))
         loss, count = sum_and_count(self.model.loss, targets, outputs)
         loss += count * sum(tf.cast(part, loss.dtype) for part in self.model.losses)
         return [tf.where(live, loss, 0.0), tf.where(live, count, 0.0)]
@@ -205,9 +209,12 @@ class Steps:
 def sum_and_count(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> list[Tensor]:
     """The sum of a batch's losses, and how many there are.
 
-    A loss with `count(targets)` is the mean of so many; any other has one for each example, or
+    A loss with `count(targets)` is the mean of so many, and one with `total` knows the sum of what
+    is not projected to logits; any other has one for each example, or
     each place of one, where the model's mask lets it.
     """
+    if isinstance(outputs, Projection):
+        return [loss.total(targets, outputs), loss.count(targets)]
     if hasattr(loss, "count"):
         count = loss.count(targets)
         return [loss(targets, outputs) * count, count]
@@ -229,8 +236,11 @@ def check_loss(loss: Any) -> None:
 
 
 def _training(model: keras.Model, training: bool) -> dict[str, bool]:
-    takes = "training" in inspect.signature(model.call).parameters
-    return {"training": training} if takes else {}
+    return {"training": training} if "training" in _arguments(model) else {}
+
+
+def _arguments(model: keras.Model) -> Any:
+    return inspect.signature(model.call).parameters
 
 
 def _function(**options: Any) -> Any:

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from attention_zoo.data import PairBatches
+from attention_zoo.data import LineBatches, PairBatches
 from attention_zoo.data.vocabulary import END, PAD, START
 
 
@@ -185,11 +185,56 @@ BAD = {
     "width": (([[4]], [[4]], 1, 0, 0), "bucket_width=0 must be at least 1"),
 }
 
+BAD_LINES = {
+    "empty": (([], 1, 0), "no lines to make batches of"),
+    "empty line": (([[4], []], 1, 0), "line 1 has no token"),
+    "batch size": (([[4]], 0, 0), "batch_size=0 must be at least 1"),
+}
+
 
 @pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD)
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         PairBatches(*arguments)
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_LINES.values(), ids=BAD_LINES)
+def test_bad_lines_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LineBatches(*arguments)
+
+
+def test_lines_start_and_labels_end():
+    lines = corpus(50)[0]
+    batches = LineBatches(lines, batch_size=8, seed=2, bucket_width=4)
+    seen = []
+    for step in range(batches.steps_per_pass):
+        inputs, labels = batches.at(step)
+        tokens = inputs["tokens"]
+        assert tokens.shape == labels.shape
+        assert tokens.dtype == labels.dtype == np.int32
+        assert ((tokens == PAD) == (labels == PAD)).all()
+        assert tokens.shape[1] % 4 == 0
+        longest = max(len(lines[row]) for row in batches.rows(step))
+        assert tokens.shape[1] - longest - 1 < 4
+        for row, told, follows in zip(batches.rows(step), tokens, labels, strict=True):
+            seen.append(int(row))
+            size = len(lines[row]) + 1
+            assert told[:size].tolist() == [START, *lines[row]]
+            assert follows[:size].tolist() == [*lines[row], END]
+            assert not told[size:].any()
+    assert sorted(seen) == list(range(50))
+
+
+def test_lines_are_read_from_any_step_and_in_order():
+    lines = corpus(21)[0]
+    batches = LineBatches(lines, 4, seed=5, numbers=range(101, 122))
+    assert batches.examples(3) == sorted(101 + batches.rows(3))
+    for step, (inputs, labels) in enumerate(batches.dataset(4, 9).as_numpy_iterator(), 4):
+        assert np.array_equal(inputs["tokens"], batches.at(step)[0]["tokens"])
+        assert np.array_equal(labels, batches.at(step)[1])
+    rows = [row for inputs, _ in batches.in_order().as_numpy_iterator() for row in inputs["tokens"]]
+    assert [row[row != PAD].tolist()[1:] for row in rows] == lines
 
 
 def test_bad_steps_are_refused(batches):

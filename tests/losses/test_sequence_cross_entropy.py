@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.ops import Projection
 from tests.layers.layer_laws import check_docstring, constructor_arguments, run_example
 from tests.layers.running import MODES, POLICIES, array, compiled, differentiable
 
@@ -115,3 +117,16 @@ class TestSequenceCrossEntropy(LossConformance):
         for other in (labels[:, :1], labels[..., None]):
             with pytest.raises(ValueError, match=r"y_true must be \(2, 3\), got shape"):
                 SequenceCrossEntropy()(other, logits)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_total_is_the_sum_of_what_the_loss_is_the_mean_of(smoothing: float) -> None:
+    rng = np.random.default_rng(0)
+    hidden = ops.convert_to_tensor(rng.normal(size=(2, 3, 4)).astype("float32"))
+    kernel = ops.convert_to_tensor(rng.normal(size=(4, 5)).astype("float32"))
+    labels = np.array([[1, 4, 0], [2, 0, 0]])
+    loss, of = SequenceCrossEntropy(smoothing), Projection(hidden, kernel)
+    want = float(array(loss(labels, of.logits()))) * float(array(loss.count(labels)))
+    assert float(array(loss.total(ops.convert_to_tensor(labels), of))) == pytest.approx(want)
+    with pytest.raises(ValueError, match="y_true"):
+        loss.total(ops.convert_to_tensor(labels[:, :2]), of)

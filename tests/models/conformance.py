@@ -1,11 +1,12 @@
-"""What holds for every translator, at the depth of its presets and at tiny widths.
+"""What holds for every model that writes, at the depth of its presets and at tiny widths.
 
     class TestRNNSearch(ModelConformance):
         covers = RNNSearch
         options = {"units": 8, ...}      # the tiny model of the tests
         changed = {"units": 10, ...}     # every constructor argument, changed
 
-Presets are found by themselves; those that take an option of `options` take it.
+Presets are found by themselves; those that take an option of `options` take it. Of a model that
+writes on, the source is what a text begins with and the target what follows: see `text_of`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from attention_zoo.decoding import SearchResult
 from attention_zoo.decoding.step import staying
 from attention_zoo.models.presets import PRESETS
 from tests.layers.layer_laws import check_docstring, constructor_arguments
-from tests.layers.running import JAX, any_batch, array, close, quick, randomise
+from tests.layers.running import JAX, any_batch, array, close, differentiable, quick, randomise
 
 SOURCE = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
 TARGET = np.array([[2, 4, 5, 6, 7], [2, 8, 9, 0, 0], [2, 0, 0, 0, 0]], "int32")
@@ -47,12 +48,28 @@ def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
 @functools.cache
 def shipped(preset: str, sizes: tuple[tuple[str, int], ...], fill: Callable[[Any], None]) -> Any:
     """A preset's model, as deep as shipped, narrow, with random weights."""
-    model = az.models.from_preset(preset, **VOCABULARY, **dict(sizes))
+    model = az.models.from_preset(preset, **dict(sizes))
     fill(model)
     return model
 
 
+def text_of(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """One text `(B, S + T - 1)`: the source, or the start where there is none, and the target.
+
+    There is padding between them where the source is short, and the target's own start is not in
+    it: its first token follows the last one of the source.
+    """
+    first = source.copy()
+    first[~source.any(1), :1] = START
+    return np.concatenate([first, target[:, 1:]], axis=1)
+
+
 def forward(model: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    if isinstance(model, az.models.GPT):
+        text, width = text_of(source, target), source.shape[1]
+        logits = array(quick(lambda t: model({"tokens": t}))(ops.convert_to_tensor(text)))
+        last = width - 1 - (text[:, :width] != PAD)[:, ::-1].argmax(1)
+        return np.concatenate([logits[range(len(text)), last][:, None], logits[:, width:]], 1)
     run = quick(lambda s, t: model({"source": s, "target": t}, training=False))
     return array(run(ops.convert_to_tensor(source), ops.convert_to_tensor(target)))
 
@@ -71,7 +88,7 @@ def teacher_forced(
         memory = model.encode(ops.convert_to_tensor(source))
         written = model.decode(ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source))
         return log_probs, array(written.weights).mean(1)
-    if not model.decoder.cell.attentions:
+    if isinstance(model, az.models.GPT) or not model.decoder.cell.attentions:
         return log_probs, None
     encoded = model.encode(ops.convert_to_tensor(source), False)
     prepared, state = model.begin(encoded, len(source))
@@ -96,6 +113,7 @@ class ModelConformance:
     covers: ClassVar[type]
     options: ClassVar[dict[str, Any]]
     changed: ClassVar[dict[str, Any]]
+    vocabulary: ClassVar[dict[str, int]] = VOCABULARY
     rate: ClassVar[float] = 0.02
 
     @staticmethod
@@ -104,11 +122,19 @@ class ModelConformance:
         randomise(model, scale=0.4)
 
     def make(self, **options: Any) -> Any:
-        return self.covers(**{**VOCABULARY, **self.options, **options})
+        return self.covers(**{**self.vocabulary, **self.options, **options})
+
+    def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray = TARGET) -> Any:
+        """What the model is called with."""
+        return {"source": source, "target": target}
+
+    def lesson(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
+        """What it is called with, and labels of its logits, where these are of the target."""
+        return self.inputs(source, target), labels
 
     def shipped(self, preset: str) -> Any:
         sizes = {k: v for k, v in self.options.items() if isinstance(v, int) and k != "num_layers"}
-        return shipped(preset, tuple(sorted(sizes.items())), self.fill)
+        return shipped(preset, tuple(sorted({**sizes, **self.vocabulary}.items())), self.fill)
 
     def search(self, model: Any, source: np.ndarray = SOURCE, **options: Any) -> SearchResult:
         found = model.compiled_search(source, **{"max_length": 7, **options})
@@ -142,8 +168,9 @@ class ModelConformance:
         def steps(source: Any, target: Any) -> Any:
             reading = model.decoder_step(source, 1, TARGET.shape[1])
             state, logits = one_hypothesis(reading.state), []
+            start = ops.broadcast_to(reading.start, (len(SOURCE),))[:, None]
             for t in range(TARGET.shape[1]):
-                output = reading.step(target[:, t : t + 1], state)
+                output = reading.step(target[:, t : t + 1] if t else start, state)
                 state = output.state
                 logits.append(output.logits[:, 0])
             return ops.stack(logits, axis=1)
@@ -152,6 +179,27 @@ class ModelConformance:
         assert np.isneginf(got[..., [PAD, START]]).all()
         got[..., [PAD, START]] = want[..., [PAD, START]]
         close(got[TARGET != 0], want[TARGET != 0], 1e-5)
+
+    @pytest.mark.every_backend
+    def test_the_loss_needs_no_logits(self) -> None:
+        """The same from what is not projected yet, gradients by all weights included."""
+        model, loss = self.make(), az.losses.SequenceCrossEntropy(0.1)
+        self.fill(model)
+        labels = np.roll(TARGET, -1, axis=1)
+        inputs, labels = self.lesson(SOURCE, TARGET, labels)
+        inputs = {name: ops.convert_to_tensor(value) for name, value in inputs.items()}
+
+        def total(labels: Any) -> Any:
+            return loss.total(labels, model(inputs, project=False))
+
+        def by_logits(labels: Any) -> Any:
+            return loss(labels, model(inputs)) * loss.count(labels)
+
+        got, want = (differentiable(model, of)(labels) for of in (total, by_logits))
+        close(got[0], want[0], 1e-5)
+        scale = max(np.abs(expected).max() for expected in want[2])
+        for gradient, expected in zip(got[2], want[2], strict=True):
+            np.testing.assert_allclose(gradient, expected, atol=1e-6 * scale)
 
     def test_later_tokens_cannot_be_seen(self, preset: str) -> None:
         model = self.shipped(preset)
@@ -201,8 +249,10 @@ class ModelConformance:
         model = self.make()
         source = np.full((batch, sources), 4, "int32")
         target = np.full((batch, steps), 2, "int32")
-        logits = array(any_batch(lambda s, t: model({"source": s, "target": t}))(source, target))
-        assert logits.shape == (batch, steps, VOCABULARY["target_vocabulary_size"])
+        inputs, labels = self.lesson(source, target, target)
+        run = any_batch(lambda *given: model(dict(zip(inputs, given, strict=True))))
+        logits = array(run(*inputs.values()))
+        assert logits.shape == (*labels.shape, model.target_vocabulary_size)
         assert np.isfinite(logits).all()
 
     def test_nothing_but_padding(self) -> None:
@@ -219,8 +269,9 @@ class ModelConformance:
                 assert not found.attention[1].any()
 
     def test_a_vocabulary_without_room_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"target_vocabulary_size must be at least 5 .*got 4"):
-            self.make(target_vocabulary_size=4)
+        name = list(self.vocabulary)[-1]
+        with pytest.raises(ValueError, match=rf"{name} must be at least 5 .*got 4"):
+            self.make(**{name: 4})
 
     # training
 
@@ -236,7 +287,7 @@ class ModelConformance:
             loss=az.losses.SequenceCrossEntropy(),
             jit_compile=JAX,
         )
-        data = {"source": words, "target": target}
+        data, labels = self.lesson(words, target, labels)
         history = model.fit(data, labels, batch_size=32, epochs=12, verbose=0).history["loss"]
         assert history[0] > 1.2
         assert history[-1] < 0.5 * history[0]
@@ -247,8 +298,9 @@ class ModelConformance:
         model = self.make(dropout=0.2)
         model.compile(optimizer="adam", loss=az.losses.SequenceCrossEntropy(0.1), jit_compile=True)
         labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
+        inputs, labels = self.lesson(SOURCE, TARGET, labels)
         before = [array(v) for v in model.trainable_variables]
-        assert np.isfinite(model.train_on_batch({"source": SOURCE, "target": TARGET}, labels))
+        assert np.isfinite(model.train_on_batch(inputs, labels))
         moved = [
             bool(np.abs(array(v) - old).max())
             for v, old in zip(model.trainable_variables, before, strict=True)
@@ -265,7 +317,7 @@ class ModelConformance:
         sublayers = model._flatten_layers(include_self=False)
         assert {layer.dtype_policy.name for layer in sublayers} == {"mixed_float16"}
         assert {v.dtype for v in model.trainable_variables} == {"float32"}
-        logits = model({"source": SOURCE, "target": TARGET})
+        logits = model(self.inputs())
         assert keras.backend.standardize_dtype(logits.dtype) == "float16"
         assert np.isfinite(array(logits)).all()
         found = self.search(model, beam_width=2, max_length=3)
@@ -319,7 +371,7 @@ class ModelConformance:
     def test_unknown_argument_is_refused(self) -> None:
         preset = presets_of(self.covers)[0]
         with pytest.raises(ValueError, match="no argument 'unit'; did you mean 'units'"):
-            az.models.from_preset(preset, **VOCABULARY, unit=3)
+            az.models.from_preset(preset, **self.vocabulary, unit=3)
 
     def test_docstring(self) -> None:
         check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)

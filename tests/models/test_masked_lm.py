@@ -81,6 +81,13 @@ def test_arguments_of_the_bert_are_merged(tmp_path: Any) -> None:
     np.testing.assert_array_equal(outputs(again, TOKENS)[0], outputs(model, TOKENS)[0])
 
 
+def test_a_projection_is_of_the_logits() -> None:
+    model = MaskedLM(TINY)
+    model.bias.assign(np.arange(13.0))
+    of = model({"tokens": TOKENS}, project=False)
+    np.testing.assert_allclose(array(of.logits()), outputs(model, TOKENS)[0], atol=1e-5)
+
+
 def test_a_gated_head_bends_without_the_gate() -> None:
     model = MaskedLM({**TINY, "layer": {"activation": "swiglu", "norm": "rms"}})
     assert model.dense.activation is keras.activations.silu

@@ -76,11 +76,14 @@ class LearnedPositions(keras.layers.Layer):
                 f"inputs reach place {start + length - 1}, but there are {self.max_length} "
                 f"learned places; raise max_length, or take SinusoidalPositions"
             )
-        place = places(inputs, start)
-        known = ops.clip(place, 0, self.max_length - 1)
-        vectors = ops.take(ops.cast(self.table, inputs.dtype), known, axis=0)
-        unknown = ops.full((), float("nan"), inputs.dtype)
-        return inputs + ops.where(place[..., None] < self.max_length, vectors, unknown)
+        return inputs + ops.cast(self.at(places(inputs, start)), inputs.dtype)
+
+    def at(self, place: Tensor) -> Tensor:
+        """The vectors `(..., D)` of places `(...)`, integers; NaN from L on."""
+        table = ops.cast(self.table, self.compute_dtype)
+        vectors = ops.take(table, ops.clip(place, 0, self.max_length - 1), axis=0)
+        unknown = ops.full((), float("nan"), vectors.dtype)
+        return ops.where(place[..., None] < self.max_length, vectors, unknown)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length}

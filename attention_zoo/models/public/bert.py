@@ -89,7 +89,7 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
 def of_bert(bert: BERT) -> Iterator[Place]:
     """Where the tensors of an encoder go."""
     yield table("embeddings.word_embeddings.weight", bert.token_embedding.embeddings)
-    yield table("embeddings.position_embeddings.weight", bert.place_embedding.embeddings)
+    yield table("embeddings.position_embeddings.weight", bert.positions.table)
     yield table("embeddings.token_type_embeddings.weight", bert.segment_embedding.embeddings)
     yield from norm("embeddings.LayerNorm", bert.norm)
     for number, layer in enumerate(bert.encoder):

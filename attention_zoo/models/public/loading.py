@@ -20,6 +20,8 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
     "tanh": "tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
 }
 """Names of activations there, and here; their "gelu" and ours is the exact one (erf)."""
 

@@ -148,6 +148,7 @@ def test_weights_are_float32_under_any_policy() -> None:
         ("head=false", "type_vocab_size=3"),
         ("num_attention_heads=4", "num_hidden_layers=5", "max_position_embeddings=40"),
         ('hidden_act="relu"', "layer_norm_eps=1e-3"),
+        ('hidden_act="gelu_new"',),
         ("hidden_size=64", "intermediate_size=256", "num_hidden_layers=12"),
     ],
     ids=str,

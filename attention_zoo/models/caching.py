@@ -1,0 +1,58 @@
+"""The state of a search that keeps keys and values in place: what is read and what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from keras import ops
+
+from attention_zoo.decoding import InPlace
+from attention_zoo.layers.hypothesis_cache import Ancestors, KeysAndValues
+
+Tensor = Any
+State = dict[str, Any]
+
+
+def nothing_written(
+    read: Sequence[KeysAndValues | None],
+    batch_size: Tensor,
+    heads: tuple[int, int],
+    width: int,
+    room: Any,
+    dtype: str,
+) -> State:
+    """The state before the first step.
+
+    Args:
+        read: of each layer what stands before the first step, `(B, H, K, P)` and `(B, H, P, V)`,
+            or None.
+        batch_size: B.
+        heads: H, and the width of a head.
+        width: W, hypotheses of a source.
+        room: L, most steps.
+        dtype: of what is written.
+    """
+    count, size = heads
+    keys = ops.zeros((batch_size, count, size, room * width), dtype=dtype)
+    values = ops.zeros((batch_size, count, room * width, size), dtype=dtype)
+
+    def place(before: KeysAndValues | None) -> list[Tensor]:
+        if before is None:
+            return [keys, values]
+        return [
+            ops.concatenate([ops.cast(before.keys, dtype), keys], axis=3),
+            ops.concatenate([ops.cast(before.values, dtype), values], axis=2),
+        ]
+
+    return {
+        "at": ops.zeros((batch_size,), dtype="int32"),
+        "came_by": ops.zeros((batch_size, room), dtype="int32"),
+        "rooms": InPlace([place(before) for before in read]),
+    }
+
+
+def one_step_on(ancestors: Ancestors, rooms: Sequence[KeysAndValues]) -> State:
+    """The state after the step of these ancestors, with what each layer has now."""
+    kept = InPlace([list(room) for room in rooms])
+    return {"at": ancestors.at + 1, "came_by": ancestors.came_by, "rooms": kept}

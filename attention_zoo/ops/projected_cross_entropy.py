@@ -1,0 +1,149 @@
+"""Cross entropy over a vocabulary whose logits are never all there at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from attention_zoo.ops.recurrence import scan
+
+Tensor = Any
+
+CELLS = 2**21
+"""How many logits are there at a time: what the caches of a processor hold."""
+
+
+class Projection(NamedTuple):
+    """Logits `(..., V)`, not yet computed: `hidden kernel + bias`.
+
+    hidden: `(..., D)`. kernel: `(D, V)`. bias: `(V,)` or None.
+    """
+
+    hidden: Tensor
+    kernel: Tensor
+    bias: Tensor | None = None
+
+    def logits(self) -> Tensor:
+        """What the projection stands for."""
+        logits = ops.matmul(self.hidden, ops.cast(self.kernel, self.hidden.dtype))
+        return logits if self.bias is None else logits + ops.cast(self.bias, logits.dtype)
+
+
+class _Tokens(NamedTuple):
+    """Chunks of tokens: hidden `(N, D)`, labels and weights `(N,)`, or with an axis before."""
+
+    hidden: Tensor
+    labels: Tensor
+    weights: Tensor
+
+
+def projected_cross_entropy(
+    projection: Projection,
+    labels: Tensor,
+    weights: Tensor,
+    label_smoothing: float = 0.0,
+    rows: int | None = None,
+) -> Tensor:
+    """`sum_n w_n ((1 - e) -log p_n(y_n) + e mean_v -log p_n(v))`, a float32 number.
+
+    Loss and gradient are computed together, for some tokens after the others: so the logits of
+    these are all that there is of N V, and no product is computed twice. The gradient is
+    `w (p - (1 - e) onehot(y) - e / V)` times the projection, of which only p goes through the
+    vocabulary; the other two are rows of the kernel and its mean.
+
+    Args:
+        projection: hidden states `(N, D)`, kernel `(D, V)` and bias `(V,)` or None.
+        labels: y, `(N,)` integers.
+        weights: w, `(N,)`; a token of weight 0 counts nothing, whatever stands there.
+        label_smoothing: e.
+        rows: tokens at a time; about as many as CELLS allows if None.
+    """
+    rows = rows or min(256, max(64, CELLS // projection.kernel.shape[1]))
+    given = [part for part in projection if part is not None]
+    weights = ops.cast(weights, "float32")
+    live = ops.not_equal(weights, 0)[:, None]
+    given[0] = ops.where(live, given[0], ops.zeros((), given[0].dtype))
+
+    def run(*parts: Tensor) -> tuple[Tensor, Callable[..., Any]]:
+        of = Projection(*parts)
+        tokens = _Tokens(of.hidden, ops.cast(labels, "int32"), weights)
+        loss, gradients = _loss_and_gradients(of, tokens, label_smoothing, rows)
+
+        def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+            upstream = given[0] if upstream is None else upstream
+            return tuple(
+                ops.cast(part * upstream, like.dtype)
+                for part, like in zip(gradients, parts, strict=True)
+            )
+
+        return loss, gradient
+
+    loss: Tensor = ops.custom_gradient(run)(*given)
+    return loss
+
+
+def _loss_and_gradients(
+    of: Projection, tokens: _Tokens, smoothing: float, rows: int
+) -> tuple[Tensor, list[Tensor]]:
+    """The loss, and its float32 gradients by hidden states, kernel and bias, where there is one."""
+    kernel = ops.cast(of.kernel, of.hidden.dtype)
+    bias = None if of.bias is None else ops.cast(of.bias, "float32")
+    over_classes = ops.transpose(kernel)
+    count, width = ops.shape(of.hidden)
+    size = of.kernel.shape[1]
+
+    def some(state: list[Tensor], now: _Tokens) -> tuple[list[Tensor], Tensor]:
+        loss, by_kernel, *by_bias = state
+        logits = ops.cast(ops.matmul(now.hidden, kernel), "float32")
+        logits = logits if bias is None else logits + bias
+        top = ops.max(logits, axis=-1, keepdims=True)
+        above = ops.exp(logits - top)
+        total = ops.sum(above, axis=-1)
+        chosen = ops.take_along_axis(logits, now.labels[:, None], axis=-1)[:, 0]
+        loss += ops.sum(now.weights * (ops.log(total) + top[:, 0] - (1 - smoothing) * chosen))
+        share = (now.weights / total)[:, None]
+        above = ops.cast(above, kernel.dtype)
+        by_hidden = share * ops.cast(ops.matmul(above, over_classes), "float32")
+        shared = ops.cast(ops.transpose(ops.cast(now.hidden, "float32") * share), kernel.dtype)
+        by_kernel += ops.cast(ops.matmul(shared, above), "float32")
+        by_bias = [part + ops.sum(share * ops.cast(above, "float32"), axis=0) for part in by_bias]
+        return [loss, by_kernel, *by_bias], by_hidden
+
+    state = [ops.zeros(()), ops.zeros((width, size))]
+    state += [] if bias is None else [ops.zeros((size,))]
+    chunks = _chunks(tokens, rows)
+    (loss, *by_weights), by_hidden = scan(some, state, chunks, like=ops.zeros((rows, width)))
+    by_hidden = ops.reshape(by_hidden, (-1, width))[:count]
+    rest, by_rest = _without_exponentials(of, tokens, over_classes, smoothing)
+    return loss - rest, [a - b for a, b in zip([by_hidden, *by_weights], by_rest, strict=True)]
+
+
+def _chunks(tokens: _Tokens, rows: int) -> _Tokens:
+    """`(chunks, rows, ...)`, the last one filled up with tokens of weight 0."""
+    missing = -ops.shape(tokens.labels)[0] % rows
+    filled = (ops.pad(part, ((0, missing), *((0, 0),) * (len(part.shape) - 1))) for part in tokens)
+    return _Tokens(*(ops.reshape(part, (-1, rows, *part.shape[1:])) for part in filled))
+
+
+def _without_exponentials(
+    of: Projection, tokens: _Tokens, over_classes: Tensor, smoothing: float
+) -> tuple[Tensor, list[Tensor]]:
+    """`e mean_v logits`, and the gradients of `(1 - e) logits(y) + e mean_v logits`."""
+    size = of.kernel.shape[1]
+    hidden = ops.cast(tokens.hidden, "float32")
+    mean = ops.mean(ops.cast(over_classes, "float32"), axis=0)
+    means = ops.matmul(hidden, mean[:, None])[:, 0]
+    weights = tokens.weights[:, None]
+    rows = ops.cast(ops.take(over_classes, tokens.labels, axis=0), "float32")
+    by_hidden = weights * ((1 - smoothing) * rows + smoothing * mean)
+    weighted = weights * hidden
+    by_classes = (1 - smoothing) * ops.segment_sum(weighted, tokens.labels, size)
+    by_kernel = ops.transpose(by_classes) + smoothing / size * ops.sum(weighted, axis=0)[:, None]
+    gradients = [by_hidden, by_kernel]
+    if of.bias is not None:
+        means += ops.mean(ops.cast(of.bias, "float32"))
+        counted = ops.segment_sum(tokens.weights, tokens.labels, size)
+        gradients.append((1 - smoothing) * counted + smoothing / size * ops.sum(tokens.weights))
+    return smoothing * ops.sum(tokens.weights * means), gradients

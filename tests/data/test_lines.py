@@ -1,0 +1,59 @@
+"""Plain text: what is read, what is left out, and what is refused by file and line."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+from attention_zoo.data import TextLines, generate_date_lines, generate_dates, read_lines
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_lines(tmp_path: Path, end: bytes, zipped: bool) -> None:
+    content = end.join([b"\xef\xbb\xbfA caf\xc3\xa9.", b"", b" \t", b"two\xe2\x80\xa8lines", b""])
+    path = tmp_path / "text"
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    lines = read_lines(path)
+    assert lines.texts == ["A café.", "two\u2028lines"]
+    assert lines.origin == str(path)
+    assert list(lines) == lines.texts
+    assert len(lines) == 2
+
+
+def test_rows_are_taken() -> None:
+    lines = TextLines(["a", "b", "c"], "here")
+    assert lines.take(iter([2, 0])) == TextLines(["c", "a"], "here")
+
+
+BAD = {
+    "empty": (b"", "text: no line has a text"),
+    "blank": (b"\n \n", "text: no line has a text"),
+    "latin": (b"a\n\ncaf\xe9\n", "text:3: not valid UTF-8 at byte 3"),
+    "cut": (gzip.compress(b"a line")[:-4], "text: the gzip data is damaged or cut"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files(tmp_path: Path, name: str) -> None:
+    content, message = BAD[name]
+    (tmp_path / "text").write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path / message))):
+        read_lines(tmp_path / "text")
+    with pytest.raises(ValueError, match="nowhere: No such file"):
+        read_lines(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "zh"])
+def test_date_lines_are_a_side_of_the_pairs(language: str) -> None:
+    lines = generate_date_lines(20, language, "test", seed=3, max_phrases=2)
+    pairs = generate_dates(20, "en", "fr", "test", seed=3, max_phrases=2)
+    assert len(set(lines)) == len(lines) == 20
+    if language != "zh":
+        assert lines.texts == (pairs.sources if language == "en" else pairs.targets)
+    assert lines.origin == f"dates {language} test (seed 3)"
+    with pytest.raises(ValueError, match="dates has no 'eng'; did you mean 'en'"):
+        generate_date_lines(1, "eng")

@@ -1,0 +1,289 @@
+# ruff: noqa: RUF012
+"""GPT writes on: prompts of any length in one batch, read at once, by every way of searching."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import attention_zoo as az
+from attention_zoo.layers import hypothesis_cache
+from attention_zoo.models import GPT
+from attention_zoo.models.presets import PRESETS
+from attention_zoo.models.searching import fingerprints
+from tests.layers.running import JAX, array, close
+from tests.models.conformance import END, SOURCE, START, ModelConformance, text_of
+
+
+class TestGPT(ModelConformance):
+    covers = GPT
+    vocabulary = {"vocabulary_size": 12}
+    options = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2, "max_length": 256}
+    changed = {
+        "vocabulary_size": 14,
+        "embedding_dim": 6,
+        "units": 12,
+        "num_heads": 3,
+        "num_layers": 1,
+        "max_length": 9,
+        "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
+        "dropout": 0.25,
+    }
+    rate = 0.01
+
+    @staticmethod
+    def fill(model: Any) -> None:
+        """Kernels as they begin, for larger ones drown what comes by the way around."""
+        rng = np.random.default_rng(0)
+        for variable in model.trainable_variables:
+            noise = rng.normal(size=tuple(variable.shape))
+            if len(variable.shape) == 1:
+                variable.assign(array(variable) + 0.2 * noise)
+            elif "embedding" in variable.path or "positions" in variable.path:
+                variable.assign(noise)
+
+    def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray | None = None) -> Any:
+        target = np.full((len(source), 1), START, "int32") if target is None else target
+        return {"tokens": text_of(source, target)}
+
+    def lesson(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
+        nothing = np.zeros((len(source), source.shape[1] - 1), "int32")
+        return self.inputs(source, target), np.concatenate([nothing, labels], axis=1)
+
+
+def tiny(**options: Any) -> GPT:
+    model = TestGPT().make(**options)
+    TestGPT.fill(model)
+    return model
+
+
+def logits_of(model: GPT, tokens: np.ndarray) -> np.ndarray:
+    return array(model({"tokens": np.asarray(tokens, "int32")}))
+
+
+# sizes
+
+SIZES = {
+    ("gpt_base", 40478): 117e6,
+    ("gpt2_small", 50257): 124e6,
+    ("gpt2_medium", 50257): 355e6,
+    ("gpt2_large", 50257): 774e6,
+    ("gpt2_xl", 50257): 1558e6,
+}
+
+
+@pytest.mark.parametrize(("name", "vocabulary"), SIZES)
+def test_sizes_are_those_that_were_released(name: str, vocabulary: int) -> None:
+    """Counted layer by layer, since a large one fills gigabytes."""
+    _, settings = PRESETS.get(name)()
+    layers, width = settings["num_layers"], settings["embedding_dim"]
+    one, two = (
+        GPT(**{**settings, "vocabulary_size": 5, "num_layers": count}).count_params()
+        for count in (1, 2)
+    )
+    total = one + (layers - 1) * (two - one) + (vocabulary - 5) * width
+    assert total == pytest.approx(SIZES[name, vocabulary], rel=0.01)
+
+
+def test_embeddings_begin_narrow_and_layers_as_released() -> None:
+    model = GPT(vocabulary_size=500, embedding_dim=64, units=16, num_heads=2, num_layers=1)
+    for table in (model.token_embedding.embeddings, model.positions.table):
+        assert array(table).std() == pytest.approx(0.02, rel=0.05)
+    layer = model.decoder[0].get_config()
+    assert (layer["activation"], layer["epsilon"], layer["norm_first"]) == ("gelu_tanh", 1e-5, True)
+    assert not [v for v in model.variables if 500 in v.shape][1:], "the vocabulary is tied"
+
+
+# the law of masks, and causality
+
+TEXT = np.array([[2, 5, 6, 7, 8, 9], [2, 9, 8, 5, 0, 0], [2, 4, 0, 0, 0, 0]], "int32")
+
+
+@pytest.mark.parametrize("length", [1, 5, 6])
+def test_no_logits_know_of_later_tokens(length: int) -> None:
+    """Bit by bit, whatever comes: other tokens, or none."""
+    model, text = tiny(), np.random.default_rng(1).integers(4, 12, size=(3, 9)).astype("int32")
+    before = logits_of(model, text)
+    for later in (np.roll(text, 1, axis=0), np.full_like(text, END), np.zeros_like(text)):
+        changed = np.concatenate([text[:, :length], later[:, length:]], axis=1)
+        np.testing.assert_array_equal(logits_of(model, changed)[:, :length], before[:, :length])
+
+
+@pytest.mark.parametrize("where", ["left", "right", "between"])
+def test_padding_cannot_be_seen_wherever_it_stands(where: str) -> None:
+    model, live = tiny(), TEXT != 0
+    want = logits_of(model, TEXT)
+    for row, length in enumerate(live.sum(1)):
+        places = {
+            "left": np.arange(11 - length, 11),
+            "right": np.arange(length),
+            "between": np.arange(0, 2 * length, 2),
+        }[where]
+        spread = np.zeros((1, 11 + 2), "int32")
+        spread[0, places] = TEXT[row, :length]
+        close(logits_of(model, spread)[0, places], want[row, :length], 1e-5)
+
+
+def test_more_tokens_than_places_are_refused() -> None:
+    model = tiny(max_length=5)
+    assert np.isfinite(logits_of(model, TEXT[:, :5])).all()
+    with pytest.raises(ValueError, match=r"tokens have 6 positions, but the model has 5 places; c"):
+        logits_of(model, TEXT)
+
+
+# writing on
+
+WAYS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "beam": {"beam_width": 3, "n_best": 3, "length_penalty": "gnmt"},
+    "samples": {"method": "sampling", "beam_width": 3, "n_best": 3, "top_p": 0.9, "seed": 3},
+    "diverse": {"method": "diverse_beam", "beam_width": 4, "groups": 2, "n_best": 2},
+    "contrast": {"method": "contrastive", "candidates": 3},
+    "rules": {"beam_width": 2, "min_length": 3, "no_repeat_ngram": 2, "banned_tokens": (5,)},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_prompts_get_the_same_in_any_batch_and_padding(way: str) -> None:
+    """Prompts of one to six tokens, padded on either side or not at all."""
+    model = tiny()
+    options = {"max_length": 6, **WAYS[way]}
+    together = model.compiled_search(TEXT, **options)
+    left = np.zeros((3, 8), "int32")
+    for row in range(3):
+        alone = TEXT[row : row + 1, TEXT[row] != 0]
+        left[row, 8 - alone.shape[1] :] = alone[0]
+        found = model.compiled_search(alone, **options)
+        np.testing.assert_array_equal(array(found.tokens)[0], array(together.tokens)[row])
+        close(array(found.scores)[0], array(together.scores)[row], 1e-5)
+    found = model.compiled_search(left, **options)
+    np.testing.assert_array_equal(array(found.tokens), array(together.tokens))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_token_scores_are_those_of_the_whole_text(way: str) -> None:
+    """What was written token by token after a prompt read at once is what one call says of it."""
+    model = tiny()
+    found = model.compiled_search(TEXT, **{"max_length": 6, **WAYS[way]})
+    for n in range(found.tokens.shape[1]):
+        tokens = array(found.tokens)[:, n].astype("int32")
+        text = np.concatenate([TEXT, tokens], axis=1)
+        logits = logits_of(model, text)
+        logits[..., [0, START]] = -np.inf
+        shifted = logits - logits.max(-1, keepdims=True)
+        log_probs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+        for row, length in enumerate(array(found.lengths)[:, n]):
+            last = (TEXT[row] != 0).sum() - 1
+            at = [last, *range(6, 6 + int(length) - 1)]
+            want = log_probs[row, at, tokens[row, : int(length)]]
+            if way == "rules":  # which forbid, and leave the others as likely as they were
+                assert 5 not in tokens[row]
+            close(array(found.token_scores)[row, n, : int(length)], want, 1e-4)
+
+
+def test_nothing_to_begin_with_begins_with_the_start() -> None:
+    model = tiny()
+    prompts = np.array([[0, 0], [2, 0]], "int32")
+    found = model.compiled_search(prompts, max_length=4, beam_width=2, n_best=2)
+    np.testing.assert_array_equal(array(found.tokens)[0], array(found.tokens)[1])
+
+
+def test_a_prefix_comes_after_the_prompt() -> None:
+    model = tiny()
+    prefix = np.array([[7, 8], [9, 0], [0, 0]], "int32")
+    found = model.compiled_search(TEXT, prefix=prefix, max_length=5)
+    read = model.compiled_search(np.array([[2, 5, 6, 7, 8, 9, 7, 8]], "int32"), max_length=3)
+    assert array(found.tokens)[0, 0].tolist() == [7, 8, *array(read.tokens)[0, 0].tolist()]
+    assert array(found.tokens)[1, 0, 0] == 9
+
+
+def test_the_prompt_is_kept_once_a_source() -> None:
+    """However many hypotheses there are, what was read is not repeated."""
+    model = tiny()
+    for width in (1, 4):
+        state = model.decoder_step(keras.ops.convert_to_tensor(TEXT), width, 5).state
+        for keys, values in state["rooms"].value:
+            assert keys.shape == (3, 2, 4, 6 + 5 * width)
+            assert values.shape == (3, 2, 6 + 5 * width, 4)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny()
+    options = {"beam_width": 3, "n_best": 2, "min_length": 9, "max_length": 11, "jit": jit}
+    want = model.compiled_search(TEXT, **options)
+    monkeypatch.setattr(hypothesis_cache.in_stretch, "__defaults__", ((2, 4),))
+    model.__dict__.pop("_compiled")
+    found = model.compiled_search(TEXT, **options)
+    np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
+    np.testing.assert_allclose(array(found.scores), array(want.scores), rtol=1e-5)
+
+
+def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
+    """The last token written is never read, so it needs no place."""
+    model = tiny(max_length=9)
+    options = {"beam_width": 2, "min_length": 4}
+    found = model.compiled_search(TEXT, max_length=4, **options)
+    assert np.isfinite(array(found.scores)).all()
+    assert np.isfinite(array(found.token_scores)).all()
+    message = r"a source has 6 tokens and its answer may have 5, but the model has 9 places; .*to a"
+    for search in (model.search, model.compiled_search):
+        for jit in (False, True):
+            with pytest.raises(ValueError, match=f"{message}t most 4$"):
+                search(TEXT, max_length=5, jit=jit, **options)
+    padded = np.concatenate([np.zeros((3, 8), "int32"), TEXT], axis=1)
+    again = model.compiled_search(padded, max_length=4, **options)
+    np.testing.assert_array_equal(array(again.tokens), array(found.tokens))
+
+
+def test_ids_that_are_none_are_refused() -> None:
+    for search in (tiny().search, tiny().compiled_search):
+        with pytest.raises(ValueError, match="source has token 21 but the model reads 12 tokens"):
+            search(TEXT + 12)
+        with pytest.raises(ValueError, match="attention, and step gives none"):
+            search(TEXT, coverage_penalty=0.5)
+
+
+def test_draws_know_of_no_padding() -> None:
+    left = np.array([[0, 0, 2, 5, 6]], "int32")
+    assert array(fingerprints(left)) == array(fingerprints(left[:, 2:]))
+
+
+def test_an_ensemble_writes_on() -> None:
+    model = tiny()
+    both = az.models.Ensemble([model, model])
+    options = {"max_length": 5, "beam_width": 2}
+    found, want = both.compiled_search(TEXT, **options), model.compiled_search(TEXT, **options)
+    np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
+    with pytest.raises(ValueError, match="but the model has 256 places"):
+        both.compiled_search(TEXT, max_length=300)
+
+
+@pytest.mark.skipif(JAX, reason="export is of TensorFlow")
+def test_logits_can_be_exported(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    model = tiny()
+    signature = [{"tokens": keras.InputSpec(shape=(None, None), dtype="int32")}]
+    model.export(tmp_path / "logits", input_signature=signature, verbose=False)
+    served = tf.saved_model.load(str(tmp_path / "logits"))
+    for text in (TEXT, TEXT[:1, :2]):
+        close(array(served.serve({"tokens": text})), logits_of(model, text), 1e-6)
+
+
+BAD = [
+    ({"num_heads": 3}, "num_heads must divide embedding_dim, got 3 for 8"),
+    ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
+    ({"max_length": 0}, "max_length must be at least 1, got 0"),
+    ({"num_layers": 1.5}, "num_layers must be an integer"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_numbers_that_make_no_model_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tiny(**options)

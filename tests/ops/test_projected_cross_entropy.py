@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.ops import Projection, projected_cross_entropy
+from tests.layers.running import array, differentiable
+
+N, D, V = 11, 4, 9
+
+
+def case(bias: bool) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(N, D)), rng.normal(size=(D, V)), rng.normal(size=V)]
+    weights = rng.random(N).astype("float32")
+    weights[[2, 7]] = 0.0
+    return [part.astype("float32") for part in parts[: 2 + bias]], rng.integers(0, V, N), weights
+
+
+def oracle(
+    parts: list[np.ndarray], labels: np.ndarray, weights: np.ndarray, smoothing: float
+) -> tuple[float, list[np.ndarray]]:
+    """Loss and gradients in float64, by the whole matrix of probabilities."""
+    hidden, kernel, *bias = (part.astype("float64") for part in parts)
+    logits = hidden @ kernel + (bias[0] if bias else 0.0)
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    wanted = (1 - smoothing) * np.eye(V)[labels] + smoothing / V
+    by_logits = weights[:, None] * (np.exp(log_p) - wanted)
+    gradients = [by_logits @ kernel.T, hidden.T @ by_logits, by_logits.sum(0)]
+    return float(-(weights[:, None] * wanted * log_p).sum()), gradients[: len(parts)]
+
+
+def found(
+    parts: list[np.ndarray],
+    labels: np.ndarray,
+    weights: np.ndarray,
+    smoothing: float,
+    rows: Any,
+    mode: str = "graph",
+) -> tuple[float, list[np.ndarray]]:
+    def loss(*parts: Any) -> Any:
+        of = Projection(*parts)
+        return projected_cross_entropy(of, ops.convert_to_tensor(labels), weights, smoothing, rows)
+
+    run = differentiable(keras.layers.Identity(), loss, mode)
+    value, gradients, _ = run(*parts)
+    return float(value), [gradient / np.cos(1.0) for gradient in gradients]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 11, 64, None])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+def test_loss_and_gradients(rows: int | None, bias: bool, smoothing: float, mode: str) -> None:
+    given = case(bias)
+    loss, gradients = found(*given, smoothing, rows, mode)
+    want, want_gradients = oracle(*given, smoothing)
+    assert loss == pytest.approx(want, rel=1e-5)
+    assert len(gradients) == 2 + bias
+    for gradient, expected in zip(gradients, want_gradients, strict=True):
+        np.testing.assert_allclose(gradient, expected, atol=2e-6)
+
+
+def test_what_stands_at_weight_0_counts_nothing() -> None:
+    parts, labels, weights = case(True)
+    loss, gradients = found(parts, labels, weights, 0.1, 4)
+    parts[0] = np.where(weights[:, None] == 0, np.nan, parts[0])
+    again, others = found(parts, labels, weights, 0.1, 4)
+    assert again == loss
+    for one, other in zip(gradients, others, strict=True):
+        np.testing.assert_array_equal(other, one)
+    assert not gradients[0][weights == 0].any()
+
+
+def test_no_token_is_no_loss() -> None:
+    parts, labels, weights = case(True)
+    for tokens in (slice(0, 0), slice(2, 3)):
+        given = [parts[0][tokens], *parts[1:]]
+        loss, gradients = found(given, labels[tokens], weights[tokens], 0.1, 4)
+        assert loss == 0.0
+        assert not any(gradient.any() for gradient in gradients)
+
+
+def test_scores_far_apart_are_finite() -> None:
+    """A token that the model thinks impossible costs what its logit says."""
+    hidden, kernel = np.ones((1, 1), "float32"), np.array([[0.0, 500.0, -500.0]], "float32")
+    loss, gradients = found([hidden, kernel], np.array([2]), np.ones(1), 0.0, None)
+    assert loss == pytest.approx(1000.0)
+    np.testing.assert_allclose(gradients[1], [[0.0, 1.0, -1.0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision(dtype: str) -> None:
+    parts, labels, weights = case(True)
+    hidden, *others = map(ops.convert_to_tensor, parts)
+    of = Projection(ops.cast(hidden, dtype), *others)
+    loss = projected_cross_entropy(of, ops.convert_to_tensor(labels), weights, 0.1)
+    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
+    assert float(array(loss)) == pytest.approx(oracle(parts, labels, weights, 0.1)[0], rel=0.02)
+
+
+def test_logits_are_what_the_projection_says() -> None:
+    parts, _, _ = case(True)
+    logits = Projection(*map(ops.convert_to_tensor, parts)).logits()
+    np.testing.assert_allclose(array(logits), parts[0] @ parts[1] + parts[2], atol=1e-5)
