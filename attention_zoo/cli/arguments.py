@@ -37,14 +37,15 @@ def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
     from attention_zoo.training.building import with_options
     from attention_zoo.training.corpora import kinds_for
 
-    options = tuple(f"data.{name}" for name in task.limits)
+    limits = getattr(task, "limits", ())
+    options = tuple(f"data.{name}" for name in limits)
     for text in overrides:
         if not (text.startswith("search.") or text.partition("=")[0] in options):
             raise ValueError(
                 f"{text}: {command} takes {' and '.join(('search.', *options))} options only"
             )
-    data = CORPORA.get(kinds_for(task.limits)[0])()
-    for name in task.limits:
+    data = CORPORA.get((kinds_for(limits) or ["dates"])[0])()
+    for name in limits:
         setattr(data, name, getattr(task, name))
     recipe = Recipe(task=task.name, data=data, search=task.search)
     with_options(task, override_recipe(recipe, overrides))

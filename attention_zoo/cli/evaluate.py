@@ -25,11 +25,12 @@ def run(arguments: argparse.Namespace) -> None:
 
     entry = training.evaluate(arguments.run, overrides)
     print(f"{entry['split']}: {entry['data']}")
+    width = max(14, *(len(name) + 2 for name in entry["metrics"]))
     for name, value in entry["metrics"].items():
         if isinstance(value, float):
-            print(f"{name:14}{value:.4f}")
+            print(f"{name:{width}}{value:.4f}")
         elif not isinstance(value, list):
-            print(f"{name:14}{value}")
+            print(f"{name:{width}}{value}")
     for group in entry["metrics"].get("by_source_length", []):
         print("  " + "  ".join(f"{key} {_short(value)}" for key, value in group.items()))
 

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-unknown",
         action="store_true",
-        help="translate lines with characters that the model has never seen",
+        help="answer lines with characters that the model has never seen",
     )
 
 
@@ -79,7 +79,7 @@ def _read(name: str) -> tuple[str, bytes]:
 def _lines(name: str, content: bytes) -> Iterator[str]:
     """The lines of UTF-8 text; only a line feed ends one."""
     if not content:
-        raise ValueError(f"{name}: is empty; give one sentence a line")
+        raise ValueError(f"{name}: is empty; give one text a line")
     raw = content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
     for number, line in enumerate(raw, 1):
         try:
@@ -97,8 +97,8 @@ def _refuse_unknown(task: Any, lines: Sequence[str], places: Sequence[str]) -> N
         if unknown:
             shown = ", ".join(repr(character) for character in unknown[:5])
             raise ValueError(
-                f"{place}: the model has never seen {shown}; take it out, or translate it as"
-                " unknown with --allow-unknown"
+                f"{place}: the model has never seen {shown}; take it out, or have it read"
+                " as unknown with --allow-unknown"
             )
 
 

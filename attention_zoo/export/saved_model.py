@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from attention_zoo.data.vocabulary import PAD, UNKNOWN
+from attention_zoo.data.vocabulary import PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from attention_zoo.registry import Registry
@@ -111,3 +111,62 @@ class ServedTranslation(tf.Module):
             tf.debugging.Assert(tf.size(empty) == 0, ["source", empty, "is empty"]),
             tf.debugging.Assert(tf.size(long) == 0, ["source", long, "has", *of_long]),
         ]
+
+
+@SERVERS.register("language_modeling")
+class ServedLanguageModel(ServedTranslation):
+    """`task.predict` in core TensorFlow operations: texts go on.
+
+    What is served is that of `ServedTranslation`, `source_tokens` being those of the prompt;
+    `text` follows the prompt. A batch with a prompt that is too long is refused whole.
+    """
+
+    def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
+        tf.Module.__init__(self, name="language_modeling")
+        self.weights = [variable.value for variable in task.model.variables]
+        self.source = self.target = GraphTokenizer(task.tokenizer)
+        self._search = functools.partial(task.model.search, options=task.search, rules=rules)
+        self._copies = False
+        self._limit, self._longest = task.search.limit, task.longest - 1
+        self._places = task.model.settings["max_length"]
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
+        autograph=False,
+    )
+    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers to prompts `(B,)`; see the docstring of `answers` for what they hold."""
+        ragged, _ = self.source.encode(text)
+        with tf.control_dependencies(self._checks(tf.cast(ragged.row_lengths(), "int32"))):
+            prompt = ragged.to_tensor(PAD)
+        found = self._search(tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START))
+        served = self.answers(found, prompt, prompt)
+        longest = tf.shape(served["tokens"])[2]
+        ids = tf.where(
+            tf.range(longest) < served["lengths"][..., None], found.tokens[:, :, :longest], PAD
+        )
+        before = tf.repeat(prompt[:, None], tf.shape(ids)[1], axis=1)
+        begins, whole = (
+            self.target.text(self.target.surfaces(part))
+            for part in (before, tf.concat([before, ids], axis=-1))
+        )
+        return {**served, "text": _after(whole, begins)}
+
+    def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
+        """What refuses prompts that `predict` refuses, naming the first such row."""
+        long = tf.where(lengths > self._longest)[:1, 0]
+        most = lengths + self._limit(lengths + 1)
+        full = tf.where(most > self._places)[:1, 0]
+        of_long = tf.gather(lengths, long), "tokens, the limit is", self._longest
+        of_full = "could become longer than the model's places,", self._places
+        return [
+            tf.debugging.Assert(tf.size(long) == 0, ["source", long, "has", *of_long]),
+            tf.debugging.Assert(tf.size(full) == 0, ["source", full, *of_full]),
+        ]
+
+
+def _after(whole: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
+    """What of strings `whole` comes after those that they begin with."""
+    end = tf.strings.length(whole)
+    start = tf.minimum(tf.strings.length(begins), end)
+    return tf.strings.substr(whole, start, end - start)

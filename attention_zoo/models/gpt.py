@@ -210,8 +210,8 @@ class GPT(Searching, keras.Model):
         ids, most = known(source), self.settings["max_length"]
         if ids is None or not ids.size:
             return
-        limit = known(options.limit(ids.shape[1]))
         longest = max(int((ids != PAD).sum(axis=1).max()), 1)
+        limit = known(options.limit(longest))
         if limit is not None and longest + int(limit) - 1 > most:
             raise ValueError(
                 f"a source has {longest} tokens and its answer may have {int(limit)}, but the "

@@ -1,8 +1,19 @@
 """Tasks: raw input in, answers with scores and attention out."""
 
 from attention_zoo.decoding import SearchOptions
+from attention_zoo.tasks.language_modeling import Continuation, LanguageModeling
 from attention_zoo.tasks.loading import load, task_folder
 from attention_zoo.tasks.task import TASKS, Task
 from attention_zoo.tasks.translation import Answer, Translation
 
-__all__ = ["TASKS", "Answer", "SearchOptions", "Task", "Translation", "load", "task_folder"]
+__all__ = [
+    "TASKS",
+    "Answer",
+    "Continuation",
+    "LanguageModeling",
+    "SearchOptions",
+    "Task",
+    "Translation",
+    "load",
+    "task_folder",
+]

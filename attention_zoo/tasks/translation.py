@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +13,13 @@ import numpy as np
 
 from attention_zoo import models
 from attention_zoo.data import PairBatches, TextPairs, Tokenizer, load_tokenizer
-from attention_zoo.data.vocabulary import END, PAD, SPECIAL_TOKENS, UNKNOWN
+from attention_zoo.data.vocabulary import END, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
 from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.tasks.answering import bucket, padded, same_width, unknown_characters
 from attention_zoo.tasks.scoring import score_translations
 from attention_zoo.tasks.task import TASKS, read_task_file, rules_for_all
-
-BUCKET = 8  # sources are padded up to multiples of this, so that few shapes are compiled
 
 
 @dataclass(frozen=True)
@@ -171,7 +169,7 @@ class Translation:
         ]
         self._check_prefixes(sources, options)
         answers: dict[int, Answer] = {}
-        for rows, width in _same_width([s.ids for s in sources], options.batch_size):
+        for rows, width in same_width([s.ids for s in sources], options.batch_size):
             found = self._search([sources[row] for row in rows], width, options, rules)
             for row, answer in zip(rows, found, strict=True):
                 if answer is None:
@@ -192,7 +190,7 @@ class Translation:
         longest = max((len(source.prefix) for source in sources), default=0)
         if not longest:
             return
-        prefixes = _padded([source.prefix for source in sources], len(sources), longest)
+        prefixes = padded([source.prefix for source in sources], len(sources), longest)
         size = self.target_tokenizer.vocabulary_size
         check_prefix(prefixes, options, Vocabulary(size, END, PAD))
         for row, source in enumerate(sources):
@@ -231,12 +229,7 @@ class Translation:
 
     def unknown_characters(self, text: str) -> list[str]:
         """The characters of a text that no token of the source vocabulary can hold."""
-        tokenizer = self.source_tokenizer
-        seen = set("".join(tokenizer.vocabulary[len(SPECIAL_TOKENS) :]))
-        shown = text.lower() if tokenizer.lowercase else text
-        strange = [c for c in dict.fromkeys(shown) if not c.isspace() and c not in seen]
-        alone = tokenizer.encode(strange) if strange else []
-        return [c for c, ids in zip(strange, alone, strict=True) if UNKNOWN in ids]
+        return unknown_characters(self.source_tokenizer, text)
 
     def _search(
         self,
@@ -249,11 +242,9 @@ class Translation:
         size = min(options.batch_size, 2 ** (len(sources) - 1).bit_length())
         longest = max(len(source.prefix) for source in sources)
         result = self.model.compiled_search(
-            _padded([source.ids for source in sources], size, width),
+            padded([source.ids for source in sources], size, width),
             options,
-            prefix=_padded([s.prefix for s in sources], size, _bucket(longest))
-            if longest
-            else None,
+            prefix=padded([s.prefix for s in sources], size, bucket(longest)) if longest else None,
             rules=rules,
         )
         return [
@@ -354,32 +345,3 @@ class Translation:
             search,
             *limits,
         )
-
-
-def _bucket(length: int) -> int:
-    """The width that a sequence of this length is padded to."""
-    return -(-length // BUCKET) * BUCKET
-
-
-def _padded(rows: Sequence[Sequence[int]], size: int, width: int) -> np.ndarray:
-    """`(size, width)`; rows beyond those given repeat the first one."""
-    batch = np.full((size, width), PAD, "int32")
-    for row in range(size):
-        ids = rows[row] if row < len(rows) else rows[0]
-        batch[row, : len(ids)] = ids
-    return batch
-
-
-def _same_width(sources: Sequence[Sequence[int]], batch_size: int) -> list[tuple[list[int], int]]:
-    """Row numbers of at most `batch_size` sources each, and the width they share.
-
-    A source's width depends on its own length alone, and so does then its answer.
-    """
-    buckets: dict[int, list[int]] = defaultdict(list)
-    for row, ids in enumerate(sources):
-        buckets[_bucket(len(ids))].append(row)
-    return [
-        (rows[start : start + batch_size], width)
-        for width, rows in sorted(buckets.items())
-        for start in range(0, len(rows), batch_size)
-    ]

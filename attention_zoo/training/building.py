@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.data import TextPairs, train_tokenizer
+from attention_zoo.data import TextLines, TextPairs, train_tokenizer
 from attention_zoo.registry import Registry
-from attention_zoo.tasks import TASKS, Translation
+from attention_zoo.tasks import TASKS, LanguageModeling, Translation
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
 BUILDERS = Registry("task")
@@ -62,6 +62,17 @@ def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
         recipe.search,
         **lengths(recipe),
     )
+
+
+@BUILDERS.register("language_modeling")
+def build_language_model(recipe: Recipe, train: TextLines) -> LanguageModeling:
+    """A model that writes on, with a tokenizer of the recipe's kind."""
+    options = recipe.tokenizer or TokenizerOptions()
+    tokenizer = train_tokenizer(
+        options.kind, train.texts, options.vocabulary_size, options.lowercase
+    )
+    model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
+    return LanguageModeling(model, tokenizer, recipe.search, **lengths(recipe))
 
 
 def build_model(section: dict[str, Any], **given: Any) -> Any:

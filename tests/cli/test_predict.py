@@ -67,7 +67,7 @@ def test_pictures(tmp_path: Path, capsys: Capture) -> None:
 
 
 MISTAKES = {
-    "empty file": (b"", (), "in.txt: is empty; give one sentence a line"),
+    "empty file": (b"", (), "in.txt: is empty; give one text a line"),
     "empty line": (b"on\n\non\n", (), "in.txt:2: is empty; there is nothing to translate"),
     "not UTF-8": (b"on\non \xff\n", (), "in.txt:2: byte 4 of the line is not UTF-8"),
     "too long": (b"on\n" + b"on " * 300, (), "in.txt:2: 300 tokens, the limit is 256"),

@@ -17,7 +17,8 @@ from attention_zoo import models
 from attention_zoo.data.vocabulary import UNKNOWN
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
-from attention_zoo.tasks import Translation
+from attention_zoo.tasks import LanguageModeling, Translation
+from tests.tasks.test_language_modeling import TEXTS, writer
 from tests.tasks.translators import untrained
 
 SOURCES = [
@@ -207,3 +208,30 @@ def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="unknown task that exports as saved_model 'juggling'"):
         export(Other(), tmp_path / "new")
     assert not list(tmp_path.iterdir())
+
+
+WRITERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "words": ("word", {"beam_width": 3, "n_best": 2, "length_penalty": "average"}),
+    "subwords": ("subword", {"max_length": 6}),
+    "characters": ("character", {"method": "sampling", "beam_width": 2, "n_best": 2, "seed": 3}),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_texts_go_on(tmp_path: Path, name: str) -> None:
+    kind, search = WRITERS[name]
+    task = replace_search(writer(kind), **search)
+    texts = [*TEXTS[:4], "a bird"]
+    answers = read(served(export(task, tmp_path / "served"), texts))
+    assert_same(answers, task, texts)
+
+
+def test_texts_that_leave_no_room_are_refused(tmp_path: Path) -> None:
+    folder = export(replace_search(writer(), max_length=20), tmp_path / "served")
+    for length, message in ((20, "source.*20.*limit is.*19"), (13, "longer than the model's pl")):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            served(folder, ["a cat", " ".join(["cat"] * length)])
+
+
+def replace_search(task: LanguageModeling, **search: Any) -> LanguageModeling:
+    return LanguageModeling(task.model, task.tokenizer, SearchOptions(**search), task.max_length)

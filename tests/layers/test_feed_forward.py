@@ -1,6 +1,8 @@
 # ruff: noqa: RUF012
 from __future__ import annotations
 
+from math import erf
+
 import numpy as np
 import pytest
 
@@ -44,3 +46,20 @@ def test_dropout_is_of_training() -> None:
 def test_sizes_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="units must be at least 1, got 0"):
         FeedForward(0)
+
+
+def test_gelu_is_exact_unless_its_approximation_is_asked_for() -> None:
+    """Hendrycks and Gimpel 2016, section 2; they differ in the fourth digit."""
+    x = np.linspace(-3, 3, 13)
+    exact = np.array([0.5 * value * (1 + erf(value / 2**0.5)) for value in x])
+    near = 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+    for name, want in (("gelu", exact), ("gelu_tanh", near)):
+        layer = FeedForward(1, name)
+        layer.build((None, 1))
+        layer.first.kernel.assign([[1.0]])
+        layer.second.kernel.assign([[1.0]])
+        got = array(layer(x[:, None].astype("float32")))[:, 0]
+        close(got, want, 1e-6)
+        again = FeedForward.from_config(layer.get_config())
+        assert again.get_config()["activation"] == name
+    assert np.abs(exact - near).max() > 1e-4

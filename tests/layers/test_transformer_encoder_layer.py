@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from attention_zoo.layers import AdditiveAttention, TransformerEncoderLayer
 from tests.layers.running import array, close, randomise
@@ -103,3 +104,19 @@ def test_misuse_is_refused() -> None:
         TransformerEncoderLayer(8, 2, stochastic_depth=1)
     with pytest.raises(ValueError, match="unknown norm 'layr'; did you mean 'layer'"):
         TransformerEncoderLayer(8, 2, norm="layr")
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_what_is_read_at_once_is_the_causal_layer(norm_first: bool) -> None:
+    layer = TransformerEncoderLayer(8, 2, norm_first=norm_first)
+    layer(X)
+    randomise(layer)
+    want = array(layer(X, mask=MASK, use_causal_mask=True))
+    got, kept = layer.prefill(ops.convert_to_tensor(X), ops.convert_to_tensor(MASK))
+    close(got, want, 1e-5)
+    assert kept.keys.shape == (3, 2, 3, 5)
+    assert kept.values.shape == (3, 2, 5, 3)
+    poisoned = np.where(MASK[..., None], X, np.nan)
+    close(
+        layer.prefill(ops.convert_to_tensor(poisoned), ops.convert_to_tensor(MASK))[0], want, 1e-5
+    )

@@ -40,9 +40,16 @@ def presets_of(cls: type) -> list[str]:
 
 
 def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
-    """Gives a test with the argument `preset` every preset of its model."""
+    """Gives a test with the argument `preset` every preset of its model; deep ones run later."""
     if "preset" in metafunc.fixturenames:
-        metafunc.parametrize("preset", presets_of(metafunc.cls.covers))
+        names = presets_of(metafunc.cls.covers)
+        metafunc.parametrize("preset", [pytest.param(name, marks=tier(name)) for name in names])
+
+
+def tier(preset: str) -> list[pytest.MarkDecorator]:
+    depth = PRESETS.get(preset)()[1].get("num_layers", 1)
+    marks = {pytest.mark.slow: 6 < depth <= 12, pytest.mark.soak: depth > 12}
+    return [mark for mark, wanted in marks.items() if wanted]
 
 
 @functools.cache

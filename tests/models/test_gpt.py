@@ -148,41 +148,36 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_prompts_get_the_same_in_any_batch_and_padding(way: str) -> None:
-    """Prompts of one to six tokens, padded on either side or not at all."""
+def test_prompts_of_any_length_go_on(way: str) -> None:
+    """The same in any batch and padding; and one call says of the whole what each step said."""
     model = tiny()
     options = {"max_length": 6, **WAYS[way]}
     together = model.compiled_search(TEXT, **options)
+    check_scores(model, together)
     left = np.zeros((3, 8), "int32")
-    for row in range(3):
-        alone = TEXT[row : row + 1, TEXT[row] != 0]
-        left[row, 8 - alone.shape[1] :] = alone[0]
-        found = model.compiled_search(alone, **options)
-        np.testing.assert_array_equal(array(found.tokens)[0], array(together.tokens)[row])
-        close(array(found.scores)[0], array(together.scores)[row], 1e-5)
-    found = model.compiled_search(left, **options)
-    np.testing.assert_array_equal(array(found.tokens), array(together.tokens))
+    for row, length in enumerate((TEXT != 0).sum(1)):
+        left[row, 8 - length :] = TEXT[row, :length]
+    padded = model.compiled_search(left, **options)
+    np.testing.assert_array_equal(array(padded.tokens), array(together.tokens))
+    close(array(padded.scores), array(together.scores), 1e-5)
+    for row in (1, 2):
+        alone = model.compiled_search(TEXT[row : row + 1, TEXT[row] != 0], **options)
+        np.testing.assert_array_equal(array(alone.tokens)[0], array(together.tokens)[row])
+        close(array(alone.scores)[0], array(together.scores)[row], 1e-5)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_token_scores_are_those_of_the_whole_text(way: str) -> None:
-    """What was written token by token after a prompt read at once is what one call says of it."""
-    model = tiny()
-    found = model.compiled_search(TEXT, **{"max_length": 6, **WAYS[way]})
+def check_scores(model: GPT, found: Any) -> None:
+    """Each token's score against the logits of the whole text."""
     for n in range(found.tokens.shape[1]):
         tokens = array(found.tokens)[:, n].astype("int32")
-        text = np.concatenate([TEXT, tokens], axis=1)
-        logits = logits_of(model, text)
+        logits = logits_of(model, np.concatenate([TEXT, tokens], axis=1))
         logits[..., [0, START]] = -np.inf
         shifted = logits - logits.max(-1, keepdims=True)
         log_probs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-        for row, length in enumerate(array(found.lengths)[:, n]):
-            last = (TEXT[row] != 0).sum() - 1
-            at = [last, *range(6, 6 + int(length) - 1)]
-            want = log_probs[row, at, tokens[row, : int(length)]]
-            if way == "rules":  # which forbid, and leave the others as likely as they were
-                assert 5 not in tokens[row]
-            close(array(found.token_scores)[row, n, : int(length)], want, 1e-4)
+        for row, length in enumerate(array(found.lengths)[:, n].astype(int)):
+            at = [(TEXT[row] != 0).sum() - 1, *range(6, 6 + length - 1)]
+            want = log_probs[row, at, tokens[row, :length]]
+            close(array(found.token_scores)[row, n, :length], want, 1e-4)
 
 
 def test_nothing_to_begin_with_begins_with_the_start() -> None:

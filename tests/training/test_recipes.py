@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from attention_zoo import models
 from attention_zoo.training import read_recipe
 from attention_zoo.training.building import build_model
+from attention_zoo.training.corpora import Pairs
 from attention_zoo.training.optimizers import build_optimizer
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted(p for p in (ROOT / "training").rglob("*.yaml") if p.parent.name != "cluster")
+
+
+VOCABULARIES = {
+    "translation": ("source_vocabulary_size", "target_vocabulary_size"),
+    "language_modeling": ("vocabulary_size",),
+}
+
+
+def languages(data: Any) -> tuple[str, ...]:
+    return (data.source, data.target) if isinstance(data, Pairs) else (data.language,)
 
 
 def test_there_are_recipes() -> None:
@@ -26,8 +38,8 @@ def test_recipe(path: Path) -> None:
     preset, _, data = path.stem.partition(".")
     assert recipe.model["preset"] == preset
     assert preset in models.list_presets()
-    assert data.endswith(f"_{recipe.data.source}_{recipe.data.target}")
-    sizes = {"source_vocabulary_size": 20, "target_vocabulary_size": 20}
+    assert data.endswith(f"_{'_'.join(languages(recipe.data))}")
+    sizes = dict.fromkeys(VOCABULARIES[recipe.task], 20)
     small = {"units": 8, "embedding_dim": 8}
     assert build_model({**recipe.model, **small}, **sizes).count_params() > 0
     assert float(build_optimizer(recipe.training).learning_rate) > 0

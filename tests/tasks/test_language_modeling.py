@@ -1,0 +1,222 @@
+"""Texts that go on: prompts of any length, the figures of an evaluation by hand, files, a run."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo import models, tasks, training
+from attention_zoo.cli import main
+from attention_zoo.data import TextLines, train_tokenizer
+from attention_zoo.data.vocabulary import END, START
+from attention_zoo.decoding import AllowedTokens
+from attention_zoo.tasks import Continuation, LanguageModeling, SearchOptions
+
+TEXTS = ["a cat", "a dog saw the cat", "", "the dog", "a cat saw a dog and the dog saw a cat ."]
+
+
+@functools.cache
+def writer(kind: str = "word", **options: Any) -> LanguageModeling:
+    """Untrained: what it writes is nonsense, and the same every time."""
+    tokenizer = train_tokenizer(kind, [text for text in TEXTS if text], 60)
+    sizes = {"embedding_dim": 8, "units": 8, "num_layers": 2, "max_length": 32}
+    model = models.GPT(tokenizer.vocabulary_size, num_heads=2, **sizes)
+    for seed, weight in enumerate(model.trainable_weights):
+        weight.assign(np.random.default_rng(seed).normal(size=weight.shape).astype("float32"))
+    return LanguageModeling(model, tokenizer, max_length=20, **options)
+
+
+def lines(texts: list[str]) -> TextLines:
+    return TextLines(texts, "test lines")
+
+
+def shown(answer: Continuation) -> tuple[Any, ...]:
+    return answer.prompt, answer.text, answer.tokens, answer.cut
+
+
+# prediction
+
+
+def test_answers_keep_the_order_and_depend_on_their_prompt_alone() -> None:
+    task, texts = writer(), [*TEXTS, *reversed(TEXTS), "the cat"]
+    together = task.predict(texts, batch_size=3, max_length=9)
+    for text, answer in zip(texts, together, strict=True):
+        (alone,) = task.predict([text], max_length=9)
+        assert shown(answer) == shown(alone)
+        assert answer.score == pytest.approx(alone.score, abs=1e-4)
+        assert answer.prompt == text
+        assert " ".join(answer.source_tokens) == text
+    assert task.predict([]) == []
+
+
+@pytest.mark.parametrize("kind", ["word", "subword", "character"])
+def test_prompt_and_text_read_as_one(kind: str) -> None:
+    task = writer(kind)
+    for answer in task.predict(TEXTS, max_length=6, beam_width=3, n_best=3):
+        found = [answer, *answer.alternatives]
+        assert len({one.tokens for one in found}) == len(found) == 3
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        for one in found:
+            (prompt,) = task.tokenizer.encode([answer.prompt])
+            labels = task.tokenizer.tokens(prompt)
+            assert one.source_tokens == tuple(labels)
+            assert len(one.token_scores) == len(one.tokens) + (not one.cut)
+            assert sum(one.token_scores) == pytest.approx(one.score, abs=1e-4)
+            joined = task.tokenizer.encode([one.prompt + one.text])[0]
+            if kind == "word" and "<unk>" not in one.tokens:
+                assert task.tokenizer.tokens(joined) == [*labels, *one.tokens]
+
+
+def test_samples_are_those_of_the_seed() -> None:
+    options = {"method": "sampling", "beam_width": 2, "n_best": 2, "max_length": 7}
+    first, again, other = (
+        [shown(a) for a in writer().predict(TEXTS, seed=seed, **options)] for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_rules_hold_for_all_prompts() -> None:
+    size = writer().tokenizer.vocabulary_size
+    allowed = np.isin(np.arange(size), [END, 5, 6])
+    answers = writer().predict(TEXTS, rules=[AllowedTokens(allowed)], max_length=4)
+    words = set(writer().tokenizer.tokens([5, 6]))
+    assert all(set(answer.tokens) <= words for answer in answers)
+
+
+def test_unknown_words_of_a_prompt_are_told() -> None:
+    (answer,) = writer().predict(["a bird saw the worm"], max_length=2)
+    assert answer.unknown == (1, 4)
+    assert writer().unknown_characters("a ☃ cat") == ["☃"]
+
+
+BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "one string": ("a cat", {}, r"write predict\(\[text\]\)"),
+    "too long": ([" ".join(["cat"] * 20)], {}, "^source 0: 20 tokens and the start, the limit is"),
+    "no room": (
+        ["a cat", " ".join(["cat"] * 15)],
+        {"max_length": 20},
+        "^source 1: 16 tokens, and as many as 20 may follow, but the model has 32 .* most 17",
+    ),
+    "option": (["a cat"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name: str) -> None:
+    texts, options, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        writer().predict(texts, **options)
+
+
+# evaluation
+
+
+def test_figures_are_those_of_the_logits() -> None:
+    task = writer()
+    texts = [text for text in TEXTS if text] + ["a bird"]
+    report = task.evaluate(lines(texts), batch_size=2)
+    nats = right = count = 0.0
+    for ids in task.tokenizer.encode(texts):
+        tokens, labels = np.array([[START, *ids]]), np.array([*ids, END])
+        logits = keras.ops.convert_to_numpy(task.model({"tokens": tokens}))[0].astype("float64")
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        nats -= log_probs[range(len(labels)), labels].sum()
+        right += (logits.argmax(-1) == labels).sum()
+        count += len(labels)
+    assert (report["lines"], report["tokens"], report["unknown"]) == (5, count, 1)
+    assert report["perplexity"] == pytest.approx(np.exp(nats / count), rel=1e-4)
+    assert report["accuracy"] == pytest.approx(100 * right / count)
+    characters = sum(len(text) + 1 for text in texts)
+    assert report["bits_per_character"] == pytest.approx(nats / np.log(2) / characters, rel=1e-4)
+    assert set(task.metric_names) < report.keys()
+
+
+def test_the_loss_is_the_log_of_the_perplexity() -> None:
+    task, examples = writer(), lines([text for text in TEXTS if text])
+    batches, loss = task.batches(examples, 2, seed=1), task.loss()
+    total = count = 0.0
+    for inputs, labels in batches.in_order():
+        size = float(loss.count(labels))
+        total, count = total + float(loss(labels, task.model(inputs))) * size, count + size
+    assert task.evaluate(examples)["perplexity"] == pytest.approx(np.exp(total / count), rel=1e-4)
+
+
+def test_lines_that_are_too_long() -> None:
+    task, long = writer(), " ".join(["cat"] * 20)
+    assert len(task.batches(lines(["a cat", long, "a dog"]), 2, seed=1)) == 2
+    assert task.batches(lines(["a cat", long, "a dog"]), 2, seed=1).examples(0) == [1, 3]
+    assert task.within_limits(lines([long, "a dog"])).texts == ["a dog"]
+    with pytest.raises(ValueError, match="none of its 1 lines fits into 20 tokens; raise"):
+        task.batches(lines([long]), 2, seed=1)
+    with pytest.raises(ValueError, match="test lines, line 2: 20 tokens and the start"):
+        task.evaluate(lines(["a cat", long]))
+
+
+# files
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    task = writer()
+    task.save(tmp_path)
+    again = tasks.load(tmp_path)
+    assert isinstance(again, LanguageModeling)
+    assert (again.search, again.max_length) == (SearchOptions(), 20)
+    options = {"max_length": 5}
+    for one, other in zip(
+        again.predict(TEXTS, **options), task.predict(TEXTS, **options), strict=True
+    ):
+        assert shown(one) == shown(other)
+    path = tmp_path / "task.json"
+    path.write_text(json.dumps({"task": "language_modeling", "max_length": 3}))
+    with pytest.raises(ValueError, match=r"task\.json: damaged \('search'\); use another"):
+        tasks.load(tmp_path)
+
+
+def test_a_translator_does_not_write_on() -> None:
+    with pytest.raises(ValueError, match="a Dense does not write on"):
+        LanguageModeling(keras.layers.Dense(3), writer().tokenizer)
+
+
+# a run
+
+PAGE = """\
+task: language_modeling
+data: {{corpus: text, train: {0}/train.txt, validation: {0}/some.txt, test: {0}/some.txt,
+  max_length: 20}}
+tokenizer: {{kind: word}}
+model: {{preset: gpt_tiny, embedding_dim: 8, units: 8, num_layers: 1, max_length: 32}}
+training: {{steps: 20, evaluate_every: 10, batch_size: 4, learning_rate: 0.01, monitor: accuracy}}
+search: {{max_length: 5}}
+"""
+
+
+def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    some = "\n\n".join(text for text in TEXTS if text)
+    (tmp_path / "train.txt").write_text(f"{some}\n{'cat ' * 30}\n" * 3)
+    (tmp_path / "some.txt").write_text(some)
+    (tmp_path / "page.yaml").write_text(PAGE.format(tmp_path))
+    run = tmp_path / "run"
+    assert main(["train", str(tmp_path / "page.yaml"), f"run={run}"]) == 0
+    out = capsys.readouterr().out
+    assert "12 training lines (3 over the length limits left out), 4 validation lines" in out
+    assert main(["evaluate", str(run)]) == 0
+    figures = capsys.readouterr().out
+    assert "bits_per_character  " in figures
+    (entry,) = json.loads((run / "results.json").read_text())["evaluations"]
+    assert entry["metrics"]["perplexity"] < 16
+    (tmp_path / "in.txt").write_text("a dog\n\nthe cat saw\n")
+    assert main(["predict", str(run), str(tmp_path / "in.txt"), "search.max_length=3"]) == 0
+    answers = capsys.readouterr().out.splitlines()
+    expected = tasks.load(run).predict(["a dog", "", "the cat saw"], max_length=3)
+    assert answers == [answer.text for answer in expected]
+    assert main(["predict", str(run), str(tmp_path / "in.txt"), "data.max_length=2"]) == 2
+    assert "in.txt:1: 2 tokens and the start, the limit is 2" in capsys.readouterr().err
+    result = training.fit(tmp_path / "page.yaml", [f"run={run}"])
+    assert result.step == 20
