@@ -28,11 +28,7 @@ from typing import Any, ClassVar, cast
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
-from attention_zoo.data.public_tokenizers import (
-    PublicTokenizer,
-    is_public_tokenizer,
-    load_public_tokenizer,
-)
+from attention_zoo.data.public_tokenizers import is_public_tokenizer, load_public_tokenizer
 from attention_zoo.data.vocabulary import (
     END,
     PAD,
@@ -72,7 +68,8 @@ class Tokenizer:
     kind: ClassVar[str]
     pattern: ClassVar[str] = WORD_PATTERN
     marks_start: ClassVar[bool] = True
-    pad, unknown, start, end, mask = PAD, UNKNOWN, START, END, None
+    pad, unknown, start, end = PAD, UNKNOWN, START, END
+    mask: int | None = None
 
     def __init__(self, vocabulary: Sequence[str], lowercase: bool = False) -> None:
         self.vocabulary = check_vocabulary(list(vocabulary), "vocabulary")
@@ -280,8 +277,8 @@ def train_tokenizer(
     return cls(cls.learn(texts, vocabulary_size, lowercase), lowercase)
 
 
-def load_tokenizer(folder: str | Path) -> Tokenizer | PublicTokenizer:
-    """The tokenizer that `save` wrote into a folder, or that of a public checkpoint.
+def load_tokenizer(folder: str | Path) -> Any:
+    """The `Tokenizer` that `save` wrote into a folder, or a public checkpoint's.
 
     Raises:
         ValueError: it is damaged; with file:line.

@@ -44,8 +44,8 @@ class MaskedLM(keras.Model):
         Devlin et al. 2018, arXiv 1810.04805, section 3.1, task 1; the head is as released.
     """
 
-    core = "bert"
-    """The argument that is the model inside."""
+    core, decides = "bert", ("use_pooler",)
+    """The argument that is the model inside, and arguments of that which are decided here."""
 
     # layers
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from attention_zoo import models
 from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.data import load_tokenizer
 from attention_zoo.files import MANIFEST, damage
 from attention_zoo.hub import local_folder
 from attention_zoo.tasks.task import TASKS, read_task_file
@@ -16,12 +18,17 @@ def load(folder: str | Path) -> Any:
 
     Args:
         folder: a run folder (its best checkpoint is used), an entry of the zoo, a folder written
-            by `task.save`, or `hf://owner/name`, optionally followed by `/folder`.
+            by `task.save`, a public checkpoint with its tokenizer (`models.from_public`), or the
+            address of one of them, `hf://owner/name`, optionally followed by `/folder`.
 
     Raises:
         ValueError: no task lies there, or its files are damaged.
     """
-    path = task_folder(local_folder(folder))
+    path = local_folder(folder)
+    public = models.public.read_config(path)
+    if public is not None:
+        return _of_public(path, public["model_type"])
+    path = task_folder(path)
     task_class: Any = TASKS.get(read_task_file(path)["task"])
     return task_class.load(path)
 
@@ -50,3 +57,15 @@ def task_folder(folder: Path) -> Path:
         f"{folder}: is no run folder (neither task.json nor checkpoints in it);"
         " give the folder that `attention-zoo train` names"
     )
+
+
+PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}
+"""The task of a public checkpoint, by its `model_type`."""
+
+
+def _of_public(folder: Path, model_type: str) -> Any:
+    """The task of a public checkpoint, of texts as long as its model has places."""
+    model = models.from_public(folder)
+    task_class: Any = TASKS.get(PUBLIC[model_type])
+    inside = getattr(model, "bert", model)
+    return task_class(model, load_tokenizer(folder), max_length=inside.settings["max_length"])
