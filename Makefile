@@ -52,7 +52,8 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/training_loop.py
 	$(BIN)/python benchmarks/long_attention.py
 
-bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready
+bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready \
+	.venv-transformers/ready
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info

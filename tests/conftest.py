@@ -13,7 +13,9 @@ import keras
 import pytest
 from hypothesis import settings
 
-pytest.register_assert_rewrite("tests.layers.conformance", "tests.models.conformance")
+pytest.register_assert_rewrite(
+    "tests.layers.conformance", "tests.models.conformance", "tests.models.reading"
+)
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.load_profile("house")
 

@@ -7,14 +7,19 @@ called.
 from attention_zoo.data.batching import Batches, LineBatches, PairBatches
 from attention_zoo.data.dates import generate_dates
 from attention_zoo.data.lines import TextLines, generate_date_lines, read_lines
+from attention_zoo.data.masking import Marks, MaskedBatches
 from attention_zoo.data.pairs import TextPairs, read_parallel, read_tsv
 from attention_zoo.data.prepared import read_tfds
+from attention_zoo.data.public_tokenizers import PublicTokenizer
 from attention_zoo.data.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 __all__ = [
     "Batches",
     "LineBatches",
+    "Marks",
+    "MaskedBatches",
     "PairBatches",
+    "PublicTokenizer",
     "TextLines",
     "TextPairs",
     "Tokenizer",

@@ -28,6 +28,7 @@ from typing import Any, ClassVar, cast
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
+from attention_zoo.data.public_tokenizers import is_public_tokenizer, load_public_tokenizer
 from attention_zoo.data.vocabulary import (
     END,
     PAD,
@@ -67,6 +68,8 @@ class Tokenizer:
     kind: ClassVar[str]
     pattern: ClassVar[str] = WORD_PATTERN
     marks_start: ClassVar[bool] = True
+    pad, unknown, start, end = PAD, UNKNOWN, START, END
+    mask: int | None = None
 
     def __init__(self, vocabulary: Sequence[str], lowercase: bool = False) -> None:
         self.vocabulary = check_vocabulary(list(vocabulary), "vocabulary")
@@ -274,8 +277,14 @@ def train_tokenizer(
     return cls(cls.learn(texts, vocabulary_size, lowercase), lowercase)
 
 
-def load_tokenizer(folder: str | Path) -> Tokenizer:
-    """The tokenizer that `save` wrote into a folder; ValueError with file:line if damaged."""
+def load_tokenizer(folder: str | Path) -> Any:
+    """The `Tokenizer` that `save` wrote into a folder, or a public checkpoint's.
+
+    Raises:
+        ValueError: it is damaged; with file:line.
+    """
+    if is_public_tokenizer(Path(folder)):
+        return load_public_tokenizer(Path(folder))
     path = Path(folder) / "tokenizer.json"
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))

@@ -1,24 +1,30 @@
 """Models: one architecture a file, its presets at the foot."""
 
+from attention_zoo.models.bert import BERT
 from attention_zoo.models.encoder_decoder import EncoderDecoder
 from attention_zoo.models.ensemble import Ensemble
 from attention_zoo.models.gpt import GPT
 from attention_zoo.models.luong import LuongTranslator
+from attention_zoo.models.masked_lm import MaskedLM
 from attention_zoo.models.presets import MODELS, from_preset, list_presets, preset_class
+from attention_zoo.models.public import from_public
 from attention_zoo.models.rnnsearch import RNNSearch
 from attention_zoo.models.seq2seq import Seq2Seq
 from attention_zoo.models.transformer import Transformer
 
 __all__ = [
+    "BERT",
     "GPT",
     "MODELS",
     "EncoderDecoder",
     "Ensemble",
     "LuongTranslator",
+    "MaskedLM",
     "RNNSearch",
     "Seq2Seq",
     "Transformer",
     "from_preset",
+    "from_public",
     "list_presets",
     "preset_class",
 ]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from attention_zoo.files import MANIFEST, damage, seal, write_and_hash
+from attention_zoo.hub import local_folder
 from attention_zoo.registry import Registry, did_you_mean
 
 Config = dict[str, Any]
@@ -50,7 +51,8 @@ def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
     """A model from a preset's name (fresh weights) or from a folder (its weights).
 
     Args:
-        name_or_folder: a name of `list_presets()`, or a folder of `save_to_preset`.
+        name_or_folder: a name of `list_presets()`, a folder of `save_to_preset`, one of a public
+            checkpoint (`models.from_public`), or the address `hf://owner/name` of either.
         **overrides: constructor arguments that replace the preset's; of a dict of options, those
             that are given.
 
@@ -58,14 +60,24 @@ def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
         ValueError: an unknown name, an argument that the model has not, a folder that is none,
             a file that is not what was saved (sha256).
     """
+    return _load(None, name_or_folder, overrides)
+
+
+def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) -> Any:
+    """`from_preset`; of a public checkpoint, the model of the class that is wanted."""
     if str(name_or_folder) in PRESETS:
         cls, config = PRESETS.get(str(name_or_folder))()
         return cls(**_merge(cls, config, overrides))
-    folder = Path(name_or_folder)
+    folder = local_folder(name_or_folder)
     if not folder.is_dir():
         if len(folder.parts) > 1:
             raise ValueError(f"{folder}: no such folder")
         PRESETS.get(str(name_or_folder))
+    if not (folder / MANIFEST).exists():
+        from attention_zoo.models import public  # it builds on the models, and they on this module
+
+        if public.read_config(folder) is not None:
+            return public.from_public(folder, wanted, **overrides)
     _verify(folder)
     saved = json.loads((folder / "config.json").read_text("utf-8"))
     cls = MODELS.get(saved["class"])
@@ -76,7 +88,7 @@ def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
 
 def from_preset_of(cls: type, name_or_folder: str | Path, **overrides: Any) -> Any:
     """`from_preset` of one class; ValueError where the name or folder holds another."""
-    loaded = from_preset(name_or_folder, **overrides)
+    loaded = _load(cls, name_or_folder, overrides)
     if not isinstance(loaded, cls):
         raise ValueError(
             f"{name_or_folder} is a {type(loaded).__name__}, not a {cls.__name__}; "

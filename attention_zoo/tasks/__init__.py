@@ -3,6 +3,11 @@
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks.language_modeling import Continuation, LanguageModeling
 from attention_zoo.tasks.loading import load, task_folder
+from attention_zoo.tasks.masked_language_modeling import (
+    Filled,
+    Filling,
+    MaskedLanguageModeling,
+)
 from attention_zoo.tasks.task import TASKS, Task
 from attention_zoo.tasks.translation import Answer, Translation
 
@@ -10,7 +15,10 @@ __all__ = [
     "TASKS",
     "Answer",
     "Continuation",
+    "Filled",
+    "Filling",
     "LanguageModeling",
+    "MaskedLanguageModeling",
     "SearchOptions",
     "Task",
     "Translation",

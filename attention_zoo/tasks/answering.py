@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from attention_zoo.data import Tokenizer
-from attention_zoo.data.vocabulary import PAD, SPECIAL_TOKENS, UNKNOWN
+from attention_zoo.data.vocabulary import PAD, SPECIAL_TOKENS
 
 BUCKET = 8  # sources are padded up to multiples of this, so that few shapes are compiled
 
@@ -44,8 +44,9 @@ def same_width(rows: Sequence[Sequence[int]], batch_size: int) -> list[tuple[lis
 
 def unknown_characters(tokenizer: Tokenizer, text: str) -> list[str]:
     """The characters of a text that no token of the vocabulary can hold."""
-    seen = set("".join(tokenizer.vocabulary[len(SPECIAL_TOKENS) :]))
+    vocabulary: Sequence[str] = getattr(tokenizer, "vocabulary", ())  # public ones have none
+    seen = set("".join(vocabulary[len(SPECIAL_TOKENS) :]))
     shown = text.lower() if tokenizer.lowercase else text
     strange = [c for c in dict.fromkeys(shown) if not c.isspace() and c not in seen]
     alone = tokenizer.encode(strange) if strange else []
-    return [c for c, ids in zip(strange, alone, strict=True) if UNKNOWN in ids]
+    return [c for c, ids in zip(strange, alone, strict=True) if tokenizer.unknown in ids]

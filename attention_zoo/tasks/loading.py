@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from attention_zoo import models
 from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.data import load_tokenizer
 from attention_zoo.files import MANIFEST, damage
+from attention_zoo.hub import local_folder
 from attention_zoo.tasks.task import TASKS, read_task_file
-
-HUB = "hf://"
 
 
 def load(folder: str | Path) -> Any:
@@ -17,14 +18,17 @@ def load(folder: str | Path) -> Any:
 
     Args:
         folder: a run folder (its best checkpoint is used), an entry of the zoo, a folder written
-            by `task.save`, or `hf://owner/name`, optionally followed by `/folder`.
+            by `task.save`, a public checkpoint with its tokenizer (`models.from_public`), or the
+            address of one of them, `hf://owner/name`, optionally followed by `/folder`.
 
     Raises:
         ValueError: no task lies there, or its files are damaged.
     """
-    if str(folder).startswith(HUB):
-        return load(download(str(folder)))
-    path = task_folder(Path(folder))
+    path = local_folder(folder)
+    public = models.public.read_config(path)
+    if public is not None:
+        return _of_public(path, public["model_type"])
+    path = task_folder(path)
     task_class: Any = TASKS.get(read_task_file(path)["task"])
     return task_class.load(path)
 
@@ -55,21 +59,13 @@ def task_folder(folder: Path) -> Path:
     )
 
 
-def download(address: str) -> Path:
-    """The local copy of `hf://owner/name[/folder]`; ValueError when it cannot be had."""
-    owner, _, rest = address.removeprefix(HUB).partition("/")
-    name, _, inside = rest.partition("/")
-    if not owner or not name:
-        raise ValueError(f"{address}: write hf://owner/name or hf://owner/name/folder")
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise ValueError(
-            f"{address}: hf:// needs huggingface_hub; run `pip install huggingface_hub`"
-        ) from None
-    wanted = [f"{inside}/*"] if inside else None
-    try:
-        root = snapshot_download(f"{owner}/{name}", allow_patterns=wanted)
-    except Exception as error:  # the hub's client raises a dozen unrelated classes
-        raise ValueError(f"{address}: {str(error).splitlines()[0]}") from error
-    return Path(root) / inside
+PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}
+"""The task of a public checkpoint, by its `model_type`."""
+
+
+def _of_public(folder: Path, model_type: str) -> Any:
+    """The task of a public checkpoint, of texts as long as its model has places."""
+    model = models.from_public(folder)
+    task_class: Any = TASKS.get(PUBLIC[model_type])
+    inside = getattr(model, "bert", model)
+    return task_class(model, load_tokenizer(folder), max_length=inside.settings["max_length"])

@@ -9,7 +9,8 @@ from typing import Any
 from attention_zoo import models
 from attention_zoo.data import TextLines, TextPairs, train_tokenizer
 from attention_zoo.registry import Registry
-from attention_zoo.tasks import TASKS, LanguageModeling, Translation
+from attention_zoo.tasks import TASKS, LanguageModeling, MaskedLanguageModeling, Translation
+from attention_zoo.tasks.masked_language_modeling import mask_of
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
 BUILDERS = Registry("task")
@@ -73,6 +74,20 @@ def build_language_model(recipe: Recipe, train: TextLines) -> LanguageModeling:
     )
     model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
     return LanguageModeling(model, tokenizer, recipe.search, **lengths(recipe))
+
+
+@BUILDERS.register("masked_language_modeling")
+def build_masked_language_model(recipe: Recipe, train: TextLines) -> MaskedLanguageModeling:
+    """A model that tells hidden tokens, around a BERT, with a tokenizer of the recipe's kind."""
+    options = recipe.tokenizer or TokenizerOptions()
+    tokenizer = train_tokenizer(
+        options.kind, train.texts, options.vocabulary_size, options.lowercase
+    )
+    size = max(tokenizer.vocabulary_size, mask_of(tokenizer) + 1)
+    bert = build_model(recipe.model, vocabulary_size=size, use_pooler=False)
+    return MaskedLanguageModeling(
+        models.MaskedLM(bert), tokenizer, recipe.search, **lengths(recipe)
+    )
 
 
 def build_model(section: dict[str, Any], **given: Any) -> Any:

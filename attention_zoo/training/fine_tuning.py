@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from attention_zoo import tasks
-from attention_zoo.data import Tokenizer
+from attention_zoo.data import PublicTokenizer, Tokenizer
 from attention_zoo.registry import did_you_mean
 from attention_zoo.training.building import build_model
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
@@ -30,18 +30,20 @@ def initial_task(recipe: Recipe) -> Any:
         raise ValueError(f"{place}: is of task {task.name}, the recipe's is {recipe.task}")
     if recipe.tokenizer is not None:
         for name, value in vars(task).items():
-            if isinstance(value, Tokenizer):
+            if isinstance(value, Tokenizer | PublicTokenizer):
                 _check_tokenizer(f"{place}: its {name.replace('_', ' ')}", value, recipe.tokenizer)
-    settings = {**task.model.settings}
+    settings, core = {**task.model.settings}, getattr(task.model, "core", None)
     if recipe.model:
-        settings |= _free_settings(place, recipe.model, task.model)
+        inside = task.model if core is None else getattr(task.model, core)
+        free = _free_settings(place, recipe.model, inside, getattr(task.model, "decides", ()))
+        settings |= free if core is None else {core: {**settings[core], **free}}
     model = type(task.model)(**settings)  # of this run's precision
     model.set_weights(task.model.get_weights())
     task.model = model
     return task
 
 
-def _check_tokenizer(what: str, tokenizer: Tokenizer, options: TokenizerOptions) -> None:
+def _check_tokenizer(what: str, tokenizer: Any, options: TokenizerOptions) -> None:
     """ValueError unless the tokenizer is one that the options ask for."""
     for name, found, asked in (
         ("kind", tokenizer.kind, options.kind),
@@ -60,14 +62,20 @@ def _check_tokenizer(what: str, tokenizer: Tokenizer, options: TokenizerOptions)
         )
 
 
-def _free_settings(place: str, section: dict[str, Any], model: Any) -> dict[str, Any]:
-    """What the recipe may set otherwise; ValueError if it asks for another model than this."""
+def _free_settings(
+    place: str, section: dict[str, Any], model: Any, head_decides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What the recipe may set otherwise; ValueError if it asks for another model than this.
+
+    A model's head decides some of its arguments, as the data do.
+    """
     required = [
         name
         for name, parameter in inspect.signature(type(model)).parameters.items()
         if parameter.default is parameter.empty and name in model.settings
     ]
-    asked = build_model(section, **{name: model.settings[name] for name in required})
+    decided = {name: model.settings[name] for name in (*required, *head_decides)}
+    asked = build_model(section, **decided)
     if type(asked) is not type(model):
         raise ValueError(
             f"{place}: is a {type(model).__name__}, model.preset={section['preset']} is a"

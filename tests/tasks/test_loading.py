@@ -58,24 +58,8 @@ def test_task_of_another_kind(tmp_path: Path) -> None:
 
 
 def test_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, list[str] | None]] = []
-
-    def snapshot_download(name: str, allow_patterns: list[str] | None) -> str:
-        asked.append((name, allow_patterns))
-        return str(small_run())
-
     hub = types.ModuleType("huggingface_hub")
-    monkeypatch.setattr(hub, "snapshot_download", snapshot_download, raising=False)
+    hub.snapshot_download = lambda name, **_: str(small_run())  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert tasks.load("hf://someone/dates").name == "translation"
     assert tasks.load("hf://someone/dates/checkpoints/step-00000040").name == "translation"
-    inside = ["checkpoints/step-00000040/*"]
-    assert asked == [("someone/dates", None), ("someone/dates", inside)]
-
-
-def test_hub_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="hf://someone: write hf://owner/name"):
-        tasks.load("hf://someone")
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ValueError, match="pip install huggingface_hub"):
-        tasks.load("hf://someone/dates")

@@ -58,3 +58,18 @@ def test_a_model_that_does_not_write_on_is_refused() -> None:
         build_task(language_model(preset="transformer_tiny"), LINES)
     with pytest.raises(ValueError, match="max_length is 30 but the model has 20 places; lower it"):
         build_task(language_model(max_length=20), LINES).batches(LINES, 2, 1)
+
+
+def test_a_masked_language_model_reads_the_mask_too() -> None:
+    recipe = Recipe(
+        task="masked_language_modeling",
+        data=DateLines(max_length=30),
+        tokenizer=TokenizerOptions("word", 60),
+        model={"preset": "bert_tiny", "embedding_dim": 8, "units": 8, "num_layers": 1},
+    )
+    task = build_task(recipe, LINES)
+    settings = task.model.bert.settings
+    assert settings["vocabulary_size"] == task.tokenizer.vocabulary_size + 1 == 4 + 4 + 1
+    assert settings["use_pooler"] is False
+    assert settings["layer"]["norm_first"] is False
+    assert task.max_length == 30

@@ -22,6 +22,7 @@ RECIPES = sorted(p for p in (ROOT / "training").rglob("*.yaml") if p.parent.name
 VOCABULARIES = {
     "translation": ("source_vocabulary_size", "target_vocabulary_size"),
     "language_modeling": ("vocabulary_size",),
+    "masked_language_modeling": ("vocabulary_size",),
 }
 
 

@@ -1,0 +1,116 @@
+"""Released BERTs: what their config and their tensors are called here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from attention_zoo.models.bert import BERT
+from attention_zoo.models.masked_lm import MaskedLM
+from attention_zoo.models.presets import check_arguments
+from attention_zoo.models.public.loading import FAMILIES, Checkpoint
+from attention_zoo.models.public.placing import Place, dense, fill, norm, table, turned, vector
+
+NAMES = {
+    "vocabulary_size": "vocab_size",
+    "embedding_dim": "hidden_size",
+    "units": "intermediate_size",
+    "num_heads": "num_attention_heads",
+    "num_layers": "num_hidden_layers",
+    "max_length": "max_position_embeddings",
+}
+HEAD = "cls.predictions.transform.dense.weight"
+POOLER = "pooler.dense.weight"
+SPARE = (
+    r"embeddings\.position_ids",
+    r"cls\.seq_relationship\..*",
+    r"cls\.predictions\.decoder\..*",  # the tied table once more, and the bias
+)
+
+
+@FAMILIES.register("bert")
+def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, Any]) -> Any:
+    """A `MaskedLM` where the checkpoint has its head, or a `BERT`; or which is asked for."""
+    tensors = checkpoint.tensors.renamed(_plain)
+    cls = cls or (MaskedLM if HEAD in tensors else BERT)
+    if cls not in BUILDERS:
+        raise ValueError(f"{checkpoint.folder}: is a BERT or a MaskedLM, not a {cls.__name__}")
+    check_arguments(cls, overrides)
+    settings = _settings(checkpoint)
+    model, bert, head = BUILDERS[cls](settings, POOLER in tensors, overrides)
+    spare = [*SPARE, *([] if head else [r"cls\..*"]), *([] if bert.pooler else [r"pooler\..*"])]
+    fill([*of_bert(bert), *head], tensors, checkpoint.folder, spare)
+    return model
+
+
+Built = tuple[Any, BERT, list[Place]]
+
+
+def _bert(settings: dict[str, Any], pooled: bool, overrides: dict[str, Any]) -> Built:
+    model = BERT(**{**settings, "use_pooler": pooled, **overrides})
+    return model, model, []
+
+
+def _masked_lm(settings: dict[str, Any], pooled: bool, overrides: dict[str, Any]) -> Built:
+    inside = overrides.get("bert", {})
+    check_arguments(BERT, inside)
+    model = MaskedLM(**{**overrides, "bert": {**settings, **inside}})
+    return model, model.bert, list(of_head(model))
+
+
+BUILDERS: dict[type, Callable[..., Built]] = {BERT: _bert, MaskedLM: _masked_lm}
+
+
+def _plain(name: str) -> str:
+    """A tensor's name without the model's, and with the newer names of a norm's two vectors."""
+    name = name.removeprefix("bert.")
+    for old, new in (("gamma", "weight"), ("beta", "bias")):
+        name = name.replace(f"LayerNorm.{old}", f"LayerNorm.{new}")
+    return name
+
+
+def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The constructor's arguments that a config says."""
+    config = checkpoint.config
+    checkpoint.refuse("position_embedding_type", unless="absolute")
+    checkpoint.refuse("is_decoder", unless=False)
+    return {
+        **checkpoint.numbers(NAMES),
+        "num_segments": config.get("type_vocab_size", 2),
+        "dropout": config.get("hidden_dropout_prob", 0.1),
+        "layer": {
+            "norm_first": False,
+            "activation": checkpoint.activation("hidden_act"),
+            "epsilon": config.get("layer_norm_eps", 1e-12),
+        },
+    }
+
+
+def of_bert(bert: BERT) -> Iterator[Place]:
+    """Where the tensors of an encoder go."""
+    yield table("embeddings.word_embeddings.weight", bert.token_embedding.embeddings)
+    yield table("embeddings.position_embeddings.weight", bert.positions.table)
+    yield table("embeddings.token_type_embeddings.weight", bert.segment_embedding.embeddings)
+    yield from norm("embeddings.LayerNorm", bert.norm)
+    for number, layer in enumerate(bert.encoder):
+        at, looks = f"encoder.layer.{number}", layer.attention
+        for name in ("query", "key", "value"):
+            there = f"{at}.attention.self.{name}"
+            yield turned(f"{there}.weight", getattr(looks, f"{name}_projection"))
+            yield vector(f"{there}.bias", getattr(looks, f"{name}_bias"))
+        out = f"{at}.attention.output"
+        yield turned(f"{out}.dense.weight", looks.output_projection, inputs=2)
+        yield vector(f"{out}.dense.bias", looks.output_bias)
+        yield from norm(f"{out}.LayerNorm", layer.around_attention.norm)
+        yield from dense(f"{at}.intermediate.dense", layer.feed_forward.first)
+        yield from dense(f"{at}.output.dense", layer.feed_forward.second)
+        yield from norm(f"{at}.output.LayerNorm", layer.around_feed_forward.norm)
+    if bert.pooler is not None:
+        yield from dense("pooler.dense", bert.pooler)
+
+
+def of_head(model: MaskedLM) -> Iterator[Place]:
+    """Where the tensors of the head go."""
+    yield from dense("cls.predictions.transform.dense", model.dense)
+    yield from norm("cls.predictions.transform.LayerNorm", model.norm)
+    yield vector("cls.predictions.bias", model.bias)

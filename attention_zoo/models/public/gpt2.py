@@ -1,0 +1,111 @@
+"""Released GPT-2s: what their config and their tensors are called here.
+
+They have neither padding nor a start: `<|endoftext|>`, the last token, stands before and after a
+text. The library's four special tokens take its place, as `data.public_tokenizers` has it:
+
+| row here | what it is there |
+|---|---|
+| 0 padding, 1 unknown | the mean of all rows: as likely as a token on average, or less |
+| 2 start, 3 end | `<|endoftext|>` |
+| i + 4 | i, but for the last |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from attention_zoo.models.gpt import GPT
+from attention_zoo.models.presets import check_arguments
+from attention_zoo.models.public.loading import FAMILIES, Checkpoint
+from attention_zoo.models.public.placing import Array, Place, fill, norm, table, vector
+
+NAMES = {
+    "embedding_dim": "n_embd",
+    "num_heads": "n_head",
+    "num_layers": "n_layer",
+    "max_length": "n_positions",
+}
+SPARE = (
+    r"h\.\d+\.attn\.(masked_)?bias",  # the causal mask
+    r"lm_head\.weight",  # the tied table once more
+)
+SPECIAL = 4
+
+
+@FAMILIES.register("gpt2")
+def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, Any]) -> Any:
+    """A `GPT` with four tokens in front; `<|endoftext|>` is two of them."""
+    if cls not in (None, GPT):
+        raise ValueError(f"{checkpoint.folder}: is a GPT, not a {cls.__name__}")
+    check_arguments(GPT, overrides)
+    model = GPT(**{**_settings(checkpoint), **overrides})
+    tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("transformer."))
+    fill(of_gpt2(model), tensors, checkpoint.folder, SPARE)
+    return model
+
+
+def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The constructor's arguments that a config says."""
+    config = checkpoint.config
+    for name, usual in (
+        ("scale_attn_weights", True),
+        ("scale_attn_by_inverse_layer_idx", False),
+        ("add_cross_attention", False),
+        ("tie_word_embeddings", True),
+    ):
+        checkpoint.refuse(name, unless=usual)
+    numbers = checkpoint.numbers({**NAMES, "vocabulary_size": "vocab_size"})
+    last = numbers["vocabulary_size"] - 1
+    checkpoint.refuse("eos_token_id", unless=last)
+    return {
+        **numbers,
+        "vocabulary_size": last + SPECIAL,
+        "units": config.get("n_inner") or 4 * numbers["embedding_dim"],
+        "dropout": config.get("resid_pdrop", 0.1),
+        "layer": {
+            "norm_first": True,
+            "activation": checkpoint.activation("activation_function"),
+            "epsilon": config.get("layer_norm_epsilon", 1e-5),
+        },
+    }
+
+
+def of_gpt2(model: GPT) -> Iterator[Place]:
+    """Where the tensors of a GPT-2 go."""
+    words = model.token_embedding.embeddings
+    rows, width = words.shape
+    yield Place("wte.weight", (rows - SPECIAL + 1, width), [words], _with_special)
+    yield table("wpe.weight", model.positions.table)
+    for number, layer in enumerate(model.decoder):
+        at, looks = f"h.{number}", layer.attention
+        names = ("query", "key", "value")
+        kernels = [getattr(looks, f"{name}_projection") for name in names]
+        biases = [getattr(looks, f"{name}_bias") for name in names]
+        yield from norm(f"{at}.ln_1", layer.around_attention.norm)
+        yield Place(f"{at}.attn.c_attn.weight", (width, 3 * width), kernels, _thirds)
+        yield Place(f"{at}.attn.c_attn.bias", (3 * width,), biases, _thirds)
+        yield Place(f"{at}.attn.c_proj.weight", (width, width), [looks.output_projection])
+        yield vector(f"{at}.attn.c_proj.bias", looks.output_bias)
+        yield from norm(f"{at}.ln_2", layer.around_feed_forward.norm)
+        for name, dense in (
+            ("c_fc", layer.feed_forward.first),
+            ("c_proj", layer.feed_forward.second),
+        ):
+            yield table(f"{at}.mlp.{name}.weight", dense.kernel)
+            yield vector(f"{at}.mlp.{name}.bias", dense.bias)
+    yield from norm("ln_f", model.norm)
+
+
+def _with_special(rows: Array) -> list[Array]:
+    """The released rows after those of the library's special tokens."""
+    words, end = rows[:-1], rows[-1:]
+    mean = rows.astype("float64").mean(axis=0, keepdims=True).astype(rows.dtype)
+    return [np.concatenate([mean, mean, end, end, words])]
+
+
+def _thirds(array: Array) -> list[Array]:
+    """Queries, keys and values, which are stored side by side."""
+    return list(np.split(array, 3, axis=-1))

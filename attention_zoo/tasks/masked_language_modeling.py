@@ -1,0 +1,342 @@
+"""Masked language modelling: which tokens stand where `[MASK]` does."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from keras import ops
+
+from attention_zoo import models
+from attention_zoo.data import Marks, MaskedBatches, TextLines, Tokenizer, load_tokenizer
+from attention_zoo.data.vocabulary import PAD
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.tasks.answering import padded, same_width, unknown_characters
+from attention_zoo.tasks.task import TASKS, read_task_file
+
+MASK = "[MASK]"
+"""What stands in a text for what is to be told."""
+TOP = 5  # fillings that an answer holds
+BATCH = 32  # texts at a time
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What may stand at a mask.
+
+    Args:
+        token: readable label of the token.
+        probability: of it, 0 to 1.
+    """
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text with its masks filled.
+
+    Args:
+        text: the text, as the tokenizer has it.
+        score: log-probability of what fills its masks, each told without the others.
+        fillings: for each mask the likeliest tokens, best first.
+        tokens: readable labels of the text's tokens.
+        source_tokens: those of the text as it was given.
+        unknown: positions in `source_tokens` of tokens the model has never seen.
+        alternatives: the text with the second best token at every mask, then the third.
+        attention: None; for those who draw it where there is any.
+        cut: False; for those who tell of it.
+    """
+
+    text: str
+    score: float
+    fillings: tuple[tuple[Filling, ...], ...]
+    tokens: tuple[str, ...]
+    source_tokens: tuple[str, ...]
+    unknown: tuple[int, ...] = ()
+    alternatives: tuple[Filled, ...] = ()
+    attention: None = None
+    cut: bool = False
+
+
+@TASKS.register("masked_language_modeling")
+class MaskedLanguageModeling:
+    """A model that tells hidden tokens, and its tokenizer.
+
+    The mask is the tokenizer's; one that has none gets it as a token after all others, so that the
+    model reads one more than the tokenizer has.
+
+    Args:
+        model: a `models.MaskedLM`.
+        tokenizer: `data.Tokenizer`, or a public one.
+        search: kept for the command line; nothing is searched for.
+        max_length: most tokens of a text, its start and end counted. Training leaves longer ones
+            out; `predict` and `evaluate` refuse them.
+
+    Raises:
+        ValueError: the model tells no hidden tokens, or does not know the mask.
+    """
+
+    name: ClassVar[str] = "masked_language_modeling"
+    metric_names: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
+    limits: ClassVar[tuple[str, ...]] = ("max_length",)
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        search: SearchOptions | None = None,
+        max_length: int = 256,
+    ) -> None:
+        if not isinstance(model, models.MaskedLM):
+            raise ValueError(
+                f"a {type(model).__name__} tells no hidden tokens; masked language modelling takes"
+                " a MaskedLM"
+            )
+        self.model = model
+        self.tokenizer = tokenizer
+        self.search = search or SearchOptions()
+        self.max_length = max_length
+        self.mask = mask_of(tokenizer)
+        known = model.bert.settings["vocabulary_size"]
+        if max(self.mask + 1, tokenizer.vocabulary_size) > known:
+            raise ValueError(
+                f"the tokenizer has {tokenizer.vocabulary_size} tokens and the mask is number"
+                f" {self.mask}, but the model reads {known} tokens"
+            )
+        special = {tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end, self.mask}
+        self.sayable = np.array(
+            [token for token in range(tokenizer.vocabulary_size) if token not in special]
+        )
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of a text; ValueError where the model has no places for as many."""
+        places = self.model.bert.settings["max_length"]
+        if self.max_length > places:
+            raise ValueError(
+                f"max_length is {self.max_length} but the model has {places} places; lower it"
+                " (data.max_length in a recipe), or give the model more (model.max_length)"
+            )
+        return self.max_length
+
+    # Training.
+
+    def batches(self, examples: TextLines, batch_size: int, seed: int) -> MaskedBatches:
+        """The lines as masked batches; lines over the length limit are left out.
+
+        Raises:
+            ValueError: no line is left.
+        """
+        lines, kept = self._encoded(examples)
+        if not kept:
+            raise ValueError(
+                f"{examples.origin}: none of its {len(examples)} lines fits into"
+                f" {self.max_length} tokens; raise data.max_length"
+            )
+        return MaskedBatches(
+            [lines[row] for row in kept],
+            self._marks(),
+            batch_size=batch_size,
+            seed=seed,
+            bucket_width=1 if self.model.bert.settings["max_length"] % 4 else 4,
+            numbers=[row + 1 for row in kept],
+        )
+
+    def within_limits(self, examples: TextLines) -> TextLines:
+        """The lines that `batches` leaves in."""
+        return examples.take(self._encoded(examples)[1])
+
+    def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
+        """Token ids of all lines, and the rows of those that keep the limit."""
+        lines = self.tokenizer.encode(examples.texts)
+        return lines, [row for row, ids in enumerate(lines) if 0 < len(ids) <= self.longest - 2]
+
+    def _marks(self) -> Marks:
+        return Marks(self.tokenizer.start, self.tokenizer.end, self.mask, self.sayable)
+
+    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """Cross-entropy per hidden token."""
+        return SequenceCrossEntropy(label_smoothing=label_smoothing)
+
+    # Prediction.
+
+    def predict(
+        self, texts: Sequence[str], *, top: int = TOP, **search_overrides: Any
+    ) -> list[Filled]:
+        """Each text with its masks filled, in order; it depends on nothing else in the list.
+
+        Args:
+            texts: each with `[MASK]` somewhere.
+            top: how many tokens each mask tells.
+            **search_overrides: only checked; nothing is searched for.
+
+        Raises:
+            ValueError: a text has no mask or is too long, or there are not as many tokens.
+        """
+        if isinstance(texts, str):
+            raise ValueError("predict takes a list of texts; write predict([text])")
+        self.search.override(**search_overrides)
+        if not 0 < top <= len(self.sayable):
+            raise ValueError(f"top must be from 1 to {len(self.sayable)}, got {top}")
+        rows = [self._around(ids) for ids in self.encode_sources(texts)]
+        for number, ids in enumerate(rows):
+            if self.mask not in ids:
+                raise ValueError(f"source {number}: has no {MASK}; write it where a word is sought")
+        answers: dict[int, Filled] = {}
+        for some, width in same_width(rows, BATCH):
+            tokens = padded([rows[row] for row in some], len(some), self._fitting(width))
+            said, begin = self._said(tokens, tokens == self.mask), 0
+            for row in some:
+                end = begin + rows[row].count(self.mask)
+                answers[row] = self._answer(rows[row], said[begin:end], top)
+                begin = end
+        return [answers[row] for row in range(len(rows))]
+
+    def encode_sources(
+        self, texts: Sequence[str], places: Sequence[str] | None = None
+    ) -> list[list[int]]:
+        """Token ids of each text, without start and end, `[MASK]` as the mask.
+
+        Args:
+            texts: what is around a mask is read as texts of their own, as words are.
+            places: where each text stands, for messages; "source 0" and so on without.
+
+        Raises:
+            ValueError: a text is too long.
+        """
+        encoded = []
+        for row, text in enumerate(texts):
+            parts = self.tokenizer.encode(text.split(MASK))
+            ids = [i for part in parts for i in (self.mask, *part)][1:]
+            if len(ids) > self.longest - 2:
+                raise ValueError(
+                    f"{places[row] if places else f'source {row}'}: {len(ids)} tokens, start and"
+                    f" end, the limit is {self.max_length}; shorten it or raise the limit"
+                    " (data.max_length on the command line, task.max_length in Python)"
+                )
+            encoded.append(ids)
+        return encoded
+
+    def unknown_characters(self, text: str) -> list[str]:
+        """The characters of a text that no token of the vocabulary can hold."""
+        return unknown_characters(self.tokenizer, text.replace(MASK, " "))
+
+    def _around(self, ids: Sequence[int]) -> list[int]:
+        return [self.tokenizer.start, *ids, self.tokenizer.end]
+
+    def _fitting(self, width: int) -> int:
+        """A width that the model has places for."""
+        return min(width, int(self.model.bert.settings["max_length"]))
+
+    def _said(self, tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
+        """Log-probabilities `(N, W)` of the words, at the N positions of `(B, T)` asked for."""
+        of = self.model({"tokens": tokens}, training=False, project=False)
+        hidden = ops.convert_to_numpy(ops.cast(of.hidden, "float32"))[where]
+        logits = of._replace(hidden=ops.convert_to_tensor(hidden)).logits()
+        return np.asarray(ops.convert_to_numpy(ops.log_softmax(logits, axis=-1)))
+
+    def _answer(self, ids: list[int], said: np.ndarray, top: int) -> Filled:
+        """A text, and what is said of its masks, `(masks, V)`."""
+        masks = [at for at, token in enumerate(ids) if token == self.mask]
+        said = said[:, self.sayable]
+        best = np.argsort(-said, axis=-1, kind="stable")[:, :top]
+        scores = np.take_along_axis(said, best, axis=-1)
+        labels = self._labels(ids)
+        fillings = tuple(
+            tuple(
+                Filling(self.tokenizer.tokens([self.sayable[token]])[0], math.exp(score))
+                for token, score in zip(tokens, of_mask, strict=True)
+            )
+            for tokens, of_mask in zip(best, scores, strict=True)
+        )
+        unknown = tuple(at for at, i in enumerate(ids[1:-1]) if i == self.tokenizer.unknown)
+        ranked = []
+        for rank in range(top):
+            filled = list(ids)
+            for at, token in zip(masks, self.sayable[best[:, rank]], strict=True):
+                filled[at] = int(token)
+            text = self.tokenizer.decode(filled[1:-1])
+            score, tokens = float(scores[:, rank].sum()), self._labels(filled)
+            ranked.append(Filled(text, score, fillings, tokens, labels, unknown))
+        first = ranked[0]
+        return Filled(
+            first.text, first.score, fillings, first.tokens, labels, unknown, tuple(ranked[1:])
+        )
+
+    def _labels(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """Labels of a text's tokens, without start and end."""
+        return tuple(MASK if i == self.mask else self.tokenizer.tokens([i])[0] for i in ids[1:-1])
+
+    # Evaluation.
+
+    def evaluate(self, examples: TextLines, **search_overrides: Any) -> dict[str, Any]:
+        """How well the model tells hidden tokens of `examples`, always the same ones.
+
+        Returns:
+            `lines`, `masked` (tokens that were hidden), `masked_accuracy` (0 to 100: those that
+            were the likeliest) and `perplexity` (of a hidden token).
+        """
+        self.search.override(**search_overrides)
+        places = [f"{examples.origin}, line {row}" for row in range(1, len(examples) + 1)]
+        lines = self.encode_sources(examples.texts, places)
+        for place, ids in zip(places, lines, strict=True):
+            if not ids:
+                raise ValueError(f"{place}: is empty; there is nothing to hide in it")
+        batches = MaskedBatches(lines, self._marks(), BATCH, seed=0, bucket_width=1)
+        nats, right, count = 0.0, 0, 0
+        for rows, _ in same_width(lines, BATCH):
+            inputs, labels = batches.batch(np.array(rows))
+            said, told = self._said(inputs["tokens"], labels != PAD), labels[labels != PAD]
+            nats -= float(said[np.arange(len(told)), told].sum(dtype="float64"))
+            right += int((said.argmax(-1) == told).sum())
+            count += len(told)
+        return {
+            "lines": len(lines),
+            "masked": count,
+            "masked_accuracy": 100 * right / count,
+            "perplexity": math.exp(nats / count),
+        }
+
+    # Files.
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, tokenizer and options into a folder, `task.json` last."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save_to_preset(folder / "model")
+        self.tokenizer.save(folder / "tokenizer")
+        content = {
+            "task": self.name,
+            "max_length": self.max_length,
+            "search": self.search.as_dict(),
+        }
+        text = json.dumps(content, indent=2) + "\n"
+        (folder / "task.json").write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> MaskedLanguageModeling:
+        """Read what `save` wrote; ValueError when it is damaged."""
+        folder = Path(folder)
+        content = read_task_file(folder)
+        try:
+            limit, search = int(content["max_length"]), SearchOptions(**content["search"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
+            ) from None
+        model = models.from_preset(folder / "model")
+        return cls(model, load_tokenizer(folder / "tokenizer"), search, limit)
+
+
+def mask_of(tokenizer: Tokenizer) -> int:
+    """The mask's token: the tokenizer's, or one after all others."""
+    return tokenizer.vocabulary_size if tokenizer.mask is None else tokenizer.mask

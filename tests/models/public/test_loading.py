@@ -1,0 +1,67 @@
+"""Folders and addresses of public checkpoints."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from attention_zoo import models
+from attention_zoo.models.public import FAMILIES, from_public, read_config
+from attention_zoo.models.public.loading import Checkpoint
+from attention_zoo.models.public.tensors import Tensors
+from tests.models.public.checkpoints import GOLDEN, copy_of
+
+
+def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = types.ModuleType("huggingface_hub")
+    hub.snapshot_download = lambda name, **_: str(GOLDEN / name.split("/")[1])  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert type(models.from_preset("hf://someone/bert")) is models.MaskedLM
+    assert type(models.BERT.from_preset("hf://someone/bert")) is models.BERT
+    assert type(from_public("hf://someone/bert")) is models.MaskedLM
+
+
+def test_the_hub_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ValueError, match="pip install huggingface_hub"):
+        models.from_preset("hf://someone/bert")
+
+
+def test_what_is_no_public_checkpoint(tmp_path: Path) -> None:
+    assert read_config(tmp_path) is None
+    for text in ("{", "[]", "{}", '{"class": "BERT"}'):
+        (tmp_path / "config.json").write_text(text)
+        assert read_config(tmp_path) is None
+        with pytest.raises(ValueError, match=r"no public checkpoint \(no config.json that says"):
+            from_public(tmp_path)
+        with pytest.raises(ValueError, match="not a model folder"):
+            models.from_preset(tmp_path)
+
+
+def test_weights_that_are_not_there(tmp_path: Path) -> None:
+    folder = copy_of("bert", tmp_path)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"holds no model.safetensors$"):
+        models.from_preset(folder)
+
+
+def test_every_family_has_a_golden_checkpoint() -> None:
+    for family in FAMILIES.names():
+        config = read_config(GOLDEN / family)
+        assert config is not None
+        assert config["model_type"] == family
+
+
+def test_what_a_config_says() -> None:
+    config = {"n": 3, "act": "swish", "kind": "a"}
+    checkpoint = Checkpoint(Path("x"), config, Tensors(GOLDEN / "bert"))
+    assert checkpoint.numbers({"units": "n"}) == {"units": 3}
+    assert checkpoint.activation("act") == "silu"
+    assert checkpoint.activation("other") == "gelu"
+    checkpoint.refuse("kind", unless="a")
+    checkpoint.refuse("none", unless=5)
+    with pytest.raises(ValueError, match=r"config.json: kind='a' is not supported, only 'b'"):
+        checkpoint.refuse("kind", unless="b")

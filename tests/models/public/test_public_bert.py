@@ -1,0 +1,159 @@
+"""A BERT that `transformers` has written puts out here what it puts out there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo import models
+from attention_zoo.models import BERT, MaskedLM
+from attention_zoo.models.public.tensors import FILE, Tensors
+from tests.layers.running import array
+from tests.models.public.checkpoints import (
+    GOLDEN,
+    change_config,
+    copy_of,
+    expected,
+    write_safetensors,
+    written_by_transformers,
+)
+
+THERE = GOLDEN / "bert"
+
+
+def check(folder: Path, model: Any) -> None:
+    """Its outputs are those of the checkpoint at every token."""
+    want = expected(folder)
+    tokens, live = want["tokens"], want["tokens"] != 0
+    found = model({"tokens": tokens, "segments": want["segments"]})
+    if isinstance(model, MaskedLM):
+        found = {"logits": found}
+    for name, output in found.items():
+        got, there = array(output), want[name]
+        if name != "pooled":
+            got, there = got[live], there[live]
+        np.testing.assert_allclose(got, there, atol=1e-5 * np.abs(there).max(), rtol=0)
+
+
+def test_outputs_are_those_of_transformers() -> None:
+    model = models.from_preset(THERE)
+    assert type(model) is MaskedLM
+    assert model.bert.pooler is None
+    assert model.bert.settings["max_length"] == 12
+    check(THERE, model)
+
+
+@pytest.mark.parametrize("load", [BERT.from_preset, lambda f: models.from_public(f, BERT)])
+def test_the_encoder_alone(load: Any) -> None:
+    model = load(THERE)
+    assert type(model) is BERT
+    assert set(model({"tokens": expected(THERE)["tokens"]})) == {"hidden", "pooled"}
+    check(THERE, model)
+
+
+def test_arguments_of_ones_own() -> None:
+    bert = BERT.from_preset(THERE, dropout=0.4, use_pooler=False, dtype="mixed_bfloat16")
+    assert bert.settings["dropout"] == 0.4
+    assert bert.pooler is None
+    assert bert.dtype_policy.name == "mixed_bfloat16"
+    both = MaskedLM.from_preset(THERE, use_pooler=True)
+    assert both.bert.pooler is not None
+    check(THERE, both)
+    check(THERE, both.bert)
+    with pytest.raises(ValueError, match="BERT has no argument 'drop'; did you mean 'dropout'"):
+        BERT.from_preset(THERE, drop=0.1)
+    with pytest.raises(ValueError, match="BERT has no argument 'drop'"):
+        MaskedLM.from_preset(THERE, drop=0.1)
+    with pytest.raises(ValueError, match=r"position_embeddings.weight has shape \(12, 16\)"):
+        BERT.from_preset(THERE, max_length=20)
+
+
+def test_names_without_the_model_and_of_old(tmp_path: Path) -> None:
+    """`BertModel` writes no prefix; the first releases call scale and shift gamma and beta."""
+    folder = copy_of("bert", tmp_path)
+    tensors = {
+        name.removeprefix("bert.")
+        .replace("LayerNorm.weight", "LayerNorm.gamma")
+        .replace("LayerNorm.bias", "LayerNorm.beta"): array
+        for name, array in Tensors(THERE).items()
+        if not name.startswith("cls.")
+    }
+    tensors["embeddings.position_ids"] = np.arange(12)
+    write_safetensors(folder / FILE, tensors)
+    model = models.from_preset(folder)
+    assert type(model) is BERT
+    check(folder, model)
+    with pytest.raises(ValueError, match=r"tensor cls.predictions.transform.dense.weight is miss"):
+        MaskedLM.from_preset(folder)
+
+
+def test_what_is_saved_again_is_ours(tmp_path: Path) -> None:
+    models.from_public(THERE).save_to_preset(tmp_path)
+    check(THERE, models.from_preset(tmp_path))
+
+
+def test_tensors_missing_strange_or_misshapen(tmp_path: Path) -> None:
+    folder, tensors = copy_of("bert", tmp_path), dict(Tensors(THERE))
+    bias = "bert.encoder.layer.1.attention.self.key.bias"
+    write_safetensors(folder / FILE, {name: x for name, x in tensors.items() if name != bias})
+    with pytest.raises(ValueError, match=r"tensor encoder.layer.1.attention.self.key.bias is miss"):
+        models.from_preset(folder)
+    write_safetensors(folder / FILE, {**tensors, "bert.encoder.layer.2.x": tensors[bias]})
+    with pytest.raises(ValueError, match=r"no place for tensor encoder.layer.2.x"):
+        models.from_preset(folder)
+    write_safetensors(folder / FILE, {**tensors, bias: tensors[bias][:-1]})
+    with pytest.raises(ValueError, match=r"key.bias has shape \(15,\), .*make it \(16,\)"):
+        models.from_preset(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' is"),
+        ({"is_decoder": True}, "is_decoder=True is not supported, only False"),
+        ({"hidden_act": "swoosh"}, "hidden_act='swoosh' is not known here"),
+        ({"hidden_size": None}, "config.json: says nothing of hidden_size"),
+        ({"model_type": "bart"}, "unknown model_type 'bart'; did you mean 'bert'"),
+    ],
+)
+def test_configs_of_other_models(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    folder = copy_of("bert", tmp_path)
+    change_config(folder, **changes)
+    with pytest.raises(ValueError, match=message):
+        models.from_preset(folder)
+
+
+def test_another_class_is_refused() -> None:
+    with pytest.raises(ValueError, match="is a BERT or a MaskedLM, not a Transformer"):
+        models.Transformer.from_preset(THERE)
+    with pytest.raises(ValueError, match="is a BERT or a MaskedLM, not a int"):
+        models.from_public(THERE, int)
+
+
+def test_weights_are_float32_under_any_policy() -> None:
+    keras.config.set_dtype_policy("mixed_float16")
+    model = BERT.from_preset(THERE)
+    assert {v.dtype for v in model.trainable_variables} == {"float32"}
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),
+        ("head=false", "type_vocab_size=3"),
+        ("num_attention_heads=4", "num_hidden_layers=5", "max_position_embeddings=40"),
+        ('hidden_act="relu"', "layer_norm_eps=1e-3"),
+        ('hidden_act="gelu_new"',),
+        ("hidden_size=64", "intermediate_size=256", "num_hidden_layers=12"),
+    ],
+    ids=str,
+)
+def test_random_configurations(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    folder = written_by_transformers("bert", tmp_path, *settings)
+    check(folder, models.from_preset(folder))
+    check(folder, BERT.from_preset(folder))

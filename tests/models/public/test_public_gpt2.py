@@ -1,0 +1,110 @@
+"""A GPT-2 that `transformers` has written tells here the next token that it tells there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo import models
+from attention_zoo.data import load_tokenizer
+from attention_zoo.models import GPT
+from attention_zoo.models.public.tensors import FILE, Tensors
+from tests.layers.running import array
+from tests.models.public.checkpoints import (
+    GOLDEN,
+    change_config,
+    copy_of,
+    expected,
+    write_safetensors,
+    written_by_transformers,
+)
+
+THERE = GOLDEN / "gpt2"
+
+
+def check(folder: Path, model: Any) -> None:
+    """Logits are those of the checkpoint, each under its id here."""
+    want = expected(folder)
+    last = want["logits"].shape[-1] - 1
+    tokens = np.where(want["tokens"] == last, 3, want["tokens"] + 4)
+    assert (tokens[:, 0] == 3).all()
+    tokens[:, 0] = 2
+    found, scale = array(model({"tokens": tokens})), 1e-5 * np.abs(want["logits"]).max()
+    assert found.shape[-1] == last + 4
+    np.testing.assert_allclose(found[..., 4:], want["logits"][..., :-1], atol=scale, rtol=0)
+    for end in (2, 3):
+        np.testing.assert_allclose(found[..., end], want["logits"][..., -1], atol=scale, rtol=0)
+    for nothing in (0, 1):
+        mean = want["logits"].mean(axis=-1)
+        np.testing.assert_allclose(found[..., nothing], mean, atol=scale, rtol=0)
+
+
+def test_logits_are_those_of_transformers() -> None:
+    model = models.from_preset(THERE)
+    assert type(model) is GPT
+    check(THERE, model)
+    check(THERE, GPT.from_preset(THERE, dropout=0.3))
+
+
+def test_the_tokenizer_fits_the_model() -> None:
+    tokenizer, model = load_tokenizer(THERE), models.from_preset(THERE)
+    assert tokenizer.vocabulary_size == model.settings["vocabulary_size"]
+    (ids,) = tokenizer.encode(["the cat"])
+    found = model.compiled_search(np.array([[2, *ids]]), max_length=3)
+    assert isinstance(tokenizer.decode(found.tokens[0, 0]), str)
+
+
+def test_names_with_the_model_the_mask_and_the_head(tmp_path: Path) -> None:
+    folder = copy_of("gpt2", tmp_path)
+    plain = {name.removeprefix("transformer."): x for name, x in Tensors(THERE).items()}
+    plain["h.0.attn.bias"] = np.ones((1, 1, 12, 12), "float32")
+    plain["h.1.attn.masked_bias"] = np.float32(-1e4).reshape(())
+    write_safetensors(folder / FILE, plain)
+    check(folder, models.from_preset(folder))
+    head = {f"transformer.{name}": x for name, x in plain.items()}
+    write_safetensors(folder / FILE, {**head, "lm_head.weight": plain["wte.weight"]})
+    check(folder, models.from_preset(folder))
+    del head["transformer.h.1.ln_2.bias"]
+    write_safetensors(folder / FILE, head)
+    with pytest.raises(ValueError, match=r"tensor h.1.ln_2.bias is missing"):
+        models.from_preset(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"eos_token_id": 5}, "eos_token_id=5 is not supported, only 270"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True is not"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported"),
+        ({"n_embd": None}, "config.json: says nothing of n_embd"),
+    ],
+)
+def test_configs_of_other_models(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    folder = copy_of("gpt2", tmp_path)
+    change_config(folder, **changes)
+    with pytest.raises(ValueError, match=message):
+        models.from_preset(folder)
+
+
+def test_another_class_is_refused() -> None:
+    with pytest.raises(ValueError, match="is a GPT, not a BERT"):
+        models.BERT.from_preset(THERE)
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),
+        ("n_head=4", "n_layer=5", "n_positions=30", "n_inner=24"),
+        ('activation_function="relu"', "layer_norm_epsilon=1e-3"),
+        ("n_embd=64", "n_layer=12"),
+    ],
+    ids=str,
+)
+def test_random_configurations(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    folder = written_by_transformers("gpt2", tmp_path, *settings)
+    check(folder, models.from_preset(folder))

@@ -1,0 +1,101 @@
+"""Safetensors are read as they were written, and damage is said in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attention_zoo.models.public.tensors import FILE, INDEX, Tensors
+from tests.models.public.checkpoints import GOLDEN, write_safetensors
+
+RNG = np.random.default_rng(0)
+SOME = {
+    "a": RNG.normal(size=(2, 3)).astype("float32"),
+    "b": RNG.normal(size=(4,)).astype("float16"),
+    "c": np.arange(3, dtype="int64"),
+    "empty": np.zeros((0, 5), "float32"),
+    "one": np.float32(2.5).reshape(()),
+}
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / FILE, SOME)
+    found = Tensors(tmp_path)
+    assert list(found) == list(SOME)
+    assert len(found) == 5
+    for name, array in SOME.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_bfloat16_is_the_upper_half_of_float32(tmp_path: Path) -> None:
+    halves = np.array([0x3F80, 0xC000, 0x3EAB], "uint16")  # 1, -2, about a third
+    write_safetensors(tmp_path / FILE, {"x": halves})
+    found = Tensors(tmp_path)["x"]
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.float32([1.0, -2.0, 0.333984375]))
+
+
+def test_a_file_of_the_safetensors_library_is_read() -> None:
+    found = Tensors(GOLDEN / "bert")
+    assert found["bert.embeddings.word_embeddings.weight"].shape == (37, 16)
+    assert all(np.isfinite(array).all() for array in found.values())
+
+
+def test_shards(tmp_path: Path) -> None:
+    names = list(SOME)
+    files = {"model-1.safetensors": names[:2], "model-2.safetensors": names[2:]}
+    for file, held in files.items():
+        write_safetensors(tmp_path / file, {name: SOME[name] for name in held})
+    index = {name: file for file, held in files.items() for name in held}
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": index}))
+    found = Tensors(tmp_path)
+    assert sorted(found) == sorted(SOME)
+    np.testing.assert_array_equal(found["a"], SOME["a"])
+    (tmp_path / "model-2.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"model-2.safetensors: no such file, but model.*names it"):
+        Tensors(tmp_path)
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"a": "../model-1.safetensors"}}))
+    with pytest.raises(ValueError, match=r"is no index of tensors .*in other folders"):
+        Tensors(tmp_path)
+    (tmp_path / INDEX).write_text("[]")
+    with pytest.raises(ValueError, match="is no index of tensors"):
+        Tensors(tmp_path)
+
+
+def test_renamed(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / FILE, SOME)
+    found = Tensors(tmp_path)
+    assert list(found.renamed(str.upper)) == ["A", "B", "C", "EMPTY", "ONE"]
+    assert list(found) == list(SOME)
+
+
+def test_pickles_are_never_loaded(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"holds no model.safetensors$"):
+        Tensors(tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"anything")
+    with pytest.raises(ValueError, match=r"pytorch_model.bin is pickled Python, which is never"):
+        Tensors(tmp_path)
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    write_safetensors(path, {"a": SOME["a"]})
+    sound = path.read_bytes()
+    for data in (b"", b"\x05", sound[:12], b"\xff" * 8 + sound[8:], sound[:8] + b"[" + sound[9:]):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match="is no safetensors file"):
+            Tensors(tmp_path)
+    path.write_bytes(sound[:-1])
+    with pytest.raises(ValueError, match="tensor a is cut or damaged"):
+        Tensors(tmp_path)["a"]
+    for old, new in ((b'"F32"', b'"X32"'), (b"[2, 3]", b'"2,3x"')):
+        path.write_bytes(sound.replace(old, new))
+        with pytest.raises(ValueError, match="tensor a is of no known form"):
+            Tensors(tmp_path)["a"]
+    path.write_bytes(sound.replace(b"[2, 3]", b"[2, 4]"))
+    with pytest.raises(ValueError, match="tensor a is cut or damaged"):
+        Tensors(tmp_path)["a"]

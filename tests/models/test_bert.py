@@ -1,0 +1,152 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attention_zoo.models import BERT, from_preset
+from attention_zoo.models.presets import PRESETS
+from tests.layers.running import JAX, array
+from tests.models.reading import TOKENS, ReadingConformance
+
+TINY = {
+    "vocabulary_size": 13,
+    "embedding_dim": 8,
+    "units": 16,
+    "num_heads": 2,
+    "num_layers": 2,
+    "max_length": 60,
+    "layer": {"norm_first": False, "activation": "gelu", "epsilon": 1e-12},
+}
+
+
+class TestBERT(ReadingConformance):
+    covers = BERT
+    options = TINY
+    changed = {
+        "vocabulary_size": 14,
+        "embedding_dim": 6,
+        "units": 12,
+        "num_heads": 3,
+        "num_layers": 1,
+        "max_length": 20,
+        "num_segments": 3,
+        "layer": {"activation": "swiglu", "norm": "rms", "epsilon": 1e-5},
+        "dropout": 0.25,
+        "use_pooler": False,
+    }
+
+
+SIZES = {
+    "bert_tiny": 4.4e6,
+    "bert_mini": 11.3e6,
+    "bert_small": 29.1e6,
+    "bert_medium": 41.7e6,
+    "bert_base": 110e6,
+    "bert_large": 340e6,
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_those_of_the_papers(name: str) -> None:
+    """With the released vocabulary; counted layer by layer, since a large one fills a gigabyte."""
+    _, settings = PRESETS.get(name)()
+    assert settings["num_heads"] == settings["embedding_dim"] // 64
+    sizes = {key: settings[key] for key in ("embedding_dim", "units", "num_heads")}
+    one, two = (
+        BERT(1, **sizes, num_layers=count, layer=settings["layer"]).count_params()
+        for count in (1, 2)
+    )
+    words = (30522 - 1) * settings["embedding_dim"]
+    total = one + (settings["num_layers"] - 1) * (two - one) + words
+    assert total == pytest.approx(SIZES[name], rel=0.03)
+
+
+def test_sizes_of_the_released_base_model() -> None:
+    """109,482,240, as `transformers` counts `bert-base-uncased` without a head."""
+    sizes = {"embedding_dim": 768, "units": 3072, "num_heads": 12}
+    one, two = (BERT(1, **sizes, num_layers=n, layer={"norm_first": False}) for n in (1, 2))
+    layer = two.count_params() - one.count_params()
+    assert one.count_params() + 11 * layer + 30521 * 768 == 109_482_240
+
+
+def test_released_layers_are_post_norm_with_the_exact_gelu() -> None:
+    model = from_preset("bert_tiny", vocabulary_size=5, embedding_dim=8, units=8)
+    assert model.settings["layer"] == {
+        "norm_first": False,
+        "activation": "gelu",
+        "epsilon": 1e-12,
+    }
+    activation = model.encoder[0].feed_forward.first.activation
+    assert float(activation(np.float32(1.0))) == pytest.approx(0.8413447, abs=2e-7)  # tanh: .841192
+
+
+def test_segments_are_told_apart() -> None:
+    model = BERT(**TINY)
+    plain = model({"tokens": TOKENS})
+    first, second = (
+        model({"tokens": TOKENS, "segments": np.full_like(TOKENS, n)}) for n in range(2)
+    )
+    np.testing.assert_array_equal(array(first["hidden"]), array(plain["hidden"]))
+    assert np.abs(array(second["hidden"]) - array(plain["hidden"])).max() > 1e-3
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_padding_and_what_has_no_token_are_zero(norm_first: bool) -> None:
+    model = BERT(**TINY | {"layer": {"norm_first": norm_first}})
+    tokens = np.concatenate([TOKENS, np.zeros_like(TOKENS[:1])])
+    found = model({"tokens": tokens})
+    assert not array(found["hidden"])[tokens == 0].any()
+    assert not array(found["pooled"])[-1].any()
+    assert array(found["pooled"])[:-1].any(axis=1).all()
+    np.testing.assert_array_equal(array(found["hidden"]._keras_mask), tokens != 0)
+
+
+def test_without_a_pooled_output() -> None:
+    model = BERT(**TINY, use_pooler=False)
+    assert set(model({"tokens": TOKENS})) == {"hidden"}
+    assert BERT(**TINY).count_params() - model.count_params() == 8 * 8 + 8
+
+
+def test_dropout_is_for_training() -> None:
+    model = BERT(**TINY | {"dropout": 0.5})
+    still, again = (array(model({"tokens": TOKENS})["hidden"]) for _ in range(2))
+    np.testing.assert_array_equal(still, again)
+    assert model.encoder[0].attention.dropout == 0.5
+    dropped = array(model({"tokens": TOKENS}, training=True)["hidden"])
+    assert np.abs(dropped - still).max() > 1e-3
+
+
+def test_more_tokens_than_places_are_refused() -> None:
+    model = BERT(**TINY | {"max_length": 4})
+    with pytest.raises(ValueError, match=r"tokens have 6 positions, but the model has 4 places"):
+        model({"tokens": TOKENS})
+
+
+@pytest.mark.skipif(JAX, reason="JAX compiles for shapes that it knows")
+def test_more_tokens_than_places_are_nan_where_only_the_run_tells() -> None:
+    import tensorflow as tf
+
+    model = BERT(**TINY | {"max_length": 4})
+    run = tf.function(
+        lambda t: model({"tokens": t})["hidden"],
+        input_signature=[tf.TensorSpec((None, None), "int32")],
+        autograph=False,
+    )
+    found = array(run(TOKENS))
+    assert np.isnan(found[0]).any()
+    assert np.isfinite(found[1:]).all()
+
+
+BAD = [
+    ({"num_heads": 3}, "num_heads must divide embedding_dim, got 3 for 8"),
+    ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
+    ({"max_length": 0}, "max_length"),
+    ({"vocabulary_size": 2.5}, "vocabulary_size"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_numbers_that_make_no_model_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BERT(**TINY | options)

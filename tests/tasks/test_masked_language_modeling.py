@@ -1,0 +1,285 @@
+"""Hidden words are told: any number of masks, the figures of an evaluation by hand, files, runs."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo import models, tasks, training
+from attention_zoo.cli import main
+from attention_zoo.data import TextLines, load_tokenizer, train_tokenizer
+from attention_zoo.tasks import Filled, MaskedLanguageModeling, SearchOptions
+from attention_zoo.tasks.masked_language_modeling import MASK
+from tests.models.public.checkpoints import GOLDEN, expected
+from tests.training.small import assert_same_run
+
+TEXTS = ["a cat", "a dog saw the cat", "the dog", "a cat saw a dog and the dog saw a cat ."]
+MASKED = [MASK, f"a {MASK} saw the cat", f"the {MASK} {MASK} a cat", f"a cat{MASK}"]
+
+
+def filled_at_random(model: Any) -> Any:
+    for seed, weight in enumerate(model.trainable_weights):
+        weight.assign(np.random.default_rng(seed).normal(size=weight.shape).astype("float32"))
+    return model
+
+
+@functools.cache
+def teller(kind: str = "word", **options: Any) -> MaskedLanguageModeling:
+    """Untrained: what it tells is nonsense, and the same every time."""
+    tokenizer = train_tokenizer(kind, TEXTS, 60)
+    sizes = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 2, "max_length": 32}
+    sizes["vocabulary_size"] = tokenizer.vocabulary_size + 1
+    model = filled_at_random(models.MaskedLM({**sizes, "layer": {"norm_first": False}}))
+    return MaskedLanguageModeling(model, tokenizer, **{"max_length": 20, **options})
+
+
+def lines(texts: list[str]) -> TextLines:
+    return TextLines(texts, "test lines")
+
+
+def shown(answer: Filled) -> tuple[Any, ...]:
+    return answer.text, answer.tokens, answer.source_tokens, [a.text for a in answer.alternatives]
+
+
+# prediction
+
+
+def test_answers_keep_the_order_and_depend_on_their_text_alone() -> None:
+    task, texts = teller(), [*MASKED, f"{' '.join(['cat'] * 12)} {MASK}", *reversed(MASKED)]
+    for text, answer in zip(texts, task.predict(texts), strict=True):
+        (alone,) = task.predict([text])
+        assert shown(answer) == shown(alone)
+        assert answer.score == pytest.approx(alone.score, abs=1e-4)
+    assert task.predict([]) == []
+
+
+def test_probabilities_are_those_of_the_logits() -> None:
+    task = teller()
+    (answer,) = task.predict([f"the {MASK} {MASK} a cat"], top=3)
+    assert answer.source_tokens == ("the", MASK, MASK, "a", "cat")
+    assert answer.tokens[0] == "the"
+    assert answer.text == " ".join(answer.tokens)
+    (before,), (after,) = task.tokenizer.encode(["the"]), task.tokenizer.encode(["a cat"])
+    ids = [2, before[0], task.mask, task.mask, *after, 3]
+    logits = keras.ops.convert_to_numpy(task.model({"tokens": np.array([ids])}))[0]
+    score = 0.0
+    for at, fillings in zip((2, 3), answer.fillings, strict=True):
+        weights = np.exp(logits[at].astype("float64"))
+        found = weights / weights.sum()
+        order = [i for i in np.argsort(-found) if i not in (0, 1, 2, 3, task.mask)][:3]
+        assert [filling.token for filling in fillings] == task.tokenizer.tokens(order)
+        want = [found[i] for i in order]
+        assert [filling.probability for filling in fillings] == pytest.approx(want, rel=1e-4)
+        score += np.log(want[0])
+    assert answer.score == pytest.approx(score, abs=1e-4)
+    assert len(answer.alternatives) == 2
+    second = answer.alternatives[0]
+    assert second.tokens[1:3] == tuple(fillings[1].token for fillings in answer.fillings)
+
+
+@pytest.mark.parametrize("kind", ["word", "subword", "character"])
+def test_the_mask_of_our_own_tokenizers_is_one_token_more(kind: str) -> None:
+    task = teller(kind)
+    assert task.mask == task.tokenizer.vocabulary_size
+    assert task.model.bert.settings["vocabulary_size"] == task.mask + 1
+    (ids,) = task.encode_sources([f"a {MASK} cat"])
+    assert ids.count(task.mask) == 1
+    assert [i for i in ids if i != task.mask]
+    for answer in task.predict(MASKED):
+        assert MASK not in answer.text
+        assert answer.text not in [one.text for one in answer.alternatives]
+
+
+def test_unknown_words_are_told() -> None:
+    (answer,) = teller().predict([f"a bird saw {MASK}"])
+    assert answer.unknown == (1,)
+    assert teller().unknown_characters(f"a ☃ {MASK}") == ["☃"]
+
+
+BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "one string": ("a cat", {}, r"write predict\(\[text\]\)"),
+    "no mask": ([MASK, "a cat"], {}, r"source 1: has no \[MASK\]; write it where a word is"),
+    "too long": ([" ".join(["cat"] * 19)], {}, "^source 0: 19 tokens, start and end, the limit is"),
+    "option": ([MASK], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
+    "top": ([MASK], {"top": 0}, "top must be from 1 to 8, got 0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name: str) -> None:
+    texts, options, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        teller().predict(texts, **options)
+
+
+def test_a_released_model_with_its_tokenizer() -> None:
+    task = tasks.load(GOLDEN / "bert")
+    assert isinstance(task, MaskedLanguageModeling)
+    assert (task.mask, task.max_length) == (4, 12)
+    want = expected(GOLDEN / "bert")
+    plain = keras.ops.convert_to_numpy(task.model({"tokens": want["tokens"]}))
+    assert plain.shape == want["logits"].shape
+    (answer,) = task.predict([f"The unseen {MASK}."])
+    assert answer.source_tokens == ("the", "un", "##seen", MASK, ".")
+    assert answer.fillings[0][0].probability > answer.fillings[0][1].probability
+    assert task.unknown_characters(f"a ☃ {MASK}") == ["☃"]
+    assert task.evaluate(lines(["the cat sat", "a mat."]))["masked"] == 2
+    assert tasks.load(GOLDEN / "gpt2").name == "language_modeling"
+
+
+# training and evaluation
+
+
+def test_figures_are_those_of_the_logits() -> None:
+    task = teller()
+    texts = [*TEXTS, "a bird"]
+    report = task.evaluate(lines(texts))
+    batches = task.batches(lines(texts), 5, seed=0)
+    nats = right = count = 0.0
+    for inputs, labels in batches.in_order():
+        labels = labels.numpy()
+        logits = keras.ops.convert_to_numpy(task.model(inputs)).astype("float64")
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        for row, at in np.argwhere(labels):
+            nats -= log_probs[row, at, labels[row, at]]
+            right += log_probs[row, at].argmax() == labels[row, at]
+            count += 1
+    assert (report["lines"], report["masked"]) == (5, count)
+    assert report["perplexity"] == pytest.approx(np.exp(nats / count), rel=1e-4)
+    assert report["masked_accuracy"] == pytest.approx(100 * right / count)
+    assert set(task.metric_names) < report.keys()
+    assert task.evaluate(lines(texts)) == report
+
+
+def test_the_loss_counts_hidden_tokens_alone() -> None:
+    task, examples = teller(), lines(TEXTS)
+    inputs, labels = task.batches(examples, 4, seed=0).batch(np.arange(4))
+    loss = task.loss()
+    assert float(loss.count(labels)) == task.evaluate(examples)["masked"] == (labels != 0).sum()
+    found = float(loss(labels, task.model(inputs)))
+    assert found == pytest.approx(np.log(task.evaluate(examples)["perplexity"]), rel=1e-4)
+
+
+def test_lines_that_are_too_long() -> None:
+    task, long = teller(), " ".join(["cat"] * 19)
+    assert task.batches(lines(["a cat", long, "a dog"]), 2, seed=1).examples(0) == [1, 3]
+    assert task.within_limits(lines([long, "a dog"])).texts == ["a dog"]
+    with pytest.raises(ValueError, match="none of its 1 lines fits into 20 tokens; raise"):
+        task.batches(lines([long]), 2, seed=1)
+    with pytest.raises(ValueError, match="test lines, line 2: 19 tokens, start and end"):
+        task.evaluate(lines(["a cat", long]))
+    with pytest.raises(ValueError, match="test lines, line 1: is empty"):
+        task.evaluate(lines([""]))
+    with pytest.raises(ValueError, match="max_length is 40 but the model has 32 places; lower it"):
+        teller(max_length=40).batches(lines(TEXTS), 2, seed=1)
+
+
+# files
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    task = teller()
+    task.save(tmp_path)
+    again = tasks.load(tmp_path)
+    assert isinstance(again, MaskedLanguageModeling)
+    assert (again.search, again.max_length, again.mask) == (SearchOptions(), 20, task.mask)
+    for one, other in zip(again.predict(MASKED), task.predict(MASKED), strict=True):
+        assert shown(one) == shown(other)
+    path = tmp_path / "task.json"
+    path.write_text(json.dumps({"task": task.name, "max_length": 3}))
+    with pytest.raises(ValueError, match=r"task\.json: damaged \('search'\); use another"):
+        tasks.load(tmp_path)
+
+
+def test_a_released_model_saved_as_a_task(tmp_path: Path) -> None:
+    task = tasks.load(GOLDEN / "bert")
+    task.save(tmp_path)
+    again = tasks.load(tmp_path)
+    assert shown(again.predict([f"the {MASK}"])[0]) == shown(task.predict([f"the {MASK}"])[0])
+
+
+def test_models_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match="a Dense tells no hidden tokens"):
+        MaskedLanguageModeling(keras.layers.Dense(3), teller().tokenizer)
+    tokenizer = teller().tokenizer
+    sizes = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 1}
+    small = models.MaskedLM({"vocabulary_size": tokenizer.vocabulary_size, **sizes})
+    with pytest.raises(ValueError, match="has 12 tokens and the mask is number 12, but the model"):
+        MaskedLanguageModeling(small, tokenizer)
+    with pytest.raises(ValueError, match="but the model reads 12 tokens"):
+        MaskedLanguageModeling(small, load_tokenizer(GOLDEN / "bert"))
+
+
+# a run
+
+PAGE = """\
+task: masked_language_modeling
+data: {{corpus: text, train: {0}/train.txt, validation: {0}/some.txt, test: {0}/some.txt,
+  max_length: 20}}
+tokenizer: {{kind: word}}
+model: {{preset: bert_tiny, embedding_dim: 8, units: 8, num_layers: 1, num_heads: 2,
+  max_length: 32}}
+training: {{steps: 20, evaluate_every: 10, batch_size: 4, learning_rate: 0.01,
+  monitor: masked_accuracy}}
+"""
+
+
+def page(folder: Path) -> Path:
+    some = "\n\n".join(TEXTS)
+    (folder / "train.txt").write_text(f"{some}\n{'cat ' * 30}\n" * 3)
+    (folder / "some.txt").write_text(some)
+    (folder / "page.yaml").write_text(PAGE.format(folder))
+    return folder / "page.yaml"
+
+
+def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert main(["train", str(page(tmp_path)), f"run={run}"]) == 0
+    out = capsys.readouterr().out
+    assert "12 training lines (3 over the length limits left out), 4 validation lines" in out
+    assert main(["evaluate", str(run)]) == 0
+    assert "masked_accuracy  " in capsys.readouterr().out
+    (tmp_path / "in.txt").write_text(f"a {MASK}\nthe {MASK} saw {MASK}\n")
+    assert main(["predict", str(run), str(tmp_path / "in.txt")]) == 0
+    answers = capsys.readouterr().out.splitlines()
+    want = tasks.load(run).predict([f"a {MASK}", f"the {MASK} saw {MASK}"])
+    assert answers == [answer.text for answer in want]
+    assert main(["predict", str(run), str(tmp_path / "in.txt"), "--n-best"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2 * 5
+    assert main(["predict", str(run), str(tmp_path / "in.txt"), "data.max_length=3"]) == 2
+    assert "in.txt:1: 2 tokens, start and end, the limit is 3" in capsys.readouterr().err
+
+
+def test_a_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    recipe, whole, parts = page(tmp_path), tmp_path / "whole", tmp_path / "parts"
+    training.fit(recipe, [f"run={whole}", "training.evaluate_every=5"])
+    for steps in (5, 15, 20):
+        options = [f"run={parts}", "training.evaluate_every=5", f"training.steps={steps}"]
+        training.fit(recipe, options, allow=["training.steps"])
+    assert_same_run(whole, parts)
+
+
+def test_a_run_may_start_from_a_released_model(tmp_path: Path) -> None:
+    (tmp_path / "some.txt").write_text("the cat sat\na mat.\n")
+    (tmp_path / "page.yaml").write_text(
+        "task: masked_language_modeling\n"
+        f"data: {{corpus: text, train: {tmp_path}/some.txt, validation: {tmp_path}/some.txt,"
+        " max_length: 12}\n"
+        f"init: {shutil.copytree(GOLDEN / 'bert', tmp_path / 'released')}\n"
+        "training: {steps: 1}\n"
+    )
+    result = training.fit(tmp_path / "page.yaml", [f"run={tmp_path / 'run'}"])
+    assert result.task.mask == 4
+    sizes = "embedding_dim: 16, units: 24, num_heads: 2, max_length: 12, dropout: 0.3"
+    options = [f"run={tmp_path / 'tuned'}", f"model={{preset: bert_tiny, {sizes}}}"]
+    tuned = training.fit(tmp_path / "page.yaml", options)
+    assert tuned.task.model.bert.settings["dropout"] == 0.3
+    with pytest.raises(ValueError, match=r"tokenizer has kind wordpiece, .* tokenizer.kind=word"):
+        training.fit(tmp_path / "page.yaml", [*options[:1], "tokenizer={kind: word}"])
