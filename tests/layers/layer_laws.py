@@ -31,7 +31,8 @@ def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None
     assert not missing, f"{cls.__name__}'s docstring has no {', '.join(missing)}"
     assert places == sorted(places), "the sections are out of order"
     reference = doc[places[-1] :]
-    assert re.search(r"arXiv \d{4}\.\d{4,5}|ACL [A-Z]\d{2}-\d{4}", reference)
+    # Papers that neither has are named by their titles.
+    assert re.search(r"arXiv \d{4}\.\d{4,5}|ACL [A-Z]\d{2}-\d{4}|\d{4}, \"[A-Z]", reference)
     assert re.search(r"equation|section|appendix", reference)
     for name in constructor_arguments(cls):
         assert re.search(rf"\b{name}\b", doc), f"the docstring does not explain {name}"
