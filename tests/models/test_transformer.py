@@ -114,7 +114,8 @@ def test_long_sequences_are_read_by_blocks(positions: str, monkeypatch: pytest.M
     close(forward(model, SOURCE, TARGET)[TARGET != 0], want[TARGET != 0], 1e-5)
     assert len(taken) == 6, "each attention of two layers on either side"
     source = ops.convert_to_tensor(SOURCE)
-    _, weights = model.decode(ops.convert_to_tensor(TARGET), model.encode(source), source)
+    given = ops.convert_to_tensor(TARGET), model.encode(source), source
+    _, weights = model.decode(*given, return_attention_scores=True)
     assert tuple(weights.shape) == (3, 2, 5, 6)
 
 
