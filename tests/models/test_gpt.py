@@ -237,7 +237,7 @@ def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
 
 def test_ids_that_are_none_are_refused() -> None:
     for search in (tiny().search, tiny().compiled_search):
-        with pytest.raises(ValueError, match="source has token 21 but the model reads 12 tokens"):
+        with pytest.raises(ValueError, match="source has token 12 but the model reads 12 tokens"):
             search(TEXT + 12)
         with pytest.raises(ValueError, match="attention, and step gives none"):
             search(TEXT, coverage_penalty=0.5)
