@@ -158,7 +158,7 @@ class ServedLanguageModel(ServedTranslation):
         most = lengths + self._limit(lengths + 1)
         full = tf.where(most > self._places)[:1, 0]
         of_long = tf.gather(lengths, long), "tokens, the limit is", self._longest
-        of_full = "could become longer than the model's places,", self._places
+        of_full = "could become longer than there are places:", self._places
         return [
             tf.debugging.Assert(tf.size(long) == 0, ["source", long, "has", *of_long]),
             tf.debugging.Assert(tf.size(full) == 0, ["source", full, *of_full]),

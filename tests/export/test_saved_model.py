@@ -246,7 +246,7 @@ def test_texts_go_on(tmp_path: Path, name: str) -> None:
 
 def test_texts_that_leave_no_room_are_refused(tmp_path: Path) -> None:
     folder = export(replace_search(writer(), max_length=20), tmp_path / "served")
-    for length, message in ((20, "source.*20.*limit is.*19"), (13, "longer than the model's pl")):
+    for length, message in ((20, "source.*20.*limit is.*19"), (13, "longer than there are places")):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             served(folder, ["a cat", " ".join(["cat"] * length)])
 
