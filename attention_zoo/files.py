@@ -33,7 +33,8 @@ def seal(folder: Path, names: Iterable[str], known: Mapping[str, Entry] | None =
     """Writes the manifest of files of a folder: their sizes and SHA-256.
 
     Args:
-        folder: where they lie, all just written. What sealed folders inside say of theirs is true.
+        folder: where they lie, all just written. What sealed folders inside say of theirs is taken
+            from there, where it is of a file of that size.
         names: of them.
         known: what `write_and_hash` said of some, which are not read again.
     """
@@ -56,15 +57,16 @@ def damage(folder: Path) -> Damage | None:
 
     Files that others put there, as file managers do, are no damage.
     """
+    name, found = MANIFEST, {}
     try:
         written = (folder / MANIFEST).read_bytes()
         listed = json.loads(written)
-        found = {name: _entry(folder / name) for name in listed}
+        for name in listed:
+            found[name] = _entry(folder / name)
         if written == _manifest(found):
             return None
         changed = [name for name in sorted(listed) if listed[name] != found[name]]
     except OSError as error:
-        name = Path(error.filename).relative_to(folder).as_posix()
         missing = isinstance(error, FileNotFoundError)
         return Damage(name, " is missing" if missing else f": {error.strerror}")
     except (ValueError, TypeError):
@@ -121,9 +123,23 @@ def _known_inside(folder: Path, names: list[str]) -> dict[str, Entry]:
     for name in names:
         inside, _, last = name.rpartition("/")
         if last == MANIFEST and inside:
-            listed = json.loads((folder / name).read_bytes())
+            listed = _listed(folder / name)
             found.update({f"{inside}/{one}": entry for one, entry in listed.items()})
-    return found
+    sizes = {name: (folder / name).stat().st_size for name in names if name in found}
+    return {name: found[name] for name, size in sizes.items() if _is_entry(found[name], size)}
+
+
+def _listed(path: Path) -> dict[str, Any]:
+    """What a manifest lists; nothing if it is no manifest of ours."""
+    try:
+        listed = json.loads(path.read_bytes())
+    except ValueError:
+        return {}
+    return listed if isinstance(listed, dict) else {}
+
+
+def _is_entry(entry: Any, size: int) -> bool:
+    return isinstance(entry, dict) and {*entry} == {"bytes", "sha256"} and entry["bytes"] == size
 
 
 def _manifest(files: dict[str, Any]) -> bytes:

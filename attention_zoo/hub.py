@@ -31,7 +31,8 @@ def download(address: str) -> Path:
     try:
         root = snapshot_download(f"{owner}/{name}", allow_patterns=wanted, ignore_patterns=OTHERS)
     except Exception as error:  # the hub's client raises a dozen unrelated classes
-        raise ValueError(f"{address}: {str(error).splitlines()[0]}") from error
+        (said, *_) = str(error).splitlines() or [type(error).__name__]
+        raise ValueError(f"{address}: {said}") from error
     return Path(root) / inside
 
 

@@ -92,3 +92,27 @@ def test_what_a_sealed_folder_inside_says_is_not_read_again(tmp_path: Path) -> N
     found = damage(tmp_path)
     assert found is not None
     assert found.name == "model/weights"
+
+
+def test_a_manifest_of_others_inside_says_nothing(tmp_path: Path) -> None:
+    inside = tmp_path / "web"
+    inside.mkdir()
+    (inside / "a.js").write_bytes(b"script")
+    for text in ("[1]", "no json", '{"a.js": "v1"}', '{"a.js": {"bytes": 5, "sha256": "?"}}'):
+        (inside / "manifest.json").write_text(text)
+        seal(tmp_path, ["web/a.js", "web/manifest.json"])
+        assert damage(tmp_path) is None
+
+
+def test_a_disk_that_cannot_be_read_is_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, real = sealed(tmp_path / "it"), Path.read_bytes
+
+    def read(path: Path) -> bytes:
+        if path.name == "weights":
+            raise OSError(5, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    assert str(damage(folder)) == "model/weights: Input/output error"

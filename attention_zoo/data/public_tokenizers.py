@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
-from attention_zoo.data.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
+from attention_zoo.data.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNKNOWN, check_unicode
 from attention_zoo.registry import Registry
 
 MARK = "▁"
@@ -64,18 +64,25 @@ class PublicTokenizer:
         """The ids of each text, without start and end.
 
         Raises:
-            ValueError: one string instead of a list.
+            ValueError: one string instead of a list; a text that is no Unicode (a lone surrogate).
         """
         if isinstance(texts, str):
             raise ValueError("encode takes a list of strings, not one string; write encode([text])")
+        for number, text in enumerate(texts):
+            check_unicode(text, number)
         rows = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
         return [[self.ours(i) for i in row.ids] for row in rows]
 
-    def decode(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> str:
-        """The text of the ids up to the end token; pads and starts leave no trace."""
+    def decode(
+        self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
+    ) -> str:
+        """The text of the ids up to the end token; pads and starts leave no trace.
+
+        With `past_end` it goes on after an end token, which is written out.
+        """
         kept = []
         for token_id in map(int, ids):
-            if token_id == self.end:
+            if token_id == self.end and not past_end:
                 break
             if self._checked(token_id) not in (self.pad, self.start):
                 kept.append(self.theirs(token_id))

@@ -35,6 +35,7 @@ from attention_zoo.data.vocabulary import (
     SPECIAL_TOKENS,
     START,
     UNKNOWN,
+    check_unicode,
     check_vocabulary,
     read_vocabulary,
     write_vocabulary,
@@ -95,20 +96,23 @@ class Tokenizer:
             raise ValueError("encode takes a list of strings, not one string; write encode([text])")
         for i, text in enumerate(texts):
             if not text.isascii():
-                _check_unicode(text, i)
+                check_unicode(text, i)
         return [row.ids for row in self._engine.encode_batch_fast(list(texts))]
 
-    def decode(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> str:
+    def decode(
+        self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
+    ) -> str:
         """The text of the ids up to the end token; pads and starts leave no trace.
 
         Args:
             ids: token ids.
             copied: what stands for each unknown token, in order, instead of `<unk>`; with its mark,
                 as `surfaces` gives it.
+            past_end: go on after an end token, which leaves no trace either.
         """
         surfaces, copies = [], iter(copied or ())
         for token_id in ids:
-            if token_id == END:
+            if token_id == END and not past_end:
                 break
             surface = self._surfaces[self._checked(token_id)]
             surfaces.append(next(copies, surface) if token_id == UNKNOWN else surface)
@@ -271,7 +275,7 @@ def train_tokenizer(
             f" {len(SPECIAL_TOKENS)} special ones; give a larger one"
         )
     for i, text in enumerate(texts):
-        _check_unicode(text, i)
+        check_unicode(text, i)
     if not any(text.strip(f"{MARK} \n") for text in texts):
         raise ValueError("no text to learn a vocabulary from; give at least one line with words")
     return cls(cls.learn(texts, vocabulary_size, lowercase), lowercase)
@@ -311,13 +315,3 @@ def _kind(name: str) -> type[Tokenizer]:
 
 def _most_frequent(counts: Counter[str], size: int) -> list[str]:
     return sorted(counts, key=lambda token: (-counts[token], token))[:size]
-
-
-def _check_unicode(text: str, index: int) -> None:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"text {index} is no valid Unicode: a lone surrogate at character {error.start};"
-            " remove it or decode the input as UTF-8"
-        ) from None

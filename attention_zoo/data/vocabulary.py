@@ -57,3 +57,14 @@ def read_vocabulary(path: Path) -> list[str]:
 def write_vocabulary(path: Path, tokens: Iterable[str]) -> None:
     """Write one token a line, in id order, as UTF-8."""
     path.write_bytes("".join(f"{token}\n" for token in tokens).encode("utf-8"))
+
+
+def check_unicode(text: str, index: int) -> None:
+    """ValueError for a text with a lone surrogate, which no encoding has."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"text {index} is no valid Unicode: a lone surrogate at character {error.start};"
+            " remove it or decode the input as UTF-8"
+        ) from None

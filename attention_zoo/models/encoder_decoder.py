@@ -84,6 +84,8 @@ class EncoderDecoder(Searching, keras.Model):
         self.target_vocabulary_size = settings["target_vocabulary_size"]
         self.build()
 
+    projects = True  # `project=False` is known to the training step
+
     # layers
 
     def encode(self, source: Tensor, training: bool) -> Encoded:

@@ -69,6 +69,8 @@ class GPT(Searching, keras.Model):
         narrower with depth. As released, W is E transposed.
     """
 
+    projects = True  # `project=False` is known to the training step
+
     # layers
 
     def __init__(

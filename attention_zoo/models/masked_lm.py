@@ -47,6 +47,8 @@ class MaskedLM(keras.Model):
     core, decides = "bert", ("use_pooler",)
     """The argument that is the model inside, and arguments of that which are decided here."""
 
+    projects = True  # `project=False` is known to the training step
+
     # layers
 
     def __init__(self, bert: BERT | Config, **kwargs: Any) -> None:
@@ -104,12 +106,15 @@ class MaskedLM(keras.Model):
 
         Args:
             name_or_folder: see `models.from_preset`.
-            **overrides: arguments of the BERT.
+            **overrides: arguments of the BERT; `name` and `dtype` are the whole model's.
         """
+        own: Config = {key: overrides.pop(key) for key in ("name", "dtype") if key in overrides}
         if str(name_or_folder) in presets.PRESETS:
-            return cls(BERT.from_preset(name_or_folder, **{"use_pooler": False, **overrides}))
+            inside: Config = {"use_pooler": False, **overrides}
+            inside |= {"dtype": own["dtype"]} if "dtype" in own else {}
+            return cls(BERT.from_preset(name_or_folder, **inside), **own)
         given = {"bert": overrides} if overrides else {}
-        return presets.from_preset_of(cls, name_or_folder, **given)
+        return presets.from_preset_of(cls, name_or_folder, **given, **own)
 
     def save_to_preset(self, folder: str | Path) -> None:
         """Writes config, weights and their sha256 into a folder that `from_preset` reads."""

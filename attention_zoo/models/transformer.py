@@ -77,6 +77,8 @@ class Transformer(Searching, keras.Model):
         H. Pre-norm: Xiong et al. 2020, arXiv 2002.04745.
     """
 
+    projects = True  # `project=False` is known to the training step
+
     # layers
 
     def __init__(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import keras
 from keras import ops
 
 from attention_zoo.ops.recurrence import scan
@@ -55,20 +56,23 @@ def projected_cross_entropy(
 
     Args:
         projection: hidden states `(N, D)`, kernel `(D, V)` and bias `(V,)` or None.
-        labels: y, `(N,)` integers.
+        labels: y, `(N,)` integers; one outside the vocabulary makes the loss NaN.
         weights: w, `(N,)`; a token of weight 0 counts nothing, whatever stands there.
         label_smoothing: e.
         rows: tokens at a time; about as many as CELLS allows if None.
     """
     rows = rows or min(256, max(64, CELLS // projection.kernel.shape[1]))
     given = [ops.copy(part) for part in projection if part is not None]
-    weights = ops.cast(weights, "float32")
-    live = ops.not_equal(weights, 0)[:, None]
-    given[0] = ops.where(live, given[0], ops.zeros((), given[0].dtype))
+    weights, labels = ops.cast(weights, "float32"), ops.cast(labels, "int32")
+    live = ops.not_equal(weights, 0)
+    given[0] = ops.where(live[:, None], given[0], ops.zeros((), given[0].dtype))
+    known = ops.logical_and(labels >= 0, labels < given[1].shape[1])
+    weights = ops.where(ops.logical_or(known, ops.logical_not(live)), weights, float("nan"))
+    labels = ops.where(known, labels, 0)
 
     def run(*parts: Tensor) -> tuple[Tensor, Callable[..., Any]]:
         of = Projection(*parts)
-        tokens = _Tokens(of.hidden, ops.cast(labels, "int32"), weights)
+        tokens = _Tokens(of.hidden, labels, weights)
         loss, gradients = _loss_and_gradients(of, tokens, label_smoothing, rows)
 
         def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -93,6 +97,8 @@ def _loss_and_gradients(
     over_classes = ops.transpose(kernel)
     count, width = ops.shape(of.hidden)
     size = of.kernel.shape[1]
+    # Rounded first, what is nearly alike leaves nothing when it is subtracted later.
+    half = keras.backend.standardize_dtype(kernel.dtype) in ("float16", "bfloat16")
 
     def some(state: list[Tensor], now: _Tokens) -> tuple[list[Tensor], Tensor]:
         loss, by_kernel, *by_bias = state
@@ -104,6 +110,9 @@ def _loss_and_gradients(
         chosen = ops.take_along_axis(logits, now.labels[:, None], axis=-1)[:, 0]
         loss += ops.sum(now.weights * (ops.log(total) + top[:, 0] - (1 - smoothing) * chosen))
         share = (now.weights / total)[:, None]
+        if half:
+            wanted = (1 - smoothing) * ops.one_hot(now.labels, size) + smoothing / size
+            above, share = share * above - now.weights[:, None] * wanted, ops.ones_like(share)
         above = ops.cast(above, kernel.dtype)
         by_hidden = share * ops.cast(ops.matmul(above, over_classes), "float32")
         shared = ops.cast(ops.transpose(ops.cast(now.hidden, "float32") * share), kernel.dtype)
@@ -117,14 +126,25 @@ def _loss_and_gradients(
     (loss, *by_weights), by_hidden = scan(some, state, chunks, like=ops.zeros((rows, width)))
     by_hidden = ops.reshape(by_hidden, (-1, width))[:count]
     rest, by_rest = _without_exponentials(of, tokens, over_classes, smoothing)
-    return loss - rest, [a - b for a, b in zip([by_hidden, *by_weights], by_rest, strict=True)]
+    gradients = [by_hidden, *by_weights]
+    if half:
+        return loss - rest, gradients
+    return loss - rest, [a - b for a, b in zip(gradients, by_rest, strict=True)]
 
 
 def _chunks(tokens: _Tokens, rows: int) -> _Tokens:
-    """`(chunks, rows, ...)`, the last one filled up with tokens of weight 0."""
-    missing = -ops.shape(tokens.labels)[0] % rows
+    """`(chunks, rows, ...)`, at least one, the last one filled up with tokens of weight 0."""
+    count = ops.shape(tokens.labels)[0]
+    missing = -count % rows if isinstance(count, int) and count else _to_fill(count, rows)
     filled = (ops.pad(part, ((0, missing), *((0, 0),) * (len(part.shape) - 1))) for part in tokens)
     return _Tokens(*(ops.reshape(part, (-1, rows, *part.shape[1:])) for part in filled))
+
+
+def _to_fill(count: Any, rows: int) -> Any:
+    """How many tokens are missing of whole chunks, one of them at least."""
+    if isinstance(count, int):
+        return rows
+    return ops.maximum(-(-count // rows), 1) * rows - count
 
 
 def _without_exponentials(

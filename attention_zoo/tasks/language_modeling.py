@@ -18,6 +18,7 @@ from attention_zoo.data import LineBatches, TextLines, Tokenizer, load_tokenizer
 from attention_zoo.data.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.models.searching import sayable
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
 from attention_zoo.tasks.task import TASKS, read_task_file, rules_for_all
 
@@ -203,14 +204,14 @@ class LanguageModeling:
 
     def _answer(self, row: int, prompt: list[int], result: SearchResult, at: int) -> Continuation:
         """The answer to one prompt, which stands in a row of the result."""
-        begins = self.tokenizer.decode(prompt)
+        begins = self.tokenizer.decode(prompt, past_end=True)
         answers = []
         for n, length in enumerate(result.lengths[at]):
             if length == 0:  # the search found fewer than it was asked for
                 break
             finished = bool(result.finished[at, n])
             ids = [int(token) for token in result.tokens[at, n, : int(length) - finished]]
-            whole = self.tokenizer.decode([*prompt, *ids])
+            whole = self.tokenizer.decode([*prompt, *ids], past_end=True)
             answer = Continuation(
                 text=whole[len(begins) :],
                 score=float(result.scores[at, n]),
@@ -262,9 +263,12 @@ class LanguageModeling:
         }
 
     def _foreseen(self, tokens: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-        """Minus the log-probability of the labels `(B, T)`, and how many were the likeliest."""
+        """Minus the log-probability of the labels `(B, T)`, and how many were the likeliest.
+
+        As in a search, padding and the start never follow.
+        """
         live = labels != PAD
-        logits = ops.cast(self.model({"tokens": tokens}, training=False), "float32")
+        logits = sayable(ops.cast(self.model({"tokens": tokens}, training=False), "float32"))
         chosen = ops.take_along_axis(logits, ops.convert_to_tensor(labels)[..., None], axis=-1)
         nats = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1) - chosen[..., 0])
         likeliest = ops.convert_to_numpy(ops.argmax(logits, axis=-1))

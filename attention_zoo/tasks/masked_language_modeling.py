@@ -67,6 +67,10 @@ class Filled:
     cut: bool = False
 
 
+PRIVATE_USE = range(0xE000, 0xF900)
+"""Signs that mean nothing; each is a piece of its own to every tokenizer."""
+
+
 @TASKS.register("masked_language_modeling")
 class MaskedLanguageModeling:
     """A model that tells hidden tokens, and its tokenizer.
@@ -207,16 +211,16 @@ class MaskedLanguageModeling:
         """Token ids of each text, without start and end, `[MASK]` as the mask.
 
         Args:
-            texts: what is around a mask is read as texts of their own, as words are.
+            texts: a mask stands for one token, with the space before it.
             places: where each text stands, for messages; "source 0" and so on without.
 
         Raises:
             ValueError: a text is too long.
         """
         encoded = []
-        for row, text in enumerate(texts):
-            parts = self.tokenizer.encode(text.split(MASK))
-            ids = [i for part in parts for i in (self.mask, *part)][1:]
+        for row, (text, ids) in enumerate(zip(texts, self.tokenizer.encode(texts), strict=True)):
+            if self.tokenizer.mask is None and MASK in text:
+                ids = self._with_masks(text)
             if len(ids) > self.longest - 2:
                 raise ValueError(
                     f"{places[row] if places else f'source {row}'}: {len(ids)} tokens, start and"
@@ -225,6 +229,14 @@ class MaskedLanguageModeling:
                 )
             encoded.append(ids)
         return encoded
+
+    def _with_masks(self, text: str) -> list[int]:
+        """Token ids of a text with masks, by a tokenizer that has none: a sign stands for them."""
+        known = {*text, *"".join(self.tokenizer.vocabulary)}
+        sign = next(sign for sign in map(chr, PRIVATE_USE) if sign not in known)
+        text = text.replace(MASK, sign)
+        (ids,), pieces = self.tokenizer.encode([text]), self.tokenizer.surfaces(text)
+        return [self.mask if sign in piece else i for i, piece in zip(ids, pieces, strict=True)]
 
     def unknown_characters(self, text: str) -> list[str]:
         """The characters of a text that no token of the vocabulary can hold."""
@@ -264,7 +276,7 @@ class MaskedLanguageModeling:
             filled = list(ids)
             for at, token in zip(masks, self.sayable[best[:, rank]], strict=True):
                 filled[at] = int(token)
-            text = self.tokenizer.decode(filled[1:-1])
+            text = self.tokenizer.decode(filled[1:-1], past_end=True)
             score, tokens = float(scores[:, rank].sum()), self._labels(filled)
             ranked.append(Filled(text, score, fillings, tokens, labels, unknown))
         first = ranked[0]
@@ -339,4 +351,8 @@ class MaskedLanguageModeling:
 
 def mask_of(tokenizer: Tokenizer) -> int:
     """The mask's token: the tokenizer's, or one after all others."""
-    return tokenizer.vocabulary_size if tokenizer.mask is None else tokenizer.mask
+    if tokenizer.mask is not None:
+        return tokenizer.mask
+    if not isinstance(tokenizer, Tokenizer):
+        raise ValueError(f"a {type(tokenizer).__name__} has no {MASK}; take one that has")
+    return tokenizer.vocabulary_size

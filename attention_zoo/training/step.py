@@ -66,8 +66,9 @@ class Steps:
         self.accumulate, self.clip_norm = accumulate, clip_norm
         self.weights = model.trainable_variables
         # A batch's logits are the largest tensor there is, and nothing but the loss reads them.
-        whole = not (hasattr(model.loss, "total") and "project" in _arguments(model))
-        self._options = {} if whole else {"project": False}
+        projects = getattr(model, "projects", False) and _knows_total(model.loss)
+        self._options = {"project": False} if projects else {}
+        self.statistics = _statistics(model)
         half = model.dtype_policy.compute_dtype == "float16"
         with strategy.scope():
             self.scale = LossScale() if half else None
@@ -138,7 +139,7 @@ class Steps:
 
         So an evaluation, a checkpoint and what goes on from it see the same.
         """
-        kept = [w.value for w in self.model.non_trainable_weights if w.value.dtype.is_floating]
+        kept = [w.value for w in self.statistics if w.value.dtype.is_floating]
         if kept and self.strategy.num_replicas_in_sync > 1:
             means = tf.distribute.get_replica_context().all_reduce("MEAN", kept)
             for variable, mean in zip(kept, means, strict=True):
@@ -148,7 +149,7 @@ class Steps:
         return self.strategy.experimental_local_results(value)[0]
 
     def _train_step(self, batches: Any) -> Tensor:
-        others = self.model.non_trainable_weights
+        others = self.statistics
         before = [tf.identity(self._first(weight.value)) for weight in others]
         sums = self._on_each(self._sum_gradients, next(batches))
         if self.accumulate > 1:
@@ -223,6 +224,23 @@ def sum_and_count(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> 
     losses, mask = each(targets, outputs), getattr(outputs, "_keras_mask", None)
     counted = tf.ones_like(losses) if mask is None else tf.cast(mask, losses.dtype)
     return [tf.reduce_sum(losses), tf.reduce_sum(counted)]
+
+
+def _knows_total(loss: Any) -> bool:
+    """Whether the sum that a loss knows is of its own formula, not of one that it replaced."""
+    families = type(loss).__mro__
+    of_total, of_call = (
+        next((n for n, one in enumerate(families) if name in vars(one)), len(families))
+        for name in ("total", "call")
+    )
+    return of_total < len(families) and of_total <= of_call
+
+
+def _statistics(model: keras.Model) -> list[Any]:
+    """What layers that are trained keep of what they saw: not frozen weights, not seeds."""
+    trained = [layer for layer in model._flatten_layers() if layer.trainable]
+    own = {id(v) for layer in trained for v in layer._non_trainable_variables}
+    return [weight for weight in model.non_trainable_weights if id(weight) in own]
 
 
 def check_loss(loss: Any) -> None:

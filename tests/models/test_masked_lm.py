@@ -73,6 +73,18 @@ def test_presets_are_those_of_the_bert() -> None:
         MaskedLM.from_preset("transformer_tiny", vocabulary_size=7)
 
 
+def test_a_policy_is_that_of_all_parts(tmp_path: Any) -> None:
+    MaskedLM(TINY).save_to_preset(tmp_path)
+    sizes = {"vocabulary_size": 7, "embedding_dim": 4, "units": 4}
+    for made in (
+        MaskedLM.from_preset(tmp_path, dtype="mixed_bfloat16", name="teller"),
+        MaskedLM.from_preset("bert_tiny", **sizes, dtype="mixed_bfloat16", name="teller"),
+    ):
+        assert made.name == "teller"
+        for part in (made, made.bert, made.dense, made.bert.encoder[0]):
+            assert part.compute_dtype == "bfloat16"
+
+
 def test_arguments_of_the_bert_are_merged(tmp_path: Any) -> None:
     model = MaskedLM(TINY)
     model.save_to_preset(tmp_path)

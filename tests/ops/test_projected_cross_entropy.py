@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.ops import Projection, projected_cross_entropy
-from tests.layers.running import array, differentiable
+from tests.layers.running import JAX, array, differentiable
 
 N, D, V = 11, 4, 9
 
@@ -107,3 +107,53 @@ def test_logits_are_what_the_projection_says() -> None:
     parts, _, _ = case(True)
     logits = Projection(*map(ops.convert_to_tensor, parts)).logits()
     np.testing.assert_allclose(array(logits), parts[0] @ parts[1] + parts[2], atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradients_of_sure_tokens_in_half_precision(dtype: str, smoothing: float) -> None:
+    """Rounded before the likely token is subtracted, nothing would be left of them."""
+    rng = np.random.default_rng(0)
+    labels, weights = rng.integers(0, V, N), np.ones(N, "float32")
+    kernel = rng.normal(size=(D, V))
+    hidden = 4 * kernel.T[labels]
+    hidden, kernel = (np.asarray(ops.cast(x.astype("float32"), dtype)) for x in (hidden, kernel))
+    hidden, kernel = hidden.astype("float32"), kernel.astype("float32")
+
+    def loss(hidden: Any, kernel: Any) -> Any:
+        of = Projection(ops.cast(hidden, dtype), kernel)
+        return projected_cross_entropy(of, ops.convert_to_tensor(labels), weights, smoothing, 4)
+
+    _, gradients, _ = differentiable(keras.layers.Identity(), loss)(hidden, kernel)
+    _, want = oracle([hidden, kernel], labels, weights, smoothing)
+    for gradient, expected in zip(gradients, want, strict=True):
+        error = np.linalg.norm(gradient / np.cos(1.0) - expected) / np.linalg.norm(expected)
+        assert error < 0.02
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+@pytest.mark.parametrize("label", [-100, -1, V, V + 50])
+def test_a_label_outside_the_vocabulary_makes_the_loss_nan(label: int, mode: str) -> None:
+    parts, labels, weights = case(False)
+    labels[2] = label  # whose weight is 0
+    assert np.isfinite(found(parts, labels, weights, 0.1, 4, mode)[0])
+    labels[0] = label
+    assert np.isnan(found(parts, labels, weights, 0.1, 4, mode)[0])
+
+
+@pytest.mark.skipif(JAX, reason="all shapes are known there")
+@pytest.mark.parametrize("jit", [False, True])
+def test_no_token_of_unknown_many(jit: bool) -> None:
+    import tensorflow as tf
+
+    kernel = tf.ones((D, V))
+
+    @tf.function(
+        input_signature=[tf.TensorSpec((None, D)), tf.TensorSpec((None,), "int32")], jit_compile=jit
+    )
+    def loss(hidden: Any, labels: Any) -> Any:
+        weights = tf.ones_like(labels, "float32")
+        return projected_cross_entropy(Projection(hidden, kernel), labels, weights)
+
+    assert float(loss(tf.zeros((0, D)), tf.zeros((0,), tf.int32))) == 0.0
+    assert float(loss(tf.zeros((3, D)), tf.zeros((3,), tf.int32))) == pytest.approx(3 * np.log(V))

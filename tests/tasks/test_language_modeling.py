@@ -14,9 +14,11 @@ import pytest
 from attention_zoo import models, tasks, training
 from attention_zoo.cli import main
 from attention_zoo.data import TextLines, train_tokenizer
-from attention_zoo.data.vocabulary import END, START
+from attention_zoo.data.vocabulary import END, PAD, START
 from attention_zoo.decoding import AllowedTokens
+from attention_zoo.models.searching import sayable
 from attention_zoo.tasks import Continuation, LanguageModeling, SearchOptions
+from tests.models.public.checkpoints import GOLDEN
 
 TEXTS = ["a cat", "a dog saw the cat", "", "the dog", "a cat saw a dog and the dog saw a cat ."]
 
@@ -126,6 +128,7 @@ def test_figures_are_those_of_the_logits() -> None:
     for ids in task.tokenizer.encode(texts):
         tokens, labels = np.array([[START, *ids]]), np.array([*ids, END])
         logits = keras.ops.convert_to_numpy(task.model({"tokens": tokens}))[0].astype("float64")
+        logits[:, [PAD, START]] = -np.inf  # they never follow
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         nats -= log_probs[range(len(labels)), labels].sum()
         right += (logits.argmax(-1) == labels).sum()
@@ -144,7 +147,8 @@ def test_the_loss_is_the_log_of_the_perplexity() -> None:
     total = count = 0.0
     for inputs, labels in batches.in_order():
         size = float(loss.count(labels))
-        total, count = total + float(loss(labels, task.model(inputs))) * size, count + size
+        logits = sayable(task.model(inputs))  # padding and the start never follow
+        total, count = total + float(loss(labels, logits)) * size, count + size
     assert task.evaluate(examples)["perplexity"] == pytest.approx(np.exp(total / count), rel=1e-4)
 
 
@@ -177,6 +181,16 @@ def test_save_and_load(tmp_path: Path) -> None:
     path.write_text(json.dumps({"task": "language_modeling", "max_length": 3}))
     with pytest.raises(ValueError, match=r"task\.json: damaged \('search'\); use another"):
         tasks.load(tmp_path)
+
+
+def test_a_released_model_begins_where_it_is_told_to() -> None:
+    task = tasks.load(GOLDEN / "gpt2")
+    (answer,) = task.predict(["<|endoftext|>"], max_length=3, min_length=3)
+    assert answer.prompt == "<|endoftext|>"
+    assert len(answer.tokens) == 3
+    assert answer.text
+    with pytest.raises(ValueError, match="text 0 is no valid Unicode"):
+        task.predict(["\ud800"])
 
 
 def test_a_translator_does_not_write_on() -> None:

@@ -89,12 +89,25 @@ def test_the_mask_of_our_own_tokenizers_is_one_token_more(kind: str) -> None:
     task = teller(kind)
     assert task.mask == task.tokenizer.vocabulary_size
     assert task.model.bert.settings["vocabulary_size"] == task.mask + 1
-    (ids,) = task.encode_sources([f"a {MASK} cat"])
-    assert ids.count(task.mask) == 1
-    assert [i for i in ids if i != task.mask]
     for answer in task.predict(MASKED):
         assert MASK not in answer.text
         assert answer.text not in [one.text for one in answer.alternatives]
+
+
+@pytest.mark.parametrize("kind", ["word", "subword", "character"])
+def test_a_mask_stands_for_what_it_hides_and_changes_nothing_around_it(kind: str) -> None:
+    task, text = teller(kind), "a dog and a cat ."
+    word = "dog" if kind == "word" else "d"
+    if kind == "subword":  # whose pieces are whole words here, or the test would say nothing
+        assert len(task.tokenizer.encode(["dog"])[0]) == 1
+        word = "dog"
+    (whole,), (masked,) = (task.encode_sources([t]) for t in (text, text.replace(word, MASK, 1)))
+    changed = [at for at, pair in enumerate(zip(whole, masked, strict=True)) if len({*pair}) == 2]
+    assert [masked[at] for at in changed] == [task.mask]
+    (end, _), (bare, _) = (task.encode_sources([t, "a"]) for t in (f"cat {MASK}.", f"{MASK}."))
+    assert bare == end[-2:]
+    assert bare[0] == task.mask
+    assert task.encode_sources([f"\ue000 {MASK}"])[0].count(task.mask) == 1
 
 
 def test_unknown_words_are_told() -> None:
@@ -130,6 +143,9 @@ def test_a_released_model_with_its_tokenizer() -> None:
     assert answer.source_tokens == ("the", "un", "##seen", MASK, ".")
     assert answer.fillings[0][0].probability > answer.fillings[0][1].probability
     assert task.unknown_characters(f"a ☃ {MASK}") == ["☃"]
+    (pair,) = task.predict([f"the cat [SEP] sat {MASK}"])
+    assert pair.text.startswith("the cat [SEP] sat")
+    assert pair.text != pair.alternatives[0].text
     assert task.evaluate(lines(["the cat sat", "a mat."]))["masked"] == 2
     assert tasks.load(GOLDEN / "gpt2").name == "language_modeling"
 
@@ -203,6 +219,11 @@ def test_a_released_model_saved_as_a_task(tmp_path: Path) -> None:
     task.save(tmp_path)
     again = tasks.load(tmp_path)
     assert shown(again.predict([f"the {MASK}"])[0]) == shown(task.predict([f"the {MASK}"])[0])
+
+
+def test_a_tokenizer_without_a_mask_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a ByteTokenizer has no \[MASK\]; take one that has"):
+        MaskedLanguageModeling(teller().model, load_tokenizer(GOLDEN / "gpt2"))
 
 
 def test_models_that_do_not_fit() -> None:

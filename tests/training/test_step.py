@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from attention_zoo import training
+from attention_zoo import models, training
+from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.devices import spread
 from attention_zoo.training.loss_scale import LossScale
@@ -327,3 +328,42 @@ def test_losses_of_a_run_are_of_all_tokens() -> None:
     inputs, labels = next(iter(batches.in_order()))
     expected = float(task.loss()(labels, task.model(inputs, training=False)))
     assert records(folder)[-1]["val_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+class Doubled(SequenceCrossEntropy):
+    """A formula of its own, and no sum of it."""
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return 2.0 * super().call(y_true, y_pred)
+
+
+def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
+    model = models.from_preset(
+        "transformer_tiny",
+        source_vocabulary_size=7,
+        target_vocabulary_size=7,
+        embedding_dim=8,
+        units=8,
+        num_layers=1,
+    )
+    tokens = tf.constant([[2, 4, 5]])
+    batch = ({"source": tokens, "target": tokens}, tokens, True)
+    found = []
+    for loss in (SequenceCrossEntropy(), Doubled()):
+        model.compile(keras.optimizers.SGD(0.0), loss)
+        model.optimizer.build(model.trainable_variables)
+        steps = Steps(model, tf.distribute.get_strategy())
+        assert bool(steps._options) is (type(loss) is SequenceCrossEntropy)
+        found.append(steps.test(iter(tf.data.Dataset.from_tensors(batch))).loss)
+    assert found[1] == pytest.approx(2 * found[0], rel=1e-5)
+
+
+def test_frozen_weights_are_no_statistics() -> None:
+    layers = [keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((3,)), *layers, keras.layers.Dropout(0.5)])
+    layers[0].trainable = False
+    model.compile(keras.optimizers.SGD(), keras.losses.MeanSquaredError())
+    model.optimizer.build(model.trainable_variables)
+    steps = Steps(model, tf.distribute.get_strategy())
+    kept = [variable.path.rpartition("/")[2] for variable in steps.statistics]
+    assert kept == ["moving_mean", "moving_variance"]

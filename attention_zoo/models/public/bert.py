@@ -36,6 +36,8 @@ def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     if cls not in BUILDERS:
         raise ValueError(f"{checkpoint.folder}: is a BERT or a MaskedLM, not a {cls.__name__}")
     check_arguments(cls, overrides)
+    if cls is MaskedLM:
+        checkpoint.refuse("tie_word_embeddings", unless=True)
     settings = _settings(checkpoint)
     model, bert, head = BUILDERS[cls](settings, POOLER in tensors, overrides)
     spare = [*SPARE, *([] if head else [r"cls\..*"]), *([] if bert.pooler else [r"pooler\..*"])]
@@ -80,7 +82,7 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
         "dropout": config.get("hidden_dropout_prob", 0.1),
         "layer": {
             "norm_first": False,
-            "activation": checkpoint.activation("hidden_act"),
+            "activation": checkpoint.activation("hidden_act", "gelu"),
             "epsilon": config.get("layer_norm_eps", 1e-12),
         },
     }

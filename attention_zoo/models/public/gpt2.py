@@ -67,7 +67,7 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
         "dropout": config.get("resid_pdrop", 0.1),
         "layer": {
             "norm_first": True,
-            "activation": checkpoint.activation("activation_function"),
+            "activation": checkpoint.activation("activation_function", "gelu_new"),
             "epsilon": config.get("layer_norm_epsilon", 1e-5),
         },
     }

@@ -45,9 +45,10 @@ class Checkpoint(NamedTuple):
                 raise ValueError(f"{self.folder / 'config.json'}: says nothing of {name}")
         return {ours: self.config[name] for ours, name in names.items()}
 
-    def activation(self, name: str) -> str:
-        """Our name of theirs; ValueError for an activation that the library has not."""
-        asked = self.config.get(name, "gelu")
+    def activation(self, name: str, usual: str) -> str:
+        """Our name of theirs, the usual one unless the config says another; ValueError for one that
+        the library has not."""
+        asked = self.config.get(name, usual)
         if asked not in ACTIVATIONS:
             raise ValueError(
                 f"{self.folder / 'config.json'}: {name}={asked!r} is not known here"

@@ -59,8 +59,9 @@ def test_what_a_config_says() -> None:
     config = {"n": 3, "act": "swish", "kind": "a"}
     checkpoint = Checkpoint(Path("x"), config, Tensors(GOLDEN / "bert"))
     assert checkpoint.numbers({"units": "n"}) == {"units": 3}
-    assert checkpoint.activation("act") == "silu"
-    assert checkpoint.activation("other") == "gelu"
+    assert checkpoint.activation("act", "gelu") == "silu"
+    assert checkpoint.activation("other", "gelu") == "gelu"
+    assert checkpoint.activation("other", "gelu_new") == "gelu_tanh"
     checkpoint.refuse("kind", unless="a")
     checkpoint.refuse("none", unless=5)
     with pytest.raises(ValueError, match=r"config.json: kind='a' is not supported, only 'b'"):

@@ -114,6 +114,7 @@ def test_tensors_missing_strange_or_misshapen(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' is"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported, only True"),
         ({"is_decoder": True}, "is_decoder=True is not supported, only False"),
         ({"hidden_act": "swoosh"}, "hidden_act='swoosh' is not known here"),
         ({"hidden_size": None}, "config.json: says nothing of hidden_size"),
