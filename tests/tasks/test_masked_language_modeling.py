@@ -304,4 +304,6 @@ def test_a_run_may_start_from_a_released_model(tmp_path: Path) -> None:
     tuned = training.fit(tmp_path / "page.yaml", options)
     assert tuned.task.model.bert.settings["dropout"] == 0.3
     with pytest.raises(ValueError, match=r"tokenizer has kind wordpiece, .* tokenizer.kind=word"):
-        training.fit(tmp_path / "page.yaml", [*options[:1], "tokenizer={kind: word}"])
+        training.fit(
+            tmp_path / "page.yaml", [f"run={tmp_path / 'other'}", "tokenizer={kind: word}"]
+        )
