@@ -14,8 +14,8 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-
 RUN = '"runs/rnnsearch_small.dates_en_fr"'
 
 
-def test_both_examples_are_there() -> None:
-    assert len(BLOCKS) == 2
+def test_the_examples_are_there() -> None:
+    assert len(BLOCKS) == 3
     assert RUN in BLOCKS[1]
 
 
@@ -34,3 +34,10 @@ def test_a_trained_translator(
     exec(BLOCKS[1].replace(RUN, repr(str(run))), {})
     assert capsys.readouterr().out.strip()
     assert (tmp_path / "attention.png").stat().st_size > 1000
+
+
+def test_transformers() -> None:
+    names: dict = {}
+    exec(BLOCKS[2], names)
+    assert tuple(names["features"].shape) == (1, 6, 128)
+    assert names["found"].tokens.shape == (1, 1, 5)
