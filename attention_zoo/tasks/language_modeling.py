@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
@@ -14,13 +12,13 @@ import numpy as np
 from keras import ops
 
 from attention_zoo import models
-from attention_zoo.data import LineBatches, TextLines, Tokenizer, load_tokenizer
+from attention_zoo.data import LineBatches, TextLines, Tokenizer
 from attention_zoo.data.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
-from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.models.searching import sayable
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
-from attention_zoo.tasks.task import TASKS, read_task_file, rules_for_all
+from attention_zoo.tasks.one_text import OneText
+from attention_zoo.tasks.task import TASKS, rules_for_all
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Continuation:
 
 
 @TASKS.register("language_modeling")
-class LanguageModeling:
+class LanguageModeling(OneText):
     """A model that writes on, and its tokenizer: strings in, strings out.
 
     Args:
@@ -69,7 +67,6 @@ class LanguageModeling:
 
     name: ClassVar[str] = "language_modeling"
     metric_names: ClassVar[tuple[str, ...]] = ("accuracy",)
-    limits: ClassVar[tuple[str, ...]] = ("max_length",)
 
     def __init__(
         self,
@@ -82,21 +79,7 @@ class LanguageModeling:
             raise ValueError(
                 f"a {type(model).__name__} does not write on; language modelling takes a GPT"
             )
-        self.model = model
-        self.tokenizer = tokenizer
-        self.search = search or SearchOptions()
-        self.max_length = max_length
-
-    @property
-    def longest(self) -> int:
-        """Most tokens of a text; ValueError where the model has no places for as many."""
-        places = self.model.settings["max_length"]
-        if self.max_length > places:
-            raise ValueError(
-                f"max_length is {self.max_length} but the model has {places} places; lower it"
-                " (data.max_length in a recipe), or give the model more (model.max_length)"
-            )
-        return self.max_length
+        super().__init__(model, tokenizer, search, max_length)
 
     # Training.
 
@@ -106,32 +89,13 @@ class LanguageModeling:
         Raises:
             ValueError: no line is left.
         """
-        lines, kept = self._encoded(examples)
-        if not kept:
-            raise ValueError(
-                f"{examples.origin}: none of its {len(examples)} lines fits into"
-                f" {self.max_length} tokens; raise data.max_length"
-            )
-        return LineBatches(
-            [lines[row] for row in kept],
-            batch_size=batch_size,
-            seed=seed,
-            bucket_width=1 if self.model.settings["max_length"] % 4 else 4,
-            numbers=[row + 1 for row in kept],
-        )
-
-    def within_limits(self, examples: TextLines) -> TextLines:
-        """The lines that `batches` leaves in."""
-        return examples.take(self._encoded(examples)[1])
+        lines, known = self._fitting(examples)
+        return LineBatches(lines, batch_size=batch_size, seed=seed, **known)
 
     def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
         """Token ids of all lines, and the rows of those that keep the limit."""
         lines = self.tokenizer.encode(examples.texts)
         return lines, [row for row, ids in enumerate(lines) if 0 < len(ids) < self.longest]
-
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Cross-entropy per token, the end token counted."""
-        return SequenceCrossEntropy(label_smoothing=label_smoothing)
 
     # Prediction.
 
@@ -192,7 +156,7 @@ class LanguageModeling:
 
     def _check_room(self, prompts: Sequence[Sequence[int]], options: SearchOptions) -> None:
         """ValueError for a prompt that leaves no room for what may follow."""
-        places = self.model.settings["max_length"]
+        places = self.places
         for row, ids in enumerate(prompts):
             limit = options.limit(len(ids))
             if len(ids) + limit - 1 > places:
@@ -246,7 +210,7 @@ class LanguageModeling:
         lines = self.encode_sources(examples.texts, places)
         nats = right = 0.0
         for rows, width in same_width([[START, *ids] for ids in lines], options.batch_size):
-            width = min(width, self.model.settings["max_length"])
+            width = min(width, self.places)
             tokens = padded([[START, *lines[row]] for row in rows], len(rows), width)
             labels = padded([[*lines[row], END] for row in rows], len(rows), width)
             part = self._foreseen(tokens, labels)
@@ -274,33 +238,3 @@ class LanguageModeling:
         likeliest = ops.convert_to_numpy(ops.argmax(logits, axis=-1))
         right = (likeliest == labels)[live].sum()
         return float(nats[live].sum(dtype="float64")), float(right)
-
-    # Files.
-
-    def save(self, folder: str | Path) -> None:
-        """Write model, tokenizer and options into a folder, `task.json` last."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.model.save_to_preset(folder / "model")
-        self.tokenizer.save(folder / "tokenizer")
-        content = {
-            "task": self.name,
-            "max_length": self.max_length,
-            "search": self.search.as_dict(),
-        }
-        text = json.dumps(content, indent=2) + "\n"
-        (folder / "task.json").write_text(text, encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: str | Path) -> LanguageModeling:
-        """Read what `save` wrote; ValueError when it is damaged."""
-        folder = Path(folder)
-        content = read_task_file(folder)
-        try:
-            limit, search = int(content["max_length"]), SearchOptions(**content["search"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
-            ) from None
-        model = models.from_preset(folder / "model")
-        return cls(model, load_tokenizer(folder / "tokenizer"), search, limit)

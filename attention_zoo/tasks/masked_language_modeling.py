@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
@@ -14,12 +12,12 @@ import numpy as np
 from keras import ops
 
 from attention_zoo import models
-from attention_zoo.data import Marks, MaskedBatches, TextLines, Tokenizer, load_tokenizer
+from attention_zoo.data import Marks, MaskedBatches, TextLines, Tokenizer
 from attention_zoo.data.vocabulary import PAD
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
-from attention_zoo.tasks.task import TASKS, read_task_file
+from attention_zoo.tasks.one_text import OneText
+from attention_zoo.tasks.task import TASKS
 
 MASK = "[MASK]"
 """What stands in a text for what is to be told."""
@@ -72,7 +70,7 @@ PRIVATE_USE = range(0xE000, 0xF900)
 
 
 @TASKS.register("masked_language_modeling")
-class MaskedLanguageModeling:
+class MaskedLanguageModeling(OneText):
     """A model that tells hidden tokens, and its tokenizer.
 
     The mask is the tokenizer's; one that has none gets it as a token after all others, so that the
@@ -91,7 +89,6 @@ class MaskedLanguageModeling:
 
     name: ClassVar[str] = "masked_language_modeling"
     metric_names: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
-    limits: ClassVar[tuple[str, ...]] = ("max_length",)
 
     def __init__(
         self,
@@ -105,10 +102,7 @@ class MaskedLanguageModeling:
                 f"a {type(model).__name__} tells no hidden tokens; masked language modelling takes"
                 " a MaskedLM"
             )
-        self.model = model
-        self.tokenizer = tokenizer
-        self.search = search or SearchOptions()
-        self.max_length = max_length
+        super().__init__(model, tokenizer, search, max_length)
         self.mask = mask_of(tokenizer)
         known = model.bert.settings["vocabulary_size"]
         if max(self.mask + 1, tokenizer.vocabulary_size) > known:
@@ -122,15 +116,9 @@ class MaskedLanguageModeling:
         )
 
     @property
-    def longest(self) -> int:
-        """Most tokens of a text; ValueError where the model has no places for as many."""
-        places = self.model.bert.settings["max_length"]
-        if self.max_length > places:
-            raise ValueError(
-                f"max_length is {self.max_length} but the model has {places} places; lower it"
-                " (data.max_length in a recipe), or give the model more (model.max_length)"
-            )
-        return self.max_length
+    def places(self) -> int:
+        """How many tokens the model has places for."""
+        return int(self.model.bert.settings["max_length"])
 
     # Training.
 
@@ -140,24 +128,8 @@ class MaskedLanguageModeling:
         Raises:
             ValueError: no line is left.
         """
-        lines, kept = self._encoded(examples)
-        if not kept:
-            raise ValueError(
-                f"{examples.origin}: none of its {len(examples)} lines fits into"
-                f" {self.max_length} tokens; raise data.max_length"
-            )
-        return MaskedBatches(
-            [lines[row] for row in kept],
-            self._marks(),
-            batch_size=batch_size,
-            seed=seed,
-            bucket_width=1 if self.model.bert.settings["max_length"] % 4 else 4,
-            numbers=[row + 1 for row in kept],
-        )
-
-    def within_limits(self, examples: TextLines) -> TextLines:
-        """The lines that `batches` leaves in."""
-        return examples.take(self._encoded(examples)[1])
+        lines, known = self._fitting(examples)
+        return MaskedBatches(lines, self._marks(), batch_size=batch_size, seed=seed, **known)
 
     def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
         """Token ids of all lines, and the rows of those that keep the limit."""
@@ -166,10 +138,6 @@ class MaskedLanguageModeling:
 
     def _marks(self) -> Marks:
         return Marks(self.tokenizer.start, self.tokenizer.end, self.mask, self.sayable)
-
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Cross-entropy per hidden token."""
-        return SequenceCrossEntropy(label_smoothing=label_smoothing)
 
     # Prediction.
 
@@ -197,7 +165,7 @@ class MaskedLanguageModeling:
                 raise ValueError(f"source {number}: has no {MASK}; write it where a word is sought")
         answers: dict[int, Filled] = {}
         for some, width in same_width(rows, BATCH):
-            tokens = padded([rows[row] for row in some], len(some), self._fitting(width))
+            tokens = padded([rows[row] for row in some], len(some), min(width, self.places))
             said, begin = self._said(tokens, tokens == self.mask), 0
             for row in some:
                 end = begin + rows[row].count(self.mask)
@@ -244,10 +212,6 @@ class MaskedLanguageModeling:
 
     def _around(self, ids: Sequence[int]) -> list[int]:
         return [self.tokenizer.start, *ids, self.tokenizer.end]
-
-    def _fitting(self, width: int) -> int:
-        """A width that the model has places for."""
-        return min(width, int(self.model.bert.settings["max_length"]))
 
     def _said(self, tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
         """Log-probabilities `(N, W)` of the words, at the N positions of `(B, T)` asked for."""
@@ -317,36 +281,6 @@ class MaskedLanguageModeling:
             "masked_accuracy": 100 * right / count,
             "perplexity": math.exp(nats / count),
         }
-
-    # Files.
-
-    def save(self, folder: str | Path) -> None:
-        """Write model, tokenizer and options into a folder, `task.json` last."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.model.save_to_preset(folder / "model")
-        self.tokenizer.save(folder / "tokenizer")
-        content = {
-            "task": self.name,
-            "max_length": self.max_length,
-            "search": self.search.as_dict(),
-        }
-        text = json.dumps(content, indent=2) + "\n"
-        (folder / "task.json").write_text(text, encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: str | Path) -> MaskedLanguageModeling:
-        """Read what `save` wrote; ValueError when it is damaged."""
-        folder = Path(folder)
-        content = read_task_file(folder)
-        try:
-            limit, search = int(content["max_length"]), SearchOptions(**content["search"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
-            ) from None
-        model = models.from_preset(folder / "model")
-        return cls(model, load_tokenizer(folder / "tokenizer"), search, limit)
 
 
 def mask_of(tokenizer: Tokenizer) -> int:

@@ -1,0 +1,113 @@
+"""What tasks share that read one text by one tokenizer: their limit and their files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+
+from attention_zoo import models
+from attention_zoo.data import TextLines, Tokenizer, load_tokenizer
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.tasks.task import read_task_file
+
+
+class OneText:
+    """A model and the tokenizer of the texts that it reads.
+
+    A task says how many `places` its model has and which rows `_encoded` lets in.
+
+    Args:
+        model, tokenizer, search, max_length: see the tasks.
+    """
+
+    name: ClassVar[str]
+    limits: ClassVar[tuple[str, ...]] = ("max_length",)
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        search: SearchOptions | None = None,
+        max_length: int = 256,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.search = search or SearchOptions()
+        self.max_length = max_length
+
+    @property
+    def places(self) -> int:
+        """How many tokens the model has places for."""
+        return int(self.model.settings["max_length"])
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of a text; ValueError where the model has no places for as many."""
+        if self.max_length > self.places:
+            raise ValueError(
+                f"max_length is {self.max_length} but the model has {self.places} places; lower it"
+                " (data.max_length in a recipe), or give the model more (model.max_length)"
+            )
+        return self.max_length
+
+    def within_limits(self, examples: TextLines) -> TextLines:
+        """The lines that `batches` leaves in."""
+        return examples.take(self._encoded(examples)[1])
+
+    def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
+        """Token ids of all lines, and the rows of those that keep the limit."""
+        raise TypeError(f"{type(self).__name__} does not define `_encoded`")
+
+    def _fitting(self, examples: TextLines) -> tuple[list[list[int]], dict[str, Any]]:
+        """The lines that keep the limit, and what batches of them are to know.
+
+        Raises:
+            ValueError: no line is left.
+        """
+        lines, kept = self._encoded(examples)
+        if not kept:
+            raise ValueError(
+                f"{examples.origin}: none of its {len(examples)} lines fits into"
+                f" {self.max_length} tokens; raise data.max_length"
+            )
+        numbers = [row + 1 for row in kept]
+        width = 1 if self.places % 4 else 4
+        return [lines[row] for row in kept], {"bucket_width": width, "numbers": numbers}
+
+    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """Cross-entropy per token that is to be told."""
+        return SequenceCrossEntropy(label_smoothing=label_smoothing)
+
+    # Files.
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, tokenizer and options into a folder, `task.json` last."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save_to_preset(folder / "model")
+        self.tokenizer.save(folder / "tokenizer")
+        content = {
+            "task": self.name,
+            "max_length": self.max_length,
+            "search": self.search.as_dict(),
+        }
+        text = json.dumps(content, indent=2) + "\n"
+        (folder / "task.json").write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Any:
+        """Read what `save` wrote; ValueError when it is damaged."""
+        folder = Path(folder)
+        content = read_task_file(folder)
+        try:
+            limit, search = int(content["max_length"]), SearchOptions(**content["search"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
+            ) from None
+        model = models.from_preset(folder / "model")
+        return cls(model, load_tokenizer(folder / "tokenizer"), search, limit)
