@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ def seal(folder: Path, names: Iterable[str], known: Mapping[str, Entry] | None =
         folder: where they lie, all just written. What sealed folders inside say of theirs is taken
             from there, where it is of a file of that size.
         names: of them.
-        known: what `write_and_hash` said of some, which are not read again.
+        known: the entries of some as `HashedFile` has them; they are not read again.
     """
     names = list(names)
     known = {**_known_inside(folder, names), **(known or {})}
@@ -44,12 +44,48 @@ def seal(folder: Path, names: Iterable[str], known: Mapping[str, Entry] | None =
     (folder / MANIFEST).write_bytes(_manifest(entries))
 
 
-def write_and_hash(path: Path, data: memoryview) -> Entry:
-    """Writes a large file, and meanwhile finds what a manifest says of it."""
-    with ThreadPoolExecutor(1) as meanwhile:
-        entry = meanwhile.submit(_entry_of, data)
-        path.write_bytes(data)
-        return entry.result()
+class HashedFile(io.RawIOBase):
+    """A large file that is written once; closed, it knows what a manifest says of it.
+
+    What fails, as a write to a full disk does, is told when it closes, and only then: an archive
+    that meets the failure itself tells of it twice.
+
+    Args:
+        path: of the new file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._file = path.open("wb", buffering=0)
+        self._digest, self._bytes = hashlib.sha256(), 0
+        self._failure: OSError | None = None
+
+    @property
+    def entry(self) -> Entry:
+        """Its size and SHA-256."""
+        return {"bytes": self._bytes, "sha256": self._digest.hexdigest()}
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        self._digest.update(rest)
+        self._bytes += size
+        try:
+            while self._failure is None and rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._failure = error
+        return size
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
 
 
 def damage(folder: Path) -> Damage | None:

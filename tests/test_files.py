@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from attention_zoo.files import damage, new_folder, replace_file, seal, write_and_hash
+from attention_zoo.files import HashedFile, damage, new_folder, replace_file, seal
 
 
 def sealed(folder: Path) -> Path:
@@ -81,9 +82,11 @@ def _full(*given: object) -> None:
 def test_what_a_sealed_folder_inside_says_is_not_read_again(tmp_path: Path) -> None:
     inside = tmp_path / "model"
     inside.mkdir()
-    entry = write_and_hash(inside / "weights", memoryview(b"numbers"))
+    with HashedFile(inside / "weights") as file:
+        assert file.write(memoryview(b"num")) == 3
+        assert file.write(np.frombuffer(b"bers", "int16")) == 4
     assert (inside / "weights").read_bytes() == b"numbers"
-    seal(inside, ["weights"], {"weights": entry})
+    seal(inside, ["weights"], {"weights": file.entry})
     (tmp_path / "words").write_bytes(b"a b")
     seal(tmp_path, ["model/weights", "model/manifest.json", "words"])
     assert damage(inside) is None
@@ -92,6 +95,14 @@ def test_what_a_sealed_folder_inside_says_is_not_read_again(tmp_path: Path) -> N
     found = damage(tmp_path)
     assert found is not None
     assert found.name == "model/weights"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+def test_a_full_disk_is_told_when_a_hashed_file_closes(recwarn: pytest.WarningsRecorder) -> None:
+    with pytest.raises(OSError, match="No space"), HashedFile(Path("/dev/full")) as file:
+        np.savez(file, some=np.ones(1000), more=np.ones(1000))
+    file.close()
+    assert not recwarn.list
 
 
 def test_a_manifest_of_others_inside_says_nothing(tmp_path: Path) -> None:

@@ -18,22 +18,13 @@ whatever the sizes, seeds and languages.
 
 from __future__ import annotations
 
-import hashlib
-import random
-
 from attention_zoo.data.carriers import CARRIERS, JOINTS
 from attention_zoo.data.pairs import TextPairs
 from attention_zoo.data.slots import Pick, Value
+from attention_zoo.data.splits import Drawn, Parts, draw_sentences
 from attention_zoo.registry import did_you_mean
 
 LANGUAGES = tuple(JOINTS)
-# Of 100 hash values, those of each split.
-SPLITS = {
-    "train": range(70),
-    "validation": range(70, 80),
-    "test": range(80, 90),
-    "long": range(90, 100),
-}
 
 Clause = tuple[int, Value]
 
@@ -63,48 +54,32 @@ def generate_dates(
         ValueError: a size below 1, an unknown language or split, the same language twice, fewer
             than one clause or more than there are.
     """
-    _check_names(source, target, split)
-    most = len(CARRIERS) // 2
-    if size < 1:
-        raise ValueError(f"size={size} must be at least 1")
-    if not 1 <= min_phrases <= max_phrases <= most:
-        raise ValueError(
-            f"min_phrases={min_phrases}, max_phrases={max_phrases}: expected"
-            f" 1 <= min_phrases <= max_phrases <= {most}"
-        )
-    if split == "long":
-        min_phrases, max_phrases = max_phrases + 1, 2 * max_phrases
-    stream = random.Random(f"dates/{split}/{seed}").random
+    _check_languages(source, target)
 
-    def pick(n: int) -> int:
-        return int(stream() * n)
+    def draw(phrases: int, pick: Pick) -> Drawn:
+        clauses = _draw(phrases, pick)
+        english = _sentence(clauses, "en")
 
-    pairs: dict[str, str] = {}
-    while len(pairs) < size:
-        phrases = min_phrases + pick(max_phrases - min_phrases + 1)
-        before = len(pairs)
-        while len(pairs) == before:
-            clauses = _draw(phrases, pick)
-            english = _sentence(clauses, "en")
-            if _bucket(english) in SPLITS[split]:
-                text = english if source == "en" else _sentence(clauses, source)
-                pairs.setdefault(text, english if target == "en" else _sentence(clauses, target))
+        def written(language: str) -> str:
+            return english if language == "en" else _sentence(clauses, language)
+
+        return english, lambda: (written(source), written(target))
+
+    parts = Parts("phrases", min_phrases, max_phrases, limit=len(CARRIERS) // 2)
+    pairs = draw_sentences("dates", split, seed, size, parts, draw)
     origin = f"dates {source}-{target} {split} (seed {seed})"
     return TextPairs(list(pairs), list(pairs.values()), origin)
 
 
-def _check_names(source: str, target: str, split: str) -> None:
-    for name, known in ((source, LANGUAGES), (target, LANGUAGES), (split, tuple(SPLITS))):
-        if name not in known:
+def _check_languages(source: str, target: str) -> None:
+    for name in (source, target):
+        if name not in LANGUAGES:
             raise ValueError(
-                f"dates has no {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})"
+                f"dates has no {name!r}{did_you_mean(name, LANGUAGES)}"
+                f" (known: {', '.join(LANGUAGES)})"
             )
     if source == target:
         raise ValueError(f"dates: source and target are both {source!r}; choose two languages")
-
-
-def _bucket(english: str) -> int:
-    return int.from_bytes(hashlib.blake2b(english.encode(), digest_size=8).digest(), "big") % 100
 
 
 def _draw(phrases: int, pick: Pick) -> list[Clause]:

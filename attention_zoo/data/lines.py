@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ class TextLines:
     Attributes:
         texts: none is blank.
         origin: where they come from, to be shown and stored beside results.
+        lines: the line of each in the file that they come from; counted from 1 when None.
     """
 
     texts: list[str]
     origin: str
+    lines: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -30,8 +32,17 @@ class TextLines:
         return iter(self.texts)
 
     def take(self, rows: Iterable[int]) -> TextLines:
-        """The texts of these rows."""
-        return replace(self, texts=[self.texts[row] for row in rows])
+        """The texts of these rows, which keep their lines."""
+        rows, lines = list(rows), self._lines()
+        texts = [self.texts[row] for row in rows]
+        return replace(self, texts=texts, lines=[lines[row] for row in rows])
+
+    def places(self) -> list[str]:
+        """Where each text stands, for messages."""
+        return [f"{self.origin}:{line}" for line in self._lines()]
+
+    def _lines(self) -> Sequence[int]:
+        return self.lines or range(1, len(self) + 1)
 
 
 def read_lines(path: str | Path) -> TextLines:
@@ -44,10 +55,10 @@ def read_lines(path: str | Path) -> TextLines:
         ValueError: no file, no line with something on it, or invalid UTF-8 (file:line).
     """
     texts = [decoded(where, raw) for where, raw in numbered_lines(path)]
-    texts = [text for text in texts if text.strip()]
-    if not texts:
+    lines = [number for number, text in enumerate(texts, 1) if text.strip()]
+    if not lines:
         raise ValueError(f"{path}: no line has a text; give one text a line")
-    return TextLines(texts, str(path))
+    return TextLines([texts[number - 1] for number in lines], str(path), lines)
 
 
 def generate_date_lines(

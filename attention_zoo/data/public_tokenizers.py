@@ -250,6 +250,7 @@ def _from_vocabulary(folder: Path) -> tokenizers.Tokenizer:
     engine.add_special_tokens(
         [AddedToken(token, special=True) for token in special if token in ids]
     )
+    _add(engine, folder / "added_tokens.json")
     return engine
 
 
@@ -261,7 +262,25 @@ def _from_merges(folder: Path) -> tokenizers.Tokenizer:
     engine.decoder = decoders.ByteLevel()
     if engine.token_to_id("<|endoftext|>") is not None:
         engine.add_special_tokens([AddedToken("<|endoftext|>", special=True)])
+    _add(engine, folder / "added_tokens.json")
     return engine
+
+
+def _add(engine: tokenizers.Tokenizer, path: Path) -> None:
+    """The tokens behind those that were learnt, which such a file gives with their ids."""
+    if not path.is_file():
+        return
+    added = _json(path)
+    if added is None:
+        raise ValueError(f"{path.name} beside it is damaged; copy it anew")
+    for token, number in sorted(added.items(), key=lambda item: item[1]):
+        if engine.token_to_id(token) is None:
+            engine.add_tokens([AddedToken(token, normalized=True)])
+        if engine.token_to_id(token) != number:
+            raise ValueError(
+                f"{path.name} has {token!r} as {number}, but there it would be"
+                f" {engine.token_to_id(token)}; number added tokens from the size of the vocabulary"
+            )
 
 
 READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {

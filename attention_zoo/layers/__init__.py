@@ -27,6 +27,7 @@ from attention_zoo.layers.attention_pooling import AttentionPooling
 from attention_zoo.layers.attention_weighted_pooling import AttentionWeightedPooling
 from attention_zoo.layers.co_attention import CoAttention
 from attention_zoo.layers.coverage_attention import CoverageAttention
+from attention_zoo.layers.crf import CRF
 from attention_zoo.layers.dot_product_attention import DotProductAttention
 from attention_zoo.layers.feed_forward import FeedForward
 from attention_zoo.layers.hard_attention import ESTIMATORS, HardAttention
@@ -90,6 +91,7 @@ from attention_zoo.layers.windowed_attention import WindowedAttention
 
 __all__ = [
     "ALIGNMENTS",
+    "CRF",
     "ESTIMATORS",
     "EXCLUDED_PAIRS",
     "POSITIONS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -267,12 +268,11 @@ class Attention(keras.layers.Layer):
         shape = (*rows, steps, self.alignment.width(sources))
         dtype = keras.backend.standardize_dtype(like.dtype)
         keep = None
-        if self.dropout and by_blocks.long(self, steps, memory.values.shape[-2]):
-            keep = by_blocks.keep(self, memory, steps, dtype)
-        elif self.dropout:
-            keep = keras.random.dropout(
-                ops.ones(shape, dtype), self.dropout, seed=self.seed_generator
-            )
+        if self.dropout:  # as the blocks of a long memory draw it, each for its place
+            heads = math.prod(rows[1:]) * rows[0]
+            seed = self.seed_generator.next()
+            keep = zoo_ops.keep_places(seed, self.dropout, heads, shape[-2:])
+            keep = ops.cast(ops.reshape(keep, shape), dtype)
         noise = self.alignment.draw(shape, dtype)
         return None if keep is None and noise is None else Draws(keep, noise)
 

@@ -44,16 +44,6 @@ def _can(attention: Any) -> bool:
     )
 
 
-def keep(attention: Any, memory: Memory, steps: Tensor, dtype: str) -> Tensor:
-    """What dropout multiplies the weights `(B, [H], T, S)` with, all at once as block by block."""
-    *rows, sources = ops.shape(attention.weights_like(memory))
-    heads = math.prod(rows[1:]) * rows[0]
-    drawn = zoo_ops.keep_places(
-        attention.seed_generator.next(), attention.dropout, heads, (steps, sources)
-    )
-    return ops.cast(ops.reshape(drawn, (*rows, steps, sources)), dtype)
-
-
 def look(
     attention: Any, query: Tensor, memory: Memory, allowed: Allowed, training: bool
 ) -> tuple[Tensor, Tensor]:

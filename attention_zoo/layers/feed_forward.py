@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.dropout import Dropout
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -92,7 +93,7 @@ class FeedForward(keras.layers.Layer):
         named = {**GATED, **NAMED}.get(activation) if isinstance(activation, str) else None
         self.first = keras.layers.Dense(self.units, named or activation, **own)
         self.gate = keras.layers.Dense(self.units, **own) if gated else None
-        self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.drop = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:

@@ -30,24 +30,31 @@ class Ancestors(NamedTuple):
     stays at place `t W + n`, W the width of the search; `came_by` follows the hypotheses.
 
     at: `(B,)` int32, steps before this one, the same for all. came_by: `(B, N, L)` int32, which
-    hypothesis of each step it descends from. width: W.
+    hypothesis of each step it descends from. width: W. read: P, places of the cache that were
+    filled before the first step, the same for all hypotheses of a source.
     """
 
     at: Tensor
     came_by: Tensor
     width: int
+    read: Any = 0
 
     @property
     def step(self) -> Tensor:
         """Scalar: which step this is."""
         return ops.max(self.at, initial=0)
 
+    @property
+    def place(self) -> Tensor:
+        """Scalar: how many tokens stand before this step's, if all that was read is one text."""
+        return self.read + self.step
+
     def here(self) -> Ancestors:
         """With this step: every hypothesis came by itself."""
         batch, count, _ = ops.shape(self.came_by)
         itself = ops.broadcast_to(ops.arange(count, dtype="int32"), (batch, count))
         came_by = ops.slice_update(self.came_by, (0, 0, self.step), itself[..., None])
-        return Ancestors(self.at, came_by, self.width)
+        return self._replace(came_by=came_by)
 
     def seen(self) -> Tensor:
         """`(B, 1, N, L W)` bool, the places that each hypothesis came by."""
@@ -58,40 +65,40 @@ class Ancestors(NamedTuple):
         return ops.reshape(mine, (batch, 1, count, steps * self.width))
 
     def distances(self, places: Tensor) -> Tensor:
-        """`(S,)` int32, how far behind this step the first S places of a cache were written."""
-        return ops.arange(places, dtype="int32") // self.width - self.step
+        """`(S,)` int32, how far behind this step's the tokens at the first S places stand."""
+        every = ops.arange(places, dtype="int32")
+        written = (every - self.read) // self.width + self.read
+        return ops.where(every < self.read, every, written) - self.place
 
 
 class Cache(NamedTuple):
     """Room for what one layer writes, and who sees what.
 
     room: `(B, H, K, P + L W)` and `(B, H, P + L W, V)`. seen: `(B, 1, N, P + L W)` bool.
-    read: P, what stands there before the first step, the same for all hypotheses of a source.
     """
 
     room: KeysAndValues
     ancestors: Ancestors
     seen: Tensor
-    read: Any = 0
 
     def write(self, new: KeysAndValues) -> Cache:
         """With the keys `(B, H, K, N)` and values `(B, H, N, V)` of this step."""
-        place = self.read + self.ancestors.step * self.ancestors.width
+        place = self.ancestors.read + self.ancestors.step * self.ancestors.width
         keys = ops.slice_update(self.room.keys, (0, 0, 0, place), new.keys)
         values = ops.slice_update(self.room.values, (0, 0, place, 0), new.values)
         return self._replace(room=KeysAndValues(keys, values))
 
     def look(self, look: Callable[[KeysAndValues, Tensor], Tensor]) -> Tensor:
         """`look(keys and values, (B, 1, N, S) seen)` at the shortest stretch that has this step."""
-        width = self.ancestors.width
+        width, read = self.ancestors.width, self.ancestors.read
 
         def within(steps: Tensor) -> Tensor:
-            end = self.read + steps * width
+            end = read + steps * width
             keys, values = self.room
             stretch = KeysAndValues(keys[..., :end], values[:, :, :end])
             return look(stretch, self.seen[..., :end])
 
-        room = (ops.shape(self.room.values)[2] - self.read) // width
+        room = (ops.shape(self.room.values)[2] - read) // width
         return in_stretch(self.ancestors.step, within, room)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.dropout import Dropout
 from attention_zoo.registry import Registry
 
 Tensor = Any
@@ -54,10 +55,8 @@ class Residual(keras.layers.Layer):
                 raise ValueError(f"{name} must be in [0, 1), got {rate!r}")
         self.norm = NORMS.get(norm)(epsilon=epsilon, **own)
         self.norm_first = norm_first
-        self.drop = keras.layers.Dropout(dropout, seed=seed, **own)
-        self.leave_out = keras.layers.Dropout(
-            stochastic_depth, noise_shape=(None, 1, 1), seed=seed, **own
-        )
+        self.drop = Dropout(dropout, seed=seed, **own)
+        self.leave_out = Dropout(stochastic_depth, noise_shape=(None, 1, 1), seed=seed, **own)
 
     def build(self, inputs_shape: Shape) -> None:
         self.norm.build(tuple(inputs_shape))

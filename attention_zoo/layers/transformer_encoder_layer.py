@@ -183,12 +183,8 @@ class TransformerEncoderLayer(keras.layers.Layer):
             `(B, T, D)`, and the keys and values of it.
         """
         x = zoo_ops.clear(ops.cast(x, self.compute_dtype), mask)
-        read = zoo_ops.clear(self.around_attention.before(x), mask)
-        kept = keys_and_values(self.attention, read)
-        steps = ops.arange(ops.shape(x)[1], dtype="int32")
-        seen = ops.logical_and(steps <= steps[:, None], mask[:, None, None])
-        looked, _ = look(self.attention, read, kept, seen)
-        x = self.around_attention.after(x, looked, False)
+        kept = keys_and_values(self.attention, zoo_ops.clear(self.around_attention.before(x), mask))
+        x, _ = self.attend(x, mask, True, False, False)
         return zoo_ops.clear(self.work(x), mask), kept
 
     def step(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
@@ -225,12 +221,13 @@ def heads(layer: Any, width: int) -> MultiHeadAttention:
     return MultiHeadAttention(count, width // count, dtype=layer.dtype_policy)
 
 
-def check_style(style: dict[str, Any]) -> None:
-    """ValueError for arguments that a model's `layer` may not say."""
+def check_style(style: dict[str, Any], more: tuple[str, ...] = ()) -> None:
+    """ValueError for arguments that a model's `layer` may not say; some may say `more`."""
+    known = (*STYLE, *more)
     for name in style:
-        if name not in STYLE:
+        if name not in known:
             raise ValueError(
-                f"layer has no {name!r}{did_you_mean(name, STYLE)} (known: {', '.join(STYLE)})"
+                f"layer has no {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})"
             )
 
 
@@ -238,7 +235,7 @@ def keys_and_values(
     heads: MultiHeadAttention, x: Tensor, written: Ancestors | None = None
 ) -> KeysAndValues:
     """Projections of `x (B, S, D)`; of what hypotheses write at this step, where they say so."""
-    place = None if written is None or heads.positions is None else written.step[None]
+    place = None if written is None or heads.positions is None else written.place[None]
     memory = heads.prepare(x, places=place)
     return KeysAndValues(ops.transpose(memory.keys, (0, 1, 3, 2)), memory.values)
 
@@ -260,7 +257,7 @@ def look(
     """
     positions: Any = heads.positions
     here = None if positions is None else written
-    query = heads.ask(x, None if here is None else here.step[None])
+    query = heads.ask(x, None if here is None else here.place[None])
     scores = ops.matmul(query * heads.key_dim**-0.5, at.keys)
     if here is not None:
         distances = here.distances(ops.shape(at.values)[-2])

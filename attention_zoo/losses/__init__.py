@@ -1,5 +1,6 @@
 """Losses."""
 
+from attention_zoo.losses.crf_loss import CRFLoss
 from attention_zoo.losses.guided_alignment import GuidedAlignment
 from attention_zoo.losses.reinforce import Reinforce
 from attention_zoo.losses.sequence_cross_entropy import SequenceCrossEntropy
@@ -7,6 +8,7 @@ from attention_zoo.ops import PENALTIES, mean_penalty
 
 __all__ = [
     "PENALTIES",
+    "CRFLoss",
     "GuidedAlignment",
     "Reinforce",
     "SequenceCrossEntropy",

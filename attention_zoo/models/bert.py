@@ -9,11 +9,17 @@ import keras
 from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers import LearnedPositions, MultiHeadAttention, TransformerEncoderLayer
+from attention_zoo.layers import (
+    POSITIONS,
+    LearnedPositions,
+    MultiHeadAttention,
+    TransformerEncoderLayer,
+)
+from attention_zoo.layers.dropout import Dropout
 from attention_zoo.layers.positions.places import places_of
 from attention_zoo.layers.residual import NORMS, closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
-from attention_zoo.models import presets
+from attention_zoo.models import places, presets
 from attention_zoo.models.presets import Config, model, preset
 
 Tensor = Any
@@ -26,7 +32,7 @@ PAD = 0
 class BERT(keras.Model):
     """Embeddings of tokens, places and segments, and a stack of self-attention layers over them.
 
-    `x_t = drop(norm(E[token_t] + P[place_t] + G[segment_t]))`, `h = layers(x)`,
+    `x_t = drop(norm(E[token_t] + p_t + G[segment_t]))`, `h = layers(x)`,
     `pooled = tanh(h_first W + b)`
 
     Args:
@@ -40,7 +46,10 @@ class BERT(keras.Model):
         layer: of every layer, arguments of `layers.TransformerEncoderLayer`: any of "activation",
             "norm", "norm_first" (False: post-norm as in the paper; True, the default: pre-norm,
             with a norm after the last layer), "epsilon" and "stochastic_depth". The norm of the
-            embeddings is of the same kind. "gelu" is the exact one (erf), as released.
+            embeddings is of the same kind. "gelu" is the exact one (erf), as released. Moreover
+            "positions", how its attention tells places: "learned", by p, which is P[place_t], as in
+            the paper; a name of `layers.POSITIONS` ("rotary", "alibi", "t5", "shaw"), by distances,
+            p being 0; or "none".
         dropout: rate on embeddings, attention weights and sublayers, in training.
         use_pooler: whether there is a pooled output; what is trained by tokens alone has none.
 
@@ -88,7 +97,7 @@ class BERT(keras.Model):
             "num_layers": num_layers,
             "max_length": max_length,
             "num_segments": num_segments,
-            "layer": layer,
+            "layer": dict(layer),
             "dropout": dropout,
             "use_pooler": use_pooler,
         }
@@ -98,15 +107,24 @@ class BERT(keras.Model):
             layers.Embedding(size, embedding_dim, _narrow(), **own)
             for size in (vocabulary_size, num_segments)
         )
-        self.positions = LearnedPositions(max_length, **own)
+        positions = layer.pop("positions", places.LEARNED)
+        absolute = positions == places.LEARNED
+        self.positions: Any = LearnedPositions(max_length, **own) if absolute else None
+        self.relative = positions in POSITIONS
         self.norm = NORMS.get(layer.get("norm", "layer"))(epsilon=layer.get("epsilon", 1e-6), **own)
-        self.drop = layers.Dropout(dropout, **own)
+        self.drop = Dropout(dropout, **own)
         key_dim = embedding_dim // num_heads
         self.encoder = [
             TransformerEncoderLayer(
                 units,
                 num_heads,
-                MultiHeadAttention(num_heads, key_dim, dropout=dropout, **own),
+                MultiHeadAttention(
+                    num_heads,
+                    key_dim,
+                    dropout=dropout,
+                    positions=places.relative(positions, **own),
+                    **own,
+                ),
                 **{"dropout": dropout, **layer, **own},
             )
             for _ in range(num_layers)
@@ -122,7 +140,8 @@ class BERT(keras.Model):
             zoo_ops.whole_number(name, size[name])
         for name in ("max_length", "num_segments"):
             zoo_ops.whole_number(name, size[name])
-        check_style(size["layer"])
+        check_style(size["layer"], more=("positions",))
+        places.check_positions(size["layer"].get("positions", places.LEARNED), (places.LEARNED,))
         if size["embedding_dim"] % size["num_heads"]:
             raise ValueError(
                 f"num_heads must divide embedding_dim, got {size['num_heads']} for "
@@ -134,7 +153,8 @@ class BERT(keras.Model):
         for embedding in (self.token_embedding, self.segment_embedding):
             embedding.build(None)
         for one in (self.positions, self.norm, *self.encoder, self.closing_norm):
-            one.build((None, None, width))
+            if one is not None:
+                one.build((None, None, width))
         if self.pooler is not None:
             self.pooler.build((None, width))
         self.built = True
@@ -146,8 +166,13 @@ class BERT(keras.Model):
         mask = ops.not_equal(tokens, PAD)
         x = self.norm(self.embed(tokens, mask, inputs.get("segments")))
         x = self.drop(x, training=training)
-        for layer in self.encoder:
-            x = layer(x, mask=mask, training=training)
+
+        def encode(x: Tensor, mask: Tensor) -> Tensor:
+            for layer in self.encoder:
+                x = layer(x, mask=mask, training=training)
+            return x
+
+        x = places.at_front(encode, x, mask) if self.relative else encode(x, mask)
         hidden = zoo_ops.pass_mask_on(zoo_ops.clear(self.closing_norm(x), mask), mask)
         pooled = {} if self.pooler is None else {"pooled": self.pool(hidden, mask)}
         return {"hidden": hidden, **pooled}
@@ -166,7 +191,7 @@ class BERT(keras.Model):
             )
         segments = ops.zeros_like(tokens) if segments is None else ops.cast(segments, "int32")
         x = self.token_embedding(tokens) + self.segment_embedding(segments)
-        return x + self.positions.at(places_of(mask))
+        return x if self.positions is None else x + self.positions.at(places_of(mask))
 
     def pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """`(B, D)` of the first token; 0 where there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,18 @@ from keras import layers, ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding import SearchOptions, StepOutput
 from attention_zoo.decoding.plan import known
-from attention_zoo.layers import LearnedPositions, MultiHeadAttention, TransformerEncoderLayer
+from attention_zoo.layers import (
+    POSITIONS,
+    LearnedPositions,
+    MultiHeadAttention,
+    TransformerEncoderLayer,
+)
+from attention_zoo.layers.dropout import Dropout
 from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValues
 from attention_zoo.layers.positions.places import places_of
 from attention_zoo.layers.residual import closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
-from attention_zoo.models import presets
+from attention_zoo.models import places, presets
 from attention_zoo.models.caching import nothing_written, one_step_on
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.models.searching import END, PAD, START, Reading, Searching, sayable
@@ -32,7 +39,7 @@ STYLE = {"activation": "gelu_tanh", "epsilon": 1e-5}
 class GPT(Searching, keras.Model):
     """A stack of causal self-attention layers: each token tells the next one.
 
-    `x = E[tokens] + P[places]`, `logits = norm(layers(x)) E^T`
+    `x = E[tokens] + p`, `logits = norm(layers(x)) E^T`
 
     `search` writes on: its source `(B, S)` is what the text begins with (a prompt), read at once,
     and its targets are what follows.
@@ -43,12 +50,15 @@ class GPT(Searching, keras.Model):
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head.
         num_layers: N.
-        max_length: L, how many places there are.
+        max_length: L, most tokens of a text.
         layer: of every layer, arguments of `layers.TransformerEncoderLayer`: any of "activation"
             ("gelu_tanh" unless told), "norm", "norm_first" (True, the default: pre-norm as in
             GPT-2, with a norm after the last layer; False: post-norm as in GPT-1), "epsilon"
             (1e-5 unless told) and "stochastic_depth".
         dropout: rate on embeddings, attention weights and sublayers, in training.
+        positions: "learned": p is P[places], as in the papers; or a name of `layers.POSITIONS`
+            ("rotary", "alibi", "t5", "shaw"): the attention of each layer sees distances and p
+            is 0; or "none", where the causal mask alone tells of order.
 
     Call arguments:
         inputs: `{"tokens": (B, T)}`, integers that begin with 2; T at most L.
@@ -83,6 +93,7 @@ class GPT(Searching, keras.Model):
         max_length: int = 1024,
         layer: Config | None = None,
         dropout: float = 0.1,
+        positions: str = places.LEARNED,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -96,20 +107,25 @@ class GPT(Searching, keras.Model):
             "max_length": max_length,
             "layer": dict(layer or {}),
             "dropout": dropout,
+            "positions": positions,
         }
         self._refuse()
         own: dict[str, Any] = {"dtype": self.dtype_policy}
         style = {**STYLE, **(layer or {})}
         narrow = keras.initializers.RandomNormal(stddev=0.02)
         self.token_embedding = layers.Embedding(vocabulary_size, embedding_dim, narrow, **own)
-        self.positions = LearnedPositions(max_length, **own)
-        self.drop = layers.Dropout(dropout, **own)
+        absolute = positions == places.LEARNED
+        self.positions: Any = LearnedPositions(max_length, **own) if absolute else None
+        self.drop = Dropout(dropout, **own)
         key_dim = embedding_dim // num_heads
+        relative = partial(places.relative, positions, causal=True, **own)
         self.decoder = [
             TransformerEncoderLayer(
                 units,
                 num_heads,
-                MultiHeadAttention(num_heads, key_dim, dropout=dropout, **own),
+                MultiHeadAttention(
+                    num_heads, key_dim, dropout=dropout, positions=relative(), **own
+                ),
                 **{"dropout": dropout, **style, **own},
             )
             for _ in range(num_layers)
@@ -128,6 +144,7 @@ class GPT(Searching, keras.Model):
                 f"got {size['vocabulary_size']}"
             )
         check_style(size["layer"])
+        places.check_positions(size["positions"], (places.LEARNED,))
         if size["embedding_dim"] % size["num_heads"]:
             raise ValueError(
                 f"num_heads must divide embedding_dim, got {size['num_heads']} for "
@@ -138,7 +155,8 @@ class GPT(Searching, keras.Model):
         shape = (None, None, self.settings["embedding_dim"])
         self.token_embedding.build(None)
         for one in (self.positions, *self.decoder, self.norm):
-            one.build(shape)
+            if one is not None:
+                one.build(shape)
         self.built = True
 
     # computation
@@ -155,8 +173,14 @@ class GPT(Searching, keras.Model):
             )
         mask = ops.not_equal(tokens, PAD)
         x = self.drop(self._embed(tokens, places_of(mask)), training=training)
-        for layer in self.decoder:
-            x = layer(x, mask=mask, use_causal_mask=True, training=training)
+
+        def decode(x: Tensor, mask: Tensor) -> Tensor:
+            for layer in self.decoder:
+                x = layer(x, mask=mask, use_causal_mask=True, training=training)
+            return x
+
+        relative = self.settings["positions"] in POSITIONS
+        x = places.at_front(decode, x, mask) if relative else decode(x, mask)
         of = self.projection(self.norm(x))
         return of.logits() if project else of
 
@@ -165,28 +189,30 @@ class GPT(Searching, keras.Model):
         return zoo_ops.Projection(hidden, ops.transpose(self.token_embedding.embeddings))
 
     def _embed(self, tokens: Tensor, place: Tensor) -> Tensor:
-        return self.token_embedding(tokens) + self.positions.at(place)
+        x = self.token_embedding(tokens)
+        return x if self.positions is None else x + self.positions.at(place)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
         """What a search needs to write on after `source (B, S)`: all but its last token read.
 
         The last token, 2 where there is none, is what the first step is given.
         """
-        mask = ops.not_equal(source, PAD)
-        place = places_of(mask)
-        count = ops.sum(ops.cast(mask, "int32"), axis=1)
-        last = ops.logical_and(mask, place == count[:, None] - 1)
-        start = ops.where(count > 0, ops.sum(ops.where(last, source, 0), axis=1), START)
-        first = ops.maximum(count - 1, 0)
-        before = ops.logical_and(mask, ops.logical_not(last))
-        read = self._read(source, place, before)
+        order = zoo_ops.to_end(ops.not_equal(source, PAD))
+        source = ops.pad(ops.take_along_axis(source, order, axis=1), ((0, 0), (1, 0)))
+        begun, last = source[:, :-1], source[:, -1]
+        start = ops.where(last == PAD, START, last)
+        before = ops.not_equal(begun, PAD)
+        place = places_of(before)
+        first = ops.sum(ops.cast(before, "int32"), axis=1)
+        read = self._read(begun, place, before)
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
-            ancestors = Ancestors(state["at"], state["came_by"], width).here()
+            length = ops.shape(begun)[1]
+            ancestors = Ancestors(state["at"], state["came_by"], width, length).here()
             seen = _behind(before, ancestors.seen())
             rooms, x = [], self._embed(tokens, (first + ancestors.step)[:, None])
             for layer, kept in zip(self.decoder, state["rooms"].value, strict=True):
-                cache = Cache(KeysAndValues(*kept), ancestors, seen, ops.shape(source)[1])
+                cache = Cache(KeysAndValues(*kept), ancestors, seen)
                 x, cache = layer.step(x, cache)
                 rooms.append(cache.room)
             x = self.norm(x)

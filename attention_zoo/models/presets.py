@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attention_zoo.files import MANIFEST, damage, seal, write_and_hash
+import keras
+
+from attention_zoo.files import MANIFEST, HashedFile, damage, seal
 from attention_zoo.hub import local_folder
 from attention_zoo.registry import Registry, did_you_mean
 
@@ -67,7 +69,7 @@ def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) ->
     """`from_preset`; of a public checkpoint, the model of the class that is wanted."""
     if str(name_or_folder) in PRESETS:
         cls, config = PRESETS.get(str(name_or_folder))()
-        return cls(**_merge(cls, config, overrides))
+        return cls(**merge(cls, config, overrides))
     folder = local_folder(name_or_folder)
     if not folder.is_dir():
         if len(folder.parts) > 1:
@@ -81,7 +83,7 @@ def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) ->
     _verify(folder)
     saved = json.loads((folder / "config.json").read_text("utf-8"))
     cls = MODELS.get(saved["class"])
-    loaded = cls(**_merge(cls, saved["config"], overrides))
+    loaded = cls(**merge(cls, saved["config"], overrides))
     loaded.load_weights(folder / "model.weights.h5")
     return loaded
 
@@ -104,9 +106,11 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     config = {"format": FORMAT, "class": type(instance).__name__, "config": instance.settings}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     weights = _WeightsFile()
-    instance.save_weights(weights)
-    entry = write_and_hash(folder / "model.weights.h5", weights.getbuffer())
-    seal(folder, ("config.json", "model.weights.h5"), {"model.weights.h5": entry})
+    trained_by = getattr(instance, "optimizer", None)
+    keras.saving.save_weights(instance, weights, objects_to_skip=[trained_by])  # not its moments
+    with HashedFile(folder / "model.weights.h5") as file:
+        file.write(weights.getbuffer())
+    seal(folder, ("config.json", "model.weights.h5"), {"model.weights.h5": file.entry})
 
 
 class _WeightsFile(io.BytesIO):
@@ -127,8 +131,12 @@ def check_arguments(cls: Callable[..., Any], given: Config) -> None:
             )
 
 
-def _merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
-    """The constructor's arguments; what is itself a dict of options is merged option by option."""
+def merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
+    """The constructor's arguments; what is itself a dict of options is merged option by option.
+
+    Raises:
+        ValueError: an override that the constructor of `cls` does not take.
+    """
     check_arguments(cls, overrides)
     nested = {
         key: {**config[key], **value}

@@ -15,6 +15,7 @@ from attention_zoo.layers import (
     TransformerDecoderLayer,
     TransformerEncoderLayer,
 )
+from attention_zoo.layers.dropout import Dropout
 from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValues
 from attention_zoo.layers.residual import closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
@@ -121,7 +122,7 @@ class Transformer(Searching, keras.Model):
         self.source_embedding = self.target_embedding if tie == "all" else source_embedding
         self.scale = embedding_dim**0.5
         self.positions = SinusoidalPositions(**own) if positions == SINUSOIDAL else None
-        self.drop = layers.Dropout(dropout, **own)
+        self.drop = Dropout(dropout, **own)
         of_layer = {"units": units, "num_heads": num_heads, "dropout": dropout, **layer, **own}
         heads = partial(places.self_attention, positions, num_heads, embedding_dim, **own)
         self.encoder = [

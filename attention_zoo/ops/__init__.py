@@ -4,6 +4,17 @@ from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
 from attention_zoo.ops.arguments import check_shape, number, sizes_or, whole_number
 from attention_zoo.ops.blockwise import blockwise_attention, keep_places
 from attention_zoo.ops.greatest import greatest
+from attention_zoo.ops.linear_chain import (
+    Chain,
+    log_partition,
+    make_chain,
+    marginals,
+    pack,
+    partial_score,
+    path_score,
+    unpack,
+)
+from attention_zoo.ops.linear_chain_paths import best_path, best_paths, sample
 from attention_zoo.ops.masking import (
     as_boolean_mask,
     both_masks,
@@ -14,6 +25,8 @@ from attention_zoo.ops.masking import (
     pass_mask_on,
     refuse_float_mask,
     spread_mask,
+    to_end,
+    to_front,
 )
 from attention_zoo.ops.positions import (
     angles,
@@ -32,17 +45,24 @@ from attention_zoo.ops.reach import EVERYWHERE, Reach
 from attention_zoo.ops.recurrence import linear_recurrence, scan
 from attention_zoo.ops.softmax import at_least_float32, masked_softmax
 from attention_zoo.ops.sparse_softmax import entmax, hardmax, keep_greatest, sparsemax
+from attention_zoo.ops.tag_schemes import TAG_SCHEMES, TagConstraints, TagScheme, tag_constraints
 from attention_zoo.ops.windows import Window, spread_window, take_places
 
 __all__ = [
     "EVERYWHERE",
     "PENALTIES",
+    "TAG_SCHEMES",
+    "Chain",
     "Projection",
     "Reach",
+    "TagConstraints",
+    "TagScheme",
     "Window",
     "angles",
     "as_boolean_mask",
     "at_least_float32",
+    "best_path",
+    "best_paths",
     "blockwise_attention",
     "both_masks",
     "causal_mask",
@@ -59,13 +79,20 @@ __all__ = [
     "keep_places",
     "linear_recurrence",
     "linear_slopes",
+    "log_partition",
+    "make_chain",
+    "marginals",
     "masked_softmax",
     "mean_penalty",
     "number",
+    "pack",
+    "partial_score",
     "pass_mask_on",
+    "path_score",
     "projected_cross_entropy",
     "refuse_float_mask",
     "rotate",
+    "sample",
     "scan",
     "shrink",
     "sinusoids",
@@ -75,7 +102,11 @@ __all__ = [
     "spread_mask",
     "spread_window",
     "stretch",
+    "tag_constraints",
     "take_places",
+    "to_end",
+    "to_front",
+    "unpack",
     "unskew",
     "whole_number",
 ]

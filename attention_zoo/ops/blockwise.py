@@ -9,7 +9,7 @@ from keras import backend, ops
 
 from attention_zoo.ops.masking import clear, combine_masks
 from attention_zoo.ops.positions import skew, unskew
-from attention_zoo.ops.random import uniform
+from attention_zoo.ops.random import kept
 from attention_zoo.ops.reach import EVERYWHERE, Pair, Reach, Walk
 from attention_zoo.ops.recurrence import revise
 from attention_zoo.ops.softmax import at_least_float32
@@ -92,8 +92,8 @@ def keep_places(
         shape: how many queries and how many sources.
         start: the first query and the first source.
     """
-    drawn = uniform((seed[0], seed[1]), ops.arange(heads, dtype="int32"), shape, start)
-    return ops.where(drawn >= rate, 1 / (1 - rate), 0.0)
+    keep = kept(seed, rate, (heads, *shape), (0, *start))
+    return ops.where(keep, 1 / (1 - rate), 0.0)
 
 
 class _Cut(NamedTuple):

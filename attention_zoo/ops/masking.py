@@ -101,6 +101,22 @@ def causal_mask(length: int | Tensor, source_length: int | Tensor) -> Tensor:
     return ops.arange(source_length, dtype="int32")[None, None, :] <= rows
 
 
+def to_front(mask: Tensor) -> Tensor:
+    """Which position each one takes if those that are hidden go to the end, `(B, T)` int32.
+
+    Args:
+        mask: `(B, T)`, True where a position is shown; those stay in order, as do the others.
+    """
+    return to_end(ops.logical_not(mask))
+
+
+def to_end(mask: Tensor) -> Tensor:
+    """The same with those that are hidden in front."""
+    length = ops.shape(mask)[1]
+    places = ops.arange(length, dtype="int32")
+    return ops.cast(ops.argsort(ops.where(mask, places + length, places), axis=1), "int32")
+
+
 def clear(x: Tensor, mask: Tensor | None) -> Tensor:
     """`x` with zeros at the hidden positions, whatever stood there (NaN and Inf too).
 

@@ -24,8 +24,28 @@ def scramble(bits: Any) -> Any:
     return bits
 
 
+def draw_bits(
+    counters: Sequence[Any],
+    keys: Any,
+    shape: Sequence[Any],
+    start: Sequence[Any] | None = None,
+) -> Any:
+    """uint32 `(B, *shape)`, every value as likely as any other; arguments as in `uniform`."""
+    bits = scramble(ops.cast(keys, "uint32"))
+    for counter in counters:
+        bits = scramble(bits + ops.cast(counter, "uint32") * ops.cast(GOLDEN, "uint32"))
+    for first, size in zip(start or (0,) * len(shape), shape, strict=True):
+        places = ops.cast(first + ops.arange(size, dtype="int32"), "uint32")
+        places = places * ops.cast(GOLDEN, "uint32")
+        bits = scramble(bits[..., None] + places)
+    return bits
+
+
 def uniform(
-    counters: Sequence[Any], keys: Any, shape: tuple[Any, ...], start: tuple[Any, ...] | None = None
+    counters: Sequence[Any],
+    keys: Any,
+    shape: Sequence[Any],
+    start: Sequence[Any] | None = None,
 ) -> Any:
     """Numbers between 0 and 1, neither reached, for each of B keys.
 
@@ -38,15 +58,23 @@ def uniform(
     Returns:
         `(B, *shape)` float32, on a grid of 2 ** -23.
     """
-    bits = scramble(ops.cast(keys, "uint32"))
-    for counter in counters:
-        bits = scramble(bits + ops.cast(counter, "uint32") * ops.cast(GOLDEN, "uint32"))
-    for first, size in zip(start or (0,) * len(shape), shape, strict=True):
-        places = ops.cast(first + ops.arange(size, dtype="int32"), "uint32")
-        places = places * ops.cast(GOLDEN, "uint32")
-        bits = scramble(bits[..., None] + places)
+    bits = draw_bits(counters, keys, shape, start)
     grid = ops.cast(ops.right_shift(bits, ops.cast(9, "uint32")), "float32")
     return (grid + 0.5) * 2.0**-23
+
+
+def kept(seed: Any, rate: float, shape: Sequence[Any], start: Sequence[Any] | None = None) -> Any:
+    """What dropout keeps: booleans, each drawn for its place and False with a chance of `rate`.
+
+    XLA draws them where they are used, and keeps none of the numbers in memory.
+
+    Args:
+        seed: two integers.
+        rate: from 0 to 1.
+        shape, start: as in `uniform`.
+    """
+    limit = ops.cast(min(round(rate * 2**32), 2**32 - 1), "uint32")
+    return draw_bits((seed[0], seed[1]), ops.zeros((1,), "uint32"), shape, start)[0] >= limit
 
 
 def gumbel(counters: Sequence[Any], keys: Any, shape: tuple[int, ...]) -> Any:

@@ -25,6 +25,20 @@ WIDTHS = (8, 16, 24, 32)  # of the batches of captions
 LAYERS, HEADS, WIDTH, INNER = 4, 4, 128, 256  # of the Transformer that is trained on them
 DROPOUT = 0.3
 
+CHAINS, PLACES, TAGS = 64, 50, 20  # of the conditional random field
+
+
+def chains() -> tuple[Any, Any, Any, Any]:
+    """Emissions `(CHAINS, PLACES, TAGS)`, tags and lengths of sentences, and transitions."""
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    emissions = rng.normal(size=(CHAINS, PLACES, TAGS)).astype("float32")
+    tags = rng.integers(0, TAGS, (CHAINS, PLACES)).astype("int32")
+    lengths = rng.integers(PLACES // 2, PLACES + 1, CHAINS).astype("int32")
+    lengths[0] = PLACES
+    return emissions, tags, lengths, 0.1 * rng.normal(size=(TAGS, TAGS)).astype("float32")
+
 
 def captions(count: int) -> list[tuple[Any, Any]]:
     """Batches `(source (N, W), target (N, W + 1))` of random ids, padded with 0.

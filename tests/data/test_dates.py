@@ -6,8 +6,9 @@ import pytest
 
 from attention_zoo.data import generate_dates, train_tokenizer
 from attention_zoo.data.carriers import CARRIERS, JOINTS
-from attention_zoo.data.dates import LANGUAGES, SPLITS
+from attention_zoo.data.dates import LANGUAGES
 from attention_zoo.data.slots import Date, Distance, Quantity, Time
+from attention_zoo.data.splits import SPLITS
 
 WRITTEN = [
     (

@@ -20,13 +20,18 @@ def test_lines(tmp_path: Path, end: bytes, zipped: bool) -> None:
     lines = read_lines(path)
     assert lines.texts == ["A café.", "two\u2028lines"]
     assert lines.origin == str(path)
+    assert lines.places() == [f"{path}:1", f"{path}:4"]
     assert list(lines) == lines.texts
     assert len(lines) == 2
 
 
 def test_rows_are_taken() -> None:
     lines = TextLines(["a", "b", "c"], "here")
-    assert lines.take(iter([2, 0])) == TextLines(["c", "a"], "here")
+    taken = lines.take(iter([2, 0]))
+    assert taken == TextLines(["c", "a"], "here", [3, 1])
+    assert taken.places() == ["here:3", "here:1"]
+    assert taken.take([1]).places() == ["here:1"]
+    assert lines.take([]).places() == []
 
 
 BAD = {

@@ -118,6 +118,24 @@ def test_mistakes(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
+def test_added_tokens_stand_behind_the_vocabulary(tmp_path: Path) -> None:
+    shutil.copy(GOLDEN / "bert" / "vocab.txt", tmp_path)
+    size = expected(GOLDEN / "bert")["size"]
+    added = tmp_path / "added_tokens.json"
+    added.write_text(json.dumps({"<later>": size + 1, "<first>": size, "[MASK]": 4}))
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.vocabulary_size == size + 2
+    assert tokenizer.encode(["<first><later> <first>"]) == [[size, size + 1, size]]
+    tokenizer.save(tmp_path / "again")
+    assert load_tokenizer(tmp_path / "again").encode(["<later>"]) == [[size + 1]]
+    added.write_text(json.dumps({"<first>": size + 1}))
+    with pytest.raises(ValueError, match=f"<first>' as {size + 1}, but there it would be {size};"):
+        load_tokenizer(tmp_path)
+    added.write_text("[1, 2")
+    with pytest.raises(ValueError, match=r"vocab.txt: added_tokens.json beside it is damaged"):
+        load_tokenizer(tmp_path)
+
+
 def test_kinds_that_are_not_known(tmp_path: Path) -> None:
     import tokenizers
 

@@ -1,13 +1,17 @@
 # ruff: noqa: RUF012
 from __future__ import annotations
 
+from pathlib import Path
+
+import keras
 import numpy as np
 import pytest
 
-from attention_zoo.models import BERT, from_preset
+from attention_zoo.layers import POSITIONS
+from attention_zoo.models import BERT, MaskedLM, from_preset
 from attention_zoo.models.presets import PRESETS
-from tests.layers.running import JAX, array
-from tests.models.reading import TOKENS, ReadingConformance
+from tests.layers.running import JAX, any_batch, array, close
+from tests.models.reading import TOKENS, ReadingConformance, fill
 
 TINY = {
     "vocabulary_size": 13,
@@ -35,6 +39,12 @@ class TestBERT(ReadingConformance):
         "dropout": 0.25,
         "use_pooler": False,
     }
+
+
+class TestBERTByDistances(ReadingConformance):
+    covers = BERT
+    options = TINY | {"layer": {"positions": "rotary"}}
+    changed = TestBERT.changed
 
 
 SIZES = {
@@ -115,6 +125,74 @@ def test_dropout_is_for_training() -> None:
     assert model.encoder[0].attention.dropout == 0.5
     dropped = array(model({"tokens": TOKENS}, training=True)["hidden"])
     assert np.abs(dropped - still).max() > 1e-3
+
+
+# positions by name
+
+PLACED = ("none", *POSITIONS.names())
+
+
+def placed(positions: str, **options: object) -> BERT:
+    model = BERT(**TINY | {"layer": {"positions": positions}} | options)
+    fill(model)
+    return model
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("positions", PLACED)
+@pytest.mark.parametrize("where", ["left", "right", "between"])
+def test_distances_count_tokens_only(where: str, positions: str) -> None:
+    model, segments = placed(positions), np.arange(TOKENS.size).reshape(TOKENS.shape) % 2
+    want = model({"tokens": TOKENS, "segments": segments})
+    for row, length in enumerate((TOKENS != 0).sum(1)):
+        at = {
+            "left": np.arange(11 - length, 11),
+            "right": np.arange(length),
+            "between": np.arange(0, 2 * length, 2),
+        }[where]
+        tokens, sides = np.zeros((2, 1, 13), "int32")
+        tokens[0, at], sides[0, at] = TOKENS[row, :length], segments[row, :length]
+        found = model({"tokens": tokens, "segments": sides})
+        close(array(found["hidden"])[0, at], array(want["hidden"])[row, :length], 1e-5)
+        close(array(found["pooled"])[0], array(want["pooled"])[row], 1e-5)
+        assert not array(found["hidden"])[tokens == 0].any()
+
+
+@pytest.mark.parametrize("positions", PLACED)
+def test_positions_tell_of_order(positions: str) -> None:
+    model, turned = placed(positions), TOKENS[:1, [1, 0, 2, 3, 4, 5]]
+    assert model.positions is None
+    one, other = (array(model({"tokens": x})["hidden"])[0, 2:] for x in (TOKENS[:1], turned))
+    apart = np.abs(one - other).max()
+    assert apart < 1e-5 if positions == "none" else apart > 1e-2
+
+
+@pytest.mark.parametrize("positions", PLACED)
+def test_positions_are_saved_and_keep_half_precision(positions: str, tmp_path: Path) -> None:
+    model = placed(positions, dtype="mixed_float16")
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    want = array(model({"tokens": TOKENS})["hidden"])
+    np.testing.assert_array_equal(array(again({"tokens": TOKENS})["hidden"]), want)
+    assert np.isfinite(want).all()
+    run = any_batch(lambda tokens: model({"tokens": tokens})["hidden"])
+    for sizes in ((0, 4), (1, 1), (2, 3)):
+        assert run(np.full(sizes, 4, "int32")).shape == (*sizes, 8)
+    nobody = model({"tokens": np.zeros((2, 3), "int32")})
+    assert not any(array(output).any() for output in nobody.values())
+
+
+def test_positions_are_named_beside_what_a_preset_says() -> None:
+    sizes = {"vocabulary_size": 5, "embedding_dim": 8, "units": 8}
+    model = from_preset("bert_tiny", **sizes, layer={"positions": "t5"})
+    assert model.settings["layer"]["positions"] == "t5"
+    assert model.settings["layer"]["activation"] == "gelu"
+    inside = MaskedLM({**TINY, "layer": {"positions": "rotary"}})
+    assert inside.bert.positions is None
+    with pytest.raises(ValueError, match=r"unknown positions 'rotari'; did you mean 'rotary'"):
+        BERT(**TINY | {"layer": {"positions": "rotari"}})
+    with pytest.raises(ValueError, match=r"layer has no 'position'; did you mean 'positions'"):
+        BERT(**TINY | {"layer": {"position": "rotary"}})
 
 
 def test_more_tokens_than_places_are_refused() -> None:

@@ -11,11 +11,18 @@ import numpy as np
 import pytest
 
 import attention_zoo as az
-from attention_zoo.layers import hypothesis_cache
+from attention_zoo.layers import POSITIONS, hypothesis_cache
 from attention_zoo.models import GPT
 from attention_zoo.models.presets import PRESETS
 from attention_zoo.models.searching import fingerprints
-from tests.layers.running import JAX, array, close
+from tests.layers.running import (
+    JAX,
+    JAX_EXCEPTIONS,
+    any_batch,
+    array,
+    close,
+    in_fresh_process,
+)
 from tests.models.conformance import END, SOURCE, START, ModelConformance, text_of
 
 
@@ -32,6 +39,7 @@ class TestGPT(ModelConformance):
         "max_length": 9,
         "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
         "dropout": 0.25,
+        "positions": "rotary",
     }
     rate = 0.01
 
@@ -103,19 +111,28 @@ def test_embeddings_begin_narrow_and_layers_as_released() -> None:
 TEXT = np.array([[2, 5, 6, 7, 8, 9], [2, 9, 8, 5, 0, 0], [2, 4, 0, 0, 0, 0]], "int32")
 
 
-@pytest.mark.parametrize("length", [1, 5, 6])
-def test_no_logits_know_of_later_tokens(length: int) -> None:
+PLACED = ["learned", "none", *POSITIONS.names()]
+
+
+@pytest.mark.parametrize("positions", PLACED)
+@pytest.mark.parametrize("length", [1, 5])
+def test_no_logits_know_of_later_tokens(length: int, positions: str) -> None:
     """Bit by bit, whatever comes: other tokens, or none."""
-    model, text = tiny(), np.random.default_rng(1).integers(4, 12, size=(3, 9)).astype("int32")
+    model, text = (
+        tiny(positions=positions),
+        np.random.default_rng(1).integers(4, 12, size=(3, 9)).astype("int32"),
+    )
     before = logits_of(model, text)
     for later in (np.roll(text, 1, axis=0), np.full_like(text, END), np.zeros_like(text)):
         changed = np.concatenate([text[:, :length], later[:, length:]], axis=1)
         np.testing.assert_array_equal(logits_of(model, changed)[:, :length], before[:, :length])
 
 
+@pytest.mark.every_backend
+@pytest.mark.parametrize("positions", PLACED)
 @pytest.mark.parametrize("where", ["left", "right", "between"])
-def test_padding_cannot_be_seen_wherever_it_stands(where: str) -> None:
-    model, live = tiny(), TEXT != 0
+def test_padding_cannot_be_seen_wherever_it_stands(where: str, positions: str) -> None:
+    model, live = tiny(positions=positions), TEXT != 0
     want = logits_of(model, TEXT)
     for row, length in enumerate(live.sum(1)):
         places = {
@@ -135,6 +152,51 @@ def test_more_tokens_than_places_are_refused() -> None:
         logits_of(model, TEXT)
 
 
+@pytest.mark.parametrize("positions", POSITIONS.names())
+def test_relative_positions_tell_of_order(positions: str) -> None:
+    """Of one layer, in which the causal mask alone tells the last token nothing of it."""
+    first, turned = np.array([[4, 5, 6]], "int32"), np.array([[5, 4, 6]], "int32")
+    model = tiny(num_layers=1, positions=positions)
+    apart = np.abs(logits_of(model, first)[0, -1] - logits_of(model, turned)[0, -1]).max()
+    assert apart > 1e-3
+    assert model.positions is None
+    blind = tiny(num_layers=1, positions="none")
+    close(logits_of(blind, first)[0, -1], logits_of(blind, turned)[0, -1], 1e-6)
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("positions", PLACED[1:])
+def test_positions_in_half_precision_and_small_sizes(positions: str) -> None:
+    model = tiny(positions=positions, dtype="mixed_float16")
+    assert np.isfinite(logits_of(model, TEXT)).all()
+    assert keras.backend.standardize_dtype(model({"tokens": TEXT}).dtype) == "float16"
+    run = any_batch(lambda tokens: model({"tokens": tokens}))
+    for sizes in ((0, 4), (1, 1), (2, 3)):
+        assert run(np.full(sizes, 4, "int32")).shape == (*sizes, 12)
+    nobody = logits_of(model, np.zeros((2, 3), "int32"))
+    assert np.isfinite(nobody).all()
+
+
+SAVED = """
+import sys
+import attention_zoo, keras, numpy as np
+model = keras.models.load_model(sys.argv[1] + "/model.keras")
+with np.load(sys.argv[1] + "/data.npz") as data:
+    found = keras.ops.convert_to_numpy(model({"tokens": data["tokens"]}))
+    np.testing.assert_array_equal(found, data["logits"])
+print(model.settings["positions"])
+"""
+
+
+@pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
+@pytest.mark.parametrize("positions", ["none", "rotary", "t5"])
+def test_positions_are_there_in_a_fresh_process(positions: str, tmp_path: Path) -> None:
+    model = tiny(positions=positions)
+    model.save(tmp_path / "model.keras")
+    np.savez(tmp_path / "data.npz", tokens=TEXT, logits=logits_of(model, TEXT))
+    assert in_fresh_process(SAVED, tmp_path).split() == [positions]
+
+
 # writing on
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -147,10 +209,16 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_prompts_of_any_length_go_on(way: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "positions"),
+    [
+        *((way, "learned") for way in WAYS),
+        *(pytest.param("beam", name, marks=pytest.mark.every_backend) for name in PLACED[1:]),
+    ],
+)
+def test_prompts_of_any_length_go_on(way: str, positions: str) -> None:
     """The same in any batch and padding; and one call says of the whole what each step said."""
-    model = tiny()
+    model = tiny(positions=positions)
     options = {"max_length": 6, **WAYS[way]}
     together = model.compiled_search(TEXT, **options)
     check_scores(model, together)
@@ -160,10 +228,9 @@ def test_prompts_of_any_length_go_on(way: str) -> None:
     padded = model.compiled_search(left, **options)
     np.testing.assert_array_equal(array(padded.tokens), array(together.tokens))
     close(array(padded.scores), array(together.scores), 1e-5)
-    for row in (1, 2):
-        alone = model.compiled_search(TEXT[row : row + 1, TEXT[row] != 0], **options)
-        np.testing.assert_array_equal(array(alone.tokens)[0], array(together.tokens)[row])
-        close(array(alone.scores)[0], array(together.scores)[row], 1e-5)
+    alone = model.compiled_search(TEXT[1:2, TEXT[1] != 0], **options)
+    np.testing.assert_array_equal(array(alone.tokens)[0], array(together.tokens)[1])
+    close(array(alone.scores)[0], array(together.scores)[1], 1e-5)
 
 
 def check_scores(model: GPT, found: Any) -> None:
@@ -180,8 +247,9 @@ def check_scores(model: GPT, found: Any) -> None:
             close(array(found.token_scores)[row, n, :length], want, 1e-4)
 
 
-def test_nothing_to_begin_with_begins_with_the_start() -> None:
-    model = tiny()
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_nothing_to_begin_with_begins_with_the_start(positions: str) -> None:
+    model = tiny(positions=positions)
     prompts = np.array([[0, 0], [2, 0]], "int32")
     found = model.compiled_search(prompts, max_length=4, beam_width=2, n_best=2)
     np.testing.assert_array_equal(array(found.tokens)[0], array(found.tokens)[1])
@@ -272,6 +340,7 @@ def test_logits_can_be_exported(tmp_path: Path) -> None:
 
 BAD = [
     ({"num_heads": 3}, "num_heads must divide embedding_dim, got 3 for 8"),
+    ({"positions": "rotari"}, "unknown positions 'rotari'; did you mean 'rotary'"),
     ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
     ({"max_length": 0}, "max_length must be at least 1, got 0"),
     ({"num_layers": 1.5}, "num_layers must be an integer"),

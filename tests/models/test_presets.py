@@ -44,6 +44,19 @@ def test_options_of_layers_are_merged() -> None:
     assert model.settings["layer"] == {"norm_first": False, "norm": "rms"}
 
 
+def test_a_folder_holds_the_weights_and_not_what_trained_them(tmp_path: Path) -> None:
+    model = az.models.from_preset("rnnsearch_small", **TINY)
+    model.save_to_preset(tmp_path / "fresh")
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+    model.save_to_preset(tmp_path / "trained")
+    kept = [tmp_path / name / "model.weights.h5" for name in ("fresh", "trained")]
+    assert kept[0].stat().st_size == kept[1].stat().st_size
+    np.testing.assert_array_equal(
+        az.models.from_preset(tmp_path / "trained").get_weights()[0], model.get_weights()[0]
+    )
+
+
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="did you mean 'rnnsearch_small'"):
         az.models.from_preset("rnnsearch_smal", **TINY)

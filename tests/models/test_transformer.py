@@ -84,9 +84,8 @@ def test_ties(tie: str) -> None:
     tables = [v for v in model.trainable_variables if 12 in v.shape]
     assert len(tables) == {"none": 3, "target": 2, "all": 1}[tie]
     assert (model.source_embedding is model.target_embedding) is (tie == "all")
-    before = forward(model, SOURCE, TARGET)
-    model.target_embedding.embeddings.assign(model.target_embedding.embeddings + 1.0)
-    assert forward(model, SOURCE, TARGET).shape == before.shape
+    model.target_embedding.embeddings.assign(np.zeros((12, 8)))
+    assert forward(model, SOURCE, TARGET).any() == (tie == "none"), "the vocabulary is that table"
 
 
 @pytest.mark.parametrize("jit", [False, True])

@@ -13,7 +13,10 @@ from attention_zoo.ops import (
     combine_masks,
     implicit_mask,
     pass_mask_on,
+    to_end,
+    to_front,
 )
+from tests.layers.running import MODES, array, compiled
 
 
 def test_integers_and_booleans_are_masks() -> None:
@@ -84,3 +87,14 @@ def test_clear_hides_whatever_stands_there(dtype: str) -> None:
     assert keras.backend.standardize_dtype(got.dtype) == dtype
     assert ops.convert_to_numpy(ops.cast(got, "float32")).tolist() == [[[1, 2], [0, 0]]]
     assert clear(x, None) is x
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_hidden_positions_go_behind_or_in_front(mode: str) -> None:
+    mask = np.array([[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
+    behind = array(compiled(to_front, mode)(mask))
+    np.testing.assert_array_equal(behind, [[1, 2, 0, 3], [0, 3, 1, 2], range(4), range(4)])
+    before = array(compiled(to_end, mode)(mask))
+    np.testing.assert_array_equal(before, [[0, 3, 1, 2], [1, 2, 0, 3], range(4), range(4)])
+    for shape in ((0, 4), (2, 0)):
+        assert compiled(to_front, mode)(np.ones(shape, bool)).shape == shape

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from keras import ops
 
-from attention_zoo.ops.random import gumbel, scramble, uniform
+from attention_zoo.ops.random import gumbel, kept, scramble, uniform
 from tests.layers.running import array
 
 KEYS = np.arange(50, dtype="int32")
@@ -52,3 +53,31 @@ def test_gumbel_noise_picks_by_shares() -> None:
     noise = array(gumbel((7,), np.arange(20_000, dtype="int32"), (4,)))
     picked = np.bincount((noise + np.log(shares)).argmax(-1), minlength=4) / 20_000
     np.testing.assert_allclose(picked, shares, atol=0.015)
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 1.0])
+def test_so_many_are_kept_wherever_they_stand(rate: float) -> None:
+    found = array(kept((7, 2), rate, (40, 5, 1000)))
+    assert found.shape == (40, 5, 1000)
+    spread = 5 * np.sqrt(max(rate * (1 - rate), 1e-12) / 1000)
+    assert abs(found.mean() - (1 - rate)) < spread / np.sqrt(40)
+    for axes in ((0, 1), (1, 2), (0, 2)):
+        count = found.size // found.mean(axes).size
+        assert np.abs(found.mean(axes) - (1 - rate)).max() <= 5 * spread * np.sqrt(1000 / count)
+    part = array(kept((7, 2), rate, (20, 2, 7), start=(20, 3, 100)))
+    np.testing.assert_array_equal(part, found[20:, 3:, 100:107])
+    for shape in ((0, 3), (3, 0), ()):
+        assert array(kept((7, 2), rate, shape)).shape == shape
+
+
+def test_seeds_keep_others() -> None:
+    """None of which is another one moved along."""
+    masks = np.stack([array(kept((seed, n), 0.5, (5000,))) for seed in (0, 1) for n in (0, 1, 2)])
+    for one in range(len(masks)):
+        for other in range(one):
+            for lag in range(-3, 4):
+                alike = (masks[one] == np.roll(masks[other], lag)).mean()
+                assert abs(alike - 0.5) < 5 * 0.5 / np.sqrt(5000)
+    again = array(kept(ops.convert_to_tensor(np.array([1, 2], "uint32")), 0.5, (5000,)))
+    np.testing.assert_array_equal(again, masks[-1])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from attention_zoo.models import places
 from attention_zoo.models.bert import BERT
 from attention_zoo.models.masked_lm import MaskedLM
-from attention_zoo.models.presets import check_arguments
+from attention_zoo.models.presets import merge
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.placing import Place, dense, fill, norm, table, turned, vector
 
@@ -35,11 +36,11 @@ def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     cls = cls or (MaskedLM if HEAD in tensors else BERT)
     if cls not in BUILDERS:
         raise ValueError(f"{checkpoint.folder}: is a BERT or a MaskedLM, not a {cls.__name__}")
-    check_arguments(cls, overrides)
     if cls is MaskedLM:
         checkpoint.refuse("tie_word_embeddings", unless=True)
     settings = _settings(checkpoint)
     model, bert, head = BUILDERS[cls](settings, POOLER in tensors, overrides)
+    checkpoint.refuse_positions(bert.settings["layer"].get("positions", places.LEARNED))
     spare = [*SPARE, *([] if head else [r"cls\..*"]), *([] if bert.pooler else [r"pooler\..*"])]
     fill([*of_bert(bert), *head], tensors, checkpoint.folder, spare)
     return model
@@ -49,14 +50,13 @@ Built = tuple[Any, BERT, list[Place]]
 
 
 def _bert(settings: dict[str, Any], pooled: bool, overrides: dict[str, Any]) -> Built:
-    model = BERT(**{**settings, "use_pooler": pooled, **overrides})
+    model = BERT(**merge(BERT, {**settings, "use_pooler": pooled}, overrides))
     return model, model, []
 
 
 def _masked_lm(settings: dict[str, Any], pooled: bool, overrides: dict[str, Any]) -> Built:
-    inside = overrides.get("bert", {})
-    check_arguments(BERT, inside)
-    model = MaskedLM(**{**overrides, "bert": {**settings, **inside}})
+    inside = merge(BERT, settings, overrides.get("bert", {}))
+    model = MaskedLM(**merge(MaskedLM, {}, {**overrides, "bert": inside}))
     return model, model.bert, list(of_head(model))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from attention_zoo.models.gpt import GPT
-from attention_zoo.models.presets import check_arguments
+from attention_zoo.models.presets import merge
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.placing import Array, Place, fill, norm, table, vector
 
@@ -40,8 +40,8 @@ def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     """A `GPT` with four tokens in front; `<|endoftext|>` is two of them."""
     if cls not in (None, GPT):
         raise ValueError(f"{checkpoint.folder}: is a GPT, not a {cls.__name__}")
-    check_arguments(GPT, overrides)
-    model = GPT(**{**_settings(checkpoint), **overrides})
+    model = GPT(**merge(GPT, _settings(checkpoint), overrides))
+    checkpoint.refuse_positions(model.settings["positions"])
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("transformer."))
     fill(of_gpt2(model), tensors, checkpoint.folder, SPARE)
     return model

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attention_zoo.hub import local_folder
+from attention_zoo.models.places import LEARNED
 from attention_zoo.models.public.tensors import Tensors
 from attention_zoo.registry import Registry
 
@@ -62,6 +63,13 @@ class Checkpoint(NamedTuple):
         if found != unless:
             raise ValueError(
                 f"{self.folder / 'config.json'}: {name}={found!r} is not supported, only {unless!r}"
+            )
+
+    def refuse_positions(self, named: str) -> None:
+        """ValueError where the model was asked to tell places otherwise than it was released."""
+        if named != LEARNED:
+            raise ValueError(
+                f"{self.folder}: its positions are learned, not {named!r}; leave positions out"
             )
 
 

@@ -158,3 +158,19 @@ def test_random_configurations(tmp_path: Path, settings: tuple[str, ...]) -> Non
     folder = written_by_transformers("bert", tmp_path, *settings)
     check(folder, models.from_preset(folder))
     check(folder, BERT.from_preset(folder))
+
+
+def test_positions_that_were_not_learned_are_refused() -> None:
+    with pytest.raises(ValueError, match="its positions are learned, not 'rotary'; leave posit"):
+        BERT.from_preset(THERE, layer={"positions": "rotary"})
+
+
+def test_options_of_layers_are_changed_one_by_one() -> None:
+    for model in (
+        BERT.from_preset(THERE, layer={"stochastic_depth": 0.1}),
+        MaskedLM.from_preset(THERE, layer={"stochastic_depth": 0.1}),
+    ):
+        check(THERE, model)
+        style = getattr(model, "bert", model).settings["layer"]
+        assert style["stochastic_depth"] == 0.1
+        assert style["norm_first"] is False

@@ -89,6 +89,11 @@ def test_configs_of_other_models(tmp_path: Path, changes: dict[str, Any], messag
         models.from_preset(folder)
 
 
+def test_positions_that_were_not_learned_are_refused() -> None:
+    with pytest.raises(ValueError, match="its positions are learned, not 'rotary'; leave posit"):
+        models.from_public(THERE, positions="rotary")
+
+
 def test_another_class_is_refused() -> None:
     with pytest.raises(ValueError, match="is a GPT, not a BERT"):
         models.BERT.from_preset(THERE)
@@ -108,3 +113,9 @@ def test_another_class_is_refused() -> None:
 def test_random_configurations(tmp_path: Path, settings: tuple[str, ...]) -> None:
     folder = written_by_transformers("gpt2", tmp_path, *settings)
     check(folder, models.from_preset(folder))
+
+
+def test_options_of_layers_are_changed_one_by_one() -> None:
+    model = models.from_public(THERE, layer={"stochastic_depth": 0.1})
+    assert model.settings["layer"]["stochastic_depth"] == 0.1
+    check(THERE, model)

@@ -1,0 +1,106 @@
+"""How unlikely a chain of tags finds the right ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.ops import check_shape
+from attention_zoo.ops.linear_chain import (
+    IMPOSSIBLE,
+    Chain,
+    log_partition,
+    partial_score,
+    path_score,
+    unpack,
+)
+
+Tensor = Any
+
+REFUSED = 1e4
+"""What a sentence costs whose labels are forbidden: finite, so that its batch survives it."""
+UNKNOWN = -1
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class CRFLoss(keras.losses.Loss):
+    """Negative log-likelihood of the right tags of a sentence: one number for each sentence.
+
+    `log sum_y exp s(y) - log sum_{y right} exp s(y)`, s of all tags that the `CRF` layer allows
+
+    Args:
+        reduction: how the sentences' numbers become one: their mean by default.
+        name: of the loss.
+
+    Call arguments:
+        y_true: tags `(B, T)`, integers, -1 where any tag may be right; or booleans `(B, T, K)`, of
+            each place the tags that may be. Places that do not count are not read.
+        y_pred: what a `CRF` layer returned, `(B, T + K + 2, K + 1)`: it knows which places count.
+
+    Returns:
+        `(B,)` reduced, float32. A sentence of length 0 costs 0; one of whose labels none is allowed
+        costs 10,000 and has no gradient.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import CRF
+        >>> from attention_zoo.losses import CRFLoss
+        >>> crf = CRF(transitions_initializer="zeros")
+        >>> potentials = crf(np.zeros((1, 2, 3), "float32"))
+        >>> round(float(CRFLoss()(np.array([[2, 0]]), potentials)), 4)
+        2.1972
+
+    Reference:
+        Lafferty et al. 2001, "Conditional random fields", section 3; Lample et al. 2016, arXiv
+        1603.01360, equation 1 and the one for log p(y | X). Sets of tags: Tsuboi et al. 2008, ACL
+        C08-1113, section 4.
+    """
+
+    def __init__(
+        self,
+        reduction: str = "sum_over_batch_size",
+        name: str = "crf_loss",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, **kwargs)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        chain = unpack(y_pred, "y_pred")
+        size, places = chain.starts.shape[0], chain.emissions.shape[1]
+        places = "places" if places is None else places
+        wanted = ("batch", places, size) if len(y_true.shape) == 3 else ("batch", places)
+        check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, wanted)
+        # No difference to the result, but the sums over a sentence stay small and so exact.
+        tops = ops.max(chain.emissions, axis=-1, keepdims=True, initial=float("-inf"))
+        chain = chain._replace(emissions=chain.emissions - ops.stop_gradient(tops))
+        return negative_log_likelihood(chain, y_true)
+
+
+def negative_log_likelihood(chain: Chain, labels: Tensor) -> Tensor:
+    """`(B,)`, of labels as `CRFLoss` takes them."""
+    right = _score(chain, labels)
+    total = log_partition(chain)
+    zero = ops.zeros((), total.dtype)
+    cost = total - right
+    cost = ops.where(cost > 0, cost, zero)
+    return ops.where(right > IMPOSSIBLE, cost, ops.cast(REFUSED, total.dtype))
+
+
+def _score(chain: Chain, labels: Tensor) -> Tensor:
+    """The logarithm of the sum over the sequences that the labels allow, `(B,)`."""
+    if len(labels.shape) == 3:
+        return partial_score(chain, ops.cast(labels, "bool"))
+    labels = ops.cast(labels, "int32")
+    unknown = labels == UNKNOWN
+    size = chain.starts.shape[0]
+
+    def by_sets() -> Tensor:
+        own = ops.arange(size, dtype="int32") == labels[..., None]
+        return partial_score(chain, ops.logical_or(own, unknown[..., None]))
+
+    def by_path() -> Tensor:
+        return path_score(chain, labels)
+
+    return ops.cond(ops.any(ops.logical_and(unknown, chain.mask)), by_sets, by_path)

@@ -1,0 +1,169 @@
+"""Chains of tags: the best sequence, the best few, and sequences drawn at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import ops
+
+from attention_zoo.ops.linear_chain import (
+    FORBIDDEN,
+    IMPOSSIBLE,
+    Chain,
+    Forward,
+    forward,
+    greatest_of,
+    log_sum_of,
+    there_and_first,
+)
+from attention_zoo.ops.random import gumbel
+from attention_zoo.ops.recurrence import scan
+
+Tensor = Any
+
+
+def best_path(chain: Chain) -> tuple[Tensor, Tensor]:
+    """The sequence of the greatest score (Viterbi), the lowest tag among equals.
+
+    T steps of O(K^2) forward, which keep no pointers, and T of O(K) back.
+
+    Returns:
+        tags: `(B, T)` int32, 0 at places that do not count.
+        score: `(B,)`, `s` of it; 0 of no places. Where every sequence is forbidden, -inf, and the
+            tags are 0.
+    """
+    passed = forward(chain, greatest_of)
+    tags = trace_back(chain, passed)[:, 0]
+    return _unless_forbidden(tags, _greatest(chain, passed))
+
+
+def sample(chain: Chain, count: int = 1, seed: Any = 0) -> Tensor:
+    """Sequences drawn by their probability, independently: from the last tag back.
+
+    Args:
+        chain: of the energies.
+        count: N, how many of each sentence.
+        seed: an integer, or a scalar integer tensor. The same one draws the same, whatever
+            padding there is; sentences draw by their row.
+
+    Returns:
+        `(B, N, T)` int32, 0 at places that do not count.
+    """
+    rows, places, tags = ops.shape(chain.emissions)
+    passed = forward(chain, log_sum_of)
+    keys = ops.arange(rows, dtype="int32")
+    noise = gumbel((seed,), keys, (count, places + 1, tags))
+    found = trace_back(chain, passed, ops.cast(noise, chain.emissions.dtype))
+    return _unless_forbidden(found, _greatest(chain, passed)[:, None])[0]
+
+
+def _greatest(chain: Chain, passed: Forward) -> Tensor:
+    """What arrived most at the end, `(B,)`; 0 of no places."""
+    score = ops.max(passed.last + chain.ends, axis=1, initial=float("-inf"))
+    return ops.where(ops.any(chain.mask, axis=1), score, ops.zeros((), score.dtype))
+
+
+def trace_back(chain: Chain, passed: Forward, noise: Tensor | None = None) -> Tensor:
+    """Chooses the last tag, then of each one that before it, by the greatest of what arrived.
+
+    Args:
+        chain: of the energies.
+        passed: a forward pass over it.
+        noise: `(B, N, T + 1, K)`, added to what is chosen by, by the number of the place among
+            those that count; Gumbel noise makes a draw of the choice.
+
+    Returns:
+        `(B, N, T)` int32, 0 at places that do not count; N is 1 without noise.
+    """
+    there, first = there_and_first(chain.mask)
+    backwards = ops.transpose(chain.transitions)
+    alphas = passed.arrived + ops.swapaxes(chain.emissions, 0, 1)
+    number = ops.cumsum(ops.cast(chain.mask, "int32"), axis=1)  # of the place, from 1
+    energy = (passed.last + chain.ends)[:, None]
+    inner = ops.logical_and(there, ops.logical_not(first))
+    places = [ops.roll(alphas, 1, axis=0)[:, :, None], there, inner]
+    if noise is not None:
+        energy = energy + _noise_at(noise, ops.sum(ops.cast(chain.mask, "int32"), 1)[:, None])[0]
+        places.append(_noise_at(noise, number - 1))
+    last = ops.cast(ops.argmax(energy, axis=-1), "int32")
+
+    def place(tag: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        before, there, inner, *drawn = now
+        energy = before + ops.take(backwards, tag, axis=0)
+        energy = energy + drawn[0] if drawn else energy
+        chosen = ops.cast(ops.argmax(energy, axis=-1), "int32")
+        return ops.where(inner, chosen, tag), ops.where(there, tag, 0)
+
+    flipped = tuple(ops.flip(x, axis=0) for x in places)
+    _, tags = scan(place, last, flipped, like=last)
+    return ops.moveaxis(ops.flip(tags, axis=0), 0, -1)
+
+
+def _noise_at(noise: Tensor, number: Tensor) -> Tensor:
+    """`(B, N, T + 1, K)` at the places of these numbers `(B, P)`, from 1: `(P, B, N, K)`."""
+    by_place = ops.swapaxes(noise, 1, 2)
+    at = ops.maximum(number - 1, 0)[:, :, None, None]
+    return ops.swapaxes(ops.take_along_axis(by_place, at, axis=1), 0, 1)
+
+
+def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
+    """The sequences of the greatest scores, best first.
+
+    T steps of O(N K^2) that keep the N best of every tag.
+
+    Args:
+        chain: of the energies.
+        count: N.
+
+    Returns:
+        tags: `(B, N, T)` int32, 0 at places that do not count.
+        scores: `(B, N)`; -inf, with tags 0, where there are no more sequences that are allowed.
+    """
+    there, first = there_and_first(chain.mask)
+    rows, _, tags = ops.shape(chain.emissions)
+    lowest = ops.cast(FORBIDDEN, chain.emissions.dtype)
+    ranks = ops.arange(count, dtype="int32")
+    begin = ops.where(ranks == 0, chain.starts[:, None], lowest)  # (K, N)
+
+    def place(so_far: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        energy, there, first = now
+        ways = so_far[:, None] + ops.transpose(chain.transitions)[:, :, None]  # (B, to, from, N)
+        ways = ops.reshape(ways, (rows, tags, tags * count))
+        arrived, pointers = ops.top_k(ways, count)
+        arrived = ops.where(first, begin, ops.where(there, arrived, so_far))
+        return arrived + energy, ops.cast(pointers, "int32")
+
+    nothing = ops.zeros((rows, tags, count), chain.emissions.dtype)
+    energies = ops.swapaxes(chain.emissions, 0, 1)[..., None]
+    like = ops.zeros((rows, tags, count), "int32")
+    places = (energies, there[..., None], first[..., None])
+    last, pointers = scan(place, nothing, places, like=like)
+    last = ops.reshape(last + chain.ends[:, None], (rows, tags * count))
+    scores, at = ops.top_k(last, count)
+    inner = ops.logical_and(there, ops.logical_not(first))
+    found = _follow(ops.cast(at, "int32"), pointers, there, inner)
+    scores = ops.where(
+        ops.any(chain.mask, axis=1, keepdims=True), scores, ops.where(ranks == 0, 0, lowest)
+    )
+    return _unless_forbidden(found, scores)
+
+
+def _follow(at: Tensor, pointers: Tensor, there: Tensor, inner: Tensor) -> Tensor:
+    """Pointers `(T, B, K, N)` back from `(B, N)`, each `tag N + rank`: tags `(B, N, T)`."""
+    rows, count = ops.shape(at)
+
+    def place(at: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        pointers, there, inner = now
+        before = ops.take_along_axis(ops.reshape(pointers, (rows, -1)), at, axis=1)
+        return ops.where(inner, before, at), ops.where(there, at // count, 0)
+
+    places = tuple(ops.flip(x, axis=0) for x in (pointers, there, inner))
+    _, tags = scan(place, at, places, like=at)
+    return ops.moveaxis(ops.flip(tags, axis=0), 0, -1)
+
+
+def _unless_forbidden(tags: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Tags `(..., T)` and scores `(...)`; 0 and -inf where only what is forbidden was left."""
+    found = scores > IMPOSSIBLE
+    never = ops.cast(float("-inf"), scores.dtype)
+    return ops.where(found[..., None], tags, 0), ops.where(found, scores, never)

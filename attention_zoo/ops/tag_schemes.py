@@ -1,0 +1,129 @@
+"""Schemes of tags that mark spans: which tag may follow which, come first, or come last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from attention_zoo.registry import Registry
+
+OUTSIDE = "O"
+
+TAG_SCHEMES = Registry("tag scheme")
+"""Names of schemes; `register(name)(partial(TagScheme, ...))` adds one."""
+
+
+class TagScheme(NamedTuple):
+    """What the letter before a tag's type says, as strings of letters; "O" is of no span.
+
+    Attributes:
+        starts: may come where no span goes on.
+        continues: come right after a tag of the same type that lets its span go on.
+        closes: after them the span may be over.
+        goes_on: after them the span may go on.
+    """
+
+    starts: str
+    continues: str
+    closes: str
+    goes_on: str
+
+    def letters(self) -> str:
+        """All letters, sorted."""
+        return "".join(sorted(set(self.starts + self.continues)))
+
+
+# In IOB1 a B parts two spans of one type that touch, so it comes after that type alone.
+TAG_SCHEMES.register("BIO")(partial(TagScheme, "B", "I", "BI", "BI"))
+TAG_SCHEMES.register("IOB1")(partial(TagScheme, "I", "BI", "BI", "BI"))
+TAG_SCHEMES.register("BIOES")(partial(TagScheme, "BS", "IE", "ES", "BI"))
+TAG_SCHEMES.register("BMES")(partial(TagScheme, "BS", "ME", "ES", "BM"))
+
+
+class TagConstraints(NamedTuple):
+    """Which tags may stand where, as boolean arrays.
+
+    Attributes:
+        transitions: `(K, K)`, whether the tag of the column may follow that of the row.
+        starts, ends: `(K,)`, whether a tag may be the first, and the last.
+    """
+
+    transitions: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    def first_broken(self, tags: Sequence[int]) -> int | None:
+        """Of a sequence of tag numbers the first place that is not allowed after those before it.
+
+        None where there is none; the number of tags where the sequence may not end as it does.
+        """
+        if not len(tags):
+            return None
+        if not self.starts[tags[0]]:
+            return 0
+        for place, (before, tag) in enumerate(pairwise(tags), 1):
+            if not self.transitions[before, tag]:
+                return place
+        return None if self.ends[tags[-1]] else len(tags)
+
+
+def tag_constraints(scheme: str, tags: Sequence[str]) -> TagConstraints:
+    """What a scheme allows of these tags.
+
+    Args:
+        scheme: "BIO" (IOB2), "IOB1", "BIOES", "BMES", or another name in `TAG_SCHEMES`.
+        tags: names, by number: "O", a letter of the scheme, or a letter, "-" and a type.
+
+    Raises:
+        ValueError: an unknown scheme; a tag twice, of another form, or that can stand in no
+            sequence of these tags, as "I-LOC" of BIO where there is no "B-LOC".
+    """
+    rules: TagScheme = TAG_SCHEMES.get(scheme)()
+    parsed = [_letter_and_type(name, scheme, rules) for name in tags]
+    twice = sorted({name for name in tags if list(tags).count(name) > 1})
+    if twice:
+        raise ValueError(f"tag {twice[0]!r} is listed twice; list every tag once")
+    free = np.array([letter == OUTSIDE or letter in rules.starts for letter, _ in parsed], bool)
+    over = np.array([letter == OUTSIDE or letter in rules.closes for letter, _ in parsed], bool)
+    goes_on = np.array([letter in rules.goes_on for letter, _ in parsed], bool)
+    continues = np.array([letter in rules.continues for letter, _ in parsed], bool)
+    types = np.array([kind for _, kind in parsed], dtype=object)
+    inside = goes_on[:, None] & continues & (types[:, None] == types)
+    found = TagConstraints((over[:, None] & free) | inside, free, over)
+    _refuse_dead_tags(found, scheme, tags)
+    return found
+
+
+def _letter_and_type(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]:
+    """ "B-PER" to B and PER."""
+    letter, dash, kind = str(name).partition("-")
+    known = letter in (*rules.letters(), OUTSIDE)
+    if not known or bool(dash) != bool(kind) or (letter == OUTSIDE and dash):
+        raise ValueError(
+            f"tag {name!r} is none of {scheme}: it has 'O', and {', '.join(rules.letters())}, "
+            "alone or before '-' and a type; mend the tag, or name another scheme"
+        )
+    return letter, kind
+
+
+def _refuse_dead_tags(found: TagConstraints, scheme: str, tags: Sequence[str]) -> None:
+    """ValueError for a tag that no allowed sequence holds."""
+    alive = _reached(found.starts, found.transitions) & _reached(found.ends, found.transitions.T)
+    if not alive.all():
+        name = tags[int(np.argmin(alive))]
+        raise ValueError(
+            f"tag {name!r} can stand in no sequence of {scheme}: what must come before or after "
+            "it is not among the tags; list that too, or name another scheme"
+        )
+
+
+def _reached(begin: np.ndarray, transitions: np.ndarray) -> np.ndarray:
+    """The tags at which sequences from these arrive."""
+    reached = begin
+    for _ in range(len(begin)):
+        reached = reached | (reached[:, None] & transitions).any(0)
+    return reached

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from attention_zoo.ops import TAG_SCHEMES, tag_constraints
+
+TAGS = {
+    "BIO": ["O", "B-A", "I-A", "B-B", "I-B"],
+    "IOB1": ["O", "B-A", "I-A", "B-B", "I-B"],
+    "BIOES": ["O", *(f"{letter}-{kind}" for kind in "AB" for letter in "BIES")],
+    "BMES": ["O", *(f"{letter}-{kind}" for kind in "AB" for letter in "BMES")],
+}
+
+
+def written(scheme: str, spans: tuple[str, ...]) -> list[str]:
+    """Tags of spans: each a type and a length ("A2"), or "O"."""
+    tags: list[str] = []
+    before = "O"
+    for span in spans:
+        if span == "O":
+            tags.append("O")
+        else:
+            kind, size = span[0], int(span[1])
+            inside = "M" if scheme == "BMES" else "I"
+            if scheme in ("BIOES", "BMES"):
+                letters = "S" if size == 1 else "B" + inside * (size - 2) + "E"
+            else:
+                touches = before[0] == kind
+                first = "B" if scheme == "BIO" or touches else "I"
+                letters = first + "I" * (size - 1)
+            tags += [f"{letter}-{kind}" for letter in letters]
+        before = span
+    return tags
+
+
+def spellings(scheme: str, length: int) -> set[tuple[str, ...]]:
+    """Tags of every way to divide a sentence of that length into spans and places outside."""
+    pieces = ["O", *(f"{kind}{size}" for kind in "AB" for size in range(1, length + 1))]
+    found = set()
+    for count in range(length + 1):
+        for spans in itertools.product(pieces, repeat=count):
+            if sum(1 if span == "O" else int(span[1]) for span in spans) == length:
+                found.add(tuple(written(scheme, spans)))
+    return found
+
+
+@pytest.mark.parametrize("scheme", TAGS)
+def test_allowed_is_what_spans_are_written_as(scheme: str) -> None:
+    """All sequences of up to three tags, and no other ones, are of some division into spans."""
+    names = TAGS[scheme]
+    constraints = tag_constraints(scheme, names)
+    for length in range(4):
+        want = spellings(scheme, length)
+        got = {
+            tuple(names[tag] for tag in tags)
+            for tags in itertools.product(range(len(names)), repeat=length)
+            if constraints.first_broken(tags) is None
+        }
+        assert got == want
+
+
+def test_by_hand() -> None:
+    constraints = tag_constraints("BIO", ["O", "B", "I"])
+    assert constraints.transitions.tolist() == [[1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert constraints.starts.tolist() == [1, 1, 0]
+    assert constraints.ends.tolist() == [1, 1, 1]
+    segmented = tag_constraints("BMES", list("BMES"))
+    assert segmented.transitions.astype(int).tolist() == [
+        [0, 1, 1, 0],
+        [0, 1, 1, 0],
+        [1, 0, 0, 1],
+        [1, 0, 0, 1],
+    ]
+    assert segmented.ends.tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("tags", "place"),
+    [([], None), ([0, 1], 2), ([2], 0), ([0, 1, 0], 2), ([1, 3, 0], None), ([1, 3], None)],
+)
+def test_the_first_broken_place(tags: list[int], place: int | None) -> None:
+    constraints = tag_constraints("BIOES", ["O", "B-X", "I-X", "E-X"])
+    assert constraints.first_broken(tags) == place
+    assert constraints.first_broken(np.array(tags, "int64")) == place
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tags", "message"),
+    [
+        ("BIO2", ["O"], "unknown tag scheme 'BIO2'; did you mean 'BIO'"),
+        ("BIO", ["O", "E-PER"], r"tag 'E-PER' is none of BIO: it has 'O', and B, I, alone"),
+        ("BIO", ["O", "NOUN"], "tag 'NOUN' is none of BIO"),
+        ("BIO", ["O", "B-"], "tag 'B-' is none of BIO"),
+        ("BIO", ["O-PER"], "tag 'O-PER' is none of BIO"),
+        ("BIO", [""], "tag '' is none of BIO"),
+        ("BIO", ["O", "B-X", "O"], "tag 'O' is listed twice"),
+        ("BIO", ["O", "B-PER", "I-LOC"], "tag 'I-LOC' can stand in no sequence of BIO"),
+        ("IOB1", ["O", "B-PER"], "tag 'B-PER' can stand in no sequence of IOB1"),
+        ("BIOES", ["O", "B-PER", "I-PER"], "tag 'B-PER' can stand in no sequence of BIOES"),
+        ("BIOES", ["O", "E-PER"], "tag 'E-PER' can stand in no sequence of BIOES"),
+    ],
+)
+def test_tags_that_contradict_the_scheme_are_refused(
+    scheme: str, tags: list[str], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        tag_constraints(scheme, tags)
+    assert "\n" not in str(error.value)
+
+
+def test_types_may_hold_dashes_and_lists_may_lack_what_they_do_not_need() -> None:
+    constraints = tag_constraints("BIO", ["O", "B-work-of-art", "B-x", "I-x"])
+    assert constraints.first_broken([1, 2, 3, 0]) is None
+    assert constraints.first_broken([1, 3]) == 1
+    assert tag_constraints("BIO", []).transitions.shape == (0, 0)
+
+
+def test_schemes_are_registered() -> None:
+    assert set(TAGS) <= set(TAG_SCHEMES.names())
