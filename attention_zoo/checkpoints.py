@@ -99,8 +99,8 @@ class CheckpointFolder:
 
         Args:
             step: updates done.
-            write: puts its files into the folder it is given; may return what `write_and_hash` said
-                of some of them.
+            write: puts its files into the folder it is given; may return the entries of those
+                that were written as `HashedFile`.
         """
         final = self.folder / f"step-{step:08d}"
         fresh, aside = (self.folder / f".{final.name}.{end}" for end in ("new", "old"))

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     name, content = _read(files[0] if files else "-")
     lines = list(_lines(name, content))
     places = [f"{name}:{number}" for number in range(1, len(lines) + 1)]
-    task.encode_sources(lines, places)
+    task.check_sources(lines, places)
     if not arguments.allow_unknown:
         _refuse_unknown(task, lines, places)
     for start in range(0, len(lines), CHUNK):
@@ -103,11 +103,10 @@ def _refuse_unknown(task: Any, lines: Sequence[str], places: Sequence[str]) -> N
 
 
 def _print(answer: Any, number: int, n_best: bool) -> None:
-    if n_best:
-        for one in (answer, *answer.alternatives):
-            print(f"{number}\t{one.score:.4f}\t{one.text}", flush=True)
-    else:
-        print(answer.text, flush=True)
+    """A line for each answer; a line feed inside of one is printed as `\\n`."""
+    for one in (answer, *answer.alternatives) if n_best else (answer,):
+        front = f"{number}\t{one.score:.4f}\t" if n_best else ""
+        print(front + one.text.replace("\r", "\\r").replace("\n", "\\n"), flush=True)
 
 
 def _warn_of_unknown(answer: Any, place: str) -> None:

@@ -14,6 +14,7 @@ from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import is_special, longest, readable
 
 _CELL, _LETTER, _TITLE_LETTER, _LARGEST = 0.3, 0.09, 0.12, 60.0  # inches
+Sides = tuple[Sequence[str], Sequence[str]]  # target tokens and source tokens
 _INK = {False: "black", True: "0.65"}  # of a token, by whether it is a special one
 
 
@@ -43,49 +44,102 @@ def plot_alignment(
     Raises:
         ValueError: if the shape is not (T, S), a size is 0, or a weight is not finite.
     """
-    weights = np.asarray(weights, dtype="float64")
-    shape = (len(target_tokens), len(source_tokens))
-    if weights.shape != shape:
-        raise ValueError(
-            f"weights are of shape {weights.shape} but there are {shape[0]} target tokens and "
-            f"{shape[1]} source tokens: {shape} is needed"
-        )
-    if not weights.size:
-        raise ValueError(f"weights are of shape {shape}: there is nothing to draw")
-    if not np.isfinite(weights).all():
-        raise ValueError("weights hold NaN or infinity: give finite ones")
-    targets, sources = map(readable, target_tokens), map(readable, source_tokens)
-    figure = _draw(weights, list(targets), list(sources), title)
-    _grey_out(figure.axes[0], target_tokens, source_tokens)
+    tokens = target_tokens, source_tokens
+    figure, _ = _draw(_checked(weights, tokens, ranks=(2,))[None, None], tokens, title)
     save(figure, path)
     return figure
 
 
-def _draw(weights: np.ndarray, targets: list[str], sources: list[str], title: str | None) -> Any:
-    """The heat map with its labels and a scale beside it; its size follows the tokens."""
-    rows, columns = weights.shape
+def plot_heads(
+    weights: Any,
+    target_tokens: Sequence[str],
+    source_tokens: Sequence[str],
+    path: str | os.PathLike[str] | None = None,
+    title: str | None = None,
+) -> Any:
+    """A heat map for each head, side by side; several layers one below the other.
+
+    Args:
+        weights: `(H, T, S)` of a layer's heads, or `(N, H, T, S)` of N layers, finite.
+        target_tokens, source_tokens, path, title: as in `plot_alignment`; of an attention to itself
+            both are the same tokens.
+
+    Returns:
+        A matplotlib `Figure`, its heat maps first among its axes, layer by layer.
+
+    Raises:
+        ValueError: if the shape is not (H, T, S) or (N, H, T, S), a size is 0, or a weight is not
+            finite.
+    """
+    tokens = target_tokens, source_tokens
+    checked = _checked(weights, tokens, ranks=(3, 4))
+    figure, grid = _draw(checked[None] if checked.ndim == 3 else checked, tokens, title)
+    for (layer, head), axes in np.ndenumerate(grid):
+        of_layer = f"layer {layer + 1}, " if checked.ndim == 4 else ""
+        axes.set_xlabel(f"{of_layer}head {head + 1}")
+    save(figure, path)
+    return figure
+
+
+def _checked(weights: Any, tokens: Sides, ranks: tuple[int, ...]) -> np.ndarray:
+    """The weights as an array; ValueError if they are none of these tokens."""
+    array = np.asarray(weights, dtype="float64")
+    shape = (len(tokens[0]), len(tokens[1]))
+    if array.ndim not in ranks or array.shape[-2:] != shape:
+        heads = "heads, " if 3 in ranks else ""
+        raise ValueError(
+            f"weights are of shape {array.shape} but there are {shape[0]} target tokens and "
+            f"{shape[1]} source tokens: ({heads}{shape[0]}, {shape[1]}) is needed"
+        )
+    if not array.size:
+        raise ValueError(f"weights are of shape {array.shape}: there is nothing to draw")
+    if not np.isfinite(array).all():
+        raise ValueError("weights hold NaN or infinity: give finite ones")
+    return array
+
+
+def _draw(weights: np.ndarray, tokens: Sides, title: str | None) -> tuple[Any, np.ndarray]:
+    """Heat maps of `(N, H, T, S)`, a scale beside them, and the axes `(N, H)`.
+
+    The figure's size follows the tokens.
+    """
+    targets, sources = ([readable(token) for token in side] for side in tokens)
+    layers, heads, rows, columns = weights.shape
     margins = _LETTER * longest(targets) + 1.4, _LETTER * longest(sources) + 0.8
-    cell = min(_CELL, (_LARGEST - max(margins)) / max(rows, columns))
-    figure = new_figure(max(cell * columns, 1.0) + margins[0], max(cell * rows, 1.0) + margins[1])
-    axes = figure.add_subplot()
-    image = axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0)
-    text = {"family": families_for([*targets, *sources, title or ""]), "size": 30 * cell}
-    turn = 0 if longest(sources) <= 3 else 90
-    axes.set_xticks(range(columns), sources, rotation=turn, parse_math=False, **text)
-    axes.set_yticks(range(rows), targets, parse_math=False, **text)
-    axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
-    axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="0.9", linewidth=0.5)
-    axes.tick_params(which="minor", length=0)
-    figure.colorbar(image, ax=axes, shrink=min(1.0, 3.0 / (cell * rows)), aspect=15).set_label(
-        "weight"
+    cell = min(_CELL, (_LARGEST - max(margins)) / max(heads * columns, layers * rows))
+    sizes = (
+        max(cell * columns, 1.0) * heads + margins[0],
+        max(cell * rows, 1.0) * layers + margins[1],
     )
+    figure = new_figure(*sizes)
+    text = {"family": families_for([*targets, *sources, title or ""]), "size": 30 * cell}
+    grid = figure.subplots(layers, heads, squeeze=False)
+    for (layer, head), axes in np.ndenumerate(grid):
+        image = _heat_map(axes, weights[layer, head])
+        turn = 0 if longest(sources) <= 3 else 90
+        shown = sources if layer == 0 else []
+        axes.set_xticks(range(len(shown)), shown, rotation=turn, parse_math=False, **text)
+        shown = targets if head == 0 else []
+        axes.set_yticks(range(len(shown)), shown, parse_math=False, **text)
+        axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+        _grey_out(axes, *tokens)
+    shrink = min(1.0, 3.0 / (cell * rows * layers))
+    figure.colorbar(image, ax=grid, shrink=shrink, aspect=15).set_label("weight")
     if title is not None:
         title = fill(title, int(figure.get_figwidth() / _TITLE_LETTER))
         figure.set_figheight(figure.get_figheight() + 0.25 * (1 + title.count("\n")))
         figure.suptitle(title, size=12, family=text["family"]).set_parse_math(False)
-    return figure
+    return figure, grid
+
+
+def _heat_map(axes: Any, weights: np.ndarray) -> Any:
+    image = axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0)
+    rows, columns = weights.shape
+    axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="0.9", linewidth=0.5)
+    axes.tick_params(which="minor", length=0)
+    return image
 
 
 def _grey_out(axes: Any, target_tokens: Sequence[str], source_tokens: Sequence[str]) -> None:
@@ -94,5 +148,5 @@ def _grey_out(axes: Any, target_tokens: Sequence[str], source_tokens: Sequence[s
         (axes.get_yticklabels(), target_tokens),
         (axes.get_xticklabels(), source_tokens),
     ):
-        for label, token in zip(labels, tokens, strict=True):
+        for label, token in zip(labels, tokens, strict=False):  # none where others show them
             label.set_color(_INK[is_special(token)])

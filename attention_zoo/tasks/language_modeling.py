@@ -20,6 +20,8 @@ from attention_zoo.tasks.answering import padded, same_width, unknown_characters
 from attention_zoo.tasks.one_text import OneText
 from attention_zoo.tasks.task import TASKS, rules_for_all
 
+AT_ONCE = 256  # tokens whose logits are there at a time
+
 
 @dataclass(frozen=True)
 class Continuation:
@@ -117,8 +119,7 @@ class LanguageModeling(OneText):
             raise ValueError("predict takes a list of texts; write predict([text])")
         rules = rules_for_all(rules)
         options = self.search.override(**search_overrides)
-        prompts = [[START, *ids] for ids in self.encode_sources(texts)]
-        self._check_room(prompts, options)
+        prompts = self._prompts(texts, options)
         answers: dict[int, Continuation] = {}
         for rows, width in same_width(prompts, options.batch_size):
             size = min(options.batch_size, 2 ** (len(rows) - 1).bit_length())
@@ -127,6 +128,10 @@ class LanguageModeling(OneText):
             for at, row in enumerate(rows):
                 answers[row] = self._answer(row, prompts[row][1:], found, at)
         return [answers[row] for row in range(len(prompts))]
+
+    def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
+        """ValueError for a text that `predict` refuses; arguments as in `encode_sources`."""
+        self._prompts(texts, self.search, places)
 
     def encode_sources(
         self, texts: Sequence[str], places: Sequence[str] | None = None
@@ -154,17 +159,20 @@ class LanguageModeling(OneText):
         """The characters of a text that no token of the vocabulary can hold."""
         return unknown_characters(self.tokenizer, text)
 
-    def _check_room(self, prompts: Sequence[Sequence[int]], options: SearchOptions) -> None:
-        """ValueError for a prompt that leaves no room for what may follow."""
-        places = self.places
+    def _prompts(
+        self, texts: Sequence[str], options: SearchOptions, places: Sequence[str] | None = None
+    ) -> list[list[int]]:
+        """Token ids with the start; ValueError where one leaves no room for what may follow."""
+        prompts = [[START, *ids] for ids in self.encode_sources(texts, places)]
         for row, ids in enumerate(prompts):
             limit = options.limit(len(ids))
-            if len(ids) + limit - 1 > places:
+            if len(ids) + limit - 1 > self.places:
                 raise ValueError(
-                    f"source {row}: {len(ids)} tokens, and as many as {limit} may follow, but the"
-                    f" model has {places} places; shorten it, or set max_length to at most"
-                    f" {places - len(ids) + 1}"
+                    f"{places[row] if places else f'source {row}'}: {len(ids)} tokens, and as many"
+                    f" as {limit} may follow, but the model has {self.places} places; shorten it,"
+                    f" or set max_length to at most {self.places - len(ids) + 1}"
                 )
+        return prompts
 
     def _answer(self, row: int, prompt: list[int], result: SearchResult, at: int) -> Continuation:
         """The answer to one prompt, which stands in a row of the result."""
@@ -206,7 +214,7 @@ class LanguageModeling(OneText):
             these the model says no more than that.
         """
         options = self.search.override(**search_overrides)
-        places = [f"{examples.origin}, line {row}" for row in range(1, len(examples) + 1)]
+        places = examples.places()
         lines = self.encode_sources(examples.texts, places)
         nats = right = 0.0
         for rows, width in same_width([[START, *ids] for ids in lines], options.batch_size):
@@ -232,9 +240,16 @@ class LanguageModeling(OneText):
         As in a search, padding and the start never follow.
         """
         live = labels != PAD
-        logits = sayable(ops.cast(self.model({"tokens": tokens}, training=False), "float32"))
-        chosen = ops.take_along_axis(logits, ops.convert_to_tensor(labels)[..., None], axis=-1)
-        nats = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1) - chosen[..., 0])
-        likeliest = ops.convert_to_numpy(ops.argmax(logits, axis=-1))
-        right = (likeliest == labels)[live].sum()
-        return float(nats[live].sum(dtype="float64")), float(right)
+        of = self.model({"tokens": tokens}, training=False, project=False)
+        hidden, told = ops.convert_to_numpy(of.hidden)[live], labels[live]
+        nats = right = 0.0
+        for begin in range(0, len(told), AT_ONCE):  # a batch's logits may fill the memory
+            some, wanted = (part[begin : begin + AT_ONCE] for part in (hidden, told))
+            logits = of._replace(hidden=ops.convert_to_tensor(some)).logits()
+            logits = sayable(ops.cast(logits, "float32"))
+            chosen = ops.take_along_axis(logits, ops.convert_to_tensor(wanted)[:, None], axis=-1)
+            found = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1) - chosen[:, 0])
+            likeliest = ops.convert_to_numpy(ops.argmax(logits, axis=-1))
+            nats += float(found.sum(dtype="float64"))
+            right += float((likeliest == wanted).sum())
+        return nats, right

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.checkpoints import NAME, CheckpointFolder
 from attention_zoo.data import load_tokenizer
 from attention_zoo.files import MANIFEST, damage
 from attention_zoo.hub import local_folder
@@ -40,7 +40,8 @@ def task_folder(folder: Path) -> Path:
     warning.
     """
     if (folder / "task.json").is_file():
-        wrong = damage(folder) if (folder / MANIFEST).is_file() else None
+        sealed = (folder / MANIFEST).is_file() or NAME.fullmatch(folder.name)
+        wrong = damage(folder) if sealed else None  # a checkpoint half removed has no manifest
         if wrong:
             raise ValueError(f"{folder}: {wrong}; use another checkpoint")
         return folder

@@ -159,10 +159,7 @@ class MaskedLanguageModeling(OneText):
         self.search.override(**search_overrides)
         if not 0 < top <= len(self.sayable):
             raise ValueError(f"top must be from 1 to {len(self.sayable)}, got {top}")
-        rows = [self._around(ids) for ids in self.encode_sources(texts)]
-        for number, ids in enumerate(rows):
-            if self.mask not in ids:
-                raise ValueError(f"source {number}: has no {MASK}; write it where a word is sought")
+        rows = self._with_ends(texts)
         answers: dict[int, Filled] = {}
         for some, width in same_width(rows, BATCH):
             tokens = padded([rows[row] for row in some], len(some), min(width, self.places))
@@ -172,6 +169,23 @@ class MaskedLanguageModeling(OneText):
                 answers[row] = self._answer(rows[row], said[begin:end], top)
                 begin = end
         return [answers[row] for row in range(len(rows))]
+
+    def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
+        """ValueError for a text that `predict` refuses; arguments as in `encode_sources`."""
+        self._with_ends(texts, places)
+
+    def _with_ends(
+        self, texts: Sequence[str], places: Sequence[str] | None = None
+    ) -> list[list[int]]:
+        """Token ids between start and end; ValueError where no mask is among them."""
+        rows = [self._around(ids) for ids in self.encode_sources(texts, places)]
+        for row, ids in enumerate(rows):
+            if self.mask not in ids:
+                raise ValueError(
+                    f"{places[row] if places else f'source {row}'}: has no {MASK}; write it where"
+                    " a word is sought"
+                )
+        return rows
 
     def encode_sources(
         self, texts: Sequence[str], places: Sequence[str] | None = None
@@ -262,7 +276,7 @@ class MaskedLanguageModeling(OneText):
             were the likeliest) and `perplexity` (of a hidden token).
         """
         self.search.override(**search_overrides)
-        places = [f"{examples.origin}, line {row}" for row in range(1, len(examples) + 1)]
+        places = examples.places()
         lines = self.encode_sources(examples.texts, places)
         for place, ids in zip(places, lines, strict=True):
             if not ids:

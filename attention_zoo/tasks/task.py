@@ -45,6 +45,12 @@ class Task(Protocol):
     def predict(self, texts: Sequence[str], **search_overrides: Any) -> list[Any]:
         """One answer for each text, in order."""
 
+    def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
+        """ValueError for a text that `predict` refuses, which stands at one of `places`."""
+
+    def unknown_characters(self, text: str) -> list[str]:
+        """The characters of a text that the model cannot read."""
+
     def evaluate(self, examples: Any, **search_overrides: Any) -> dict[str, Any]:
         """The task's metrics on examples; holds every one of `metric_names`, higher is better."""
 

@@ -201,6 +201,10 @@ class Translation:
                     f"have {limit}: raise max_length or shorten it"
                 )
 
+    def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
+        """ValueError for a text that `predict` refuses; arguments as in `encode_sources`."""
+        self.encode_sources(texts, places)
+
     def encode_sources(
         self, texts: Sequence[str], places: Sequence[str] | None = None
     ) -> list[list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -83,8 +83,8 @@ def use_xla(choice: bool | str, strategy: tf.distribute.Strategy) -> bool:
     return any(not name.startswith("cpu") for name in keras.distribution.list_devices())
 
 
-def spread(strategy: tf.distribute.Strategy, dataset: Any) -> Iterator[Any]:
-    """The batches of a data set, each cut into one share a device, for `Steps`.
+def spread(strategy: tf.distribute.Strategy, dataset: Any) -> Iterable[Any]:
+    """The batches of a data set, each cut into one share a device; its iterators are for `Steps`.
 
     Shares are as even as can be. Where a batch has fewer examples than there are devices, some get
     one example that does not count, because layers are not made for none.
@@ -102,7 +102,8 @@ def spread(strategy: tf.distribute.Strategy, dataset: Any) -> Iterator[Any]:
         cut = dataset.flat_map(lambda *batch: places.map(lambda place: _share(batch, place, total)))
         return cut.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
-    return iter(strategy.distribute_datasets_from_function(shares))
+    batches: Iterable[Any] = strategy.distribute_datasets_from_function(shares)
+    return batches
 
 
 def _share(batch: Any, place: Any, total: int) -> Any:

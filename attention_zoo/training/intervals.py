@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from attention_zoo.training.devices import spread
+from attention_zoo.training.memory import give_back
 from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.step import FAULT, Outcome, Steps
@@ -40,7 +41,9 @@ class Intervals:
         callbacks: Sequence[keras.callbacks.Callback],
     ) -> None:
         self.steps, self.train, self.options, self.state = steps, train, options, state
-        self.validation = validation.in_order()
+        whole = validation.in_order()
+        self.validation_steps = int(whole.cardinality())
+        self.validation = spread(steps.strategy, whole)  # once: its functions are never let go
         self.around = keras.callbacks.CallbackList(list(callbacks), model=steps.model)
         self.skipped_in_a_row = 0
 
@@ -53,7 +56,7 @@ class Intervals:
         state, model = self.state, self.steps.model
         model.stop_training = False
         first = state.step * self.options.accumulate
-        batches = spread(self.steps.strategy, self.train.dataset(first))
+        batches = iter(spread(self.steps.strategy, self.train.dataset(first)))
         self.around.on_train_begin()
         logs: dict[str, float] = {}
         while not (state.finished or model.stop_training):
@@ -80,9 +83,9 @@ class Intervals:
         interval = (self.state.step - 1) // self.options.evaluate_every
         with self.steps.averages.in_use():
             self.around.on_test_begin()
-            batches = spread(self.steps.strategy, self.validation)
+            batches = iter(self.validation)
             loss = count = 0.0
-            for number in range(int(self.validation.cardinality())):
+            for number in range(self.validation_steps):
                 self.around.on_test_batch_begin(number)
                 outcome = self.steps.test(batches)
                 loss, count = loss + outcome.loss, count + outcome.count
@@ -90,6 +93,7 @@ class Intervals:
             mean = _mean(loss, count)
             self.around.on_test_end({"loss": mean})
             self.around.on_epoch_end(interval, {**trained, "val_loss": mean})
+        give_back()
         return mean
 
     def _means(self) -> dict[str, float]:

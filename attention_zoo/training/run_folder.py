@@ -12,7 +12,6 @@ results.json                 written by `evaluate`
 
 from __future__ import annotations
 
-import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -20,11 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
+import tensorflow as tf
 
 from attention_zoo.checkpoints import STATE, CheckpointFolder
-from attention_zoo.files import Entry, replace_file, write_and_hash
+from attention_zoo.files import Entry, HashedFile, replace_file
 from attention_zoo.training import tensorboard
 from attention_zoo.training.changes import (
     Fingerprint,
@@ -185,9 +184,9 @@ def read_state(folder: Path) -> RunState:
 
 
 def as_arrays(groups: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Variables by group and order."""
+    """Variables by group and order; not copies where TensorFlow lends its memory."""
     return {
-        f"{group}.{number}": keras.ops.convert_to_numpy(variable.value)
+        f"{group}.{number}": np.asarray(tf.convert_to_tensor(variable.value))
         for group, variables in groups.items()
         for number, variable in enumerate(variables)
     }
@@ -195,9 +194,9 @@ def as_arrays(groups: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> Entry:
     """Save `as_arrays` in one `.npz`; what a manifest says of it."""
-    archive = io.BytesIO()  # one that meets a full disk itself tells of it twice
-    np.savez(archive, **arrays)
-    return write_and_hash(path, archive.getbuffer())
+    with HashedFile(path) as file:
+        np.savez(file, **arrays)
+    return file.entry
 
 
 def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import warnings
@@ -13,7 +14,13 @@ import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 
-from attention_zoo.inspection import fonts, pixels, plot_alignment, plot_length_curve
+from attention_zoo.inspection import (
+    fonts,
+    pixels,
+    plot_alignment,
+    plot_heads,
+    plot_length_curve,
+)
 from attention_zoo.inspection.labels import LONGEST, is_special, readable
 
 SOURCE = ["▁the", "▁fif", "th", "▁of", "▁March", "</s>"]
@@ -64,6 +71,31 @@ def test_alignment_shows_every_weight_and_token(tmp_path: Path) -> None:
     assert colors[:3] == ["black"] * 3
     assert colors[3] != "black"
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("layers", [(), (2,)])
+def test_heads_show_every_weight_and_the_tokens_once(layers: tuple, tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).dirichlet(np.ones(6), size=(*layers, 3, 4))
+    figure = plot_heads(weights, TARGET, SOURCE, tmp_path / "heads.png", title="costs $5 or $6")
+    panels = figure.axes[: 3 * math.prod(layers)]
+    for axes, want in zip(panels, weights.reshape(-1, 4, 6), strict=True):
+        np.testing.assert_array_equal(axes.images[0].get_array(), want)
+    assert labels(panels[0].yaxis) == ["le", "5", "mars", "</s>"]
+    assert labels(panels[0].xaxis) == ["the", "fif", "th", "of", "March", "</s>"]
+    assert not [axes for axes in panels[1:3] if labels(axes.yaxis)]
+    assert not [axes for axes in panels[3:] if labels(axes.xaxis)]
+    names = [axes.get_xlabel() for axes in panels]
+    assert names[:2] == (["layer 1, head 1", "layer 1, head 2"] if layers else ["head 1", "head 2"])
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_heads_refuse_what_is_none() -> None:
+    with pytest.raises(ValueError, match=r"shape \(4, 6\) but .* tokens: \(heads, 4, 6\) is n"):
+        plot_heads(np.zeros((4, 6)), TARGET, SOURCE)
+    with pytest.raises(ValueError, match=r"shape \(2, 6, 4\) but"):
+        plot_heads(np.zeros((2, 6, 4)), TARGET, SOURCE)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plot_heads(np.zeros((0, 4, 6)), TARGET, SOURCE)
 
 
 def test_formats_follow_the_suffix(tmp_path: Path) -> None:

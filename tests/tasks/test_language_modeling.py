@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attention_zoo import models, tasks, training
-from attention_zoo.cli import main
+from attention_zoo.cli import main, predict
 from attention_zoo.data import TextLines, train_tokenizer
 from attention_zoo.data.vocabulary import END, PAD, START
 from attention_zoo.decoding import AllowedTokens
@@ -159,7 +159,7 @@ def test_lines_that_are_too_long() -> None:
     assert task.within_limits(lines([long, "a dog"])).texts == ["a dog"]
     with pytest.raises(ValueError, match="none of its 1 lines fits into 20 tokens; raise"):
         task.batches(lines([long]), 2, seed=1)
-    with pytest.raises(ValueError, match="test lines, line 2: 20 tokens and the start"):
+    with pytest.raises(ValueError, match="test lines:2: 20 tokens and the start"):
         task.evaluate(lines(["a cat", long]))
 
 
@@ -234,3 +234,31 @@ def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "in.txt:1: 2 tokens and the start, the limit is 2" in capsys.readouterr().err
     result = training.fit(tmp_path / "page.yaml", [f"run={run}"])
     assert result.step == 20
+
+
+def test_no_line_is_answered_where_a_later_one_has_no_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict, "CHUNK", 1)
+    writer().save(tmp_path / "task")
+    (tmp_path / "in.txt").write_text("a\nthe\na cat saw a dog\n")
+    words = ["predict", str(tmp_path / "task"), str(tmp_path / "in.txt"), "search.max_length=28"]
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "in.txt:3: 6 tokens, and as many as 28 may follow, but the model has 32 places" in err
+
+
+def test_a_line_feed_in_an_answer_is_printed_as_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer().save(tmp_path / "task")
+    (tmp_path / "in.txt").write_text("a\nthe\n")
+    monkeypatch.setattr(tasks.LanguageModeling, "predict", _two_lines)
+    assert main(["predict", str(tmp_path / "task"), str(tmp_path / "in.txt")]) == 0
+    assert capsys.readouterr().out == "one\\ntwo\n" * 2
+
+
+def _two_lines(task: Any, texts: list[str]) -> list[Continuation]:
+    """As a tokenizer of bytes may write them."""
+    return [Continuation("one\ntwo", 0.0, (), (), text, (), False) for text in texts]

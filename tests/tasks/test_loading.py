@@ -35,6 +35,9 @@ def test_a_damaged_checkpoint_is_passed_over_and_never_loaded(tmp_path: Path) ->
         assert tasks.task_folder(run) == before
     with pytest.raises(ValueError, match=r"weights\.h5 is damaged; use another checkpoint"):
         tasks.load(last)
+    (before / "manifest.json").unlink()
+    with pytest.raises(ValueError, match=r"step-00000020: manifest\.json is missing; use another"):
+        tasks.load(before)
 
 
 def test_no_run(tmp_path: Path) -> None:

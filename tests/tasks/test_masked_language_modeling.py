@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from attention_zoo import models, tasks, training
-from attention_zoo.cli import main
+from attention_zoo.cli import main, predict
 from attention_zoo.data import TextLines, load_tokenizer, train_tokenizer
 from attention_zoo.tasks import Filled, MaskedLanguageModeling, SearchOptions
 from attention_zoo.tasks.masked_language_modeling import MASK
@@ -189,9 +189,9 @@ def test_lines_that_are_too_long() -> None:
     assert task.within_limits(lines([long, "a dog"])).texts == ["a dog"]
     with pytest.raises(ValueError, match="none of its 1 lines fits into 20 tokens; raise"):
         task.batches(lines([long]), 2, seed=1)
-    with pytest.raises(ValueError, match="test lines, line 2: 19 tokens, start and end"):
+    with pytest.raises(ValueError, match="test lines:2: 19 tokens, start and end"):
         task.evaluate(lines(["a cat", long]))
-    with pytest.raises(ValueError, match="test lines, line 1: is empty"):
+    with pytest.raises(ValueError, match="test lines:1: is empty"):
         task.evaluate(lines([""]))
     with pytest.raises(ValueError, match="max_length is 40 but the model has 32 places; lower it"):
         teller(max_length=40).batches(lines(TEXTS), 2, seed=1)
@@ -307,3 +307,15 @@ def test_a_run_may_start_from_a_released_model(tmp_path: Path) -> None:
         training.fit(
             tmp_path / "page.yaml", [f"run={tmp_path / 'other'}", "tokenizer={kind: word}"]
         )
+
+
+def test_no_line_is_answered_where_a_later_one_has_no_mask(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict, "CHUNK", 1)
+    teller().save(tmp_path / "task")
+    (tmp_path / "in.txt").write_text(f"a {MASK}\nthe {MASK}\na cat\n")
+    assert main(["predict", str(tmp_path / "task"), str(tmp_path / "in.txt")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith("in.txt:3: has no [MASK]; write it where a word is sought\n")

@@ -23,8 +23,10 @@ def untrained(
 ) -> Translation:
     """A translator with the vocabularies of these texts, and normal weights."""
     source, target = (train_tokenizer(kind, texts, vocabulary_size) for texts in (sources, targets))
+    few = {"num_layers": 2} if preset.startswith("transformer") else {}
     model = models.from_preset(
         preset,
+        **few,
         source_vocabulary_size=source.vocabulary_size,
         target_vocabulary_size=target.vocabulary_size,
         embedding_dim=8,

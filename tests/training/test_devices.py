@@ -49,7 +49,7 @@ def test_a_keras_distribution_is_refused(tmp_path: Path) -> None:
 def test_one_device_gets_the_whole_batch() -> None:
     x = np.arange(10).reshape(5, 2)
     data = tf.data.Dataset.from_tensor_slices(({"a": x}, x + 1)).batch(2).repeat()
-    stream = spread(tf.distribute.get_strategy(), data)
+    stream = iter(spread(tf.distribute.get_strategy(), data))
     for begin, stop in ((0, 2), (2, 4), (4, 5), (0, 2)):
         inputs, targets, live = next(stream)
         np.testing.assert_array_equal(inputs["a"], x[begin:stop])
@@ -65,7 +65,7 @@ assert strategy.num_replicas_in_sync == 3
 assert device_names(strategy) == "cpu:0, cpu:1, cpu:2"
 assert not use_xla(True, strategy)
 x = np.arange(9)
-stream = spread(strategy, tf.data.Dataset.from_tensor_slices((x, x)).batch(7).repeat())
+stream = iter(spread(strategy, tf.data.Dataset.from_tensor_slices((x, x)).batch(7).repeat()))
 def shares():
     inputs, targets, live = next(stream)
     local = strategy.experimental_local_results

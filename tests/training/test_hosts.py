@@ -99,7 +99,7 @@ def run(self):
     from attention_zoo.training.devices import spread
     points = self.train.points
     self.train.points = foreign.PointSet(np.arange(1, 38), np.arange(1, 38))
-    stream = spread(self.steps.strategy, self.train.dataset(0))
+    stream = iter(spread(self.steps.strategy, self.train.dataset(0)))
     self.train.points = points
     local = self.steps.strategy.experimental_local_results
     seen = []

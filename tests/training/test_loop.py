@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo import tasks, training
-from attention_zoo.training import read_recipe
+from attention_zoo.training import devices, read_recipe
 from attention_zoo.training.callbacks import Clock, Progress
 from attention_zoo.training.loop import headline, prepare
 from attention_zoo.training.run_folder import RunState
@@ -41,6 +41,26 @@ class StopAfter(keras.callbacks.Callback):
 def contents(folder: Path) -> dict[str, bytes]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_later_evaluations_trace_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is traced stays in memory for good."""
+    traced: list[int] = []
+    at_ends: list[int] = []
+
+    def share(*given: Any) -> Any:
+        traced.append(1)
+        return _share(*given)
+
+    _share = devices._share
+    monkeypatch.setattr(devices, "_share", share)
+    options = (f"run={tmp_path / 'run'}", "training.steps=4", "training.evaluate_every=1")
+    after = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: at_ends.append(len(traced))
+    )
+    training.fit(write_recipe(tmp_path), options, [after])
+    assert at_ends == [at_ends[0]] * 4
+    assert at_ends[0] > 0
 
 
 def test_run_folder_and_learning() -> None:

@@ -47,7 +47,7 @@ def steps_of(*layers: keras.layers.Layer, rate: float = 0.1, **options: Any) -> 
 
 def batches_of(x: np.ndarray, y: np.ndarray, size: int) -> Any:
     data = tf.data.Dataset.from_tensor_slices((x, y)).batch(size).repeat()
-    return spread(tf.distribute.get_strategy(), data)
+    return iter(spread(tf.distribute.get_strategy(), data))
 
 
 def values(steps: Steps) -> list[np.ndarray]:
