@@ -1,6 +1,6 @@
 """Makes an entry of the zoo out of a run: results, card, picture, weights where they may go along.
 
-    python benchmarks/publish.py runs/NAME --sentence "a sentence written for the card" [--weights]
+    python benchmarks/publish.py runs/NAME --sentence "a text written for the card" [--weights]
 
 Every figure of a card is read from results.json. The table models/README.md is written anew.
 """
@@ -13,10 +13,44 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import attention_zoo as az
+from attention_zoo.data.vocabulary import START
 
 ZOO = Path(__file__).parent.parent / "models"
-NOTE = "Weights are not part of the repository: the data's licence does not allow it."
+HEADS = "heads.png"
+GENERATED = ("dates", "date_lines")
+"""Corpora that nobody's licence is on."""
+NOTES = {
+    True: "Weights are not part of the repository; the recipe makes them anew.",
+    False: "Weights are not part of the repository: the data's licence does not allow it.",
+}
+FIGURES = {
+    "translation": {
+        "search": "search",
+        "sentences": "sentences",
+        "bleu": "BLEU",
+        "chrf": "chrF",
+        "exact_match": "exact match",
+    },
+    "language_modeling": {
+        "lines": "lines",
+        "tokens": "tokens",
+        "perplexity": "perplexity a token",
+        "bits_per_character": "bits a character",
+        "accuracy": "tokens foreseen, %",
+    },
+    "masked_language_modeling": {
+        "lines": "lines",
+        "masked": "hidden tokens",
+        "masked_accuracy": "told, %",
+        "perplexity": "perplexity",
+    },
+}
+"""The metrics of a task's tables and how they are headed."""
+SMALL = {"perplexity", "bits_per_character"}
+"""Metrics that are told to two places."""
 
 
 def main() -> None:
@@ -33,20 +67,41 @@ def main() -> None:
     if options.weights:
         task.save(entry)
     (answer,) = task.predict([options.sentence])
-    if answer.attention is not None:
+    drawn = getattr(answer, "attention", None) is not None
+    if drawn:
         az.inspection.plot_alignment(
             answer.attention, answer.tokens, answer.source_tokens, path=entry / "attention.png"
         )
-    drawn = (options.sentence, answer.text) if answer.attention is not None else None
-    (entry / "README.md").write_text(card(entry.name, results, options.weights, drawn), "utf-8")
+    if isinstance(task.model, az.models.Transformer):
+        draw_heads(task, options.sentence, answer, entry / HEADS)
+    lines = card(entry.name, results)
+    if drawn:
+        lines += ["![alignment](attention.png)", ""]
+    lines += [f'"{options.sentence}" -> "{answer.text}"', ""]
+    if (entry / HEADS).exists():
+        lines += [f"![heads of the last layer]({HEADS})", ""]
+    load = f'`attention_zoo.load("models/{results["task"]}/{entry.name}")` loads it.'
+    corpus = az.training.read_recipe(options.run / "recipe.yaml").data.corpus
+    lines += [load if options.weights else NOTES[corpus in GENERATED], ""]
+    (entry / "README.md").write_text("\n".join(lines), "utf-8")
     (ZOO / "README.md").write_text(table(), "utf-8")
 
 
-def card(
-    name: str, results: dict[str, Any], has_weights: bool, drawn: tuple[str, str] | None
-) -> str:
-    """The page of one entry."""
+def draw_heads(task: Any, sentence: str, answer: Any, path: Path) -> None:
+    """Where each head of the decoder's last layer looked in the source."""
+    source = np.array(task.encode_sources([sentence]))
+    (ids,) = task.target_tokenizer.encode([answer.text])
+    target = np.array([[START, *ids[:-1]]])
+    memory = task.model.encode(source)
+    weights = task.model.decode(target, memory, source, return_attention_scores=True).weights
+    labels = task.target_tokenizer.tokens(ids)
+    az.inspection.plot_heads(weights[0], labels, answer.source_tokens, path)
+
+
+def card(name: str, results: dict[str, Any]) -> list[str]:
+    """The lines of an entry's page that are read from its results."""
     recipe = f"training/{results['task']}/{name}.yaml"
+    evaluations = results["evaluations"]
     lines = [
         f"# {name}",
         "",
@@ -54,29 +109,36 @@ def card(
         f"{results['step']:,} steps of [{recipe}](../../../{recipe}), seed {results['seed']}, "
         f"{results['training_seconds'] / 60:.0f} minutes of training on {results['machine']}.",
         "",
-        "| split | search | sentences | BLEU | chrF | exact match |",
-        "|---|---|---|---|---|---|",
-        *(row(evaluation) for evaluation in results["evaluations"]),
-        "",
-        f"BLEU: `{results['evaluations'][0]['metrics']['bleu_signature']}`",
+        *heading(results["task"], "split"),
+        *(row([each["split"]], results["task"], each) for each in evaluations),
         "",
     ]
-    for evaluation in results["evaluations"]:
+    if "bleu_signature" in evaluations[0]["metrics"]:
+        lines += [f"BLEU: `{evaluations[0]['metrics']['bleu_signature']}`", ""]
+    for evaluation in evaluations:
         lines += by_length(evaluation)
     if (ZOO / results["task"] / name / "length.png").exists():
         lines += ["![exact match by source length](length.png)", ""]
-    if drawn:
-        lines += [f'![alignment](attention.png)\n\n"{drawn[0]}" -> "{drawn[1]}"', ""]
-    load = f'`attention_zoo.load("models/{results["task"]}/{name}")` loads it.'
-    return "\n".join([*lines, load if has_weights else NOTE, ""])
+    return lines
 
 
-def row(evaluation: dict[str, Any]) -> str:
-    """One evaluation as a row of a card's table."""
-    found = evaluation["metrics"]
-    figures = (f"{found[metric]:.1f}" for metric in ("bleu", "chrf", "exact_match"))
-    cells = [evaluation["split"], decoding(evaluation), str(found["sentences"]), *figures]
-    return f"| {' | '.join(cells)} |"
+def heading(task: str, *first: str) -> list[str]:
+    """The two lines that begin a table of a task's figures."""
+    names = [*first, *FIGURES[task].values()]
+    return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+
+
+def row(first: list[str], task: str, evaluation: dict[str, Any]) -> str:
+    """One evaluation as a row of such a table."""
+    return f"| {' | '.join([*first, *(cell(metric, evaluation) for metric in FIGURES[task])])} |"
+
+
+def cell(metric: str, evaluation: dict[str, Any]) -> str:
+    """A figure as it is printed, or how it was searched for."""
+    if metric == "search":
+        return decoding(evaluation)
+    x = evaluation["metrics"][metric]
+    return f"{x:,}" if isinstance(x, int) else f"{x:.{2 if metric in SMALL else 1}f}"
 
 
 def decoding(evaluation: dict[str, Any]) -> str:
@@ -89,8 +151,10 @@ def decoding(evaluation: dict[str, Any]) -> str:
 
 
 def by_length(evaluation: dict[str, Any]) -> list[str]:
-    """BLEU and exact match by tokens of the source."""
-    groups = evaluation["metrics"]["by_source_length"]
+    """BLEU and exact match by tokens of the source, where there is one."""
+    groups = evaluation["metrics"].get("by_source_length")
+    if groups is None:
+        return []
     names = [f"{g['from']}-{g['to'] if g['to'] is not None else ''}" for g in groups]
     return [
         f"By source tokens, {evaluation['split']}, {decoding(evaluation)}:",
@@ -105,30 +169,24 @@ def by_length(evaluation: dict[str, Any]) -> list[str]:
 
 
 def table() -> str:
-    """The zoo's front page: a row for each evaluation of each entry."""
+    """The zoo's front page: of each task a table, with a row for each evaluation of each entry."""
     lines = [
         "# The zoo",
         "",
         "What has been trained and measured, written by `benchmarks/publish.py` from each entry's",
         "results.json.",
-        "",
-        "| entry | parameters | split | search | BLEU | chrF | exact match |",
-        "|---|---|---|---|---|---|---|",
     ]
-    for path in sorted(ZOO.glob("*/*/results.json")):
-        results = json.loads(path.read_text("utf-8"))
-        link = f"[{path.parent.name}]({path.parent.relative_to(ZOO)}/README.md)"
-        for evaluation in results["evaluations"]:
-            found = evaluation["metrics"]
-            figures = (f"{found[metric]:.1f}" for metric in ("bleu", "chrf", "exact_match"))
-            cells = [
-                link,
-                f"{results['parameters']:,}",
-                evaluation["split"],
-                decoding(evaluation),
-                *figures,
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
+    for task in FIGURES:
+        entries = sorted((ZOO / task).glob("*/results.json"))
+        if entries:
+            title = task.replace("_", " ").capitalize()
+            lines += ["", f"## {title}", "", *heading(task, "entry", "parameters", "split")]
+        for path in entries:
+            results = json.loads(path.read_text("utf-8"))
+            link = f"[{path.parent.name}]({path.parent.relative_to(ZOO)}/README.md)"
+            for each in results["evaluations"]:
+                first = [link, f"{results['parameters']:,}", each["split"]]
+                lines.append(row(first, task, each))
     return "\n".join([*lines, ""])
 
 
