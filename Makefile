@@ -30,9 +30,10 @@ lint: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# JAX compiles most of the time that its tests take, a fifth less of it without optimizations.
 test: lint
 	$(BIN)/pytest -q -n auto
-	KERAS_BACKEND=jax $(BIN)/pytest -q -n auto $(BACKEND_FREE)
+	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/pytest -q -n auto $(BACKEND_FREE)
 	$(BIN)/pytest -q -m slow --timeout 600
 
 # Tiers without a test in them are no failure: pytest says so with 5.
@@ -46,6 +47,8 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/recurrent_decoding.py --tfa-python .venv-tfa/bin/python
 	$(BIN)/python benchmarks/decoding.py \
 		--kerashub-python .venv-kerashub/bin/python --ctranslate2-python .venv-ctranslate2/bin/python
+	$(BIN)/python benchmarks/crf.py \
+		--tfa-python .venv-tfa/bin/python --pytorch-crf-python .venv-pytorch_crf/bin/python
 	$(BIN)/python benchmarks/search_cost.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/local_attention.py
@@ -53,7 +56,7 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/long_attention.py
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready \
-	.venv-transformers/ready
+	.venv-transformers/ready .venv-pytorch_crf/ready
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info

@@ -15,6 +15,8 @@ import pytest
 
 import attention_zoo as az
 from tests.layers.running import array
+from tests.models.public.checkpoints import GOLDEN
+from tests.test_hub import pretend
 from tests.training.small import PAGE, write_recipe
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -171,6 +173,8 @@ def test_search_and_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the page, `hf://` is the hub; here it has one small model."""
+    pretend(monkeypatch, lambda name, **_: str(GOLDEN / "bert"))
     monkeypatch.chdir(tmp_path)
     page = PAGE.replace("steps: 40", "steps: 4").replace("evaluate_every: 20", "evaluate_every: 4")
     names: dict = {"recipe": write_recipe(tmp_path, page)}
@@ -179,6 +183,9 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (names[name].task.model.encoder.weights for name in ("more", "tuned"))
     for before, after in zip(one, other, strict=True):
         np.testing.assert_array_equal(array(after), array(before))
+    (filled,) = names["task"].predict(["[MASK] of france"])
+    assert filled.fillings[0]
+    assert isinstance(names["bert"], az.models.BERT)
 
 
 def test_scaling_names_options_and_files_that_there_are() -> None:
