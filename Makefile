@@ -30,10 +30,13 @@ lint: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# JAX compiles most of the time that its tests take, a fifth less of it without optimizations.
+# JAX compiles most of the time that its tests take: without optimizations, and once for all workers
+# and for later runs.
 test: lint
 	$(BIN)/pytest -q -n auto
-	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/pytest -q -n auto $(BACKEND_FREE)
+	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
+		JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.pytest_cache/jax \
+		JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 $(BIN)/pytest -q -n auto $(BACKEND_FREE)
 	$(BIN)/pytest -q -m slow --timeout 600
 
 # Tiers without a test in them are no failure: pytest says so with 5.
