@@ -12,6 +12,7 @@ from attention_zoo.data.pairs import TextPairs, read_parallel, read_tsv
 from attention_zoo.data.prepared import read_tfds
 from attention_zoo.data.public_tokenizers import PublicTokenizer
 from attention_zoo.data.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from attention_zoo.data.words import Word, split_words
 
 __all__ = [
     "Batches",
@@ -23,6 +24,7 @@ __all__ = [
     "TextLines",
     "TextPairs",
     "Tokenizer",
+    "Word",
     "generate_date_lines",
     "generate_dates",
     "load_tokenizer",
@@ -30,5 +32,6 @@ __all__ = [
     "read_parallel",
     "read_tfds",
     "read_tsv",
+    "split_words",
     "train_tokenizer",
 ]
