@@ -16,6 +16,7 @@ from attention_zoo.data.tag_checks import check_tags
 from attention_zoo.data.tagged import TaggedSentences, read_conll
 from attention_zoo.data.tagged_batches import EncodedWords, TaggedBatches
 from attention_zoo.data.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from attention_zoo.data.words import Word, split_words
 
 __all__ = [
     "Batches",
@@ -30,6 +31,7 @@ __all__ = [
     "TextLines",
     "TextPairs",
     "Tokenizer",
+    "Word",
     "check_tags",
     "generate_date_lines",
     "generate_dates",
@@ -41,5 +43,6 @@ __all__ = [
     "read_tagged_tfds",
     "read_tfds",
     "read_tsv",
+    "split_words",
     "train_tokenizer",
 ]

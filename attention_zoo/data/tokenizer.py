@@ -48,7 +48,7 @@ LONGEST_RUN = 64
 # The inside of character classes, valid in RE2, Oniguruma and Python alike. White space is what
 # `str.split()` takes for it, and the mark itself.
 WHITE_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000" + MARK
-CJK = "々-〇ぁ-ヿㇰ-ㇿ㐀-䶿一-鿿豈-\ufaffｦ-ﾟ\U00020000-\U000323af"
+CJK = "々-〇ぁ-ヿㇰ-ㇿ㐀-䶿一-鿿\uf900-\ufaffｦ-ﾟ\U00020000-\U000323af"
 NOT_IN_WORDS = rf"{MARK}{CJK}\p{{P}}\p{{S}}\p{{N}}\p{{Cc}}\p{{Cf}}\p{{Co}}"
 WORD_PATTERN = f"{MARK}?(?:[^{NOT_IN_WORDS}]{{1,{LONGEST_RUN}}}|.)"
 CHARACTER_PATTERN = "."

@@ -74,6 +74,12 @@ def test_any_text_of_known_characters_comes_back(kind, characters):
     assert trained(kind).decode(ids) == collapsed(text)
 
 
+def test_hangul_is_no_cjk_character():
+    word = train_tokenizer("word", ["한국어 문장 漢豈"])
+    (ids,) = word.encode(["한국어 문장 漢豈"])
+    assert word.tokens(ids) == ["한국어", "문장", "漢", "豈"]
+
+
 def test_digits_and_marks_stand_alone():
     lines = ["12 km-long, don't", "我们 1234!"]
     word = train_tokenizer("word", lines)
