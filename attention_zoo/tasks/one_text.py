@@ -25,6 +25,7 @@ class OneText:
     """
 
     name: ClassVar[str]
+    examples: ClassVar[str] = "lines"
     limits: ClassVar[tuple[str, ...]] = ("max_length",)
 
     def __init__(

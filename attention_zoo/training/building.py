@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.data import TextLines, TextPairs, train_tokenizer
+from attention_zoo.data import TextLines, TextPairs, Tokenizer, train_tokenizer
 from attention_zoo.registry import Registry
 from attention_zoo.tasks import TASKS, LanguageModeling, MaskedLanguageModeling, Translation
 from attention_zoo.tasks.masked_language_modeling import mask_of
@@ -47,10 +48,7 @@ def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
     sides = [train.sources, train.targets]
     if options.shared:
         sides = [[*train.sources, *train.targets]] * 2
-    source, target = (
-        train_tokenizer(options.kind, texts, options.vocabulary_size, options.lowercase)
-        for texts in sides
-    )
+    source, target = (learnt(options, texts) for texts in sides)
     model = build_model(
         recipe.model,
         source_vocabulary_size=source.vocabulary_size,
@@ -69,9 +67,7 @@ def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
 def build_language_model(recipe: Recipe, train: TextLines) -> LanguageModeling:
     """A model that writes on, with a tokenizer of the recipe's kind."""
     options = recipe.tokenizer or TokenizerOptions()
-    tokenizer = train_tokenizer(
-        options.kind, train.texts, options.vocabulary_size, options.lowercase
-    )
+    tokenizer = learnt(options, train.texts)
     model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
     return LanguageModeling(model, tokenizer, recipe.search, **lengths(recipe))
 
@@ -80,14 +76,18 @@ def build_language_model(recipe: Recipe, train: TextLines) -> LanguageModeling:
 def build_masked_language_model(recipe: Recipe, train: TextLines) -> MaskedLanguageModeling:
     """A model that tells hidden tokens, around a BERT, with a tokenizer of the recipe's kind."""
     options = recipe.tokenizer or TokenizerOptions()
-    tokenizer = train_tokenizer(
-        options.kind, train.texts, options.vocabulary_size, options.lowercase
-    )
+    tokenizer = learnt(options, train.texts)
     size = max(tokenizer.vocabulary_size, mask_of(tokenizer) + 1)
     bert = build_model(recipe.model, vocabulary_size=size, use_pooler=False)
     return MaskedLanguageModeling(
         models.MaskedLM(bert), tokenizer, recipe.search, **lengths(recipe)
     )
+
+
+def learnt(options: TokenizerOptions, texts: Sequence[str]) -> Tokenizer:
+    """A tokenizer of these options, its vocabulary taken from the texts."""
+    kind = options.kind or "subword"
+    return train_tokenizer(kind, texts, options.vocabulary_size, options.lowercase)
 
 
 def build_model(section: dict[str, Any], **given: Any) -> Any:
