@@ -6,7 +6,13 @@ from attention_zoo.models.ensemble import Ensemble
 from attention_zoo.models.gpt import GPT
 from attention_zoo.models.luong import LuongTranslator
 from attention_zoo.models.masked_lm import MaskedLM
-from attention_zoo.models.presets import MODELS, from_preset, list_presets, preset_class
+from attention_zoo.models.presets import (
+    MODELS,
+    from_preset,
+    list_presets,
+    preset_class,
+    preset_config,
+)
 from attention_zoo.models.public import from_public
 from attention_zoo.models.rnnsearch import RNNSearch
 from attention_zoo.models.seq2seq import Seq2Seq
@@ -27,4 +33,5 @@ __all__ = [
     "from_public",
     "list_presets",
     "preset_class",
+    "preset_config",
 ]
