@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
         _refuse_unknown(task, lines, places)
     wanted = {"attention": bool(arguments.attention or arguments.html)}
     options = wanted if hasattr(task, "tags") else {}
-    shown = []
+    shown: list[Any] = []
     for start in range(0, len(lines), CHUNK):
         answers = task.predict(lines[start : start + CHUNK], **options)
         for number, answer in enumerate(answers, start + 1):

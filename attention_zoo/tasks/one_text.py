@@ -55,7 +55,7 @@ class OneText:
             )
         return self.max_length
 
-    def within_limits(self, examples: TextLines) -> TextLines:
+    def within_limits(self, examples: Any) -> Any:
         """The lines that `batches` leaves in."""
         return examples.take(self._encoded(examples)[1])
 

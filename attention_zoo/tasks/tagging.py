@@ -149,7 +149,8 @@ class Tagging(OneText):
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """The model's own: of whole sentences with a CRF, of words with a softmax."""
-        return self.model.loss(label_smoothing)
+        made: keras.losses.Loss = self.model.make_loss(label_smoothing)
+        return made
 
     def _examples(self, examples: TaggedSentences) -> list[EncodedWords]:
         """The sentences of a corpus, encoded; ValueError where marks are needed and missing."""
@@ -214,9 +215,7 @@ class Tagging(OneText):
         options = self.search.override(**search_overrides)
         sources = self._sources(texts, None, marks)
         found = self._found([source.encoded for source in sources], options, attention=attention)
-        answers = {
-            row: answer(sources[row], told, self.tags, self.scheme) for row, told in found
-        }
+        answers = {row: answer(sources[row], told, self.tags, self.scheme) for row, told in found}
         return [answers[row] for row in range(len(sources))]
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
@@ -238,7 +237,10 @@ class Tagging(OneText):
         return unknown_characters(self.characters or self.tokenizer, text)
 
     def _sources(
-        self, texts: Sequence[str | Words], places: Sequence[str] | None = None, marks: Marked = None
+        self,
+        texts: Sequence[str | Words],
+        places: Sequence[str] | None = None,
+        marks: Marked = None,
     ) -> list[Source]:
         """The texts as sentences to tag; ValueError for one that cannot be."""
         places = places or [f"source {row}" for row in range(len(texts))]
@@ -319,8 +321,8 @@ class Tagging(OneText):
         not.
 
         Returns:
-            `sentences`, `words`, `unknown` (words of which a token is), `accuracy` (0 to 100, of
-            words); with a scheme `f1`, `precision` and `recall` of spans (0 to 100), `invalid`
+            `sentences`, `words`, `unknown` (tokens that the vocabulary has not), `accuracy` (0 to
+            100, of words); with a scheme `f1`, `precision` and `recall` of spans (0 to 100), `invalid`
             (sentences whose predicted tags break the scheme) and `by_label`.
 
         Raises:
@@ -364,4 +366,3 @@ class Tagging(OneText):
     def _read(cls, folder: Path, content: dict[str, Any]) -> dict[str, Any]:
         characters = load_tokenizer(folder / "characters") if content.get("characters") else None
         return {"characters": characters, "scheme": content.get("scheme")}
-
