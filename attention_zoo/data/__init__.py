@@ -12,6 +12,7 @@ from attention_zoo.data.pairs import TextPairs, read_parallel, read_tsv
 from attention_zoo.data.prepared import read_tfds
 from attention_zoo.data.public_tokenizers import PublicTokenizer
 from attention_zoo.data.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from attention_zoo.data.word_vectors import read_word_vectors
 
 __all__ = [
     "Batches",
@@ -30,5 +31,6 @@ __all__ = [
     "read_parallel",
     "read_tfds",
     "read_tsv",
+    "read_word_vectors",
     "train_tokenizer",
 ]

@@ -8,8 +8,10 @@ from attention_zoo.models.luong import LuongTranslator
 from attention_zoo.models.masked_lm import MaskedLM
 from attention_zoo.models.presets import MODELS, from_preset, list_presets, preset_class
 from attention_zoo.models.public import from_public
+from attention_zoo.models.recurrent_tagger import RecurrentTagger
 from attention_zoo.models.rnnsearch import RNNSearch
 from attention_zoo.models.seq2seq import Seq2Seq
+from attention_zoo.models.tagger import Tagger
 from attention_zoo.models.transformer import Transformer
 
 __all__ = [
@@ -21,7 +23,9 @@ __all__ = [
     "LuongTranslator",
     "MaskedLM",
     "RNNSearch",
+    "RecurrentTagger",
     "Seq2Seq",
+    "Tagger",
     "Transformer",
     "from_preset",
     "from_public",
