@@ -14,8 +14,10 @@ from attention_zoo.models.presets import (
     preset_config,
 )
 from attention_zoo.models.public import from_public
+from attention_zoo.models.recurrent_tagger import RecurrentTagger
 from attention_zoo.models.rnnsearch import RNNSearch
 from attention_zoo.models.seq2seq import Seq2Seq
+from attention_zoo.models.tagger import Tagger
 from attention_zoo.models.transformer import Transformer
 
 __all__ = [
@@ -27,7 +29,9 @@ __all__ = [
     "LuongTranslator",
     "MaskedLM",
     "RNNSearch",
+    "RecurrentTagger",
     "Seq2Seq",
+    "Tagger",
     "Transformer",
     "from_preset",
     "from_public",
