@@ -168,6 +168,18 @@ def bilstm_cnn_crf() -> Config:
     }
 
 
+@preset(RecurrentTagger, "bilstm_cnn_crf_constrained")
+def bilstm_cnn_crf_constrained() -> Config:
+    """`bilstm_cnn_crf`, of tags in BIO: what that forbids is left out, in training too."""
+    return {**bilstm_cnn_crf(), "head": {"kind": "crf", "tag_scheme": "BIO"}}
+
+
+@preset(RecurrentTagger, "bilstm_cnn")
+def bilstm_cnn() -> Config:
+    """`bilstm_cnn_crf` without the CRF: Ma and Hovy 2016, table 3, BLSTM-CNN."""
+    return {**bilstm_cnn_crf(), "head": {"kind": "softmax"}}
+
+
 @preset(RecurrentTagger, "tagger_small")
 def tagger_small() -> Config:
     """For a CPU: a softmax, LSTMs of 100, characters by a convolution."""
