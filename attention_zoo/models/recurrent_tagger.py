@@ -49,15 +49,15 @@ class RecurrentTagger(Tagger):
         training: switches both kinds of dropout on.
 
     Returns:
-        Potentials `(B, W + K + 2, K + 1)`, as of `layers.CRF`; `decode`, `marginals` and `make_loss()`
-        read them.
+        Potentials `(B, W + K + 2, K + 1)`, as of `layers.CRF`, which `decode`, `marginals` and
+        `make_loss()` read.
 
     Masking:
         Padding (0) changes nothing at the other positions, wherever it stands; it is no word.
 
     Reference:
-        Lample et al. 2016, arXiv 1603.01360, sections 2.1 and 4; Ma and Hovy 2016, arXiv 1603.01354,
-        section 2. Lample's tanh layer below the CRF is left out.
+        Lample et al. 2016, arXiv 1603.01360, sections 2.1 and 4; Ma and Hovy 2016, arXiv
+        1603.01354, section 2. Lample's tanh layer below the CRF is left out.
     """
 
     # layers
@@ -92,18 +92,18 @@ class RecurrentTagger(Tagger):
                 "marks": bool(marks),
             }
         )
+        for width in widths:
+            zoo_ops.whole_number("units", width)
         own: dict[str, Any] = {"dtype": self.dtype_policy}
         self.features = WordFeatures(self.settings, dropout, **own)
         self.readers = [
-            RecurrentEncoder(
-                "lstm", zoo_ops.whole_number("units", width), bidirectional=True, **own
-            )
-            for width in widths
+            RecurrentEncoder("lstm", width, bidirectional=True, **own) for width in widths
         ]
         if not self.readers:
             raise ValueError("units must be a width, or a list of at least one")
         self.drop = Dropout(dropout, **own)
-        self.heads = self.around = None
+        self.heads: Any = None
+        self.around: Any = None
         if attention is not None:
             self.heads = MultiHeadAttention(**{"dropout": dropout, **attention, **own})
             self.around = Residual(norm_first=False, dropout=dropout, **own)

@@ -79,7 +79,8 @@ class SoftmaxHead(layers.Layer):
 
     def call(self, inputs: Tensor, mask: Tensor) -> Tensor:
         emissions = ops.cast(self.emit(inputs), "float32")
-        return zoo_ops.pack(zoo_ops.make_chain(emissions, *self.energies, mask))
+        transitions, starts, ends = self.energies
+        return zoo_ops.pack(zoo_ops.make_chain(emissions, transitions, starts, ends, mask))
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         return TagCrossEntropy(label_smoothing)

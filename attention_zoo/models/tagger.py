@@ -129,7 +129,7 @@ class Tagger(keras.Model):
 
     def _refuse(self, inputs: Inputs) -> None:
         """ValueError for inputs that are missing or of other shapes."""
-        needed = {"tokens": ("batch", "places")}
+        needed: dict[str, tuple[str, ...]] = {"tokens": ("batch", "places")}
         if self.settings.get("characters") is not None:
             needed["characters"] = ("batch", "places", "characters")
         if self.settings["marks"]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attention_zoo.models import RecurrentTagger
-from tests.layers.running import JAX, array
-from tests.models.tagging import TAGS, TaggingConformance
+from tests.layers.running import JAX, array, close, randomise
+from tests.models.tagging import CHARACTERS, TAGS, TOKENS, TaggingConformance, emissions
 
 TINY = {
     "vocabulary_size": 13,
@@ -39,26 +39,24 @@ class TestRecurrentTagger(TaggingConformance):
     }
 
 
-class TestPlainRecurrentTagger(TaggingConformance):
-    """Of words alone: LSTMs, no attention."""
-
-    covers = RecurrentTagger
-    options = {**TINY, "characters": {**TINY["characters"], "kind": "lstm"}}
-    changed = TestRecurrentTagger.changed | {
-        "attention": {"num_heads": 1, "key_dim": 2},
-        "marks": True,
-        "characters": None,
-    }
-
-
 def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Words of one span each after 3, or of two kinds; the kind is told by the word before."""
     rng = np.random.default_rng(0)
-    words = rng.integers(3, 13, size=(rows, 6)).astype("int32")
-    words[:, 5] = 0
+    words = rng.integers(3, 13, size=(rows, 5)).astype("int32")
+    words[:, 4] = 0
     begins = np.pad(words[:, :-1] < 7, ((0, 0), (1, 0)))
     labels = np.where(begins, np.where(words % 2, 1, 3), 0)
     return words, np.where(words > 0, labels, -1)
+
+
+def test_characters_by_an_lstm_and_no_attention() -> None:
+    model = RecurrentTagger(**{**TINY, "characters": {**TINY["characters"], "kind": "lstm"}})
+    randomise(model)
+    given = {"tokens": TOKENS, "characters": CHARACTERS}
+    pads = ((0, 0), (2, 1))
+    longer = {name: np.pad(x, (*pads, *[(0, 0)] * (x.ndim - 2))) for name, x in given.items()}
+    close(emissions(model, longer)[:, 2:-1], emissions(model, given), 1e-5)
+    assert model.attention(given) is None
 
 
 @pytest.mark.parametrize("kind", ["softmax", "crf"])
@@ -66,7 +64,7 @@ def test_learns_by_plain_fit(kind: str) -> None:
     words, labels = sentences(256)
     model = RecurrentTagger(13, TAGS, 8, 16, head={"kind": kind}, dropout=0.0, word_dropout=0.01)
     model.compile(keras.optimizers.Adam(0.03), model.make_loss(), jit_compile=JAX)
-    model.fit(words_only(words), labels, batch_size=32, epochs=12, verbose=0)
+    model.fit(words_only(words), labels, batch_size=32, epochs=10, verbose=0)
     tags = array(model.decode(model(words_only(words)))[0])
     live = words > 0
     assert (tags == labels)[live].mean() > 0.97
