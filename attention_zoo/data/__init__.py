@@ -16,6 +16,7 @@ from attention_zoo.data.tag_checks import check_tags
 from attention_zoo.data.tagged import TaggedSentences, read_conll
 from attention_zoo.data.tagged_batches import EncodedWords, TaggedBatches
 from attention_zoo.data.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from attention_zoo.data.word_vectors import read_word_vectors
 from attention_zoo.data.words import Word, split_words
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "read_tagged_tfds",
     "read_tfds",
     "read_tsv",
+    "read_word_vectors",
     "split_words",
     "train_tokenizer",
 ]

@@ -70,11 +70,8 @@ def _told(sentences: TaggedSentences, scheme: str, row: int, word: int) -> str:
         after = f"come after {tags[word - 1]!r}" if word else "begin a sentence"
         place, wrong = sentences.place(row, word), f"{tags[word]!r} may not {after}"
     others = [name for name in TAG_SCHEMES.names() if name != scheme and _fits(sentences, name)]
-    named = f", name {' or '.join(others)} as the scheme" if others else ""
-    return (
-        f"{place}: {wrong} in {scheme}; mend the tag{named}, or set data.strict=false to have it"
-        " read as conlleval does"
-    )
+    named = f", or name {' or '.join(others)} as the scheme" if others else ""
+    return f"{place}: {wrong} in {scheme}; mend the tag{named}"
 
 
 def _fits(sentences: TaggedSentences, scheme: str) -> bool:

@@ -6,10 +6,18 @@ from attention_zoo.models.ensemble import Ensemble
 from attention_zoo.models.gpt import GPT
 from attention_zoo.models.luong import LuongTranslator
 from attention_zoo.models.masked_lm import MaskedLM
-from attention_zoo.models.presets import MODELS, from_preset, list_presets, preset_class
+from attention_zoo.models.presets import (
+    MODELS,
+    from_preset,
+    list_presets,
+    preset_class,
+    preset_config,
+)
 from attention_zoo.models.public import from_public
+from attention_zoo.models.recurrent_tagger import RecurrentTagger
 from attention_zoo.models.rnnsearch import RNNSearch
 from attention_zoo.models.seq2seq import Seq2Seq
+from attention_zoo.models.tagger import Tagger
 from attention_zoo.models.transformer import Transformer
 
 __all__ = [
@@ -21,10 +29,13 @@ __all__ = [
     "LuongTranslator",
     "MaskedLM",
     "RNNSearch",
+    "RecurrentTagger",
     "Seq2Seq",
+    "Tagger",
     "Transformer",
     "from_preset",
     "from_public",
     "list_presets",
     "preset_class",
+    "preset_config",
 ]

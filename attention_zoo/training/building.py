@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.data import TextLines, TextPairs, Tokenizer, train_tokenizer
+from attention_zoo.data import TaggedSentences, TextLines, TextPairs, Tokenizer, train_tokenizer
 from attention_zoo.registry import Registry
-from attention_zoo.tasks import TASKS, LanguageModeling, MaskedLanguageModeling, Translation
+from attention_zoo.tasks import (
+    TASKS,
+    LanguageModeling,
+    MaskedLanguageModeling,
+    Tagging,
+    Translation,
+)
 from attention_zoo.tasks.masked_language_modeling import mask_of
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
 BUILDERS = Registry("task")
+CHARACTERS = 1000
+"""Most characters that a tagger knows, the four special tokens counted."""
 
 
 def build_task(recipe: Recipe, train: Any) -> Any:
@@ -82,6 +91,64 @@ def build_masked_language_model(recipe: Recipe, train: TextLines) -> MaskedLangu
     return MaskedLanguageModeling(
         models.MaskedLM(bert), tokenizer, recipe.search, **lengths(recipe)
     )
+
+
+@BUILDERS.register("tagging")
+def build_tagging(recipe: Recipe, train: TaggedSentences) -> Tagging:
+    """A tagger of the tags of the training split, with a tokenizer of its words.
+
+    A model whose preset or recipe has `characters` gets a tokenizer of these too.
+    """
+    options = recipe.tokenizer or TokenizerOptions()
+    words = [word for of_sentence in train.words for word in of_sentence]
+    tokenizer = learnt(options, frequent(words, options))
+    section = dict(recipe.model)
+    given: dict[str, Any] = {
+        "vocabulary_size": tokenizer.vocabulary_size,
+        "tags": train.known_tags,
+    }
+    characters = None
+    if reads_characters(section):
+        characters = train_tokenizer("character", words, CHARACTERS)
+        own = section.pop("characters", None) or {}
+        if "vocabulary_size" in own:
+            decided = "model.characters.vocabulary_size"
+            raise ValueError(f"{decided}: the data decide it; take it out of the recipe")
+        given["characters"] = {**own, "vocabulary_size": characters.vocabulary_size}
+    model = build_model(section, **given)
+    if options.vectors is not None:
+        size = tokenizer.vocabulary_size
+        found = model.load_word_vectors(options.vectors, tokenizer.tokens(range(size)))
+        print(f"{options.vectors}: vectors of {found:,} of {size:,} tokens")
+    return Tagging(
+        model,
+        tokenizer,
+        characters,
+        recipe.search,
+        **lengths(recipe),
+        scheme=getattr(recipe.data, "scheme", None),
+    )
+
+
+def frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:
+    """The words that a vocabulary may have, as often as they come."""
+    if options.min_count == 1:
+        return words
+    if options.kind != "whitespace":
+        raise ValueError(
+            f"tokenizer.min_count={options.min_count}: is for whole words; name"
+            " tokenizer.kind=whitespace, or take it out of the recipe"
+        )
+    shown = [word.lower() if options.lowercase else word for word in words]
+    counts = Counter(shown)
+    return [word for word in shown if counts[word] >= options.min_count]
+
+
+def reads_characters(section: dict[str, Any]) -> bool:
+    """Whether a recipe's model has options of characters, its own or its preset's."""
+    if "characters" in section or section.get("preset") not in models.list_presets():
+        return section.get("characters") is not None
+    return models.preset_config(section["preset"]).get("characters") is not None
 
 
 def learnt(options: TokenizerOptions, texts: Sequence[str]) -> Tokenizer:

@@ -32,8 +32,8 @@ def test_tags_of_their_scheme(scheme: str) -> None:
 
 BAD = {
     "begins": ("BIO", ["O", "I-a O"], "here:2, word 1: 'I-a' may not begin a sentence in BIO"),
-    "mend": ("BIO", ["I-a O"], "mend the tag, name IOB1 as the scheme, or set data.strict=false"),
-    "both ways": ("BIO", ["I-a B-b"], "in BIO; mend the tag, or set data.strict=false"),
+    "mend": ("BIO", ["I-a O"], "in BIO; mend the tag, or name IOB1 as the scheme"),
+    "both ways": ("BIO", ["I-a B-b"], "may not begin a sentence in BIO; mend the tag"),
     "other type": ("BIO", ["B-a I-b"], "here:1, word 2: 'I-b' may not come after 'B-a' in BIO"),
     "ends": ("BIOES", ["O", "O B-a"], "here:2, word 2: 'B-a' may not end a sentence in BIOES"),
     "letter": ("BIO", ["O", "O S-a"], "here:2, word 2: tag 'S-a' is none of BIO: it has"),
