@@ -256,14 +256,14 @@ def _character_classes(insides: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray
     """The first code point of each range of the same classes, and these as bits, int32."""
     classes = np.zeros(0x110000, "int32")
     for number, inside in enumerate(insides):
-        classes[_matching(f"[{inside}]")] |= 1 << number
+        classes[_matching(inside)] |= 1 << number
     classes[UNASSIGNED] = classes[UNASSIGNED.start - 1]
     starts = np.flatnonzero(np.diff(classes, prepend=-1))
     return starts.astype("int32"), classes[starts]
 
 
-def _matching(pattern: str) -> list[int]:
-    """The code points that a pattern of one character matches, as the engine reads it."""
+def _matching(inside: str) -> list[int]:
+    """The code points of a class, as the engine reads what stands between its brackets."""
     text = "".join(map(chr, CODE_POINTS))
-    others = set(normalizers.Replace(Regex(pattern), "").normalize_str(text))
+    others = set(normalizers.Replace(Regex(f"[{inside}]+"), "").normalize_str(text))
     return [c for c in CODE_POINTS if chr(c) not in others]
