@@ -125,7 +125,8 @@ class ServedTagging(tf.Module):
         if places is not None:
             full = tf.where(tokens > places)[:1, 0]
             of_full = tf.gather(tokens, full), "tokens, but the model has places:", places
-            checks.append(tf.debugging.Assert(tf.size(full) == 0, ["source", full, "has", *of_full]))
+            told = ["source", full, "has", *of_full]
+            checks.append(tf.debugging.Assert(tf.size(full) == 0, told))
         return checks
 
 

@@ -16,7 +16,8 @@ from attention_zoo.export.graph_words import GraphWords
 from tests.data.test_words import CASES
 
 CHARACTERS = (
-    "abéßñ1٣٤.,:;'’-‐‑_@#$()\t  \n日本ー々\u3099が한국어नमस्तेمیخواהשל\u0301\u0308\u200d\u200c\u200b\u200e"
+    "abéßñ1٣٤.,:;'’-‐‑_@#$()\t  \n日本ー々\u3099が한국어"
+    "नमस्तेمیخواהשל\u0301\u0308\u200d\u200c\u200b\u200e"
     "😀👩👧🏽🇫🇷❤\ufe0f½€^▁\x00\x7f\x85\u00ad\ufeff\ufffd\ue000\U000e0041\U0003ffff々豈\uf900"
 )
 
