@@ -91,7 +91,7 @@ class TagReading(keras.Model):
         self.jit_compile = keras.backend.backend() != "tensorflow"
 
     def tell(self, inputs: dict[str, Any], compiled: bool) -> dict[str, np.ndarray]:
-        """What `call` returns, as arrays; compiled, the first times are slow and the others quick."""
+        """What `call` returns, as arrays; compiled, the first times are slow, the others quick."""
         if compiled:
             told: dict[str, np.ndarray] = self.predict_on_batch(inputs)
             return told
