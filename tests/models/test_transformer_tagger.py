@@ -32,7 +32,7 @@ class TestTransformerTagger(TaggingConformance):
 def test_learns_by_plain_fit_around_a_bert_that_is_there() -> None:
     bert = BERT(**{**TINY, "embedding_dim": 16, "num_layers": 1, "dropout": 0.0})
     before = array(bert.token_embedding.embeddings)
-    model = TransformerTagger(bert, ["O", "B-A"], head={"kind": "crf"}, dropout=0.0)
+    model = TransformerTagger(bert, ["O", "B-A"], dropout=0.0)
     assert model.bert is bert
     assert model.token_embedding is bert.token_embedding
     words = np.random.default_rng(0).integers(3, 9, size=(128, 5)).astype("int32")
