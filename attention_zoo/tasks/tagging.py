@@ -81,12 +81,12 @@ class Tagging(OneText):
 
     def _check_tokenizers(self) -> None:
         """ValueError unless the model can read what the tokenizers tell."""
-        settings, read = self.model.settings, self.model.settings.get("characters")
+        read = self.model.characters
         if (read is None) != (self.characters is None):
             given = "not given" if self.characters is None else "given"
             reads = "reads no characters" if read is None else "reads characters"
             raise ValueError(f"the model {reads}, but their tokenizer is {given}")
-        sizes = [(self.tokenizer, settings["vocabulary_size"], "tokens")]
+        sizes = [(self.tokenizer, self.model.vocabulary_size, "tokens")]
         if self.characters is not None:
             sizes.append((self.characters, read["vocabulary_size"], "characters"))
             for one, kind in ((self.tokenizer, "whitespace"), (self.characters, "character")):
@@ -116,7 +116,7 @@ class Tagging(OneText):
     @property
     def places(self) -> Any:
         """How many tokens the model has places for, None where there is no limit."""
-        return self.model.settings.get("max_length")
+        return self.model.max_length
 
     # Training.
 
