@@ -171,11 +171,12 @@ def _parsed(tags: Tags, scheme: str) -> list[tuple[str, str]]:
     """Letter and type of each tag."""
     if isinstance(tags, str):
         raise ValueError(f"the tags of a sentence are a list of strings, not one: {tags!r}")
-    return [_parsed_tag(tag, scheme) for tag in tags]
+    return [parse_tag(tag, scheme) for tag in tags]
 
 
 @functools.lru_cache(maxsize=4096)
-def _parsed_tag(tag: str, scheme: str) -> tuple[str, str]:
+def parse_tag(tag: str, scheme: str) -> tuple[str, str]:
+    """Letter and type of a tag: "B-PER" to B and PER; ValueError for one that is none."""
     return letter_and_type(tag, scheme, scheme_rules(scheme))
 
 
