@@ -36,18 +36,18 @@ def read_word_vectors(path: str | Path, vocabulary: Sequence[str]) -> tuple[np.n
     """
     exact, lowered = _wanted(vocabulary)
     vectors: dict[bytes, np.ndarray] = {}
-    width, where = None, str(path)
+    width, some = None, False
     for number, (where, raw) in enumerate(numbered_lines(path), 1):
         line = raw.strip(b" \t").replace(b"\t", b" ")
         if number == 1 and (width := _header(line)) is not None:
             continue
         if width is None:
             width = _first_width(where, line)
-        word = _word(where, line, width)
+        word, some = _word(where, line, width), True
         if word not in vectors and (word in exact or word in lowered):
             vectors[word] = _numbers(where, line, width)
-    if width is None:
-        raise ValueError(f"{where}: no vectors; give a word and its numbers a line")
+    if width is None or not some:
+        raise ValueError(f"{path}: no vectors; give a word and its numbers a line")
     return _rows(len(vocabulary), width, vectors, exact, lowered)
 
 

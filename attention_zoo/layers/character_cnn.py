@@ -75,7 +75,8 @@ class CharacterCNN(keras.layers.Layer):
         self.width = zoo_ops.whole_number("width", width)
         self.dropout, self.seed = dropout, seed
         own: dict[str, Any] = {"dtype": self.dtype_policy}
-        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, **own)
+        begin = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
+        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, begin, **own)
         self.drop = Dropout(dropout, seed=seed, **own)
         self.filters = keras.layers.Dense(units, **own)
 

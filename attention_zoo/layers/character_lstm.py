@@ -73,7 +73,8 @@ class CharacterLSTM(keras.layers.Layer):
         self.units = zoo_ops.whole_number("units", units)
         self.dropout, self.seed = dropout, seed
         own: dict[str, Any] = {"dtype": self.dtype_policy}
-        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, **own)
+        begin = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
+        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, begin, **own)
         self.drop = Dropout(dropout, seed=seed, **own)
         self.reader = RecurrentEncoder("lstm", self.units, bidirectional=True, **own)
 

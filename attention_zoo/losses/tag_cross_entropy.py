@@ -41,8 +41,8 @@ class TagCrossEntropy(keras.losses.Loss):
         1.3863
 
     Reference:
-        Tan et al. 2017, arXiv 1712.01586, section 2.5; label smoothing, u uniform: Szegedy et al.
-        2015, arXiv 1512.00567, section 7.
+        Tan et al. 2017, arXiv 1712.01586, section "Pipeline"; label smoothing, u uniform: Szegedy
+        et al. 2015, arXiv 1512.00567, section 7.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Models: one architecture a file, its presets at the foot."""
 
 from attention_zoo.models.bert import BERT
+from attention_zoo.models.deep_att_tagger import DeepAttTagger
 from attention_zoo.models.encoder_decoder import EncoderDecoder
 from attention_zoo.models.ensemble import Ensemble
 from attention_zoo.models.gpt import GPT
@@ -19,11 +20,13 @@ from attention_zoo.models.rnnsearch import RNNSearch
 from attention_zoo.models.seq2seq import Seq2Seq
 from attention_zoo.models.tagger import Tagger
 from attention_zoo.models.transformer import Transformer
+from attention_zoo.models.transformer_tagger import TransformerTagger
 
 __all__ = [
     "BERT",
     "GPT",
     "MODELS",
+    "DeepAttTagger",
     "EncoderDecoder",
     "Ensemble",
     "LuongTranslator",
@@ -33,6 +36,7 @@ __all__ = [
     "Seq2Seq",
     "Tagger",
     "Transformer",
+    "TransformerTagger",
     "from_preset",
     "from_public",
     "list_presets",

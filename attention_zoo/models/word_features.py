@@ -50,7 +50,7 @@ class WordFeatures(layers.Layer):
         super().__init__(**kwargs)
         own: Config = {"dtype": self.dtype_policy}
         size, width = settings["vocabulary_size"], settings["embedding_dim"]
-        begin = keras.initializers.RandomUniform(-((3 / width) ** 0.5), (3 / width) ** 0.5)
+        begin = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
         self.word_dropout = WordDropout(settings["word_dropout"], **own)
         self.token_embedding = layers.Embedding(size, width, begin, **own)
         self.scale, self.width = scale, width

@@ -28,6 +28,9 @@ from attention_zoo.tasks.sentences import Source, WordReader, Words, parted
 from attention_zoo.tasks.tagged import Tagged, TagReading, answer
 from attention_zoo.tasks.task import TASKS
 
+FEW, OFTEN = 128, 16
+"""So many sentences, and so many calls, do not repay that the model is compiled for them."""
+
 Marked = Sequence[Sequence[int]] | None
 
 
@@ -73,16 +76,17 @@ class Tagging(OneText):
         self._check_tokenizers()
         if scheme is not None:
             read_spans(self.tags, scheme)  # which refuses tags that are none of it
+        self._calls = 0
         self._readings: dict[tuple[Any, ...], TagReading] = {}
 
     def _check_tokenizers(self) -> None:
         """ValueError unless the model can read what the tokenizers tell."""
-        settings, read = self.model.settings, self.model.settings.get("characters")
+        read = self.model.characters
         if (read is None) != (self.characters is None):
             given = "not given" if self.characters is None else "given"
             reads = "reads no characters" if read is None else "reads characters"
             raise ValueError(f"the model {reads}, but their tokenizer is {given}")
-        sizes = [(self.tokenizer, settings["vocabulary_size"], "tokens")]
+        sizes = [(self.tokenizer, self.model.vocabulary_size, "tokens")]
         if self.characters is not None:
             sizes.append((self.characters, read["vocabulary_size"], "characters"))
             for one, kind in ((self.tokenizer, "whitespace"), (self.characters, "character")):
@@ -112,7 +116,7 @@ class Tagging(OneText):
     @property
     def places(self) -> Any:
         """How many tokens the model has places for, None where there is no limit."""
-        return self.model.settings.get("max_length")
+        return self.model.max_length
 
     # Training.
 
@@ -214,7 +218,9 @@ class Tagging(OneText):
             raise ValueError("predict takes a list of sentences; write predict([text])")
         options = self.search.override(**search_overrides)
         sources = self._sources(texts, None, marks)
-        found = self._found([source.encoded for source in sources], options, attention=attention)
+        self._calls += 1
+        encoded = [source.encoded for source in sources]
+        found = self._found(encoded, options, self._calls > OFTEN, attention=attention)
         answers = {row: answer(sources[row], told, self.tags, self.scheme) for row, told in found}
         return [answers[row] for row in range(len(sources))]
 
@@ -288,9 +294,13 @@ class Tagging(OneText):
         ]
 
     def _found(
-        self, sentences: Sequence[EncodedWords], options: SearchOptions, **wanted: bool
+        self,
+        sentences: Sequence[EncodedWords],
+        options: SearchOptions,
+        compiled: bool = False,
+        **wanted: bool,
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Of each sentence, by its number, what a `TagReading` tells."""
+        """Of each sentence, by its number, what a `TagReading` tells; compiled for many anyway."""
         if not sentences:
             return
         reading = self._reading(count=options.n_best, **wanted)
@@ -300,7 +310,8 @@ class Tagging(OneText):
         for rows, _ in same_width([one.tokens for one in sentences], options.batch_size):
             size = min(options.batch_size, 2 ** (len(rows) - 1).bit_length())
             filled = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
-            told = reading.predict_on_batch(batches.batch(np.array(filled))[0])
+            inputs, _ = batches.batch(np.array(filled))
+            told = reading.tell(inputs, compiled or len(sentences) > FEW)
             for at, row in enumerate(rows):
                 yield row, {name: part[at] for name, part in told.items()}
 
@@ -322,13 +333,13 @@ class Tagging(OneText):
 
         Returns:
             `sentences`, `words`, `unknown` (tokens that the vocabulary has not), `accuracy` (0 to
-            100, of words); with a scheme `f1`, `precision` and `recall` of spans (0 to 100), `invalid`
-            (sentences whose predicted tags break the scheme) and `by_label`.
+            100, of words); with a scheme `f1`, `precision` and `recall` of spans (0 to 100),
+            `invalid` (sentences whose predicted tags break the scheme) and `by_label`.
 
         Raises:
             ValueError: a sentence is too long, or a tag is unknown (file:line).
         """
-        options = self.search.override(**search_overrides, n_best=1)
+        options = self.search.override(**search_overrides).override(n_best=1)
         self._labels(examples)
         encoded = self._examples(examples)
         self._refuse_long(encoded, examples.places())

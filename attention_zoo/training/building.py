@@ -102,20 +102,11 @@ def build_tagging(recipe: Recipe, train: TaggedSentences) -> Tagging:
     options = recipe.tokenizer or TokenizerOptions()
     words = [word for of_sentence in train.words for word in of_sentence]
     tokenizer = learnt(options, frequent(words, options))
-    section = dict(recipe.model)
-    given: dict[str, Any] = {
-        "vocabulary_size": tokenizer.vocabulary_size,
-        "tags": train.known_tags,
-    }
     characters = None
-    if reads_characters(section):
+    if reads_characters(recipe.model):
         characters = train_tokenizer("character", words, CHARACTERS)
-        own = section.pop("characters", None) or {}
-        if "vocabulary_size" in own:
-            decided = "model.characters.vocabulary_size"
-            raise ValueError(f"{decided}: the data decide it; take it out of the recipe")
-        given["characters"] = {**own, "vocabulary_size": characters.vocabulary_size}
-    model = build_model(section, **given)
+    spelt = None if characters is None else characters.vocabulary_size
+    model = build_tagger(recipe.model, train.known_tags, tokenizer.vocabulary_size, spelt)
     if options.vectors is not None:
         size = tokenizer.vocabulary_size
         found = model.load_word_vectors(options.vectors, tokenizer.tokens(range(size)))
@@ -128,6 +119,36 @@ def build_tagging(recipe: Recipe, train: TaggedSentences) -> Tagging:
         **lengths(recipe),
         scheme=getattr(recipe.data, "scheme", None),
     )
+
+
+def build_tagger(
+    section: dict[str, Any], tags: Sequence[str], tokens: int, characters: int | None
+) -> Any:
+    """The tagger of a recipe's `model` section; around a BERT where its preset is one.
+
+    Args:
+        section: see `build_model`; options of characters are without a `vocabulary_size`.
+        tags: their names.
+        tokens, characters: how many there are.
+    """
+    section, given = dict(section), {"vocabulary_size": tokens}
+    if _is_bert(section):
+        own = {key: section.pop(key) for key in ("head", "marks") if key in section}
+        bert = build_model(section, **given, use_pooler=False)
+        return models.TransformerTagger(bert, tags, **own)
+    if characters is None:
+        return build_model(section, **given, tags=tags)
+    read = section.pop("characters", None) or {}
+    if "vocabulary_size" in read:
+        decided = "model.characters.vocabulary_size"
+        raise ValueError(f"{decided}: the data decide it; take it out of the recipe")
+    read = {**read, "vocabulary_size": characters}
+    return build_model(section, **given, tags=tags, characters=read)
+
+
+def _is_bert(section: dict[str, Any]) -> bool:
+    preset = section.get("preset")
+    return preset in models.list_presets() and models.preset_class(preset) is models.BERT
 
 
 def frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:

@@ -33,9 +33,8 @@ from tests.layers.running import (
     compiled,
     differentiable,
     quick,
-    randomise,
 )
-from tests.models.reading import ALONE, LIVE, TOKENS
+from tests.models.reading import ALONE, LIVE, TOKENS, fill
 
 TAGS = ["O", "B-A", "I-A", "B-B", "I-B"]
 RNG = np.random.default_rng(0)
@@ -76,7 +75,7 @@ class TaggingConformance:
 
     def filled(self, **options: Any) -> Any:
         model = self.make(**options)
-        randomise(model, scale=0.3)
+        fill(model)
         return model
 
     def inputs(self) -> Given:

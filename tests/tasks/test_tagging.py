@@ -15,7 +15,10 @@ from attention_zoo import models, tasks, training
 from attention_zoo.cli import main
 from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.tasks import Tagged, TaggedSpan, Tagging
+from attention_zoo.tasks import Tagged, TaggedSpan, Tagging, tagging
+from attention_zoo.training import read_recipe
+from attention_zoo.training.building import build_task
+from attention_zoo.training.fine_tuning import initial_task
 from tests.training.small import assert_same_run
 
 CORPUS = TaggedSentences(
@@ -77,7 +80,7 @@ def test_each_word_keeps_its_place_and_its_tag(kind: str) -> None:
     batch, labels = task.batches(CORPUS, 4, 1).batch(np.arange(4))
     assert ("starts" in batch) == (kind in ("subword", "character"))
     tokens = batch["tokens"]
-    starts = batch.get("starts", np.arange(1, tokens.shape[1] + 1) * (labels >= 0))
+    starts = batch.get("starts", np.arange(1, labels.shape[1] + 1) * (labels >= 0))
     for row, (words, tags) in enumerate(zip(CORPUS.words, CORPUS.tags, strict=True)):
         live = labels[row] >= 0
         assert [task.tags[tag] for tag in labels[row, live]] == list(tags)
@@ -116,18 +119,18 @@ def test_characters_are_those_of_each_token() -> None:
 
 
 def test_an_answer_depends_on_nothing_else_in_the_list() -> None:
-    for task in (tagger(characters=True), tagger("subword", attention=True)):
-        texts = [TEXT, "York", "no lamps", "Ida Lamp saw New York . " * 5]
-        together = task.predict(texts, batch_size=2)
-        for text, answer in zip(texts, together, strict=True):
-            assert shown(task.predict([text])[0]) == shown(answer)
-        assert task.predict([]) == []
+    task = tagger(characters=True, attention=True)
+    texts = ["York", "Ida Lamp saw New York . " * 2, "no lamps"]
+    together = task.predict(texts, batch_size=2)
+    for text, answer in zip(texts, together, strict=True):
+        assert shown(task.predict([text])[0]) == shown(answer)
+    assert task.predict([]) == []
 
 
 def test_scores_and_probabilities_are_those_of_all_sequences() -> None:
     for head in (("crf", None), ("crf", "BIO"), ("softmax", None), ("softmax", "BIO")):
         task = tagger(head=(("kind", head[0]), ("tag_scheme", head[1])))
-        many = 5**2 if head[1] is None else 17
+        many = 5**2 if head[1] is None else 3 + 4 + 4
         options = {"n_best": 25, "beam_width": 25}
         (answer,) = task.predict([["Ida", "York"]], **options)
         found = [answer, *answer.alternatives]
@@ -267,7 +270,7 @@ def test_what_is_too_long_or_has_an_unknown_tag() -> None:
         task.batches(CORPUS.take([3]), 2, seed=1)
     other = TaggedSentences([("a", "b")], [("O", "B-LOK")], "here", word_lines=[(7, 9)])
     for work in (task.evaluate, lambda examples: task.batches(examples, 1, 1)):
-        with pytest.raises(ValueError, match="^here:9: tag 'B-LOK' is none .* mean 'B-LOC'"):
+        with pytest.raises(ValueError, match=r"^here:9: tag 'B-LOK' is none .* mean 'B-LOC'"):
             work(other)
 
 
@@ -284,7 +287,7 @@ def test_models_and_tokenizers_that_do_not_fit() -> None:
     large = train_tokenizer("whitespace", [*WORDS, "more", "words"], 60)
     with pytest.raises(ValueError, match=f"has {large.vocabulary_size} tokens, but the model rea"):
         Tagging(task.model, large)
-    with pytest.raises(ValueError, match="'B-LOC' is none of BMES|'I-LOC' is none of BMES"):
+    with pytest.raises(ValueError, match=r"'B-LOC' is none of BMES|'I-LOC' is none of BMES"):
         Tagging(task.model, task.tokenizer, scheme="BMES")
 
 
@@ -310,10 +313,10 @@ def test_save_and_load(tmp_path: Path) -> None:
 
 PAGE = """\
 task: tagging
-data: {corpus: orders, size: 60, validation_size: 12, test_size: 10, max_items: 2, max_length: 40}
+data: {corpus: orders, size: 60, validation_size: 12, test_size: 10, max_items: 1, max_length: 40}
 model: {preset: bilstm_cnn_crf_constrained, embedding_dim: 8, units: 16,
   characters: {embedding_dim: 4, units: 4}, word_dropout: 0.1}
-training: {steps: 8, evaluate_every: 4, batch_size: 16, learning_rate: 0.01, monitor: f1}
+training: {steps: 2, evaluate_every: 2, batch_size: 30, learning_rate: 0.01, monitor: f1}
 """
 
 
@@ -326,48 +329,57 @@ Capture = pytest.CaptureFixture[str]
 
 
 def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
-    run = tmp_path / "run"
-    assert main(["train", str(page(tmp_path)), f"run={run}"]) == 0
+    run, file = tmp_path / "run", tmp_path / "in.txt"
+    small = ["model.preset=bilstm_cnn", "model.characters=null"]
+    assert main(["train", str(page(tmp_path)), f"run={run}", *small]) == 0
     assert "60 training sentences, 12 validation sentences" in capsys.readouterr().out
     assert main(["evaluate", str(run)]) == 0
     out = capsys.readouterr().out
-    assert "invalid       0\n" in out
-    assert "  label ITEM  precision " in out
+    assert "\ninvalid       " in out
+    assert "\n  label ITEM  precision " in out
     (entry,) = json.loads((run / "results.json").read_text())["evaluations"]
     assert entry["metrics"]["sentences"] == 10
-    lines = [" ".join(words) for words in generate_orders(3, "test", max_items=2).words]
-    (tmp_path / "in.txt").write_text("\n".join(lines))
-    assert main(["predict", str(run), str(tmp_path / "in.txt"), "--allow-unknown"]) == 0
+    lines = [" ".join(words) for words in generate_orders(3, "test", max_items=1).words]
+    file.write_text("\n".join(lines))
+    words = ["--n-best", "search.beam_width=2", "--html", str(tmp_path / "page.html")]
+    assert main(["predict", str(run), str(file), "--allow-unknown", *words]) == 0
+    found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     want = tasks.load(run).predict(lines)
-    assert capsys.readouterr().out.splitlines() == [answer.text for answer in want]
-    words = ["--n-best", "search.beam_width=3", "--html", str(tmp_path / "page.html")]
-    assert main(["predict", str(run), str(tmp_path / "in.txt"), "--allow-unknown", *words]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 9
+    assert [text for _, _, text in found[::2]] == [answer.text for answer in want]
+    assert len(found) == 6
     assert "SENDER" in (tmp_path / "page.html").read_text()
-    assert main(["predict", str(run), str(tmp_path / "in.txt"), "data.max_length=9"]) == 2
+    assert main(["predict", str(run), str(file), "data.max_length=9"]) == 2
     assert "in.txt:1: " in capsys.readouterr().err
 
 
 def test_fine_tuning_takes_weights_tokenizers_and_tags(tmp_path: Path) -> None:
-    first, tuned = tmp_path / "first", tmp_path / "tuned"
-    options = ["training.steps=1", "training.monitor=loss"]
-    training.fit(page(tmp_path), [f"run={first}", *options])
-    words = [f"run={tuned}", f"init={first}", "data.seed=2", "model.dropout=0.1", *options]
-    after = training.fit(page(tmp_path), words).task
-    before = tasks.load(first)
-    assert after.tags == before.tags
-    assert after.characters.vocabulary == before.characters.vocabulary
-    assert after.model.settings["dropout"] == 0.1
-    with pytest.raises(ValueError, match="characters is .* name another init"):
-        training.fit(page(tmp_path), [*words, "model.characters.units=5", f"run={tmp_path / 'x'}"])
+    recipe = read_recipe(page(tmp_path))
+    first = build_task(recipe, recipe.data.read("train"))
+    first.save(tmp_path / "first")
+    words = [f"init={tmp_path / 'first'}", "model.dropout=0.1"]
+    tuned = initial_task(read_recipe(page(tmp_path), words))
+    assert tuned.tags == first.tags
+    assert tuned.characters.vocabulary == first.characters.vocabulary
+    assert tuned.model.settings["dropout"] == 0.1
+    text = "Ida Lamp sends two red kettles."
+    assert shown(tuned.predict([text])[0]) == shown(first.predict([text])[0])
+    with pytest.raises(ValueError, match=r"characters is .* name another init"):
+        initial_task(read_recipe(page(tmp_path), [*words, "model.characters.units=5"]))
+
+
+def test_many_sentences_are_compiled_and_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = tagger("subword", scheme="BIO")
+    one = task.evaluate(CORPUS)
+    monkeypatch.setattr(tagging, "FEW", 3)
+    assert task.evaluate(CORPUS) == one
 
 
 @pytest.mark.slow
 def test_a_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     recipe, whole, parts = page(tmp_path), tmp_path / "whole", tmp_path / "parts"
-    same = ["training.evaluate_every=2", "training.accumulate=2"]
+    same = ["training.evaluate_every=1", "training.accumulate=2", "model.preset=bilstm_cnn"]
     training.fit(recipe, [f"run={whole}", *same])
-    for steps in (4, 8):
+    for steps in (1, 2):
         options = [f"run={parts}", *same, f"training.steps={steps}"]
         training.fit(recipe, options, allow=["training.steps"])
     assert_same_run(whole, parts)
@@ -376,6 +388,7 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_small_run_learns(tmp_path: Path) -> None:
     options = ["data.size=600", "training.steps=150", "training.evaluate_every=75"]
+    options += ["training.batch_size=16", "data.max_items=2"]
     options += ["model.characters=null", "model.embedding_dim=24", "model.units=32"]
     result = training.fit(page(tmp_path), [f"run={tmp_path / 'run'}", *options])
     assert result.best is not None
