@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
 from attention_zoo.decoding import Automaton
 from attention_zoo.export import export
+from attention_zoo.export.served_tagging import ServedTagging
 from attention_zoo.metrics import invalid_sequences
 from attention_zoo.tasks import Tagged, Tagging
 
@@ -163,6 +165,14 @@ def test_what_predict_refuses_is_refused(kind: str, answered: dict[str, list[Any
     empty, long = answered[kind][-2:]
     assert re.search(r"source.*1.*is empty", empty)
     assert re.search(r"source.*0.*31.*the limit is.*30", long)
+
+
+def test_more_tokens_than_places_are_refused() -> None:
+    module = ServedTagging(task("subwords"), ())
+    module._limits = (30, 40)
+    assert len(module._checks(tf.constant([2, 30]), tf.constant([2, 40]))) == 3
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)source.*1.*41.*has places:.*40"):
+        module._checks(tf.constant([2, 30]), tf.constant([2, 41]))
 
 
 def test_what_has_no_export_is_refused(tmp_path: Path) -> None:
