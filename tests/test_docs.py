@@ -188,6 +188,18 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(names["bert"], az.models.BERT)
 
 
+@pytest.mark.slow
+def test_tagging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(python_of("tagging.md"), names)
+    answer, split = names["answer"], names["split"]
+    assert answer.words == split.words
+    assert len(split.alternatives) == 2
+    assert not any(tags[0].startswith("I-") for tags in (answer.tags, split.tags))
+    assert "York" in (tmp_path / "page.html").read_text("utf-8")
+
+
 def test_scaling_names_options_and_files_that_there_are() -> None:
     from attention_zoo.training import read_recipe
 

@@ -44,7 +44,7 @@ def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
             raise ValueError(
                 f"{text}: {command} takes {' and '.join(('search.', *options))} options only"
             )
-    data = CORPORA.get((kinds_for(limits) or ["dates"])[0])()
+    data = CORPORA.get((kinds_for(task) if limits else ["dates"])[0])()
     for name in limits:
         setattr(data, name, getattr(task, name))
     recipe = Recipe(task=task.name, data=data, search=task.search)

@@ -31,8 +31,9 @@ def run(arguments: argparse.Namespace) -> None:
             print(f"{name:{width}}{value:.4f}")
         elif not isinstance(value, list):
             print(f"{name:{width}}{value}")
-    for group in entry["metrics"].get("by_source_length", []):
-        print("  " + "  ".join(f"{key} {_short(value)}" for key, value in group.items()))
+    for groups in (value for value in entry["metrics"].values() if isinstance(value, list)):
+        for group in groups:
+            print("  " + "  ".join(f"{key} {_short(value)}" for key, value in group.items()))
 
 
 def _short(value: object) -> str:

@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw where the model looked; several lines are numbered out-1.png, out-2.png ...",
     )
     parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="also write a page of all answers, of a tagger: spans, tags, and where it looked",
+    )
+    parser.add_argument(
         "--n-best",
         action="store_true",
         help="print every answer of the beam (or search.n_best of them): line number, score, text",
@@ -48,6 +53,8 @@ def run(arguments: argparse.Namespace) -> None:
     from attention_zoo import tasks
 
     task = tasks.load(arguments.run)
+    if arguments.html and not hasattr(task, "tags"):
+        raise ValueError(f"--html {arguments.html}: answers of task {task.name} have no tags")
     apply_overrides(task, overrides, "predict")
     if arguments.n_best and task.search.n_best == 1:
         task.search = task.search.override(n_best=task.search.beam_width)
@@ -57,13 +64,21 @@ def run(arguments: argparse.Namespace) -> None:
     task.check_sources(lines, places)
     if not arguments.allow_unknown:
         _refuse_unknown(task, lines, places)
+    wanted = {"attention": bool(arguments.attention or arguments.html)}
+    options = wanted if hasattr(task, "tags") else {}
+    shown: list[Any] = []
     for start in range(0, len(lines), CHUNK):
-        answers = task.predict(lines[start : start + CHUNK])
+        answers = task.predict(lines[start : start + CHUNK], **options)
         for number, answer in enumerate(answers, start + 1):
             _print(answer, number, arguments.n_best)
             _warn_of_unknown(answer, places[number - 1])
             if arguments.attention:
                 _draw(answer, Path(arguments.attention), number, len(lines))
+        shown += answers if arguments.html else []
+    if arguments.html:
+        from attention_zoo import inspection
+
+        inspection.write_tagged_page(shown, arguments.html)
 
 
 def _read(name: str) -> tuple[str, bytes]:
@@ -125,7 +140,10 @@ def _draw(answer: Any, path: Path, number: int, count: int) -> None:
         raise ValueError(f"--attention {path}: this model has no attention to draw")
     if count > 1:
         path = path.with_stem(f"{path.stem}-{number}")
+    weights = answer.attention
+    if weights.ndim == 4:  # of self-attention: the mean over layers and heads
+        weights = weights.mean(axis=(0, 1))
     if answer.tokens:
-        inspection.plot_alignment(answer.attention, answer.tokens, answer.source_tokens, path)
+        inspection.plot_alignment(weights, answer.tokens, answer.source_tokens, path)
     else:
         print(f"{path}: not drawn, the answer is empty", file=sys.stderr)

@@ -213,13 +213,13 @@ class Ragged:
         if not self.lengths.all():
             raise ValueError(f"{name} {int(np.argmin(self.lengths))} has no token")
         self._flat = np.fromiter((i for row in rows for i in row), np.int32, self.lengths.sum())
-        self._begins: Integers = np.cumsum(self.lengths) - self.lengths
+        self.begins: Integers = np.cumsum(self.lengths) - self.lengths
 
     def padded(self, rows: Integers, width: int, room: int = 0) -> NDArray[np.int32]:
         """The rows padded to a multiple of width, with at least `room` pads each."""
         lengths = self.lengths[rows, None]
         places = np.arange(-(-(int(lengths.max()) + room) // width) * width)
-        at = np.minimum(self._begins[rows, None] + places, len(self._flat) - 1)
+        at = np.minimum(self.begins[rows, None] + places, len(self._flat) - 1)
         return np.where(places < lengths, self._flat[at], np.int32(PAD))
 
     def shifted(self, rows: Integers, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -1,4 +1,4 @@
-"""Sentence pairs from a data set that TensorFlow Datasets has prepared on this machine."""
+"""Sentence pairs and tagged sentences from data sets that TensorFlow Datasets has prepared here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo.data.pairs import TextPairs, collect_pairs
+from attention_zoo.data.tagged import TaggedSentences
 from attention_zoo.registry import did_you_mean
 
 
@@ -32,6 +33,55 @@ def read_tfds(
         ValueError: TFDS is not installed, the set is unknown or not prepared, the split or a
             feature is missing, a field is empty.
     """
+    _, rows = _rows(name, split, (source, target), data_dir)
+
+    def numbered() -> Iterator[tuple[str, dict[str, bytes]]]:
+        for number, row in enumerate(rows, 1):
+            yield f"{name} {split}: row {number}", row
+
+    def fields(where: str, row: dict[str, bytes]) -> tuple[str, str]:
+        return row[source].decode("utf-8"), row[target].decode("utf-8")
+
+    return collect_pairs(numbered(), fields, f"{name} {split}", (source, target), skip_bad)
+
+
+def read_tagged_tfds(
+    name: str, split: str, words: str, tags: str, data_dir: str | Path | None = None
+) -> TaggedSentences:
+    """Tagged sentences from two features of a prepared data set; nothing is downloaded.
+
+    Rows without a word, which TFDS makes of the end of a file, are passed over.
+
+    Args:
+        name: the set's TFDS name: "conll2003".
+        split: a TFDS split: "train", "dev[:1000]".
+        words: the feature of the words.
+        tags: that of their tags, which TFDS has by number and by name.
+        data_dir: where TFDS keeps prepared sets; its own default if None.
+
+    Raises:
+        ValueError: as `read_tfds`, or the feature of the tags has no names.
+    """
+    features, rows = _rows(name, split, (words, tags), data_dir)
+    label: Any = getattr(features[tags], "feature", None)
+    if not hasattr(label, "int2str"):
+        kind = "ClassLabel, a name for each number"
+        raise ValueError(f"{name}: feature {tags!r} is no list of {kind}; name one that is")
+    texts, names, lines = [], [], []
+    for number, row in enumerate(rows, 1):
+        if len(row[words]):
+            texts.append(tuple(word.decode("utf-8") for word in row[words]))
+            names.append(tuple(label.int2str(int(tag)) for tag in row[tags]))
+            lines.append(number)
+    if not texts:
+        raise ValueError(f"{name} {split}: holds no sentence")
+    return TaggedSentences(texts, names, f"{name} {split}", lines=lines)
+
+
+def _rows(
+    name: str, split: str, wanted: tuple[str, str], data_dir: str | Path | None
+) -> tuple[Any, Iterator[dict[str, Any]]]:
+    """The features of a prepared data set, and its rows."""
     try:
         import tensorflow_datasets as tfds
     except ImportError:
@@ -39,7 +89,7 @@ def read_tfds(
             f"reading {name!r} needs tensorflow_datasets: pip install 'attention-zoo[tfds]'"
         ) from None
     builder = _builder(tfds, name, data_dir)
-    for feature in (source, target):
+    for feature in wanted:
         if feature not in builder.info.features:
             features = sorted(builder.info.features)
             raise ValueError(
@@ -56,15 +106,7 @@ def read_tfds(
         ) from None
     except Exception as error:
         raise ValueError(f"{name}: no split {split!r}: {_first_line(error)}") from None
-
-    def numbered() -> Iterator[tuple[str, dict[str, bytes]]]:
-        for number, row in enumerate(rows, 1):
-            yield f"{name} {split}: row {number}", row
-
-    def fields(where: str, row: dict[str, bytes]) -> tuple[str, str]:
-        return row[source].decode("utf-8"), row[target].decode("utf-8")
-
-    return collect_pairs(numbered(), fields, f"{name} {split}", (source, target), skip_bad)
+    return builder.info.features, rows
 
 
 def _builder(tfds: Any, name: str, data_dir: str | Path | None) -> Any:

@@ -29,6 +29,7 @@ class TaggedSentences:
         marks: of each sentence, which words are marked (the predicate of semantic roles), or None.
         lines: the line where each begins in the file that they come from; counted from 1 as
             sentences when None.
+        word_lines: the line of each word, or None.
     """
 
     words: list[tuple[str, ...]]
@@ -36,6 +37,7 @@ class TaggedSentences:
     origin: str
     marks: list[tuple[bool, ...]] | None = None
     lines: list[int] | None = None
+    word_lines: list[tuple[int, ...]] | None = None
 
     def __post_init__(self) -> None:
         if len(self.words) != len(self.tags):
@@ -65,6 +67,12 @@ class TaggedSentences:
         lines = self.lines or range(1, len(self) + 1)
         return [f"{self.origin}:{line}" for line in lines]
 
+    def place(self, row: int, word: int) -> str:
+        """Where a word of a sentence stands, for messages; both are counted from 0."""
+        if self.word_lines is not None:
+            return f"{self.origin}:{self.word_lines[row][word]}"
+        return f"{self.places()[row]}, word {word + 1}"
+
     def take(self, rows: Iterable[int]) -> TaggedSentences:
         """The sentences of these rows, which keep their lines."""
         rows, lines = list(rows), self.lines or range(1, len(self) + 1)
@@ -74,6 +82,7 @@ class TaggedSentences:
             self.origin,
             None if self.marks is None else [self.marks[row] for row in rows],
             [lines[row] for row in rows],
+            None if self.word_lines is None else [self.word_lines[row] for row in rows],
         )
 
 
@@ -120,7 +129,8 @@ def read_conll(
         [columns[tags] for columns in found],
         str(path),
         None if marks is None else [_marked(columns[marks]) for columns in found],
-        [int(block[0][0].rpartition(":")[2]) for block in blocks],
+        [_line(block[0][0]) for block in blocks],
+        [tuple(_line(where) for where, _ in block) for block in blocks],
     )
 
 
@@ -158,6 +168,10 @@ def _check(where: str, cells: list[str], width: int, wanted: tuple[int | None, .
     for column, what in zip(wanted[:2], ("word", "tag"), strict=True):
         if column is not None and not cells[column].strip():
             raise ValueError(f"{where}: the {what} is empty")
+
+
+def _line(where: str) -> int:
+    return int(where.rpartition(":")[2])
 
 
 def _marked(cells: tuple[str, ...]) -> tuple[bool, ...]:

@@ -1,4 +1,4 @@
-"""Text to token ids and back: subwords, words or characters.
+"""Text to token ids and back: subwords, words, characters, or what white space parts.
 
 A tokenizer is its kind, its vocabulary and one switch (`lowercase`); nothing else is learnt or
 stored. Everything it does can be said in RE2 regular expressions and a longest-match-first search,
@@ -6,12 +6,13 @@ so that the same ids can be computed by core TensorFlow ops inside an exported g
 
 1. Each run of white space (`WHITE_SPACE`) becomes one mark `▁`; marks at both ends are removed.
 2. With `lowercase`, each character is lowercased on its own (no rule looks at its neighbours).
-3. Subwords and words: a text that does not begin with a CJK character gets a mark in front, so that
+3. All but characters: a text that does not begin with a CJK character gets a mark in front, so that
    a word is the same token at the start of a sentence as inside it.
 4. The text is cut by the kind's `pattern`. For subwords and words a piece is a run of at most
    `LONGEST_RUN` word characters, or any other single character (digit, punctuation mark, symbol,
-   CJK character), each with the mark before it if there is one. Characters are their own pieces.
-5. Words and characters are looked up; subwords are found in the piece longest match first, and a
+   CJK character), each with the mark before it if there is one. Characters are their own pieces;
+   what white space parts is one, however long.
+5. All but subwords are looked up; subwords are found in the piece longest match first, and a
    piece that cannot be covered whole is `<unk>`.
 
 No Unicode normalisation is done (core TensorFlow has none): what goes in comes out.
@@ -47,10 +48,11 @@ LONGEST_RUN = 64
 # The inside of character classes, valid in RE2, Oniguruma and Python alike. White space is what
 # `str.split()` takes for it, and the mark itself.
 WHITE_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000" + MARK
-CJK = "々-〇ぁ-ヿㇰ-ㇿ㐀-䶿一-鿿豈-\ufaffｦ-ﾟ\U00020000-\U000323af"
+CJK = "々-〇ぁ-ヿㇰ-ㇿ㐀-䶿一-鿿\uf900-\ufaffｦ-ﾟ\U00020000-\U000323af"
 NOT_IN_WORDS = rf"{MARK}{CJK}\p{{P}}\p{{S}}\p{{N}}\p{{Cc}}\p{{Cf}}\p{{Co}}"
 WORD_PATTERN = f"{MARK}?(?:[^{NOT_IN_WORDS}]{{1,{LONGEST_RUN}}}|.)"
 CHARACTER_PATTERN = "."
+WHITESPACE_PATTERN = f"{MARK}?[^{MARK}]+"
 
 TOKENIZERS = Registry("tokenizer")
 
@@ -214,6 +216,14 @@ class CharacterTokenizer(Tokenizer):
     marks_start = False
 
 
+@TOKENIZERS.register("whitespace")
+class WhitespaceTokenizer(Tokenizer):
+    """What white space parts is whole: for texts that are split into words already."""
+
+    kind = "whitespace"
+    pattern = WHITESPACE_PATTERN
+
+
 @TOKENIZERS.register("subword")
 class SubwordTokenizer(Tokenizer):
     """Pieces cut into subwords, longest match first; no sign stands between subwords of a piece.
@@ -260,7 +270,7 @@ def train_tokenizer(
     """A tokenizer whose vocabulary is learnt from texts; the same texts give the same one.
 
     Args:
-        kind: "subword", "word" or "character".
+        kind: "subword", "word", "character" or "whitespace".
         texts: the texts to learn from.
         vocabulary_size: the most tokens there may be, the four special ones included.
         lowercase: lowercase every text first.

@@ -25,7 +25,25 @@ from attention_zoo.data.tokenizer import (
 from attention_zoo.data.vocabulary import UNKNOWN
 
 SPACE, IN_WORDS, BEGINS_BARE = 1, 2, 4  # classes of characters, as bits
-CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+UNASSIGNED = slice(0x40001, 0xE0000)  # which are in the classes that 0x40000 is in
+CODE_POINTS = [*range(0xD800), *range(0xE000, 0x40001), *range(0xE0000, 0x110000)]
+
+
+class CharacterClasses(tf.Module):
+    """Which classes a character is in, as the tokenizers' engine has it.
+
+    Args:
+        *insides: of each class what stands between its brackets in the engine's patterns.
+    """
+
+    def __init__(self, *insides: str) -> None:
+        super().__init__(name="character_classes")
+        self._starts, self._classes = map(tf.constant, _character_classes(insides))
+
+    def __call__(self, characters: tf.Tensor) -> tf.Tensor:
+        """Of code points a bit for each class, int32: 1 for the first, 2 for the second ..."""
+        place = tf.searchsorted(self._starts, characters, side="right") - 1
+        return tf.gather(self._classes, place)
 
 
 class GraphTokenizer(tf.Module):
@@ -49,9 +67,9 @@ class GraphTokenizer(tf.Module):
         self._ids = _table(vocabulary, np.arange(len(vocabulary)), UNKNOWN)
         large, small = _lowered()
         self._lower = _table(large, small, "") if tokenizer.lowercase else None
-        self._starts, self._classes = map(tf.constant, _character_classes())
+        self._classes_of = CharacterClasses(WHITE_SPACE, f"^{NOT_IN_WORDS}", CJK)
         self._marks_start = tokenizer.marks_start
-        self._cut = {"character": _every, "word": _in_words, "subword": _in_words}[tokenizer.kind]
+        self._cut = CUTS[tokenizer.kind]
         self._longest = max(map(len, vocabulary)) if tokenizer.kind == "subword" else None
         self._vocabulary = tf.constant(vocabulary)
         self._surfaces = tf.constant([tokenizer.decode_one(i) for i in range(len(vocabulary))])
@@ -92,7 +110,7 @@ class GraphTokenizer(tf.Module):
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         flat, rows = characters.flat_values, characters.value_rowids()
         space = self._classes_of(flat) & SPACE > 0
-        after_space = tf.logical_or(_first_of_row(rows), _shifted(space))
+        after_space = tf.logical_or(first_of_row(rows), shifted(space))
         kept = tf.logical_not(tf.logical_and(space, after_space))
         flat = tf.boolean_mask(tf.where(space, ord(MARK), flat), kept)
         rows = tf.boolean_mask(rows, kept)
@@ -107,14 +125,10 @@ class GraphTokenizer(tf.Module):
         """With a mark in front of the rows that do not begin with a CJK character."""
         flat, rows = characters.flat_values, characters.value_rowids()
         bare = self._classes_of(flat) & BEGINS_BARE > 0
-        marked = tf.boolean_mask(rows, tf.logical_and(_first_of_row(rows), tf.logical_not(bare)))
+        marked = tf.boolean_mask(rows, tf.logical_and(first_of_row(rows), tf.logical_not(bare)))
         mark = tf.fill(tf.shape(marked), ord(MARK))
         marks = tf.RaggedTensor.from_value_rowids(mark, marked, characters.nrows())
         return tf.concat([marks, characters], axis=1)
-
-    def _classes_of(self, characters: tf.Tensor) -> tf.Tensor:
-        place = tf.searchsorted(self._starts, characters, side="right") - 1
-        return tf.gather(self._classes, place)
 
     def _looked_up(self, words: tf.Tensor) -> tf.RaggedTensor:
         """One id a piece."""
@@ -186,11 +200,16 @@ def _every(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
     return tf.ones_like(mark)
 
 
+def _at_marks(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
+    """Pieces begin at marks, and where a text does."""
+    return tf.logical_or(mark, first_of_row(rows))
+
+
 def _in_words(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
     """Where pieces begin: at marks, at what follows no mark, and every LONGEST_RUN in words."""
-    first = _first_of_row(rows)
-    after_mark = tf.logical_and(_shifted(mark), tf.logical_not(first))
-    after_word = tf.logical_and(_shifted(in_words), tf.logical_not(first))
+    first = first_of_row(rows)
+    after_mark = tf.logical_and(shifted(mark), tf.logical_not(first))
+    after_word = tf.logical_and(shifted(in_words), tf.logical_not(first))
     goes_on = tf.logical_and(in_words, after_word)
     places = tf.range(tf.size(rows))
     run = tf.cumsum(tf.cast(tf.logical_not(goes_on), "int32")) - 1
@@ -199,11 +218,20 @@ def _in_words(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tenso
     return tf.where(goes_on, full, tf.logical_not(after_mark))
 
 
-def _first_of_row(rows: tf.Tensor) -> tf.Tensor:
+CUTS = {
+    "character": _every,
+    "whitespace": _at_marks,
+    "word": _in_words,
+    "subword": _in_words,
+}
+
+
+def first_of_row(rows: tf.Tensor) -> tf.Tensor:
+    """Where a row begins, of the row of each place."""
     return tf.concat([tf.ones_like(rows[:1], "bool"), rows[1:] != rows[:-1]], 0)
 
 
-def _shifted(flags: tf.Tensor) -> tf.Tensor:
+def shifted(flags: tf.Tensor) -> tf.Tensor:
     """What stands before each place; False before the first."""
     return tf.concat([tf.zeros_like(flags[:1]), flags[:-1]], 0)
 
@@ -224,19 +252,18 @@ def _lowered() -> tuple[list[str], list[str]]:
 
 
 @functools.cache
-def _character_classes() -> tuple[np.ndarray, np.ndarray]:
-    """The first code point of each range of one class, and the classes, int32."""
+def _character_classes(insides: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The first code point of each range of the same classes, and these as bits, int32."""
     classes = np.zeros(0x110000, "int32")
-    for bit, inside in ((SPACE, WHITE_SPACE), (IN_WORDS, f"^{NOT_IN_WORDS}"), (BEGINS_BARE, CJK)):
-        classes[_matching(f"[{inside}]")] |= bit
+    for number, inside in enumerate(insides):
+        classes[_matching(inside)] |= 1 << number
+    classes[UNASSIGNED] = classes[UNASSIGNED.start - 1]
     starts = np.flatnonzero(np.diff(classes, prepend=-1))
     return starts.astype("int32"), classes[starts]
 
 
-def _matching(pattern: str) -> list[int]:
-    """The code points that a pattern of one character matches, as the engine reads it."""
+def _matching(inside: str) -> list[int]:
+    """The code points of a class, as the engine reads what stands between its brackets."""
     text = "".join(map(chr, CODE_POINTS))
-    one, other = (
-        normalizers.Replace(Regex(pattern), letter).normalize_str(text) for letter in "ab"
-    )
-    return [c for c, x, y in zip(CODE_POINTS, one, other, strict=True) if x != y]
+    others = set(normalizers.Replace(Regex(f"[{inside}]+"), "").normalize_str(text))
+    return [c for c in CODE_POINTS if chr(c) not in others]

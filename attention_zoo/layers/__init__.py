@@ -25,6 +25,8 @@ from attention_zoo.layers.attention_cell import AttentionCell, CellState, Prepar
 from attention_zoo.layers.attention_feature_map import AttentionFeatureMap
 from attention_zoo.layers.attention_pooling import AttentionPooling
 from attention_zoo.layers.attention_weighted_pooling import AttentionWeightedPooling
+from attention_zoo.layers.character_cnn import CharacterCNN
+from attention_zoo.layers.character_lstm import CharacterLSTM
 from attention_zoo.layers.co_attention import CoAttention
 from attention_zoo.layers.coverage_attention import CoverageAttention
 from attention_zoo.layers.crf import CRF
@@ -88,6 +90,7 @@ from attention_zoo.layers.transformer_encoder_layer import TransformerEncoderLay
 from attention_zoo.layers.visual_attention import VisualAttention
 from attention_zoo.layers.weight_penalty import WeightPenalty
 from attention_zoo.layers.windowed_attention import WindowedAttention
+from attention_zoo.layers.word_dropout import WordDropout
 
 __all__ = [
     "ALIGNMENTS",
@@ -108,6 +111,8 @@ __all__ = [
     "AttentionWeightedPooling",
     "BilinearScore",
     "CellState",
+    "CharacterCNN",
+    "CharacterLSTM",
     "Choice",
     "CoAttention",
     "ConcatScore",
@@ -173,4 +178,5 @@ __all__ = [
     "VisualAttention",
     "WeightPenalty",
     "WindowedAttention",
+    "WordDropout",
 ]

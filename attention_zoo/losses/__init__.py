@@ -4,6 +4,7 @@ from attention_zoo.losses.crf_loss import CRFLoss
 from attention_zoo.losses.guided_alignment import GuidedAlignment
 from attention_zoo.losses.reinforce import Reinforce
 from attention_zoo.losses.sequence_cross_entropy import SequenceCrossEntropy
+from attention_zoo.losses.tag_cross_entropy import TagCrossEntropy
 from attention_zoo.ops import PENALTIES, mean_penalty
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "GuidedAlignment",
     "Reinforce",
     "SequenceCrossEntropy",
+    "TagCrossEntropy",
     "mean_penalty",
 ]

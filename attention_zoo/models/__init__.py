@@ -1,30 +1,45 @@
 """Models: one architecture a file, its presets at the foot."""
 
 from attention_zoo.models.bert import BERT
+from attention_zoo.models.deep_att_tagger import DeepAttTagger
 from attention_zoo.models.encoder_decoder import EncoderDecoder
 from attention_zoo.models.ensemble import Ensemble
 from attention_zoo.models.gpt import GPT
 from attention_zoo.models.luong import LuongTranslator
 from attention_zoo.models.masked_lm import MaskedLM
-from attention_zoo.models.presets import MODELS, from_preset, list_presets, preset_class
+from attention_zoo.models.presets import (
+    MODELS,
+    from_preset,
+    list_presets,
+    preset_class,
+    preset_config,
+)
 from attention_zoo.models.public import from_public
+from attention_zoo.models.recurrent_tagger import RecurrentTagger
 from attention_zoo.models.rnnsearch import RNNSearch
 from attention_zoo.models.seq2seq import Seq2Seq
+from attention_zoo.models.tagger import Tagger
 from attention_zoo.models.transformer import Transformer
+from attention_zoo.models.transformer_tagger import TransformerTagger
 
 __all__ = [
     "BERT",
     "GPT",
     "MODELS",
+    "DeepAttTagger",
     "EncoderDecoder",
     "Ensemble",
     "LuongTranslator",
     "MaskedLM",
     "RNNSearch",
+    "RecurrentTagger",
     "Seq2Seq",
+    "Tagger",
     "Transformer",
+    "TransformerTagger",
     "from_preset",
     "from_public",
     "list_presets",
     "preset_class",
+    "preset_config",
 ]

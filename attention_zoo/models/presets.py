@@ -49,6 +49,12 @@ def preset_class(name: str) -> type:
     return PRESETS.get(name)()[0]
 
 
+def preset_config(name: str) -> Config:
+    """The constructor's arguments that a preset gives; ValueError for an unknown name."""
+    config: Config = PRESETS.get(name)()[1]
+    return config
+
+
 def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
     """A model from a preset's name (fresh weights) or from a folder (its weights).
 

@@ -24,10 +24,12 @@ from attention_zoo.ops.masking import (
     implicit_mask,
     pass_mask_on,
     refuse_float_mask,
+    show_one,
     spread_mask,
     to_end,
     to_front,
 )
+from attention_zoo.ops.neighbours import neighbours
 from attention_zoo.ops.positions import (
     angles,
     distance_buckets,
@@ -84,6 +86,7 @@ __all__ = [
     "marginals",
     "masked_softmax",
     "mean_penalty",
+    "neighbours",
     "number",
     "pack",
     "partial_score",
@@ -94,6 +97,7 @@ __all__ = [
     "rotate",
     "sample",
     "scan",
+    "show_one",
     "shrink",
     "sinusoids",
     "sizes_or",

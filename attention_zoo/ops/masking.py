@@ -117,6 +117,14 @@ def to_end(mask: Tensor) -> Tensor:
     return ops.cast(ops.argsort(ops.where(mask, places + length, places), axis=1), "int32")
 
 
+def show_one(mask: Tensor) -> Tensor:
+    """The mask `(B, T)`, with the first position shown of rows that hide all: cuDNN needs one."""
+    first = ops.arange(ops.shape(mask)[1], dtype="int32") == 0
+    return ops.logical_or(
+        mask, ops.logical_and(first, ops.logical_not(ops.any(mask, axis=1, keepdims=True)))
+    )
+
+
 def clear(x: Tensor, mask: Tensor | None) -> Tensor:
     """`x` with zeros at the hidden positions, whatever stood there (NaN and Inf too).
 

@@ -83,7 +83,7 @@ def tag_constraints(scheme: str, tags: Sequence[str]) -> TagConstraints:
             sequence of these tags, as "I-LOC" of BIO where there is no "B-LOC".
     """
     rules: TagScheme = TAG_SCHEMES.get(scheme)()
-    parsed = [_letter_and_type(name, scheme, rules) for name in tags]
+    parsed = [letter_and_type(name, scheme, rules) for name in tags]
     twice = sorted({name for name in tags if list(tags).count(name) > 1})
     if twice:
         raise ValueError(f"tag {twice[0]!r} is listed twice; list every tag once")
@@ -98,8 +98,8 @@ def tag_constraints(scheme: str, tags: Sequence[str]) -> TagConstraints:
     return found
 
 
-def _letter_and_type(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]:
-    """ "B-PER" to B and PER."""
+def letter_and_type(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]:
+    """ "B-PER" to B and PER; ValueError for a tag that is none of the scheme."""
     letter, dash, kind = str(name).partition("-")
     known = letter in (*rules.letters(), OUTSIDE)
     if not known or bool(dash) != bool(kind) or (letter == OUTSIDE and dash):

@@ -8,6 +8,8 @@ from attention_zoo.tasks.masked_language_modeling import (
     Filling,
     MaskedLanguageModeling,
 )
+from attention_zoo.tasks.tagged import Tagged, TaggedSpan
+from attention_zoo.tasks.tagging import Tagging
 from attention_zoo.tasks.task import TASKS, Task
 from attention_zoo.tasks.translation import Answer, Translation
 
@@ -20,6 +22,9 @@ __all__ = [
     "LanguageModeling",
     "MaskedLanguageModeling",
     "SearchOptions",
+    "Tagged",
+    "TaggedSpan",
+    "Tagging",
     "Task",
     "Translation",
     "load",

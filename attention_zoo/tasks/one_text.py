@@ -25,6 +25,7 @@ class OneText:
     """
 
     name: ClassVar[str]
+    examples: ClassVar[str] = "lines"
     limits: ClassVar[tuple[str, ...]] = ("max_length",)
 
     def __init__(
@@ -54,7 +55,7 @@ class OneText:
             )
         return self.max_length
 
-    def within_limits(self, examples: TextLines) -> TextLines:
+    def within_limits(self, examples: Any) -> Any:
         """The lines that `batches` leaves in."""
         return examples.take(self._encoded(examples)[1])
 
@@ -94,6 +95,7 @@ class OneText:
             "task": self.name,
             "max_length": self.max_length,
             "search": self.search.as_dict(),
+            **self._options(),
         }
         text = json.dumps(content, indent=2) + "\n"
         (folder / "task.json").write_text(text, encoding="utf-8")
@@ -110,4 +112,14 @@ class OneText:
                 f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
             ) from None
         model = models.from_preset(folder / "model")
-        return cls(model, load_tokenizer(folder / "tokenizer"), search, limit)
+        given = {"search": search, "max_length": limit, **cls._read(folder, content)}
+        return cls(model, load_tokenizer(folder / "tokenizer"), **given)
+
+    def _options(self) -> dict[str, Any]:
+        """What else `task.json` is to hold."""
+        return {}
+
+    @classmethod
+    def _read(cls, folder: Path, content: dict[str, Any]) -> dict[str, Any]:
+        """What else the task is made of, from its folder and the content of `task.json`."""
+        return {}

@@ -8,6 +8,7 @@ from attention_zoo.training.optimizers import OPTIMIZERS
 from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
 from attention_zoo.training.schedules import SCHEDULES, Schedule
 from attention_zoo.training.stopping import Stopped
+from attention_zoo.training.tagged_corpora import Sentences
 
 __all__ = [
     "CORPORA",
@@ -17,6 +18,7 @@ __all__ = [
     "Recipe",
     "Result",
     "Schedule",
+    "Sentences",
     "Stopped",
     "average_checkpoints",
     "evaluate",

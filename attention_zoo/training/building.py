@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.data import TextLines, TextPairs, train_tokenizer
+from attention_zoo.data import TaggedSentences, TextLines, TextPairs, Tokenizer, train_tokenizer
 from attention_zoo.registry import Registry
-from attention_zoo.tasks import TASKS, LanguageModeling, MaskedLanguageModeling, Translation
+from attention_zoo.tasks import (
+    TASKS,
+    LanguageModeling,
+    MaskedLanguageModeling,
+    Tagging,
+    Translation,
+)
 from attention_zoo.tasks.masked_language_modeling import mask_of
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
 BUILDERS = Registry("task")
+CHARACTERS = 1000
+"""Most characters that a tagger knows, the four special tokens counted."""
 
 
 def build_task(recipe: Recipe, train: Any) -> Any:
@@ -47,10 +57,7 @@ def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
     sides = [train.sources, train.targets]
     if options.shared:
         sides = [[*train.sources, *train.targets]] * 2
-    source, target = (
-        train_tokenizer(options.kind, texts, options.vocabulary_size, options.lowercase)
-        for texts in sides
-    )
+    source, target = (learnt(options, texts) for texts in sides)
     model = build_model(
         recipe.model,
         source_vocabulary_size=source.vocabulary_size,
@@ -69,9 +76,7 @@ def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
 def build_language_model(recipe: Recipe, train: TextLines) -> LanguageModeling:
     """A model that writes on, with a tokenizer of the recipe's kind."""
     options = recipe.tokenizer or TokenizerOptions()
-    tokenizer = train_tokenizer(
-        options.kind, train.texts, options.vocabulary_size, options.lowercase
-    )
+    tokenizer = learnt(options, train.texts)
     model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
     return LanguageModeling(model, tokenizer, recipe.search, **lengths(recipe))
 
@@ -80,14 +85,97 @@ def build_language_model(recipe: Recipe, train: TextLines) -> LanguageModeling:
 def build_masked_language_model(recipe: Recipe, train: TextLines) -> MaskedLanguageModeling:
     """A model that tells hidden tokens, around a BERT, with a tokenizer of the recipe's kind."""
     options = recipe.tokenizer or TokenizerOptions()
-    tokenizer = train_tokenizer(
-        options.kind, train.texts, options.vocabulary_size, options.lowercase
-    )
+    tokenizer = learnt(options, train.texts)
     size = max(tokenizer.vocabulary_size, mask_of(tokenizer) + 1)
     bert = build_model(recipe.model, vocabulary_size=size, use_pooler=False)
     return MaskedLanguageModeling(
         models.MaskedLM(bert), tokenizer, recipe.search, **lengths(recipe)
     )
+
+
+@BUILDERS.register("tagging")
+def build_tagging(recipe: Recipe, train: TaggedSentences) -> Tagging:
+    """A tagger of the tags of the training split, with a tokenizer of its words.
+
+    A model whose preset or recipe has `characters` gets a tokenizer of these too.
+    """
+    options = recipe.tokenizer or TokenizerOptions()
+    words = [word for of_sentence in train.words for word in of_sentence]
+    tokenizer = learnt(options, frequent(words, options))
+    characters = None
+    if reads_characters(recipe.model):
+        characters = train_tokenizer("character", words, CHARACTERS)
+    spelt = None if characters is None else characters.vocabulary_size
+    model = build_tagger(recipe.model, train.known_tags, tokenizer.vocabulary_size, spelt)
+    if options.vectors is not None:
+        size = tokenizer.vocabulary_size
+        found = model.load_word_vectors(options.vectors, tokenizer.tokens(range(size)))
+        print(f"{options.vectors}: vectors of {found:,} of {size:,} tokens")
+    return Tagging(
+        model,
+        tokenizer,
+        characters,
+        recipe.search,
+        **lengths(recipe),
+        scheme=getattr(recipe.data, "scheme", None),
+    )
+
+
+def build_tagger(
+    section: dict[str, Any], tags: Sequence[str], tokens: int, characters: int | None
+) -> Any:
+    """The tagger of a recipe's `model` section; around a BERT where its preset is one.
+
+    Args:
+        section: see `build_model`; options of characters are without a `vocabulary_size`.
+        tags: their names.
+        tokens, characters: how many there are.
+    """
+    section, given = dict(section), {"vocabulary_size": tokens}
+    if _is_bert(section):
+        own = {key: section.pop(key) for key in ("head", "marks") if key in section}
+        bert = build_model(section, **given, use_pooler=False)
+        return models.TransformerTagger(bert, tags, **own)
+    if characters is None:
+        return build_model(section, **given, tags=tags)
+    read = section.pop("characters", None) or {}
+    if "vocabulary_size" in read:
+        decided = "model.characters.vocabulary_size"
+        raise ValueError(f"{decided}: the data decide it; take it out of the recipe")
+    read = {**read, "vocabulary_size": characters}
+    return build_model(section, **given, tags=tags, characters=read)
+
+
+def _is_bert(section: dict[str, Any]) -> bool:
+    preset = section.get("preset")
+    return preset in models.list_presets() and models.preset_class(preset) is models.BERT
+
+
+def frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:
+    """The words that a vocabulary may have, as often as they come."""
+    if options.min_count == 1:
+        return words
+    if options.kind != "whitespace":
+        raise ValueError(
+            f"tokenizer.min_count={options.min_count}: is for whole words; name"
+            " tokenizer.kind=whitespace, or take it out of the recipe"
+        )
+    shown = [word.lower() if options.lowercase else word for word in words]
+    counts = Counter(shown)
+    return [word for word in shown if counts[word] >= options.min_count]
+
+
+def reads_characters(section: dict[str, Any]) -> bool:
+    """Whether a recipe's model has options of characters, its own or its preset's."""
+    if "characters" in section or section.get("preset") not in models.list_presets():
+        return section.get("characters") is not None
+    return models.preset_config(section["preset"]).get("characters") is not None
+
+
+def learnt(options: TokenizerOptions, texts: Sequence[str]) -> Tokenizer:
+    """A tokenizer of these options, its vocabulary taken from the texts."""
+    kind = options.kind or "subword"
+    return train_tokenizer(kind, texts, options.vocabulary_size, options.lowercase)
 
 
 def build_model(section: dict[str, Any], **given: Any) -> Any:

@@ -255,8 +255,15 @@ class Tfds(Files, Pairs):
         )
 
 
-def kinds_for(limits: tuple[str, ...]) -> list[str]:
-    """The corpora whose examples have these limits of length, those that need no files first."""
+def fits(corpus: Any, task: Any) -> bool:
+    """Whether a kind of corpus has examples of a task: its limits, and what the task calls them."""
+    return corpus.limits == task.limits and corpus.examples == getattr(
+        task, "examples", corpus.examples
+    )
+
+
+def kinds_for(task: Any) -> list[str]:
+    """The corpora whose examples are those of a task, those that need no files first."""
     kinds: dict[str, Any] = {name: CORPORA.get(name) for name in CORPORA.names()}
-    names = [name for name, kind in kinds.items() if kind.limits == limits]
+    names = [name for name, kind in kinds.items() if fits(kind, task)]
     return sorted(names, key=lambda name: issubclass(kinds[name], Files))

@@ -30,12 +30,13 @@ def initial_task(recipe: Recipe) -> Any:
         raise ValueError(f"{place}: is of task {task.name}, the recipe's is {recipe.task}")
     if recipe.tokenizer is not None:
         for name, value in vars(task).items():
-            if isinstance(value, Tokenizer | PublicTokenizer):
+            if isinstance(value, Tokenizer | PublicTokenizer) and name != "characters":
                 _check_tokenizer(f"{place}: its {name.replace('_', ' ')}", value, recipe.tokenizer)
     settings, core = {**task.model.settings}, getattr(task.model, "core", None)
     if recipe.model:
         inside = task.model if core is None else getattr(task.model, core)
-        free = _free_settings(place, recipe.model, inside, getattr(task.model, "decides", ()))
+        section = _with_sizes(recipe.model, inside.settings)
+        free = _free_settings(place, section, inside, getattr(task.model, "decides", ()))
         settings |= free if core is None else {core: {**settings[core], **free}}
     model = type(task.model)(**settings)  # of this run's precision
     model.set_weights(task.model.get_weights())
@@ -60,6 +61,16 @@ def _check_tokenizer(what: str, tokenizer: Any, options: TokenizerOptions) -> No
             f" tokenizer.vocabulary_size={options.vocabulary_size} at most;"
             " take tokenizer out of the recipe to use it as it is"
         )
+
+
+def _with_sizes(section: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """A model's section with the size of the vocabulary that each dict of options of it is for."""
+    size = "vocabulary_size"
+    known = {key: value for key, value in settings.items() if isinstance(value, dict)}
+    sizes = {key: {size: value[size]} for key, value in known.items() if size in value}
+    given = {key: {**(section.get(key) or {}), **value} for key, value in sizes.items()}
+    asked = {key: value for key, value in given.items() if section.get(key, {}) is not None}
+    return {**section, **asked}
 
 
 def _free_settings(

@@ -13,7 +13,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks import TASKS, SearchOptions
-from attention_zoo.training.corpora import CORPORA, Corpus, kinds_for
+from attention_zoo.training.corpora import CORPORA, Corpus, fits, kinds_for
 
 
 @dataclass
@@ -21,16 +21,26 @@ class TokenizerOptions:
     """How text is cut into tokens, learnt from the training split.
 
     Args:
-        kind: "subword", "word" or "character".
+        kind: "subword", "word", "character", or "whitespace" for what white space parts, which is
+            what null is for tagging; for other tasks it is "subword".
         vocabulary_size: most entries, the four special tokens counted.
         lowercase: lower both sides' case.
         shared: one vocabulary for both sides, as a model with `tie: all` needs; or one a side.
+        min_count: of tagging: words that are rarer in the training split are unknown.
+        vectors: of tagging: a text file of word vectors (GloVe, word2vec) that embeddings begin
+            with, or null.
     """
 
-    kind: str = "subword"
+    kind: str | None = None
     vocabulary_size: int = 8000
     lowercase: bool = False
     shared: bool = False
+    min_count: int = 1
+    vectors: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.min_count < 1:
+            raise ValueError(f"tokenizer.min_count must be at least 1, got {self.min_count}")
 
 
 @dataclass
@@ -148,12 +158,14 @@ class Recipe:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
         if self.init is None and self.tokenizer is None:
             self.tokenizer = TokenizerOptions()
-        limits = getattr(TASKS.get(self.task), "limits", ()) if self.task in TASKS else ()
-        if limits and limits != self.data.limits:
+        task: Any = TASKS.get(self.task) if self.task in TASKS else None
+        if getattr(task, "limits", ()) and not fits(self.data, task):
             raise ValueError(
                 f"data.corpus={self.data.corpus}: its examples are none of task {self.task};"
-                f" name one of {', '.join(kinds_for(limits))}"
+                f" name one of {', '.join(kinds_for(task))}"
             )
+        if self.tokenizer is not None and self.tokenizer.kind is None:
+            self.tokenizer.kind = getattr(task, "reads", "subword")
 
 
 def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:

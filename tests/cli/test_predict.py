@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from attention_zoo import tasks
+from attention_zoo import models, tasks
 from attention_zoo.cli import main
-from attention_zoo.data import generate_dates
+from attention_zoo.data import generate_dates, train_tokenizer
 from tests.training.small import small_run
 
 Capture = pytest.CaptureFixture[str]
@@ -85,6 +85,7 @@ MISTAKES = {
         "error: banned_tokens names token 99999 but step gives logits of",
     ),
     "wrong section": (b"on", ("training.steps=2",), "training.steps=2: predict takes search. and"),
+    "no tags": (b"on", ("--html", "a.html"), "--html a.html: answers of task translation have no"),
     "two files": (b"on", ("other.txt",), "other.txt: predict reads one file"),
 }
 
@@ -111,3 +112,26 @@ def test_unknown_words_are_named_beside_the_answer(tmp_path: Path, capsys: Captu
     assert out.count("\n") == 1
     assert "in.txt:1: of " in err
     assert err.rstrip().endswith("number 1")
+
+
+def test_models_that_read_marked_words_answer_no_lines(tmp_path: Path, capsys: Capture) -> None:
+    tokenizer = train_tokenizer("whitespace", ["a b"], 10)
+    model = models.RecurrentTagger(6, ["O"], embedding_dim=4, units=4, marks=True)
+    tasks.Tagging(model, tokenizer).save(tmp_path / "task")
+    (tmp_path / "in.txt").write_text("a b")
+    assert main(["predict", str(tmp_path / "task"), str(tmp_path / "in.txt")]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "error: this model reads marked words, which a line of text cannot tell" in err
+
+
+def test_attention_of_a_tagger_is_drawn_as_one_picture(tmp_path: Path, capsys: Capture) -> None:
+    tokenizer = train_tokenizer("whitespace", ["a b"], 10)
+    looking = {"attention": {"num_heads": 2, "key_dim": 2}}
+    model = models.RecurrentTagger(6, ["O", "X"], embedding_dim=4, units=4, **looking)
+    tasks.Tagging(model, tokenizer).save(tmp_path / "task")
+    (tmp_path / "in.txt").write_text("a b")
+    words = [str(tmp_path / "task"), str(tmp_path / "in.txt"), "--attention"]
+    assert main(["predict", *words, str(tmp_path / "out.png")]) == 0
+    assert capsys.readouterr().out.count("/") == 2
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")

@@ -14,7 +14,7 @@ from attention_zoo.data import Tokenizer, generate_dates, load_tokenizer, train_
 from attention_zoo.data.tokenizer import CJK, MARK, WHITE_SPACE, WORD_PATTERN
 from attention_zoo.data.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
 
-KINDS = ["subword", "word", "character"]
+KINDS = ["subword", "word", "character", "whitespace"]
 LINES = [
     "Don't panic: it's 12,345.60 km (or so) – \"really\"!",
     "Two well-known cafés, a naïve façade & e-mail@example.org; 100% sure?",
@@ -72,6 +72,12 @@ def test_any_text_of_known_characters_comes_back(kind, characters):
     ids = trained(kind).encode([text])[0]
     assert UNKNOWN not in ids
     assert trained(kind).decode(ids) == collapsed(text)
+
+
+def test_hangul_is_no_cjk_character():
+    word = train_tokenizer("word", ["한국어 문장 漢豈"])
+    (ids,) = word.encode(["한국어 문장 漢豈"])
+    assert word.tokens(ids) == ["한국어", "문장", "漢", "豈"]
 
 
 def test_digits_and_marks_stand_alone():
@@ -269,3 +275,12 @@ def test_the_same_pieces_come_out_of_tensorflow_ops():
     ours = [[p for p, _ in engine.pre_tokenizer.pre_tokenize_str(text)] for text in normal]
     assert graph == ours
     assert max(len(piece) for row in ours for piece in row) <= 65
+
+
+def test_what_white_space_parts_is_whole_however_long() -> None:
+    words = ["don't", "New-York,", "x" * 100, "日本語"]
+    tokenizer = train_tokenizer("whitespace", words, 20)
+    assert all(len(ids) == 1 and ids[0] > 3 for ids in tokenizer.encode(words))
+    (one,), (other,) = tokenizer.encode(words[:2])
+    assert tokenizer.encode(["don't New-York,  other"]) == [[one, other, UNKNOWN]]
+    assert tokenizer.decode([one, other]) == "don't New-York,"

@@ -50,11 +50,12 @@ def lines() -> list[str]:
 @functools.cache
 def tokenizer(kind: str, lowercase: bool) -> Tokenizer:
     """One that does not know all of the lines."""
-    return train_tokenizer(kind, lines()[:60], 300 if kind == "subword" else 100, lowercase)
+    count, size = {"subword": (60, 300), "whitespace": (3000, 2000)}.get(kind, (60, 100))
+    return train_tokenizer(kind, lines()[:count], size, lowercase)
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-@pytest.mark.parametrize("kind", ["subword", "word", "character"])
+@pytest.mark.parametrize("kind", ["subword", "word", "character", "whitespace"])
 def test_ids_are_those_of_the_tokenizer(kind: str, lowercase: bool) -> None:
     own = tokenizer(kind, lowercase)
     graph = GraphTokenizer(own)
@@ -68,7 +69,7 @@ def test_ids_are_those_of_the_tokenizer(kind: str, lowercase: bool) -> None:
         assert given == own.surfaces(lines()[row])
 
 
-@pytest.mark.parametrize("kind", ["subword", "word", "character"])
+@pytest.mark.parametrize("kind", ["subword", "word", "character", "whitespace"])
 def test_text_is_that_of_the_tokenizer(kind: str) -> None:
     own = tokenizer(kind, False)
     graph = GraphTokenizer(own)
@@ -81,7 +82,7 @@ def test_text_is_that_of_the_tokenizer(kind: str) -> None:
     assert [[x.decode() for x in row] for row in labels] == [own.tokens(row) for row in ids]
 
 
-@pytest.mark.parametrize("kind", ["subword", "word", "character"])
+@pytest.mark.parametrize("kind", ["subword", "word", "character", "whitespace"])
 def test_no_text_and_empty_texts(kind: str) -> None:
     graph = GraphTokenizer(tokenizer(kind, True))
     for texts in ([], [""], ["", " ", "a", "▁▁"]):

@@ -9,12 +9,12 @@ import keras
 
 import attention_zoo as az
 from attention_zoo.layers import ALIGNMENTS, SCORES, Alignment, RelativePositions, Score
-from attention_zoo.models import MODELS, EncoderDecoder
+from attention_zoo.models import MODELS, EncoderDecoder, Tagger
 from attention_zoo.registry import Registry
 from tests.layers.cases import cases, missing
 from tests.layers.conformance import AlignmentConformance, ScoreConformance
 
-BASES = {Alignment, Score, RelativePositions, EncoderDecoder}
+BASES = {Alignment, Score, RelativePositions, EncoderDecoder, Tagger}
 """What others derive from: alone they compute nothing."""
 KINDS = (keras.layers.Layer, keras.losses.Loss)
 

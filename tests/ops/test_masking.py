@@ -13,6 +13,7 @@ from attention_zoo.ops import (
     combine_masks,
     implicit_mask,
     pass_mask_on,
+    show_one,
     to_end,
     to_front,
 )
@@ -98,3 +99,11 @@ def test_hidden_positions_go_behind_or_in_front(mode: str) -> None:
     np.testing.assert_array_equal(before, [[0, 3, 1, 2], [1, 2, 0, 3], range(4), range(4)])
     for shape in ((0, 4), (2, 0)):
         assert compiled(to_front, mode)(np.ones(shape, bool)).shape == shape
+
+
+def test_rows_that_hide_all_show_one() -> None:
+    mask = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 1]], "bool")
+    want = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 1]], "bool")
+    np.testing.assert_array_equal(array(show_one(ops.convert_to_tensor(mask))), want)
+    for shape in ((0, 3), (2, 0)):
+        assert show_one(ops.zeros(shape, "bool")).shape == shape

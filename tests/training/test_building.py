@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import keras
 import pytest
 
-from attention_zoo.data import TextLines, TextPairs
+from attention_zoo import models
+from attention_zoo.data import TaggedSentences, TextLines, TextPairs
 from attention_zoo.training.building import build_task
 from attention_zoo.training.corpora import DateLines
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
+from attention_zoo.training.tagged_corpora import Conll
 
 PAIRS = TextPairs(["ein Hund", "zwei Hunde"], ["a dog", "two dogs"], "here")
 LINES = TextLines(["a dog", "two dogs"], "here")
@@ -73,3 +79,86 @@ def test_a_masked_language_model_reads_the_mask_too() -> None:
     assert settings["use_pooler"] is False
     assert settings["layer"]["norm_first"] is False
     assert task.max_length == 30
+
+
+SENTENCES = TaggedSentences(
+    [("Ida", "saw", "Ida"), ("a", "lamp")], [("B-PER", "O", "B-PER"), ("O", "O")], "here"
+)
+SMALL = {"embedding_dim": 4, "units": 4}
+
+
+def tagging(model: dict[str, Any] | None = None, **tokenizer: Any) -> Recipe:
+    preset = {"preset": "bilstm_cnn", **SMALL, "characters": SMALL}
+    return Recipe(
+        task="tagging",
+        data=Conll(scheme="BIO", max_length=9),
+        tokenizer=TokenizerOptions(**tokenizer),
+        model={**preset, **(model or {})},
+    )
+
+
+def test_a_tagger_has_the_words_the_characters_and_the_tags_of_its_data() -> None:
+    task = build_task(tagging(), SENTENCES)
+    assert task.tokenizer.kind == "whitespace"
+    assert task.tokenizer.vocabulary[4:] == ["▁Ida", "▁a", "▁lamp", "▁saw"]
+    assert set(task.characters.vocabulary[4:]) == {*"Idasawlmp"}
+    assert task.model.settings["vocabulary_size"] == 8
+    assert task.model.settings["characters"]["vocabulary_size"] == 4 + 8
+    assert task.tags == ("B-PER", "O")
+    assert (task.scheme, task.max_length) == ("BIO", 9)
+
+
+def test_words_of_a_tagger_that_are_rare_are_unknown() -> None:
+    task = build_task(tagging(min_count=2, lowercase=True), SENTENCES)
+    assert task.tokenizer.vocabulary[4:] == ["▁ida"]
+    with pytest.raises(
+        ValueError, match=r"min_count=2: is for whole words; name tokenizer\.kind=w"
+    ):
+        build_task(tagging({"characters": None}, kind="subword", min_count=2), SENTENCES)
+
+
+def test_a_tagger_without_characters_takes_any_tokenizer() -> None:
+    task = build_task(tagging({"characters": None}, kind="subword"), SENTENCES)
+    assert (task.characters, task.tokenizer.kind) == (None, "subword")
+    with pytest.raises(ValueError, match="of kind whitespace is needed where subword is given"):
+        build_task(tagging(kind="subword"), SENTENCES)
+
+
+def test_words_begin_with_vectors_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("lamp 1 2 3 4\nother 0 0 0 0\n")
+    task = build_task(tagging(vectors=str(path)), SENTENCES)
+    (token,) = task.tokenizer.encode(["lamp"])[0]
+    table = keras.ops.convert_to_numpy(task.model.token_embedding.embeddings)
+    assert table[token].tolist() == [1, 2, 3, 4]
+    assert f"{path}: vectors of 1 of 8 tokens" in capsys.readouterr().out
+
+
+def test_what_the_data_decide_of_a_tagger_is_refused() -> None:
+    given = {"characters": {**SMALL, "vocabulary_size": 9}}
+    with pytest.raises(ValueError, match=r"characters\.vocabulary_size: the data decide it"):
+        build_task(tagging(given), SENTENCES)
+    with pytest.raises(ValueError, match=r"model\.tags: the data decide it"):
+        build_task(tagging({"tags": ["O"]}), SENTENCES)
+    broken = TaggedSentences([("a",)], [("I-ORG",)], "here")
+    with pytest.raises(ValueError, match="tag 'I-ORG' can stand in no sequence of BIO"):
+        build_task(tagging({"head": {"kind": "crf", "tag_scheme": "BIO"}}), broken)
+
+
+def test_a_berts_preset_makes_a_tagger_around_it() -> None:
+    small = {"num_layers": 1, "num_heads": 2, "max_length": 6, "dropout": 0.0}
+    recipe = tagging(kind="character", lowercase=True)
+    recipe.model = {"preset": "bert_tiny", "embedding_dim": 4, "units": 4, **small}
+    recipe.model["head"] = {"kind": "crf"}
+    task = build_task(recipe, SENTENCES)
+    assert isinstance(task.model, models.TransformerTagger)
+    assert task.model.settings["head"]["kind"] == "crf"
+    assert task.places == 6
+    (answer,) = task.predict([["a", "lamp"]])
+    assert len(answer.tags) == 2
+    assert answer.attention.shape == (1, 2, 5, 5)
+    assert len(task.batches(SENTENCES, 2, 1)) == 1
+    with pytest.raises(ValueError, match="source 0: 7 tokens, but the model has 6 places; shorten"):
+        task.predict([["lamp", "saw"]])

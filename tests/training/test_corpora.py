@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from attention_zoo.tasks import TASKS
 from attention_zoo.training import CORPORA, Corpus, Recipe
 from attention_zoo.training.corpora import Pairs, kinds_for
 
@@ -80,9 +81,59 @@ def test_text(tmp_path: Path) -> None:
         corpus("text", train=str(path)).read("test")
 
 
+CONLL = "# a\nA\tx\tO\nLeeds\tx\tI-LOC\n\nno\t-\tO\n"
+
+
+def test_conll(tmp_path: Path) -> None:
+    path = tmp_path / "train.conll"
+    path.write_text(CONLL)
+    options: dict[str, Any] = {"train": str(path), "comment": "# ", "marks": 1}
+    found = corpus("conll", **options).read("train")
+    assert found.words == [("A", "Leeds"), ("no",)]
+    assert found.tags == [("O", "I-LOC"), ("O",)]
+    assert found.marks == [(True, True), (False,)]
+    assert corpus("conll", **options, tags=1, words=2).read("train").words[0] == ("O", "I-LOC")
+    assert corpus("conll", **options, scheme="IOB1").read("train").tags == found.tags
+    with pytest.raises(ValueError, match=r"train\.conll:3: 'I-LOC' may not come after 'O' in BIO"):
+        corpus("conll", **options, scheme="BIO").read("train")
+    lenient = corpus("conll", **options, scheme="BIO", strict=False)
+    assert lenient.read("train").tags == found.tags
+    with pytest.raises(ValueError, match=r"data\.test is missing; name the file"):
+        corpus("conll", **options).read("test")
+
+
+def test_orders() -> None:
+    orders = corpus("orders", size=30, validation_size=7, test_size=5, max_items=2)
+    sizes = {split: len(orders.read(split)) for split in ("train", "validation", "test", "long")}
+    assert sizes == {"train": 30, "validation": 7, "test": 5, "long": 5}
+    longest = max(map(len, orders.read("train").words))
+    assert max(map(len, orders.read("long").words)) > longest
+
+
+@pytest.mark.filterwarnings("ignore")  # of TFDS itself
+def test_conll2003(tmp_path: Path) -> None:
+    tfds = pytest.importorskip("tensorflow_datasets")
+    import tensorflow as tf
+
+    def rows(self: Any, *args: Any, **kwargs: Any) -> Any:
+        words = tf.ragged.constant([["U.N.", "in", "Paris"], [], ["no"]])
+        tags = tf.ragged.constant([[3, 0, 5], [], [0]])
+        return tf.data.Dataset.from_tensor_slices({"tokens": words, "ner": tags})
+
+    with tfds.testing.mock_data(as_dataset_fn=rows):
+        found = corpus("conll2003", data_dir=str(tmp_path)).read("validation")
+        with pytest.raises(ValueError, match="has no feature 'nre'; did you mean 'ner'"):
+            corpus("conll2003", data_dir=str(tmp_path), tags="nre").read("train")
+        with pytest.raises(ValueError, match="feature 'tokens' is no list of ClassLabel"):
+            corpus("conll2003", data_dir=str(tmp_path), tags="tokens").read("train")
+    assert found.words == [("U.N.", "in", "Paris"), ("no",)]
+    assert found.tags == [("B-ORG", "O", "B-LOC"), ("O",)]
+    assert found.places() == ["conll2003 dev:1", "conll2003 dev:3"]
+
+
 def test_examples_fit_the_task() -> None:
-    assert kinds_for(("max_length",)) == ["date_lines", "text"]
-    assert kinds_for(("max_source_length", "max_target_length"))[0] == "dates"
+    assert kinds_for(TASKS.get("language_modeling")) == ["date_lines", "text"]
+    assert kinds_for(TASKS.get("translation"))[0] == "dates"
     with pytest.raises(
         ValueError, match=r"corpus=text: .* none of task translation; name one of d"
     ):

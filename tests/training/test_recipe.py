@@ -84,7 +84,10 @@ PAGES = {
     "unclosed interpolation": ("task: ${seed\n", r"small\.yaml: not valid YAML"),
     "no mapping": ("- data\n", r"small\.yaml: a recipe is a page of `key: value` lines"),
     "plain text": ("dates\n", r"small\.yaml: a recipe is a page of `key: value` lines"),
-    "empty": ("", r"small\.yaml: data\.corpus is missing; name one of date_lines, dates, "),
+    "empty": (
+        "",
+        r"small\.yaml: data\.corpus is missing; name one of conll, conll2003, date_lines, dates, ",
+    ),
     "unknown corpus": ("data: {corpus: date}\n", r"unknown data\.corpus 'date'; did you mean"),
     "no language": ("data: {corpus: tsv}\n", r"data\.source is missing; name the language"),
     "no length": ("data: {corpus: dates, max_source_length: 0}\n", r"max_source_length must be"),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from attention_zoo import models
-from attention_zoo.training import read_recipe
-from attention_zoo.training.building import build_model
+from attention_zoo.training import Recipe, Sentences, read_recipe
+from attention_zoo.training.building import build_model, build_tagger, reads_characters
 from attention_zoo.training.corpora import Pairs
 from attention_zoo.training.optimizers import build_optimizer
 
@@ -26,8 +26,24 @@ VOCABULARIES = {
 }
 
 
+TAGS = ["B-LOC", "I-LOC", "O"]
+
+
 def languages(data: Any) -> tuple[str, ...]:
+    """What the end of a recipe's name says of its data."""
+    if isinstance(data, Sentences):
+        return ()
     return (data.source, data.target) if isinstance(data, Pairs) else (data.language,)
+
+
+def built(recipe: Recipe) -> Any:
+    """A small model of the recipe's section."""
+    if recipe.task == "tagging":
+        characters = 20 if reads_characters(recipe.model) else None
+        small = {"units": 16, "embedding_dim": 8}
+        return build_tagger({**recipe.model, **small}, TAGS, 20, characters)
+    sizes = dict.fromkeys(VOCABULARIES[recipe.task], 20)
+    return build_model({**recipe.model, "units": 8, "embedding_dim": 8}, **sizes)
 
 
 def test_there_are_recipes() -> None:
@@ -40,10 +56,8 @@ def test_recipe(path: Path) -> None:
     preset, _, data = path.stem.partition(".")
     assert recipe.model["preset"] == preset
     assert preset in models.list_presets()
-    assert data.endswith(f"_{'_'.join(languages(recipe.data))}")
-    sizes = dict.fromkeys(VOCABULARIES[recipe.task], 20)
-    small = {"units": 8, "embedding_dim": 8}
-    assert build_model({**recipe.model, **small}, **sizes).count_params() > 0
+    assert data.endswith("_".join(("", *languages(recipe.data))))
+    assert built(recipe).count_params() > 0
     assert float(build_optimizer(recipe.training).learning_rate) > 0
     head = path.read_text(encoding="utf-8").split("\n\n")[0]
     for word in (f"attention-zoo train {path.relative_to(ROOT)}", "Machine:", "Time:", "Expected"):

@@ -1,0 +1,80 @@
+"""`metrics.read_spans` in core TensorFlow operations: the same spans, of tags by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from attention_zoo.export.graph_tokenizer import first_of_row, shifted
+from attention_zoo.metrics.spans import parse_tag, scheme_rules, span_letters
+from attention_zoo.ops.tag_schemes import OUTSIDE
+
+
+class Spans(NamedTuple):
+    """The spans of S sentences' tags, ragged `(B, S)`.
+
+    Attributes:
+        starts, ends: numbers of the first word and of that after the last, int32.
+        labels: their types.
+        least: the least of the values of their words.
+    """
+
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
+    labels: tf.RaggedTensor
+    least: tf.RaggedTensor
+
+
+class GraphSpans(tf.Module):
+    """The spans that tags mark.
+
+    Args:
+        tags: their names, by number.
+        scheme: see `metrics.read_spans`; None where tags mark no spans.
+
+    Raises:
+        ValueError: an unknown scheme, or a tag that is none of it.
+    """
+
+    def __init__(self, tags: Sequence[str], scheme: str | None) -> None:
+        super().__init__(name="spans")
+        parsed = [(OUTSIDE, "") for _ in tags]
+        begins, goes_on = frozenset[str](), ""
+        if scheme is not None:
+            parsed = [parse_tag(tag, scheme) for tag in tags]
+            begins, goes_on = span_letters(scheme), scheme_rules(scheme).goes_on
+        kinds = sorted({kind for _, kind in parsed})
+        self._labels = tf.constant([kind for _, kind in parsed])
+        self._kinds = tf.constant([kinds.index(kind) for _, kind in parsed])
+        self._inside, self._begins, self._goes_on = (
+            tf.constant([letter in letters for letter, _ in parsed])
+            for letters in ({letter for letter, _ in parsed} - {OUTSIDE}, begins, goes_on)
+        )
+
+    def read(self, tags: tf.RaggedTensor, values: tf.RaggedTensor) -> Spans:
+        """The spans of tags, ragged `(B, W)` integers; values are of the words, `(B, W)` too."""
+        flat, rows = tags.flat_values, tags.value_rowids()
+        inside, first = tf.gather(self._inside, flat), first_of_row(rows)
+        follows = tf.logical_and(shifted(tf.gather(self._goes_on, flat)), tf.logical_not(first))
+        kinds = tf.gather(self._kinds, flat)
+        same = tf.concat([kinds[:1], kinds[:-1]], 0) == kinds
+        goes_on = inside & follows & same & tf.logical_not(tf.gather(self._begins, flat))
+        begins = tf.logical_and(inside, tf.logical_not(goes_on))
+        over = tf.logical_not(tf.concat([goes_on[1:], tf.zeros_like(goes_on[:1])], 0))
+        places = tf.ragged.range(tags.row_lengths()).flat_values
+        number = tf.cumsum(tf.cast(begins, "int32")) - 1
+        least = tf.math.segment_min(
+            tf.boolean_mask(values.flat_values, inside), tf.boolean_mask(number, inside)
+        )
+        of_text = tf.boolean_mask(rows, begins)
+        found = (
+            tf.cast(tf.boolean_mask(places, begins), "int32"),
+            tf.cast(tf.boolean_mask(places + 1, tf.logical_and(inside, over)), "int32"),
+            tf.boolean_mask(tf.gather(self._labels, flat), begins),
+            least,
+        )
+        return Spans(
+            *(tf.RaggedTensor.from_value_rowids(one, of_text, tags.nrows()) for one in found)
+        )

@@ -1,0 +1,86 @@
+"""`data.split_words` in core TensorFlow operations: the same words at the same places."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from attention_zoo.data.words import (
+    DIGIT_JOINERS,
+    DIGITS,
+    EXTENDERS,
+    JOINERS,
+    LETTERS,
+    SYMBOLS,
+    TIE,
+    UNSEEN,
+)
+from attention_zoo.export.graph_tokenizer import CharacterClasses, first_of_row, shifted
+
+# Classes of characters, as bits.
+UNSEEN_BIT, LETTER, DIGIT, SYMBOL, EXTENDER, JOINER, DIGIT_JOINER, TIE_BIT = (
+    1 << number for number in range(8)
+)
+
+
+class GraphWords(tf.Module):
+    """The words of sentences, as `data.split_words` finds them.
+
+    Where a word begins is told by the characters around: what stands with the base before it, the
+    last character that is no extender, goes on; all else begins.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="words")
+        self._classes_of = CharacterClasses(
+            UNSEEN, LETTERS, DIGITS, SYMBOLS, EXTENDERS, JOINERS, DIGIT_JOINERS, TIE
+        )
+
+    def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Words of texts `(B,)`, ragged `(B, W)`, and their starts and ends in characters, int32.
+
+        Text that is not UTF-8 reads as U+FFFD where it is damaged.
+        """
+        characters = tf.strings.unicode_decode(texts, "UTF-8")
+        flat, rows = characters.flat_values, characters.value_rowids()
+        classes = self._classes_of(flat)
+        seen = classes & UNSEEN_BIT == 0
+        begins = tf.logical_and(seen, tf.logical_not(_goes_on(classes, first_of_row(rows))))
+        at = tf.ragged.range(characters.row_lengths()).flat_values
+        starts = tf.cast(tf.boolean_mask(at, begins), "int32")
+        letters = tf.RaggedTensor.from_row_starts(
+            tf.boolean_mask(flat, seen), tf.where(tf.boolean_mask(begins, seen))[:, 0]
+        )
+        ends = starts + tf.cast(letters.row_lengths(), "int32")
+        of_text, batch = tf.boolean_mask(rows, begins), tf.size(texts, tf.int64)
+        words, starts, ends = (
+            tf.RaggedTensor.from_value_rowids(values, of_text, batch)
+            for values in (tf.strings.unicode_encode(letters, "UTF-8"), starts, ends)
+        )
+        return words, starts, ends
+
+
+def _goes_on(classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
+    """Which characters stand in a word with the one before."""
+
+    def has(bits: int, of: tf.Tensor = classes) -> tf.Tensor:
+        return of & bits > 0
+
+    def before(flags: tf.Tensor) -> tf.Tensor:
+        return tf.logical_and(shifted(flags), tf.logical_not(first))
+
+    def after(flags: tf.Tensor) -> tf.Tensor:
+        there = tf.logical_and(flags, tf.logical_not(first))
+        return tf.concat([there[1:], tf.zeros_like(there[:1])], 0)
+
+    extends = tf.logical_and(has(EXTENDER), before(tf.logical_not(has(UNSEEN_BIT))))
+    solid = tf.logical_not(extends)
+    base = tf.gather(tf.boolean_mask(classes, solid), tf.cumsum(tf.cast(solid, "int32")) - 1)
+    of_letter, of_symbol = before(has(LETTER, base)), before(has(SYMBOL, base))
+    digits = tf.logical_and(before(has(DIGIT)), after(has(DIGIT)))
+    joins = tf.logical_or(
+        tf.logical_and(has(JOINER), tf.logical_and(of_letter, after(has(LETTER)))),
+        tf.logical_and(has(DIGIT_JOINER), digits),
+    )
+    letter = tf.logical_and(has(LETTER), tf.logical_or(of_letter, before(joins)))
+    tied = tf.logical_and(has(SYMBOL), tf.logical_and(before(has(TIE_BIT)), of_symbol))
+    return extends | joins | letter | tied

@@ -1,0 +1,137 @@
+"""A tagger that takes raw sentences: words, the model, Viterbi and spans in one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from attention_zoo.data.vocabulary import PAD
+from attention_zoo.decoding import Rule
+from attention_zoo.export.graph_spans import GraphSpans
+from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.export.graph_words import GraphWords
+from attention_zoo.tasks.tagged import TagReading
+
+
+class ServedTagging(tf.Module):
+    """`task.predict` of sentences in core TensorFlow operations.
+
+    Answers are the best that `predict` gives; a batch with an empty or too long sentence is refused
+    whole (`InvalidArgumentError` naming the row).
+
+    Args:
+        task: a `tasks.Tagging`.
+        rules: none; tags are searched for by no rules.
+
+    Raises:
+        ValueError: a model that reads marked words, which a sentence cannot tell; rules; a public
+            tokenizer.
+    """
+
+    def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
+        super().__init__(name="tagging")
+        if rules:
+            raise ValueError("rules are for searches, and tagging has none; leave them out")
+        if task.model.settings["marks"]:
+            raise ValueError(
+                "this model reads marked words, which a sentence cannot tell; it has no export"
+            )
+        self.weights = [variable.value for variable in task.model.variables]
+        self.words, self.tokens = GraphWords(), GraphTokenizer(task.tokenizer)
+        self.characters = task.characters and GraphTokenizer(task.characters)
+        self.spans = GraphSpans(task.tags, task.scheme)
+        self._names = tf.constant(task.tags)
+        self._reading = TagReading(task.model)
+        self._limits = task.max_length, task.places
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
+        autograph=False,
+    )
+    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers to sentences `(B,)`; see the docstring of `answers` for what they hold."""
+        words, starts, ends = self.words.split(text)
+        given = self.inputs(words)
+        sizes = words.row_lengths(), given["tokens"].row_lengths()
+        with tf.control_dependencies(self._checks(*sizes)):
+            inputs = {name: _padded(ids) for name, ids in given.items()}
+        told = self._reading(inputs, training=False)
+        offsets = words.with_values(tf.stack([starts.flat_values, ends.flat_values], axis=-1))
+        return self.answers(words, offsets, told)
+
+    def inputs(self, words: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
+        """What the model reads of words, ragged `(B, W)`."""
+        ids, _ = self.tokens.encode(words.flat_values)
+        tokens = words.with_values(ids).merge_dims(1, 2)
+        before = tf.cumsum(ids.row_lengths(), exclusive=True)
+        before -= tf.gather(tokens.row_starts(), words.value_rowids())
+        given = {"tokens": tokens, "starts": words.with_values(tf.cast(before + 1, "int32"))}
+        if self.characters is not None:  # tokens are whole words then
+            spelt, _ = self.characters.encode(words.flat_values)
+            given["characters"] = words.with_values(spelt)
+        return given
+
+    def answers(
+        self, words: tf.RaggedTensor, offsets: tf.RaggedTensor, told: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """What is served.
+
+        Args:
+            words: ragged `(B, W)`.
+            offsets: of each word its start and end, ragged `(B, W, 2)`.
+            told: what a `tasks.tagged.TagReading` tells.
+
+        Returns:
+            `words` (B, W) strings; `offsets` (B, W, 2), where they stand, in characters, the end
+            exclusive; `tags` (B, W) strings; `probabilities` (B, W) of each tag by itself;
+            `lengths` (B,), the numbers of words; `scores` (B,), log-probabilities of the tags
+            together; `spans` (B, S, 2), where they stand; `span_labels` (B, S) strings;
+            `span_probabilities` (B, S), those of their least likely tag. Past the end strings are
+            "" and numbers are 0; a span that is there ends after 0.
+        """
+        lengths = words.row_lengths()
+        tags = told["tags"][:, 0]
+        likely = tf.gather(told["marginals"], tags, batch_dims=2)
+        tags, likely = (tf.RaggedTensor.from_tensor(one, lengths) for one in (tags, likely))
+        spans = self.spans.read(tags, likely)
+        first = tf.cast(tf.gather(words.row_starts(), spans.starts.value_rowids()), "int32")
+        begin, over = (
+            tf.gather(offsets.flat_values[:, side], first + place)
+            for side, place in enumerate((spans.starts.flat_values, spans.ends.flat_values - 1))
+        )
+        return {
+            "words": words.to_tensor(""),
+            "offsets": offsets.to_tensor(),
+            "tags": tags.with_values(tf.gather(self._names, tags.flat_values)).to_tensor(""),
+            "probabilities": likely.to_tensor(),
+            "lengths": tf.cast(lengths, "int32"),
+            "scores": told["scores"][:, 0],
+            "spans": spans.starts.with_values(tf.stack([begin, over], axis=-1)).to_tensor(),
+            "span_labels": spans.labels.to_tensor(""),
+            "span_probabilities": spans.least.to_tensor(),
+        }
+
+    def _checks(self, words: tf.Tensor, tokens: tf.Tensor) -> list[tf.Operation]:
+        """What refuses sentences that `predict` refuses, naming the first such row."""
+        longest, places = self._limits
+        empty, long = tf.where(words == 0)[:1, 0], tf.where(words > longest)[:1, 0]
+        of_long = tf.gather(words, long), "words, the limit is", longest
+        checks = [
+            tf.debugging.Assert(tf.size(empty) == 0, ["source", empty, "is empty"]),
+            tf.debugging.Assert(tf.size(long) == 0, ["source", long, "has", *of_long]),
+        ]
+        if places is not None:
+            full = tf.where(tokens > places)[:1, 0]
+            of_full = tf.gather(tokens, full), "tokens, but the model has places:", places
+            told = ["source", full, "has", *of_full]
+            checks.append(tf.debugging.Assert(tf.size(full) == 0, told))
+        return checks
+
+
+def _padded(ids: tf.RaggedTensor) -> tf.Tensor:
+    """Ids with pads; of no sentence there is a place of nothing, since encoders need one."""
+    dense = ids.to_tensor(PAD)
+    grow = tf.cast(tf.shape(dense) == 0, "int32") * tf.constant([0] + [1] * (dense.shape.rank - 1))
+    return tf.pad(dense, tf.stack([tf.zeros_like(grow), grow], axis=1), constant_values=PAD)

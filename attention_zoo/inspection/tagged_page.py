@@ -1,0 +1,234 @@
+"""Tagged sentences as one HTML page: spans in colours, tags beneath words, attention as tables.
+
+The page stands alone (no scripts, nothing from outside), follows the reader's choice of a light or
+a dark screen, and lets each sentence run in its own direction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+OUTSIDE = "O"
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+STYLE = """
+:root { color-scheme: light dark; --paper: #fcfcfa; --ink: #1d1f23; --faint: #6b7078;
+  --line: #dcdcd6; --card: #fff; --heat: 29, 78, 216; --tint: 87%; --edge: 33%; }
+@media (prefers-color-scheme: dark) { :root { --paper: #17181b; --ink: #e6e6e3;
+  --faint: #9a9fa8; --line: #34363c; --card: #1f2125; --heat: 96, 165, 250; --tint: 24%;
+  --edge: 68%; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 64rem; padding: 2rem 1.25rem; background: var(--paper);
+  color: var(--ink); font: 1rem/1.5 system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
+h1 { font-size: 1.35rem; margin: 0 0 1rem; }
+h2 { font-size: .8rem; font-weight: 500; color: var(--faint); margin: 0; }
+ul.legend { display: flex; flex-wrap: wrap; gap: .5rem; list-style: none; padding: 0;
+  margin: 0 0 1.5rem; font-size: .85rem; }
+article { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
+  padding: .9rem 1.1rem; margin: 0 0 1rem; }
+p.text { font-size: 1.1rem; line-height: 2.1; margin: .35rem 0 0; overflow-wrap: anywhere; }
+mark, li.label { background: hsl(var(--hue) var(--depth) var(--tint)); color: inherit;
+  border-bottom: 2px solid hsl(var(--hue) var(--depth) var(--edge)); border-radius: .3rem;
+  padding: .12em .35em; unicode-bidi: isolate; }
+mark small { margin-inline-start: .45em; font-size: .62em; font-weight: 650;
+  letter-spacing: .04em; color: hsl(var(--hue) var(--depth) var(--edge)); vertical-align: .12em; }
+span.word { display: inline-flex; flex-direction: column; align-items: center;
+  line-height: 1.35; margin: .2rem .1rem; padding: 0 .2rem; vertical-align: top; }
+span.word small { font-size: .62em; font-weight: 600; border-top: 2px solid
+  hsl(var(--hue) var(--depth) var(--edge));
+  color: hsl(var(--hue) var(--depth) var(--edge)); padding: 0 .2em;
+  min-width: 100%; text-align: center; }
+details { margin-top: .7rem; font-size: .85rem; }
+summary { cursor: pointer; color: var(--faint); }
+details p.text { font-size: .95rem; }
+div.scroll { overflow-x: auto; }
+table { border-collapse: separate; border-spacing: 1px; margin: .6rem 0; font-size: .75rem; }
+caption { text-align: start; color: var(--faint); padding-bottom: .3rem; }
+thead th { writing-mode: vertical-rl; transform: rotate(180deg); text-align: start;
+  vertical-align: bottom; padding: .2rem 0; }
+th { font-weight: 400; white-space: nowrap; max-width: 12rem; overflow: hidden;
+  text-overflow: ellipsis; }
+tbody th { text-align: end; padding-inline-end: .4rem; }
+tbody td { width: 1.3rem; min-width: 1.3rem; height: 1.3rem; border-radius: 2px;
+  background: rgba(var(--heat), var(--a)); outline: 1px solid var(--line);
+  outline-offset: -1px; }
+""".strip()
+
+
+def write_tagged_page(
+    answers: Sequence[Any], path: str | Path, title: str = "Tagged sentences"
+) -> None:
+    """Writes a page of tagged sentences.
+
+    An answer with spans shows them as coloured marks with their label; the probability is shown
+    when the pointer rests on one. An answer without spans has its tags beneath the words, unless
+    all of them are "O". Where an answer has attention, there is a table of its mean over all
+    layers and heads and one of the mean over the heads of each layer, with a row for each token
+    that looks and a column for each that is looked at. A label has the same colour on every page.
+
+    Args:
+        answers: `tasks.Tagged`, as `tasks.Tagging.predict` gives them.
+        path: the file; one that is there is written over.
+        title: of the page.
+
+    Raises:
+        ValueError: attention that is not `(L, H, T, T)` over the tokens of its answer.
+    """
+    articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
+    page = [
+        "<!DOCTYPE html>",
+        '<html lang="und">',
+        '<head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{_clean(title)}</title>",
+        f"<style>\n{STYLE}\n</style></head>",
+        "<body>",
+        f'<h1 dir="auto">{_clean(title)}</h1>',
+        *_legend(answers),
+        *(articles or ["<p>No sentences.</p>"]),
+        "</body></html>",
+    ]
+    Path(path).write_text("\n".join(page) + "\n", encoding="utf-8")
+
+
+def _clean(text: str) -> str:
+    """The text as HTML shows it; characters that it may not hold as U+FFFD."""
+    return escape(_CONTROLS.sub("\ufffd", text), quote=True)
+
+
+def _hue(label: str) -> str:
+    """The colour of a label, the same wherever it is shown."""
+    digest = hashlib.sha256(label.encode()).digest()
+    hue, depth = int.from_bytes(digest[:4], "big") % 360, (30, 60, 90)[digest[4] % 3]
+    return f'style="--hue: {hue}; --depth: {depth}%"'
+
+
+def _labels(answer: Any) -> list[str]:
+    """What of an answer is shown in colours."""
+    spans = [span.label for span in answer.spans]
+    return spans or [tag for tag in answer.tags if tag != OUTSIDE]
+
+
+def _legend(answers: Iterable[Any]) -> list[str]:
+    counts = Counter(label for answer in answers for label in _labels(answer))
+    items = [
+        f'<li class="label" {_hue(label)}>{_named(label)} {counts[label]}</li>'
+        for label in sorted(counts)
+    ]
+    return ['<ul class="legend">', *items, "</ul>"] if items else []
+
+
+def _named(label: str) -> str:
+    return _clean(label) or "(span)"
+
+
+def _article(number: int, answer: Any) -> str:
+    """One sentence with all that is known about it."""
+    parts = [
+        "<article>",
+        f"<h2>{number} · log-probability {answer.score:.3f}</h2>",
+        _sentence(answer),
+    ]
+    if answer.alternatives:
+        parts.append(f"<details><summary>Other readings: {len(answer.alternatives)}</summary>")
+        for other in answer.alternatives:
+            parts += [f"<h2>log-probability {other.score:.3f}</h2>", _sentence(other)]
+        parts.append("</details>")
+    if answer.attention is not None:
+        parts += _attention(np.asarray(answer.attention, "float64"), answer.source_tokens)
+    return "\n".join([*parts, "</article>"])
+
+
+def _sentence(answer: Any) -> str:
+    shown = _marked(answer) if answer.spans or not _labels(answer) else _tagged(answer)
+    return f'<p class="text" dir="auto">{shown}</p>'
+
+
+def _marked(answer: Any) -> str:
+    """The words, and marks around those of a span."""
+    opens = {span.start: span for span in answer.spans}
+    closes = {span.end: span for span in answer.spans}
+    parts: list[str] = []
+    for gap, word, (start, end) in _spaced(answer):
+        parts.append(gap)
+        if start in opens:
+            span = opens[start]
+            hint = f"{span.label} {_percent(span.probability)}".strip()
+            parts.append(f'<mark {_hue(span.label)} title="{_clean(hint)}">')
+        parts.append(_clean(word))
+        if end in closes:
+            parts.append(f"<small>{_named(closes[end].label)}</small></mark>")
+    return "".join(parts)
+
+
+def _tagged(answer: Any) -> str:
+    """The words, each with its tag beneath."""
+    parts: list[str] = []
+    told = zip_longest(_spaced(answer), answer.tags, answer.probabilities)
+    for (gap, word, _), tag, probability in told:
+        hint = _clean(f"{tag} {_percent(probability)}")
+        below = f"<small>{_clean(tag)}</small>"
+        parts.append(f'{gap}<span class="word" {_hue(tag)} title="{hint}">{_clean(word)}{below}')
+        parts.append("</span>")
+    return "".join(parts)
+
+
+def _spaced(answer: Any) -> Iterable[tuple[str, str, tuple[int, int]]]:
+    """What stands before each word, the word, its place."""
+    last = None
+    for word, (start, end) in zip(answer.words, answer.offsets, strict=True):
+        yield " " if last is not None and start > last else "", word, (start, end)
+        last = end
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _attention(weights: np.ndarray, tokens: Sequence[str]) -> list[str]:
+    """A table of the mean, and one of each layer to be opened."""
+    places = len(tokens)
+    if weights.ndim != 4 or weights.shape[2:] != (places, places):
+        raise ValueError(
+            f"attention of shape {weights.shape} over {places} tokens; expected (layers, heads,"
+            f" {places}, {places})"
+        )
+    layers, heads = weights.shape[:2]
+    if not weights.size:
+        return []
+    parts = [
+        "<details><summary>Attention</summary>",
+        _table(f"Mean of {layers} layers of {heads} heads", weights.mean((0, 1)), tokens),
+    ]
+    for number, layer in enumerate(weights.mean(1) if layers > 1 else [], 1):
+        parts.append(f"<details><summary>Layer {number}</summary>")
+        parts += [_table(f"Layer {number}, mean of {heads} heads", layer, tokens), "</details>"]
+    return [*parts, "</details>"]
+
+
+def _table(caption: str, weights: np.ndarray, tokens: Sequence[str]) -> str:
+    """A row for each token that looks; the greatest weight is full colour."""
+    names = [_clean(token) for token in tokens]
+    most = max(float(weights.max()), 1e-9)
+    head = "".join(f'<th scope="col" dir="auto">{name}</th>' for name in names)
+    rows = []
+    for name, row in zip(names, weights, strict=True):
+        cells = "".join(
+            f'<td style="--a: {weight / most:.3f}" title="{name} → {other}: {_percent(weight)}">'
+            "</td>"
+            for other, weight in zip(names, row, strict=True)
+        )
+        rows.append(f'<tr><th scope="row" dir="auto">{name}</th>{cells}</tr>')
+    return (
+        f'<div class="scroll"><table><caption>{caption}: each row looks at the columns</caption>'
+        f"<thead><tr><td></td>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )

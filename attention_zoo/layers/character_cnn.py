@@ -1,0 +1,113 @@
+"""A word read from its characters, by a convolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.dropout import Dropout
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+PAD = 0
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class CharacterCNN(keras.layers.Layer):
+    """A vector for each word: the greatest answers of filters that slide over its characters.
+
+    `y_t = max_i [x_{i-1}; x_i; x_{i+1}] W + b`, `x_i = drop(E[character_i])`, x 0 beyond the word
+
+    Args:
+        vocabulary_size: V, all characters; 0 is padding.
+        embedding_dim: E, width of the characters' embeddings.
+        units: U, how many filters.
+        width: how many characters a filter sees: three above.
+        dropout: rate on the embeddings, in training.
+        seed: of the dropout, an integer or None.
+
+    Call arguments:
+        inputs: characters of each word, `(B, T, C)`, integers.
+        training: switches dropout on.
+
+    Returns:
+        `(B, T, U)`.
+
+    Weights:
+        embedding: `(V, E)`. filters: W, `(width E, U)`, and b, `(U,)`.
+
+    Masking:
+        Padding, after the characters or before them, changes nothing, and never wins the maximum.
+        A word without characters gives 0.
+
+    Cost:
+        O(B T C width E U) time, O(B T C (width E + U)) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import CharacterCNN
+        >>> words = np.array([[[4, 5, 6], [7, 0, 0]]])
+        >>> tuple(CharacterCNN(vocabulary_size=9, units=8)(words).shape)
+        (1, 2, 8)
+
+    Reference:
+        Ma and Hovy 2016, arXiv 1603.01354, section 2.1.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 30,
+        units: int = 30,
+        width: int = 3,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.vocabulary_size = zoo_ops.whole_number("vocabulary_size", vocabulary_size)
+        self.embedding_dim = zoo_ops.whole_number("embedding_dim", embedding_dim)
+        self.units = zoo_ops.whole_number("units", units)
+        self.width = zoo_ops.whole_number("width", width)
+        self.dropout, self.seed = dropout, seed
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        begin = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
+        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, begin, **own)
+        self.drop = Dropout(dropout, seed=seed, **own)
+        self.filters = keras.layers.Dense(units, **own)
+
+    def build(self, inputs_shape: Shape) -> None:
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "words", "characters"))
+        self.embedding.build(None)
+        self.filters.build((None, None, self.width * self.embedding_dim))
+        self.built = True
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "words", "characters"))
+        batch, words, characters = ops.shape(inputs)
+        tokens = ops.reshape(inputs, (batch * words, characters))
+        mask = ops.not_equal(tokens, PAD)
+        x = zoo_ops.clear(self.drop(self.embedding(tokens), training=training), mask)
+        answers = self.filters(zoo_ops.neighbours(x, self.width))
+        answers = ops.where(mask[..., None], answers, ops.cast(float("-inf"), answers.dtype))
+        best = ops.max(answers, axis=1, initial=float("-inf"))
+        best = zoo_ops.clear(best, ops.any(mask, axis=1))
+        return ops.reshape(best, (batch, words, self.units))
+
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+        return (*inputs_shape[:-1], self.units)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "embedding_dim": self.embedding_dim,
+            "units": self.units,
+            "width": self.width,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }

@@ -1,0 +1,76 @@
+"""How unlikely each tag alone finds the right one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.ops import check_shape, number, sizes_or
+from attention_zoo.ops.linear_chain import unpack
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class TagCrossEntropy(keras.losses.Loss):
+    """Mean cross entropy of a batch's tags, each place by itself: one sum over one count.
+
+    `sum_bt (1 - e) -log p(y_bt) + e mean_k -log p(k)` over the number of tags that are known,
+    `p = softmax(x_bt)`, x the emissions
+
+    Args:
+        label_smoothing: e, in [0, 1).
+        name: of the loss.
+
+    Call arguments:
+        y_true: tags `(B, T)`, integers; one below 0 is unknown and counts nothing.
+        y_pred: potentials `(B, T + K + 2, K + 1)`, as a `CRF` layer or a tagger returns them; of
+            them the emissions and which places count. Those that do not (NaN too) reach nothing.
+
+    Returns:
+        A float32 number; 0 when no tag is known.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import CRF
+        >>> from attention_zoo.losses import TagCrossEntropy
+        >>> potentials = CRF()(np.zeros((1, 2, 4), "float32"))
+        >>> round(float(TagCrossEntropy()(np.array([[3, -1]]), potentials)), 4)
+        1.3863
+
+    Reference:
+        Tan et al. 2017, arXiv 1712.01586, section "Pipeline"; label smoothing, u uniform: Szegedy
+        et al. 2015, arXiv 1512.00567, section 7.
+    """
+
+    def __init__(
+        self, label_smoothing: float = 0.0, name: str = "tag_cross_entropy", **kwargs: Any
+    ) -> None:
+        kwargs.pop("reduction", None)
+        super().__init__(name=name, reduction="sum", **kwargs)
+        if not 0 <= number(label_smoothing) < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}")
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        chain = unpack(y_pred, "y_pred")
+        wanted = sizes_or(("batch", "places"), chain.mask.shape)
+        check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, wanted)
+        labels, logits = ops.cast(y_true, "int32"), chain.emissions
+        live = ops.logical_and(chain.mask, labels >= 0)
+        labels = ops.where(live, labels, 0)
+        losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+        if self.label_smoothing:
+            chosen = ops.squeeze(ops.take_along_axis(logits, labels[..., None], axis=-1), axis=-1)
+            losses = losses + self.label_smoothing * (chosen - ops.mean(logits, axis=-1))
+        count = ops.maximum(ops.sum(ops.cast(live, losses.dtype)), 1.0)
+        return ops.where(live, losses, ops.zeros((), losses.dtype)) / count
+
+    def count(self, y_true: Tensor) -> Tensor:
+        """How many tags the mean is of, a float32 number, where none stands at hidden places."""
+        return ops.sum(ops.cast(ops.greater_equal(y_true, 0), "float32"))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}

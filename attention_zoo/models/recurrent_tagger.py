@@ -1,0 +1,193 @@
+"""LSTMs from both ends, and a tag for every word (Lample et al. 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers import MultiHeadAttention, RecurrentEncoder
+from attention_zoo.layers.dropout import Dropout
+from attention_zoo.layers.residual import Residual
+from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.tagger import Tagger, look
+from attention_zoo.models.word_features import WordFeatures
+
+Tensor = Any
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class RecurrentTagger(Tagger):
+    """LSTMs from both ends over words and their characters, softmax or CRF above.
+
+    `h = BiLSTM(drop([E[token]; characters; G[mark]]))`, with attention
+    `h = norm(h + drop(attend(h)))`, `emissions = drop(h) W + b`
+
+    Args:
+        vocabulary_size: V, all tokens; 0 is padding, 1 the unknown one.
+        tags: K names, by number.
+        embedding_dim: width of the embeddings E and G.
+        units: D, width of the LSTM, half of it for each direction; or a list of the widths of
+            several, bottom first.
+        attention: None, or arguments of the `layers.MultiHeadAttention` above: "num_heads",
+            "key_dim" and others.
+        head: any of "kind", "softmax" unless said or "crf", and "tag_scheme", of the tags: what it
+            forbids is never decoded, and with "crf" not learned either.
+        characters: None, or how they are read: "vocabulary_size", "kind" ("cnn", unless said, or
+            "lstm"), and other arguments of `layers.CharacterCNN` or `layers.CharacterLSTM`.
+        dropout: rate on embeddings, between and after the LSTMs, in training.
+        word_dropout: rate at which tokens become unknown, in training.
+        marks: whether the inputs mark tokens, such as a predicate.
+
+    Call arguments:
+        inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, for each word the
+            place of its first token, counted from 1, 0 where there is no word; without it every
+            token is a word. `"characters" (B, P, C)` and `"marks" (B, P)`, 0 or 1, where asked for.
+        training: switches both kinds of dropout on.
+
+    Returns:
+        Potentials `(B, W + K + 2, K + 1)`, as of `layers.CRF`, which `decode`, `marginals` and
+        `make_loss()` read.
+
+    Masking:
+        Padding (0) changes nothing at the other positions, wherever it stands; it is no word.
+
+    Reference:
+        Lample et al. 2016, arXiv 1603.01360, sections 2.1 and 4; Ma and Hovy 2016, arXiv
+        1603.01354, section 2. Lample's tanh layer below the CRF is left out.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        tags: Sequence[str],
+        embedding_dim: int = 100,
+        units: int | Sequence[int] = 200,
+        attention: Config | None = None,
+        head: Config | None = None,
+        characters: Config | None = None,
+        dropout: float = 0.5,
+        word_dropout: float = 0.0,
+        marks: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        widths = [units] if isinstance(units, int) else list(units)
+        self.begin(
+            {
+                "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size),
+                "tags": tags,
+                "embedding_dim": zoo_ops.whole_number("embedding_dim", embedding_dim),
+                "units": units if isinstance(units, int) else widths,
+                "attention": None if attention is None else dict(attention),
+                "head": head,
+                "characters": characters,
+                "dropout": dropout,
+                "word_dropout": word_dropout,
+                "marks": bool(marks),
+            }
+        )
+        for width in widths:
+            zoo_ops.whole_number("units", width)
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.features = WordFeatures(self.settings, dropout, **own)
+        self.readers = [
+            RecurrentEncoder("lstm", width, bidirectional=True, **own) for width in widths
+        ]
+        if not self.readers:
+            raise ValueError("units must be a width, or a list of at least one")
+        self.drop = Dropout(dropout, **own)
+        self.heads: Any = None
+        self.around: Any = None
+        if attention is not None:
+            self.heads = MultiHeadAttention(**{"dropout": dropout, **attention, **own})
+            self.around = Residual(norm_first=False, dropout=dropout, **own)
+        self.finish(widths[-1])
+
+    def build(self, input_shape: Any = None) -> None:
+        self.features.build()
+        width = self.features.width
+        for reader in self.readers:
+            reader.build((None, None, width))
+            width = reader.units
+        shape = (None, None, width)
+        if self.heads is not None:
+            self.heads.build(shape, shape)
+            self.around.build(shape)
+        self.built = True
+
+    # computation
+
+    def encode(
+        self,
+        inputs: dict[str, Tensor],
+        mask: Tensor,
+        training: bool,
+        seen: list[Tensor] | None = None,
+    ) -> Tensor:
+        x = self.features(inputs, training=training)
+        shown = zoo_ops.show_one(mask)
+        for reader in self.readers:
+            x, _ = reader(x, mask=shown, training=training)
+            x = self.drop(x, training=training)
+        if self.heads is None:
+            return x
+        x = zoo_ops.clear(x, mask)
+        return self.around.after(x, look(self.heads, x, mask, training, seen), training)
+
+
+SMALL_CHARACTERS = {"kind": "cnn", "embedding_dim": 30, "units": 30}
+
+
+@preset(RecurrentTagger, "bilstm_crf")
+def bilstm_crf() -> Config:
+    """Lample et al. 2016, section 5.1: words of 100, characters of 25, LSTMs of 100 and of 25."""
+    return {
+        "embedding_dim": 100,
+        "units": 200,
+        "head": {"kind": "crf"},
+        "characters": {"kind": "lstm", "embedding_dim": 25, "units": 50},
+        "dropout": 0.5,
+    }
+
+
+@preset(RecurrentTagger, "bilstm_cnn_crf")
+def bilstm_cnn_crf() -> Config:
+    """Ma and Hovy 2016, table 1: 30 filters of width 3, LSTMs of 200; words of 100."""
+    return {
+        "embedding_dim": 100,
+        "units": 400,
+        "head": {"kind": "crf"},
+        "characters": dict(SMALL_CHARACTERS),
+        "dropout": 0.5,
+    }
+
+
+@preset(RecurrentTagger, "bilstm_cnn_crf_constrained")
+def bilstm_cnn_crf_constrained() -> Config:
+    """`bilstm_cnn_crf`, of tags in BIO: what that forbids is left out, in training too."""
+    return {**bilstm_cnn_crf(), "head": {"kind": "crf", "tag_scheme": "BIO"}}
+
+
+@preset(RecurrentTagger, "bilstm_cnn")
+def bilstm_cnn() -> Config:
+    """`bilstm_cnn_crf` without the CRF: Ma and Hovy 2016, table 3, BLSTM-CNN."""
+    return {**bilstm_cnn_crf(), "head": {"kind": "softmax"}}
+
+
+@preset(RecurrentTagger, "tagger_small")
+def tagger_small() -> Config:
+    """For a CPU: a softmax, LSTMs of 100, characters by a convolution."""
+    return {
+        "embedding_dim": 100,
+        "units": 200,
+        "head": {"kind": "softmax"},
+        "characters": dict(SMALL_CHARACTERS),
+        "dropout": 0.5,
+        "word_dropout": 0.1,
+    }

@@ -1,0 +1,106 @@
+"""What a tagger ends in: states of words to potentials, and the loss that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import layers, ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers import CRF
+from attention_zoo.losses import CRFLoss, TagCrossEntropy
+from attention_zoo.ops.linear_chain import FORBIDDEN
+from attention_zoo.registry import Registry, did_you_mean
+
+Tensor = Any
+Config = dict[str, Any]
+
+HEADS = Registry("tagger's head")
+"""Names of heads, made with `(tags, tag_scheme, dtype=...)`."""
+
+
+@HEADS.register("crf")
+class CRFHead(layers.Layer):
+    """Emissions of each tag, and a CRF over them.
+
+    Args:
+        tags: K names.
+        tag_scheme: what it forbids has probability 0, in training too; or None.
+    """
+
+    def __init__(self, tags: Sequence[str], tag_scheme: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        own: Config = {"dtype": self.dtype_policy}
+        self.emit = layers.Dense(len(tags), **own)
+        self.crf = CRF(tag_scheme=tag_scheme, tags=tags, **own)
+
+    def build(self, inputs_shape: Any) -> None:
+        self.emit.build(inputs_shape)
+        self.crf.build((*inputs_shape[:-1], self.emit.units))
+        self.built = True
+
+    def call(self, inputs: Tensor, mask: Tensor) -> Tensor:
+        return self.crf(self.emit(inputs), mask=mask)
+
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """ValueError for smoothing, which a likelihood of whole sentences has not."""
+        if label_smoothing:
+            raise ValueError(
+                f"label_smoothing is for the head 'softmax', got {label_smoothing!r} with 'crf'; "
+                "take 0, or the other head"
+            )
+        return CRFLoss()
+
+
+@HEADS.register("softmax")
+class SoftmaxHead(layers.Layer):
+    """Emissions of each tag, a softmax for every word alone; a scheme constrains decoding only.
+
+    Args:
+        tags: K names.
+        tag_scheme: what it forbids no decoded sequence holds; or None.
+    """
+
+    def __init__(self, tags: Sequence[str], tag_scheme: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.emit = layers.Dense(len(tags), dtype=self.dtype_policy)
+        size = len(tags)
+        allowed = [np.ones(shape, "bool") for shape in ((size, size), (size,), (size,))]
+        if tag_scheme is not None:
+            allowed = list(zoo_ops.tag_constraints(tag_scheme, tags))
+        self.energies = [np.where(x, 0.0, FORBIDDEN).astype("float32") for x in allowed]
+
+    def build(self, inputs_shape: Any) -> None:
+        self.emit.build(inputs_shape)
+        self.built = True
+
+    def call(self, inputs: Tensor, mask: Tensor) -> Tensor:
+        emissions = ops.cast(self.emit(inputs), "float32")
+        transitions, starts, ends = self.energies
+        return zoo_ops.pack(zoo_ops.make_chain(emissions, transitions, starts, ends, mask))
+
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        return TagCrossEntropy(label_smoothing)
+
+
+def head_options(given: Config | None) -> Config:
+    """A head's kind and tag scheme, all said; ValueError for other options."""
+    known = {"kind": "softmax", "tag_scheme": None}
+    check_options("head", given, known)
+    options = {**known, **(given or {})}
+    HEADS.get(options["kind"])
+    return options
+
+
+def check_options(name: str, given: Any, known: Any) -> None:
+    """ValueError for what is no dict, or for an option that is not known."""
+    if given is not None and not isinstance(given, dict):
+        raise ValueError(f"{name} must be a dict of {', '.join(known)}, got {given!r}")
+    for option in given or {}:
+        if option not in known:
+            raise ValueError(
+                f"{name} has no {option!r}{did_you_mean(option, known)} (known: {', '.join(known)})"
+            )

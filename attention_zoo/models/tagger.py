@@ -1,0 +1,270 @@
+"""What the taggers share: states of tokens to potentials of words, and what is read from those."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.data import read_word_vectors
+from attention_zoo.models import presets
+from attention_zoo.models.presets import Config
+from attention_zoo.models.tag_heads import HEADS, head_options
+from attention_zoo.models.word_features import character_options
+
+Tensor = Any
+Inputs = dict[str, Any]
+
+PAD = 0
+
+
+class Tagger(keras.Model):
+    """A tag for every word of a sentence: how likely sequences of tags are, as potentials.
+
+    A model defines `encode`. Its constructor calls `self.begin(settings)` first and
+    `self.finish(width)` last; `self.features` embeds its tokens.
+
+    Call arguments:
+        inputs: integers. `"tokens" (B, P)`, 0 is padding, wherever it stands. `"starts" (B, W)`,
+            for each word the place of its first token, counted from 1, and 0 where there is no
+            word; without it every token is a word. `"characters" (B, P, C)` of each token, and
+            `"marks" (B, P)`, 1 at the predicate and else 0, where the model reads such.
+        training: switches dropout on.
+
+    Returns:
+        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, float32, without a mask.
+
+    Masking:
+        Padding changes nothing at the other positions; it is no word.
+    """
+
+    settings: Config
+    features: Any
+
+    # layers
+
+    def begin(self, settings: Config) -> None:
+        """Keeps the constructor's arguments, with all options said; ValueError for bad ones."""
+        tags = settings["tags"]
+        if isinstance(tags, str) or not isinstance(tags, Sequence) or not len(tags):
+            raise ValueError(f"tags must be a list of names, at least one, got {tags!r}")
+        settings["tags"] = [str(tag) for tag in tags]
+        settings["head"] = head_options(settings["head"])
+        if "characters" in settings:
+            settings["characters"] = character_options(settings["characters"])
+        self.settings = settings
+
+    def finish(self, width: int) -> None:
+        """Makes the head, over states of that width, and all weights."""
+        options = dict(self.settings["head"])
+        head = HEADS.get(options.pop("kind"))
+        self.head = head(self.settings["tags"], **options, dtype=self.dtype_policy)
+        self.head.build((None, None, width))
+        self.build()
+
+    def encode(
+        self, inputs: Inputs, mask: Tensor, training: bool, seen: list[Tensor] | None = None
+    ) -> Tensor:
+        """States of the tokens, `(B, P, D)`; what stands at padding is not read.
+
+        Args:
+            inputs: as in the call, with padding moved to the end of each row.
+            mask: `(B, P)`, which are tokens.
+            training: switches dropout on.
+            seen: a list to which every self-attention adds its weights `(B, H, P, P)`, or None.
+        """
+        raise TypeError(f"{type(self).__name__} does not define `encode`")
+
+    # what it reads
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many tokens there are."""
+        return int(self.settings["vocabulary_size"])
+
+    @property
+    def characters(self) -> Config | None:
+        """The options of characters, None where the model reads none."""
+        return self.settings.get("characters")
+
+    @property
+    def max_length(self) -> int | None:
+        """How many tokens a sentence may have; None where there is no limit."""
+        return None
+
+    # computation
+
+    def call(self, inputs: Inputs, training: bool | None = None) -> Tensor:
+        given, mask, order = self._in_front(inputs)
+        states = self.encode(given, mask, bool(training))
+        starts = inputs.get("starts")
+        if starts is None:
+            starts = ops.arange(1, ops.shape(order)[1] + 1, dtype="int32")
+            starts = starts + ops.zeros_like(order)
+        at = _new_places(ops.cast(starts, "int32"), mask, order)
+        words = _from_1(zoo_ops.clear(states, mask), at)
+        return self.head(words, at > 0)
+
+    def _in_front(self, inputs: Inputs) -> tuple[Inputs, Tensor, Tensor]:
+        """The inputs of tokens with padding at the end; the mask; which place each comes from.
+
+        So distances count tokens only, neighbours are neighbours, and cuDNN takes the masks.
+        """
+        self._refuse(inputs)
+        tokens = ops.cast(inputs["tokens"], "int32")
+        order = zoo_ops.to_front(ops.not_equal(tokens, PAD))
+        given = {"tokens": ops.take_along_axis(tokens, order, axis=1)}
+        if self.settings.get("characters") is not None:
+            characters = ops.cast(inputs["characters"], "int32")
+            given["characters"] = ops.take_along_axis(characters, order[..., None], axis=1)
+        if self.settings["marks"]:
+            marks = ops.cast(inputs["marks"], "int32")
+            given["marks"] = ops.take_along_axis(marks, order, axis=1)
+        return given, ops.not_equal(given["tokens"], PAD), order
+
+    def _refuse(self, inputs: Inputs) -> None:
+        """ValueError for inputs that are missing or of other shapes."""
+        needed: dict[str, tuple[str, ...]] = {"tokens": ("batch", "places")}
+        if self.settings.get("characters") is not None:
+            needed["characters"] = ("batch", "places", "characters")
+        if self.settings["marks"]:
+            needed["marks"] = ("batch", "places")
+        for name, shape in needed.items():
+            if not isinstance(inputs, dict) or name not in inputs:
+                raise ValueError(
+                    f"inputs must be a dict with {', '.join(needed)}, but {name} is missing"
+                )
+            sizes = zoo_ops.sizes_or(("batch", "places"), inputs["tokens"].shape[:2])
+            zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *shape[2:]))
+        if inputs.get("starts") is not None:
+            sizes = zoo_ops.sizes_or(("batch",), inputs["tokens"].shape[:1])
+            zoo_ops.check_shape("starts", inputs["starts"].shape, (*sizes, "words"))
+
+    def attention(self, inputs: Inputs) -> Tensor | None:
+        """The weights of all L self-attentions, `(B, L, H, P, P)`, None where there is none.
+
+        Args:
+            inputs: as in the call. What padding looks at, and how it is looked at, is 0.
+        """
+        given, mask, order = self._in_front(inputs)
+        seen: list[Tensor] = []
+        self.encode(given, mask, False, seen)
+        if not seen:
+            return None
+        both = ops.logical_and(mask[:, :, None], mask[:, None, :])[:, None, None]
+        weights = ops.stack(seen, axis=1)
+        weights = ops.where(both, weights, ops.zeros((), weights.dtype))
+        back = ops.argsort(order, axis=1)
+        weights = ops.take_along_axis(weights, back[:, None, None, :, None], axis=3)
+        return ops.take_along_axis(weights, back[:, None, None, None, :], axis=4)
+
+    # what potentials tell
+
+    def decode(self, potentials: Tensor, count: int | None = None) -> tuple[Tensor, Tensor]:
+        """The best tags of each sentence (Viterbi), or the best few sequences.
+
+        Args:
+            potentials: what the model returned.
+            count: N, how many; one, without an axis of its own, if None.
+
+        Returns:
+            tags: `(B, W)` int32, or `(B, N, W)` best first; 0 where there is no word.
+            scores: `(B,)` or `(B, N)`; -inf, with tags 0, where there are no more sequences.
+        """
+        chain = self._chain(potentials)
+        if count is None:
+            return zoo_ops.best_path(chain)
+        return zoo_ops.best_paths(chain, zoo_ops.whole_number("count", count))
+
+    def marginals(self, potentials: Tensor) -> Tensor:
+        """How likely each tag is at each word, `(B, W, K)`; 0 where there is no word."""
+        return zoo_ops.marginals(self._chain(potentials))
+
+    def _chain(self, potentials: Tensor) -> Any:
+        potentials = ops.convert_to_tensor(potentials)
+        tags = len(self.settings["tags"])
+        zoo_ops.check_shape("potentials", potentials.shape, ("batch", "words + tags + 2", tags + 1))
+        return zoo_ops.unpack(potentials)
+
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """What the potentials train by: labels `(B, W)`, -1 where unknown or no word.
+
+        Args:
+            label_smoothing: of a softmax; ValueError for one above 0 with a CRF.
+        """
+        made: keras.losses.Loss = self.head.make_loss(label_smoothing)
+        return made
+
+    # words from elsewhere
+
+    @property
+    def token_embedding(self) -> keras.layers.Embedding:
+        """The layer that embeds tokens."""
+        made: keras.layers.Embedding = self.features.token_embedding
+        return made
+
+    def load_word_vectors(self, path: str | Path, vocabulary: Sequence[str]) -> int:
+        """Embeds the tokens that a file knows as it says; how many those are.
+
+        Args:
+            path: see `data.read_word_vectors`.
+            vocabulary: the tokens in the order of their ids.
+
+        Raises:
+            ValueError: a vocabulary of another size, vectors of another width, a damaged file.
+        """
+        size, width = self.token_embedding.embeddings.shape
+        if len(vocabulary) != size:
+            raise ValueError(f"the vocabulary has {len(vocabulary)} tokens, the model {size}")
+        vectors, found = read_word_vectors(path, vocabulary)
+        if vectors.shape[1] != width:
+            raise ValueError(
+                f"{path}: vectors of width {vectors.shape[1]}, but the model's tokens have "
+                f"{width}; make it with embedding_dim={vectors.shape[1]}"
+            )
+        before = ops.convert_to_numpy(self.token_embedding.embeddings)
+        self.token_embedding.embeddings.assign(np.where(found[:, None], vectors, before))
+        return int(found.sum())
+
+    # config
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), **self.settings}
+
+    @classmethod
+    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
+        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
+        return presets.from_preset_of(cls, name_or_folder, **overrides)
+
+    def save_to_preset(self, folder: str | Path) -> None:
+        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        presets.save_to_preset(self, folder)
+
+
+def look(heads: Any, x: Tensor, mask: Tensor, training: bool, seen: list[Tensor] | None) -> Tensor:
+    """Self-attention of `x (B, P, D)`; its weights go to `seen`, where there is such a list."""
+    masks = {"query_mask": mask, "value_mask": mask}
+    if seen is None:
+        return heads(x, x, **masks, training=training)
+    looked, weights = heads(x, x, **masks, training=training, return_attention_scores=True)
+    seen.append(weights)
+    return looked
+
+
+def _new_places(starts: Tensor, mask: Tensor, order: Tensor) -> Tensor:
+    """Where tokens went: places counted from 1 to those after `order`; 0 of padding and of none."""
+    length = ops.shape(order)[1]
+    there = ops.logical_and(starts > 0, starts <= length)
+    back = ops.cast(ops.argsort(order, axis=1), "int32")
+    live = ops.take_along_axis(mask, back, axis=1)
+    return _from_1(ops.where(live, back + 1, 0)[..., None], ops.where(there, starts, 0))[..., 0]
+
+
+def _from_1(x: Tensor, places: Tensor) -> Tensor:
+    """What stands at places `(B, W)`, counted from 1, of `x (B, P, D)`; 0 at 0."""
+    return ops.take_along_axis(ops.pad(x, ((0, 0), (1, 0), (0, 0))), places[..., None], axis=1)

@@ -1,0 +1,99 @@
+"""What a tagger knows of a word before it reads the others."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers import CharacterCNN, CharacterLSTM, WordDropout
+from attention_zoo.layers.dropout import Dropout
+from attention_zoo.models.tag_heads import check_options
+from attention_zoo.registry import Registry
+
+Tensor = Any
+Config = dict[str, Any]
+
+CHARACTERS = Registry("reader of characters")
+CHARACTERS.register("cnn")(CharacterCNN)
+CHARACTERS.register("lstm")(CharacterLSTM)
+
+
+class WordFeatures(layers.Layer):
+    """Embeddings of tokens, what their characters tell, and of marks, side by side.
+
+    `x_t = drop([E[token_t]; characters_t; G[mark_t]])`
+
+    Args:
+        settings: of the tagger: "vocabulary_size", "embedding_dim" (of E and of G), "characters",
+            "marks" and "word_dropout".
+        dropout: rate on x, and on the characters' embeddings, in training.
+        scale: what embeddings of tokens are multiplied with.
+
+    Call arguments:
+        inputs: `{"tokens": (B, T)}`, and "characters" and "marks" where there are some.
+        training: switches both dropouts on.
+
+    Returns:
+        `(B, T, width)`, where nothing is masked.
+
+    Reference:
+        Ma and Hovy 2016, arXiv 1603.01354, section 3.1: what embeddings of tokens begin as.
+    """
+
+    def __init__(
+        self, settings: Config, dropout: float = 0.0, scale: float = 1.0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        own: Config = {"dtype": self.dtype_policy}
+        size, width = settings["vocabulary_size"], settings["embedding_dim"]
+        begin = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
+        self.word_dropout = WordDropout(settings["word_dropout"], **own)
+        self.token_embedding = layers.Embedding(size, width, begin, **own)
+        self.scale, self.width = scale, width
+        self.characters = self.mark_embedding = None
+        if settings["characters"] is not None:
+            options = dict(settings["characters"])
+            reader = CHARACTERS.get(options.pop("kind"))
+            self.characters = reader(**options, dropout=dropout, **own)
+            self.width += options["units"]
+        if settings["marks"]:
+            self.mark_embedding = layers.Embedding(2, width, **own)
+            self.width += width
+        self.drop = Dropout(dropout, **own)
+
+    def build(self, inputs_shape: Any = None) -> None:
+        self.token_embedding.build(None)
+        if self.characters is not None:
+            self.characters.build((None, None, None))
+        if self.mark_embedding is not None:
+            self.mark_embedding.build(None)
+        self.built = True
+
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
+        tokens = self.word_dropout(inputs["tokens"], training=training)
+        words = self.token_embedding(tokens)
+        parts = [words if self.scale == 1 else words * self.scale]
+        if self.characters is not None:
+            parts.append(self.characters(inputs["characters"], training=training))
+        if self.mark_embedding is not None:
+            parts.append(self.mark_embedding(inputs["marks"]))
+        return self.drop(ops.concatenate(parts, axis=-1), training=training)
+
+
+def character_options(given: Config | None) -> Config | None:
+    """A reader's kind and arguments, all said; ValueError for those that it has not."""
+    if given is None:
+        return None
+    check_options("characters", given, (*given,) if isinstance(given, dict) else ("kind",))
+    reader = CHARACTERS.get(given.get("kind", "cnn"))
+    arguments = inspect.signature(reader).parameters.values()
+    known = {x.name: x.default for x in arguments if x.name not in ("dropout", "seed", "kwargs")}
+    check_options("characters", given, ("kind", *known))
+    if "vocabulary_size" not in given:
+        raise ValueError("characters needs a vocabulary_size: how many characters there are")
+    zoo_ops.whole_number("characters' vocabulary_size", given["vocabulary_size"])
+    return {"kind": "cnn", **known, **given}

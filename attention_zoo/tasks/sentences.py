@@ -1,0 +1,114 @@
+"""Sentences as taggers read them: texts to words, words to tokens, and back to their places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from attention_zoo.data import EncodedWords, Tokenizer, Word, split_words
+from attention_zoo.data.tokenizer import WHITE_SPACE
+from attention_zoo.data.vocabulary import UNKNOWN
+
+Words = Sequence[str]
+
+_SPACES = re.compile(f"[{WHITE_SPACE}]+")
+
+
+class Source(NamedTuple):
+    """A sentence to tag.
+
+    text: as it was given, or its words with a space between them.
+    words: where its words stand in the text.
+    encoded: as the model reads it.
+    labels: of its tokens.
+    unknown: positions of tokens that the model has never seen.
+    """
+
+    text: str
+    words: list[Word]
+    encoded: EncodedWords
+    labels: tuple[str, ...]
+    unknown: tuple[int, ...]
+
+
+class WordReader:
+    """Words to tokens, each by itself, so that nobody need ask which token is of which word.
+
+    Args:
+        tokenizer: of the words.
+        characters: of the characters of each token, or None. The tokenizer of words is then of kind
+            "whitespace", so that a word is one token, if nobody wrote white space into it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, characters: Tokenizer | None = None) -> None:
+        self.tokenizer, self.characters = tokenizer, characters
+
+    def encode(
+        self, sentences: Sequence[Words], marks: Sequence[Sequence[bool]] | None = None
+    ) -> list[EncodedWords]:
+        """The sentences as a tagger reads them; a word without a token is unknown.
+
+        Args:
+            sentences: words of each.
+            marks: whether each of them is marked, or None.
+        """
+        flat = [word for words in sentences for word in words]
+        ids = iter(self.tokenizer.encode(flat) if flat else [])
+        spelt = None if self.characters is None else iter(self._spelt(self.characters, flat))
+        encoded = []
+        for row, words in enumerate(sentences):
+            of_words = [next(ids) or [self.tokenizer.unknown] for _ in words]
+            sizes = [len(of_word) for of_word in of_words]
+            letters = marked = None
+            if spelt is not None:
+                letters = [token for _ in words for token in next(spelt)]
+            if marks is not None:
+                pairs = zip(sizes, marks[row], strict=True)
+                marked = [bool(mark) for size, mark in pairs for _ in range(size)]
+            tokens = [token for of_word in of_words for token in of_word]
+            starts = (np.cumsum(sizes, dtype="int64") - sizes).tolist()
+            encoded.append(EncodedWords(tokens, starts, letters, marked))
+        return encoded
+
+    def _spelt(self, characters: Tokenizer, words: Words) -> list[list[list[int]]]:
+        """Of each word the characters of each of its tokens."""
+        parted = [[part for part in _SPACES.split(word) if part] or [word] for word in words]
+        flat = [part for parts in parted for part in parts]
+        ids = iter(characters.encode(flat) if flat else [])
+        return [[next(ids) or [UNKNOWN] for _ in parts] for parts in parted]
+
+    def source(self, text: str, words: list[Word], encoded: EncodedWords) -> Source:
+        """A sentence with labels of its tokens, and which of them the model has never seen."""
+        labels = tuple(self.tokenizer.tokens(encoded.tokens))
+        spelt = encoded.characters or [[UNKNOWN]] * len(labels)
+        unknown = tuple(
+            at
+            for at, (token, letters) in enumerate(zip(encoded.tokens, spelt, strict=True))
+            if token == self.tokenizer.unknown and UNKNOWN in letters
+        )
+        return Source(text, words, encoded, labels, unknown)
+
+
+def parted(text: str | Words, place: str) -> tuple[str, list[Word]]:
+    """A text and where its words stand in it; ValueError, naming the place, where there is none.
+
+    Args:
+        text: a sentence, which `data.split_words` parts, or a list of words.
+        place: what to call it.
+    """
+    if isinstance(text, str):
+        words = split_words(text)
+    else:
+        for number, word in enumerate(text):
+            if not isinstance(word, str) or not word.strip():
+                raise ValueError(f"{place}: word {number} is {word!r}; give words, none blank")
+        ends = np.cumsum([len(word) + 1 for word in text]).tolist()
+        places = zip(text, ends, strict=True)
+        words = [Word(word, end - len(word) - 1, end - 1) for word, end in places]
+        text = " ".join(text)
+    if not words:
+        raise ValueError(f"{place}: is empty; there is nothing to tag in it")
+    return text, words

@@ -1,0 +1,379 @@
+"""Tagging: a tag for each word of a sentence, and the spans that tags mark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+
+from attention_zoo import models
+from attention_zoo.data import (
+    EncodedWords,
+    TaggedBatches,
+    TaggedSentences,
+    Tokenizer,
+    check_tags,
+    load_tokenizer,
+)
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.metrics import read_spans, span_scores, tag_accuracy
+from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks.answering import BUCKET, same_width, unknown_characters
+from attention_zoo.tasks.one_text import OneText
+from attention_zoo.tasks.sentences import Source, WordReader, Words, parted
+from attention_zoo.tasks.tagged import Tagged, TagReading, answer
+from attention_zoo.tasks.task import TASKS
+
+FEW, OFTEN = 128, 16
+"""So many sentences, and so many calls, do not repay that the model is compiled for them."""
+
+Marked = Sequence[Sequence[int]] | None
+
+
+@TASKS.register("tagging")
+class Tagging(OneText):
+    """A tagger, its tokenizer and what its tags mean: sentences in, tags and spans out.
+
+    Every word is cut into tokens by itself, and its first token has its tag.
+
+    Args:
+        model: a `models.Tagger`.
+        tokenizer: `data.Tokenizer` of any kind, or a public one.
+        characters: the tokenizer of kind "character" of a model that reads characters; its tokens
+            are then whole words, of kind "whitespace".
+        search: `n_best` and `batch_size` are read; the best tags are always found.
+        max_length: most words of a sentence. Training leaves longer ones out; `predict` and
+            `evaluate` refuse them.
+        scheme: how tags mark spans: "BIO" (IOB2), "IOB1", "BIOES", "BMES"; None for tags alone.
+
+    Raises:
+        ValueError: the model is no tagger, or reads something else than the tokenizers tell, or a
+            tag is none of the scheme.
+    """
+
+    name: ClassVar[str] = "tagging"
+    examples: ClassVar[str] = "sentences"
+    reads: ClassVar[str] = "whitespace"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        characters: Tokenizer | None = None,
+        search: SearchOptions | None = None,
+        max_length: int = 256,
+        scheme: str | None = None,
+    ) -> None:
+        if not isinstance(model, models.Tagger):
+            raise ValueError(f"a {type(model).__name__} tags no words; tagging takes a Tagger")
+        super().__init__(model, tokenizer, search, max_length)
+        self.characters, self.scheme = characters, scheme
+        self._reader = WordReader(tokenizer, characters)
+        self._check_tokenizers()
+        if scheme is not None:
+            read_spans(self.tags, scheme)  # which refuses tags that are none of it
+        self._calls = 0
+        self._readings: dict[tuple[Any, ...], TagReading] = {}
+
+    def _check_tokenizers(self) -> None:
+        """ValueError unless the model can read what the tokenizers tell."""
+        read = self.model.characters
+        if (read is None) != (self.characters is None):
+            given = "not given" if self.characters is None else "given"
+            reads = "reads no characters" if read is None else "reads characters"
+            raise ValueError(f"the model {reads}, but their tokenizer is {given}")
+        sizes = [(self.tokenizer, self.model.vocabulary_size, "tokens")]
+        if self.characters is not None:
+            sizes.append((self.characters, read["vocabulary_size"], "characters"))
+            for one, kind in ((self.tokenizer, "whitespace"), (self.characters, "character")):
+                if getattr(one, "kind", None) != kind:
+                    raise ValueError(
+                        f"with characters, tokens are whole words: a tokenizer of kind {kind} is"
+                        f" needed where {getattr(one, 'kind', type(one).__name__)} is given"
+                    )
+        for tokenizer, known, what in sizes:
+            if tokenizer.vocabulary_size > known:
+                raise ValueError(
+                    f"the tokenizer has {tokenizer.vocabulary_size} {what}, but the model reads"
+                    f" {known}"
+                )
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The names of the tags, by number."""
+        return tuple(self.model.settings["tags"])
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """What a run can be judged by."""
+        spans = () if self.scheme is None else ("f1", "precision", "recall")
+        return (*spans, "accuracy")
+
+    @property
+    def places(self) -> Any:
+        """How many tokens the model has places for, None where there is no limit."""
+        return self.model.max_length
+
+    # Training.
+
+    def batches(self, examples: TaggedSentences, batch_size: int, seed: int) -> TaggedBatches:
+        """The sentences as length-bucketed batches; those over the length limit are left out.
+
+        Raises:
+            ValueError: no sentence is left, a tag is unknown, or the model is trained never to
+                give tags as a sentence has them (file:line).
+        """
+        head = self.model.settings["head"]
+        if head["kind"] == "crf" and head["tag_scheme"] is not None:
+            check_tags(examples, head["tag_scheme"])
+        labels, encoded = self._labels(examples), self._examples(examples)
+        kept = [row for row, one in enumerate(encoded) if self._fits(one)]
+        if not kept:
+            raise ValueError(
+                f"{examples.origin}: none of its {len(examples)} sentences fits into"
+                f" {self.max_length} words; raise data.max_length"
+            )
+        return TaggedBatches(
+            [encoded[row] for row in kept],
+            [labels[row] for row in kept],
+            batch_size=batch_size,
+            seed=seed,
+            bucket_width=self._bucket_width(4),
+            numbers=[row + 1 for row in kept],
+        )
+
+    def within_limits(self, examples: TaggedSentences) -> TaggedSentences:
+        """The sentences that `batches` leaves in."""
+        fits = map(self._fits, self._examples(examples))
+        return examples.take([row for row, fit in enumerate(fits) if fit])
+
+    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """The model's own: of whole sentences with a CRF, of words with a softmax."""
+        made: keras.losses.Loss = self.model.make_loss(label_smoothing)
+        return made
+
+    def _examples(self, examples: TaggedSentences) -> list[EncodedWords]:
+        """The sentences of a corpus, encoded; ValueError where marks are needed and missing."""
+        if not self._marks:
+            return self._reader.encode(examples.words)
+        if examples.marks is None:
+            raise ValueError(
+                f"{examples.origin}: the model reads marked words, but the corpus marks none; name"
+                " their column (data.marks)"
+            )
+        return self._reader.encode(examples.words, examples.marks)
+
+    def _fits(self, sentence: EncodedWords) -> bool:
+        places = self.places or len(sentence.tokens)
+        return len(sentence.starts) <= self.max_length and len(sentence.tokens) <= places
+
+    def _labels(self, examples: TaggedSentences) -> list[list[int]]:
+        """The number of each word's tag; ValueError naming the place of one that is unknown."""
+        numbers = {tag: number for number, tag in enumerate(self.tags)}
+        for row, tags in enumerate(examples.tags):
+            for word, tag in enumerate(tags):
+                if tag not in numbers:
+                    raise ValueError(
+                        f"{examples.place(row, word)}: tag {tag!r} is none that the model was made"
+                        f" for{did_you_mean(tag, numbers)}; mend it, or train on a corpus that has"
+                        f" it (known: {', '.join(numbers)})"
+                    )
+        return [[numbers[tag] for tag in tags] for tags in examples.tags]
+
+    @property
+    def _marks(self) -> bool:
+        return bool(self.model.settings["marks"])
+
+    def _bucket_width(self, width: int) -> int:
+        return width if self.places is None or self.places % width == 0 else 1
+
+    # Prediction.
+
+    def predict(
+        self,
+        texts: Sequence[str | Words],
+        *,
+        marks: Marked = None,
+        attention: bool = True,
+        **search_overrides: Any,
+    ) -> list[Tagged]:
+        """The tags of each sentence, in order; they depend on nothing else in the list.
+
+        Args:
+            texts: sentences, which `data.split_words` parts, or lists of words.
+            marks: of each sentence the numbers of its marked words, from 0; for models that read
+                marks, as the predicates of semantic roles.
+            attention: also tell where tokens looked, if the model has self-attention.
+            **search_overrides: `n_best` and `batch_size` for this call.
+
+        Raises:
+            ValueError: a sentence is empty or too long, marks are missing or of no word, an option
+                is unknown.
+        """
+        if isinstance(texts, str):
+            raise ValueError("predict takes a list of sentences; write predict([text])")
+        options = self.search.override(**search_overrides)
+        sources = self._sources(texts, None, marks)
+        self._calls += 1
+        encoded = [source.encoded for source in sources]
+        found = self._found(encoded, options, self._calls > OFTEN, attention=attention)
+        answers = {row: answer(sources[row], told, self.tags, self.scheme) for row, told in found}
+        return [answers[row] for row in range(len(sources))]
+
+    def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
+        """ValueError for a text that `predict` refuses.
+
+        Args:
+            texts: sentences.
+            places: where each stands, for messages; "source 0" and so on without.
+        """
+        if self._marks:
+            raise ValueError(
+                "this model reads marked words, which a line of text cannot tell; give them in"
+                " Python: task.predict(texts, marks=[[2], ...])"
+            )
+        self._sources(texts, places)
+
+    def unknown_characters(self, text: str) -> list[str]:
+        """The characters of a text that no token of the vocabulary can hold."""
+        return unknown_characters(self.characters or self.tokenizer, text)
+
+    def _sources(
+        self,
+        texts: Sequence[str | Words],
+        places: Sequence[str] | None = None,
+        marks: Marked = None,
+    ) -> list[Source]:
+        """The texts as sentences to tag; ValueError for one that cannot be."""
+        places = places or [f"source {row}" for row in range(len(texts))]
+        split = [parted(text, place) for text, place in zip(texts, places, strict=True)]
+        words = [[word.text for word in of_text] for _, of_text in split]
+        encoded = self._reader.encode(words, self._marked(words, marks))
+        self._refuse_long(encoded, places)
+        pairs = zip(split, encoded, strict=True)
+        return [self._reader.source(text, of_text, one) for (text, of_text), one in pairs]
+
+    def _refuse_long(self, encoded: Sequence[EncodedWords], places: Sequence[str]) -> None:
+        for one, place in zip(encoded, places, strict=True):
+            if len(one.starts) > self.max_length:
+                raise ValueError(
+                    f"{place}: {len(one.starts)} words, the limit is {self.max_length}; shorten it"
+                    " or raise the limit (data.max_length on the command line, task.max_length in"
+                    " Python)"
+                )
+            if not self._fits(one):
+                raise ValueError(
+                    f"{place}: {len(one.tokens)} tokens, but the model has {self.places} places;"
+                    " shorten it"
+                )
+
+    def _marked(self, sentences: Sequence[Words], marks: Marked) -> list[list[bool]] | None:
+        """Booleans for the numbers of marked words; ValueError for what are none."""
+        if not self._marks:
+            if marks is not None:
+                raise ValueError("marks: the model reads none; leave them out")
+            return None
+        if marks is None or len(marks) != len(sentences):
+            raise ValueError(
+                f"marks: the model reads marked words; give the numbers of those of each of the"
+                f" {len(sentences)} sentences"
+            )
+        for row, (words, numbers) in enumerate(zip(sentences, marks, strict=True)):
+            for number in numbers:
+                if not 0 <= number < len(words):
+                    raise ValueError(
+                        f"marks: source {row} has words 0 to {len(words) - 1}, none is {number}"
+                    )
+        return [
+            [number in numbers for number in range(len(words))]
+            for words, numbers in zip(sentences, marks, strict=True)
+        ]
+
+    def _found(
+        self,
+        sentences: Sequence[EncodedWords],
+        options: SearchOptions,
+        compiled: bool = False,
+        **wanted: bool,
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Of each sentence, by its number, what a `TagReading` tells; compiled for many anyway."""
+        if not sentences:
+            return
+        reading = self._reading(count=options.n_best, **wanted)
+        labels = [[0] * len(one.starts) for one in sentences]
+        width = self._bucket_width(BUCKET)
+        batches = TaggedBatches(sentences, labels, options.batch_size, 0, bucket_width=width)
+        for rows, _ in same_width([one.tokens for one in sentences], options.batch_size):
+            size = min(options.batch_size, 2 ** (len(rows) - 1).bit_length())
+            filled = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
+            inputs, _ = batches.batch(np.array(filled))
+            told = reading.tell(inputs, compiled or len(sentences) > FEW)
+            for at, row in enumerate(rows):
+                yield row, {name: part[at] for name, part in told.items()}
+
+    def _reading(self, **wanted: Any) -> TagReading:
+        """What reads the model so; the compiled ones are kept."""
+        key = tuple(sorted(wanted.items()))
+        known = self._readings.get(key)
+        if known is None or known.tagger is not self.model:
+            known = self._readings[key] = TagReading(self.model, **wanted)
+        return known
+
+    # Evaluation.
+
+    def evaluate(self, examples: TaggedSentences, **search_overrides: Any) -> dict[str, Any]:
+        """How many of the tags of `examples` are found, and how many of the spans they mark.
+
+        Spans of either side are read as conlleval reads them, whether their tags keep the scheme or
+        not.
+
+        Returns:
+            `sentences`, `words`, `unknown` (tokens that the vocabulary has not), `accuracy` (0 to
+            100, of words); with a scheme `f1`, `precision` and `recall` of spans (0 to 100),
+            `invalid` (sentences whose predicted tags break the scheme) and `by_label`.
+
+        Raises:
+            ValueError: a sentence is too long, or a tag is unknown (file:line).
+        """
+        options = self.search.override(**search_overrides).override(n_best=1)
+        self._labels(examples)
+        encoded = self._examples(examples)
+        self._refuse_long(encoded, examples.places())
+        names, predicted = self.tags, [()] * len(encoded)
+        for row, told in self._found(encoded, options, marginals=False):
+            length = len(encoded[row].starts)
+            predicted[row] = tuple(names[tag] for tag in told["tags"][0, :length])
+        report: dict[str, Any] = {
+            "sentences": len(encoded),
+            "words": sum(len(one.starts) for one in encoded),
+            "unknown": sum(list(one.tokens).count(self.tokenizer.unknown) for one in encoded),
+            "accuracy": tag_accuracy(predicted, examples.tags),
+        }
+        if self.scheme is not None:
+            scores = span_scores(predicted, examples.tags, self.scheme)
+            report |= {"f1": scores.f1, "precision": scores.precision, "recall": scores.recall}
+            report["invalid"] = scores.invalid
+            report["by_label"] = [
+                {"label": label, **asdict(score)} for label, score in scores.by_label.items()
+            ]
+        return report
+
+    # Files.
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, tokenizers and options into a folder, `task.json` last."""
+        if self.characters is not None:
+            self.characters.save(Path(folder) / "characters")
+        super().save(folder)
+
+    def _options(self) -> dict[str, Any]:
+        return {"scheme": self.scheme, "characters": self.characters is not None}
+
+    @classmethod
+    def _read(cls, folder: Path, content: dict[str, Any]) -> dict[str, Any]:
+        characters = load_tokenizer(folder / "characters") if content.get("characters") else None
+        return {"characters": characters, "scheme": content.get("scheme")}

@@ -1,0 +1,59 @@
+"""Spans read in a graph are those of `read_spans`, whatever the tags."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_zoo import ops
+from attention_zoo.export.graph_spans import GraphSpans
+from attention_zoo.metrics import Span, read_spans
+
+
+def names_of(scheme: str, kinds: tuple[str, ...]) -> list[str]:
+    letters = ops.TAG_SCHEMES.get(scheme)().letters()
+    return [*(f"{letter}{kind}" for letter in letters for kind in kinds), "O"]
+
+
+@pytest.mark.parametrize("kinds", [("",), ("-X", "-B-Y")])
+@pytest.mark.parametrize("scheme", ["BIO", "IOB1", "BIOES", "BMES"])
+def test_spans_are_those_that_are_read(scheme: str, kinds: tuple[str, ...]) -> None:
+    names = names_of(scheme, kinds)
+    rng = np.random.default_rng(0)
+    drawn = [rng.integers(len(names), size=size).tolist() for size in rng.integers(0, 9, 2000)]
+    values = [rng.random(len(row)).tolist() for row in drawn]
+    module = GraphSpans(names, scheme)
+    found = tf.function(module.read)(
+        tf.ragged.constant(drawn, dtype=tf.int32), tf.ragged.constant(values, dtype=tf.float32)
+    )
+    parts = [part.to_list() for part in found]
+    spans = 0
+    for row, (tags, likely) in enumerate(zip(drawn, values, strict=True)):
+        want = read_spans([names[tag] for tag in tags], scheme)
+        starts, ends, labels, least = (part[row] for part in parts)
+        got = [
+            Span(start, end, label.decode())
+            for start, end, label in zip(starts, ends, labels, strict=True)
+        ]
+        assert got == want
+        np.testing.assert_allclose(least, [min(likely[s.start : s.end]) for s in want], rtol=1e-6)
+        spans += len(want)
+    assert spans > 2000
+
+
+@pytest.mark.parametrize("scheme", ["BIO", None])
+def test_nothing_has_no_spans(scheme: str | None) -> None:
+    module = GraphSpans(["B-X", "O"], scheme)
+    for rows in ([], [[]], [[1, 1], []], [] if scheme else [[0, 1], [0]]):
+        tags = tf.RaggedTensor.from_row_lengths(
+            tf.constant([tag for row in rows for tag in row], "int32"),
+            tf.constant([len(row) for row in rows], "int64"),
+        )
+        for part in module.read(tags, tf.cast(tags, "float32")):
+            assert part.to_list() == [[] for _ in rows]
+
+
+def test_a_tag_of_another_scheme_is_refused() -> None:
+    with pytest.raises(ValueError, match="tag 'E-X' is none of BIO"):
+        GraphSpans(["O", "E-X"], "BIO")

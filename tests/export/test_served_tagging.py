@@ -1,0 +1,186 @@
+"""An exported tagger answers as the task does, in a process that has TensorFlow alone."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_zoo import models
+from attention_zoo.data import Tokenizer, train_tokenizer
+from attention_zoo.decoding import Automaton
+from attention_zoo.export import export
+from attention_zoo.export.served_tagging import ServedTagging
+from attention_zoo.metrics import invalid_sequences
+from attention_zoo.tasks import Tagged, Tagging
+
+TEXTS = [
+    "Ada Lamp didn't send 1,000.5 lamps.",
+    "  Ida 😀👍🏽  saw\t東京 tower\u200b, ",
+    "x",
+    "ↄ שלום e\u0301-b ÉCOLE .",
+]
+RANDOM = [
+    " ".join(np.random.default_rng(size).choice(["Ada", "Lamp", "send", "York", ".", "zz"], size))
+    for size in (1, 2, 3, 5, 8, 13, 19, 24)
+]
+BATCHES = [TEXTS, TEXTS[2:3], [], RANDOM, ["a cat", " \u200b"], ["lamps " * 31, "a"]]
+ALONE = """
+import json, sys
+import tensorflow as tf
+def plain(x):
+    if isinstance(x, list):
+        return [plain(y) for y in x]
+    return x.decode() if isinstance(x, bytes) else x
+given = json.load(sys.stdin)
+for folder in sys.argv[1:]:
+    served = tf.saved_model.load(folder).signatures["serving_default"]
+    for texts in given:
+        try:
+            answers = served(text=tf.constant(texts, "string"))
+        except tf.errors.InvalidArgumentError as error:
+            print(json.dumps(error.message))
+        else:
+            shapes = {name: value.shape.as_list() for name, value in answers.items()}
+            answers = {name: plain(value.numpy().tolist()) for name, value in answers.items()}
+            print(json.dumps([answers, shapes]))
+assert not {"attention_zoo", "tokenizers", "tensorflow_text"} & set(sys.modules)
+"""
+TAGS = ["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in ("PER", "LOC"))]
+CHARACTERS = {"embedding_dim": 4, "units": 5}
+
+
+def tokenizer(kind: str, lowercase: bool = False) -> Tokenizer:
+    texts = [" ".join(TEXTS[0].split()), "Ida saw lamps , no ?"]
+    return train_tokenizer(kind, texts, 40, lowercase)
+
+
+@functools.cache
+def task(kind: str) -> Tagging:
+    """Taggers with random weights: by characters with a constrained CRF, by subwords with none."""
+    head, letters, tokens = {"kind": "softmax", "tag_scheme": "BIOES"}, None, tokenizer("subword")
+    more: dict[str, Any] = {"attention": {"num_heads": 2, "key_dim": 3}}
+    if kind == "characters":
+        head, letters = {"kind": "crf", "tag_scheme": "BIOES"}, tokenizer("character")
+        tokens = tokenizer("whitespace", lowercase=True)
+        own = {"vocabulary_size": letters.vocabulary_size, **CHARACTERS}
+        more = {"characters": {"kind": "cnn", **own}}
+    model = models.RecurrentTagger(
+        tokens.vocabulary_size, tags=TAGS, embedding_dim=6, units=8, head=head, **more
+    )
+    rng = np.random.default_rng(3)
+    for weight in model.weights:
+        if len(weight.shape) > 1:
+            weight.assign(2 * rng.normal(size=weight.shape))
+    return Tagging(model, tokens, letters, max_length=30, scheme="BIOES")
+
+
+def assert_same(answers: dict[str, Any], wants: Sequence[Tagged]) -> None:
+    """What is served is what `predict` gives, and nothing stands past its end."""
+    assert len(answers["words"]) == len(wants)
+    for row, want in enumerate(wants):
+        size = len(want.words)
+        assert answers["lengths"][row] == size
+        for name, told, nothing in (
+            ("words", want.words, ""),
+            ("tags", want.tags, ""),
+            ("span_labels", [span.label for span in want.spans], ""),
+            ("offsets", want.offsets, (0, 0)),
+            ("spans", [(span.start, span.end) for span in want.spans], (0, 0)),
+        ):
+            got = [tuple(x) if np.ndim(x) else x for x in answers[name][row]]
+            assert got == [*told, *[nothing] * (len(got) - len(told))], name
+        for name, told in (
+            ("probabilities", want.probabilities),
+            ("span_probabilities", [span.probability for span in want.spans]),
+        ):
+            got = np.array(answers[name][row])
+            np.testing.assert_allclose(got[: len(told)], told, rtol=1e-4, atol=1e-6)
+            assert not got[len(told) :].any()
+        np.testing.assert_allclose(answers["scores"][row], want.score, rtol=1e-4, atol=1e-4)
+
+
+KINDS = ("characters", "subwords")
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """What exports of both answer to all batches, in a process that has TensorFlow alone."""
+    folder = tmp_path_factory.mktemp("served")
+    folders = [str(export(task(kind), folder / kind)) for kind in KINDS]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ALONE, *folders],
+        input=json.dumps(BATCHES),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == len(KINDS) * len(BATCHES)
+    return {kind: lines[n * len(BATCHES) :][: len(BATCHES)] for n, kind in enumerate(KINDS)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, list[Any]]) -> None:
+    (several, _), (one, _), *_ = answered[kind]
+    wants = task(kind).predict(TEXTS)
+    assert_same(several, wants)
+    assert_same(one, wants[2:3])
+    assert any(row and row[0] for row in several["span_labels"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_constrained_tags_keep_the_scheme(kind: str, answered: dict[str, list[Any]]) -> None:
+    answers, _ = answered[kind][BATCHES.index(RANDOM)]
+    tags = [row[:size] for row, size in zip(answers["tags"], answers["lengths"], strict=True)]
+    assert [len(row) for row in tags] == [len(text.split()) for text in RANDOM]
+    assert invalid_sequences(tags, "BIOES") == 0
+    assert len({tag for row in tags for tag in row}) > 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_sentences(kind: str, answered: dict[str, list[Any]]) -> None:
+    _, shapes = answered[kind][BATCHES.index([])]
+    assert {name: shape for name, shape in shapes.items() if shape != [0, 0]} == {
+        "scores": [0],
+        "lengths": [0],
+        "offsets": [0, 0, 2],
+        "spans": [0, 0, 2],
+    }
+    assert task(kind).predict([]) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_predict_refuses_is_refused(kind: str, answered: dict[str, list[Any]]) -> None:
+    empty, long = answered[kind][-2:]
+    assert re.search(r"source.*1.*is empty", empty)
+    assert re.search(r"source.*0.*31.*the limit is.*30", long)
+
+
+def test_more_tokens_than_places_are_refused() -> None:
+    module = ServedTagging(task("subwords"), ())
+    module._limits = (30, 40)
+    assert len(module._checks(tf.constant([2, 30]), tf.constant([2, 40]))) == 3
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)source.*1.*41.*has places:.*40"):
+        module._checks(tf.constant([2, 30]), tf.constant([2, 41]))
+
+
+def test_what_has_no_export_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="rules are for searches, and tagging has none"):
+        export(task("subwords"), tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
+    own = task("subwords")
+    settings = {**own.model.settings, "marks": True}
+    marked = Tagging(models.RecurrentTagger(**settings), own.tokenizer)
+    with pytest.raises(ValueError, match="reads marked words, which a sentence cannot tell"):
+        export(marked, tmp_path / "new")
+    assert not list(tmp_path.iterdir())

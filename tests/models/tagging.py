@@ -1,0 +1,344 @@
+"""What holds for every model that tags words.
+
+class TestRecurrentTagger(TaggingConformance):
+    covers = RecurrentTagger
+    options = {"vocabulary_size": 13, "tags": TAGS, ...}   # the tiny model of the tests
+    changed = {"vocabulary_size": 15, ...}   # every constructor argument, changed
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import pytest
+
+import attention_zoo as az
+from attention_zoo.models import Tagger
+from attention_zoo.ops import tag_constraints, unpack
+from tests.layers.layer_laws import check_docstring, constructor_arguments
+from tests.layers.running import (
+    JAX,
+    JAX_EXCEPTIONS,
+    MODES,
+    any_batch,
+    array,
+    arrays,
+    close,
+    compiled,
+    differentiable,
+    quick,
+)
+from tests.models.reading import ALONE, LIVE, TOKENS, fill
+
+TAGS = ["O", "B-A", "I-A", "B-B", "I-B"]
+RNG = np.random.default_rng(0)
+CHARACTERS = np.where(LIVE[..., None], RNG.integers(1, 8, (*TOKENS.shape, 4)), 0).astype("int32")
+CHARACTERS[:, ::2, 2:] = 0
+MARKS = (LIVE & (RNG.random(TOKENS.shape) < 0.4)).astype("int32")
+STARTS = np.array([[1, 2, 4], [1, 3, 0], [0, 0, 0]], "int32")
+"""Rows of three words, of two, and of none that counts."""
+Given = dict[str, np.ndarray]
+
+
+def run(model: Any, given: Given, mode: str | None = None) -> np.ndarray:
+    """The potentials."""
+    wrapped = quick if mode is None else lambda function: compiled(function, mode)
+    return array(wrapped(lambda x: model(x, training=False))(given))
+
+
+def emissions(model: Any, given: Given) -> np.ndarray:
+    """Those of words, 0 elsewhere; which places are words is as it should be."""
+    chain = unpack(keras.ops.convert_to_tensor(run(model, given).astype("float32")))
+    places = given["starts"] if "starts" in given else given["tokens"]
+    np.testing.assert_array_equal(array(chain.mask), places != 0)
+    return array(chain.emissions)
+
+
+class TaggingConformance:
+    """One public tagger. A case says `covers`, `options` and `changed`, and `make` if need be."""
+
+    covers: ClassVar[type]
+    options: ClassVar[dict[str, Any]]
+    changed: ClassVar[dict[str, Any]]
+    deep: ClassVar[dict[str, Any]] = {}
+    """What makes the model of the law of masks as deep as a real one."""
+    attentions: ClassVar[int] = 0
+
+    def make(self, **options: Any) -> Any:
+        return self.covers(**{**self.options, **options})
+
+    def filled(self, **options: Any) -> Any:
+        model = self.make(**options)
+        fill(model)
+        return model
+
+    def inputs(self) -> Given:
+        """What a model of this case can be called with: all that it reads."""
+        model = self.make()
+        given = {"tokens": TOKENS, "characters": CHARACTERS, "marks": MARKS}
+        wanted = {"characters": model.characters is not None, "marks": model.settings["marks"]}
+        return {name: x for name, x in given.items() if wanted.get(name, True)}
+
+    # the law of masks
+
+    def padded(self, where: str, pads: int) -> tuple[Given, np.ndarray]:
+        """The inputs with more pads, and where each position went."""
+        length = TOKENS.shape[1]
+        cut = {"right": length, "left": 0, "inside": length // 2}[where]
+        places = np.r_[0:cut, cut + pads : length + pads]
+        longer = {}
+        for name, x in self.inputs().items():
+            longer[name] = np.zeros((len(x), length + pads, *x.shape[2:]), "int32")
+            longer[name][:, places] = x
+        return longer, places
+
+    @pytest.mark.every_backend
+    def test_pads_cannot_be_seen(self) -> None:
+        model = self.filled(**self.deep)
+        want = emissions(model, self.inputs())
+        for where in ("right", "left", "inside"):
+            longer, places = self.padded(where, 7)
+            close(emissions(model, longer)[:, places], want, 1e-5)
+
+    def test_garbage_at_pads_and_the_batch_cannot_be_seen(self) -> None:
+        """Characters and marks of padding are not read."""
+        model = self.filled(**self.deep)
+        given = self.inputs()
+        want = emissions(model, given)
+        dirty = {name: np.where(x == 0, 1, x) for name, x in given.items() if name != "tokens"}
+        dirty = {name: np.where(_spread(LIVE, x), given[name], x) for name, x in dirty.items()}
+        close(emissions(model, {**given, **dirty}), want, 1e-5)
+        for row in range(len(TOKENS)):
+            alone = {name: x[row : row + 1, LIVE[row]] for name, x in given.items()}
+            close(emissions(model, alone), want[row : row + 1, LIVE[row]], 1e-5)
+
+    @pytest.mark.every_backend
+    def test_all_inputs_can_be_seen(self) -> None:
+        """A law kept by saying nothing would be none: what is changed here is told elsewhere."""
+        model = self.filled(**self.deep)
+        given = self.inputs()
+        want = emissions(model, given)
+        for name, x in given.items():
+            other = x.copy()
+            other[0, 0] = 1 - x[0, 0] if name == "marks" else 7
+            moved = np.abs(emissions(model, {**given, name: other}) - want)
+            assert (moved[0].max(axis=-1) > 1e-4 * np.abs(want).max()).sum() > 1, name
+            assert not moved[1:].any()
+
+    # words
+
+    @pytest.mark.every_backend
+    def test_words_are_where_they_start(self) -> None:
+        model, given = self.filled(), self.inputs()
+        want = emissions(model, given)
+        whole = np.where(LIVE, np.arange(1, 7), 0).astype("int32")
+        close(emissions(model, {**given, "starts": whole}), want, 1e-6)
+        got = emissions(model, {**given, "starts": STARTS})
+        for row, word in zip(*np.nonzero(STARTS), strict=True):
+            np.testing.assert_allclose(
+                got[row, word], want[row, STARTS[row, word] - 1], rtol=1e-4, atol=1e-5
+            )
+        longer, places = self.padded("inside", 5)
+        moved = np.where(STARTS, places[STARTS - 1] + 1, 0).astype("int32")
+        close(emissions(model, {**longer, "starts": moved}), got, 1e-5)
+
+    def test_places_that_hold_no_token_are_no_words(self) -> None:
+        model = self.filled()
+        wrong = np.array([[7, 0], [4, 1], [2, 99]], "int32")
+        chain = unpack(model({**self.inputs(), "starts": wrong}))
+        assert array(chain.mask).tolist() == [[False, False], [False, True], [False, False]]
+        assert not array(chain.emissions)[[0, 0, 1, 2, 2], [0, 1, 0, 0, 1]].any()
+
+    # paths
+
+    @pytest.mark.every_backend
+    @pytest.mark.parametrize("mode", MODES[1:])
+    def test_compiled_is_eager(self, mode: str) -> None:
+        model, given = self.filled(), {**self.inputs(), "starts": STARTS}
+        close(run(model, given, mode), run(model, given), 1e-5)
+
+    @pytest.mark.every_backend
+    @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+    def test_mixed_precision(self, policy: str) -> None:
+        """Potentials are of float32; every layer is of the policy."""
+        model = self.make(dtype=policy)
+        sublayers = model._flatten_layers(include_self=False)
+        assert {layer.dtype_policy.name for layer in sublayers} == {policy}
+        assert {v.dtype for v in model.trainable_variables} == {"float32"}
+        got = model(self.inputs())
+        assert keras.backend.standardize_dtype(got.dtype) == "float32"
+        assert getattr(got, "_keras_mask", None) is None
+        assert np.isfinite(array(got)).all()
+
+    @pytest.mark.parametrize("sizes", [(0, 4), (1, 1), (2, 3)], ids=str)
+    def test_small_sizes(self, sizes: tuple[int, int]) -> None:
+        model, given = self.make(), self.inputs()
+        shapes = {name: (*sizes, *x.shape[2:]) for name, x in given.items()}
+        ones = [np.ones(shape, "int32") for shape in shapes.values()]
+        call = any_batch(lambda *x: model(dict(zip(shapes, x, strict=True))))
+        got = call(*ones)
+        assert got.shape == (sizes[0], sizes[1] + 7, 6)
+        assert np.isfinite(array(got)).all()
+        tags, scores = model.decode(got)
+        assert (tags.shape, scores.shape) == (sizes, sizes[:1])
+
+    @pytest.mark.every_backend
+    @pytest.mark.parametrize("kind", ["softmax", "crf"])
+    def test_gradients_are_finite(self, kind: str) -> None:
+        """Of a batch in which a row is nothing but padding; every weight has some."""
+        model = self.filled(head={"kind": kind})
+        names = list(given := self.inputs())
+        rows = [np.concatenate([x, np.zeros_like(x[:1])]) for x in given.values()]
+        labels = np.where(rows[0] != 0, rows[0] % 5, -1)
+        loss = model.make_loss()
+        work = differentiable(
+            model, lambda *x: loss(labels, model(dict(zip(names, x, strict=True))))
+        )
+        value, _, by_weights = work(*rows)
+        assert np.isfinite(value).all()
+        assert all(np.isfinite(x).all() for x in by_weights)
+        still = [
+            variable.path
+            for variable, gradient in zip(model.trainable_variables, by_weights, strict=True)
+            if not np.abs(gradient).max()
+        ]
+        assert still == []
+
+    @pytest.mark.skipif(JAX, reason="an export is TensorFlow's")
+    def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
+        model, given = self.filled(), {**self.inputs(), "starts": STARTS}
+        spec = {
+            name: keras.InputSpec(shape=(None,) * x.ndim, dtype="int32", name=name)
+            for name, x in given.items()
+        }
+        model.export(tmp_path / "served", input_signature=[spec], verbose=False)
+        done = subprocess.run(
+            [sys.executable, "-c", ALONE, tmp_path / "served"],
+            input=json.dumps({name: x.tolist() for name, x in given.items()}),
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        (got,) = json.loads(done.stdout.splitlines()[-1])
+        close(np.array(got), run(model, given, "graph"), 1e-5)
+
+    # what potentials tell
+
+    @pytest.mark.parametrize("kind", ["softmax", "crf"])
+    def test_a_scheme_is_never_broken(self, kind: str) -> None:
+        model = self.filled(head={"kind": kind, "tag_scheme": "BIO"})
+        potentials = model(self.inputs())
+        tags, scores = arrays(model.decode(potentials, 4))
+        rules = tag_constraints("BIO", TAGS)
+        for row, live in enumerate(LIVE):
+            assert (np.diff(scores[row]) <= 0).all()
+            for some in tags[row][np.isfinite(scores[row])]:
+                assert rules.first_broken(some[live]) is None
+        best, score = arrays(model.decode(potentials))
+        np.testing.assert_array_equal(best, tags[:, 0])
+        np.testing.assert_allclose(score, scores[:, 0], rtol=1e-5)
+        shares = array(model.marginals(potentials))
+        np.testing.assert_allclose(shares.sum(-1), LIVE, atol=1e-5)
+        assert not shares[:, 0, [2, 4]].any()  # no sentence begins inside of a span
+
+    def test_a_softmax_is_of_each_word_alone(self) -> None:
+        """Its marginals are the softmax, and its best tags the greatest."""
+        model, given = self.filled(head=None), self.inputs()
+        energies = emissions(model, given)
+        shares = np.exp(energies) / np.exp(energies).sum(-1, keepdims=True)
+        potentials = model(given)
+        got = array(model.marginals(potentials))
+        np.testing.assert_allclose(got, shares * LIVE[..., None], atol=1e-5)
+        tags = array(model.decode(potentials)[0])
+        np.testing.assert_array_equal(tags[LIVE], energies.argmax(-1)[LIVE])
+
+    @pytest.mark.every_backend
+    def test_attention_is_that_of_every_layer(self) -> None:
+        model, given = self.filled(), self.inputs()
+        got = model.attention(given)
+        if not self.attentions:
+            assert got is None
+            return
+        weights = array(got)
+        assert weights.shape[:2] == (3, self.attentions)
+        both = LIVE[:, None, None, :, None] & LIVE[:, None, None, None, :]
+        assert not weights[np.broadcast_to(~both, weights.shape)].any()
+        rows = np.broadcast_to(LIVE[:, None, None], weights.shape[:4])
+        np.testing.assert_allclose(weights.sum(-1), rows, atol=1e-5)
+        longer, places = self.padded("inside", 3)
+        moved = array(model.attention(longer))[:, :, :, places][..., places]
+        close(moved, weights, 1e-5)
+
+    def test_losses(self) -> None:
+        crf, softmax = self.make(head={"kind": "crf"}), self.make(head=None)
+        assert type(crf.make_loss()) is az.losses.CRFLoss
+        assert softmax.make_loss(0.1).label_smoothing == 0.1
+        with pytest.raises(ValueError, match="label_smoothing is for the head 'softmax'"):
+            crf.make_loss(0.1)
+
+    # configuration
+
+    def test_every_constructor_argument_survives(self) -> None:
+        assert sorted(self.changed) == sorted(constructor_arguments(self.covers))
+        base = self.make(name="model").get_config()
+        model = self.make(name="model", **self.changed)
+        config = json.loads(json.dumps(model.get_config()))
+        assert all(base[name] != config[name] for name in self.changed)
+        assert self.covers.from_config(config).get_config() == model.get_config()
+
+    def test_weights_exist_before_the_first_call(self) -> None:
+        model = self.make()
+        before = [v.path for v in model.variables]
+        run(model, self.inputs())
+        assert before
+        assert [v.path for v in model.variables] == before
+
+    @pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
+    def test_preset_folder(self, tmp_path: Path) -> None:
+        model = self.filled()
+        model.save_to_preset(tmp_path / "saved")
+        for again in (
+            az.models.from_preset(tmp_path / "saved"),
+            self.covers.from_preset(str(tmp_path / "saved")),
+        ):
+            assert type(again) is self.covers
+            assert isinstance(again, Tagger)
+            assert again.settings == model.settings
+            np.testing.assert_array_equal(run(again, self.inputs()), run(model, self.inputs()))
+
+    def test_bad_options_are_refused(self) -> None:
+        for options, said in (
+            ({"tags": "O"}, "tags must be a list of names, at least one, got 'O'"),
+            ({"tags": []}, "tags must be a list of names"),
+            ({"head": {"kind": "soft"}}, "unknown tagger's head 'soft'; did you mean 'softmax'"),
+            ({"head": {"scheme": "BIO"}}, "head has no 'scheme'; did you mean 'tag_scheme'"),
+            ({"head": "crf"}, "head must be a dict of kind, tag_scheme, got 'crf'"),
+            ({"head": {"tag_scheme": "BIOX"}}, "unknown tag scheme 'BIOX'; did you mean"),
+        ):
+            with pytest.raises(ValueError, match=said):
+                self.make(**options)
+
+    def test_bad_inputs_are_refused(self) -> None:
+        model, given = self.make(), self.inputs()
+        for name in given:
+            others = {key: x for key, x in given.items() if key != name}
+            with pytest.raises(ValueError, match=f"must be a dict with tokens.*, but {name} is"):
+                model(others)
+        with pytest.raises(ValueError, match=r"starts must be \(3, words\), got shape \(2, 3\)"):
+            model({**given, "starts": STARTS[:2]})
+        with pytest.raises(ValueError, match=r"potentials must be \(batch, words \+ tags \+ 2, 6"):
+            model.decode(np.zeros((1, 9, 5), "float32"))
+
+    def test_docstring(self) -> None:
+        check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
+
+
+def _spread(mask: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return mask.reshape(*mask.shape, *(1,) * (x.ndim - 2))

@@ -1,0 +1,129 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.models import RecurrentTagger
+from tests.layers.running import JAX, array, close, randomise
+from tests.models.tagging import CHARACTERS, TAGS, TOKENS, TaggingConformance, emissions
+
+TINY = {
+    "vocabulary_size": 13,
+    "tags": TAGS,
+    "embedding_dim": 6,
+    "units": 8,
+    "characters": {"vocabulary_size": 8, "embedding_dim": 3, "units": 4},
+}
+
+
+class TestRecurrentTagger(TaggingConformance):
+    covers = RecurrentTagger
+    options = {**TINY, "marks": True, "attention": {"num_heads": 2, "key_dim": 3}}
+    deep = {"units": [8, 6, 8]}
+    attentions = 1
+    changed = {
+        "vocabulary_size": 15,
+        "tags": [*TAGS, "B-C"],
+        "embedding_dim": 5,
+        "units": [4, 6],
+        "attention": None,
+        "head": {"kind": "crf", "tag_scheme": "BIO"},
+        "characters": {"kind": "lstm", "vocabulary_size": 9, "units": 4},
+        "dropout": 0.2,
+        "word_dropout": 0.1,
+        "marks": False,
+    }
+
+
+def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Words of one span each after 3, or of two kinds; the kind is told by the word before."""
+    rng = np.random.default_rng(0)
+    words = rng.integers(3, 13, size=(rows, 5)).astype("int32")
+    words[:, 4] = 0
+    begins = np.pad(words[:, :-1] < 7, ((0, 0), (1, 0)))
+    labels = np.where(begins, np.where(words % 2, 1, 3), 0)
+    return words, np.where(words > 0, labels, -1)
+
+
+def test_characters_by_an_lstm_and_no_attention() -> None:
+    model = RecurrentTagger(**{**TINY, "characters": {**TINY["characters"], "kind": "lstm"}})
+    randomise(model)
+    given = {"tokens": TOKENS, "characters": CHARACTERS}
+    pads = ((0, 0), (2, 1))
+    longer = {name: np.pad(x, (*pads, *[(0, 0)] * (x.ndim - 2))) for name, x in given.items()}
+    close(emissions(model, longer)[:, 2:-1], emissions(model, given), 1e-5)
+    assert model.attention(given) is None
+
+
+@pytest.mark.parametrize("kind", ["softmax", "crf"])
+def test_learns_by_plain_fit(kind: str) -> None:
+    words, labels = sentences(256)
+    model = RecurrentTagger(13, TAGS, 8, 16, head={"kind": kind}, dropout=0.0, word_dropout=0.01)
+    model.compile(keras.optimizers.Adam(0.03), model.make_loss(), jit_compile=JAX)
+    model.fit(words_only(words), labels, batch_size=32, epochs=10, verbose=0)
+    tags = array(model.decode(model(words_only(words)))[0])
+    live = words > 0
+    assert (tags == labels)[live].mean() > 0.97
+
+
+def words_only(words: np.ndarray) -> dict[str, np.ndarray]:
+    return {"tokens": words}
+
+
+def test_one_width_is_one_layer() -> None:
+    one, listed = RecurrentTagger(**TINY), RecurrentTagger(**{**TINY, "units": [8]})
+    assert one.count_params() == listed.count_params()
+    assert one.settings["units"] == 8
+    for units in ([], 0, [7], "wide"):
+        with pytest.raises(ValueError, match="units"):
+            RecurrentTagger(**{**TINY, "units": units})
+
+
+def test_sizes_of_the_papers() -> None:
+    """By hand: embeddings, characters, LSTMs (4 (in + D + 1) D a direction), emissions, CRF."""
+    given = {"vocabulary_size": 1000, "tags": TAGS, "characters": {"vocabulary_size": 80}}
+    crf = 5 * 5 + 5 + 5
+    lample = RecurrentTagger.from_preset("bilstm_crf", **given)
+    characters = 80 * 25 + 2 * 4 * (25 + 25 + 1) * 25
+    lstm = 2 * 4 * (100 + 50 + 100 + 1) * 100
+    assert lample.count_params() == 1000 * 100 + characters + lstm + 200 * 5 + 5 + crf
+    hovy = RecurrentTagger.from_preset("bilstm_cnn_crf", **given)
+    characters = 80 * 30 + 3 * 30 * 30 + 30
+    lstm = 2 * 4 * (100 + 30 + 200 + 1) * 200
+    assert hovy.count_params() == 1000 * 100 + characters + lstm + 400 * 5 + 5 + crf
+    small = RecurrentTagger.from_preset("tagger_small", **{**given, "characters": None})
+    assert small.characters is None
+    assert small.count_params() == 1000 * 100 + 2 * 4 * (100 + 100 + 1) * 100 + 200 * 5 + 5
+
+
+def test_bad_characters_are_refused() -> None:
+    for given, said in (
+        ({}, "characters needs a vocabulary_size"),
+        ({"vocabulary_size": 0}, "characters' vocabulary_size must be at least 1"),
+        ({"vocabulary_size": 9, "kind": "cnm"}, "unknown reader of characters 'cnm'; did you"),
+        ({"vocabulary_size": 9, "kind": "lstm", "width": 3}, "characters has no 'width'"),
+        ("cnn", "characters must be a dict"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            RecurrentTagger(**{**TINY, "characters": given})
+
+
+def test_word_vectors_are_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("cat 1 2 3 4 5 6\nDOG 6 5 4 3 2 1\n")
+    vocabulary = ["<pad>", "<unk>", "<s>", "</s>", "Cat", "DOG", *"abcdefg"]
+    model = RecurrentTagger(**TINY)
+    before = array(model.token_embedding.embeddings)
+    assert model.load_word_vectors(path, vocabulary) == 2
+    after = array(model.token_embedding.embeddings)
+    np.testing.assert_array_equal(after[4:6], [[1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]])
+    np.testing.assert_array_equal(np.delete(after, [4, 5], 0), np.delete(before, [4, 5], 0))
+    with pytest.raises(ValueError, match="the vocabulary has 3 tokens, the model 13"):
+        model.load_word_vectors(path, vocabulary[:3])
+    path.write_text("cat 1 2\n")
+    with pytest.raises(ValueError, match=r"vectors.txt: vectors of width 2, .* embedding_dim=2"):
+        model.load_word_vectors(path, vocabulary)

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attention_zoo.ops import neighbours
+from tests.layers.running import array
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 3), (2, 1, 3), (0, 4, 3), (2, 0, 3)])
+@pytest.mark.parametrize("width", [1, 2, 3, 6])
+def test_oracle(shape: tuple[int, int, int], width: int) -> None:
+    x = np.random.default_rng(0).normal(size=shape).astype("float32")
+    got = array(neighbours(x, width))
+    assert got.shape == (*shape[:2], width * shape[2])
+    for place in range(shape[1]):
+        for number in range(width):
+            source = place - (width - 1) // 2 + number
+            inside = 0 <= source < shape[1]
+            want = x[:, source] if inside else np.zeros_like(x[:, place])
+            part = got[:, place, number * shape[2] : (number + 1) * shape[2]]
+            np.testing.assert_array_equal(part, want)

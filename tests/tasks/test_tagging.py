@@ -1,0 +1,395 @@
+"""Words keep their tags: through tokens, padding and batches, and back to places in a text."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo import models, tasks, training
+from attention_zoo.cli import main
+from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.tasks import Tagged, TaggedSpan, Tagging, tagging
+from attention_zoo.training import read_recipe
+from attention_zoo.training.building import build_task
+from attention_zoo.training.fine_tuning import initial_task
+from tests.training.small import assert_same_run
+
+CORPUS = TaggedSentences(
+    [("Ida", "Lamp", "saw", "New", "York", "."), ("no", "lamps"), ("York",), ("Ida",) * 9],
+    [
+        ("B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O"),
+        ("O", "O"),
+        ("B-LOC",),
+        ("B-PER", *["O"] * 8),
+    ],
+    "test sentences",
+    marks=[(False, False, True, False, False, False), (False, True), (True,), (False,) * 9],
+)
+WORDS = [word for words in CORPUS.words for word in words]
+TEXT = "Ida Lamp saw  York, no?"
+CRF = {"kind": "crf", "tag_scheme": "BIO"}
+
+
+@functools.cache
+def tagger(
+    kind: str = "whitespace", characters: bool = False, attention: bool = False, **options: Any
+) -> Tagging:
+    """A small tagger with random weights; only to be read."""
+    tokenizer = train_tokenizer(kind, WORDS, 40)
+    letters = train_tokenizer("character", WORDS, 40) if characters else None
+    sizes: dict[str, Any] = {"embedding_dim": 8, "units": 8}
+    if letters is not None:
+        own = {"vocabulary_size": letters.vocabulary_size, "embedding_dim": 4, "units": 4}
+        sizes["characters"] = own
+    if attention:
+        sizes["attention"] = {"num_heads": 2, "key_dim": 4}
+    task = {name: options.pop(name) for name in ("scheme", "max_length") if name in options}
+    if "head" in options:
+        options["head"] = dict(options["head"])
+    with keras.device("cpu"):
+        keras.utils.set_random_seed(3)
+        model = models.RecurrentTagger(
+            tokenizer.vocabulary_size, tags=CORPUS.known_tags, **sizes, **options
+        )
+    return Tagging(model, tokenizer, letters, **task)
+
+
+def shown(answer: Tagged) -> tuple[Any, ...]:
+    return answer.text, answer.tags, pytest.approx(answer.score, abs=1e-4)
+
+
+# words and tokens
+
+
+@pytest.mark.parametrize("kind", ["whitespace", "subword", "word", "character"])
+def test_each_word_keeps_its_place_and_its_tag(kind: str) -> None:
+    task = tagger(kind)
+    (answer,) = task.predict([TEXT])
+    assert answer.words == ("Ida", "Lamp", "saw", "York", ",", "no", "?")
+    assert tuple(TEXT[a:b] for a, b in answer.offsets) == answer.words
+    assert len(answer.tags) == len(answer.probabilities) == 7
+    assert set(answer.tags) <= set(CORPUS.known_tags)
+    assert answer.text == " ".join(map("/".join, zip(answer.words, answer.tags, strict=True)))
+    batch, labels = task.batches(CORPUS, 4, 1).batch(np.arange(4))
+    assert ("starts" in batch) == (kind in ("subword", "character"))
+    tokens = batch["tokens"]
+    starts = batch.get("starts", np.arange(1, labels.shape[1] + 1) * (labels >= 0))
+    for row, (words, tags) in enumerate(zip(CORPUS.words, CORPUS.tags, strict=True)):
+        live = labels[row] >= 0
+        assert [task.tags[tag] for tag in labels[row, live]] == list(tags)
+        ends = [*(starts[row, live][1:] - 1), (tokens[row] != 0).sum()]
+        for word, start, end in zip(words, starts[row, live], ends, strict=True):
+            ids = tokens[row, start - 1 : end].tolist()
+            assert ids == task.tokenizer.encode([word])[0]
+
+
+def test_lists_of_words_are_taken_as_they_are() -> None:
+    task = tagger(scheme="BIO")
+    words = ["New York", "didn't", "York"]
+    (answer,) = task.predict([words])
+    assert answer.words == tuple(words)
+    assert answer.offsets == ((0, 8), (9, 15), (16, 20))
+    assert len(answer.tags) == 3
+    assert answer.source_tokens == ("New", "York", "<unk>", "York")
+    assert answer.unknown == (2,)
+    for span in answer.spans:
+        assert "New York didn't York"[span.start : span.end] == span.text
+
+
+def test_characters_are_those_of_each_token() -> None:
+    task = tagger(characters=True)
+    for words in (["saw", "New York", "ↄ"], ["\u2581", "a\u3000York"]):
+        (encoded,) = task._reader.encode([words])
+        parts = [part for word in words for part in word.split()]
+        letters = [task.characters.encode([part])[0] or [1] for part in parts]
+        assert encoded.characters == letters
+        assert len(encoded.tokens) == len(letters)
+    assert [a.unknown for a in task.predict([["saw", "was", "wⓧw"]])] == [(2,)]
+    assert task.unknown_characters("Lamp ⓧ") == ["ⓧ"]
+
+
+# answers
+
+
+def test_an_answer_depends_on_nothing_else_in_the_list() -> None:
+    task = tagger(characters=True, attention=True)
+    texts = ["York", "Ida Lamp saw New York . " * 2, "no lamps"]
+    together = task.predict(texts, batch_size=2)
+    for text, answer in zip(texts, together, strict=True):
+        assert shown(task.predict([text])[0]) == shown(answer)
+    assert task.predict([]) == []
+
+
+def test_scores_and_probabilities_are_those_of_all_sequences() -> None:
+    for head in (("crf", None), ("crf", "BIO"), ("softmax", None), ("softmax", "BIO")):
+        task = tagger(head=(("kind", head[0]), ("tag_scheme", head[1])))
+        many = 5**2 if head[1] is None else 3 + 4 + 4
+        options = {"n_best": 25, "beam_width": 25}
+        (answer,) = task.predict([["Ida", "York"]], **options)
+        found = [answer, *answer.alternatives]
+        assert len(found) == many
+        scores = np.array([one.score for one in found])
+        assert (np.diff(scores) <= 1e-6).all()
+        assert np.exp(scores).sum() == pytest.approx(1, abs=1e-4)
+        for place, tag in enumerate(answer.tags):
+            same = [one.tags[place] == tag for one in found]
+            assert answer.probabilities[place] == pytest.approx(
+                np.exp(scores[same]).sum(), abs=1e-4
+            )
+        if head[1] is not None:
+            assert not any(one.tags[0].startswith("I-") for one in found)
+
+
+def test_spans_are_told_by_their_characters() -> None:
+    from attention_zoo.tasks.tagged import answer
+
+    task = tagger()
+    (source,) = task._sources([TEXT])
+    tags = ["B-PER", "I-PER", "O", "B-LOC", "O", "I-LOC", "O"]
+    ids = [task.tags.index(tag) for tag in tags]
+    likely = np.full((8, 5), 0.9)
+    likely[1] = 0.25
+    found = {"tags": np.array([[*ids, 0]] * 2), "scores": [-1.0, -np.inf], "marginals": likely}
+    told = answer(source, found, task.tags, "BIO")
+    assert told.text == "[Ida Lamp](PER) saw  [York](LOC), [no](LOC)?"
+    first, *others = told.spans
+    assert first == TaggedSpan("Ida Lamp", "PER", 0, 8, 0.25)
+    assert others == [TaggedSpan("York", "LOC", 14, 18, 0.9), TaggedSpan("no", "LOC", 20, 22, 0.9)]
+    assert told.tags == tuple(tags)
+    assert told.alternatives == ()
+
+
+def test_attention_is_of_the_sentences_own_tokens() -> None:
+    task = tagger("subword", attention=True)
+    long, short = task.predict([TEXT, "York"])
+    for answer in (long, short):
+        assert answer.attention is not None
+        size = len(answer.source_tokens)
+        assert answer.attention.shape == (1, 2, size, size)
+        np.testing.assert_allclose(answer.attention.sum(-1), 1, atol=1e-5)
+    assert task.predict([TEXT], attention=False)[0].attention is None
+    assert tagger().predict([TEXT])[0].attention is None
+
+
+def test_marked_words() -> None:
+    task = tagger("subword", marks=True)
+    (one,), (other,) = (task.predict([TEXT], marks=[marks]) for marks in ([2], []))
+    assert one.score != pytest.approx(other.score, abs=1e-6)
+    batch, labels = task.batches(CORPUS, 4, 1).batch(np.arange(4))
+    sizes = [len(ids) for ids in task.tokenizer.encode(CORPUS.words[0])]
+    marked = np.repeat(np.array(CORPUS.marks[0], "int32"), sizes)
+    assert batch["marks"][0, : sum(sizes)].tolist() == marked.tolist()
+    assert task.evaluate(CORPUS)["words"] == (labels >= 0).sum()
+    for marks, message in (
+        (None, "marks: the model reads marked words; give the numbers of those of each of the 1"),
+        ([[7]], "marks: source 0 has words 0 to 6, none is 7"),
+        ([], "of each of the 1 sentences"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            task.predict([TEXT], marks=marks)
+    with pytest.raises(ValueError, match="reads marked words, which a line of text cannot tell"):
+        task.check_sources([TEXT])
+    plain = TaggedSentences([("a",)], [("O",)], "here")
+    with pytest.raises(ValueError, match=r"here: .* but the corpus marks none; name their column"):
+        task.batches(plain, 1, 1)
+    with pytest.raises(ValueError, match="marks: the model reads none; leave them out"):
+        tagger().predict([TEXT], marks=[[0]])
+
+
+BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "one string": ("York", {}, r"write predict\(\[text\]\)"),
+    "empty": (["York", ""], {}, "^source 1: is empty; there is nothing to tag in it"),
+    "blank": ([" \u3000\n"], {}, "^source 0: is empty"),
+    "no words": ([[]], {}, "^source 0: is empty"),
+    "blank word": ([["York", " "]], {}, "^source 0: word 1 is ' '; give words, none blank"),
+    "no word": ([["York", 3]], {}, "^source 0: word 1 is 3; give words"),
+    "too long": (["York " * 31], {}, "^source 0: 31 words, the limit is 30; shorten it or raise"),
+    "option": (["York"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name: str) -> None:
+    texts, options, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        tagger(max_length=30).predict(texts, **options)
+
+
+# training and evaluation
+
+
+def test_figures_are_those_of_the_predictions() -> None:
+    task = tagger(scheme="BIO")
+    report = task.evaluate(CORPUS, batch_size=2)
+    answers = task.predict(CORPUS.words)
+    pairs = [
+        one == other
+        for answer, tags in zip(answers, CORPUS.tags, strict=True)
+        for one, other in zip(answer.tags, tags, strict=True)
+    ]
+    assert (report["sentences"], report["words"]) == (4, len(pairs))
+    assert report["accuracy"] == pytest.approx(100 * np.mean(pairs))
+    assert set(task.metric_names) < report.keys()
+    assert task.metric_names[0] == "f1"
+    assert {group["label"] for group in report["by_label"]} == {"LOC", "PER"}
+    plain = tagger()
+    assert plain.metric_names == ("accuracy",)
+    assert plain.evaluate(CORPUS).keys() == {"sentences", "words", "unknown", "accuracy"}
+    assert plain.evaluate(CORPUS)["accuracy"] == report["accuracy"]
+
+
+def test_tags_that_break_the_scheme_are_scored_and_not_trained_on() -> None:
+    broken = TaggedSentences([("a",), ("York", "b")], [("O",), ("O", "I-LOC")], "here")
+    free, bound = (
+        tagger(scheme="BIO", head=(("kind", kind), ("tag_scheme", "BIO")))
+        for kind in ("softmax", "crf")
+    )
+    for task in (free, bound):
+        report = task.evaluate(broken)
+        assert report["invalid"] == 0
+        assert sum(group["expected"] for group in report["by_label"]) == 1
+    assert len(free.batches(broken, 2, 1)) == 2
+    with pytest.raises(ValueError, match="here:2, word 2: 'I-LOC' may not come after 'O' in BIO"):
+        bound.batches(broken, 2, 1)
+
+
+def test_what_is_too_long_or_has_an_unknown_tag() -> None:
+    task = tagger(max_length=5)
+    assert task.batches(CORPUS, 2, seed=1).examples(0)[0] in (2, 3)
+    assert task.within_limits(CORPUS).words == [("no", "lamps"), ("York",)]
+    with pytest.raises(ValueError, match="test sentences:1: 6 words, the limit is 5"):
+        task.evaluate(CORPUS)
+    with pytest.raises(ValueError, match="none of its 1 sentences fits into 5 words; raise"):
+        task.batches(CORPUS.take([3]), 2, seed=1)
+    other = TaggedSentences([("a", "b")], [("O", "B-LOK")], "here", word_lines=[(7, 9)])
+    for work in (task.evaluate, lambda examples: task.batches(examples, 1, 1)):
+        with pytest.raises(ValueError, match=r"^here:9: tag 'B-LOK' is none .* mean 'B-LOC'"):
+            work(other)
+
+
+def test_models_and_tokenizers_that_do_not_fit() -> None:
+    task, spelling = tagger(), tagger(characters=True)
+    with pytest.raises(ValueError, match="a Dense tags no words; tagging takes a Tagger"):
+        Tagging(keras.layers.Dense(3), task.tokenizer)
+    with pytest.raises(ValueError, match="model reads characters, but their tokenizer is not gi"):
+        Tagging(spelling.model, spelling.tokenizer)
+    with pytest.raises(ValueError, match="model reads no characters, but their tokenizer is given"):
+        Tagging(task.model, task.tokenizer, spelling.characters)
+    with pytest.raises(ValueError, match="a tokenizer of kind whitespace is needed where word is"):
+        Tagging(spelling.model, tagger("word").tokenizer, spelling.characters)
+    large = train_tokenizer("whitespace", [*WORDS, "more", "words"], 60)
+    with pytest.raises(ValueError, match=f"has {large.vocabulary_size} tokens, but the model rea"):
+        Tagging(task.model, large)
+    with pytest.raises(ValueError, match=r"'B-LOC' is none of BMES|'I-LOC' is none of BMES"):
+        Tagging(task.model, task.tokenizer, scheme="BMES")
+
+
+# files
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    task = tagger(characters=True, scheme="BIO", max_length=30)
+    task.save(tmp_path)
+    again = tasks.load(tmp_path)
+    assert isinstance(again, Tagging)
+    assert (again.search, again.max_length, again.scheme) == (SearchOptions(), 30, "BIO")
+    assert shown(again.predict([TEXT])[0]) == shown(task.predict([TEXT])[0])
+    (tmp_path / "characters" / "vocabulary.txt").write_text("x")
+    with pytest.raises(ValueError, match=r"vocabulary\.txt:1: "):
+        tasks.load(tmp_path)
+    (tmp_path / "task.json").write_text(json.dumps({"task": task.name, "max_length": 3}))
+    with pytest.raises(ValueError, match=r"task\.json: damaged \('search'\); use another"):
+        tasks.load(tmp_path)
+
+
+# runs
+
+PAGE = """\
+task: tagging
+data: {corpus: orders, size: 60, validation_size: 12, test_size: 10, max_items: 1, max_length: 40}
+model: {preset: bilstm_cnn_crf_constrained, embedding_dim: 8, units: 16,
+  characters: {embedding_dim: 4, units: 4}, word_dropout: 0.1}
+training: {steps: 2, evaluate_every: 2, batch_size: 30, learning_rate: 0.01, monitor: f1}
+"""
+
+
+def page(folder: Path, text: str = PAGE) -> Path:
+    (folder / "page.yaml").write_text(text)
+    return folder / "page.yaml"
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
+    run, file = tmp_path / "run", tmp_path / "in.txt"
+    small = ["model.preset=bilstm_cnn", "model.characters=null"]
+    assert main(["train", str(page(tmp_path)), f"run={run}", *small]) == 0
+    assert "60 training sentences, 12 validation sentences" in capsys.readouterr().out
+    assert main(["evaluate", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "\ninvalid       " in out
+    assert "\n  label ITEM  precision " in out
+    (entry,) = json.loads((run / "results.json").read_text())["evaluations"]
+    assert entry["metrics"]["sentences"] == 10
+    lines = [" ".join(words) for words in generate_orders(3, "test", max_items=1).words]
+    file.write_text("\n".join(lines))
+    words = ["--n-best", "search.beam_width=2", "--html", str(tmp_path / "page.html")]
+    assert main(["predict", str(run), str(file), "--allow-unknown", *words]) == 0
+    found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    want = tasks.load(run).predict(lines)
+    assert [text for _, _, text in found[::2]] == [answer.text for answer in want]
+    assert len(found) == 6
+    assert "SENDER" in (tmp_path / "page.html").read_text()
+    assert main(["predict", str(run), str(file), "data.max_length=9"]) == 2
+    assert "in.txt:1: " in capsys.readouterr().err
+
+
+def test_fine_tuning_takes_weights_tokenizers_and_tags(tmp_path: Path) -> None:
+    recipe = read_recipe(page(tmp_path))
+    first = build_task(recipe, recipe.data.read("train"))
+    first.save(tmp_path / "first")
+    words = [f"init={tmp_path / 'first'}", "model.dropout=0.1"]
+    tuned = initial_task(read_recipe(page(tmp_path), words))
+    assert tuned.tags == first.tags
+    assert tuned.characters.vocabulary == first.characters.vocabulary
+    assert tuned.model.settings["dropout"] == 0.1
+    text = "Ida Lamp sends two red kettles."
+    assert shown(tuned.predict([text])[0]) == shown(first.predict([text])[0])
+    with pytest.raises(ValueError, match=r"characters is .* name another init"):
+        initial_task(read_recipe(page(tmp_path), [*words, "model.characters.units=5"]))
+
+
+def test_many_sentences_are_compiled_and_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = tagger("subword", scheme="BIO")
+    one = task.evaluate(CORPUS)
+    monkeypatch.setattr(tagging, "FEW", 3)
+    assert task.evaluate(CORPUS) == one
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    recipe, whole, parts = page(tmp_path), tmp_path / "whole", tmp_path / "parts"
+    same = ["training.evaluate_every=1", "training.accumulate=2", "model.preset=bilstm_cnn"]
+    training.fit(recipe, [f"run={whole}", *same])
+    for steps in (1, 2):
+        options = [f"run={parts}", *same, f"training.steps={steps}"]
+        training.fit(recipe, options, allow=["training.steps"])
+    assert_same_run(whole, parts)
+
+
+@pytest.mark.slow
+def test_a_small_run_learns(tmp_path: Path) -> None:
+    options = ["data.size=600", "training.steps=150", "training.evaluate_every=75"]
+    options += ["training.batch_size=16", "data.max_items=2"]
+    options += ["model.characters=null", "model.embedding_dim=24", "model.units=32"]
+    result = training.fit(page(tmp_path), [f"run={tmp_path / 'run'}", *options])
+    assert result.best is not None
+    assert result.best > 70
