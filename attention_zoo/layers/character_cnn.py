@@ -8,16 +8,14 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.dropout import Dropout
+from attention_zoo.layers.character_reader import PAD, CharacterReader
 
 Tensor = Any
 Shape = tuple[Any, ...]
 
-PAD = 0
-
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CharacterCNN(keras.layers.Layer):
+class CharacterCNN(CharacterReader):
     """A vector for each word: the greatest answers of filters that slide over its characters.
 
     `y_t = max_i [x_{i-1}; x_i; x_{i+1}] W + b`, `x_i = drop(E[character_i])`, x 0 beyond the word
@@ -68,46 +66,21 @@ class CharacterCNN(keras.layers.Layer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.vocabulary_size = zoo_ops.whole_number("vocabulary_size", vocabulary_size)
-        self.embedding_dim = zoo_ops.whole_number("embedding_dim", embedding_dim)
-        self.units = zoo_ops.whole_number("units", units)
+        super().__init__(vocabulary_size, embedding_dim, units, dropout, seed, **kwargs)
         self.width = zoo_ops.whole_number("width", width)
-        self.dropout, self.seed = dropout, seed
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
-        begin = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
-        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, begin, **own)
-        self.drop = Dropout(dropout, seed=seed, **own)
-        self.filters = keras.layers.Dense(units, **own)
+        self.filters = keras.layers.Dense(units, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape) -> None:
-        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "words", "characters"))
-        self.embedding.build(None)
+        super().build(inputs_shape)
         self.filters.build((None, None, self.width * self.embedding_dim))
-        self.built = True
 
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "words", "characters"))
-        batch, words, characters = ops.shape(inputs)
-        tokens = ops.reshape(inputs, (batch * words, characters))
+    def read(self, tokens: Tensor, training: bool | None) -> Tensor:
         mask = ops.not_equal(tokens, PAD)
-        x = zoo_ops.clear(self.drop(self.embedding(tokens), training=training), mask)
+        x = zoo_ops.clear(self.embed(tokens, training), mask)
         answers = self.filters(zoo_ops.neighbours(x, self.width))
         answers = ops.where(mask[..., None], answers, ops.cast(float("-inf"), answers.dtype))
         best = ops.max(answers, axis=1, initial=float("-inf"))
-        best = zoo_ops.clear(best, ops.any(mask, axis=1))
-        return ops.reshape(best, (batch, words, self.units))
-
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        return (*inputs_shape[:-1], self.units)
+        return zoo_ops.clear(best, ops.any(mask, axis=1))
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "embedding_dim": self.embedding_dim,
-            "units": self.units,
-            "width": self.width,
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }
+        return {**super().get_config(), "width": self.width}

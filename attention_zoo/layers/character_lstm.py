@@ -8,17 +8,15 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.dropout import Dropout
+from attention_zoo.layers.character_reader import PAD, CharacterReader
 from attention_zoo.layers.recurrent_encoder import RecurrentEncoder
 
 Tensor = Any
 Shape = tuple[Any, ...]
 
-PAD = 0
-
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CharacterLSTM(keras.layers.Layer):
+class CharacterLSTM(CharacterReader):
     """A vector for each word: the last states of two LSTMs that read its characters.
 
     `y_t = [h_C; h'_1]`, `h_i = LSTM(x_i, h_{i-1})`, `h'_i = LSTM'(x_i, h'_{i+1})`,
@@ -67,45 +65,18 @@ class CharacterLSTM(keras.layers.Layer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.vocabulary_size = zoo_ops.whole_number("vocabulary_size", vocabulary_size)
-        self.embedding_dim = zoo_ops.whole_number("embedding_dim", embedding_dim)
-        self.units = zoo_ops.whole_number("units", units)
-        self.dropout, self.seed = dropout, seed
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
-        begin = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
-        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, begin, **own)
-        self.drop = Dropout(dropout, seed=seed, **own)
-        self.reader = RecurrentEncoder("lstm", self.units, bidirectional=True, **own)
+        super().__init__(vocabulary_size, embedding_dim, units, dropout, seed, **kwargs)
+        self.reader = RecurrentEncoder("lstm", units, bidirectional=True, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape) -> None:
-        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "words", "characters"))
-        self.embedding.build(None)
+        super().build(inputs_shape)
         self.reader.build((None, None, self.embedding_dim))
-        self.built = True
 
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "words", "characters"))
-        batch, words, characters = ops.shape(inputs)
-        tokens = ops.reshape(inputs, (batch * words, characters))
+    def read(self, tokens: Tensor, training: bool | None) -> Tensor:
         # Keras's LSTM takes neither no rows nor no steps, and cuDNN's no mask but pads at the end.
         tokens = ops.pad(tokens, ((0, 1), (0, 1)))
         tokens = ops.take_along_axis(tokens, zoo_ops.to_front(ops.not_equal(tokens, PAD)), axis=1)
         mask = ops.not_equal(tokens, PAD)
-        x = self.drop(self.embedding(tokens), training=training)
+        x = self.embed(tokens, training)
         _, states = self.reader(x, mask=zoo_ops.show_one(mask), training=training)
-        last = zoo_ops.clear(states[0], ops.any(mask, axis=1))
-        return ops.reshape(last[:-1], (batch, words, self.units))
-
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        return (*inputs_shape[:-1], self.units)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "embedding_dim": self.embedding_dim,
-            "units": self.units,
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }
+        return zoo_ops.clear(states[0], ops.any(mask, axis=1))[:-1]

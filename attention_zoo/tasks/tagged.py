@@ -117,6 +117,9 @@ def answer(source: Source, found: dict[str, Any], names: Sequence[str], scheme: 
         found: its part of what a `TagReading` tells, with marginals.
         names: of the tags.
         scheme: that marks spans, or None.
+
+    Raises:
+        ValueError: the model's scheme allows no tags of as many words.
     """
     size, length = len(source.words), len(source.encoded.tokens)
     attention = found.get("attention")
@@ -128,6 +131,8 @@ def answer(source: Source, found: dict[str, Any], names: Sequence[str], scheme: 
             break
         one = _tagged(source, tags, found["marginals"], names, scheme)
         answers.append(replace(one, score=float(score), attention=attention))
+    if not answers:
+        raise ValueError(f"{source.text!r}: its {size} words can have no tags that keep the scheme")
     best, *others = answers
     return replace(best, alternatives=tuple(others))
 
