@@ -196,18 +196,21 @@ def build_model(section: dict[str, Any], **given: Any) -> Any:
     overrides = {key: value for key, value in section.items() if key != "preset"}
     arguments = inspect.signature(models.preset_class(section["preset"])).parameters
     for key, value in overrides.items():
-        default = arguments[key].default if key in arguments else value
-        if not _like(value, default):
-            raise ValueError(f"model.{key}: expected {type(default).__name__}, got {value!r}")
+        if key in arguments and not _like(value, arguments[key]):
+            kind = type(arguments[key].default).__name__
+            raise ValueError(f"model.{key}: expected {kind}, got {value!r}")
     try:
         return models.from_preset(section["preset"], **given, **overrides)
     except (TypeError, ValueError) as error:
         raise ValueError(f"model: {' '.join(str(error).split())}") from error
 
 
-def _like(value: Any, default: Any) -> bool:
+def _like(value: Any, argument: inspect.Parameter) -> bool:
     """Whether a recipe's value is of its default's kind; an integer is a number, too."""
+    default = argument.default
     if default is None or default is inspect.Parameter.empty:
+        return True
+    if isinstance(value, list) and "Sequence" in str(argument.annotation):
         return True
     if isinstance(default, bool) or isinstance(value, bool):
         return type(value) is type(default)
