@@ -20,7 +20,7 @@ from attention_zoo.data.vocabulary import START
 
 ZOO = Path(__file__).parent.parent / "models"
 HEADS = "heads.png"
-GENERATED = ("dates", "date_lines")
+GENERATED = ("dates", "date_lines", "orders")
 """Corpora that nobody's licence is on."""
 NOTES = {
     True: "Weights are not part of the repository; the recipe makes them anew.",
@@ -47,8 +47,15 @@ FIGURES = {
         "masked_accuracy": "told, %",
         "perplexity": "perplexity",
     },
+    "tagging": {
+        "sentences": "sentences",
+        "words": "words",
+        "accuracy": "accuracy of tags, %",
+        "f1": "F1 of spans",
+        "invalid": "broken sequences",
+    },
 }
-"""The metrics of a task's tables and how they are headed."""
+"""The metrics of a task's tables and how they are headed; where there is none, a dash stands."""
 SMALL = {"perplexity", "bits_per_character"}
 """Metrics that are told to two places."""
 
@@ -56,8 +63,9 @@ SMALL = {"perplexity", "bits_per_character"}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
-    parser.add_argument("--sentence", required=True, help="what the picture translates")
+    parser.add_argument("--sentence", required=True, help="what the picture is of")
     parser.add_argument("--weights", action="store_true", help="the data's licence allows it")
+    parser.add_argument("--open", action="store_true", help="it does, but weights stay away")
     options = parser.parse_args()
     results = json.loads((options.run / "results.json").read_text("utf-8"))
     entry = ZOO / results["task"] / options.run.name
@@ -67,10 +75,15 @@ def main() -> None:
     if options.weights:
         task.save(entry)
     (answer,) = task.predict([options.sentence])
-    drawn = getattr(answer, "attention", None) is not None
+    looked = getattr(answer, "attention", None)
+    drawn = looked is not None and looked.ndim == 2
     if drawn:
         az.inspection.plot_alignment(
-            answer.attention, answer.tokens, answer.source_tokens, path=entry / "attention.png"
+            looked, answer.tokens, answer.source_tokens, path=entry / "attention.png"
+        )
+    elif looked is not None:
+        az.inspection.plot_heads(
+            looked[-1], answer.tokens, answer.source_tokens, path=entry / HEADS
         )
     if isinstance(task.model, az.models.Transformer):
         draw_heads(task, options.sentence, answer, entry / HEADS)
@@ -82,7 +95,7 @@ def main() -> None:
         lines += [f"![heads of the last layer]({HEADS})", ""]
     load = f'`attention_zoo.load("models/{results["task"]}/{entry.name}")` loads it.'
     corpus = az.training.read_recipe(options.run / "recipe.yaml").data.corpus
-    lines += [load if options.weights else NOTES[corpus in GENERATED], ""]
+    lines += [load if options.weights else NOTES[options.open or corpus in GENERATED], ""]
     (entry / "README.md").write_text("\n".join(lines), "utf-8")
     (ZOO / "README.md").write_text(table(), "utf-8")
 
@@ -137,7 +150,9 @@ def cell(metric: str, evaluation: dict[str, Any]) -> str:
     """A figure as it is printed, or how it was searched for."""
     if metric == "search":
         return decoding(evaluation)
-    x = evaluation["metrics"][metric]
+    x = evaluation["metrics"].get(metric, "-")
+    if isinstance(x, str):
+        return x
     return f"{x:,}" if isinstance(x, int) else f"{x:.{2 if metric in SMALL else 1}f}"
 
 
