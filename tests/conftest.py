@@ -15,7 +15,10 @@ import pytest
 from hypothesis import settings
 
 pytest.register_assert_rewrite(
-    "tests.layers.conformance", "tests.models.conformance", "tests.models.reading"
+    "tests.layers.conformance",
+    "tests.models.conformance",
+    "tests.models.reading",
+    "tests.models.tagging",
 )
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.load_profile("house")

@@ -78,6 +78,34 @@ def fill(model: Any) -> None:
             variable.assign(noise)
 
 
+def answers_alone(model: Any, given: dict[str, np.ndarray], folder: Path) -> list[np.ndarray]:
+    """What the exported model says to inputs in a process that imports TensorFlow alone."""
+    spec = {
+        name: keras.InputSpec(shape=(None,) * x.ndim, dtype="int32", name=name)
+        for name, x in given.items()
+    }
+    model.export(folder, input_signature=[spec], verbose=False)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, folder],
+        input=json.dumps({name: x.tolist() for name, x in given.items()}),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [np.array(x) for x in json.loads(done.stdout.splitlines()[-1])]
+
+
+def check_configuration(case: Any) -> None:
+    """Every argument of the constructor, changed, comes back out of the config."""
+    assert sorted(case.changed) == sorted(constructor_arguments(case.covers))
+    base = case.make(name="model").get_config()
+    model = case.make(name="model", **case.changed)
+    config = json.loads(json.dumps(model.get_config()))
+    assert all(base[name] != config[name] for name in case.changed)
+    assert case.covers.from_config(config).get_config() == model.get_config()
+
+
 class ReadingConformance:
     """One public model. A case says `covers`, `options` and `changed`, and `make` if need be."""
 
@@ -196,29 +224,14 @@ class ReadingConformance:
     def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
         model = self.filled()
         want = outputs(model, TOKENS, "graph")
-        spec = {"tokens": keras.InputSpec(shape=(None, None), dtype="int32", name="tokens")}
-        model.export(tmp_path / "served", input_signature=[spec], verbose=False)
-        done = subprocess.run(
-            [sys.executable, "-c", ALONE, tmp_path / "served"],
-            input=json.dumps({"tokens": TOKENS.tolist()}),
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        got = [np.array(x) for x in json.loads(done.stdout.splitlines()[-1])]
+        got = answers_alone(model, {"tokens": TOKENS}, tmp_path / "served")
         for a, b in zip(got, want, strict=True):
             close(a, b, 1e-5)
 
     # configuration
 
     def test_every_constructor_argument_survives(self) -> None:
-        assert sorted(self.changed) == sorted(constructor_arguments(self.covers))
-        base = self.make(name="model").get_config()
-        model = self.make(name="model", **self.changed)
-        config = json.loads(json.dumps(model.get_config()))
-        assert all(base[name] != config[name] for name in self.changed)
-        assert self.covers.from_config(config).get_config() == model.get_config()
+        check_configuration(self)
 
     def test_weights_exist_before_the_first_call(self) -> None:
         model = self.make()

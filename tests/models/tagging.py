@@ -8,9 +8,6 @@ class TestRecurrentTagger(TaggingConformance):
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +18,7 @@ import pytest
 import attention_zoo as az
 from attention_zoo.models import Tagger
 from attention_zoo.ops import tag_constraints, unpack
-from tests.layers.layer_laws import check_docstring, constructor_arguments
+from tests.layers.layer_laws import check_docstring
 from tests.layers.running import (
     JAX,
     JAX_EXCEPTIONS,
@@ -34,7 +31,7 @@ from tests.layers.running import (
     differentiable,
     quick,
 )
-from tests.models.reading import ALONE, LIVE, TOKENS, fill
+from tests.models.reading import LIVE, TOKENS, answers_alone, check_configuration, fill
 
 TAGS = ["O", "B-A", "I-A", "B-B", "I-B"]
 RNG = np.random.default_rng(0)
@@ -213,21 +210,8 @@ class TaggingConformance:
     @pytest.mark.skipif(JAX, reason="an export is TensorFlow's")
     def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
         model, given = self.filled(), {**self.inputs(), "starts": STARTS}
-        spec = {
-            name: keras.InputSpec(shape=(None,) * x.ndim, dtype="int32", name=name)
-            for name, x in given.items()
-        }
-        model.export(tmp_path / "served", input_signature=[spec], verbose=False)
-        done = subprocess.run(
-            [sys.executable, "-c", ALONE, tmp_path / "served"],
-            input=json.dumps({name: x.tolist() for name, x in given.items()}),
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        (got,) = json.loads(done.stdout.splitlines()[-1])
-        close(np.array(got), run(model, given, "graph"), 1e-5)
+        (got,) = answers_alone(model, given, tmp_path / "served")
+        close(got, run(model, given, "graph"), 1e-5)
 
     # what potentials tell
 
@@ -286,12 +270,7 @@ class TaggingConformance:
     # configuration
 
     def test_every_constructor_argument_survives(self) -> None:
-        assert sorted(self.changed) == sorted(constructor_arguments(self.covers))
-        base = self.make(name="model").get_config()
-        model = self.make(name="model", **self.changed)
-        config = json.loads(json.dumps(model.get_config()))
-        assert all(base[name] != config[name] for name in self.changed)
-        assert self.covers.from_config(config).get_config() == model.get_config()
+        check_configuration(self)
 
     def test_weights_exist_before_the_first_call(self) -> None:
         model = self.make()
