@@ -30,10 +30,13 @@ lint: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# TensorFlow keeps what it has compiled as long as a process lives, so tests are run in three goes.
 # JAX compiles most of the time that its tests take: without optimizations, and once for all workers
 # and for later runs.
 test: lint
-	$(BIN)/pytest -q -n auto
+	$(BIN)/pytest -q -n auto tests/ops tests/layers tests/losses
+	$(BIN)/pytest -q -n auto tests/models tests/decoding
+	$(BIN)/pytest -q -n auto $(BACKEND_FREE:%=--ignore=%)
 	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
 		JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.pytest_cache/jax \
 		JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 $(BIN)/pytest -q -n auto $(BACKEND_FREE)
