@@ -30,8 +30,6 @@ JAX_EXCEPTIONS = {
     "a file in a fresh process": "left out: it is the same file on every backend",
     "laws without the mark every_backend": "run for the general layers and one model alone (see "
     "tests/jax_pass.py): they speak of code without arithmetic of its own, or follow from others",
-    "every second law of a case that is not general": "its neighbour keeps the other half, so "
-    "every law meets every second layer and model",
     "all cases of a test but one": "JAX compiles every operation of every case anew; which one it "
     "is goes round, and `make bench` runs all of them (--whole)",
 }
