@@ -156,6 +156,18 @@ def bilstm_crf() -> Config:
     }
 
 
+@preset(RecurrentTagger, "bilstm_lstm")
+def bilstm_lstm() -> Config:
+    """Plank et al. 2016, arXiv 1604.05529: LSTMs over words and characters; sizes of our own."""
+    return {
+        "embedding_dim": 100,
+        "units": 400,
+        "head": {"kind": "softmax"},
+        "characters": {"kind": "lstm", "embedding_dim": 50, "units": 100},
+        "dropout": 0.5,
+    }
+
+
 @preset(RecurrentTagger, "bilstm_cnn_crf")
 def bilstm_cnn_crf() -> Config:
     """Ma and Hovy 2016, table 1: 30 filters of width 3, LSTMs of 200; words of 100."""
