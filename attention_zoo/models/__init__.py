@@ -1,12 +1,14 @@
 """Models: one architecture a file, its presets at the foot."""
 
 from attention_zoo.models.bert import BERT
+from attention_zoo.models.copying import Copying, Trace
 from attention_zoo.models.deep_att_tagger import DeepAttTagger
 from attention_zoo.models.encoder_decoder import EncoderDecoder
 from attention_zoo.models.ensemble import Ensemble
 from attention_zoo.models.gpt import GPT
 from attention_zoo.models.luong import LuongTranslator
 from attention_zoo.models.masked_lm import MaskedLM
+from attention_zoo.models.pointer_generator import PointerGenerator
 from attention_zoo.models.presets import (
     MODELS,
     from_preset,
@@ -26,15 +28,18 @@ __all__ = [
     "BERT",
     "GPT",
     "MODELS",
+    "Copying",
     "DeepAttTagger",
     "EncoderDecoder",
     "Ensemble",
     "LuongTranslator",
     "MaskedLM",
+    "PointerGenerator",
     "RNNSearch",
     "RecurrentTagger",
     "Seq2Seq",
     "Tagger",
+    "Trace",
     "Transformer",
     "TransformerTagger",
     "from_preset",
