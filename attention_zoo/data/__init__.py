@@ -5,6 +5,7 @@ called.
 """
 
 from attention_zoo.data.batching import Batches, LineBatches, PairBatches
+from attention_zoo.data.copied_ids import CopiedIds, copied_ids
 from attention_zoo.data.dates import generate_dates
 from attention_zoo.data.lines import TextLines, generate_date_lines, read_lines
 from attention_zoo.data.masking import Marks, MaskedBatches
@@ -21,6 +22,7 @@ from attention_zoo.data.words import Word, split_words
 
 __all__ = [
     "Batches",
+    "CopiedIds",
     "EncodedWords",
     "LineBatches",
     "Marks",
@@ -34,6 +36,7 @@ __all__ = [
     "Tokenizer",
     "Word",
     "check_tags",
+    "copied_ids",
     "generate_date_lines",
     "generate_dates",
     "generate_orders",
