@@ -1,40 +1,27 @@
-"""Ids of copied words in a graph are those of the rule, and become these words again."""
+"""Ids of copied words in a graph are those of training, and become these words again."""
 
 from __future__ import annotations
 
 import pytest
 import tensorflow as tf
 
-from attention_zoo.data.tokenizer import Tokenizer, WordTokenizer
+from attention_zoo.data import copied_ids
+from attention_zoo.data.tokenizer import WordTokenizer
 from attention_zoo.data.vocabulary import UNKNOWN
 from attention_zoo.export.graph_copies import GraphCopies
 from tests.export.test_graph_tokenizer import lines, tokenizer
-
-
-def copied_ids(own: Tokenizer, text: str, copies: int) -> tuple[list[int], list[str]]:
-    """The rule, word by word: ids, and the words of those past the vocabulary."""
-    words: list[str] = []
-    (ids,) = own.encode([text])
-    for at, word in enumerate(own.surfaces(text)):
-        if ids[at] != UNKNOWN:
-            continue
-        if word not in words and len(words) < copies:
-            words.append(word)
-        if word in words:
-            ids[at] = own.vocabulary_size + words.index(word)
-    return ids, words
 
 
 @pytest.mark.parametrize(
     ("kind", "copies"),
     [("word", 0), ("word", 100), ("whitespace", 3), ("character", 3), ("subword", 3)],
 )
-def test_ids_are_those_of_the_rule(kind: str, copies: int) -> None:
+def test_ids_are_those_of_the_data(kind: str, copies: int) -> None:
     own, texts = tokenizer(kind, False), [*lines()[:300], "", " ".join(lines()[300:340])]
     ids, pieces, words = GraphCopies(own, copies).encode(tf.constant(texts))
-    want = [copied_ids(own, text, copies) for text in texts]
-    assert ids.to_list() == [row for row, _ in want]
-    assert [[w.decode() for w in row] for row in words.to_list()] == [row for _, row in want]
+    want = copied_ids(own, texts, copies=copies)
+    assert ids.to_list() == want.sources
+    assert [tuple(w.decode() for w in row) for row in words.to_list()] == want.words
     assert [w.decode() for w in pieces[0].numpy()] == own.surfaces(texts[0])
     assert ids.dtype == tf.int32
     if copies == 3:
