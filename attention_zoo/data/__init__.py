@@ -10,9 +10,10 @@ from attention_zoo.data.dates import generate_dates
 from attention_zoo.data.lines import TextLines, generate_date_lines, read_lines
 from attention_zoo.data.masking import Marks, MaskedBatches
 from attention_zoo.data.orders import generate_orders
-from attention_zoo.data.pairs import TextPairs, read_parallel, read_tsv
+from attention_zoo.data.pairs import TextPairs, read_jsonl, read_parallel, read_tsv
 from attention_zoo.data.prepared import read_tagged_tfds, read_tfds
 from attention_zoo.data.public_tokenizers import PublicTokenizer
+from attention_zoo.data.reports import generate_reports
 from attention_zoo.data.tag_checks import check_tags
 from attention_zoo.data.tagged import TaggedSentences, read_conll
 from attention_zoo.data.tagged_batches import EncodedWords, TaggedBatches
@@ -40,8 +41,10 @@ __all__ = [
     "generate_date_lines",
     "generate_dates",
     "generate_orders",
+    "generate_reports",
     "load_tokenizer",
     "read_conll",
+    "read_jsonl",
     "read_lines",
     "read_parallel",
     "read_tagged_tfds",

@@ -33,6 +33,7 @@ def copied_ids(
     sources: Sequence[str],
     targets: Sequence[str] | None = None,
     copies: int = 100,
+    longest: int | None = None,
 ) -> CopiedIds:
     """Ids of sources, and of targets as words of these sources.
 
@@ -48,6 +49,7 @@ def copied_ids(
         sources: texts.
         targets: a text for each of them, or None.
         copies: most unknown words of a source that get an id; 0 gives what `encode` does.
+        longest: most tokens of a source, the first ones, that are read; None reads all.
 
     Example:
         >>> from attention_zoo.data import copied_ids, train_tokenizer
@@ -65,7 +67,7 @@ def copied_ids(
     ids, words = [], []
     for text, known in zip(sources, tokenizer.encode(sources), strict=True):
         numbers: dict[str, int] = {}
-        ids.append(_extended(tokenizer, text, known, numbers, copies))
+        ids.append(_extended(tokenizer, text, known[:longest], numbers, copies))
         words.append(tuple(numbers))
     written = [
         _extended(tokenizer, text, known, dict(zip(of_source, range(copies), strict=False)), 0)
@@ -83,7 +85,7 @@ def _extended(
     if UNKNOWN not in ids or not (copies or numbers):
         return ids
     found = []
-    for token, word in zip(ids, tokenizer.surfaces(text), strict=True):
+    for token, word in zip(ids, tokenizer.surfaces(text), strict=False):
         if token == UNKNOWN and word not in numbers and len(numbers) < copies:
             numbers[word] = len(numbers)
         known = token != UNKNOWN or word not in numbers

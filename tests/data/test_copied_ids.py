@@ -52,6 +52,12 @@ def test_a_word_is_the_same_where_its_surface_is() -> None:
     assert parted.words == [("▁Nemo,", "▁Nemo", "▁1,204")]
 
 
+def test_what_lies_behind_the_longest_source_is_not_there() -> None:
+    found = copied_ids(WORDS, ["A B C A"], ["C B A"], longest=2)
+    assert found == ([[V, V + 1]], [[1, V + 1, V]], [("▁A", "▁B")])
+    assert copied_ids(WORDS, ["the A"], ["A"], longest=1).targets == [[1]]
+
+
 def test_no_targets_and_no_sources() -> None:
     assert copied_ids(WORDS, ["A"]) == ([[V]], [], [("▁A",)])
     assert copied_ids(WORDS, [], []) == ([], [], [])
