@@ -18,6 +18,7 @@ from attention_zoo.metrics.wording import (
     copied_share,
     fact_score,
     facts,
+    first_sentence,
     repeated_ngrams,
 )
 
@@ -37,6 +38,7 @@ __all__ = [
     "exact_match",
     "fact_score",
     "facts",
+    "first_sentence",
     "invalid_sequences",
     "read_spans",
     "repeated_ngrams",

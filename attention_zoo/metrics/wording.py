@@ -5,6 +5,7 @@ Words are what white space parts.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,6 +91,13 @@ def facts(text: str) -> list[str]:
             begins = False
         begins = begins or word.rstrip("\"'”’»)]").endswith(ENDS)
     return found
+
+
+def first_sentence(text: str) -> str:
+    """What stands before the first line end, and up to the first full stop, question mark or
+    exclamation mark with white space behind it: the baseline "lead-1" of summaries."""
+    line = text.strip().splitlines()[0] if text.strip() else ""
+    return re.split(r"(?<=[.!?])\s", line, maxsplit=1)[0]
 
 
 def fact_score(hypotheses: Sequence[str], references: Sequence[str]) -> FactScore:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from attention_zoo.metrics import FactScore, copied_share, fact_score, facts, repeated_ngrams
+from attention_zoo.metrics import (
+    FactScore,
+    copied_share,
+    fact_score,
+    facts,
+    first_sentence,
+    repeated_ngrams,
+)
 
 
 def test_repeated_ngrams_by_hand() -> None:
@@ -56,3 +63,18 @@ def test_facts_are_scored_on_both_sides() -> None:
     assert fact_score(["x"], ["y"]) == FactScore(100.0, 100.0, 100.0)
     with pytest.raises(ValueError, match="give at least one"):
         fact_score([], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("One is 3.5 m. Two", "One is 3.5 m."),
+        (" Really? Yes", "Really?"),
+        ("Dear Ann\nit is so. Bye", "Dear Ann"),
+        ("A fire . B", "A fire ."),
+        ("none", "none"),
+        (" \n", ""),
+    ],
+)
+def test_first_sentence(text: str, first: str) -> None:
+    assert first_sentence(text) == first
