@@ -78,7 +78,7 @@ class Summarization:
         if model.vocabulary_size != tokenizer.vocabulary_size:
             raise ValueError(
                 f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model knows"
-                f" {model.vocabulary_size}; give both as many, words to copy are numbered from there"
+                f" {model.vocabulary_size}; words to copy are numbered from there: give as many"
             )
         self.model = model
         self.tokenizer = tokenizer
