@@ -43,6 +43,4 @@ def attention_picture(answer: Any) -> Any:
 
     if answer.attention is None or not answer.tokens:
         return None
-    return inspection.pixels(
-        inspection.plot_alignment(answer.attention, answer.tokens, answer.source_tokens)
-    )
+    return inspection.pixels(draw_answer(answer))

@@ -59,6 +59,7 @@ class Summarization:
     name: ClassVar[str] = "summarization"
     metric_names: ClassVar[tuple[str, ...]] = ("rouge1", "rouge2", "rougeL", "exact_match")
     limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
+    switches: ClassVar[tuple[str, ...]] = ("cut_source",)
     reads: ClassVar[str] = "word"
 
     def __init__(
