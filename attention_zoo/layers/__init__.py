@@ -28,6 +28,7 @@ from attention_zoo.layers.attention_weighted_pooling import AttentionWeightedPoo
 from attention_zoo.layers.character_cnn import CharacterCNN
 from attention_zoo.layers.character_lstm import CharacterLSTM
 from attention_zoo.layers.co_attention import CoAttention
+from attention_zoo.layers.copy_head import CopyHead
 from attention_zoo.layers.coverage_attention import CoverageAttention
 from attention_zoo.layers.crf import CRF
 from attention_zoo.layers.dot_product_attention import DotProductAttention
@@ -117,6 +118,7 @@ __all__ = [
     "CoAttention",
     "ConcatScore",
     "ConstantSampling",
+    "CopyHead",
     "CosineScore",
     "CoverageAttention",
     "CoverageScore",

@@ -1,5 +1,6 @@
 """Losses."""
 
+from attention_zoo.losses.copy_cross_entropy import CopyCrossEntropy
 from attention_zoo.losses.crf_loss import CRFLoss
 from attention_zoo.losses.guided_alignment import GuidedAlignment
 from attention_zoo.losses.reinforce import Reinforce
@@ -10,6 +11,7 @@ from attention_zoo.ops import PENALTIES, mean_penalty
 __all__ = [
     "PENALTIES",
     "CRFLoss",
+    "CopyCrossEntropy",
     "GuidedAlignment",
     "Reinforce",
     "SequenceCrossEntropy",

@@ -75,6 +75,11 @@ class SequenceCrossEntropy(keras.losses.Loss):
             y_true: labels `(B, T)`; 0 is padding and counts nothing.
             projection: what the logits are of, see `ops.projected_cross_entropy`.
         """
+        if not isinstance(projection, Projection):
+            raise ValueError(
+                f"SequenceCrossEntropy needs an ops.Projection, got {type(projection).__name__};"
+                " a model that copies trains with losses.CopyCrossEntropy()"
+            )
         hidden = projection.hidden
         check_shape("hidden", hidden.shape, ("batch", "steps", "features"))
         check_shape("y_true", y_true.shape, sizes_or(("batch", "steps"), hidden.shape[:2]))

@@ -1,6 +1,7 @@
 """Models: one architecture a file, its presets at the foot."""
 
 from attention_zoo.models.bert import BERT
+from attention_zoo.models.copying import Copying, Trace
 from attention_zoo.models.deep_att_tagger import DeepAttTagger
 from attention_zoo.models.encoder_decoder import EncoderDecoder
 from attention_zoo.models.ensemble import Ensemble
@@ -26,6 +27,7 @@ __all__ = [
     "BERT",
     "GPT",
     "MODELS",
+    "Copying",
     "DeepAttTagger",
     "EncoderDecoder",
     "Ensemble",
@@ -35,6 +37,7 @@ __all__ = [
     "RecurrentTagger",
     "Seq2Seq",
     "Tagger",
+    "Trace",
     "Transformer",
     "TransformerTagger",
     "from_preset",

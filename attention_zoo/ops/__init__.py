@@ -3,6 +3,12 @@
 from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
 from attention_zoo.ops.arguments import check_shape, number, sizes_or, whole_number
 from attention_zoo.ops.blockwise import blockwise_attention, keep_places
+from attention_zoo.ops.copied_cross_entropy import (
+    CopyProjection,
+    copied_cross_entropy,
+    copied_log_probs,
+    copied_share,
+)
 from attention_zoo.ops.greatest import greatest
 from attention_zoo.ops.linear_chain import (
     Chain,
@@ -55,6 +61,7 @@ __all__ = [
     "PENALTIES",
     "TAG_SCHEMES",
     "Chain",
+    "CopyProjection",
     "Projection",
     "Reach",
     "TagConstraints",
@@ -71,6 +78,9 @@ __all__ = [
     "check_shape",
     "clear",
     "combine_masks",
+    "copied_cross_entropy",
+    "copied_log_probs",
+    "copied_share",
     "distance_buckets",
     "distances",
     "entmax",

@@ -32,12 +32,23 @@ class Projection(NamedTuple):
         return logits if self.bias is None else logits + ops.cast(self.bias, logits.dtype)
 
 
+class Mixture(NamedTuple):
+    """A second way to say a label: `p(y) = exp(first) softmax(logits)_y + exp(second)`, `(N,)`."""
+
+    first: Tensor
+    second: Tensor
+
+
 class _Tokens(NamedTuple):
-    """Chunks of tokens: hidden `(N, D)`, labels and weights `(N,)`, or with an axis before."""
+    """Chunks of tokens: hidden `(N, D)`, the others `(N,)`, or with an axis before.
+
+    ways: both parts of the mixture, or none.
+    """
 
     hidden: Tensor
     labels: Tensor
     weights: Tensor
+    ways: tuple[Tensor, ...] = ()
 
 
 def projected_cross_entropy(
@@ -46,13 +57,15 @@ def projected_cross_entropy(
     weights: Tensor,
     label_smoothing: float = 0.0,
     rows: int | None = None,
+    mixture: Mixture | None = None,
 ) -> Tensor:
     """`sum_n w_n ((1 - e) -log p_n(y_n) + e mean_v -log p_n(v))`, a float32 number.
 
     Loss and gradient are computed together, for some tokens after the others: so the logits of
     these are all that there is of N V, and no product is computed twice. The gradient is
     `w (p - (1 - e) onehot(y) - e / V)` times the projection, of which only p goes through the
-    vocabulary; the other two are rows of the kernel and its mean.
+    vocabulary; the other two are rows of the kernel and its mean. In a mixture, w is multiplied
+    with the share that the vocabulary had in the label.
 
     Args:
         projection: hidden states `(N, D)`, kernel `(D, V)` and bias `(V,)` or None.
@@ -60,9 +73,11 @@ def projected_cross_entropy(
         weights: w, `(N,)`; a token of weight 0 counts nothing, whatever stands there.
         label_smoothing: e.
         rows: tokens at a time; about as many as CELLS allows if None.
+        mixture: float32, how the label is said in another way too; then e is 0.
     """
     rows = rows or min(256, max(64, CELLS // projection.kernel.shape[1]))
     given = [ops.copy(part) for part in projection if part is not None]
+    given, own = [*given, *(mixture or ())], len(given)
     weights, labels = ops.cast(weights, "float32"), ops.cast(labels, "int32")
     live = ops.not_equal(weights, 0)
     given[0] = ops.where(live[:, None], given[0], ops.zeros((), given[0].dtype))
@@ -71,8 +86,8 @@ def projected_cross_entropy(
     labels = ops.where(known, labels, 0)
 
     def run(*parts: Tensor) -> tuple[Tensor, Callable[..., Any]]:
-        of = Projection(*parts)
-        tokens = _Tokens(of.hidden, labels, weights)
+        of = Projection(*parts[:own])
+        tokens = _Tokens(of.hidden, labels, weights, tuple(parts[own:]))
         loss, gradients = _loss_and_gradients(of, tokens, label_smoothing, rows)
 
         def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -91,7 +106,7 @@ def projected_cross_entropy(
 def _loss_and_gradients(
     of: Projection, tokens: _Tokens, smoothing: float, rows: int
 ) -> tuple[Tensor, list[Tensor]]:
-    """The loss, and its float32 gradients by hidden states, kernel and bias, where there is one."""
+    """The loss, and its float32 gradients by hidden states, kernel, bias and both ways, if any."""
     kernel = ops.cast(of.kernel, of.hidden.dtype)
     bias = None if of.bias is None else ops.cast(of.bias, "float32")
     over_classes = ops.transpose(kernel)
@@ -100,7 +115,7 @@ def _loss_and_gradients(
     # Rounded first, what is nearly alike leaves nothing when it is subtracted later.
     half = keras.backend.standardize_dtype(kernel.dtype) in ("float16", "bfloat16")
 
-    def some(state: list[Tensor], now: _Tokens) -> tuple[list[Tensor], Tensor]:
+    def some(state: list[Tensor], now: _Tokens) -> tuple[list[Tensor], Any]:
         loss, by_kernel, *by_bias = state
         logits = ops.cast(ops.matmul(now.hidden, kernel), "float32")
         logits = logits if bias is None else logits + bias
@@ -108,36 +123,64 @@ def _loss_and_gradients(
         above = ops.exp(logits - top)
         total = ops.sum(above, axis=-1)
         chosen = ops.take_along_axis(logits, now.labels[:, None], axis=-1)[:, 0]
-        loss += ops.sum(now.weights * (ops.log(total) + top[:, 0] - (1 - smoothing) * chosen))
-        share = (now.weights / total)[:, None]
+        costs = ops.log(total) + top[:, 0] - (1 - smoothing) * chosen
+        costs, weights, by_ways = _with_the_second(costs, now)
+        loss += ops.sum(now.weights * costs)
+        share = (weights / total)[:, None]
         if half:
             wanted = (1 - smoothing) * ops.one_hot(now.labels, size) + smoothing / size
-            above, share = share * above - now.weights[:, None] * wanted, ops.ones_like(share)
+            above, share = share * above - weights[:, None] * wanted, ops.ones_like(share)
         above = ops.cast(above, kernel.dtype)
         by_hidden = share * ops.cast(ops.matmul(above, over_classes), "float32")
         shared = ops.cast(ops.transpose(ops.cast(now.hidden, "float32") * share), kernel.dtype)
         by_kernel += ops.cast(ops.matmul(shared, above), "float32")
         by_bias = [part + ops.sum(share * ops.cast(above, "float32"), axis=0) for part in by_bias]
-        return [loss, by_kernel, *by_bias], by_hidden
+        return [loss, by_kernel, *by_bias], (by_hidden, by_ways)
 
     state = [ops.zeros(()), ops.zeros((width, size))]
     state += [] if bias is None else [ops.zeros((size,))]
     chunks = _chunks(tokens, rows)
-    (loss, *by_weights), by_hidden = scan(some, state, chunks, like=ops.zeros((rows, width)))
+    like = ops.zeros((rows, width)), tuple(ops.zeros((rows,)) for _ in tokens.ways)
+    (loss, *by_weights), (by_hidden, by_ways) = scan(some, state, chunks, like)
     by_hidden = ops.reshape(by_hidden, (-1, width))[:count]
+    by_ways = [ops.reshape(part, (-1,))[:count] for part in by_ways]
+    if by_ways:
+        tokens = tokens._replace(weights=-by_ways[0])
     rest, by_rest = _without_exponentials(of, tokens, over_classes, smoothing)
     gradients = [by_hidden, *by_weights]
-    if half:
-        return loss - rest, gradients
-    return loss - rest, [a - b for a, b in zip(gradients, by_rest, strict=True)]
+    if not half:
+        gradients = [a - b for a, b in zip(gradients, by_rest, strict=True)]
+    return loss - rest, [*gradients, *by_ways]
+
+
+def _with_the_second(costs: Tensor, now: _Tokens) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """Costs by both ways, the weights of the first way in them, and gradients by both."""
+    if not now.ways:
+        return costs, now.weights, ()
+    first, second = now.ways[0] - costs, now.ways[1]
+    both = log_sum(first, second)
+    # Not 1 - the first: what is rounded off there may be divided by next to nothing.
+    shares = [now.weights * ops.exp(way - both) for way in (first, second)]
+    return -both, shares[0], tuple(-share for share in shares)
+
+
+def log_sum(a: Tensor, b: Tensor) -> Tensor:
+    """`log(exp(a) + exp(b))` of finite numbers, whose gradient is right where they are equal."""
+    top = ops.stop_gradient(ops.maximum(a, b))
+    return top + ops.log(ops.exp(a - top) + ops.exp(b - top))
 
 
 def _chunks(tokens: _Tokens, rows: int) -> _Tokens:
     """`(chunks, rows, ...)`, at least one, the last one filled up with tokens of weight 0."""
     count = ops.shape(tokens.labels)[0]
     missing = -count % rows if isinstance(count, int) and count else _to_fill(count, rows)
-    filled = (ops.pad(part, ((0, missing), *((0, 0),) * (len(part.shape) - 1))) for part in tokens)
-    return _Tokens(*(ops.reshape(part, (-1, rows, *part.shape[1:])) for part in filled))
+
+    def chunked(part: Tensor) -> Tensor:
+        filled = ops.pad(part, ((0, missing), *((0, 0),) * (len(part.shape) - 1)))
+        return ops.reshape(filled, (-1, rows, *part.shape[1:]))
+
+    chunks: _Tokens = keras.tree.map_structure(chunked, tokens)
+    return chunks
 
 
 def _to_fill(count: Any, rows: int) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from attention_zoo.ops import Projection
+from attention_zoo.ops import CopyProjection, Projection
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.loss_scale import LossScale
 
@@ -214,7 +214,7 @@ def sum_and_count(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> 
     is not projected to logits; any other has one for each example, or
     each place of one, where the model's mask lets it.
     """
-    if isinstance(outputs, Projection):
+    if isinstance(outputs, (Projection, CopyProjection)):
         return [loss.total(targets, outputs), loss.count(targets)]
     if hasattr(loss, "count"):
         count = loss.count(targets)

@@ -1,0 +1,110 @@
+"""The last layer of a decoder that says words of a vocabulary or copies words of its source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class CopyHead(keras.layers.Layer):
+    """Mixes words that are said with words that are copied, by a gate.
+
+    `P(w) = p_gen softmax(z)_w + (1 - p_gen) sum_{i: w_i = w} a_i`,
+    `p_gen = sigmoid(h* . w_h + s . w_s + x . w_x + b)`
+
+    Computed in log space: nothing is infinite or NaN where p_gen is 0 or 1, where neither way can
+    say a word (its probability is 1e-30) or where nothing was looked at (p_gen is 1). Train with
+    `losses.CopyCrossEntropy`, which reads what this returns, or, without computing it, what
+    `ops.copied_cross_entropy` needs: `gate` makes it.
+
+    Args:
+        copies: C, how many ids there are beyond the vocabulary, for words of the source that it
+            does not have.
+
+    Call arguments:
+        context: h*, `(B, ..., Dv)`, what was looked at; any axes between, as `(B, T, Dv)` or, in a
+            search, `(B, N, Dv)`.
+        state: s, `(B, ..., Ds)`, the decoder's.
+        inputs: x, `(B, ..., Dx)`, what the decoder read.
+        logits: z, `(B, ..., V)`.
+        weights: a, `(B, ..., S)`, of an attention whose rows sum to one.
+        source: w, `(B, S)` integers below V + C; others count as the unknown word, 1.
+
+    Returns:
+        Log probabilities `(B, ..., V + C)`, float32 at least, whatever the policy.
+
+    Weights:
+        context_kernel: w_h, `(Dv, 1)`. state_kernel: w_s, `(Ds, 1)`. input_kernel: w_x, `(Dx, 1)`.
+        bias: b, `()`.
+
+    Masking:
+        A place that weighs 0 is not copied from. The mask of the context goes on.
+
+    Cost:
+        O(Dv + Ds + Dx + V + C + S) a position.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import CopyHead
+        >>> features, logits = np.zeros((1, 1, 3), "float32"), np.zeros((1, 1, 4), "float32")
+        >>> weights, source = np.array([[[0.25, 0.75]]], "float32"), np.array([[3, 4]])
+        >>> head = CopyHead(copies=1)
+        >>> p = np.exp(head(features, features, features, logits, weights, source))
+        >>> [round(float(x), 3) for x in p[0, 0]]
+        [0.125, 0.125, 0.125, 0.25, 0.375]
+
+    Reference:
+        See et al. 2017, arXiv 1704.04368, equations 8 and 9: w_h*, w_s, w_x and b_ptr are w_h, w_s,
+        w_x and b, P_vocab is the softmax, a^t the weights.
+    """
+
+    def __init__(self, copies: int = 100, **kwargs: Any) -> None:
+        super().__init__(**{"autocast": False, **kwargs})
+        self.copies = zoo_ops.whole_number("copies", copies, low=0)
+        self.supports_masking = True
+
+    def build(self, context_shape: Shape, state_shape: Shape, inputs_shape: Shape) -> None:
+        shapes = {"context": context_shape, "state": state_shape, "input": inputs_shape}
+        self.kernels = [
+            self.add_weight(shape=(shape[-1], 1), name=f"{name}_kernel")
+            for name, shape in shapes.items()
+        ]
+        self.bias = self.add_weight(shape=(), initializer="zeros", name="bias")
+        self.built = True
+
+    def call(
+        self,
+        context: Tensor,
+        state: Tensor,
+        inputs: Tensor,
+        logits: Tensor,
+        weights: Tensor,
+        source: Tensor,
+    ) -> Tensor:
+        gate = self.gate(context, state, inputs)
+        axes = zoo_ops.sizes_or(tuple(f"axis {n}" for n in range(len(gate.shape))), gate.shape)
+        zoo_ops.check_shape("logits", logits.shape, (*axes, "vocabulary"))
+        zoo_ops.check_shape("weights", weights.shape, (*axes, "sources"))
+        places = zoo_ops.sizes_or(("batch", "sources"), (weights.shape[0], weights.shape[-1]))
+        zoo_ops.check_shape("source", source.shape, places)
+        return zoo_ops.copied_log_probs(logits, gate, weights, source, self.copies)
+
+    def gate(self, context: Tensor, state: Tensor, inputs: Tensor) -> Tensor:
+        """`h* . w_h + s . w_s + x . w_x + b`, `(B, ...)`, float32 at least: p_gen's logit."""
+        parts = [
+            ops.matmul(ops.cast(read, self.compute_dtype), ops.cast(kernel, self.compute_dtype))
+            for read, kernel in zip((context, state, inputs), self.kernels, strict=True)
+        ]
+        gate = sum(zoo_ops.at_least_float32(part[..., 0]) for part in parts)
+        return gate + ops.cast(self.bias, gate.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "copies": self.copies}

@@ -1,0 +1,77 @@
+"""Cross entropy of the next word, said or copied, over all words that are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.ops import CopyProjection, check_shape, copied_cross_entropy, sizes_or
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class CopyCrossEntropy(keras.losses.Loss):
+    """Mean cross entropy of a batch's words by the log probabilities of a copying model.
+
+    `sum_bt -log P(y_bt)` over the number of labels that are not 0
+
+    Args:
+        name: of the loss.
+
+    Call arguments:
+        y_true: labels `(B, T)`, integers below V + C; 0 is padding and counts nothing.
+        y_pred: log probabilities `(B, T, V + C)`, as of `layers.CopyHead`; what stands at padded
+            labels (NaN too) counts nothing.
+
+    Returns:
+        A float32 number; 0 when every label is padding.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.losses import CopyCrossEntropy
+        >>> labels, log_probs = np.array([[2, 0]]), np.log(np.full((1, 2, 4), 0.25, "float32"))
+        >>> round(float(CopyCrossEntropy()(labels, log_probs)), 4)
+        1.3863
+
+    Reference:
+        See et al. 2017, arXiv 1704.04368, equations 6, 7 and 9: w*_t is y_t; here the mean is over
+        all words of a batch, there it is one over each text.
+    """
+
+    def __init__(self, name: str = "copy_cross_entropy", **kwargs: Any) -> None:
+        kwargs.pop("reduction", None)
+        super().__init__(name=name, reduction="sum", **kwargs)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        check_shape("y_pred", y_pred.shape, ("batch", "steps", "words"))
+        check_shape("y_true", y_true.shape, sizes_or(("batch", "steps"), y_pred.shape[:2]))
+        labels = ops.cast(y_true, "int32")
+        live = ops.not_equal(labels, 0)
+        known = ops.logical_and(labels >= 0, labels < y_pred.shape[-1])
+        at = ops.where(known, labels, 0)[..., None]
+        losses = -ops.take_along_axis(ops.cast(y_pred, "float32"), at, axis=-1)[..., 0]
+        losses = ops.where(known, losses, float("nan"))
+        return ops.where(live, losses, 0.0) / ops.maximum(self.count(labels), 1.0)
+
+    def total(self, y_true: Tensor, projection: CopyProjection) -> Tensor:
+        """The sum over labels `(B, T)` of what this is the mean of, of their probabilities alone.
+
+        Args:
+            y_true: labels `(B, T)`; 0 is padding and counts nothing.
+            projection: what the log probabilities are of, see `ops.copied_cross_entropy`.
+        """
+        if not isinstance(projection, CopyProjection):
+            raise ValueError(
+                f"CopyCrossEntropy needs an ops.CopyProjection, got {type(projection).__name__};"
+                " a model that does not copy trains with losses.SequenceCrossEntropy()"
+            )
+        check_shape("gate", projection.gate.shape, ("batch", "steps"))
+        check_shape("y_true", y_true.shape, sizes_or(("batch", "steps"), projection.gate.shape))
+        return copied_cross_entropy(projection, y_true)
+
+    def count(self, y_true: Tensor) -> Tensor:
+        """How many labels the mean is of, a float32 number."""
+        return ops.sum(ops.cast(ops.not_equal(y_true, 0), "float32"))

@@ -1,0 +1,159 @@
+"""What models share that may copy words of their source."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from attention_zoo.layers import CopyHead
+from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
+from attention_zoo.models.searching import END, PAD, START, Searching
+from attention_zoo.ops import CopyProjection, Projection, copied_share, whole_number
+
+Tensor = Any
+
+UNKNOWN = 1
+
+
+class Told(NamedTuple):
+    """A target told again from its source, not yet over words.
+
+    projection: of the logits `(B, T, V)`. weights: where each step looked, `(B, T, S)`. gate: the
+    logit of p_gen, `(B, T)`; None where nothing is copied.
+    """
+
+    projection: Projection
+    weights: Tensor
+    gate: Tensor | None = None
+
+
+class Trace(NamedTuple):
+    """Where written tokens came from.
+
+    attention: where the look before each token went, `(B, T, S)`. copied: how likely each token
+    was copied and not said, `(B, T)`. Both are 0 after the end.
+    """
+
+    attention: Tensor
+    copied: Tensor
+
+
+class Copying(Searching):
+    """A model that writes words of its vocabulary and, with `copies`, words of its source.
+
+    A word of the source that the vocabulary lacks has an id of its own beyond the vocabulary, V +
+    0 for the first such word of its source, V + 1 for the next; the C first ones of a source have
+    one, and the others are unknown, 1. Sources, targets and labels are such ids; with C = 0 there
+    are none, and nothing is copied.
+
+    A model calls `self.begin(settings)` first in its constructor, makes `self.head` by
+    `self.make_head()`, and defines `tell` and `decoder_step`.
+
+    Token ids: 0 pads, 1 is unknown, 2 starts, 3 ends.
+    """
+
+    projects = True  # `project=False` is known to the training step
+
+    settings: dict[str, Any]
+    head: CopyHead | None
+
+    def begin(self, settings: dict[str, Any]) -> None:
+        """Keeps the constructor's arguments, "vocabulary_size" and "copies" among them."""
+        if settings["vocabulary_size"] < END + 2:
+            raise ValueError(
+                f"vocabulary_size must be at least {END + 2} (4 special tokens and one more), "
+                f"got {settings['vocabulary_size']}"
+            )
+        whole_number("copies", settings["copies"], low=0)
+        self.settings = settings
+        self.source_vocabulary_size = self.vocabulary_size + self.copies
+        self.target_vocabulary_size = self.vocabulary_size + self.copies
+
+    def make_head(self) -> CopyHead | None:
+        """The layer that mixes both ways; None where nothing is copied."""
+        own = {"dtype": self.dtype_policy}  # type: ignore[attr-defined]
+        return CopyHead(self.copies, **own) if self.copies else None
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V, how many tokens the vocabulary has."""
+        return int(self.settings["vocabulary_size"])
+
+    @property
+    def copies(self) -> int:
+        """C, how many ids there are beyond the vocabulary; 0 where nothing is copied."""
+        return int(self.settings["copies"])
+
+    def known(self, ids: Tensor) -> Tensor:
+        """The ids, int32, with the unknown word for those beyond the vocabulary."""
+        ids = ops.cast(ids, "int32")
+        return ops.where(ids >= self.vocabulary_size, UNKNOWN, ids)
+
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """What it trains by; ValueError for smoothing where words are copied."""
+        if not self.copies:
+            return SequenceCrossEntropy(label_smoothing)
+        if label_smoothing:
+            raise ValueError(
+                f"label_smoothing is {label_smoothing}, but a model that copies (copies="
+                f"{self.copies}) trains without: which words a text has beyond the vocabulary"
+                " is known of no label; leave it 0"
+            )
+        return CopyCrossEntropy()
+
+    # computation
+
+    def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
+        """Reads the source `(B, S)` and the target `(B, T)`, which begins with 2."""
+        raise TypeError(f"{type(self).__name__} does not define `tell`")
+
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
+    ) -> Any:
+        source = ops.cast(inputs["source"], "int32")
+        told = self.tell(source, ops.cast(inputs["target"], "int32"), bool(training))
+        if told.gate is None:
+            return told.projection.logits() if project else told.projection
+        of = CopyProjection(told.projection, told.gate, told.weights, source)
+        return of.log_probs(self.copies) if project else of
+
+    def trace(self, source: Tensor, tokens: Tensor) -> Trace:
+        """Where written tokens came from, by telling them again.
+
+        Args:
+            source: `(B, S)` integers, padded with 0.
+            tokens: `(B, T)` integers that a search wrote for it, the end included, padded with 0.
+        """
+        source, tokens = ops.cast(source, "int32"), ops.cast(tokens, "int32")
+        start = ops.full((ops.shape(tokens)[0], 1), START, "int32")
+        told = self.tell(source, ops.concatenate([start, tokens], axis=1)[:, :-1])
+        live = ops.not_equal(tokens, PAD)
+        weights = ops.cast(told.weights, "float32")
+        weights = ops.where(live[..., None], weights, 0.0)
+        if told.gate is None:
+            return Trace(weights, ops.zeros(ops.shape(tokens), "float32"))
+        logits = told.projection.logits()
+        copied = copied_share(logits, told.gate, told.weights, source, tokens)
+        return Trace(weights, ops.where(live, ops.cast(copied, "float32"), 0.0))
+
+    def compiled_trace(self, source: Tensor, tokens: Tensor) -> Trace:
+        """`trace`, compiled once for all shapes (on JAX for each); returns NumPy arrays."""
+        traces = self.__dict__.setdefault("_traces", [])
+        if not traces:
+            traces.append(_Trace(self))
+        given = {"source": ops.cast(source, "int32"), "tokens": ops.cast(tokens, "int32")}
+        return Trace(**traces[0].predict_on_batch(given))
+
+
+class _Trace(keras.Model):
+    """`trace` as the call of a model, because that is what Keras compiles on every backend."""
+
+    def __init__(self, writer: Copying) -> None:
+        super().__init__(name="trace", dtype="float32")
+        self.writer = writer
+        self.jit_compile = keras.backend.backend() != "tensorflow"
+
+    def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.writer.trace(inputs["source"], inputs["tokens"])._asdict()

@@ -1,0 +1,173 @@
+"""Words that are said from a vocabulary or copied from the source, in log space."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from attention_zoo.ops.projected_cross_entropy import (
+    Mixture,
+    Projection,
+    log_sum,
+    projected_cross_entropy,
+)
+from attention_zoo.ops.softmax import at_least_float32
+
+Tensor = Any
+
+UNKNOWN = 1
+LEAST = 1e-30
+"""The probability of what neither way can say: finite in log space, and nothing in a sum."""
+SURE = 1e4
+"""A gate beyond which p_gen is 0 or 1."""
+NEVER = -1e9
+"""Log probability of a way that is not taken."""
+
+
+class CopyProjection(NamedTuple):
+    """Log probabilities `(B, T, V + C)`, not yet computed: see `copied_log_probs`.
+
+    projection: of the logits `(B, T, V)`. gate: `(B, T)`. weights: `(B, T, S)`. source: `(B, S)`.
+    """
+
+    projection: Projection
+    gate: Tensor
+    weights: Tensor
+    source: Tensor
+
+    def log_probs(self, copies: int = 0) -> Tensor:
+        """What the projection stands for; `copies` is C."""
+        logits = self.projection.logits()
+        return copied_log_probs(logits, self.gate, self.weights, self.source, copies)
+
+
+def copied_log_probs(
+    logits: Tensor, gate: Tensor, weights: Tensor, source: Tensor, copies: int = 0
+) -> Tensor:
+    """`log P(w)`, `P(w) = p_gen softmax(logits)_w + (1 - p_gen) sum_{i: w_i = w} a_i`.
+
+    `p_gen = sigmoid(gate)`; 1 where nothing was looked at. What neither way can say has probability
+    1e-30, so that nothing is infinite. Float32 at least.
+
+    Args:
+        logits: `(B, ..., V)`.
+        gate: `(B, ...)`.
+        weights: a, `(B, ..., S)`, 0 at hidden places.
+        source: w, `(B, S)` integers below V + C; others count as the unknown word, 1.
+        copies: C, how many ids there are beyond the vocabulary.
+
+    Returns:
+        `(B, ..., V + C)`.
+    """
+    logits = at_least_float32(logits)
+    size = logits.shape[-1] + copies
+    first, second = _gates(gate, weights)
+    said = ops.log_softmax(logits, axis=-1)
+    if copies:
+        beyond = ((0, 0),) * (len(logits.shape) - 1) + ((0, copies),)
+        said = ops.pad(said, beyond, constant_values=math.log(LEAST))
+    copied = ops.log(ops.maximum(_by_word(_wide(weights), source, size), LEAST))
+    first, second = (ops.cast(way[..., None], said.dtype) for way in (first, second))
+    return log_sum(first + said, second + ops.cast(copied, said.dtype))
+
+
+def copied_share(
+    logits: Tensor, gate: Tensor, weights: Tensor, source: Tensor, tokens: Tensor
+) -> Tensor:
+    """How likely each token was copied and not said, `(B, T)`, float32 at least.
+
+    `(1 - p_gen) sum_{i: w_i = w} a_i / P(w)`
+
+    Args:
+        logits: `(B, T, V)`. gate: `(B, T)`. weights: `(B, T, S)`. source: `(B, S)`. See
+            `copied_log_probs`.
+        tokens: w, `(B, T)` integers.
+    """
+    tokens = ops.cast(tokens, "int32")
+    known = tokens < logits.shape[-1]
+    at = ops.where(known, tokens, 0)[..., None]
+    said = ops.log_softmax(at_least_float32(logits), axis=-1)
+    said = ops.take_along_axis(said, at, axis=-1)[..., 0]
+    first, second = _gates(gate, weights)
+    first = first + ops.where(known, said, math.log(LEAST))
+    second = second + ops.cast(_log_mass(weights, source, tokens), second.dtype)
+    return ops.exp(second - log_sum(first, second))
+
+
+def copied_cross_entropy(of: CopyProjection, labels: Tensor, rows: int | None = None) -> Tensor:
+    """`sum_bt -log P(y_bt)`, a float32 number, without the distribution over all words.
+
+    Only the label's probability is computed, and no tensor of logits: see
+    `projected_cross_entropy`, whose vocabulary has here its share in the label alone.
+
+    Args:
+        of: what P is of, see `copied_log_probs`.
+        labels: y, `(B, T)` integers, those beyond the vocabulary too; 0 counts nothing, whatever
+            stands there. One below 0 makes the loss NaN.
+        rows: tokens at a time; about as many as fit the caches if None.
+    """
+    labels = ops.cast(labels, "int32")
+    live = ops.not_equal(labels, 0)
+    weights = ops.where(live[..., None], of.weights, ops.zeros((), of.weights.dtype))
+    first, second = _gates(ops.where(live, of.gate, ops.zeros((), of.gate.dtype)), weights)
+    second = second + ops.cast(_log_mass(weights, of.source, labels), second.dtype)
+    known = labels < of.projection.kernel.shape[1]
+    second = ops.where(known, second, log_sum(first + math.log(LEAST), second))
+    first = ops.where(known, first, NEVER)
+    hidden = of.projection.hidden
+    flat = [ops.reshape(part, (-1,)) for part in (labels, known, live, first, second)]
+    return projected_cross_entropy(
+        of.projection._replace(hidden=ops.reshape(hidden, (-1, hidden.shape[-1]))),
+        ops.where(flat[1], flat[0], 0),
+        flat[2],
+        rows=rows,
+        mixture=Mixture(*(ops.cast(way, "float32") for way in flat[3:])),
+    )
+
+
+def _gates(gate: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """`log p_gen` and `log (1 - p_gen)`; p_gen is 1 where nothing was looked at."""
+    gate = ops.clip(at_least_float32(gate), -SURE, SURE)
+    gate = ops.where(ops.any(weights > 0, axis=-1), gate, ops.cast(SURE, gate.dtype))
+    return ops.log_sigmoid(gate), ops.log_sigmoid(-gate)
+
+
+def _log_mass(weights: Tensor, source: Tensor, words: Tensor) -> Tensor:
+    """`log sum_{i: w_i = w} a_i`, `(B, T)`, of the words `(B, T)`."""
+    there = ops.equal(ops.cast(source, "int32")[:, None, :], words[..., None])
+    weights = _wide(weights)
+    mass = ops.sum(ops.where(there, weights, ops.zeros((), weights.dtype)), axis=-1)
+    return ops.log(ops.maximum(mass, LEAST))
+
+
+def _by_word(weights: Tensor, source: Tensor, size: int) -> Tensor:
+    """Sums of the weights `(B, ..., S)` of each word, `(B, ..., size)`."""
+    shape = ops.shape(weights)
+    rows = math.prod(shape[:-1])
+    words = ops.cast(source, "int32")
+    words = ops.where(ops.logical_and(words >= 0, words < size), words, UNKNOWN)
+    words = ops.reshape(words, (shape[0], *(1,) * (len(shape) - 2), shape[-1]))
+    words = ops.reshape(ops.broadcast_to(words, shape), (rows, shape[-1]))
+    at = words + size * ops.arange(rows, dtype="int32")[:, None]
+    number = rows * shape[-1]
+    sums = ops.segment_sum(ops.reshape(weights, (number,)), ops.reshape(at, (number,)), rows * size)
+    return ops.reshape(sums, (*shape[:-1], size))
+
+
+def _wide(weights: Tensor) -> Tensor:
+    """The weights in float32 at least; the gradient, one over a weight, is kept to its dtype."""
+    if keras.backend.standardize_dtype(weights.dtype) != "float16":
+        return at_least_float32(weights)
+
+    def run(weights: Tensor) -> tuple[Tensor, Any]:
+        def gradient(*given: Tensor, upstream: Tensor | None = None) -> Tensor:
+            upstream = given[0] if upstream is None else upstream
+            return ops.cast(ops.clip(upstream, -6e4, 6e4), "float16")
+
+        return ops.cast(weights, "float32"), gradient
+
+    wide: Tensor = ops.custom_gradient(run)(weights)
+    return wide

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.layers import AdditiveAttention, CopyHead
+from attention_zoo.losses import CopyCrossEntropy
+from attention_zoo.ops import copied_log_probs
+from tests.layers.conformance import LayerConformance
+from tests.layers.running import POLICIES, array, close
+
+
+class TestCopyHead(LayerConformance):
+    covers = CopyHead
+    options: ClassVar = {"copies": 3}
+    changed: ClassVar = {"copies": 2}
+
+    # Log probabilities stay in float32 at least, so these two laws read otherwise here.
+    test_dtype_policy = None
+    test_own_dtype_reaches_every_weight = None
+
+    def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
+        rng = np.random.default_rng(0)
+        floats = [rng.normal(size=(batch, 4, n)).astype("float32") for n in (6, 5, 3, 7)]
+        weights = rng.dirichlet(np.ones(5), size=(batch, 4)).astype("float32")
+        return *floats, weights, rng.integers(0, 9, size=(batch, 5)).astype("int32")
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_log_probabilities_are_float32_whatever_the_policy(self, policy: str) -> None:
+        keras.config.set_dtype_policy(policy)
+        context, state, inputs, logits, weights, source = self.tensors()
+        head = self.make()
+        half = [ops.cast(x, head.compute_dtype) for x in (context, state, inputs, logits, weights)]
+        got = head(*half, source)
+        assert keras.backend.standardize_dtype(got.dtype) == "float32"
+        assert {v.dtype for v in head.weights} == {head.variable_dtype}
+        np.testing.assert_allclose(np.exp(array(got)).sum(-1), 1, atol=0.02)
+        keras.config.set_dtype_policy("float32")
+        again = self.make()
+        again.build(context.shape, state.shape, inputs.shape)
+        again.set_weights(head.get_weights())
+        want = again(context, state, inputs, logits, weights, source)
+        np.testing.assert_allclose(array(got), array(want), atol=0.15)
+
+    @pytest.mark.every_backend
+    def test_the_gate_is_the_papers(self) -> None:
+        head, (context, state, inputs, logits, weights, source) = self.built(), self.tensors()
+        w_h, w_s, w_x = (array(kernel)[:, 0] for kernel in head.kernels)
+        gate = context @ w_h + state @ w_s + inputs @ w_x + float(array(head.bias))
+        close(head.gate(context, state, inputs), gate.astype("float32"), 1e-6)
+        got = head(context, state, inputs, logits, weights, source)
+        close(got, copied_log_probs(logits, gate.astype("float32"), weights, source, 3), 1e-5)
+
+
+def test_hypotheses_of_a_search() -> None:
+    """`(B, N, ...)` of one step is as `(B, T, ...)`, and `(B, ...)` of one alone."""
+    head, tensors = TestCopyHead().built(), TestCopyHead().tensors()
+    whole = head(*tensors)
+    one = head(*(x[:, 1] for x in tensors[:-1]), tensors[-1])
+    close(one, array(whole)[:, 1], 1e-6)
+
+
+def test_trains_in_a_plain_keras_model() -> None:
+    """What is asked for stands in the source under an id that no vocabulary has."""
+    rng = np.random.default_rng(0)
+    source = np.stack([rng.permutation(4) for _ in range(512)]) + 4  # ids 4 to 7, of V = 4
+    place = rng.integers(0, 4, size=512)
+    keys = np.tile(np.eye(4, dtype="float32"), (512, 1, 1))
+    query = np.eye(4, dtype="float32")[place][:, None]
+    q, k, w = keras.Input((1, 4)), keras.Input((4, 4)), keras.Input((4,), dtype="int32")
+    context, weights = AdditiveAttention(16)(q, k, return_attention_scores=True)
+    log_probs = CopyHead(4)(context, q, q, keras.layers.Dense(4)(context), weights, w)
+    model = keras.Model([q, k, w], log_probs)
+    model.compile(keras.optimizers.Adam(0.03), CopyCrossEntropy())
+    labels = np.take_along_axis(source, place[:, None], axis=1)
+    model.fit([query, keys, source], labels, batch_size=32, epochs=8, verbose=0)
+    said = array(model([query, keys, source])).argmax(-1)
+    assert (said == labels).mean() > 0.95
+
+
+def test_wrong_shapes_are_refused() -> None:
+    tensors = list(TestCopyHead().tensors())
+    head = TestCopyHead().built()
+    for at, message in ((3, r"logits must be \(3, 4, v"), (4, r"weights must be \(3, 4, s")):
+        given = [*tensors]
+        given[at] = given[at][:, :1]
+        with pytest.raises(ValueError, match=message):
+            head(*given)
+    with pytest.raises(ValueError, match=r"source must be \(3, 5\), got shape \(3, 2\)"):
+        head(*tensors[:-1], tensors[-1][:, :2])
+    with pytest.raises(ValueError, match="copies must be at least 0, got -1"):
+        CopyHead(-1)
