@@ -1,5 +1,6 @@
 """Models: one architecture a file, its presets at the foot."""
 
+from attention_zoo.models.attention_summarizer import AttentionSummarizer
 from attention_zoo.models.bert import BERT
 from attention_zoo.models.copying import Copying, Trace
 from attention_zoo.models.deep_att_tagger import DeepAttTagger
@@ -27,6 +28,7 @@ __all__ = [
     "BERT",
     "GPT",
     "MODELS",
+    "AttentionSummarizer",
     "Copying",
     "DeepAttTagger",
     "EncoderDecoder",

@@ -228,7 +228,10 @@ class Transformer(Searching, keras.Model):
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
         """What a search needs to write targets of `source (B, S)`: the source read once."""
-        memory, mask = self.encode(source), ops.not_equal(source, PAD)
+        return self.writing(self.encode(source), ops.not_equal(source, PAD), width, room)
+
+    def writing(self, memory: Tensor, mask: Tensor, width: int, room: Any) -> Reading:
+        """The same of a source that is read: its memory `(B, S, D)` and where it has tokens."""
         memories = [layer.read(memory, mask) for layer in self.decoder]
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
@@ -248,7 +251,7 @@ class Transformer(Searching, keras.Model):
         heads = self.settings["num_heads"]
         state = nothing_written(
             [None] * len(self.decoder),
-            ops.shape(source)[0],
+            ops.shape(mask)[0],
             (heads, self.settings["embedding_dim"] // heads),
             width,
             room,

@@ -97,6 +97,9 @@ def teacher_forced(
         given = ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source)
         written = model.decode(*given, return_attention_scores=True)
         return log_probs, array(written.weights).mean(1)
+    if isinstance(model, az.models.Copying):
+        told = model.tell(ops.convert_to_tensor(source), ops.convert_to_tensor(target))
+        return log_probs, array(told.weights)
     if isinstance(model, az.models.GPT) or not model.decoder.cell.attentions:
         return log_probs, None
     encoded = model.encode(ops.convert_to_tensor(source), False)
