@@ -92,14 +92,13 @@ def teacher_forced(
     logits[..., [PAD, START]] = -np.inf
     top = logits.max(-1, keepdims=True)
     log_probs = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+    if isinstance(model, az.models.Copying):
+        return log_probs, np.asarray(model.compiled_trace(source, tokens).attention)
     if isinstance(model, az.models.Transformer):
         memory = model.encode(ops.convert_to_tensor(source))
         given = ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source)
         written = model.decode(*given, return_attention_scores=True)
         return log_probs, array(written.weights).mean(1)
-    if isinstance(model, az.models.Copying):
-        told = model.tell(ops.convert_to_tensor(source), ops.convert_to_tensor(target))
-        return log_probs, array(told.weights)
     if isinstance(model, az.models.GPT) or not model.decoder.cell.attentions:
         return log_probs, None
     encoded = model.encode(ops.convert_to_tensor(source), False)
@@ -127,6 +126,8 @@ class ModelConformance:
     changed: ClassVar[dict[str, Any]]
     vocabulary: ClassVar[dict[str, int]] = VOCABULARY
     rate: ClassVar[float] = 0.02
+    half: ClassVar[str] = "float16"
+    """What a model of half precision gives: log probabilities stay in float32."""
 
     @staticmethod
     def fill(model: Any) -> None:
@@ -139,6 +140,10 @@ class ModelConformance:
     def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray = TARGET) -> Any:
         """What the model is called with."""
         return {"source": source, "target": target}
+
+    def loss(self, model: Any, label_smoothing: float) -> keras.losses.Loss:
+        """What the model trains by."""
+        return az.losses.SequenceCrossEntropy(label_smoothing)
 
     def lesson(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
         """What it is called with, and labels of its logits, where these are of the target."""
@@ -195,7 +200,8 @@ class ModelConformance:
     @pytest.mark.every_backend
     def test_the_loss_needs_no_logits(self) -> None:
         """The same from what is not projected yet, gradients by all weights included."""
-        model, loss = self.make(), az.losses.SequenceCrossEntropy(0.1)
+        model = self.make()
+        loss = self.loss(model, 0.1)
         self.fill(model)
         labels = np.where(TARGET != 0, np.maximum(np.roll(TARGET, -1, axis=1), END), 0)
         inputs, labels = self.lesson(SOURCE, TARGET, labels)
@@ -296,7 +302,7 @@ class ModelConformance:
         model = self.make(units=24, embedding_dim=12, dropout=0.0)
         model.compile(
             optimizer=keras.optimizers.Adam(self.rate),
-            loss=az.losses.SequenceCrossEntropy(),
+            loss=self.loss(model, 0.0),
             jit_compile=JAX,
         )
         data, labels = self.lesson(words, target, labels)
@@ -308,7 +314,7 @@ class ModelConformance:
     @pytest.mark.every_backend
     def test_trains_compiled(self) -> None:
         model = self.make(dropout=0.2)
-        model.compile(optimizer="adam", loss=az.losses.SequenceCrossEntropy(0.1), jit_compile=True)
+        model.compile(optimizer="adam", loss=self.loss(model, 0.1), jit_compile=True)
         labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
         inputs, labels = self.lesson(SOURCE, TARGET, labels)
         before = [array(v) for v in model.trainable_variables]
@@ -330,7 +336,7 @@ class ModelConformance:
         assert {layer.dtype_policy.name for layer in sublayers} == {"mixed_float16"}
         assert {v.dtype for v in model.trainable_variables} == {"float32"}
         logits = model(self.inputs())
-        assert keras.backend.standardize_dtype(logits.dtype) == "float16"
+        assert keras.backend.standardize_dtype(logits.dtype) == self.half
         assert np.isfinite(array(logits)).all()
         found = self.search(model, beam_width=2, max_length=3)
         assert np.isfinite(found.scores).all()
