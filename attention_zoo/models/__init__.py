@@ -2,6 +2,7 @@
 
 from attention_zoo.models.attention_summarizer import AttentionSummarizer
 from attention_zoo.models.bert import BERT
+from attention_zoo.models.copy_transformer import CopyTransformer
 from attention_zoo.models.copying import Copying, Trace
 from attention_zoo.models.deep_att_tagger import DeepAttTagger
 from attention_zoo.models.encoder_decoder import EncoderDecoder
@@ -29,6 +30,7 @@ __all__ = [
     "GPT",
     "MODELS",
     "AttentionSummarizer",
+    "CopyTransformer",
     "Copying",
     "DeepAttTagger",
     "EncoderDecoder",
