@@ -10,6 +10,7 @@ from attention_zoo.models.ensemble import Ensemble
 from attention_zoo.models.gpt import GPT
 from attention_zoo.models.luong import LuongTranslator
 from attention_zoo.models.masked_lm import MaskedLM
+from attention_zoo.models.pointer_generator import PointerGenerator
 from attention_zoo.models.presets import (
     MODELS,
     from_preset,
@@ -37,6 +38,7 @@ __all__ = [
     "Ensemble",
     "LuongTranslator",
     "MaskedLM",
+    "PointerGenerator",
     "RNNSearch",
     "RecurrentTagger",
     "Seq2Seq",

@@ -1,0 +1,325 @@
+"""The pointer-generator: a summarizer that copies (See, Liu, Manning 2017)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+from keras import layers, ops
+
+from attention_zoo.decoding import StepOutput
+from attention_zoo.layers import CoverageAttention, Memory, RecurrentEncoder, WeightPenalty
+from attention_zoo.layers.cell_steps import split_cell
+from attention_zoo.layers.dropout import Dropout
+from attention_zoo.models import presets
+from attention_zoo.models.copying import Copying, Told
+from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.searching import PAD, Reading, sayable
+from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
+
+Tensor = Any
+
+
+class Read(NamedTuple):
+    """What a step reads and no step changes.
+
+    memory: the source, keys projected. kernels: those of the cell. covers: 1 where attention sees
+    what it has covered, else 0; None where it never does.
+    """
+
+    memory: Memory
+    kernels: tuple[Tensor, ...]
+    covers: Tensor | None
+
+
+class State(NamedTuple):
+    """What a step changes: h and c of the cell, the context, and what the looks covered."""
+
+    cell: tuple[Tensor, Tensor]
+    context: Tensor
+    looks: Any
+
+
+class Step(NamedTuple):
+    """What a step makes: x, what the cell read; s, its state [h; c]; h*, the context; weights."""
+
+    merged: Tensor
+    state: Tensor
+    context: Tensor
+    weights: Tensor
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class PointerGenerator(Copying, keras.Model):
+    """A bidirectional LSTM reads, an LSTM writes, attends after each step, and says or copies.
+
+    `x_t = W_m [E[y_{t-1}]; h*_{t-1}]`, `s_t = LSTM(x_t, s_{t-1})`, `h*_t = attend(s_t)`,
+    `z_t = ([s_t; h*_t] V + b) V' + b'`, `P(w) = p_gen softmax(z_t)_w + (1 - p_gen) copied_t(w)`
+
+    Args:
+        vocabulary_size: V, tokens of source and target, the 4 special ones included.
+        embedding_dim: width of the one embedding.
+        units: of each direction of the encoder and of the decoder.
+        copies: C, how many words of a source that the vocabulary lacks have an id, V and up; 0: a
+            model that copies nothing.
+        coverage: None, or any of "from_step" (0), from which step of training on attention sees
+            the sum of its looks before, and "weight" (1.0) of the coverage loss from then on.
+        dropout: rate on embeddings and readout, in training.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        training: switches dropout on, adds the coverage loss and counts a step.
+        project: False for what log probabilities are of (`ops.CopyProjection`), in place of them.
+
+    Returns:
+        Log probabilities `(B, T, V + C)` of the tokens after each target token, in float32; with
+        no copies logits `(B, T, V)`.
+
+    Masking:
+        Padding (0) in source or target changes nothing at the other positions.
+
+    Reference:
+        See et al. 2017, arXiv 1704.04368, section 2 and equations 1 to 13, with the authors' code:
+        attention and gate read both h and c of the decoder, whose input W_m narrows, and x_t is
+        the gate's. w_c of the coverage starts at 0, so that nothing jumps where it comes in.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 128,
+        units: int = 256,
+        copies: int = 100,
+        coverage: Config | None = None,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        coverage = None if coverage is None else coverage_options(coverage)
+        self.begin(
+            {
+                "vocabulary_size": vocabulary_size,
+                "embedding_dim": embedding_dim,
+                "units": units,
+                "copies": copies,
+                "coverage": coverage,
+                "dropout": dropout,
+            }
+        )
+        own = {"dtype": self.dtype_policy}
+        self.embedding = layers.Embedding(vocabulary_size, embedding_dim, **own)
+        self.encoder = RecurrentEncoder("lstm", 2 * units, bidirectional=True, **own)
+        self.bridges = [layers.Dense(units, "relu", **own) for _ in range(2)]
+        self.merge = layers.Dense(embedding_dim, **own)
+        self.cell = layers.LSTMCell(units, **own)
+        self.attention = CoverageAttention(2 * units, **own)
+        self.readout = layers.Dense(units, **own)
+        self.vocabulary = layers.Dense(vocabulary_size, **own)
+        self.head = self.make_head()
+        self.drop = Dropout(dropout, **own)
+        self.switch: CoverageSwitch | None = None
+        if coverage is not None:
+            self.switch = CoverageSwitch(coverage["from_step"], **own)
+            self.penalty = WeightPenalty("coverage", coverage["weight"], **own)
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        width, units = self.settings["embedding_dim"], self.settings["units"]
+        self.embedding.build(None)
+        self.encoder.build((None, None, width))
+        for bridge in self.bridges:
+            bridge.build((None, 2 * units))
+        self.merge.build((None, width + 2 * units))
+        self.cell.build((None, width))
+        self.attention.build((None, 1, 2 * units), (None, None, 2 * units))
+        w_c = self.attention.score.coverage_kernel
+        w_c.assign(ops.zeros(w_c.shape))
+        w_c.trainable = self.switch is not None
+        self.readout.build((None, 3 * units))
+        self.vocabulary.build((None, units))
+        if self.head is not None:
+            self.head.build((None, 2 * units), (None, 2 * units), (None, width))
+        if self.switch is not None:
+            self.switch.build()
+        self.built = True
+
+    # computation
+
+    def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
+        read, state = self._read(source, training)
+        hoisted = self._hoist(self.drop(self.embedding(self.known(target)), training=training))
+        live = ops.not_equal(target, PAD)
+        steps = {"hoisted": ops.swapaxes(hoisted, 0, 1), "live": ops.transpose(live)[..., None]}
+
+        def step(state: State, now: dict[str, Tensor]) -> tuple[State, Step]:
+            made, new = self._step(now["hoisted"], state, read, training)
+            there = now["live"]
+            return keras.tree.map_structure(lambda a, b: ops.where(there, a, b), new, state), made
+
+        _, made = scan(step, state, steps, like=self._step_like(hoisted, read))
+        made = keras.tree.map_structure(
+            lambda x: ops.where(live[..., None], ops.swapaxes(x, 0, 1), ops.zeros((), x.dtype)),
+            made,
+        )
+        if training and read.covers is not None:
+            counted = made.weights * ops.cast(read.covers, made.weights.dtype)
+            self.penalty(counted, live, ops.not_equal(source, PAD))
+        hidden = self.drop(self._say(made), training=training)
+        of = Projection(hidden, self.vocabulary.kernel, self.vocabulary.bias)
+        return Told(of, made.weights, self._gate(made))
+
+    def _read(self, source: Tensor, training: bool) -> tuple[Read, State]:
+        """What the decoder's steps read, and its state before the first one."""
+        mask = ops.not_equal(source, PAD)
+        embedded = self.drop(self.embedding(self.known(source)), training=training)
+        values, last = self.encoder(embedded, mask=mask, training=training)
+        h, c = (bridge(state) for bridge, state in zip(self.bridges, last, strict=True))
+        memory = self.attention.prepare(values, value_mask=mask)
+        covers = None if self.switch is None else self.switch.advance(training)
+        looks = () if covers is None else self.attention.initial_state(memory)
+        context = ops.zeros((ops.shape(source)[0], values.shape[-1]), self.compute_dtype)
+        kernels = self._stepper(training).kernels(self.compute_dtype)
+        return Read(memory, kernels, covers), State((h, c), context, looks)
+
+    def _stepper(self, training: bool) -> Any:
+        return split_cell(self.cell, self.settings["embedding_dim"], training)
+
+    def _hoist(self, embedded: Tensor) -> Tensor:
+        """What of `W_m [E[y]; h*]` no step changes."""
+        kernel = ops.cast(self.merge.kernel, embedded.dtype)[: embedded.shape[-1]]
+        return ops.matmul(embedded, kernel) + ops.cast(self.merge.bias, embedded.dtype)
+
+    def _step(
+        self, hoisted: Tensor, state: State, read: Read, training: bool = False
+    ) -> tuple[Step, State]:
+        """One step of the decoder: `(B, ...)`, or `(B, N, ...)` of N hypotheses."""
+        kernel = ops.cast(self.merge.kernel, hoisted.dtype)[hoisted.shape[-1] :]
+        x = hoisted + ops.matmul(state.context, kernel)
+        stepper, looks = self._stepper(training), state.looks
+        _, (h, c) = stepper.step(stepper.hoist(x), [], state.cell, read.kernels, training)
+        s = ops.concatenate([h, c], axis=-1)
+        if read.covers is not None:
+            looks = keras.tree.map_structure(lambda seen: read.covers * seen, looks)
+        context, weights, looks = self.attention.attend(s, read.memory, looks)
+        return Step(x, s, context, weights), State((h, c), context, looks)
+
+    def _step_like(self, hoisted: Tensor, read: Read) -> Step:
+        """Zeros of the shapes of what one step makes."""
+        batch, wide = ops.shape(hoisted)[0], 2 * self.settings["units"]
+        looked = ops.shape(self.attention.weights_like(read.memory))
+        shapes = ((batch, hoisted.shape[-1]), (batch, wide), (batch, wide), looked)
+        return Step(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
+
+    def _say(self, made: Step) -> Tensor:
+        """`[s; h*] V + b`, s without c."""
+        h = made.state[..., : self.settings["units"]]
+        said: Tensor = self.readout(ops.concatenate([h, made.context], axis=-1))
+        return said
+
+    def _gate(self, made: Step) -> Tensor | None:
+        if self.head is None:
+            return None
+        return self.head.gate(made.context, made.state, made.merged)
+
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+        """What a search needs to write targets of `source (B, S)`: the source read once."""
+        read, state = self._read(source, False)
+
+        def step(tokens: Tensor, state: State) -> StepOutput:
+            hoisted = self._hoist(self.embedding(self.known(tokens)))
+            made, state = self._step(hoisted, state, read)
+            hidden, gate = self._say(made), self._gate(made)
+            logits = self.vocabulary(hidden)
+            if gate is not None:
+                logits = copied_log_probs(logits, gate, made.weights, source, self.copies)
+            return StepOutput(sayable(logits), state, made.weights, hidden)
+
+        return Reading(step, state)
+
+    # config
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), **self.settings}
+
+    @classmethod
+    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
+        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
+        return presets.from_preset_of(cls, name_or_folder, **overrides)
+
+    def save_to_preset(self, folder: str | Path) -> None:
+        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        presets.save_to_preset(self, folder)
+
+
+class CoverageSwitch(keras.layers.Layer):
+    """Counts the steps of training, and says from which on coverage counts: 1.0, before 0.0.
+
+    Outside of training it counts where training has come that far.
+
+    Args:
+        from_step: the first step, counted from 0, in which it does.
+    """
+
+    def __init__(self, from_step: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.from_step = from_step
+
+    def build(self) -> None:
+        self.steps = self.add_weight(
+            shape=(), initializer="zeros", dtype="int32", trainable=False, name="steps"
+        )
+        self.built = True
+
+    def advance(self, training: bool) -> Tensor:
+        """Whether coverage counts in this call, which in training is one step more."""
+        on = ops.cast(self.steps >= self.from_step, "float32")
+        if training:
+            self.steps.assign_add(1)
+        return on
+
+    def load_own_variables(self, store: Any) -> None:
+        """The count; from a model that was trained without coverage there is none, and it is 0."""
+        if store.keys():
+            super().load_own_variables(store)
+
+
+def coverage_options(given: Any) -> Config:
+    """The options of coverage, all said; ValueError for others or for such as cannot be."""
+    options = {"from_step": 0, "weight": 1.0}
+    if not isinstance(given, dict) or set(given) - set(options):
+        raise ValueError(f"coverage must be None or any of from_step and weight, got {given!r}")
+    options |= given
+    options["from_step"] = whole_number("coverage.from_step", options["from_step"], low=0)
+    if not 0 <= number(options["weight"]) < float("inf"):
+        raise ValueError(f"coverage.weight must be at least 0, got {options['weight']!r}")
+    return options
+
+
+# presets
+
+
+@preset(PointerGenerator, "pointer_generator_base")
+def pointer_generator_base() -> Config:
+    """The paper's sizes and its coverage of the last 3000 of 233,000 steps; vocabulary 50,000."""
+    return {
+        "embedding_dim": 128,
+        "units": 256,
+        "copies": 400,
+        "coverage": {"from_step": 230_000, "weight": 1.0},
+    }
+
+
+@preset(PointerGenerator, "pointer_generator_small")
+def pointer_generator_small() -> Config:
+    """Sizes for small data and a CPU, without coverage; not the paper's."""
+    return {"embedding_dim": 128, "units": 128, "copies": 50, "dropout": 0.2}
+
+
+@preset(PointerGenerator, "pointer_generator_coverage_small")
+def pointer_generator_coverage_small() -> Config:
+    """`pointer_generator_small` with coverage from step 1000 on."""
+    return {**pointer_generator_small(), "coverage": {"from_step": 1000, "weight": 1.0}}
