@@ -42,7 +42,7 @@ label.all { color: var(--faint); font-size: .8rem; align-self: center;
 _HINT = (
     "Point at a word of a summary, or choose it, to see where it looked: the darker, the more. "
     "The bar below a word is the probability that it was copied; where it was copied from is framed"
-    ", words of the source that the model does not know are dotted."
+    ", words of the source that the model neither knows nor can copy are dotted."
 )
 
 
