@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from attention_zoo.cli.arguments import only_overrides
+from attention_zoo.cli.drawing import draw_answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
