@@ -116,9 +116,11 @@ def read_jsonl(path: str | Path, source: str, target: str, skip_bad: int = 0) ->
 def _json_object(where: str, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        said = f"{error.msg} at character {error.colno}" if hasattr(error, "msg") else "too deep"
+    except json.JSONDecodeError as error:
+        said = f"{error.msg} at character {error.colno}"
         raise ValueError(f"{where}: not valid JSON: {said}") from None
+    except RecursionError:
+        raise ValueError(f"{where}: not valid JSON: brackets too deep") from None
     if not isinstance(row, dict):
         raise ValueError(f"{where}: the line is no JSON object; expected {{...}}")
     return row

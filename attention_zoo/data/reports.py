@@ -38,9 +38,11 @@ SPLITS = {
 
 MOST = 5  # events, of a report outside of `long`
 
-ONSETS = ("B", "Br", "D", "Dr", "F", "G", "Gr", "H", "J", "K", "Kl", "L", "M", "N", "P", "R", "S")
-ONSETS += ("St", "T", "Tr")
-FIRST_VOWELS, MIDDLES, LAST_VOWELS = "aeiou", ["b", "d", "k", "l", "m", "r", "t", "v"], "aeiou"
+ONSETS = (
+    *("B", "Br", "D", "Dr", "F", "G", "Gr", "H", "J", "K"),
+    *("Kl", "L", "M", "N", "P", "R", "S", "St", "T", "Tr"),
+)
+FIRST_VOWELS, MIDDLES, LAST_VOWELS = "aeiou", ("b", "d", "k", "l", "m", "r", "t", "v"), "aeiou"
 ENDS = ["n", "r", "k", "sk", "th", "l", "ng", "s"]
 NAMES = 20 * 5 * 8 * 5 * 8
 FIGURES = range(11, 9999)
@@ -48,13 +50,16 @@ STRIDE = 7919  # which shares no factor with either number: neighbours lie far a
 
 
 class Values(NamedTuple):
-    """Names or figures: so many, of which those of a number are common, and those from another on
-    are never in training.
+    """Names or figures, by number.
 
-    write: the value of a number.
+    Attributes:
+        size: how many there are.
+        common: those of numbers below are common.
+        unseen: those of this number on are never in training.
+        write: the value of a number.
     """
 
-    count: int
+    size: int
     common: int
     unseen: int
     write: Callable[[int], str]
@@ -66,9 +71,9 @@ class Values(NamedTuple):
         least, most = {
             "common": (0, self.common),
             "rare": (self.common, self.unseen),
-            "unseen": (self.unseen, self.count),
+            "unseen": (self.unseen, self.size),
         }[kind]
-        return self.write((least + pick(most - least)) * STRIDE % self.count)
+        return self.write((least + pick(most - least)) * STRIDE % self.size)
 
 
 def name(number: int) -> str:

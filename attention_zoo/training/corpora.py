@@ -38,6 +38,8 @@ class Corpus:
     examples: ClassVar[str] = "examples"
     limits: ClassVar[tuple[str, ...]] = ()
     """Options that limit lengths in tokens; a task of such examples has them, too."""
+    switches: ClassVar[tuple[str, ...]] = ()
+    """Options that are true or false and not for every task of such examples."""
 
     def __post_init__(self) -> None:
         for name in self.limits:
@@ -64,13 +66,17 @@ class Couples(Corpus):
     Args:
         max_source_length, max_target_length: most tokens of a text; training leaves longer pairs
             out and says how many.
+        cut_source: of summarization: read the first `max_source_length` tokens of longer texts
+            instead.
     """
 
     max_source_length: int = 256
     max_target_length: int = 256
+    cut_source: bool = False
 
     examples: ClassVar[str] = "pairs"
     limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
+    switches: ClassVar[tuple[str, ...]] = ("cut_source",)
 
 
 @dataclass
