@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attention_zoo import models
+from attention_zoo.data import train_tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.export import export
 from attention_zoo.tasks import Summarization, Summary
-from tests.tasks.summarizers import untrained
 
 KNOWN = ["a fire in the harbour , said the mayor .", "the fire is out ."]
 TEXTS = [
@@ -53,23 +54,26 @@ assert not {"attention_zoo", "tokenizers", "tensorflow_text"} & set(sys.modules)
 
 @functools.cache
 def task(kind: str) -> Summarization:
-    """Summarizers with random weights: one that copies and cuts, and one that does neither."""
-    if kind == "copies":
+    """Summarizers with random weights; the first cuts articles, the last one copies nothing."""
+    tokenizer = train_tokenizer("word", KNOWN)
+    size, limits = tokenizer.vocabulary_size, {"max_source_length": LIMIT}
+    if kind == "pointer generator":
+        model = models.PointerGenerator(size, 8, 8, copies=4, coverage={"from_step": 0})
         search = SearchOptions(beam_width=3, n_best=2, no_repeat_ngram=2, length_penalty="average")
-        return untrained(
-            KNOWN,
-            "pointer_generator_coverage_small",
-            model={"coverage": {"from_step": 0}, "copies": 4},
-            search=search,
-            max_source_length=LIMIT,
-            max_target_length=9,
-            cut_source=True,
-        )
-    search = SearchOptions(replace_unknown=True, forced_tokens={1: 1}, max_length_ratio=1.0)
-    return untrained(KNOWN, model={"copies": 0}, search=search, max_source_length=LIMIT)
+        limits |= {"max_target_length": 9, "cut_source": True}
+    elif kind == "Transformer":
+        model = models.CopyTransformer(size, 8, 8, num_heads=2, num_layers=1, copies=2)
+        search = SearchOptions(beam_width=2, max_length=6)
+    else:
+        model = models.AttentionSummarizer(size, embedding_dim=4, units=6, source_dim=8)
+        search = SearchOptions(replace_unknown=True, forced_tokens={1: 1}, max_length_ratio=1.0)
+    for seed, weight in enumerate(model.trainable_weights):
+        values = np.random.default_rng(seed).normal(size=weight.shape)
+        weight.assign(values.astype("float32"))
+    return Summarization(model, tokenizer, search, **limits)
 
 
-KINDS = ("copies", "no copies")
+KINDS = ("pointer generator", "Transformer", "attention alone")
 
 
 @functools.cache
@@ -80,7 +84,7 @@ def wanted(kind: str) -> list[Summary]:
 
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What exports of both answer to all batches, in a process that has TensorFlow alone."""
+    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
     folder = tmp_path_factory.mktemp("served")
     folders = [str(export(task(kind), folder / kind)) for kind in KINDS]
     done = subprocess.run(
@@ -144,7 +148,7 @@ def test_words_that_the_vocabulary_has_not_are_copied(answered: dict[str, list[A
 
     Of an article only 4 have an id; the others are unknown.
     """
-    answers, _ = answered["copies"][0]
+    answers, _ = answered["pointer generator"][0]
     rare = 0
     for row, of_row in enumerate(answers["tokens"]):
         for n, tokens in enumerate(of_row):
@@ -153,7 +157,7 @@ def test_words_that_the_vocabulary_has_not_are_copied(answered: dict[str, list[A
                 of_place = answers["source_tokens"][row][place]
                 assert place < 0 or token in (of_place, "<unk>")
     assert rare > 2
-    assert {x for row in answered["no copies"][0][0]["origins"] for one in row for x in one} == {-1}
+    assert (np.array(answered["attention alone"][0][0]["origins"]) == -1).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -171,8 +175,8 @@ def test_an_empty_article_is_refused(kind: str, answered: dict[str, list[Any]]) 
 
 
 def test_a_long_article_is_cut_or_refused(answered: dict[str, list[Any]]) -> None:
-    assert re.search(r"source.*1.*27.*the limit is.*20", answered["no copies"][-1])
-    answers, _ = answered["copies"][-1]
+    assert re.search(r"source.*1.*27.*the limit is.*20", answered["attention alone"][-1])
+    answers, _ = answered["pointer generator"][-1]
     assert answers["source_cut"] == [False, True]
-    assert_same(answers, [wanted("copies")[0], wanted("copies")[4]])
+    assert_same(answers, [wanted("pointer generator")[0], wanted("pointer generator")[4]])
     assert len(answers["source_tokens"][1]) == LIMIT
