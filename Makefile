@@ -55,6 +55,7 @@ bench: .venv/dev bench-peers
 		--kerashub-python .venv-kerashub/bin/python --ctranslate2-python .venv-ctranslate2/bin/python
 	$(BIN)/python benchmarks/crf.py \
 		--tfa-python .venv-tfa/bin/python --pytorch-crf-python .venv-pytorch_crf/bin/python
+	$(BIN)/python benchmarks/copy_training.py
 	$(BIN)/python benchmarks/search_cost.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/local_attention.py

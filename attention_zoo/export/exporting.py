@@ -10,11 +10,13 @@ import keras
 
 from attention_zoo.decoding import Rule
 from attention_zoo.export.saved_model import SERVERS, write_saved_model
+from attention_zoo.export.served_summarization import ServedSummarization
 from attention_zoo.export.served_tagging import ServedTagging
 from attention_zoo.files import new_folder
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.task import rules_for_all
 
+SERVERS.register("summarization")(ServedSummarization)
 SERVERS.register("tagging")(ServedTagging)
 FORMATS = Registry("export format")
 FORMATS.register("saved_model")(write_saved_model)

@@ -12,6 +12,7 @@ import tensorflow as tf
 from attention_zoo.data.vocabulary import PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.export.refusals import refuse_empty, refuse_long
 from attention_zoo.registry import Registry
 
 SERVERS = Registry("task that exports as saved_model")
@@ -105,12 +106,8 @@ class ServedTranslation(tf.Module):
 
     def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
         """What refuses sources that `predict` refuses, naming the first such row."""
-        empty, long = (tf.where(lengths == 0)[:1, 0], tf.where(lengths > self._longest)[:1, 0])
-        of_long = tf.gather(lengths, long), "tokens, the limit is", self._longest
-        return [
-            tf.debugging.Assert(tf.size(empty) == 0, ["source", empty, "is empty"]),
-            tf.debugging.Assert(tf.size(long) == 0, ["source", long, "has", *of_long]),
-        ]
+        long = refuse_long(lengths, self._longest, "tokens, the limit is")
+        return [refuse_empty(lengths), long]
 
 
 @SERVERS.register("language_modeling")
@@ -154,13 +151,11 @@ class ServedLanguageModel(ServedTranslation):
 
     def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
         """What refuses prompts that `predict` refuses, naming the first such row."""
-        long = tf.where(lengths > self._longest)[:1, 0]
         most = lengths + self._limit(lengths + 1)
         full = tf.where(most > self._places)[:1, 0]
-        of_long = tf.gather(lengths, long), "tokens, the limit is", self._longest
         of_full = "could become longer than there are places:", self._places
         return [
-            tf.debugging.Assert(tf.size(long) == 0, ["source", long, "has", *of_long]),
+            refuse_long(lengths, self._longest, "tokens, the limit is"),
             tf.debugging.Assert(tf.size(full) == 0, ["source", full, *of_full]),
         ]
 

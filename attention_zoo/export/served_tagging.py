@@ -12,6 +12,7 @@ from attention_zoo.decoding import Rule
 from attention_zoo.export.graph_spans import GraphSpans
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from attention_zoo.export.graph_words import GraphWords
+from attention_zoo.export.refusals import refuse_empty, refuse_long
 from attention_zoo.tasks.tagged import TagReading
 
 
@@ -116,17 +117,9 @@ class ServedTagging(tf.Module):
     def _checks(self, words: tf.Tensor, tokens: tf.Tensor) -> list[tf.Operation]:
         """What refuses sentences that `predict` refuses, naming the first such row."""
         longest, places = self._limits
-        empty, long = tf.where(words == 0)[:1, 0], tf.where(words > longest)[:1, 0]
-        of_long = tf.gather(words, long), "words, the limit is", longest
-        checks = [
-            tf.debugging.Assert(tf.size(empty) == 0, ["source", empty, "is empty"]),
-            tf.debugging.Assert(tf.size(long) == 0, ["source", long, "has", *of_long]),
-        ]
+        checks = [refuse_empty(words), refuse_long(words, longest, "words, the limit is")]
         if places is not None:
-            full = tf.where(tokens > places)[:1, 0]
-            of_full = tf.gather(tokens, full), "tokens, but the model has places:", places
-            told = ["source", full, "has", *of_full]
-            checks.append(tf.debugging.Assert(tf.size(full) == 0, told))
+            checks.append(refuse_long(tokens, places, "tokens, but the model has places:"))
         return checks
 
 

@@ -1,41 +1,26 @@
 """Tagged sentences as one HTML page: spans in colours, tags beneath words, attention as tables.
 
-The page stands alone (no scripts, nothing from outside), follows the reader's choice of a light or
-a dark screen, and lets each sentence run in its own direction.
+See `pages` for what it shares with the others.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from html import escape
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-OUTSIDE = "O"
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
+from attention_zoo.inspection.pages import clean, percent, write_page
 
-STYLE = """
-:root { color-scheme: light dark; --paper: #fcfcfa; --ink: #1d1f23; --faint: #6b7078;
-  --line: #dcdcd6; --card: #fff; --heat: 29, 78, 216; --tint: 87%; --edge: 33%; }
-@media (prefers-color-scheme: dark) { :root { --paper: #17181b; --ink: #e6e6e3;
-  --faint: #9a9fa8; --line: #34363c; --card: #1f2125; --heat: 96, 165, 250; --tint: 24%;
-  --edge: 68%; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 64rem; padding: 2rem 1.25rem; background: var(--paper);
-  color: var(--ink); font: 1rem/1.5 system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
-h1 { font-size: 1.35rem; margin: 0 0 1rem; }
-h2 { font-size: .8rem; font-weight: 500; color: var(--faint); margin: 0; }
+OUTSIDE = "O"
+
+_STYLE = """
 ul.legend { display: flex; flex-wrap: wrap; gap: .5rem; list-style: none; padding: 0;
   margin: 0 0 1.5rem; font-size: .85rem; }
-article { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
-  padding: .9rem 1.1rem; margin: 0 0 1rem; }
-p.text { font-size: 1.1rem; line-height: 2.1; margin: .35rem 0 0; overflow-wrap: anywhere; }
 mark, li.label { background: hsl(var(--hue) var(--depth) var(--tint)); color: inherit;
   border-bottom: 2px solid hsl(var(--hue) var(--depth) var(--edge)); border-radius: .3rem;
   padding: .12em .35em; unicode-bidi: isolate; }
@@ -47,9 +32,6 @@ span.word small { font-size: .62em; font-weight: 600; border-top: 2px solid
   hsl(var(--hue) var(--depth) var(--edge));
   color: hsl(var(--hue) var(--depth) var(--edge)); padding: 0 .2em;
   min-width: 100%; text-align: center; }
-details { margin-top: .7rem; font-size: .85rem; }
-summary { cursor: pointer; color: var(--faint); }
-details p.text { font-size: .95rem; }
 div.scroll { overflow-x: auto; }
 table { border-collapse: separate; border-spacing: 1px; margin: .6rem 0; font-size: .75rem; }
 caption { text-align: start; color: var(--faint); padding-bottom: .3rem; }
@@ -61,7 +43,7 @@ tbody th { text-align: end; padding-inline-end: .4rem; }
 tbody td { width: 1.3rem; min-width: 1.3rem; height: 1.3rem; border-radius: 2px;
   background: rgba(var(--heat), var(--a)); outline: 1px solid var(--line);
   outline-offset: -1px; }
-""".strip()
+"""
 
 
 def write_tagged_page(
@@ -84,25 +66,8 @@ def write_tagged_page(
         ValueError: attention that is not `(L, H, T, T)` over the tokens of its answer.
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
-    page = [
-        "<!DOCTYPE html>",
-        '<html lang="und">',
-        '<head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{_clean(title)}</title>",
-        f"<style>\n{STYLE}\n</style></head>",
-        "<body>",
-        f'<h1 dir="auto">{_clean(title)}</h1>',
-        *_legend(answers),
-        *(articles or ["<p>No sentences.</p>"]),
-        "</body></html>",
-    ]
-    Path(path).write_text("\n".join(page) + "\n", encoding="utf-8")
-
-
-def _clean(text: str) -> str:
-    """The text as HTML shows it; characters that it may not hold as U+FFFD."""
-    return escape(_CONTROLS.sub("\ufffd", text), quote=True)
+    shown = articles or ["<p>No sentences.</p>"]
+    write_page(path, title, _STYLE, [*_legend(answers), *shown])
 
 
 def _hue(label: str) -> str:
@@ -128,7 +93,7 @@ def _legend(answers: Iterable[Any]) -> list[str]:
 
 
 def _named(label: str) -> str:
-    return _clean(label) or "(span)"
+    return clean(label) or "(span)"
 
 
 def _article(number: int, answer: Any) -> str:
@@ -162,9 +127,9 @@ def _marked(answer: Any) -> str:
         parts.append(gap)
         if start in opens:
             span = opens[start]
-            hint = f"{span.label} {_percent(span.probability)}".strip()
-            parts.append(f'<mark {_hue(span.label)} title="{_clean(hint)}">')
-        parts.append(_clean(word))
+            hint = f"{span.label} {percent(span.probability)}".strip()
+            parts.append(f'<mark {_hue(span.label)} title="{clean(hint)}">')
+        parts.append(clean(word))
         if end in closes:
             parts.append(f"<small>{_named(closes[end].label)}</small></mark>")
     return "".join(parts)
@@ -175,9 +140,9 @@ def _tagged(answer: Any) -> str:
     parts: list[str] = []
     told = zip_longest(_spaced(answer), answer.tags, answer.probabilities)
     for (gap, word, _), tag, probability in told:
-        hint = _clean(f"{tag} {_percent(probability)}")
-        below = f"<small>{_clean(tag)}</small>"
-        parts.append(f'{gap}<span class="word" {_hue(tag)} title="{hint}">{_clean(word)}{below}')
+        hint = clean(f"{tag} {percent(probability)}")
+        below = f"<small>{clean(tag)}</small>"
+        parts.append(f'{gap}<span class="word" {_hue(tag)} title="{hint}">{clean(word)}{below}')
         parts.append("</span>")
     return "".join(parts)
 
@@ -188,10 +153,6 @@ def _spaced(answer: Any) -> Iterable[tuple[str, str, tuple[int, int]]]:
     for word, (start, end) in zip(answer.words, answer.offsets, strict=True):
         yield " " if last is not None and start > last else "", word, (start, end)
         last = end
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _attention(weights: np.ndarray, tokens: Sequence[str]) -> list[str]:
@@ -217,13 +178,13 @@ def _attention(weights: np.ndarray, tokens: Sequence[str]) -> list[str]:
 
 def _table(caption: str, weights: np.ndarray, tokens: Sequence[str]) -> str:
     """A row for each token that looks; the greatest weight is full colour."""
-    names = [_clean(token) for token in tokens]
+    names = [clean(token) for token in tokens]
     most = max(float(weights.max()), 1e-9)
     head = "".join(f'<th scope="col" dir="auto">{name}</th>' for name in names)
     rows = []
     for name, row in zip(names, weights, strict=True):
         cells = "".join(
-            f'<td style="--a: {weight / most:.3f}" title="{name} → {other}: {_percent(weight)}">'
+            f'<td style="--a: {weight / most:.3f}" title="{name} → {other}: {percent(weight)}">'
             "</td>"
             for other, weight in zip(names, row, strict=True)
         )

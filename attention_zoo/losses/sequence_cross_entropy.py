@@ -9,10 +9,11 @@ from keras import ops
 
 from attention_zoo.ops import (
     Projection,
+    check_label_smoothing,
     check_shape,
-    number,
     projected_cross_entropy,
     sizes_or,
+    smoothed_cross_entropy,
 )
 
 Tensor = Any
@@ -51,9 +52,7 @@ class SequenceCrossEntropy(keras.losses.Loss):
     ) -> None:
         kwargs.pop("reduction", None)
         super().__init__(name=name, reduction="sum", **kwargs)
-        if not 0 <= number(label_smoothing) < 1:
-            raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}")
-        self.label_smoothing = label_smoothing
+        self.label_smoothing = check_label_smoothing(label_smoothing)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         check_shape("y_pred", y_pred.shape, ("batch", "steps", "vocabulary"))
@@ -61,10 +60,7 @@ class SequenceCrossEntropy(keras.losses.Loss):
         labels = ops.cast(y_true, "int32")
         live = ops.not_equal(labels, 0)
         logits = ops.where(live[..., None], ops.cast(y_pred, "float32"), 0.0)
-        losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-        if self.label_smoothing:
-            chosen = ops.squeeze(ops.take_along_axis(logits, labels[..., None], axis=-1), axis=-1)
-            losses = losses + self.label_smoothing * (chosen - ops.mean(logits, axis=-1))
+        losses = smoothed_cross_entropy(labels, logits, self.label_smoothing)
         count = ops.maximum(ops.sum(ops.cast(live, "float32")), 1.0)
         return ops.where(live, losses, 0.0) / count
 

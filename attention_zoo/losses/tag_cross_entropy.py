@@ -7,7 +7,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.ops import check_shape, number, sizes_or
+from attention_zoo.ops import (
+    check_label_smoothing,
+    check_shape,
+    sizes_or,
+    smoothed_cross_entropy,
+)
 from attention_zoo.ops.linear_chain import unpack
 
 Tensor = Any
@@ -50,9 +55,7 @@ class TagCrossEntropy(keras.losses.Loss):
     ) -> None:
         kwargs.pop("reduction", None)
         super().__init__(name=name, reduction="sum", **kwargs)
-        if not 0 <= number(label_smoothing) < 1:
-            raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}")
-        self.label_smoothing = label_smoothing
+        self.label_smoothing = check_label_smoothing(label_smoothing)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         chain = unpack(y_pred, "y_pred")
@@ -61,10 +64,7 @@ class TagCrossEntropy(keras.losses.Loss):
         labels, logits = ops.cast(y_true, "int32"), chain.emissions
         live = ops.logical_and(chain.mask, labels >= 0)
         labels = ops.where(live, labels, 0)
-        losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-        if self.label_smoothing:
-            chosen = ops.squeeze(ops.take_along_axis(logits, labels[..., None], axis=-1), axis=-1)
-            losses = losses + self.label_smoothing * (chosen - ops.mean(logits, axis=-1))
+        losses = smoothed_cross_entropy(labels, logits, self.label_smoothing)
         count = ops.maximum(ops.sum(ops.cast(live, losses.dtype)), 1.0)
         return ops.where(live, losses, ops.zeros((), losses.dtype)) / count
 

@@ -1,6 +1,8 @@
 """Models: one architecture a file, its presets at the foot."""
 
+from attention_zoo.models.attention_summarizer import AttentionSummarizer
 from attention_zoo.models.bert import BERT
+from attention_zoo.models.copy_transformer import CopyTransformer
 from attention_zoo.models.copying import Copying, Trace
 from attention_zoo.models.deep_att_tagger import DeepAttTagger
 from attention_zoo.models.encoder_decoder import EncoderDecoder
@@ -28,6 +30,8 @@ __all__ = [
     "BERT",
     "GPT",
     "MODELS",
+    "AttentionSummarizer",
+    "CopyTransformer",
     "Copying",
     "DeepAttTagger",
     "EncoderDecoder",

@@ -60,13 +60,13 @@ class Copying(Searching):
     head: CopyHead | None
 
     def begin(self, settings: dict[str, Any]) -> None:
-        """Keeps the constructor's arguments, "vocabulary_size" and "copies" among them."""
+        """Keeps the constructor's arguments: "vocabulary_size", and "copies" where it may copy."""
         if settings["vocabulary_size"] < END + 2:
             raise ValueError(
                 f"vocabulary_size must be at least {END + 2} (4 special tokens and one more), "
                 f"got {settings['vocabulary_size']}"
             )
-        whole_number("copies", settings["copies"], low=0)
+        whole_number("copies", settings.get("copies", 0), low=0)
         self.settings = settings
         self.source_vocabulary_size = self.vocabulary_size + self.copies
         self.target_vocabulary_size = self.vocabulary_size + self.copies
@@ -84,7 +84,7 @@ class Copying(Searching):
     @property
     def copies(self) -> int:
         """C, how many ids there are beyond the vocabulary; 0 where nothing is copied."""
-        return int(self.settings["copies"])
+        return int(self.settings.get("copies", 0))
 
     def known(self, ids: Tensor) -> Tensor:
         """The ids, int32, with the unknown word for those beyond the vocabulary."""

@@ -228,7 +228,21 @@ class Transformer(Searching, keras.Model):
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
         """What a search needs to write targets of `source (B, S)`: the source read once."""
-        memory, mask = self.encode(source), ops.not_equal(source, PAD)
+        reading = self.writing(self.encode(source), ops.not_equal(source, PAD), width, room)
+
+        def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
+            output = reading.step(tokens, state)
+            return output._replace(logits=sayable(output.logits))
+
+        return reading._replace(step=step)
+
+    def writing(self, memory: Tensor, mask: Tensor, width: int, room: Any) -> Reading:
+        """What writes targets of a source that is read, with all logits as they are.
+
+        Args:
+            memory: `(B, S, D)`. mask: `(B, S)`, where the source has tokens.
+            width, room: as in `decoder_step`.
+        """
         memories = [layer.read(memory, mask) for layer in self.decoder]
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
@@ -242,13 +256,12 @@ class Transformer(Searching, keras.Model):
                 x, cache, weights = layer.step(x, cache, read, mask)
                 rooms.append(cache.room)
             x, state = self.norms[1](x), one_step_on(ancestors, rooms)
-            logits = sayable(self.projection(x).logits())
-            return StepOutput(logits, state, ops.mean(weights, axis=1), x)
+            return StepOutput(self.projection(x).logits(), state, ops.mean(weights, axis=1), x)
 
         heads = self.settings["num_heads"]
         state = nothing_written(
             [None] * len(self.decoder),
-            ops.shape(source)[0],
+            ops.shape(mask)[0],
             (heads, self.settings["embedding_dim"] // heads),
             width,
             room,

@@ -51,6 +51,10 @@ from attention_zoo.ops.positions import (
 from attention_zoo.ops.projected_cross_entropy import Projection, projected_cross_entropy
 from attention_zoo.ops.reach import EVERYWHERE, Reach
 from attention_zoo.ops.recurrence import linear_recurrence, scan
+from attention_zoo.ops.smoothed_cross_entropy import (
+    check_label_smoothing,
+    smoothed_cross_entropy,
+)
 from attention_zoo.ops.softmax import at_least_float32, masked_softmax
 from attention_zoo.ops.sparse_softmax import entmax, hardmax, keep_greatest, sparsemax
 from attention_zoo.ops.tag_schemes import TAG_SCHEMES, TagConstraints, TagScheme, tag_constraints
@@ -75,6 +79,7 @@ __all__ = [
     "blockwise_attention",
     "both_masks",
     "causal_mask",
+    "check_label_smoothing",
     "check_shape",
     "clear",
     "combine_masks",
@@ -112,6 +117,7 @@ __all__ = [
     "sinusoids",
     "sizes_or",
     "skew",
+    "smoothed_cross_entropy",
     "sparsemax",
     "spread_mask",
     "spread_window",

@@ -1,0 +1,96 @@
+"""Ids of words that can be copied, in core TensorFlow operations: the same as in training."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from attention_zoo.data.tokenizer import Tokenizer
+from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.export.graph_tokenizer import GraphTokenizer
+
+
+class CopiedIds(NamedTuple):
+    """Texts as ids by which each of their words can be written.
+
+    Attributes:
+        ids: ragged `(B, S)` int32; an unknown word has V + k, the k-th of its text.
+        pieces: what each stands for, its mark included, ragged `(B, S)`.
+        words: the pieces of V, V + 1, .. of each text, ragged `(B, K)`.
+    """
+
+    ids: tf.RaggedTensor
+    pieces: tf.RaggedTensor
+    words: tf.RaggedTensor
+
+
+class GraphCopies(tf.Module):
+    """Strings to ids and ids to strings, where unknown words of a source have ids of their own.
+
+    A word that is none of the vocabulary's V gets V + k, k being its number among the distinct
+    unknown words of its text in order of first appearance; from the C-th on they stay unknown.
+
+    Args:
+        tokenizer: one of the kinds of `attention_zoo.data`.
+        copies: C.
+
+    Raises:
+        ValueError: another kind of tokenizer.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, copies: int) -> None:
+        super().__init__(name="copies")
+        self.tokenizer = GraphTokenizer(tokenizer)
+        self._size, self._copies = tokenizer.vocabulary_size, copies
+        self._unknown = tokenizer.decode_one(UNKNOWN)
+
+    def encode(self, texts: tf.Tensor) -> CopiedIds:
+        """Ids of texts `(B,)`."""
+        ids, pieces = self.tokenizer.encode(texts)
+        at = tf.where(ids.flat_values == UNKNOWN)
+        rows, words = (tf.gather(of, at[:, 0]) for of in (ids.value_rowids(), pieces.flat_values))
+        numbers, first = _numbers(rows, words)
+        new = tf.where(numbers < self._copies, self._size + numbers, UNKNOWN)
+        first = tf.boolean_mask(first, tf.gather(numbers, first) < self._copies)
+        return CopiedIds(
+            ids.with_flat_values(tf.tensor_scatter_nd_update(ids.flat_values, at, new)),
+            pieces,
+            tf.RaggedTensor.from_value_rowids(
+                tf.gather(words, first), tf.gather(rows, first), ids.nrows()
+            ),
+        )
+
+    def shown(self, ids: tf.Tensor, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """What ids `(B, ..)` add to a text, marks for spaces, and the label of each.
+
+        Args:
+            ids: below V + C; an id that no word of the text has shows as unknown.
+            words: of `encode`.
+        """
+        table = words.to_tensor(self._unknown)
+        none = tf.fill([tf.shape(table)[0], 1], self._unknown)
+        number = tf.clip_by_value(ids - self._size, 0, tf.shape(table)[1])
+        copied = tf.gather(tf.concat([table, none], axis=1), number, batch_dims=1)
+        can_be_known = tf.minimum(ids, self._size - 1)
+        known = self.tokenizer.surfaces(can_be_known), self.tokenizer.labels(can_be_known)
+        of_source = copied, self.tokenizer.bare(copied)
+        surfaces, labels = (
+            tf.where(ids < self._size, *both) for both in zip(known, of_source, strict=True)
+        )
+        return surfaces, labels
+
+
+def _numbers(rows: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The number of each word among the distinct ones of its row, and where these stand first.
+
+    Words are compared letter by letter, those of one row alone.
+
+    Args:
+        rows: of each word, ascending, `(N,)`.
+        words: `(N,)`.
+    """
+    distinct, through = tf.unique(tf.strings.join([tf.strings.as_string(rows), words], " "))
+    before = tf.math.segment_min(through, rows)
+    first = tf.math.unsorted_segment_min(tf.range(tf.size(rows)), through, tf.size(distinct))
+    return through - tf.gather(before, rows), first

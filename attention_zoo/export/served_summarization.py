@@ -1,0 +1,129 @@
+"""A summarizer that takes raw articles: copied words, the search and their origins in one graph."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from attention_zoo.data.vocabulary import PAD, UNKNOWN
+from attention_zoo.decoding import Rule
+from attention_zoo.export.graph_copies import GraphCopies
+from attention_zoo.export.refusals import refuse_empty, refuse_long
+from attention_zoo.tasks.summary import COPIED
+
+
+class ServedSummarization(tf.Module):
+    """`task.predict` of articles in core TensorFlow operations.
+
+    Answers are as `predict` gives them; a batch with an empty article, or a too long one where
+    these are not cut, is refused whole (`InvalidArgumentError` naming the row).
+
+    Args:
+        task: a `tasks.Summarization`.
+        rules: more of what may be taken at a step.
+
+    Raises:
+        ValueError: a tokenizer of another kind than those of `attention_zoo.data`.
+    """
+
+    def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
+        super().__init__(name="summarization")
+        self.weights = [variable.value for variable in task.model.variables]
+        self.texts = GraphCopies(task.tokenizer, task.model.copies)
+        options = task.search_options()
+        self._search = functools.partial(task.model.search, options=options, rules=rules)
+        self._trace = task.model.trace
+        self._replaces = options.replace_unknown
+        self._longest, self._cuts = task.max_source_length, task.cut_source
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
+        autograph=False,  # which would wrap errors of the search in words of its own
+    )
+    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers to articles `(B,)`; see the docstring of `answers` for what they hold."""
+        ids, pieces, words = self.texts.encode(text)
+        lengths = ids.row_lengths()
+        checks = [refuse_empty(lengths)]
+        if not self._cuts:
+            checks.append(refuse_long(lengths, self._longest, "tokens, the limit is"))
+        with tf.control_dependencies(checks):
+            source = ids[:, : self._longest].to_tensor(PAD)
+        shown = pieces[:, : self._longest].to_tensor("")
+        no_column = tf.cast(tf.shape(source)[1] == 0, "int32")  # of no text: encoders need one
+        source = tf.pad(source, [[0, 0], [0, no_column]], constant_values=PAD)
+        served = self.answers(self._search(source), source, shown, words)
+        return {**served, "source_cut": lengths > self._longest}
+
+    def answers(
+        self, found: Any, source: tf.Tensor, pieces: tf.Tensor, words: tf.RaggedTensor
+    ) -> dict[str, tf.Tensor]:
+        """What is served.
+
+        Args:
+            found: a `SearchResult`.
+            source: `(B, S)` ids, those of copied words included.
+            pieces: `(B, S)` strings, what each id stands for.
+            words: ragged `(B, K)`, what the ids past the vocabulary stand for.
+
+        Returns:
+            `text` (B, n); `scores` (B, n); `lengths` (B, n), tokens of each answer without its end;
+            `finished` (B, n), False where an answer was cut; `tokens` (B, n, L) strings;
+            `token_scores` (B, n, L); `copied` (B, n, L), how probable each token was copied;
+            `origins` (B, n, L), the place in the source that a copied token came from, else -1;
+            `attention` (B, n, L, S); `source_tokens` (B, S) strings; and of `serve` `source_cut`
+            (B,), True where an article was not read to its end. Past the length tokens are "",
+            origins -1 and other numbers 0. Where the search finds fewer than n, score is -inf.
+        """
+        lengths = found.lengths - tf.cast(found.finished, "int32")
+        longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # of no answer it is below 0
+        ids = found.tokens[:, :, :longest]
+        said = tf.range(longest) < lengths[..., None]
+        attention, copied = self._traced(source, found.tokens, longest, said)
+        surfaces, labels = self.texts.shown(ids, words)
+        if self._replaces:
+            most = tf.argmax(attention, axis=-1, output_type="int32")
+            looked, unknown = tf.gather(pieces, most, batch_dims=1), ids == UNKNOWN
+            surfaces = tf.where(unknown, looked, surfaces)
+            labels = tf.where(unknown, self.texts.tokenizer.bare(looked), labels)
+        return {
+            "text": self.texts.tokenizer.text(tf.where(said, surfaces, "")),
+            "scores": found.scores,
+            "lengths": lengths,
+            "finished": found.finished,
+            "tokens": tf.where(said, labels, ""),
+            "token_scores": found.token_scores[:, :, :longest],
+            "copied": copied,
+            "origins": _origins(source, ids, attention, copied),
+            "attention": attention,
+            "source_tokens": self.texts.tokenizer.bare(pieces),
+        }
+
+    def _traced(
+        self, source: tf.Tensor, tokens: tf.Tensor, longest: tf.Tensor, said: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Attention `(B, n, L, S)` and probabilities of being copied `(B, n, L)`, by a trace."""
+        count, places = tf.shape(tokens)[1], tf.shape(source)[1]
+        tokens = tokens[:, :, : tf.maximum(longest, 1)]  # of no answer: decoders need a step
+        shape = tf.shape(tokens)
+        rows = tf.repeat(source, count, axis=0)
+        told = self._trace(rows, tf.reshape(tokens, [-1, shape[2]]))
+        attention = tf.reshape(told.attention, tf.concat([shape, [places]], 0))
+        copied = tf.reshape(told.copied, shape)
+        return (
+            tf.where(said[..., None], attention[:, :, :longest], 0.0),
+            tf.where(said, copied[:, :, :longest], 0.0),
+        )
+
+
+def _origins(
+    source: tf.Tensor, ids: tf.Tensor, attention: tf.Tensor, copied: tf.Tensor
+) -> tf.Tensor:
+    """`tasks.summary.origins` of ids `(B, n, L)`, int32."""
+    there = ids[..., None] == source[:, None, None]
+    looks = tf.where(there, attention, -1.0)
+    taken = tf.logical_and(copied >= COPIED, tf.reduce_any(there, axis=-1))
+    return tf.where(taken, tf.argmax(looks, axis=-1, output_type="int32"), -1)

@@ -1,0 +1,170 @@
+"""The picture of See et al. 2017 (arXiv:1704.04368), figure 1: an article under its summary's heat.
+
+The article stands as running text, shaded with the attention of the summary; what was copied is
+framed in it, and underlined in the summary as far as it is probable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attention_zoo.inspection.canvas import new_figure, save
+from attention_zoo.inspection.fonts import families_for
+from attention_zoo.inspection.labels import gaps, readable
+from attention_zoo.inspection.summary_parts import SummaryParts, summary_parts
+
+_WIDTH, _MARGIN, _LINE, _SPACE = 8.0, 0.25, 0.27, 0.055  # inches
+_SIZE, _SMALL = 10.0, 8.0  # points
+_COPY, _FAINT, _NONE = "#c2410c", "0.45", "0.88"
+
+
+class _Placed(NamedTuple):
+    """A token on the page, in inches from the left and from the top."""
+
+    label: str
+    left: float
+    top: float
+    width: float
+
+
+def plot_summary_heat(
+    answer: Any,
+    path: str | os.PathLike[str] | None = None,
+    title: str | None = None,
+    word: int | None = None,
+) -> Any:
+    """The source as running text, shaded with where its summary looked, above the summary.
+
+    The lightest blue is 0 and the darkest 1. Words of the source that were copied are framed. The
+    bar below each word of the summary is as long as it is probable that it was copied.
+
+    Args:
+        answer: a `tasks.Summary`, as `tasks.Summarization.predict` gives them.
+        path: where to write it, in the format of the suffix (`.png`, `.svg`, `.pdf`); None for no
+            file.
+        title: above the picture.
+        word: number of the summary's token whose attention is shown; None for the sum over all of
+            them, 1 at most.
+
+    Returns:
+        A matplotlib `Figure`.
+
+    Raises:
+        ValueError: attention, copy probabilities or origins that do not fit the tokens, an empty
+            source, no attention to draw, a word that there is not.
+    """
+    parts = summary_parts(answer)
+    heat = _heat(answer, parts, word)
+    chosen = range(len(answer.tokens)) if word is None else [word]
+    framed = {int(parts.origins[n]) for n in chosen}
+    page = _Page([*answer.source_tokens, *answer.tokens, title or ""])
+    if title is not None:
+        page.heading(title, 12.0, "black")
+    whole = "all words of the summary" if word is None else f"“{readable(answer.tokens[word])}”"
+    page.heading(f"where {whole} looked: no look is white, a sure one dark", _SMALL, _FAINT)
+    page.shaded(answer.source_tokens, heat, framed)
+    page.heading("the summary; the bar is the probability that a word was copied", _SMALL, _FAINT)
+    page.barred(answer.tokens, parts.copied, set() if word is None else {word})
+    save(page.finished(), path)
+    return page.figure
+
+
+def _heat(answer: Any, parts: SummaryParts, word: int | None) -> np.ndarray:
+    """What the source is shaded with, `(S,)`."""
+    if parts.attention is None or not parts.attention.shape[1]:
+        raise ValueError("the answer has no attention over its source: there is nothing to draw")
+    if word is None:
+        return np.minimum(parts.attention.sum(axis=0), 1.0)
+    if not 0 <= word < len(answer.tokens):
+        raise ValueError(f"word={word}: the summary has words 0 to {len(answer.tokens) - 1}")
+    return parts.attention[word]
+
+
+class _Page:
+    """Text laid out line by line on a figure that grows with it.
+
+    Args:
+        texts: all that will be written, for the choice of fonts.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.figure = new_figure(_WIDTH, 1.0)
+        self.figure.set_layout_engine("none")
+        self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        self.axes.set_axis_off()
+        self.family = families_for(texts)
+        self.top = _MARGIN
+
+    def heading(self, text: str, size: float, colour: str) -> None:
+        """Lines of one colour over the page's width."""
+        letters = int((_WIDTH - 2 * _MARGIN) / (size * 0.0085))
+        for line in [part for row in text.splitlines() for part in wrap(row, letters)]:
+            self._write(line, _MARGIN, self.top, size, colour)
+            self.top += _LINE * size / _SIZE
+
+    def shaded(self, tokens: Sequence[str], heat: np.ndarray, framed: set[int]) -> None:
+        """Running text, each token before its heat, some of them in a frame."""
+        import matplotlib
+
+        colours = matplotlib.colormaps["Blues"](heat)
+        for at, place in enumerate(self._placed(tokens, _LINE)):
+            dark = heat[at] > 0.6
+            self._write(place.label, place.left, place.top, _SIZE, "white" if dark else "black")
+            edge = _COPY if at in framed else "none"
+            self._box(place, 0.02, _LINE - 0.05, facecolor=colours[at], edgecolor=edge)
+
+    def barred(self, tokens: Sequence[str], shares: np.ndarray, bold: set[int]) -> None:
+        """Running text, a bar below each token."""
+        for at, place in enumerate(self._placed(tokens, _LINE + 0.1)):
+            weight = "bold" if at in bold else "normal"
+            self._write(place.label, place.left, place.top, _SIZE, "black", weight=weight)
+            self._box(place, _LINE - 0.02, 0.045, facecolor=_NONE)
+            part = place._replace(width=place.width * shares[at])
+            self._box(part, _LINE - 0.02, 0.045, facecolor=_COPY)
+
+    def finished(self) -> Any:
+        """The figure, as high as what stands on it."""
+        height = self.top + _MARGIN
+        self.figure.set_figheight(height)
+        self.axes.set_xlim(0.0, _WIDTH)
+        self.axes.set_ylim(height, 0.0)
+        return self.figure
+
+    def _placed(self, tokens: Sequence[str], line: float) -> list[_Placed]:
+        """Where each token stands; the page goes on below them."""
+        found, left = [], _MARGIN
+        for gap, token in zip(gaps(tokens), tokens, strict=True):
+            label = readable(token)
+            width = self._width(label)
+            left += _SPACE if gap else 0.0
+            if left + width > _WIDTH - _MARGIN and left > _MARGIN:
+                left, self.top = _MARGIN, self.top + line
+            found.append(_Placed(label, left, self.top, width))
+            left += width
+        self.top += line + 0.1
+        return found
+
+    def _width(self, label: str) -> float:
+        """Inches of a label."""
+        text = self.figure.text(0, 0, label, size=_SIZE, family=self.family, parse_math=False)
+        width = text.get_window_extent(self.figure.canvas.get_renderer()).width / self.figure.dpi
+        text.remove()
+        return float(width)
+
+    def _write(
+        self, text: str, left: float, top: float, size: float, colour: str, **style: Any
+    ) -> None:
+        style |= {"family": self.family, "parse_math": False, "va": "center_baseline"}
+        middle = top + 0.5 * _LINE * size / _SIZE
+        self.axes.text(left, middle, text, size=size, color=colour, **style)
+
+    def _box(self, place: _Placed, down: float, height: float, **style: Any) -> None:
+        from matplotlib.patches import Rectangle
+
+        corner = (place.left, place.top + down)
+        self.axes.add_patch(Rectangle(corner, place.width, height, zorder=0, **style))

@@ -1,0 +1,153 @@
+"""Summaries as one HTML page: where each word looked in its source, and what was copied from it.
+
+See `pages` for what it shares with the others. Style alone follows the pointer: each token of the
+source carries what each word of the summary weighs it with, and rules for word n take those of
+number n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attention_zoo.inspection.labels import gaps, plain
+from attention_zoo.inspection.pages import clean, percent, write_page
+from attention_zoo.inspection.summary_parts import SummaryParts, summary_parts
+
+_LEAST = 0.005  # weights below are not seen
+_STATES = " :checked", ":hover"  # of a word, the one under the pointer last so that it wins
+_STYLE = """
+:root { --copy: 194, 65, 12; }
+@media (prefers-color-scheme: dark) { :root { --copy: 251, 146, 60; } }
+p.hint { color: var(--faint); font-size: .85rem; margin: 0 0 1.25rem; }
+p.source { font-size: 1rem; line-height: 1.8; }
+p.source span { background: rgba(var(--heat), calc(.7 * var(--a))); --a: var(--all, 0); --o: 0;
+  outline: 2px solid rgba(var(--copy), var(--o)); border-radius: .2rem; padding: .1em 0; }
+p.source span.unknown { text-decoration: underline dotted; text-underline-offset: .25em; }
+.word { position: relative; display: inline-flex; flex-direction: column; line-height: 1.35;
+  vertical-align: top; border-radius: .2rem; }
+label.word { cursor: pointer; }
+label.word:hover, label.word:has(:checked) { background: rgba(var(--heat), .25); }
+label.word:has(:focus-visible) { outline: 2px solid rgba(var(--heat), 1); }
+.word input { position: absolute; opacity: 0; margin: 0; }
+.word small { height: .25rem; min-width: .6rem; border-radius: .1rem;
+  background: linear-gradient(to right, rgba(var(--copy), 1) calc(100% * var(--c)),
+  var(--line) 0); }
+label.all { color: var(--faint); font-size: .8rem; align-self: center;
+  margin-inline-end: .6rem; }
+"""
+_HINT = (
+    "Point at a word of a summary, or choose it, to see where it looked: the darker, the more. "
+    "The bar below a word is the probability that it was copied; where it was copied from is framed"
+    ", words of the source that the model neither knows nor can copy are dotted."
+)
+
+
+def write_summary_page(answers: Sequence[Any], path: str | Path, title: str = "Summaries") -> None:
+    """Writes a page of summaries with their sources.
+
+    Each word of a summary has a bar as long as it is probable that it was copied. Under the
+    pointer, or chosen by a click or the arrow keys, it shades the source with the attention that
+    wrote it, 0 to 1, and frames the place it was copied from. Without a choice the source is
+    shaded with the sum over all words, 1 at most. Other summaries of the same source stand below.
+
+    Args:
+        answers: `tasks.Summary`, as `tasks.Summarization.predict` gives them.
+        path: the file; one that is there is written over.
+        title: of the page.
+
+    Raises:
+        ValueError: attention, copy probabilities or origins that do not fit the tokens.
+    """
+    articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
+    most = max((len(answer.tokens) for answer in answers), default=0)
+    hint = [f'<p class="hint">{_HINT}</p>'] if articles else ["<p>No summaries.</p>"]
+    write_page(path, title, "\n".join([_STYLE.strip(), *_rules(most)]), [*hint, *articles])
+
+
+def _rules(words: int) -> Iterable[str]:
+    """What is shaded and framed when a word is chosen, the words numbered from 0."""
+    for state in _STATES:
+        yield f"article:has(.all{state}) .source > span {{ --a: var(--all, 0); --o: 0; }}"
+        for n in range(words):
+            chosen = f"article:has(.s{n}{state}) .source"
+            yield f"{chosen} > span {{ --a: var(--w{n}, 0); --o: 0; }}"
+            yield f"{chosen} > span:where(.o{n}) {{ --o: 1; }}"
+
+
+def _article(number: int, answer: Any) -> str:
+    """One source with its summary, and other ones."""
+    parts = summary_parts(answer)
+    group = None if parts.attention is None else f"answer{number}"
+    shown = [
+        "<article>",
+        f"<h2>{number} · {_told(answer, parts)}</h2>",
+        f'<p class="text" dir="auto">{_summary(answer, parts, group)}</p>',
+        f'<p class="text source" dir="auto">{_source(answer, parts)}</p>',
+    ]
+    if answer.alternatives:
+        shown.append(f"<details><summary>Other summaries: {len(answer.alternatives)}</summary>")
+        for other in answer.alternatives:
+            other_parts = summary_parts(other)
+            shown += [
+                f"<h2>{_told(other, other_parts)}</h2>",
+                f'<p class="text" dir="auto">{_summary(other, other_parts, None)}</p>',
+            ]
+        shown.append("</details>")
+    return "\n".join([*shown, "</article>"])
+
+
+def _told(answer: Any, parts: SummaryParts) -> str:
+    """What is known about a summary as a whole."""
+    told = [
+        f"score {answer.score:.3f}",
+        f"{int((parts.origins >= 0).sum())} of {len(answer.tokens)} words copied",
+    ]
+    told += ["cut at its longest length"] if answer.cut else []
+    told += ["only the beginning of the source was read"] if answer.source_cut else []
+    return " · ".join(told)
+
+
+def _summary(answer: Any, parts: SummaryParts, group: str | None) -> str:
+    """The words with their bars; of a group, one can be chosen."""
+    choice = f'<input type="radio" name="{group}">'
+    shown = []
+    if group is not None:
+        whole = choice.replace(">", " checked>")
+        shown.append(f'<label class="word all">{whole}all words</label>')
+    for n, (gap, token) in enumerate(zip(gaps(answer.tokens), answer.tokens, strict=True)):
+        word = clean(plain(token))
+        share = float(parts.copied[n])
+        hint = f'title="{word}: copied {percent(share)}"'
+        bar = f'{word}<small style="--c: {share:.3f}"></small>'
+        shown.append(" " if gap else "")
+        if group is None:
+            shown.append(f'<span class="word" {hint}>{bar}</span>')
+        else:
+            shown.append(f'<label class="word s{n}" {hint}>{choice}{bar}</label>')
+    return "".join(shown)
+
+
+def _source(answer: Any, parts: SummaryParts) -> str:
+    """The tokens with what each word of the summary weighs them with."""
+    unknown = set(answer.unknown)
+    shown = []
+    tokens = answer.source_tokens
+    for place, (gap, token) in enumerate(zip(gaps(tokens), tokens, strict=True)):
+        names = [f"o{n}" for n in np.flatnonzero(parts.origins == place)]
+        names += ["unknown"] if place in unknown else []
+        given = f' class="{" ".join(names)}"' if names else ""
+        if parts.attention is not None:
+            given += f' style="{_weights(parts.attention[:, place])}"'
+        shown.append(f"{' ' if gap else ''}<span{given}>{clean(plain(token))}</span>")
+    return "".join(shown)
+
+
+def _weights(looks: np.ndarray) -> str:
+    """The sum of a token's weights, and each one that can be seen."""
+    whole = [f"--all: {min(float(looks.sum()), 1.0):.3f}"]
+    seen = np.flatnonzero(looks >= _LEAST)
+    return "; ".join([*whole, *(f"--w{n}: {looks[n]:.3f}" for n in seen)])

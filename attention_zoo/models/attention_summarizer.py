@@ -1,0 +1,207 @@
+"""Attention-based summarization: a neural language model that looks at its source (Rush 2015)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.decoding import StepOutput
+from attention_zoo.layers import Attention
+from attention_zoo.layers.dropout import Dropout
+from attention_zoo.models import presets
+from attention_zoo.models.copying import Copying, Told
+from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.searching import PAD, START, Reading, sayable
+from attention_zoo.ops import Projection
+
+Tensor = Any
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class AttentionSummarizer(Copying, keras.Model):
+    """A feed-forward language model of the last C words, with an attention-based encoder.
+
+    `logits_t = [h_t; enc_t] W`, `h_t = tanh(E[c_t] U)`, `enc_t = sum_i a_ti x'_i`,
+    `a_t = softmax_i(F[x_i] P . G[c_t])`
+
+    c_t are the last C words that were written, one embedding after the other, and x'_i is the mean
+    of F[x] from Q places before i to Q places after it. Nothing recurs and no place is told from
+    another: what comes next follows from the last words, and from where they look. Nothing is
+    copied.
+
+    Args:
+        vocabulary_size: V, the 4 special tokens included; of source and target.
+        embedding_dim: D, width of E and G.
+        units: H, width of the hidden layer.
+        source_dim: M, width of F and of enc.
+        context: C, how many of the last words are read.
+        window: Q, places on either side that are averaged.
+        dropout: rate on embeddings and on what W reads, in training; the paper has none.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        training: switches dropout on.
+        project: False for the `ops.Projection` that the logits are of, in place of them.
+
+    Returns:
+        Logits `(B, T, V)` of the tokens after each target token.
+
+    Masking:
+        Padding (0) at the ends of source or target changes nothing at the other positions.
+
+    Reference:
+        Rush et al. 2015, arXiv 1509.00685, section 3: p is a, x-bar is x', [V W] is W; its words
+        before the first are the start here too. Its sum over the window is divided by Q, ours by
+        how many words there are in it.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 200,
+        units: int = 400,
+        source_dim: int = 400,
+        context: int = 5,
+        window: int = 2,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        sizes = {
+            "embedding_dim": embedding_dim,
+            "units": units,
+            "source_dim": source_dim,
+            "context": context,
+        }
+        for name, size in sizes.items():
+            zoo_ops.whole_number(name, size)
+        zoo_ops.whole_number("window", window, low=0)
+        self.begin(
+            {"vocabulary_size": vocabulary_size, **sizes, "window": window, "dropout": dropout}
+        )
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.source_embedding = layers.Embedding(vocabulary_size, source_dim, **own)
+        self.look_embedding, self.word_embedding = (
+            layers.Embedding(vocabulary_size, embedding_dim, **own) for _ in range(2)
+        )
+        self.attention = Attention(score="general", **own)
+        self.hidden = layers.Dense(units, activation="tanh", use_bias=False, **own)
+        self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **own)
+        self.drop = Dropout(dropout, **own)
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        size = self.settings
+        for embedding in (self.source_embedding, self.look_embedding, self.word_embedding):
+            embedding.build(None)
+        read = (None, None, size["context"] * size["embedding_dim"])
+        self.attention.build(read, (None, None, size["source_dim"]))
+        self.hidden.build(read)
+        self.vocabulary.build((None, None, size["units"] + size["source_dim"]))
+        self.built = True
+
+    # computation
+
+    def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
+        """Reads the source `(B, S)` and the target `(B, T)`, which begins with 2."""
+        before = self.settings["context"] - 1
+        written = ops.pad(target, ((0, 0), (before, 0)), constant_values=START)
+        looks, words = (
+            ops.concatenate(_shifted(self.drop(embedding(written), training=training), before), -1)
+            for embedding in (self.look_embedding, self.word_embedding)
+        )
+        keys, values, mask = self._read(source, training)
+        enc, weights = self.attention(
+            looks, values, keys, value_mask=mask, return_attention_scores=True, training=training
+        )
+        return Told(self._projection(words, enc, training), weights)
+
+    def _read(self, source: Tensor, training: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """F[x] and its means `(B, S, M)`, and where words stand."""
+        mask = ops.not_equal(source, PAD)
+        x = self.drop(self.source_embedding(source), training=training)
+        x = zoo_ops.clear(x, mask)
+        side = self.settings["window"]
+        live = ops.cast(mask[..., None], x.dtype)
+        around = [
+            sum(_shifted(ops.pad(part, ((0, 0), (side, side), (0, 0))), 2 * side))
+            for part in (x, live)
+        ]
+        return x, around[0] / ops.maximum(around[1], 1), mask
+
+    def _projection(self, words: Tensor, enc: Tensor, training: bool = False) -> Projection:
+        """What the logits are of the last words `(B, T, C D)` and the encoder's answer."""
+        read = ops.concatenate([self.hidden(words), enc], axis=-1)
+        return Projection(self.drop(read, training=training), self.vocabulary.kernel)
+
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+        """What a search needs to write targets of `source (B, S)`: the source read once.
+
+        The state is the last C - 1 words of each hypothesis.
+        """
+        keys, values, mask = self._read(source)
+        memory = self.attention.prepare(values, keys, mask)
+
+        def step(tokens: Tensor, state: Tensor) -> StepOutput:
+            written = ops.concatenate([state, tokens[..., None]], axis=-1)
+            looks, words = (
+                ops.reshape(read, (*ops.shape(written)[:2], -1))
+                for read in (self.look_embedding(written), self.word_embedding(written))
+            )
+            enc, weights, _ = self.attention.attend(looks, memory)
+            of = self._projection(words, enc)
+            return StepOutput(sayable(of.logits()), written[..., 1:], weights, of.hidden)
+
+        before = self.settings["context"] - 1
+        return Reading(step, ops.full((ops.shape(source)[0], before), START, "int32"))
+
+    # config
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self.settings}
+
+    @classmethod
+    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
+        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
+        return presets.from_preset_of(cls, name_or_folder, **overrides)
+
+    def save_to_preset(self, folder: str | Path) -> None:
+        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        presets.save_to_preset(self, folder)
+
+
+def _shifted(x: Tensor, most: int) -> list[Tensor]:
+    """`x (B, T + most, D)` as most + 1 views `(B, T, D)`, each a place later than the last."""
+    return [x[:, start : start - most or None] for start in range(most + 1)]
+
+
+@preset(AttentionSummarizer, "attention_summarizer_base")
+def attention_summarizer_base() -> Config:
+    """Section 7: D, H, C and Q of the text."""
+    return {"embedding_dim": 200, "units": 400, "source_dim": 400, "context": 5, "window": 2}
+
+
+@preset(AttentionSummarizer, "attention_summarizer_official")
+def attention_summarizer_official() -> Config:
+    """The authors' script (NAMAS, train_model.sh): bowDim 200, a pool of 5 words."""
+    return {"embedding_dim": 64, "units": 64, "source_dim": 200, "context": 5, "window": 2}
+
+
+@preset(AttentionSummarizer, "attention_summarizer_small")
+def attention_summarizer_small() -> Config:
+    """Sizes for small data and a CPU; not the paper's."""
+    return {
+        "embedding_dim": 64,
+        "units": 128,
+        "source_dim": 128,
+        "context": 5,
+        "window": 2,
+        "dropout": 0.2,
+    }

@@ -1,0 +1,176 @@
+"""A Transformer that copies words of its source through a pointer (Vaswani 2017, See 2017)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.decoding import StepOutput
+from attention_zoo.layers import MultiHeadAttention
+from attention_zoo.models import presets
+from attention_zoo.models.copying import Copying, Told
+from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.searching import PAD, Reading, sayable
+from attention_zoo.models.transformer import Transformer
+
+Tensor = Any
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class CopyTransformer(Copying, keras.Model):
+    """A Transformer of one vocabulary whose last layer says a word or copies it.
+
+    `P(w) = p_gen softmax(E s)_w + (1 - p_gen) sum_{i: x_i = w} a_i`,
+    `h*, a = pointer(s, memory)`, `p_gen = sigmoid(h* . w_h + s . w_s + e . w_x + b)`
+
+    s is what the decoder puts out, memory what the encoder does, and e the embedding of the last
+    word. The pointer is an attention of one head, beside those of the layers: only copying
+    teaches it where to look.
+
+    Args:
+        vocabulary_size: V, the 4 special tokens included; of source and target.
+        embedding_dim: D, width of the embeddings and of all layers.
+        units: F, width of the feed-forward networks.
+        num_heads: H; D / H is the width of a head.
+        num_layers: N, of the encoder and of the decoder.
+        copies: C, words of a source beyond the vocabulary that have an id; 0: nothing is copied,
+            there is no pointer, and it is a plain Transformer.
+        layer, dropout, positions: as in `Transformer`.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers below V + C; the target begins
+            with 2.
+        training: switches dropout on.
+        project: False for the `ops.CopyProjection` that the log probabilities are of, in place of
+            them; with `copies=0` for the `ops.Projection` that the logits are of.
+
+    Returns:
+        Log probabilities `(B, T, V + C)` of the tokens after each target token; logits
+        `(B, T, V)` with `copies=0`.
+
+    Masking:
+        Padding (0) in source or target changes nothing at the other positions, at any depth.
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, section 3: d_model is D, d_ff is F, h is H; with
+        pre-norm layers unless told otherwise (Xiong et al. 2020, arXiv 2002.04745). See et al.
+        2017, arXiv 1704.04368, equations 8 and 9: h*_t, s_t and a^t are h*, s and a; x_t is e.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 512,
+        units: int = 2048,
+        num_heads: int = 8,
+        num_layers: int = 6,
+        copies: int = 100,
+        layer: Config | None = None,
+        dropout: float = 0.1,
+        positions: str = "sinusoidal",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        of_layers: dict[str, Any] = {
+            "embedding_dim": embedding_dim,
+            "units": units,
+            "num_heads": num_heads,
+            "num_layers": num_layers,
+            "layer": dict(layer or {}),
+            "dropout": dropout,
+            "positions": positions,
+        }
+        self.begin({"vocabulary_size": vocabulary_size, "copies": copies, **of_layers})
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.transformer = Transformer(
+            vocabulary_size, vocabulary_size, tie="all", **of_layers, **own
+        )
+        self.head = self.make_head()
+        self.pointer = None
+        if self.head is not None:
+            self.pointer = MultiHeadAttention(1, embedding_dim, use_bias=False, **own)
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        shape = (None, None, self.settings["embedding_dim"])
+        if self.pointer is not None and self.head is not None:
+            self.pointer.build(shape, shape)
+            self.head.build(shape, shape, shape)
+        self.built = True
+
+    # computation
+
+    def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
+        """Reads the source `(B, S)` and the target `(B, T)`, which begins with 2."""
+        source, target = self.known(source), self.known(target)
+        memory = self.transformer.encode(source, training)
+        plain = self.pointer is None
+        written = self.transformer.decode(
+            target, memory, source, training, return_attention_scores=plain
+        )
+        projection = self.transformer.projection(written.hidden)
+        if self.pointer is None or self.head is None:
+            return Told(projection, ops.mean(written.weights, axis=1))
+        context, weights = self.pointer(
+            written.hidden,
+            memory,
+            value_mask=ops.not_equal(source, PAD),
+            return_attention_scores=True,
+            training=training,
+        )
+        gate = self.head.gate(context, written.hidden, self.transformer.target_embedding(target))
+        return Told(projection, weights[:, 0], gate)
+
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+        """What a search needs to write targets of `source (B, S)`: the source read once."""
+        known = self.known(source)
+        pointer, head = self.pointer, self.head
+        if pointer is None or head is None:
+            return self.transformer.decoder_step(known, width, room)
+        mask = ops.not_equal(known, PAD)
+        memory = self.transformer.encode(known)
+        reading = self.transformer.writing(memory, mask, width, room)
+        pointed = pointer.prepare(memory, value_mask=mask)
+
+        def step(tokens: Tensor, state: Any) -> StepOutput:
+            tokens = self.known(tokens)
+            said = reading.step(tokens, state)
+            context, weights, _ = pointer.attend(said.hidden, pointed)
+            weights = weights[..., 0, :]
+            embedded = self.transformer.target_embedding(tokens)
+            read = context, said.hidden, embedded, said.logits, weights, source
+            return said._replace(logits=sayable(head(*read)), attention=weights)
+
+        return reading._replace(step=step)
+
+    # config
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self.settings}
+
+    @classmethod
+    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
+        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
+        return presets.from_preset_of(cls, name_or_folder, **overrides)
+
+    def save_to_preset(self, folder: str | Path) -> None:
+        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        presets.save_to_preset(self, folder)
+
+
+@preset(CopyTransformer, "copy_transformer_base")
+def copy_transformer_base() -> Config:
+    """Vaswani et al. 2017, table 3, "base", pre-norm, with a pointer."""
+    return {"embedding_dim": 512, "units": 2048, "num_heads": 8, "num_layers": 6, "dropout": 0.1}
+
+
+@preset(CopyTransformer, "copy_transformer_small")
+def copy_transformer_small() -> Config:
+    """Sizes for small data and a CPU; not the paper's."""
+    return {"embedding_dim": 128, "units": 512, "num_heads": 4, "num_layers": 3, "dropout": 0.1}

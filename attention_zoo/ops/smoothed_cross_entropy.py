@@ -1,0 +1,41 @@
+"""Cross entropy where every class is wanted a little."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import ops
+
+from attention_zoo.ops.arguments import number
+from attention_zoo.ops.softmax import at_least_float32
+
+Tensor = Any
+
+
+def check_label_smoothing(label_smoothing: float) -> float:
+    """The share that all classes have in a label; ValueError unless it is in [0, 1)."""
+    if not 0 <= number(label_smoothing) < 1:
+        raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}")
+    return label_smoothing
+
+
+def smoothed_cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """`(1 - e) -log p(y) + e mean_v -log p(v)`, `p = softmax(logits)`, float32 at least.
+
+    Args:
+        labels: y, `(...)` integers.
+        logits: `(..., V)`, finite.
+        label_smoothing: e.
+
+    Returns:
+        `(...)`.
+
+    Reference:
+        Szegedy et al. 2015, arXiv 1512.00567, section 7 (u uniform).
+    """
+    logits = at_least_float32(logits)
+    losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    if not label_smoothing:
+        return losses
+    chosen = ops.squeeze(ops.take_along_axis(logits, labels[..., None], axis=-1), axis=-1)
+    return losses + label_smoothing * (chosen - ops.mean(logits, axis=-1))

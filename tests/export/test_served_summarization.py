@@ -1,0 +1,182 @@
+"""An exported summarizer answers as the task does, in a process that has TensorFlow alone."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo import models
+from attention_zoo.data import train_tokenizer
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.export import export
+from attention_zoo.tasks import Summarization, Summary
+
+KNOWN = ["a fire in the harbour , said the mayor .", "the fire is out ."]
+TEXTS = [
+    "Fire in Tromak ! The mayor of Tromak , Ilse Vordun , said 12 ships are lost .",
+    "a fire",
+    "the fire \u200b in 東京 , said  Élodie-Ana",
+    "Bo Bo Bo saw Ada , Bo , Cy , Di , Ed and Ada .",
+]
+LONG = " ".join(["fire in Zemlok"] * 9)
+BATCHES = [TEXTS, TEXTS[2:3], [], ["fire", " \u200b", "  "], [TEXTS[0], LONG]]
+LIMIT = 20
+ALONE = """
+import json, sys
+import tensorflow as tf
+def plain(x):
+    if isinstance(x, list):
+        return [plain(y) for y in x]
+    return x.decode() if isinstance(x, bytes) else x
+given = json.load(sys.stdin)
+for folder in sys.argv[1:]:
+    served = tf.saved_model.load(folder).signatures["serving_default"]
+    for texts in given:
+        try:
+            answers = served(text=tf.constant(texts, "string"))
+        except tf.errors.InvalidArgumentError as error:
+            print(json.dumps(error.message))
+        else:
+            shapes = {name: value.shape.as_list() for name, value in answers.items()}
+            answers = {name: plain(value.numpy().tolist()) for name, value in answers.items()}
+            print(json.dumps([answers, shapes]))
+assert not {"attention_zoo", "tokenizers", "tensorflow_text"} & set(sys.modules)
+"""
+
+
+@functools.cache
+def task(kind: str) -> Summarization:
+    """Summarizers with random weights; the first cuts articles, the last one copies nothing."""
+    tokenizer = train_tokenizer("word", KNOWN)
+    size, limits = tokenizer.vocabulary_size, {"max_source_length": LIMIT}
+    if kind == "pointer generator":
+        model = models.PointerGenerator(size, 8, 8, copies=4, coverage={"from_step": 0})
+        search = SearchOptions(beam_width=3, n_best=2, no_repeat_ngram=2, length_penalty="average")
+        limits |= {"max_target_length": 9, "cut_source": True}
+    elif kind == "Transformer":
+        model = models.CopyTransformer(size, 8, 8, num_heads=2, num_layers=1, copies=2)
+        search = SearchOptions(beam_width=2, max_length=6)
+    else:
+        model = models.AttentionSummarizer(size, embedding_dim=4, units=6, source_dim=8)
+        search = SearchOptions(replace_unknown=True, forced_tokens={1: 1}, max_length_ratio=1.0)
+    for seed, weight in enumerate(model.trainable_weights):
+        values = np.random.default_rng(seed).normal(size=weight.shape)
+        weight.assign(values.astype("float32"))
+    return Summarization(model, tokenizer, search, **limits)
+
+
+KINDS = ("pointer generator", "Transformer", "attention alone")
+
+
+@functools.cache
+def wanted(kind: str) -> list[Summary]:
+    """What the task answers to all texts that it takes."""
+    return task(kind).predict([*TEXTS, LONG] if task(kind).cut_source else TEXTS)
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
+    folder = tmp_path_factory.mktemp("served")
+    folders = [str(export(task(kind), folder / kind)) for kind in KINDS]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ALONE, *folders],
+        input=json.dumps(BATCHES),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == len(KINDS) * len(BATCHES)
+    return {kind: lines[n * len(BATCHES) :][: len(BATCHES)] for n, kind in enumerate(KINDS)}
+
+
+def assert_same(answers: dict[str, Any], wants: Sequence[Summary]) -> None:
+    """What is served is what `predict` gives, and nothing stands past its end."""
+    assert len(answers["text"]) == len(wants)
+    for row, best in enumerate(wants):
+        places = len(best.source_tokens)
+        assert_row(answers["source_tokens"][row], best.source_tokens, "")
+        assert answers["source_cut"][row] is best.source_cut
+        found = (best, *best.alternatives)
+        assert len(answers["text"][row]) == len(found)
+        for n, want in enumerate(found):
+            told = {name: answers[name][row][n] for name in answers if not name.startswith("sour")}
+            assert told["text"] == want.text
+            assert told["lengths"] == len(want.tokens)
+            assert told["finished"] is not want.cut
+            assert_row(told["tokens"], want.tokens, "")
+            assert_row(told["origins"], want.origins, -1)
+            np.testing.assert_allclose(told["scores"], want.score, rtol=1e-4, atol=1e-5)
+            looks = np.array(told["attention"])
+            assert not looks[len(want.tokens) :].any()
+            assert not looks[:, places:].any()
+            np.testing.assert_allclose(
+                looks[: len(want.tokens), :places], want.attention, rtol=1e-3, atol=1e-5
+            )
+            assert_numbers(told["copied"], want.copied)
+            assert_numbers(told["token_scores"], want.token_scores)
+
+
+def assert_row(got: list[Any], want: Sequence[Any], nothing: Any) -> None:
+    assert got == [*want, *[nothing] * (len(got) - len(want))]
+
+
+def assert_numbers(got: list[float], want: Sequence[float]) -> None:
+    np.testing.assert_allclose(got[: len(want)], want, rtol=1e-3, atol=1e-4)
+    assert not any(got[len(want) :])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, list[Any]]) -> None:
+    (several, _), (one, _), *_ = answered[kind]
+    assert_same(several, wanted(kind)[:4])
+    assert_same(one, wanted(kind)[2:3])
+
+
+def test_words_that_the_vocabulary_has_not_are_copied(answered: dict[str, list[Any]]) -> None:
+    """Such words stand in summaries, and their origins are places where they stand.
+
+    Of an article only 4 have an id; the others are unknown.
+    """
+    answers, _ = answered["pointer generator"][0]
+    rare = 0
+    for row, of_row in enumerate(answers["tokens"]):
+        for n, tokens in enumerate(of_row):
+            for token, place in zip(tokens, answers["origins"][row][n], strict=True):
+                rare += place >= 0 and token in {"Tromak", "Ilse", "Vordun", "Bo", "Ada", "Cy"}
+                of_place = answers["source_tokens"][row][place]
+                assert place < 0 or token in (of_place, "<unk>")
+    assert rare > 2
+    assert (np.array(answered["attention alone"][0][0]["origins"]) == -1).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_articles(kind: str, answered: dict[str, list[Any]]) -> None:
+    _, shapes = answered[kind][BATCHES.index([])]
+    count = task(kind).search.n_best
+    assert shapes["text"] == shapes["scores"] == shapes["lengths"] == [0, count]
+    assert shapes["tokens"] == shapes["copied"] == shapes["origins"] == [0, count, 0]
+    assert task(kind).predict([]) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_article_is_refused(kind: str, answered: dict[str, list[Any]]) -> None:
+    assert re.search(r"source.*2.*is empty", answered[kind][3])
+
+
+def test_a_long_article_is_cut_or_refused(answered: dict[str, list[Any]]) -> None:
+    assert re.search(r"source.*1.*27.*the limit is.*20", answered["attention alone"][-1])
+    answers, _ = answered["pointer generator"][-1]
+    assert answers["source_cut"] == [False, True]
+    assert_same(answers, [wanted("pointer generator")[0], wanted("pointer generator")[4]])
+    assert len(answers["source_tokens"][1]) == LIMIT
