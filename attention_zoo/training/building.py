@@ -79,7 +79,7 @@ def build_summarization(recipe: Recipe, train: Any) -> Summarization:
     options = recipe.tokenizer or TokenizerOptions()
     tokenizer = learnt(options, [*train.sources, *train.targets])
     model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
-    given = {name: getattr(recipe.data, name) for name in Summarization.switches}
+    given: dict[str, Any] = {name: getattr(recipe.data, name) for name in Summarization.switches}
     try:
         return Summarization(model, tokenizer, recipe.search, **lengths(recipe), **given)
     except ValueError as error:
