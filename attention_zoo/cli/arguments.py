@@ -38,14 +38,15 @@ def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
     from attention_zoo.training.corpora import kinds_for
 
     limits = getattr(task, "limits", ())
-    options = tuple(f"data.{name}" for name in limits)
+    names = (*limits, *getattr(task, "switches", ()))
+    options = tuple(f"data.{name}" for name in names)
     for text in overrides:
         if not (text.startswith("search.") or text.partition("=")[0] in options):
             raise ValueError(
                 f"{text}: {command} takes {' and '.join(('search.', *options))} options only"
             )
     data = CORPORA.get((kinds_for(task) if limits else ["dates"])[0])()
-    for name in limits:
+    for name in names:
         setattr(data, name, getattr(task, name))
     recipe = Recipe(task=task.name, data=data, search=task.search)
     with_options(task, override_recipe(recipe, overrides))

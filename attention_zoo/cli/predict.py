@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo.cli.arguments import apply_overrides, split_overrides
+from attention_zoo.cli.drawing import draw_answer
 from attention_zoo.registry import did_you_mean
 
 CHUNK = 1024  # lines answered before the first of them is printed
+PAGES = {"tagging": "write_tagged_page", "summarization": "write_summary_page"}
+"""What of `inspection` writes the answers of a task as a page."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html",
         metavar="FILE",
-        help="also write a page of all answers, of a tagger: spans, tags, and where it looked",
+        help="also write a page of all answers: spans and tags of a tagger, copied words of"
+        " summaries, and where the model looked",
     )
     parser.add_argument(
         "--n-best",
@@ -53,8 +57,9 @@ def run(arguments: argparse.Namespace) -> None:
     from attention_zoo import tasks
 
     task = tasks.load(arguments.run)
-    if arguments.html and not hasattr(task, "tags"):
-        raise ValueError(f"--html {arguments.html}: answers of task {task.name} have no tags")
+    if arguments.html and task.name not in PAGES:
+        known = " and ".join(PAGES)
+        raise ValueError(f"--html {arguments.html}: task {task.name} has no page, {known} have")
     apply_overrides(task, overrides, "predict")
     if arguments.n_best and task.search.n_best == 1:
         task.search = task.search.override(n_best=task.search.beam_width)
@@ -78,7 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.html:
         from attention_zoo import inspection
 
-        inspection.write_tagged_page(shown, arguments.html)
+        getattr(inspection, PAGES[task.name])(shown, arguments.html)
 
 
 def _read(name: str) -> tuple[str, bytes]:
@@ -134,16 +139,11 @@ def _warn_of_unknown(answer: Any, place: str) -> None:
 
 def _draw(answer: Any, path: Path, number: int, count: int) -> None:
     """The picture of one answer, its number in the file's name when there are several."""
-    from attention_zoo import inspection
-
     if answer.attention is None:
         raise ValueError(f"--attention {path}: this model has no attention to draw")
     if count > 1:
         path = path.with_stem(f"{path.stem}-{number}")
-    weights = answer.attention
-    if weights.ndim == 4:  # of self-attention: the mean over layers and heads
-        weights = weights.mean(axis=(0, 1))
     if answer.tokens:
-        inspection.plot_alignment(weights, answer.tokens, answer.source_tokens, path)
+        draw_answer(answer, path)
     else:
         print(f"{path}: not drawn, the answer is empty", file=sys.stderr)

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from attention_zoo.cli.arguments import only_overrides
+from attention_zoo.cli.drawing import draw_answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +44,4 @@ def attention_picture(answer: Any) -> Any:
 
     if answer.attention is None or not answer.tokens:
         return None
-    return inspection.pixels(
-        inspection.plot_alignment(answer.attention, answer.tokens, answer.source_tokens)
-    )
+    return inspection.pixels(draw_answer(answer))

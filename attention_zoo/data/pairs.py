@@ -1,11 +1,14 @@
-"""Sentence pairs from files: one TSV with named columns, or two parallel files; gzipped or not."""
+"""Pairs of texts from files: named columns of a TSV, named fields of JSON lines, or two parallel
+files; gzipped or not.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attention_zoo.data.reading import decoded, filled, numbered_lines
 from attention_zoo.registry import did_you_mean
@@ -22,12 +25,15 @@ class TextPairs:
         targets: `targets[i]` translates `sources[i]`.
         origin: where they come from, to be shown and stored beside results.
         skipped: how many bad lines were left out on request.
+        references: every right answer to each source, its target the first of them; None where
+            targets are the only ones.
     """
 
     sources: list[str]
     targets: list[str]
     origin: str
     skipped: int = 0
+    references: list[tuple[str, ...]] | None = None
 
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.targets):
@@ -45,7 +51,8 @@ class TextPairs:
         """The pairs of these rows."""
         rows = list(rows)
         sources, targets = ([texts[row] for row in rows] for texts in (self.sources, self.targets))
-        return replace(self, sources=sources, targets=targets)
+        references = self.references and [self.references[row] for row in rows]
+        return replace(self, sources=sources, targets=targets, references=references)
 
 
 def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
@@ -81,6 +88,61 @@ def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> T
     return collect_pairs(lines, fields, str(path), (source, target), skip_bad)
 
 
+def read_jsonl(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
+    """Pairs from two named fields of a file with a JSON object a line.
+
+    A field is a text, or a list of texts: those of a source are its sentences, which a space joins;
+    those of a target are as many right answers, the first of which is to be learnt.
+
+    Args:
+        path: the file, UTF-8, gzipped or not; a byte order mark is ignored.
+        source: the field of the texts to read.
+        target: the field of the texts to write.
+        skip_bad: how many bad lines may be left out; one more is an error.
+
+    Raises:
+        ValueError: no file, no row, or at a bad line (file:line): invalid UTF-8, no JSON object, a
+            missing field, one that is neither text nor a list of texts, an empty one.
+    """
+
+    def fields(where: str, raw: bytes) -> tuple[str, ...]:
+        row = _json_object(where, decoded(where, raw))
+        sentences, targets = (_texts(where, row, name) for name in (source, target))
+        return " ".join(sentences), *targets
+
+    return collect_pairs(numbered_lines(path), fields, str(path), (source, target), skip_bad)
+
+
+def _json_object(where: str, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        said = f"{error.msg} at character {error.colno}"
+        raise ValueError(f"{where}: not valid JSON: {said}") from None
+    except RecursionError:
+        raise ValueError(f"{where}: not valid JSON: brackets too deep") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: the line is no JSON object; expected {{...}}")
+    return row
+
+
+def _texts(where: str, row: dict[str, Any], name: str) -> list[str]:
+    """The texts of a field; ValueError unless it is a text or a list of some."""
+    if name not in row:
+        names = [key for key in row if isinstance(key, str)]
+        close = did_you_mean(name, names)
+        raise ValueError(f"{where}: has no field {name!r}{close} (fields: {', '.join(names)})")
+    texts = [row[name]] if isinstance(row[name], str) else row[name]
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{where}: field {name!r} is neither a text nor a list of texts")
+    if not texts:
+        raise ValueError(f"{where}: the field {name!r} is empty")
+    for text in texts:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise ValueError(f"{where}: field {name!r} is no valid Unicode: a lone surrogate")
+    return texts
+
+
 def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs:
     """Pairs from two files of which line n of one translates line n of the other.
 
@@ -111,7 +173,7 @@ def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs
 
 def collect_pairs(
     rows: Iterable[tuple[str, Row]],
-    fields: Callable[[str, Row], tuple[str, str]],
+    fields: Callable[[str, Row], tuple[str, ...]],
     origin: str,
     names: tuple[str, str],
     skip_bad: int,
@@ -120,7 +182,8 @@ def collect_pairs(
 
     Args:
         rows: where each row stands (file:line) and the row.
-        fields: from `(where, row)` to source and target; ValueError if the row is bad.
+        fields: from `(where, row)` to source, target and other right targets; ValueError if the
+            row is bad.
         origin: where the rows come from.
         names: what source and target are called there.
         skip_bad: how many rows may be bad.
@@ -128,12 +191,15 @@ def collect_pairs(
     Raises:
         ValueError: one bad row too many, or no row.
     """
-    sources, targets, skipped = [], [], 0
+    sources: list[str] = []
+    references: list[tuple[str, ...]] = []
+    skipped = 0
     for where, row in rows:
         try:
-            pair = fields(where, row)
-            for name, text in zip(names, pair, strict=True):
-                filled(where, text, f"field {name!r}")
+            source, *targets = fields(where, row)
+            filled(where, source, f"field {names[0]!r}")
+            for text in targets:
+                filled(where, text, f"field {names[1]!r}")
         except ValueError as problem:
             skipped += 1
             if skipped > skip_bad:
@@ -141,11 +207,13 @@ def collect_pairs(
                     f"{problem}; mend it, or leave out bad rows with skip_bad={skipped} or more"
                 ) from None
             continue
-        sources.append(pair[0])
-        targets.append(pair[1])
+        sources.append(source)
+        references.append(tuple(targets))
     if not sources:
         raise ValueError(f"{origin}: no pairs (bad rows left out: {skipped})")
-    return TextPairs(sources, targets, origin, skipped)
+    several = any(len(of_source) > 1 for of_source in references)
+    first = [of_source[0] for of_source in references]
+    return TextPairs(sources, first, origin, skipped, references if several else None)
 
 
 def _column(where: str, header: list[str], name: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from attention_zoo.data.slots import Pick
@@ -44,23 +44,25 @@ def draw_sentences(
     size: int,
     parts: Parts,
     draw: Callable[[int, Pick], Drawn],
+    splits: Mapping[str, range] = SPLITS,
 ) -> dict[Any, Any]:
     """So many sentences of a split, all of different keys; more of them begin with the same ones.
 
     Args:
         corpus: its name.
-        split: a name of `SPLITS`.
+        split: a name of `splits`.
         seed: of the corpus.
         size: how many.
         parts: of a sentence.
         draw: makes a sentence of so many parts.
+        splits: of 100 hash values, those of each split.
 
     Raises:
         ValueError: an unknown split, a size below 1, or numbers of parts that are none.
     """
-    if split not in SPLITS:
+    if split not in splits:
         raise ValueError(
-            f"{corpus} has no {split!r}{did_you_mean(split, SPLITS)} (known: {', '.join(SPLITS)})"
+            f"{corpus} has no {split!r}{did_you_mean(split, splits)} (known: {', '.join(splits)})"
         )
     if size < 1:
         raise ValueError(f"size={size} must be at least 1")
@@ -82,7 +84,7 @@ def draw_sentences(
         count, before = least + pick(most - least + 1), len(found)
         while len(found) == before:
             hashed, make = draw(count, pick)
-            if _bucket(hashed) in SPLITS[split]:
+            if _bucket(hashed) in splits[split]:
                 key, value = make()
                 found.setdefault(key, value)
     return found

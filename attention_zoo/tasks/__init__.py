@@ -8,6 +8,8 @@ from attention_zoo.tasks.masked_language_modeling import (
     Filling,
     MaskedLanguageModeling,
 )
+from attention_zoo.tasks.summarization import Summarization
+from attention_zoo.tasks.summary import Summary
 from attention_zoo.tasks.tagged import Tagged, TaggedSpan
 from attention_zoo.tasks.tagging import Tagging
 from attention_zoo.tasks.task import TASKS, Task
@@ -22,6 +24,8 @@ __all__ = [
     "LanguageModeling",
     "MaskedLanguageModeling",
     "SearchOptions",
+    "Summarization",
+    "Summary",
     "Tagged",
     "TaggedSpan",
     "Tagging",

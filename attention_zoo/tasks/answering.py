@@ -13,9 +13,9 @@ from attention_zoo.data.vocabulary import PAD, SPECIAL_TOKENS
 BUCKET = 8  # sources are padded up to multiples of this, so that few shapes are compiled
 
 
-def bucket(length: int) -> int:
+def bucket(length: int, step: int = BUCKET) -> int:
     """The width that a sequence of this length is padded to."""
-    return -(-length // BUCKET) * BUCKET
+    return -(-length // step) * step
 
 
 def padded(rows: Sequence[Sequence[int]], size: int, width: int) -> np.ndarray:
@@ -27,14 +27,16 @@ def padded(rows: Sequence[Sequence[int]], size: int, width: int) -> np.ndarray:
     return batch
 
 
-def same_width(rows: Sequence[Sequence[int]], batch_size: int) -> list[tuple[list[int], int]]:
+def same_width(
+    rows: Sequence[Sequence[int]], batch_size: int, step: int = BUCKET
+) -> list[tuple[list[int], int]]:
     """Row numbers of at most `batch_size` sequences each, and the width they share.
 
     A sequence's width depends on its own length alone, and so does then its answer.
     """
     buckets: dict[int, list[int]] = defaultdict(list)
     for row, ids in enumerate(rows):
-        buckets[bucket(len(ids))].append(row)
+        buckets[bucket(len(ids), step)].append(row)
     return [
         (rows[start : start + batch_size], width)
         for width, rows in sorted(buckets.items())

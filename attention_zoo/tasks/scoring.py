@@ -1,4 +1,4 @@
-"""Figures of translations against references, over all and by the source's length."""
+"""Figures of translations and of summaries against references."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from attention_zoo.metrics import bleu, bleu_tokenizer, by_length, chrf, exact_match
+from attention_zoo.metrics import (
+    bleu,
+    bleu_tokenizer,
+    by_length,
+    chrf,
+    copied_share,
+    exact_match,
+    fact_score,
+    first_sentence,
+    repeated_ngrams,
+    rouge,
+)
 
 EDGES = (10, 20, 30, 40, 50)  # last source token of each group but the last
 
@@ -43,5 +54,48 @@ def score_translations(
                 "exact_match": exact.value,
             }
             for part, exact in groups
+        ],
+    }
+
+
+def score_summaries(
+    summaries: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]
+) -> dict[str, Any]:
+    """ROUGE with its intervals, exact match, and what the words of summaries show.
+
+    Args:
+        summaries: one a source.
+        references: right summaries of each source, the first of which tells its facts.
+        sources: the texts that were summed up.
+
+    Returns:
+        `sentences` (how many texts), `rouge1`, `rouge2`, `rougeL` and `exact_match` (0 to 100, of
+        the best reference), `facts`, `facts_precision` and `facts_recall` (names and figures, see
+        `metrics.fact_score`), `repeated_3grams` and `copied_share` (percent), `lead_rouge1` and so
+        on (of the first sentence of each source), and `intervals`.
+
+    Raises:
+        ValueError: there is no text, or one has no reference.
+    """
+    scores = rouge(summaries, references)
+    lead = rouge([first_sentence(source) for source in sources], references)
+    right = [
+        text if text in of_source else of_source[0]
+        for text, of_source in zip(summaries, references, strict=True)
+    ]
+    told = fact_score(summaries, [of_source[0] for of_source in references])
+    return {
+        "sentences": len(summaries),
+        **{kind: found.score for kind, found in scores.items()},
+        "exact_match": exact_match(summaries, right),
+        "facts": told.f1,
+        "facts_precision": told.precision,
+        "facts_recall": told.recall,
+        "repeated_3grams": repeated_ngrams(summaries),
+        "copied_share": copied_share(summaries, sources),
+        **{f"lead_{kind}": found.score for kind, found in lead.items()},
+        "intervals": [
+            {"metric": kind, "low": found.low, "high": found.high}
+            for kind, found in scores.items()
         ],
     }

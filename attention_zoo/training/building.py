@@ -15,6 +15,7 @@ from attention_zoo.tasks import (
     TASKS,
     LanguageModeling,
     MaskedLanguageModeling,
+    Summarization,
     Tagging,
     Translation,
 )
@@ -40,8 +41,8 @@ def load_task(recipe: Recipe, checkpoint: Path) -> Any:
 def with_options(task: Any, recipe: Recipe) -> Any:
     """A task that was saved by another recipe, with the limits and the search of this one."""
     task.search = recipe.search
-    for name, value in lengths(recipe).items():
-        setattr(task, name, value)
+    for name in (*recipe.data.limits, *getattr(task, "switches", ())):
+        setattr(task, name, getattr(recipe.data, name))
     return task
 
 
@@ -70,6 +71,20 @@ def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
         recipe.search,
         **lengths(recipe),
     )
+
+
+@BUILDERS.register("summarization")
+def build_summarization(recipe: Recipe, train: Any) -> Summarization:
+    """A summarizer with one tokenizer for both sides, of the recipe's kind."""
+    options = recipe.tokenizer or TokenizerOptions()
+    tokenizer = learnt(options, [*train.sources, *train.targets])
+    model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
+    try:
+        return Summarization(
+            model, tokenizer, recipe.search, **lengths(recipe), cut_source=recipe.data.cut_source
+        )
+    except ValueError as error:
+        raise ValueError(f"model.preset={recipe.model['preset']}: {error}") from None
 
 
 @BUILDERS.register("language_modeling")

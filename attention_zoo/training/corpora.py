@@ -10,6 +10,8 @@ from attention_zoo.data import (
     TextPairs,
     generate_date_lines,
     generate_dates,
+    generate_reports,
+    read_jsonl,
     read_lines,
     read_parallel,
     read_tfds,
@@ -36,6 +38,8 @@ class Corpus:
     examples: ClassVar[str] = "examples"
     limits: ClassVar[tuple[str, ...]] = ()
     """Options that limit lengths in tokens; a task of such examples has them, too."""
+    switches: ClassVar[tuple[str, ...]] = ()
+    """Options that are true or false and not for every task of such examples."""
 
     def __post_init__(self) -> None:
         for name in self.limits:
@@ -56,27 +60,40 @@ class Corpus:
 
 
 @dataclass
-class Pairs(Corpus):
-    """Corpora of sentences and their translations.
+class Couples(Corpus):
+    """Corpora of texts to read and texts to write.
 
     Args:
-        source, target: which language, column or feature is translated into which.
-        max_source_length, max_target_length: most tokens of a sentence; training leaves longer
-            pairs out and says how many.
+        max_source_length, max_target_length: most tokens of a text; training leaves longer pairs
+            out and says how many.
+        cut_source: of summarization: read the first `max_source_length` tokens of longer texts
+            instead.
+    """
+
+    max_source_length: int = 256
+    max_target_length: int = 256
+    cut_source: bool = False
+
+    examples: ClassVar[str] = "pairs"
+    limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
+    switches: ClassVar[tuple[str, ...]] = ("cut_source",)
+
+
+@dataclass
+class Pairs(Couples):
+    """Corpora of pairs whose two sides have names.
+
+    Args:
+        source, target: which language, column, field or feature is to become which.
     """
 
     source: str = ""
     target: str = ""
-    max_source_length: int = 256
-    max_target_length: int = 256
-
-    examples: ClassVar[str] = "pairs"
-    limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
 
     def __post_init__(self) -> None:
         for name in ("source", "target"):
             if not getattr(self, name):
-                raise ValueError(f"data.{name} is missing; name the language or column")
+                raise ValueError(f"data.{name} is missing; name the language, column or field")
         super().__post_init__()
 
 
@@ -128,6 +145,36 @@ class Dates(Pairs):
             min_phrases=self.min_phrases,
             max_phrases=self.max_phrases,
         )
+
+
+@CORPORA.register("reports")
+@dataclass
+class Reports(Couples):
+    """The generated corpus of reports and their summaries; see `data.generate_reports`.
+
+    Args:
+        size, validation_size, test_size: reports of the splits; `long` and `unseen` have
+            `test_size` too.
+        min_events, max_events: events of a report, each of one sentence of its summary.
+        seed: of the generator.
+    """
+
+    corpus: str = "reports"
+    max_source_length: int = 400
+    max_target_length: int = 100
+    size: int = 20000
+    validation_size: int = 500
+    test_size: int = 500
+    min_events: int = 1
+    max_events: int = 3
+    seed: int = 1
+
+    splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long", "unseen")
+
+    def _read(self, split: str) -> TextPairs:
+        sizes = {"train": self.size, "validation": self.validation_size}
+        size = sizes.get(split, self.test_size)
+        return generate_reports(size, split, self.seed, self.min_events, self.max_events)
 
 
 @CORPORA.register("date_lines")
@@ -199,6 +246,22 @@ class Tsv(Files, Pairs):
 
     def _read(self, split: str) -> TextPairs:
         return read_tsv(self.path(split), self.source, self.target, skip_bad=self.skip_bad)
+
+
+@CORPORA.register("jsonl")
+@dataclass
+class Jsonl(Files, Pairs):
+    """Files of a JSON object a line; `source` and `target` are fields, see `data.read_jsonl`.
+
+    Args:
+        skip_bad: bad lines to leave out before giving up.
+    """
+
+    corpus: str = "jsonl"
+    skip_bad: int = 0
+
+    def _read(self, split: str) -> TextPairs:
+        return read_jsonl(self.path(split), self.source, self.target, skip_bad=self.skip_bad)
 
 
 @CORPORA.register("parallel")

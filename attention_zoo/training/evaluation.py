@@ -20,7 +20,7 @@ from attention_zoo.training.building import with_options
 from attention_zoo.training.recipe import Recipe, read_recipe
 
 SECTIONS = ("data", "search")
-PACKAGES = ("keras", "tensorflow", "numpy", "tokenizers", "sacrebleu")
+PACKAGES = ("keras", "tensorflow", "numpy", "tokenizers", "sacrebleu", "rouge-score")
 
 
 def evaluate(folder: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:

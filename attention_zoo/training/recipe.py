@@ -21,11 +21,12 @@ class TokenizerOptions:
     """How text is cut into tokens, learnt from the training split.
 
     Args:
-        kind: "subword", "word", "character", or "whitespace" for what white space parts, which is
-            what null is for tagging; for other tasks it is "subword".
+        kind: "subword", "word", "character", or "whitespace" for what white space parts; null is
+            "whitespace" for tagging, "word" for summarization and "subword" for other tasks.
         vocabulary_size: most entries, the four special tokens counted.
         lowercase: lower both sides' case.
-        shared: one vocabulary for both sides, as a model with `tie: all` needs; or one a side.
+        shared: of translation: one vocabulary for both sides, as a model with `tie: all` needs, or
+            one a side. Summarization has one.
         min_count: of tagging: words that are rarer in the training split are unknown.
         vectors: of tagging: a text file of word vectors (GloVe, word2vec) that embeddings begin
             with, or null.
@@ -164,6 +165,9 @@ class Recipe:
                 f"data.corpus={self.data.corpus}: its examples are none of task {self.task};"
                 f" name one of {', '.join(kinds_for(task))}"
             )
+        for name in self.data.switches:
+            if getattr(self.data, name) and name not in getattr(task, "switches", ()):
+                raise ValueError(f"data.{name}=true: task {self.task} has no such option")
         if self.tokenizer is not None and self.tokenizer.kind is None:
             self.tokenizer.kind = getattr(task, "reads", "subword")
 

@@ -85,7 +85,7 @@ MISTAKES = {
         "error: banned_tokens names token 99999 but step gives logits of",
     ),
     "wrong section": (b"on", ("training.steps=2",), "training.steps=2: predict takes search. and"),
-    "no tags": (b"on", ("--html", "a.html"), "--html a.html: answers of task translation have no"),
+    "no tags": (b"on", ("--html", "a.html"), "--html a.html: task translation has no page, tagging"),
     "two files": (b"on", ("other.txt",), "other.txt: predict reads one file"),
 }
 

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from attention_zoo.data import TextPairs, read_parallel, read_tsv
+from attention_zoo.data import TextPairs, read_jsonl, read_parallel, read_tsv
 
 GOOD = 'id\ten\tde\n1\tA "red" kite.\tEin „roter“ Drachen.\n2\tIt flies\u2028high.\tEr fliegt.\n'
 
@@ -134,3 +134,54 @@ def test_pairs_are_gone_through_and_picked() -> None:
     pairs = TextPairs(["a", "b", "c"], ["x", "y", "z"], "here", skipped=1)
     assert list(pairs) == [("a", "x"), ("b", "y"), ("c", "z")]
     assert pairs.take([2, 0]) == TextPairs(["c", "a"], ["z", "x"], "here", skipped=1)
+
+
+ROWS = [
+    '{"id": 1, "text": "A kite.\\nIt flies.", "title": "Kite"}',
+    '{"text": ["We fly.", "They stay."], "title": ["Flying", "Our kites"], "id": null}',
+]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_named_fields_of_json_lines_are_read(write, zipped):
+    raw = b"\xef\xbb\xbf" + "\r\n".join(ROWS).encode()
+    pairs = read_jsonl(write(gzip.compress(raw) if zipped else raw, "a.jsonl"), "text", "title")
+    assert pairs.sources == ["A kite.\nIt flies.", "We fly. They stay."]
+    assert pairs.targets == ["Kite", "Flying"]
+    assert pairs.references == [("Kite",), ("Flying", "Our kites")]
+    assert pairs.take([1]).references == [("Flying", "Our kites")]
+    assert read_jsonl(write(ROWS[0], "b.jsonl"), "text", "title").references is None
+    assert read_jsonl(write(ROWS[0], "b.jsonl"), "title", "text").sources == ["Kite"]
+
+
+BAD_JSON = {
+    "no JSON": (b"{'a': 1}", r":2: not valid JSON: Expecting property name .* at character 2"),
+    "blank line": (b"", r":2: not valid JSON: Expecting value at character 1"),
+    "too deep": (b"[" * 100_000, r":2: not valid JSON: brackets too deep"),
+    "a list": (b"[1]", r":2: the line is no JSON object; expected \{...\}"),
+    "no field": (b'{"txt": "a"}', r":2: has no field 'text'; did you mean 'txt'\? \(fields: txt\)"),
+    "a number": (b'{"text": 3, "title": "b"}', r":2: field 'text' is neither a text nor a list"),
+    "null": (b'{"text": "a", "title": null}', r":2: field 'title' is neither"),
+    "list of lists": (b'{"text": [["a"]], "title": "b"}', r":2: field 'text' is neither"),
+    "empty": (b'{"text": " ", "title": "b"}', r":2: the field 'text' is empty"),
+    "no texts": (b'{"text": "a", "title": []}', r":2: the field 'title' is empty"),
+    "one empty": (b'{"text": "a", "title": ["b", ""]}', r":2: the field 'title' is empty"),
+    "surrogate": (b'{"text": "\\ud800", "title": "b"}', r":2: field 'text' is no valid Unicode"),
+    "latin-1": (b'{"text": "caf\xe9"}', r":2: not valid UTF-8 at byte 13"),
+}
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_JSON.values(), ids=BAD_JSON)
+def test_a_bad_json_line_is_refused_with_its_place(write, line, message):
+    path = write(ROWS[0].encode() + b"\n" + line + b"\n" + ROWS[1].encode(), "a.jsonl")
+    with pytest.raises(ValueError, match=message) as caught:
+        read_jsonl(path, "text", "title")
+    assert one_line(caught)
+    assert len(read_jsonl(path, "text", "title", skip_bad=1)) == 2
+
+
+def test_json_lines_without_a_row_are_refused(write):
+    with pytest.raises(ValueError, match=r"a\.jsonl: no pairs"):
+        read_jsonl(write(b"", "a.jsonl"), "text", "title")
+    with pytest.raises(ValueError, match=r"none\.jsonl: No such file"):
+        read_jsonl("none.jsonl", "text", "title")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attention_zoo.tasks.scoring import score_translations
+from attention_zoo.tasks.scoring import score_summaries, score_translations
 
 
 def test_groups_add_up() -> None:
@@ -27,3 +27,20 @@ def test_groups_add_up() -> None:
 def test_no_sentence() -> None:
     with pytest.raises(ValueError, match="at least one"):
         score_translations([], [], [])
+
+
+def test_summaries_are_scored_by_their_best_reference_and_beside_the_lead() -> None:
+    sources = ["All is well . Fire in Tromak hurts 12 .", "A storm comes . x y z x y z"]
+    references = [("fire in Tromak hurts 12", "Tromak burns"), ("a storm comes",)]
+    report = score_summaries(["Tromak burns", "x y z x y z"], references, sources)
+    assert report["sentences"] == 2
+    assert report["exact_match"] == 50
+    assert report["rouge1"] == report["rougeL"] == pytest.approx(50)
+    assert report["lead_rouge1"] == pytest.approx(50)
+    assert report["facts_recall"] == 0  # a capital that begins a summary tells no name
+    assert report["repeated_3grams"] == pytest.approx(25)
+    assert report["copied_share"] == pytest.approx(100 * 7 / 8)
+    named = {group["metric"]: (group["low"], group["high"]) for group in report["intervals"]}
+    assert named["rouge1"] == (0, 100)
+    with pytest.raises(ValueError, match="at least one"):
+        score_summaries([], [], [])

@@ -27,6 +27,24 @@ def test_dates_sizes_and_long_split() -> None:
     assert max(len(text) for text in dates.read("long").sources) > longest
 
 
+def test_reports_sizes_and_splits() -> None:
+    reports = corpus("reports", size=9, validation_size=4, test_size=3, max_events=1)
+    sizes = {split: len(reports.read(split)) for split in reports.splits}
+    assert sizes == {"train": 9, "validation": 4, "test": 3, "long": 3, "unseen": 3}
+    assert {summary.count(" .") for summary in reports.read("train").targets} == {1}
+    assert {summary.count(" .") for summary in reports.read("long").targets} == {2}
+
+
+def test_jsonl(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"de": "eine Katze", "en": ["a cat", "cat"]}\n[]\n')
+    path = str(tmp_path / "a.jsonl")
+    pairs = corpus("jsonl", train=path, skip_bad=1).read("train")
+    assert list(pairs) == [("eine Katze", "a cat")]
+    assert pairs.references == [("a cat", "cat")]
+    with pytest.raises(ValueError, match=r"a\.jsonl:2: "):
+        corpus("jsonl", train=path).read("train")
+
+
 def test_tsv(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("en\tde\na cat\teine Katze\nbad line\na dog\tein Hund\n")
     path = str(tmp_path / "a.tsv")

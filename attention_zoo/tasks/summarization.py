@@ -1,0 +1,335 @@
+"""Summarization: a long text to a short one, rare words copied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import keras
+import numpy as np
+
+from attention_zoo import models
+from attention_zoo.data import PairBatches, TextPairs, Tokenizer, copied_ids, load_tokenizer
+from attention_zoo.data.tokenizer import MARK
+from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.decoding import Rule, SearchOptions, SearchResult
+from attention_zoo.tasks.answering import padded, same_width, unknown_characters
+from attention_zoo.tasks.scoring import score_summaries
+from attention_zoo.tasks.summary import Summary, origins
+from attention_zoo.tasks.task import TASKS, read_task_file, rules_for_all
+
+WIDTH = 32  # sources are padded up to multiples of this, so that many share a shape
+
+
+class Article(NamedTuple):
+    """A text to sum up, as the model reads it.
+
+    ids: of its tokens (S), those of unknown words included. words: what the ids beyond the
+    vocabulary stand for. surfaces: what each token stands for in the text (S). cut: whether there
+    is more of it, which is not read.
+    """
+
+    ids: list[int]
+    words: tuple[str, ...]
+    surfaces: list[str]
+    cut: bool
+
+
+@TASKS.register("summarization")
+class Summarization:
+    """A model that sums up texts, and the tokenizer of both its sides: strings in, strings out.
+
+    Args:
+        model: a `models.Copying`.
+        tokenizer: `data.Tokenizer`, its vocabulary that of the model.
+        search: how `predict` searches unless told otherwise; without a `max_length` or
+            `max_length_ratio` it stops at `max_target_length`.
+        max_source_length, max_target_length: most tokens of a text and, its end counted, of a
+            summary. Training leaves longer pairs out; `predict` refuses a longer text.
+        cut_source: read the first `max_source_length` tokens of a longer text instead, in training
+            too; the answer says so.
+
+    Raises:
+        ValueError: the model is none that copies, or of another vocabulary.
+    """
+
+    name: ClassVar[str] = "summarization"
+    metric_names: ClassVar[tuple[str, ...]] = ("rouge1", "rouge2", "rougeL", "exact_match")
+    limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
+    switches: ClassVar[tuple[str, ...]] = ("cut_source",)
+    reads: ClassVar[str] = "word"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        search: SearchOptions | None = None,
+        max_source_length: int = 400,
+        max_target_length: int = 100,
+        cut_source: bool = False,
+    ) -> None:
+        if not isinstance(model, models.Copying):
+            raise ValueError(
+                f"a {type(model).__name__} sums up no texts; summarization takes a model that can"
+                " copy, as models.PointerGenerator"
+            )
+        if model.vocabulary_size != tokenizer.vocabulary_size:
+            raise ValueError(
+                f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model knows"
+                f" {model.vocabulary_size}; words to copy are numbered from there: give as many"
+            )
+        self.model = model
+        self.tokenizer = tokenizer
+        self.search = search or SearchOptions()
+        self.max_source_length = max_source_length
+        self.max_target_length = max_target_length
+        self.cut_source = cut_source
+
+    # Training.
+
+    def batches(self, examples: TextPairs, batch_size: int, seed: int) -> PairBatches:
+        """The pairs as length-bucketed batches; pairs over the length limits are left out.
+
+        Raises:
+            ValueError: no pair is left.
+        """
+        sources, targets, kept = self._encoded(examples)
+        if not kept:
+            raise ValueError(
+                f"{examples.origin}: none of its {len(examples)} pairs fits into"
+                f" {self.max_source_length} source and {self.max_target_length} target tokens;"
+                " raise data.max_source_length and data.max_target_length"
+            )
+        return PairBatches(
+            [sources[row] for row in kept],
+            [targets[row] for row in kept],
+            batch_size=batch_size,
+            seed=seed,
+            numbers=[row + 1 for row in kept],
+        )
+
+    def within_limits(self, examples: TextPairs) -> TextPairs:
+        """The pairs that `batches` leaves in."""
+        return examples.take(self._encoded(examples)[2])
+
+    def _encoded(self, examples: TextPairs) -> tuple[list[list[int]], list[list[int]], list[int]]:
+        """Ids of both sides, and the rows of which both keep the limits."""
+        sides = (examples.sources, examples.targets)
+        found = copied_ids(self.tokenizer, *sides, self.model.copies, self._longest)
+        kept = [
+            row
+            for row, (source, target) in enumerate(zip(found.sources, found.targets, strict=True))
+            if 0 < len(source) <= self.max_source_length
+            and 0 < len(target) < self.max_target_length
+        ]
+        return found.sources, found.targets, kept
+
+    @property
+    def _longest(self) -> int | None:
+        """Most tokens that are read of a source."""
+        return self.max_source_length if self.cut_source else None
+
+    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """The model's own: of words said or copied, or of words said alone."""
+        made: keras.losses.Loss = self.model.make_loss(label_smoothing)
+        return made
+
+    # Prediction.
+
+    def predict(
+        self, texts: Sequence[str], *, rules: Sequence[Rule] = (), **search_overrides: Any
+    ) -> list[Summary]:
+        """One summary for each text, in order; it depends on nothing else in the list.
+
+        Args:
+            texts: what to sum up.
+            rules: more of what may be taken at a step, the same for all texts (`decoding.Rule`).
+            **search_overrides: fields of `SearchOptions` for this call.
+
+        Raises:
+            ValueError: a text is empty or longer than `max_source_length` tokens, an option is
+                unknown or contradicts another, or the options leave no answer.
+        """
+        if isinstance(texts, str):
+            raise ValueError("predict takes a list of texts; write predict([text])")
+        rules = rules_for_all(rules)
+        options = self.search_options(**search_overrides)
+        articles = self.articles(texts)
+        answers: dict[int, Summary] = {}
+        for rows, width in same_width([a.ids for a in articles], options.batch_size, WIDTH):
+            found = self._search([articles[row] for row in rows], width, options, rules)
+            for row, answer in zip(rows, found, strict=True):
+                if answer is None:
+                    raise ValueError(f"source {row}: the search options leave no answer to it")
+                answers[row] = answer
+        return [answers[row] for row in range(len(articles))]
+
+    def search_options(self, **changes: Any) -> SearchOptions:
+        """The task's options with some changed, and a limit of length in any case."""
+        options = self.search.override(**changes)
+        if options.max_length is None and options.max_length_ratio is None:
+            return options.override(max_length=self.max_target_length)
+        return options
+
+    def articles(self, texts: Sequence[str], places: Sequence[str] | None = None) -> list[Article]:
+        """The texts as the model reads them.
+
+        Args:
+            texts: what to sum up.
+            places: where each text stands, for messages; "source 0" and so on without.
+
+        Raises:
+            ValueError: a text is empty, or too long and not to be cut.
+        """
+        texts = list(texts)
+        lengths = [len(ids) for ids in self.tokenizer.encode(texts)]
+        for row, length in enumerate(lengths):
+            self._check_length(length, places[row] if places else f"source {row}")
+        ids, _, words = copied_ids(self.tokenizer, texts, None, self.model.copies, self._longest)
+        return [
+            Article(ids[row], words[row], self.tokenizer.surfaces(text)[: len(ids[row])], cut)
+            for row, text in enumerate(texts)
+            for cut in [lengths[row] > len(ids[row])]
+        ]
+
+    def _check_length(self, length: int, place: str) -> None:
+        if not length:
+            raise ValueError(f"{place}: is empty; there is nothing to sum up in it")
+        if length > self.max_source_length and not self.cut_source:
+            raise ValueError(
+                f"{place}: {length} tokens, the limit is {self.max_source_length}; shorten it,"
+                " raise the limit (data.max_source_length on the command line,"
+                " task.max_source_length in Python) or have its begin read alone"
+                " (data.cut_source=true, task.cut_source = True)"
+            )
+
+    def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
+        """ValueError for a text that `predict` refuses; arguments as in `articles`."""
+        self.articles(texts, places)
+
+    def unknown_characters(self, text: str) -> list[str]:
+        """The characters that no token can hold; none where unknown words can be copied."""
+        return [] if self.model.copies else unknown_characters(self.tokenizer, text)
+
+    def _search(
+        self, articles: list[Article], width: int, options: SearchOptions, rules: Sequence[Rule]
+    ) -> Iterator[Summary | None]:
+        """Answers for articles of at most `width` tokens; None where the options leave none."""
+        size = min(options.batch_size, 2 ** (len(articles) - 1).bit_length())
+        source = padded([article.ids for article in articles], size, width)
+        result = self.model.compiled_search(source, options, rules=rules)
+        shape = result.tokens.shape
+        told = self.model.compiled_trace(
+            np.repeat(source, shape[1], axis=0), result.tokens.reshape(-1, shape[2])
+        )
+        attention = np.reshape(told.attention, (*shape, width))
+        copied = np.reshape(told.copied, shape)
+        for row, article in enumerate(articles):
+            answers = [
+                self._answer(article, result, attention, copied, (row, n), options.replace_unknown)
+                for n, length in enumerate(result.lengths[row])
+                if length  # else the search found fewer than it was asked for
+            ]
+            yield replace(answers[0], alternatives=tuple(answers[1:])) if answers else None
+
+    def _answer(
+        self,
+        article: Article,
+        result: SearchResult,
+        attention: np.ndarray,
+        copied: np.ndarray,
+        at: tuple[int, int],
+        replace_unknown: bool,
+    ) -> Summary:
+        """The summary that stands at a place of the result, and where its words came from."""
+        length, finished = int(result.lengths[at]), bool(result.finished[at])
+        ids = [int(token) for token in result.tokens[at][: length - finished]]
+        weights = attention[at][: len(ids), : len(article.ids)]
+        shares = tuple(map(float, copied[at][: len(ids)]))
+        written = [UNKNOWN if token >= self.model.vocabulary_size else token for token in ids]
+        words = self._words(article, ids, weights, replace_unknown)
+        return Summary(
+            text=self.tokenizer.decode(written, words),
+            score=float(result.scores[at]),
+            tokens=tuple(self.tokenizer.tokens(written, words)),
+            token_scores=tuple(map(float, result.token_scores[at][:length])),
+            source_tokens=tuple(one.removeprefix(MARK) or MARK for one in article.surfaces),
+            attention=weights,
+            copied=shares,
+            origins=origins(article.ids, ids, weights, shares),
+            cut=not finished,
+            unknown=tuple(n for n, token in enumerate(article.ids) if token == UNKNOWN),
+            source_cut=article.cut,
+        )
+
+    def _words(
+        self, article: Article, ids: list[int], weights: np.ndarray, replace_unknown: bool
+    ) -> list[str]:
+        """What each token stands for that the vocabulary has not, in order."""
+        words = []
+        for token, looked in zip(ids, weights, strict=True):
+            if token >= self.model.vocabulary_size:
+                words.append(article.words[token - self.model.vocabulary_size])
+            elif token == UNKNOWN and replace_unknown:
+                words.append(article.surfaces[int(np.argmax(looked))])
+            elif token == UNKNOWN:
+                words.append(self.tokenizer.decode_one(UNKNOWN))
+        return words
+
+    # Evaluation.
+
+    def evaluate(self, examples: TextPairs, **search_overrides: Any) -> dict[str, Any]:
+        """ROUGE and exact match of the summaries of `examples`, and what their words show.
+
+        Returns:
+            what `tasks.scoring.score_summaries` does, `copied_tokens` (percent of tokens that were
+            copied), `cut` (summaries without an end) and `sources_cut` (texts not wholly read).
+        """
+        places = [f"{examples.origin}, pair {row}" for row in range(1, len(examples) + 1)]
+        self.check_sources(examples.sources, places)
+        answers = self.predict(examples.sources, **search_overrides)
+        references = examples.references or [(target,) for target in examples.targets]
+        report = score_summaries([a.text for a in answers], references, examples.sources)
+        taken = [place >= 0 for answer in answers for place in answer.origins]
+        return {
+            **report,
+            "copied_tokens": 100.0 * sum(taken) / max(len(taken), 1),
+            "cut": sum(answer.cut for answer in answers),
+            "sources_cut": sum(answer.source_cut for answer in answers),
+        }
+
+    # Files.
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, tokenizer and options into a folder, `task.json` last."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save_to_preset(folder / "model")
+        self.tokenizer.save(folder / "tokenizer")
+        content = {
+            "task": self.name,
+            "max_source_length": self.max_source_length,
+            "max_target_length": self.max_target_length,
+            "cut_source": self.cut_source,
+            "search": self.search.as_dict(),
+        }
+        text = json.dumps(content, indent=2) + "\n"
+        (folder / "task.json").write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Summarization:
+        """Read what `save` wrote; ValueError when it is damaged."""
+        folder = Path(folder)
+        content = read_task_file(folder)
+        try:
+            limits = int(content["max_source_length"]), int(content["max_target_length"])
+            options = SearchOptions(**content["search"]), *limits, bool(content["cut_source"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
+            ) from None
+        model = models.from_preset(folder / "model")
+        return cls(model, load_tokenizer(folder / "tokenizer"), *options)

@@ -1,0 +1,29 @@
+"""Untrained summarizers: their answers are nonsense, and the same every time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attention_zoo import models
+from attention_zoo.data import train_tokenizer
+from attention_zoo.tasks import Summarization
+
+
+def untrained(
+    texts: Sequence[str],
+    preset: str = "pointer_generator_small",
+    *,
+    model: dict[str, Any] | None = None,
+    **task: Any,
+) -> Summarization:
+    """A summarizer with the vocabulary of these texts, and normal weights."""
+    tokenizer = train_tokenizer("word", texts)
+    sizes = {"embedding_dim": 8, "units": 8, "copies": 3, **(model or {})}
+    made = models.from_preset(preset, vocabulary_size=tokenizer.vocabulary_size, **sizes)
+    for seed, weight in enumerate(made.trainable_weights):
+        values = np.random.default_rng(seed).normal(size=weight.shape)
+        weight.assign(values.astype("float32"))
+    return Summarization(made, tokenizer, **task)

@@ -1,0 +1,226 @@
+"""Texts in, summaries out: copied words, where they came from, limits, figures, files."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo import models
+from attention_zoo.data import TextPairs, train_tokenizer
+from attention_zoo.decoding import AllowedTokens
+from attention_zoo.tasks import SearchOptions, Summarization
+from tests.tasks.summarizers import untrained
+
+KNOWN = ["a fire in the mill has hurt (all) people .", "the police, of the (town) say no fire"]
+TEXTS = [
+    "a fire in Tromak has hurt Sarno (Nemo) people . Belvik of the police",
+    "the mill .",
+    "the fire in Nemo, Sarno, Ilda, Kavon, Tidur",
+    "no fire in the town. Nemo say no. Nemo of the mill " + "in the town " * 7,
+]
+
+
+@functools.cache
+def summarizer(copies: int = 4) -> Summarization:
+    limits = {"max_source_length": 50, "max_target_length": 9}
+    search = SearchOptions(beam_width=2, n_best=2)
+    return untrained(KNOWN, model={"copies": copies}, search=search, **limits)
+
+
+def pairs(sources: list[str] = TEXTS, targets: list[str] | None = None) -> TextPairs:
+    return TextPairs(sources, targets or ["Tromak fire"] * len(sources), "test pairs")
+
+
+def token(text: str) -> int:
+    """The id of the last token of a text."""
+    return int(summarizer().tokenizer.encode([text])[0][-1])
+
+
+def test_answers_keep_the_order_and_depend_on_their_source_alone() -> None:
+    task = summarizer()
+    texts = [*TEXTS, *reversed(TEXTS), "no fire"]
+    together = task.predict(texts, batch_size=3)
+    for text, answer in zip(texts, together, strict=True):
+        (alone,) = task.predict([text])
+        assert "".join(answer.source_tokens) == text.replace(" ", "")
+        assert (answer.text, answer.origins) == (alone.text, alone.origins)
+        assert answer.score == pytest.approx(alone.score, abs=1e-4)
+        np.testing.assert_allclose(answer.attention, alone.attention, atol=1e-5)
+        np.testing.assert_allclose(answer.copied, alone.copied, atol=1e-5)
+    assert len({round(answer.score, 3) for answer in together}) == len(TEXTS) + 1
+
+
+def test_every_token_says_where_it_came_from() -> None:
+    seen = set()
+    for answer in summarizer().predict(TEXTS):
+        assert len(answer.alternatives) == 1
+        for one in (answer, *answer.alternatives):
+            size = len(one.tokens)
+            assert one.attention.shape == (size, len(one.source_tokens))
+            np.testing.assert_allclose(one.attention.sum(-1), 1, atol=1e-5)
+            assert len(one.copied) == len(one.origins) == size
+            assert len(one.token_scores) == size + (not one.cut)
+            assert "".join(one.tokens) == one.text.replace(" ", "")
+            for label, share, origin in zip(one.tokens, one.copied, one.origins, strict=True):
+                assert (origin >= 0) == (share >= 0.5)
+                assert origin < 0 or label in (one.source_tokens[origin], "<unk>")
+                seen.add(origin >= 0)
+    assert seen == {True, False}
+
+
+def test_unknown_words_are_written_as_they_stand_in_the_source() -> None:
+    task = summarizer()
+    size = task.model.vocabulary_size
+    wanted = [size + 3, token("("), size + 2, size, 1, size + 1]
+    options = {"forced_tokens": dict(enumerate(wanted)), "max_length": 7}
+    (answer,) = task.predict(TEXTS[:1], **options)
+    assert answer.tokens[:6] == ("Belvik", "(", "Nemo", "Tromak", "<unk>", "Sarno")
+    assert answer.text.startswith("Belvik (Nemo Tromak <unk> Sarno")
+    assert [answer.origins[at] for at in (0, 2, 3, 5)] == [12, 8, 3, 6]
+    assert np.allclose([answer.copied[at] for at in (0, 2, 3, 5)], 1)
+    assert answer.unknown == ()
+    (many,) = task.predict(TEXTS[2:3])
+    assert [many.source_tokens[at] for at in many.unknown] == ["Tidur"]
+
+
+def test_without_copies_nothing_is_copied() -> None:
+    task = summarizer(copies=0)
+    given = {"forced_tokens": {0: 1, 1: 5}, "max_length": 4, "min_length": 4}
+    (answer,) = task.predict(TEXTS[:1], replace_unknown=True, **given)
+    assert set(answer.copied) == {0.0}
+    assert set(answer.origins) == {-1}
+    assert answer.unknown == (3, 6, 8, 12)
+    np.testing.assert_allclose(answer.attention.sum(-1), 1, atol=1e-5)
+    assert answer.tokens[0] == answer.source_tokens[answer.attention[0].argmax()]
+    assert task.unknown_characters("a ☃") == ["☃"]
+    assert summarizer().unknown_characters("a ☃") == []
+
+
+def test_a_summary_is_limited_without_being_asked() -> None:
+    task = summarizer()
+    assert task.search_options().max_length == 9
+    assert task.search_options(max_length=4).max_length == 4
+    assert task.search_options(max_length_ratio=0.5).max_length is None
+    assert all(len(answer.tokens) <= 9 for answer in task.predict(TEXTS))
+    for answer in task.predict(TEXTS, max_length=1):
+        assert answer.cut is (len(answer.tokens) == 1)
+
+
+def test_long_sources_are_cut_on_request_and_the_answer_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = summarizer()
+    monkeypatch.setattr(task, "max_source_length", 4)
+    with pytest.raises(ValueError, match=r"^source 0: 16 tokens, the limit is 4; .*cut_source"):
+        task.predict(TEXTS[:1])
+    monkeypatch.setattr(task, "cut_source", True)
+    answers = task.predict([TEXTS[0], "a fire in Tromak", "the mill"])
+    assert [answer.source_cut for answer in answers] == [True, False, False]
+    assert answers[0].source_tokens == ("a", "fire", "in", "Tromak")
+    assert answers[0].text == answers[1].text
+    batch, labels = task.batches(pairs(TEXTS[:1], ["Belvik Tromak"]), 1, seed=1).at(0)
+    size = task.model.vocabulary_size
+    assert batch["source"][0, 3] == size
+    assert labels[0, :3].tolist() == [1, size, 3]
+    assert task.evaluate(pairs(TEXTS[:2]))["sources_cut"] == 1
+
+
+def test_rules_hold_for_all_texts_and_no_ngram_comes_twice() -> None:
+    task = summarizer()
+    allowed = np.isin(np.arange(task.model.target_vocabulary_size), [3, 5, 6])
+    rules = [AllowedTokens(allowed)]
+    for answer in task.predict(TEXTS, rules=rules, no_repeat_ngram=2, min_length=5):
+        assert set(answer.tokens) <= set(task.tokenizer.tokens([5, 6]))
+        ngrams = list(zip(answer.tokens, answer.tokens[1:], strict=False))
+        assert len(ngrams) == len(set(ngrams)) >= 3
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert summarizer().predict([]) == []
+
+
+BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "empty": (["a", ""], {}, "^source 1: is empty; there is nothing to sum up"),
+    "too long": ([" ".join(["fire"] * 51)], {}, "^source 0: 51 tokens, the limit is 50; shorten"),
+    "one string": ("a fire", {}, r"write predict\(\[text\]\)"),
+    "option": (["a"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
+    "length": (["a"], {"min_length": 10}, "min_length is 10 but max_length is 9"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name: str) -> None:
+    texts, options, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        summarizer().predict(texts, **options)
+
+
+def test_what_cannot_be_a_task() -> None:
+    tokenizer = train_tokenizer("word", KNOWN)
+    model = models.from_preset("gpt_tiny", vocabulary_size=20, units=8, num_heads=2, num_layers=1)
+    with pytest.raises(ValueError, match="a GPT sums up no texts; summarization takes a model"):
+        Summarization(model, tokenizer)
+    with pytest.raises(ValueError, match="the tokenizer has 7 tokens, but the model knows"):
+        Summarization(summarizer().model, train_tokenizer("word", ["a b c"]))
+
+
+def test_batches_have_ids_of_unknown_words_and_leave_long_pairs_out() -> None:
+    task = summarizer()
+    size, fire = task.model.vocabulary_size, token("fire")
+    long = " ".join(["fire"] * 9)  # with its end token one over the limit
+    examples = pairs([*TEXTS[:2], "a"], ["Sarno Ilda fire Tromak", long, "fire"])
+    batches = task.batches(examples, 2, seed=1)
+    assert len(batches) == 2
+    assert len(task.within_limits(examples)) == 2
+    batch, labels = batches.batch(np.array([0]))
+    assert labels[0, :5].tolist() == [size + 1, 1, fire, size, 3]
+    assert batch["target"][0, :5].tolist() == [2, size + 1, 1, fire, size]
+    assert batch["source"][0, [3, 6, 8, 12]].tolist() == [size, size + 1, size + 2, size + 3]
+    with pytest.raises(ValueError, match="none of its 1 pairs fits into 50 source and 9 target"):
+        task.batches(pairs(["a"], [long]), 2, seed=1)
+    loss = task.loss()
+    assert np.isfinite(float(loss(labels, task.model(batch))))
+    with pytest.raises(ValueError, match=r"^label_smoothing is 0\.1, but a model that copies"):
+        task.loss(0.1)
+
+
+def test_evaluate_agrees_with_predict() -> None:
+    task = summarizer()
+    answers = task.predict(TEXTS)
+    targets = [answers[0].text, "x y", "x y", answers[3].text]
+    report = task.evaluate(pairs(targets=targets))
+    assert report["exact_match"] == 50
+    assert report["rouge1"] >= 50
+    assert report["sentences"] == 4
+    assert report["cut"] == sum(answer.cut for answer in answers)
+    taken = [place >= 0 for answer in answers for place in answer.origins]
+    assert report["copied_tokens"] == pytest.approx(100 * np.mean(taken))
+    assert set(task.metric_names) < report.keys()
+    several = TextPairs(TEXTS, ["x"] * 4, "here", references=[("x", a.text) for a in answers])
+    assert task.evaluate(several)["exact_match"] == 100
+
+
+def test_evaluate_names_the_pair_that_is_too_long() -> None:
+    with pytest.raises(ValueError, match="test pairs, pair 2: 51 tokens, the limit is 50"):
+        summarizer().evaluate(pairs(["a", " ".join(["fire"] * 51)], ["x", "y"]))
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    task = summarizer()
+    task.save(tmp_path)
+    again = Summarization.load(tmp_path)
+    assert again.search == task.search
+    assert (again.max_source_length, again.max_target_length, again.cut_source) == (50, 9, False)
+    found = [[answer.text for answer in one.predict(TEXTS)] for one in (task, again)]
+    assert found[0] == found[1]
+    path = tmp_path / "task.json"
+    good = json.loads(path.read_text())
+    for content in ("{", "{}", json.dumps({**good, "search": {"beam": 3}})):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"task\.json: .*use another checkpoint"):
+            Summarization.load(tmp_path)
