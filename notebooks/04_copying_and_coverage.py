@@ -66,7 +66,7 @@ for title, name in NAMES.items():
     overrides = [f"run={FOLDER / name}"]
     if STEPS:
         overrides += [f"training.steps={STEPS}", f"training.evaluate_every={STEPS}"]
-        overrides += ["data.size=2000", "data.validation_size=20"]
+        overrides += ["data.size=500", "data.validation_size=20", "training.batch_size=8"]
         overrides += [f"model.coverage.from_step={int(STEPS) // 2}"] * ("coverage" in title)
     tasks[title] = az.training.fit(RECIPES / f"{name}.yaml", overrides).task
 
