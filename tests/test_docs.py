@@ -200,6 +200,23 @@ def test_tagging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "York" in (tmp_path / "page.html").read_text("utf-8")
 
 
+@pytest.mark.slow
+def test_summarization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(python_of("summarization.md"), names)
+    answer, report = names["answer"], names["reports"].sources[0]
+    assert list(answer.source_tokens) == report.split()
+    assert 3 <= len(answer.tokens) == len(answer.copied) == len(answer.origins)
+    told = f"{sum(place >= 0 for place in answer.origins)} of {len(answer.tokens)} words copied"
+    assert told in (tmp_path / "page.html").read_text("utf-8")
+    assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
+    log_probs = names["mine"]([np.array([[2, 50]]), np.array([[4, 50, 0]])])
+    np.testing.assert_allclose(np.exp(array(log_probs)).sum(-1), 1, atol=1e-5)
+    assert (array(log_probs)[..., 51:] < -60).all(), "no source has these"
+    assert (array(log_probs)[..., 50] > -20).all()
+
+
 def test_scaling_names_options_and_files_that_there_are() -> None:
     from attention_zoo.training import read_recipe
 

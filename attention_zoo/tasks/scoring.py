@@ -95,7 +95,6 @@ def score_summaries(
         "copied_share": copied_share(summaries, sources),
         **{f"lead_{kind}": found.score for kind, found in lead.items()},
         "intervals": [
-            {"metric": kind, "low": found.low, "high": found.high}
-            for kind, found in scores.items()
+            {"metric": kind, "low": found.low, "high": found.high} for kind, found in scores.items()
         ],
     }

@@ -81,7 +81,7 @@ class Summarization:
                 f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model knows"
                 f" {model.vocabulary_size}; words to copy are numbered from there: give as many"
             )
-        self.model = model
+        self.model: Any = model
         self.tokenizer = tokenizer
         self.search = search or SearchOptions()
         self.max_source_length = max_source_length

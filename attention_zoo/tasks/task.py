@@ -21,9 +21,9 @@ class Task(Protocol):
 
     A task is registered in `TASKS` under its `name`, which `task.json` records. `limits` name its
     attributes that limit lengths in tokens; a corpus of its examples has options of these names.
-    Where it has `examples`, that corpus calls them so too; `switches`, if it has some, name its
-    attributes that are true or false and options of that corpus; `reads` is the kind of tokenizer that a
-    recipe gets which names none.
+    Where it has `examples`, that corpus calls them so too; `switches` name attributes that are true
+    or false and options of that corpus, too; `reads` is the kind of tokenizer that a recipe gets
+    which names none.
     """
 
     name: ClassVar[str]

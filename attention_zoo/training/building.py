@@ -79,10 +79,10 @@ def build_summarization(recipe: Recipe, train: Any) -> Summarization:
     options = recipe.tokenizer or TokenizerOptions()
     tokenizer = learnt(options, [*train.sources, *train.targets])
     model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
+    names = (*recipe.data.limits, *recipe.data.switches)
+    given: dict[str, Any] = {name: getattr(recipe.data, name) for name in names}
     try:
-        return Summarization(
-            model, tokenizer, recipe.search, **lengths(recipe), cut_source=recipe.data.cut_source
-        )
+        return Summarization(model, tokenizer, recipe.search, **given)
     except ValueError as error:
         raise ValueError(f"model.preset={recipe.model['preset']}: {error}") from None
 

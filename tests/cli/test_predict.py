@@ -9,6 +9,7 @@ import pytest
 from attention_zoo import models, tasks
 from attention_zoo.cli import main
 from attention_zoo.data import generate_dates, train_tokenizer
+from tests.tasks.summarizers import untrained
 from tests.training.small import small_run
 
 Capture = pytest.CaptureFixture[str]
@@ -85,7 +86,7 @@ MISTAKES = {
         "error: banned_tokens names token 99999 but step gives logits of",
     ),
     "wrong section": (b"on", ("training.steps=2",), "training.steps=2: predict takes search. and"),
-    "no tags": (b"on", ("--html", "a.html"), "--html a.html: task translation has no page, tagging"),
+    "no page": (b"on", ("--html", "a.html"), "--html a.html: task translation has no page, tag"),
     "two files": (b"on", ("other.txt",), "other.txt: predict reads one file"),
 }
 
@@ -123,6 +124,25 @@ def test_models_that_read_marked_words_answer_no_lines(tmp_path: Path, capsys: C
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "error: this model reads marked words, which a line of text cannot tell" in err
+
+
+def test_summaries_have_a_page_and_pictures(tmp_path: Path, capsys: Capture) -> None:
+    texts = ["a fire in Tromak hurts Ilda", "no fire ."]
+    untrained(texts, max_source_length=6).save(tmp_path / "run")
+    (tmp_path / "in.txt").write_text("a fire in Nemo hurts Sarno .\nno fire\n")
+    files = [str(tmp_path / name) for name in ("out.html", "out.png")]
+    shown = ["--html", files[0], "--attention", files[1], "data.max_target_length=3"]
+    words = ["predict", str(tmp_path / "run"), str(tmp_path / "in.txt"), *shown]
+    assert main(words) == 2
+    assert "in.txt:1: 7 tokens, the limit is 6;" in capsys.readouterr().err
+    code = main([*words, "data.cut_source=true", "search.min_length=3"])
+    out, err = capsys.readouterr()
+    assert (code, out.count("\n")) == (0, 2), err
+    page = (tmp_path / "out.html").read_text(encoding="utf-8")
+    assert page.count("<article") == 2
+    assert "Nemo" in page
+    for name in ("out-1.png", "out-2.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_attention_of_a_tagger_is_drawn_as_one_picture(tmp_path: Path, capsys: Capture) -> None:

@@ -23,6 +23,30 @@ def test_pairs_come_out_of_a_prepared_set(tmp_path):
     assert NAME in pairs.origin
 
 
+SUMMARIES = [
+    ("cnn_dailymail", "article", "highlights"),
+    ("gigaword", "document", "summary"),
+    ("samsum", "dialogue", "summary"),
+]
+
+
+@MOCK_WARNINGS
+@pytest.mark.parametrize(("name", "source", "target"), SUMMARIES)
+def test_texts_and_summaries_come_out_of_their_sets(tmp_path, name, source, target):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    import tensorflow as tf
+
+    def rows(self, *args, **kwargs):
+        assert {source, target} <= set(self.info.features)
+        texts = {source: ["One.\n\nTwo .", "Three"], target: ["one\ntwo", "UNK 3"]}
+        return tf.data.Dataset.from_tensor_slices(texts)
+
+    with tfds.testing.mock_data(as_dataset_fn=rows):
+        pairs = read_tfds(name, "validation", source, target, data_dir=tmp_path)
+    assert list(pairs) == [("One.\n\nTwo .", "one\ntwo"), ("Three", "UNK 3")]
+    assert pairs.origin == f"{name} validation"
+
+
 @MOCK_WARNINGS
 def test_a_missing_feature_is_named(tmp_path):
     tfds = pytest.importorskip("tensorflow_datasets")

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from attention_zoo import models
-from attention_zoo.data import TextPairs, train_tokenizer
+from attention_zoo.cli import main
+from attention_zoo.data import TextPairs, generate_reports, train_tokenizer
 from attention_zoo.decoding import AllowedTokens
-from attention_zoo.tasks import SearchOptions, Summarization
+from attention_zoo.tasks import SearchOptions, Summarization, load
 from tests.tasks.summarizers import untrained
 
 KNOWN = ["a fire in the mill has hurt (all) people .", "the police, of the (town) say no fire"]
@@ -208,6 +209,53 @@ def test_evaluate_agrees_with_predict() -> None:
 def test_evaluate_names_the_pair_that_is_too_long() -> None:
     with pytest.raises(ValueError, match="test pairs, pair 2: 51 tokens, the limit is 50"):
         summarizer().evaluate(pairs(["a", " ".join(["fire"] * 51)], ["x", "y"]))
+
+
+PAGE = """\
+task: summarization
+data:
+  corpus: reports
+  size: 400
+  validation_size: 16
+  test_size: 16
+  max_events: 1
+tokenizer:
+  kind: whitespace
+  vocabulary_size: 600
+model:
+  preset: pointer_generator_small
+  embedding_dim: 32
+  units: 32
+training:
+  steps: 60
+  evaluate_every: 60
+  batch_size: 16
+  learning_rate: 0.01
+"""
+
+
+@pytest.mark.slow
+def test_reports_are_learnt_and_names_that_were_never_seen_are_copied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "small.yaml").write_text(PAGE)
+    run = str(tmp_path / "run")
+    assert main(["train", str(tmp_path / "small.yaml"), f"run={run}"]) == 0
+    assert main(["evaluate", run, "data.split=unseen"]) == 0
+    shown = capsys.readouterr().out
+    report = json.loads((tmp_path / "run" / "results.json").read_text())["evaluations"][0]
+    figures = report["metrics"]
+    assert figures["facts"] > 15  # no name or figure is in the vocabulary
+    assert figures["copied_tokens"] > 20
+    assert figures["rouge1"] > 30
+    assert f"facts           {figures['facts']:.4f}" in shown
+    assert "metric rouge1" in shown
+    articles = generate_reports(2, "unseen", max_events=1).sources
+    (tmp_path / "in.txt").write_text("\n".join(articles))
+    capsys.readouterr()
+    assert main(["predict", run, str(tmp_path / "in.txt"), "search.no_repeat_ngram=3"]) == 0
+    expected = load(run).predict(articles, no_repeat_ngram=3)
+    assert capsys.readouterr().out.splitlines() == [answer.text for answer in expected]
 
 
 def test_save_and_load(tmp_path: Path) -> None:

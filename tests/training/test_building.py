@@ -8,8 +8,8 @@ import pytest
 
 from attention_zoo import models
 from attention_zoo.data import TaggedSentences, TextLines, TextPairs
-from attention_zoo.training.building import build_task
-from attention_zoo.training.corpora import DateLines
+from attention_zoo.training.building import build_task, with_options
+from attention_zoo.training.corpora import Couples, DateLines, Dates, Reports
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 from attention_zoo.training.tagged_corpora import Conll
 
@@ -39,6 +39,43 @@ def test_options_of_layers_are_merged_into_the_presets() -> None:
     base = {"preset": "transformer_base", "layer": {"activation": "gelu"}}
     settings = build_task(recipe(False, **base), PAIRS).model.settings
     assert settings["layer"] == {"norm_first": False, "activation": "gelu"}
+
+
+REPORTS = TextPairs(["a fire in Tromak", "no fire"], ["fire in Tromak", "none"], "here")
+
+
+def summarization(data: Couples | None = None, **model: object) -> Recipe:
+    preset = {"preset": "pointer_generator_small", "embedding_dim": 8, "units": 8}
+    return Recipe(
+        task="summarization",
+        data=data or Reports(max_source_length=30, cut_source=True),
+        model={**preset, **model},
+    )
+
+
+def test_a_summarizer_has_one_vocabulary_of_both_sides_and_may_copy() -> None:
+    task = build_task(summarization(copies=5), REPORTS)
+    assert task.tokenizer.kind == "word"
+    words = ["▁a", "▁fire", "▁in", "▁no", "▁none", "▁Tromak"]
+    assert sorted(task.tokenizer.vocabulary[4:]) == sorted(words)
+    assert (task.model.vocabulary_size, task.model.copies) == (10, 5)
+    assert (task.max_source_length, task.max_target_length, task.cut_source) == (30, 100, True)
+    again = with_options(task, summarization(Reports(max_source_length=40)))
+    assert (again.max_source_length, again.cut_source) == (40, False)
+    covered = {"coverage": {"from_step": 7}, "copies": 0}
+    settings = build_task(summarization(**covered), REPORTS).model.settings
+    assert settings["coverage"] == {"from_step": 7, "weight": 1.0}
+
+
+def test_a_model_that_sums_up_nothing_is_refused() -> None:
+    gpt = {"preset": "gpt_tiny", "num_layers": 1}
+    with pytest.raises(ValueError, match=r"model\.preset=gpt_tiny: a GPT sums up no texts"):
+        build_task(summarization(**gpt), REPORTS)
+
+
+def test_a_translation_has_no_source_to_cut() -> None:
+    with pytest.raises(ValueError, match=r"data\.cut_source=true: task translation has no such"):
+        Recipe(data=Dates(cut_source=True))
 
 
 def language_model(**model: object) -> Recipe:

@@ -23,15 +23,17 @@ VOCABULARIES = {
     "translation": ("source_vocabulary_size", "target_vocabulary_size"),
     "language_modeling": ("vocabulary_size",),
     "masked_language_modeling": ("vocabulary_size",),
+    "summarization": ("vocabulary_size",),
 }
 
 
 TAGS = ["B-LOC", "I-LOC", "O"]
 
 
-def languages(data: Any) -> tuple[str, ...]:
+def languages(recipe: Recipe) -> tuple[str, ...]:
     """What the end of a recipe's name says of its data."""
-    if isinstance(data, Sentences):
+    data: Any = recipe.data
+    if isinstance(data, Sentences) or recipe.task == "summarization":
         return ()
     return (data.source, data.target) if isinstance(data, Pairs) else (data.language,)
 
@@ -56,7 +58,7 @@ def test_recipe(path: Path) -> None:
     preset, _, data = path.stem.partition(".")
     assert recipe.model["preset"] == preset
     assert preset in models.list_presets()
-    assert data.endswith("_".join(("", *languages(recipe.data))))
+    assert data.endswith("_".join(("", *languages(recipe))))
     assert built(recipe).count_params() > 0
     assert float(build_optimizer(recipe.training).learning_rate) > 0
     head = path.read_text(encoding="utf-8").split("\n\n")[0]

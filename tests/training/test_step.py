@@ -358,6 +358,29 @@ def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
     assert found[1] == pytest.approx(2 * found[0], rel=1e-5)
 
 
+def test_a_copying_model_is_trained_by_the_labels_probability_alone() -> None:
+    """The step's loss and count are those of the whole distribution, coverage added once."""
+    model = models.PointerGenerator(8, 6, 8, copies=4, coverage={"from_step": 1, "weight": 0.5})
+    model.compile("adam", model.make_loss(), auto_scale_loss=False)
+    model.optimizer.build(model.trainable_variables)
+    steps = Steps(model, tf.distribute.get_strategy())
+    rng = np.random.default_rng(0)
+    source, target, labels = (rng.integers(4, 12, size=(2, n)).astype("int32") for n in (6, 3, 3))
+    inputs = {"source": source, "target": target}
+    assert steps._options == {"project": False}
+    stream = batches_of(inputs, labels, 2)
+    want = float(model.make_loss()(labels, model(inputs)))
+    outcome = steps.train(stream)
+    assert outcome.count == 6
+    assert outcome.loss / 6 == pytest.approx(want, rel=1e-5)
+    want = float(model.make_loss()(labels, model(inputs)))
+    assert steps.test(stream).loss / 6 == pytest.approx(want, rel=1e-5)
+    outcome = steps.train(stream)
+    assert outcome.loss / 6 > want + 1e-3, "the second step counts the coverage loss"
+    assert int(model.switch.steps) == 2
+    assert not np.allclose(model.attention.score.coverage_kernel, 0)
+
+
 def test_frozen_weights_are_no_statistics() -> None:
     layers = [keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((3,)), *layers, keras.layers.Dropout(0.5)])
