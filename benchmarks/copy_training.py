@@ -36,7 +36,21 @@ def pointer_generator(copies: int, options: argparse.Namespace) -> keras.Model:
     )
 
 
-MODELS: dict[str, Callable[..., keras.Model]] = {"PointerGenerator": pointer_generator}
+def copy_transformer(copies: int, options: argparse.Namespace) -> keras.Model:
+    return az.models.CopyTransformer(
+        options.vocabulary,
+        embedding_dim=options.units,
+        units=4 * options.units,
+        num_heads=4,
+        num_layers=3,
+        copies=copies,
+    )
+
+
+MODELS: dict[str, Callable[..., keras.Model]] = {
+    "PointerGenerator": pointer_generator,
+    "CopyTransformer": copy_transformer,
+}
 
 
 def articles(copies: int, options: argparse.Namespace) -> Iterator[Any]:

@@ -268,15 +268,17 @@ class Summarization:
     def _words(
         self, article: Article, ids: list[int], weights: np.ndarray, replace_unknown: bool
     ) -> list[str]:
-        """What each token stands for that the vocabulary has not, in order."""
-        words = []
+        """What each token stands for that the vocabulary has not, in order.
+
+        One that no word of the article has, which an option may have forced, is unknown.
+        """
+        unknown, size = self.tokenizer.decode_one(UNKNOWN), self.model.vocabulary_size
+        own, words = dict(enumerate(article.words, size)), []
         for token, looked in zip(ids, weights, strict=True):
-            if token >= self.model.vocabulary_size:
-                words.append(article.words[token - self.model.vocabulary_size])
-            elif token == UNKNOWN and replace_unknown:
+            if token == UNKNOWN and replace_unknown:
                 words.append(article.surfaces[int(np.argmax(looked))])
-            elif token == UNKNOWN:
-                words.append(self.tokenizer.decode_one(UNKNOWN))
+            elif token == UNKNOWN or token >= size:
+                words.append(own.get(token, unknown))
         return words
 
     # Evaluation.

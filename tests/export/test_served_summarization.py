@@ -63,7 +63,8 @@ def task(kind: str) -> Summarization:
         limits |= {"max_target_length": 9, "cut_source": True}
     elif kind == "Transformer":
         model = models.CopyTransformer(size, 8, 8, num_heads=2, num_layers=1, copies=2)
-        search = SearchOptions(beam_width=2, max_length=6)
+        forced = {1: size + 1}  # a word that not all articles have
+        search = SearchOptions(beam_width=2, max_length=6, forced_tokens=forced)
     else:
         model = models.AttentionSummarizer(size, embedding_dim=4, units=6, source_dim=8)
         search = SearchOptions(replace_unknown=True, forced_tokens={1: 1}, max_length_ratio=1.0)

@@ -56,6 +56,16 @@ def test_answers_keep_the_order_and_depend_on_their_source_alone() -> None:
     assert len({round(answer.score, 3) for answer in together}) == len(TEXTS) + 1
 
 
+def test_an_id_that_no_word_of_the_article_has_is_unknown() -> None:
+    task = summarizer()
+    size = task.tokenizer.vocabulary_size
+    ids = {0: size, 1: size + 2}
+    nothing, one = task.predict(["the mill .", "the Tromak"], forced_tokens=ids)
+    assert nothing.tokens[:2] == ("<unk>", "<unk>")
+    assert one.tokens[:2] == ("Tromak", "<unk>")
+    assert nothing.origins[:2] == (-1, -1)
+
+
 def test_every_token_says_where_it_came_from() -> None:
     seen = set()
     for answer in summarizer().predict(TEXTS):
