@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from attention_zoo import models
-from attention_zoo.data import PairBatches, TextPairs, Tokenizer, copied_ids, load_tokenizer
+from attention_zoo.data import TextPairs, Tokenizer, copied_ids, load_tokenizer
 from attention_zoo.data.tokenizer import MARK
 from attention_zoo.data.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
@@ -20,6 +20,7 @@ from attention_zoo.tasks.answering import padded, same_width, unknown_characters
 from attention_zoo.tasks.scoring import score_summaries
 from attention_zoo.tasks.summary import Summary, origins
 from attention_zoo.tasks.task import TASKS, read_task_file, rules_for_all
+from attention_zoo.tasks.text_pairs import OfPairs, Sides
 
 WIDTH = 32  # sources are padded up to multiples of this, so that many share a shape
 
@@ -39,7 +40,7 @@ class Article(NamedTuple):
 
 
 @TASKS.register("summarization")
-class Summarization:
+class Summarization(OfPairs):
     """A model that sums up texts, and the tokenizer of both its sides: strings in, strings out.
 
     Args:
@@ -58,7 +59,6 @@ class Summarization:
 
     name: ClassVar[str] = "summarization"
     metric_names: ClassVar[tuple[str, ...]] = ("rouge1", "rouge2", "rougeL", "exact_match")
-    limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
     switches: ClassVar[tuple[str, ...]] = ("cut_source",)
     reads: ClassVar[str] = "word"
 
@@ -90,42 +90,11 @@ class Summarization:
 
     # Training.
 
-    def batches(self, examples: TextPairs, batch_size: int, seed: int) -> PairBatches:
-        """The pairs as length-bucketed batches; pairs over the length limits are left out.
-
-        Raises:
-            ValueError: no pair is left.
-        """
-        sources, targets, kept = self._encoded(examples)
-        if not kept:
-            raise ValueError(
-                f"{examples.origin}: none of its {len(examples)} pairs fits into"
-                f" {self.max_source_length} source and {self.max_target_length} target tokens;"
-                " raise data.max_source_length and data.max_target_length"
-            )
-        return PairBatches(
-            [sources[row] for row in kept],
-            [targets[row] for row in kept],
-            batch_size=batch_size,
-            seed=seed,
-            numbers=[row + 1 for row in kept],
-        )
-
-    def within_limits(self, examples: TextPairs) -> TextPairs:
-        """The pairs that `batches` leaves in."""
-        return examples.take(self._encoded(examples)[2])
-
-    def _encoded(self, examples: TextPairs) -> tuple[list[list[int]], list[list[int]], list[int]]:
-        """Ids of both sides, and the rows of which both keep the limits."""
+    def encode_pairs(self, examples: TextPairs) -> Sides:
+        """Ids of both sides, those of words that are copied included."""
         sides = (examples.sources, examples.targets)
         found = copied_ids(self.tokenizer, *sides, self.model.copies, self._longest)
-        kept = [
-            row
-            for row, (source, target) in enumerate(zip(found.sources, found.targets, strict=True))
-            if 0 < len(source) <= self.max_source_length
-            and 0 < len(target) < self.max_target_length
-        ]
-        return found.sources, found.targets, kept
+        return found.sources, found.targets
 
     @property
     def _longest(self) -> int | None:

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from attention_zoo import models
-from attention_zoo.data import PairBatches, TextPairs, Tokenizer, load_tokenizer
+from attention_zoo.data import TextPairs, Tokenizer, load_tokenizer
 from attention_zoo.data.vocabulary import END, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
@@ -20,6 +20,7 @@ from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.tasks.answering import bucket, padded, same_width, unknown_characters
 from attention_zoo.tasks.scoring import score_translations
 from attention_zoo.tasks.task import TASKS, read_task_file, rules_for_all
+from attention_zoo.tasks.text_pairs import OfPairs, Sides
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class _Source(NamedTuple):
 
 
 @TASKS.register("translation")
-class Translation:
+class Translation(OfPairs):
     """A model between two tokenizers: strings in, strings out.
 
     Args:
@@ -71,7 +72,6 @@ class Translation:
 
     name: ClassVar[str] = "translation"
     metric_names: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
-    limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
 
     def __init__(
         self,
@@ -91,42 +91,10 @@ class Translation:
 
     # Training.
 
-    def batches(self, examples: TextPairs, batch_size: int, seed: int) -> PairBatches:
-        """The pairs as length-bucketed batches; pairs over the length limits are left out.
-
-        Raises:
-            ValueError: no pair is left.
-        """
-        sources, targets, kept = self._encoded(examples)
-        if not kept:
-            raise ValueError(
-                f"{examples.origin}: none of its {len(examples)} pairs fits into"
-                f" {self.max_source_length} source and {self.max_target_length} target tokens;"
-                " raise data.max_source_length and data.max_target_length"
-            )
-        return PairBatches(
-            [sources[row] for row in kept],
-            [targets[row] for row in kept],
-            batch_size=batch_size,
-            seed=seed,
-            numbers=[row + 1 for row in kept],
-        )
-
-    def within_limits(self, examples: TextPairs) -> TextPairs:
-        """The pairs that `batches` leaves in."""
-        return examples.take(self._encoded(examples)[2])
-
-    def _encoded(self, examples: TextPairs) -> tuple[list[list[int]], list[list[int]], list[int]]:
-        """Token ids of both sides, and the rows of which both keep the limits."""
+    def encode_pairs(self, examples: TextPairs) -> Sides:
+        """Token ids of both sides."""
         sources = self.source_tokenizer.encode(examples.sources)
-        targets = self.target_tokenizer.encode(examples.targets)
-        kept = [
-            row
-            for row, (source, target) in enumerate(zip(sources, targets, strict=True))
-            if 0 < len(source) <= self.max_source_length
-            and 0 < len(target) < self.max_target_length
-        ]
-        return sources, targets, kept
+        return sources, self.target_tokenizer.encode(examples.targets)
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Cross-entropy per target token."""
