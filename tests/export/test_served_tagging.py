@@ -56,7 +56,7 @@ for folder in sys.argv[1:]:
 assert not {"attention_zoo", "tokenizers", "tensorflow_text"} & set(sys.modules)
 """
 TAGS = ["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in ("PER", "LOC"))]
-CHARACTERS = {"embedding_dim": 4, "units": 5}
+CHARACTERS = {"embedding_dim": 4, "units": 6}
 
 
 def tokenizer(kind: str, lowercase: bool = False) -> Tokenizer:
@@ -64,19 +64,57 @@ def tokenizer(kind: str, lowercase: bool = False) -> Tokenizer:
     return train_tokenizer(kind, texts, 40, lowercase)
 
 
+CRF = {"kind": "crf", "tag_scheme": "BIOES"}
+SOFTMAX = {"kind": "softmax", "tag_scheme": "BIOES"}
+
+
+def read(letters: Tokenizer, kind: str) -> dict[str, Any]:
+    """Options of a model's characters."""
+    return {"kind": kind, "vocabulary_size": letters.vocabulary_size, **CHARACTERS}
+
+
+def lstm_over_characters(tokens: int, letters: Tokenizer) -> models.Tagger:
+    sizes = {"embedding_dim": 6, "units": 8}
+    return models.RecurrentTagger(
+        tokens, tags=TAGS, head=CRF, characters=read(letters, "cnn"), **sizes
+    )
+
+
+def lstm_over_subwords(tokens: int, letters: Tokenizer) -> models.Tagger:
+    attention = {"num_heads": 2, "key_dim": 3}
+    return models.RecurrentTagger(
+        tokens, tags=TAGS, embedding_dim=6, units=8, head=SOFTMAX, attention=attention
+    )
+
+
+def deep_att(tokens: int, letters: Tokenizer) -> models.Tagger:
+    stack = {"num_layers": 2, "sublayer": "recurrent", "num_heads": 2}
+    sizes = {"embedding_dim": 2, "units": 8}
+    return models.DeepAttTagger(
+        tokens, tags=TAGS, head=CRF, characters=read(letters, "lstm"), stack=stack, **sizes
+    )
+
+
+def bert(tokens: int, letters: Tokenizer) -> models.Tagger:
+    sizes = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}
+    of = models.BERT(tokens, max_length=200, use_pooler=False, **sizes)
+    return models.TransformerTagger(of, TAGS, head=SOFTMAX)
+
+
+KINDS = {
+    "characters": lstm_over_characters,
+    "subwords": lstm_over_subwords,
+    "self-attention": deep_att,
+    "bert": bert,
+}
+
+
 @functools.cache
 def task(kind: str) -> Tagging:
-    """Taggers with random weights: by characters with a constrained CRF, by subwords with none."""
-    head, letters, tokens = {"kind": "softmax", "tag_scheme": "BIOES"}, None, tokenizer("subword")
-    more: dict[str, Any] = {"attention": {"num_heads": 2, "key_dim": 3}}
-    if kind == "characters":
-        head, letters = {"kind": "crf", "tag_scheme": "BIOES"}, tokenizer("character")
-        tokens = tokenizer("whitespace", lowercase=True)
-        own = {"vocabulary_size": letters.vocabulary_size, **CHARACTERS}
-        more = {"characters": {"kind": "cnn", **own}}
-    model = models.RecurrentTagger(
-        tokens.vocabulary_size, tags=TAGS, embedding_dim=6, units=8, head=head, **more
-    )
+    """Taggers with random weights: of words with characters, or of subwords."""
+    letters = tokenizer("character") if kind in ("characters", "self-attention") else None
+    tokens = tokenizer("whitespace", lowercase=True) if letters else tokenizer("subword")
+    model = KINDS[kind](tokens.vocabulary_size, letters or tokens)
     rng = np.random.default_rng(3)
     for weight in model.weights:
         if len(weight.shape) > 1:
@@ -109,12 +147,9 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Tagged]) -> None:
         np.testing.assert_allclose(answers["scores"][row], want.score, rtol=1e-4, atol=1e-4)
 
 
-KINDS = ("characters", "subwords")
-
-
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What exports of both answer to all batches, in a process that has TensorFlow alone."""
+    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
     folder = tmp_path_factory.mktemp("served")
     folders = [str(export(task(kind), folder / kind)) for kind in KINDS]
     done = subprocess.run(
