@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,7 +11,6 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import Attention
 from attention_zoo.layers.dropout import Dropout
-from attention_zoo.models import presets
 from attention_zoo.models.copying import Copying, Told
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.models.searching import PAD, START, Reading, sayable
@@ -162,24 +160,13 @@ class AttentionSummarizer(Copying, keras.Model):
         before = self.settings["context"] - 1
         return Reading(step, ops.full((ops.shape(source)[0], before), START, "int32"))
 
-    # config
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.settings}
-
-    @classmethod
-    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
-        return presets.from_preset_of(cls, name_or_folder, **overrides)
-
-    def save_to_preset(self, folder: str | Path) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
-        presets.save_to_preset(self, folder)
-
 
 def _shifted(x: Tensor, most: int) -> list[Tensor]:
     """`x (B, T + most, D)` as most + 1 views `(B, T, D)`, each a place later than the last."""
     return [x[:, start : start - most or None] for start in range(most + 1)]
+
+
+# config
 
 
 @preset(AttentionSummarizer, "attention_summarizer_base")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -19,8 +18,8 @@ from attention_zoo.layers.dropout import Dropout
 from attention_zoo.layers.positions.places import places_of
 from attention_zoo.layers.residual import NORMS, closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
-from attention_zoo.models import places, presets
-from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models import places
+from attention_zoo.models.presets import Config, Filed, model, preset
 
 Tensor = Any
 
@@ -29,7 +28,7 @@ PAD = 0
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class BERT(keras.Model):
+class BERT(Filed, keras.Model):
     """Embeddings of tokens, places and segments, and a stack of self-attention layers over them.
 
     `x_t = drop(norm(E[token_t] + p_t + G[segment_t]))`, `h = layers(x)`,
@@ -199,20 +198,6 @@ class BERT(keras.Model):
         taken = ops.take_along_axis(hidden, first[:, None, None], axis=1)
         return zoo_ops.clear(self.pooler(ops.squeeze(taken, 1)), ops.any(mask, axis=1))
 
-    # config
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.settings}
-
-    @classmethod
-    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
-        return presets.from_preset_of(cls, name_or_folder, **overrides)
-
-    def save_to_preset(self, folder: str | Path) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
-        presets.save_to_preset(self, folder)
-
 
 def _narrow() -> keras.initializers.Initializer:
     """What the embeddings begin as: normal, 0.02 wide, cut at twice that."""
@@ -232,6 +217,9 @@ def _of_size(embedding_dim: int, num_layers: int) -> Config:
         "num_layers": num_layers,
         "layer": dict(RELEASED),
     }
+
+
+# config
 
 
 @preset(BERT, "bert_tiny")

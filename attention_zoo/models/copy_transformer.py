@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -10,7 +9,6 @@ from keras import ops
 
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import MultiHeadAttention
-from attention_zoo.models import presets
 from attention_zoo.models.copying import Copying, Told
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.models.searching import PAD, Reading, sayable
@@ -149,19 +147,8 @@ class CopyTransformer(Copying, keras.Model):
 
         return reading._replace(step=step)
 
-    # config
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.settings}
-
-    @classmethod
-    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
-        return presets.from_preset_of(cls, name_or_folder, **overrides)
-
-    def save_to_preset(self, folder: str | Path) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
-        presets.save_to_preset(self, folder)
+# config
 
 
 @preset(CopyTransformer, "copy_transformer_base")

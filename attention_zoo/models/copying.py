@@ -9,6 +9,7 @@ from keras import ops
 
 from attention_zoo.layers import CopyHead
 from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
+from attention_zoo.models.presets import Filed
 from attention_zoo.models.searching import END, PAD, START, Searching
 from attention_zoo.ops import CopyProjection, Projection, copied_share, whole_number
 
@@ -40,7 +41,7 @@ class Trace(NamedTuple):
     copied: Tensor
 
 
-class Copying(Searching):
+class Copying(Filed, Searching):
     """A model that writes words of its vocabulary and, with `copies`, words of its source.
 
     A word of the source that the vocabulary lacks has an id of its own beyond the vocabulary, V +

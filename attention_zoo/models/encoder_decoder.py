@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -16,7 +15,7 @@ from attention_zoo.layers import (
     ScheduledSampling,
     StepRecord,
 )
-from attention_zoo.models import presets
+from attention_zoo.models.presets import Filed
 from attention_zoo.models.searching import END, PAD, START, Reading, Searching
 from attention_zoo.ops import Projection
 
@@ -35,7 +34,7 @@ class Encoded(NamedTuple):
     vector: Tensor | None = None
 
 
-class EncoderDecoder(Searching, keras.Model):
+class EncoderDecoder(Filed, Searching, keras.Model):
     """A translator: tokens of the source and of the target so far to logits of the next token.
 
     A model has a Dense layer `vocabulary` without bias and defines `encode` and `readout`, and
@@ -175,19 +174,10 @@ class EncoderDecoder(Searching, keras.Model):
     # config
 
     def get_config(self) -> dict[str, Any]:
-        config = {**super().get_config(), **self.settings}
+        config = super().get_config()
         if self.sampling is not None:
             config["sampling"] = keras.saving.serialize_keras_object(self.sampling)
         return config
-
-    @classmethod
-    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
-        return presets.from_preset_of(cls, name_or_folder, **overrides)
-
-    def save_to_preset(self, folder: str | Path) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
-        presets.save_to_preset(self, folder)
 
 
 def over_steps(vector: Tensor, like: Tensor) -> Tensor:

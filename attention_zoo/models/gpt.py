@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -23,9 +22,9 @@ from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValue
 from attention_zoo.layers.positions.places import places_of
 from attention_zoo.layers.residual import closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
-from attention_zoo.models import places, presets
+from attention_zoo.models import places
 from attention_zoo.models.caching import nothing_written, one_step_on
-from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.presets import Config, Filed, model, preset
 from attention_zoo.models.searching import END, PAD, START, Reading, Searching, sayable
 
 Tensor = Any
@@ -36,7 +35,7 @@ STYLE = {"activation": "gelu_tanh", "epsilon": 1e-5}
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class GPT(Searching, keras.Model):
+class GPT(Filed, Searching, keras.Model):
     """A stack of causal self-attention layers: each token tells the next one.
 
     `x = E[tokens] + p`, `logits = norm(layers(x)) E^T`
@@ -247,20 +246,6 @@ class GPT(Searching, keras.Model):
                 f"{max(most - longest + 1, 0)}"
             )
 
-    # config
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.settings}
-
-    @classmethod
-    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
-        return presets.from_preset_of(cls, name_or_folder, **overrides)
-
-    def save_to_preset(self, folder: str | Path) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
-        presets.save_to_preset(self, folder)
-
 
 def _behind(read: Tensor, written: Tensor) -> Tensor:
     """What hypotheses see, `(B, 1, N, P + S)`: what was read `(B, P)`, then what was written."""
@@ -277,6 +262,9 @@ def _of_size(embedding_dim: int, num_layers: int) -> Config:
         "num_heads": embedding_dim // 64,
         "num_layers": num_layers,
     }
+
+
+# config
 
 
 @preset(GPT, "gpt_base")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -12,7 +11,6 @@ from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import CoverageAttention, Memory, RecurrentEncoder, WeightPenalty
 from attention_zoo.layers.cell_steps import split_cell
 from attention_zoo.layers.dropout import Dropout
-from attention_zoo.models import presets
 from attention_zoo.models.copying import Copying, Told
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.models.searching import PAD, Reading, sayable
@@ -240,20 +238,6 @@ class PointerGenerator(Copying, keras.Model):
 
         return Reading(step, state)
 
-    # config
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), **self.settings}
-
-    @classmethod
-    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
-        return presets.from_preset_of(cls, name_or_folder, **overrides)
-
-    def save_to_preset(self, folder: str | Path) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
-        presets.save_to_preset(self, folder)
-
 
 class CoverageSwitch(keras.layers.Layer):
     """Counts the steps of training, and says from which on coverage counts: 1.0, before 0.0.
@@ -299,7 +283,7 @@ def coverage_options(given: Any) -> Config:
     return options
 
 
-# presets
+# config
 
 
 @preset(PointerGenerator, "pointer_generator_base")

@@ -119,6 +119,25 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     seal(folder, ("config.json", "model.weights.h5"), {"model.weights.h5": file.entry})
 
 
+class Filed:
+    """What models share whose `settings` are the arguments they were made with."""
+
+    settings: Config
+
+    def get_config(self) -> Config:
+        """The arguments that make such a model anew."""
+        return {**super().get_config(), **self.settings}  # type: ignore[misc]
+
+    @classmethod
+    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
+        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
+        return from_preset_of(cls, name_or_folder, **overrides)
+
+    def save_to_preset(self, folder: str | Path) -> None:
+        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        save_to_preset(self, folder)
+
+
 class _WeightsFile(io.BytesIO):
     """A file of weights in memory: HDF5 that writes to a full disk crashes the process."""
 

@@ -12,8 +12,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.data import read_word_vectors
-from attention_zoo.models import presets
-from attention_zoo.models.presets import Config
+from attention_zoo.models.presets import Config, Filed
 from attention_zoo.models.tag_heads import HEADS, head_options
 from attention_zoo.models.word_features import character_options
 
@@ -23,7 +22,7 @@ Inputs = dict[str, Any]
 PAD = 0
 
 
-class Tagger(keras.Model):
+class Tagger(Filed, keras.Model):
     """A tag for every word of a sentence: how likely sequences of tags are, as potentials.
 
     A model defines `encode`. Its constructor calls `self.begin(settings)` first and
@@ -230,20 +229,6 @@ class Tagger(keras.Model):
         before = ops.convert_to_numpy(self.token_embedding.embeddings)
         self.token_embedding.embeddings.assign(np.where(found[:, None], vectors, before))
         return int(found.sum())
-
-    # config
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), **self.settings}
-
-    @classmethod
-    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
-        return presets.from_preset_of(cls, name_or_folder, **overrides)
-
-    def save_to_preset(self, folder: str | Path) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
-        presets.save_to_preset(self, folder)
 
 
 def look(heads: Any, x: Tensor, mask: Tensor, training: bool, seen: list[Tensor] | None) -> Tensor:

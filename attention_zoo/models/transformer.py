@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -19,9 +18,9 @@ from attention_zoo.layers.dropout import Dropout
 from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValues
 from attention_zoo.layers.residual import closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
-from attention_zoo.models import places, presets
+from attention_zoo.models import places
 from attention_zoo.models.caching import nothing_written, one_step_on
-from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.presets import Config, Filed, model, preset
 from attention_zoo.models.searching import END, PAD, Reading, Searching, sayable
 from attention_zoo.ops import Projection
 
@@ -41,7 +40,7 @@ class Written(NamedTuple):
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class Transformer(Searching, keras.Model):
+class Transformer(Filed, Searching, keras.Model):
     """An encoder and a decoder of self-attention and feed-forward layers.
 
     `memory = encode(sqrt(D) E_s[x] + p)`, `logits = decode(sqrt(D) E_t[y] + p, memory) W`
@@ -269,19 +268,8 @@ class Transformer(Searching, keras.Model):
         )
         return Reading(step, state)
 
-    # config
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.settings}
-
-    @classmethod
-    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
-        return presets.from_preset_of(cls, name_or_folder, **overrides)
-
-    def save_to_preset(self, folder: str | Path) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
-        presets.save_to_preset(self, folder)
+# config
 
 
 @preset(Transformer, "transformer_base")
