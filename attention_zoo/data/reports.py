@@ -10,11 +10,11 @@ some events are told in two sentences with others between them, and some name a 
 out to be wrong. So what to take is told neither by its place nor by single words, and there may be
 several events of a kind in one report.
 
-Names and figures have to be copied. Three of four are common: there are a few hundred, which a
-small vocabulary holds. The others are rare, some thousands, most of which it cannot hold. `test`
-and `long` have common ones alone, which training has often, and `unseen` has names and figures that
-training never has. Words and punctuation marks are parted by spaces, so that a tokenizer of kind
-"whitespace" has whole figures for words.
+Three of four names and figures are common: there are a hundred, which a small vocabulary holds and
+a model can learn to say. The others are rare, some thousands, most of which it cannot hold: they
+have to be copied. `test` and `long` have common ones alone, which training has often, and `unseen`
+has names and figures that training never has. Words and punctuation marks are parted by spaces, so
+that a tokenizer of kind "whitespace" has whole figures for words.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def name(number: int) -> str:
 
 
 VALUES = {
-    "name": Values(NAMES, 400, 24000, name),
-    "figure": Values(len(FIGURES), 200, 7000, lambda number: str(FIGURES[number])),
+    "name": Values(NAMES, 60, 24000, name),
+    "figure": Values(len(FIGURES), 40, 7000, lambda number: str(FIGURES[number])),
 }
 KINDS = {"test": "common", "long": "common", "unseen": "unseen"}
 """Which values a split has, where they are not any."""

@@ -82,7 +82,7 @@ def test_unseen_names_and_figures_are_in_no_other_split(corpora: dict) -> None:
 
 def test_a_small_vocabulary_has_all_names_of_test_and_not_all_of_training(corpora: dict) -> None:
     count = Counter(word for pair in corpora["train"] for text in pair for word in text.split(" "))
-    known = {word for word, _ in count.most_common(1200)}
+    known = {word for word, _ in count.most_common(300)}
     missed = {
         split: sum(fact not in known for text in corpora[split].targets for fact in facts(text))
         / sum(len(facts(text)) for text in corpora[split].targets)
@@ -92,14 +92,14 @@ def test_a_small_vocabulary_has_all_names_of_test_and_not_all_of_training(corpor
     assert missed["long"] < 0.01
     assert 0.1 < missed["train"] < 0.3
     assert missed["unseen"] == 1
-    assert VALUES["name"].common + VALUES["figure"].common < 1000
+    assert VALUES["name"].common + VALUES["figure"].common == 100
 
 
 def test_it_never_changes() -> None:
     """The corpus is part of published results: it may not change unnoticed."""
     corpus = generate_reports(50, "test", seed=3)
     text = repr((corpus.sources, corpus.targets)).encode()
-    assert hashlib.sha256(text).hexdigest()[:16] == "dfd4857f99e3540a"
+    assert hashlib.sha256(text).hexdigest()[:16] == "7d48db9470ed673c"
     longer = generate_reports(80, "test", seed=3)
     assert longer.take(range(50)) == corpus
     assert corpus.origin == "reports test (seed 3)"
