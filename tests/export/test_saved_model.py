@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from attention_zoo.data.vocabulary import UNKNOWN
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
 from attention_zoo.tasks import LanguageModeling, Translation
+from tests.export.alone import answers_alone
 from tests.tasks.test_language_modeling import TEXTS, writer
 from tests.tasks.translators import untrained
 
@@ -29,20 +27,6 @@ SOURCES = [
     "☃ cat 😀",
 ]
 TARGETS = ["eine Katze", "ein Hund sah die Katze", "der Hund", "eine Katze sah einen Hund ."]
-
-ALONE = """
-import json, sys
-import tensorflow as tf
-served = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-given = json.load(sys.stdin)
-answers = served(text=tf.constant(given))
-assert not {"attention_zoo", "tokenizers", "tensorflow_text"} & set(sys.modules)
-def plain(x):
-    if isinstance(x, list):
-        return [plain(y) for y in x]
-    return x.decode() if isinstance(x, bytes) else x
-print(json.dumps({name: plain(value.numpy().tolist()) for name, value in answers.items()}))
-"""
 
 
 def translator(
@@ -94,15 +78,8 @@ def read(answers: dict[str, np.ndarray]) -> dict[str, Any]:
 def test_tensorflow_alone_answers_like_the_task(tmp_path: Path) -> None:
     task = translator(beam_width=3, n_best=2, length_penalty="average")
     folder = export(task, tmp_path / "served")
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", ALONE, str(folder)],
-        input=json.dumps(SOURCES),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert_same(json.loads(done.stdout.splitlines()[-1]), task, SOURCES)
+    ((answers, _),) = answers_alone([folder], [SOURCES])[0]
+    assert_same(answers, task, SOURCES)
 
 
 CASES: dict[str, dict[str, Any]] = {

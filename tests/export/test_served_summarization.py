@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +15,7 @@ from attention_zoo.data import train_tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.export import export
 from attention_zoo.tasks import Summarization, Summary
+from tests.export.alone import answers_alone
 
 KNOWN = ["a fire in the harbour , said the mayor .", "the fire is out ."]
 TEXTS = [
@@ -29,27 +27,6 @@ TEXTS = [
 LONG = " ".join(["fire in Zemlok"] * 9)
 BATCHES = [TEXTS, TEXTS[2:3], [], ["fire", " \u200b", "  "], [TEXTS[0], LONG]]
 LIMIT = 20
-ALONE = """
-import json, sys
-import tensorflow as tf
-def plain(x):
-    if isinstance(x, list):
-        return [plain(y) for y in x]
-    return x.decode() if isinstance(x, bytes) else x
-given = json.load(sys.stdin)
-for folder in sys.argv[1:]:
-    served = tf.saved_model.load(folder).signatures["serving_default"]
-    for texts in given:
-        try:
-            answers = served(text=tf.constant(texts, "string"))
-        except tf.errors.InvalidArgumentError as error:
-            print(json.dumps(error.message))
-        else:
-            shapes = {name: value.shape.as_list() for name, value in answers.items()}
-            answers = {name: plain(value.numpy().tolist()) for name, value in answers.items()}
-            print(json.dumps([answers, shapes]))
-assert not {"attention_zoo", "tokenizers", "tensorflow_text"} & set(sys.modules)
-"""
 
 
 @functools.cache
@@ -87,18 +64,8 @@ def wanted(kind: str) -> list[Summary]:
 def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """What exports of all answer to all batches, in a process that has TensorFlow alone."""
     folder = tmp_path_factory.mktemp("served")
-    folders = [str(export(task(kind), folder / kind)) for kind in KINDS]
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", ALONE, *folders],
-        input=json.dumps(BATCHES),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(lines) == len(KINDS) * len(BATCHES)
-    return {kind: lines[n * len(BATCHES) :][: len(BATCHES)] for n, kind in enumerate(KINDS)}
+    folders = [export(task(kind), folder / kind) for kind in KINDS]
+    return dict(zip(KINDS, answers_alone(folders, BATCHES), strict=True))
 
 
 def assert_same(answers: dict[str, Any], wants: Sequence[Summary]) -> None:

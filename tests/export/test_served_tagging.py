@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from attention_zoo.export import export
 from attention_zoo.export.served_tagging import ServedTagging
 from attention_zoo.metrics import invalid_sequences
 from attention_zoo.tasks import Tagged, Tagging
+from tests.export.alone import answers_alone
 
 TEXTS = [
     "Ada Lamp didn't send 1,000.5 lamps.",
@@ -34,27 +32,6 @@ RANDOM = [
     for size in (1, 2, 3, 5, 8, 13, 19, 24)
 ]
 BATCHES = [TEXTS, TEXTS[2:3], [], RANDOM, ["a cat", " \u200b"], ["lamps " * 31, "a"]]
-ALONE = """
-import json, sys
-import tensorflow as tf
-def plain(x):
-    if isinstance(x, list):
-        return [plain(y) for y in x]
-    return x.decode() if isinstance(x, bytes) else x
-given = json.load(sys.stdin)
-for folder in sys.argv[1:]:
-    served = tf.saved_model.load(folder).signatures["serving_default"]
-    for texts in given:
-        try:
-            answers = served(text=tf.constant(texts, "string"))
-        except tf.errors.InvalidArgumentError as error:
-            print(json.dumps(error.message))
-        else:
-            shapes = {name: value.shape.as_list() for name, value in answers.items()}
-            answers = {name: plain(value.numpy().tolist()) for name, value in answers.items()}
-            print(json.dumps([answers, shapes]))
-assert not {"attention_zoo", "tokenizers", "tensorflow_text"} & set(sys.modules)
-"""
 TAGS = ["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in ("PER", "LOC"))]
 CHARACTERS = {"embedding_dim": 4, "units": 6}
 
@@ -151,18 +128,8 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Tagged]) -> None:
 def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """What exports of all answer to all batches, in a process that has TensorFlow alone."""
     folder = tmp_path_factory.mktemp("served")
-    folders = [str(export(task(kind), folder / kind)) for kind in KINDS]
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", ALONE, *folders],
-        input=json.dumps(BATCHES),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(lines) == len(KINDS) * len(BATCHES)
-    return {kind: lines[n * len(BATCHES) :][: len(BATCHES)] for n, kind in enumerate(KINDS)}
+    folders = [export(task(kind), folder / kind) for kind in KINDS]
+    return dict(zip(KINDS, answers_alone(folders, BATCHES), strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
