@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +11,7 @@ from attention_zoo import models
 from attention_zoo.data import TextLines, Tokenizer, load_tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
-from attention_zoo.tasks.task import read_task_file
+from attention_zoo.tasks.task import read_task_file, reading_options, write_task
 
 
 class OneText:
@@ -87,30 +86,16 @@ class OneText:
 
     def save(self, folder: str | Path) -> None:
         """Write model, tokenizer and options into a folder, `task.json` last."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.model.save_to_preset(folder / "model")
-        self.tokenizer.save(folder / "tokenizer")
-        content = {
-            "task": self.name,
-            "max_length": self.max_length,
-            "search": self.search.as_dict(),
-            **self._options(),
-        }
-        text = json.dumps(content, indent=2) + "\n"
-        (folder / "task.json").write_text(text, encoding="utf-8")
+        self.tokenizer.save(Path(folder) / "tokenizer")
+        write_task(self, folder, **self._options())
 
     @classmethod
     def load(cls, folder: str | Path) -> Any:
         """Read what `save` wrote; ValueError when it is damaged."""
         folder = Path(folder)
         content = read_task_file(folder)
-        try:
+        with reading_options(folder):
             limit, search = int(content["max_length"]), SearchOptions(**content["search"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
-            ) from None
         model = models.from_preset(folder / "model")
         given = {"search": search, "max_length": limit, **cls._read(folder, content)}
         return cls(model, load_tokenizer(folder / "tokenizer"), **given)

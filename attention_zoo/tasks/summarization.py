@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,13 @@ from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
 from attention_zoo.tasks.scoring import score_summaries
 from attention_zoo.tasks.summary import Summary, origins
-from attention_zoo.tasks.task import TASKS, read_task_file, rules_for_all
+from attention_zoo.tasks.task import (
+    TASKS,
+    read_task_file,
+    reading_options,
+    rules_for_all,
+    write_task,
+)
 from attention_zoo.tasks.text_pairs import OfPairs, Sides
 
 WIDTH = 32  # sources are padded up to multiples of this, so that many share a shape
@@ -276,31 +281,16 @@ class Summarization(OfPairs):
 
     def save(self, folder: str | Path) -> None:
         """Write model, tokenizer and options into a folder, `task.json` last."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.model.save_to_preset(folder / "model")
-        self.tokenizer.save(folder / "tokenizer")
-        content = {
-            "task": self.name,
-            "max_source_length": self.max_source_length,
-            "max_target_length": self.max_target_length,
-            "cut_source": self.cut_source,
-            "search": self.search.as_dict(),
-        }
-        text = json.dumps(content, indent=2) + "\n"
-        (folder / "task.json").write_text(text, encoding="utf-8")
+        self.tokenizer.save(Path(folder) / "tokenizer")
+        write_task(self, folder, cut_source=self.cut_source)
 
     @classmethod
     def load(cls, folder: str | Path) -> Summarization:
         """Read what `save` wrote; ValueError when it is damaged."""
         folder = Path(folder)
         content = read_task_file(folder)
-        try:
+        with reading_options(folder):
             limits = int(content["max_source_length"]), int(content["max_target_length"])
             options = SearchOptions(**content["search"]), *limits, bool(content["cut_source"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
-            ) from None
         model = models.from_preset(folder / "model")
         return cls(model, load_tokenizer(folder / "tokenizer"), *options)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -89,3 +90,25 @@ def read_task_file(folder: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get("task"), str):
         raise ValueError(f"{path}: names no task; use another checkpoint")
     return content
+
+
+def write_task(task: Any, folder: str | Path, **options: Any) -> None:
+    """Write a task's model into a folder and, last, a `task.json` of its limits and options."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    task.model.save_to_preset(folder / "model")
+    limits = {name: getattr(task, name) for name in task.limits}
+    content = {"task": task.name, **limits, **options, "search": task.search.as_dict()}
+    text = json.dumps(content, indent=2) + "\n"
+    (folder / "task.json").write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def reading_options(folder: Path) -> Iterator[None]:
+    """ValueError that names the folder's `task.json` where its options are not as saved."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
+        ) from None

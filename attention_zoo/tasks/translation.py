@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,13 @@ from attention_zoo.decoding.plan import Vocabulary, check_prefix
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.tasks.answering import bucket, padded, same_width, unknown_characters
 from attention_zoo.tasks.scoring import score_translations
-from attention_zoo.tasks.task import TASKS, read_task_file, rules_for_all
+from attention_zoo.tasks.task import (
+    TASKS,
+    read_task_file,
+    reading_options,
+    rules_for_all,
+    write_task,
+)
 from attention_zoo.tasks.text_pairs import OfPairs, Sides
 
 
@@ -284,32 +289,18 @@ class Translation(OfPairs):
 
     def save(self, folder: str | Path) -> None:
         """Write model, tokenizers and options into a folder, `task.json` last."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.model.save_to_preset(folder / "model")
-        self.source_tokenizer.save(folder / "source_tokenizer")
-        self.target_tokenizer.save(folder / "target_tokenizer")
-        content = {
-            "task": self.name,
-            "max_source_length": self.max_source_length,
-            "max_target_length": self.max_target_length,
-            "search": self.search.as_dict(),
-        }
-        text = json.dumps(content, indent=2) + "\n"
-        (folder / "task.json").write_text(text, encoding="utf-8")
+        self.source_tokenizer.save(Path(folder) / "source_tokenizer")
+        self.target_tokenizer.save(Path(folder) / "target_tokenizer")
+        write_task(self, folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Translation:
         """Read what `save` wrote; ValueError when it is damaged."""
         folder = Path(folder)
         content = read_task_file(folder)
-        try:
+        with reading_options(folder):
             limits = int(content["max_source_length"]), int(content["max_target_length"])
             search = SearchOptions(**content["search"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
-            ) from None
         return cls(
             models.from_preset(folder / "model"),
             load_tokenizer(folder / "source_tokenizer"),
