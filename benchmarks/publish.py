@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 import attention_zoo as az
+from attention_zoo.cli.drawing import draw_answer
 from attention_zoo.data.vocabulary import START
 
 ZOO = Path(__file__).parent.parent / "models"
-HEADS = "heads.png"
-GENERATED = ("dates", "date_lines", "orders")
+LOOKED, HEADS = "attention.png", "heads.png"
+GENERATED = ("dates", "date_lines", "orders", "reports")
 """Corpora that nobody's licence is on."""
 NOTES = {
     True: "Weights are not part of the repository; the recipe makes them anew.",
@@ -54,6 +55,17 @@ FIGURES = {
         "f1": "F1 of spans",
         "invalid": "broken sequences",
     },
+    "summarization": {
+        "search": "search",
+        "sentences": "texts",
+        "rouge1": "ROUGE-1",
+        "rouge2": "ROUGE-2",
+        "rougeL": "ROUGE-L",
+        "lead_rouge": "the first sentence's three",
+        "facts": "names and figures",
+        "repeated_3grams": "repeated 3-grams, %",
+        "copied_share": "words of the text, %",
+    },
 }
 """The metrics of a task's tables and how they are headed; where there is none, a dash stands."""
 SMALL = {"perplexity", "bits_per_character"}
@@ -75,21 +87,10 @@ def main() -> None:
     if options.weights:
         task.save(entry)
     (answer,) = task.predict([options.sentence])
-    looked = getattr(answer, "attention", None)
-    drawn = looked is not None and looked.ndim == 2
-    if drawn:
-        az.inspection.plot_alignment(
-            looked, answer.tokens, answer.source_tokens, path=entry / "attention.png"
-        )
-    elif looked is not None:
-        az.inspection.plot_heads(
-            looked[-1], answer.tokens, answer.source_tokens, path=entry / HEADS
-        )
-    if isinstance(task.model, az.models.Transformer):
-        draw_heads(task, options.sentence, answer, entry / HEADS)
+    looked = draw(task, options.sentence, answer, entry)
     lines = card(entry.name, results)
-    if drawn:
-        lines += ["![alignment](attention.png)", ""]
+    if looked:
+        lines += [f"![where it looked]({LOOKED})", ""]
     lines += [f'"{options.sentence}" -> "{answer.text}"', ""]
     if (entry / HEADS).exists():
         lines += [f"![heads of the last layer]({HEADS})", ""]
@@ -98,6 +99,22 @@ def main() -> None:
     lines += [load if options.weights else NOTES[options.open or corpus in GENERATED], ""]
     (entry / "README.md").write_text("\n".join(lines), "utf-8")
     (ZOO / "README.md").write_text(table(), "utf-8")
+
+
+def draw(task: Any, sentence: str, answer: Any, entry: Path) -> bool:
+    """The pictures of an answer; whether the one of where it looked is among them."""
+    looked = getattr(answer, "attention", None)
+    if isinstance(task.model, az.models.Transformer):
+        draw_heads(task, sentence, answer, entry / HEADS)
+    if looked is None:
+        return False
+    if looked.ndim > 2:
+        az.inspection.plot_heads(
+            looked[-1], answer.tokens, answer.source_tokens, path=entry / HEADS
+        )
+        return False
+    draw_answer(answer, entry / LOOKED)
+    return True
 
 
 def draw_heads(task: Any, sentence: str, answer: Any, path: Path) -> None:
@@ -150,6 +167,8 @@ def cell(metric: str, evaluation: dict[str, Any]) -> str:
     """A figure as it is printed, or how it was searched for."""
     if metric == "search":
         return decoding(evaluation)
+    if metric == "lead_rouge":
+        return " / ".join(cell(f"lead_rouge{of}", evaluation) for of in "12L")
     x = evaluation["metrics"].get(metric, "-")
     if isinstance(x, str):
         return x

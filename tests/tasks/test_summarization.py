@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from attention_zoo.decoding import AllowedTokens
 from attention_zoo.tasks import SearchOptions, Summarization, load
 from tests.tasks.summarizers import untrained
 
+DOCS = Path(__file__).parents[2] / "docs" / "summarization.md"
 KNOWN = ["a fire in the mill has hurt (all) people .", "the police, of the (town) say no fire"]
 TEXTS = [
     "a fire in Tromak has hurt Sarno (Nemo) people . Belvik of the police",
@@ -246,12 +248,24 @@ training:
 
 @pytest.mark.slow
 def test_reports_are_learnt_and_names_that_were_never_seen_are_copied(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By the commands of docs/summarization.md."""
     (tmp_path / "small.yaml").write_text(PAGE)
     run = str(tmp_path / "run")
     assert main(["train", str(tmp_path / "small.yaml"), f"run={run}"]) == 0
-    assert main(["evaluate", run, "data.split=unseen"]) == 0
+    articles = generate_reports(2, "unseen", max_events=1).sources
+    (tmp_path / "reports.txt").write_text("\n".join(articles))
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path)
+    (commands,) = re.findall(r"```sh\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+    predict, evaluate = (line.split()[1:] for line in commands.replace("RUN", run).splitlines())
+    assert main(predict) == 0
+    expected = load(run).predict(articles, beam_width=4)
+    assert capsys.readouterr().out.splitlines() == [answer.text for answer in expected]
+    assert "words copied" in (tmp_path / "page.html").read_text("utf-8")
+    assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
+    assert main(evaluate) == 0
     shown = capsys.readouterr().out
     report = json.loads((tmp_path / "run" / "results.json").read_text())["evaluations"][0]
     figures = report["metrics"]
@@ -260,12 +274,6 @@ def test_reports_are_learnt_and_names_that_were_never_seen_are_copied(
     assert figures["rouge1"] > 30
     assert ["facts", f"{figures['facts']:.4f}"] in [line.split() for line in shown.splitlines()]
     assert "metric rouge1" in shown
-    articles = generate_reports(2, "unseen", max_events=1).sources
-    (tmp_path / "in.txt").write_text("\n".join(articles))
-    capsys.readouterr()
-    assert main(["predict", run, str(tmp_path / "in.txt"), "search.no_repeat_ngram=3"]) == 0
-    expected = load(run).predict(articles, no_repeat_ngram=3)
-    assert capsys.readouterr().out.splitlines() == [answer.text for answer in expected]
 
 
 def test_save_and_load(tmp_path: Path) -> None:

@@ -107,6 +107,46 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(
     assert_same_run(whole, folder)
 
 
+COVERAGE_PAGE = """\
+task: summarization
+data:
+  corpus: reports
+  size: 100
+  validation_size: 8
+  test_size: 4
+tokenizer:
+  kind: whitespace
+  vocabulary_size: 80
+model:
+  preset: pointer_generator_coverage_small
+  embedding_dim: 8
+  units: 8
+  coverage:
+    from_step: 5
+    weight: 1.0
+training:
+  steps: 8
+  evaluate_every: 4
+  batch_size: 8
+  checkpoint_every: 3
+"""
+
+
+def test_coverage_comes_in_at_its_step_where_training_has_stopped_before(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path, COVERAGE_PAGE)
+    whole = training.fit(path, [f"run={tmp_path / 'whole'}"]).folder
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        training.fit(path, [f"run={folder}"], callbacks=[StopAfter(4)])
+    assert newest(folder).name == "step-00000003"
+    task = training.fit(path, [f"run={folder}"]).task
+    assert_same_run(whole, folder)
+    assert int(task.model.switch.steps) == 8
+    first, second = records(folder)
+    assert second["val_loss"] < first["val_loss"]
+    assert second["loss"] > first["loss"] + 0.1  # the coverage loss
+
+
 def test_another_recipe_is_refused_and_nothing_touched(tmp_path: Path) -> None:
     before = contents(small_run())
     with pytest.raises(ValueError, match=r"training\.learning_rate is 0\.01 there and 0\.5 here"):
