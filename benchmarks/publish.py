@@ -178,10 +178,15 @@ def cell(metric: str, evaluation: dict[str, Any]) -> str:
 def decoding(evaluation: dict[str, Any]) -> str:
     """How an evaluation searched, in a few words."""
     search = evaluation["search"]
-    if search["beam_width"] == 1:
-        return "greedy"
-    penalty = search["length_penalty"]
-    return f"beam {search['beam_width']}" + ("" if penalty == "none" else f", {penalty} penalty")
+    width, penalty = search["beam_width"], search["length_penalty"]
+    told = ["greedy" if width == 1 else f"beam {width}"]
+    if width > 1 and penalty != "none":
+        told.append(f"{penalty} penalty")
+    if search.get("min_length"):
+        told.append(f"at least {search['min_length']} tokens")
+    if search.get("no_repeat_ngram"):
+        told.append(f"no {search['no_repeat_ngram']}-gram twice")
+    return ", ".join(told)
 
 
 def by_length(evaluation: dict[str, Any]) -> list[str]:
