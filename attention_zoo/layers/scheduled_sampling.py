@@ -204,7 +204,7 @@ class ScheduledSampling(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.updates = self.add_weight(
-            shape=(), initializer="zeros", dtype="int32", trainable=False, name="updates"
+            shape=(), initializer="zeros", dtype="int", trainable=False, name="updates"
         )
 
     def call(

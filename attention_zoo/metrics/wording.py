@@ -1,6 +1,6 @@
 """What the words of summaries show: what is said twice, taken from the source, or got wrong.
 
-Words are what white space parts.
+Words are what white space parts, without the signs around them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from attention_zoo.metrics.check import check_same_length
 
 AROUND = "\"'`.,;:!?()[]{}<>“”‘’«»„…-–—*"  # signs around a word that are none of it
 ENDS = (".", "!", "?")
+TITLES = {"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Gen", "Gov", "Rep", "Sen"}
+"""Short words before a name; their full stop ends no sentence."""
+INITIALS = re.compile(r"[A-Z]|[^\W\d_]{1,2}(\.[^\W\d_]{1,2})+")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,9 @@ class FactScore:
 
 
 def repeated_ngrams(texts: Sequence[str], n: int = 3) -> float:
-    """Percent of the n-grams of words that stood in the same text before; 0 of none.
+    """Percent of the n-grams of words, in any case, that stood in the same text before; 0 of none.
+
+    Signs alone are no words, so that ". A fire" is not said twice where two sentences begin so.
 
     Reference:
         See et al. 2017, figure 4, has it for n from 1 to 4.
@@ -46,7 +51,7 @@ def repeated_ngrams(texts: Sequence[str], n: int = 3) -> float:
         raise ValueError("texts is one string: give a list of strings")
     all_of_them = distinct = 0
     for text in texts:
-        words = text.split()
+        words = _bare(text)
         ngrams = [tuple(words[at : at + n]) for at in range(len(words) - n + 1)]
         all_of_them += len(ngrams)
         distinct += len(set(ngrams))
@@ -74,7 +79,8 @@ def facts(text: str) -> list[str]:
     begin a sentence.
 
     Signs around a word are no part of it. A sentence begins with the text, and after a word or sign
-    that ends in a full stop, a question mark or an exclamation mark.
+    that ends in a question mark, an exclamation mark or a full stop, but for that of an initial
+    ("J."), of letters with full stops between them ("U.S.") and of titles such as "Dr.".
 
     Example:
         >>> from attention_zoo.metrics import facts
@@ -89,8 +95,15 @@ def facts(text: str) -> list[str]:
             if any(c.isdigit() for c in bare) or any(c.isupper() for c in inside):
                 found.append(bare)
             begins = False
-        begins = begins or word.rstrip("\"'”’»)]").endswith(ENDS)
+        begins = begins or _ends_sentence(word)
     return found
+
+
+def _ends_sentence(word: str) -> bool:
+    """Whether the word, with the signs around it, is the last one of its sentence."""
+    bare = word.strip(AROUND)
+    short = bare in TITLES or INITIALS.fullmatch(bare)
+    return word.rstrip("\"'”’»)]").endswith(ENDS[1:] if short else ENDS)
 
 
 def first_sentence(text: str) -> str:

@@ -201,7 +201,9 @@ class PointerGenerator(Copying, keras.Model):
         _, (h, c) = stepper.step(stepper.hoist(x), [], state.cell, read.kernels, training)
         s = ops.concatenate([h, c], axis=-1)
         if read.covers is not None:
-            looks = keras.tree.map_structure(lambda seen: read.covers * seen, looks)
+            looks = keras.tree.map_structure(
+                lambda seen: ops.cast(read.covers, seen.dtype) * seen, looks
+            )
         context, weights, looks = self.attention.attend(s, read.memory, looks)
         return Step(x, s, context, weights), State((h, c), context, looks)
 
@@ -254,7 +256,7 @@ class CoverageSwitch(keras.layers.Layer):
 
     def build(self) -> None:
         self.steps = self.add_weight(
-            shape=(), initializer="zeros", dtype="int32", trainable=False, name="steps"
+            shape=(), initializer="zeros", dtype="int", trainable=False, name="steps"
         )
         self.built = True
 

@@ -30,7 +30,8 @@ NEVER = -1e9
 class CopyProjection(NamedTuple):
     """Log probabilities `(B, T, V + C)`, not yet computed: see `copied_log_probs`.
 
-    projection: of the logits `(B, T, V)`. gate: `(B, T)`. weights: `(B, T, S)`. source: `(B, S)`.
+    projection: of the logits `(B, T, V)`. gate: `(B, T)`. weights: `(B, T, S)`. source: `(B, S)`,
+    ids below V + C.
     """
 
     projection: Projection

@@ -59,7 +59,10 @@ def score_translations(
 
 
 def score_summaries(
-    summaries: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]
+    summaries: Sequence[str],
+    references: Sequence[Sequence[str]],
+    sources: Sequence[str],
+    cased: bool = True,
 ) -> dict[str, Any]:
     """ROUGE with its intervals, exact match, and what the words of summaries show.
 
@@ -67,31 +70,40 @@ def score_summaries(
         summaries: one a source.
         references: right summaries of each source, the first of which tells its facts.
         sources: the texts that were summed up.
+        cased: whether summaries have capitals; without, names cannot be told from other words.
 
     Returns:
         `sentences` (how many texts), `rouge1`, `rouge2`, `rougeL` and `exact_match` (0 to 100, of
-        the best reference), `facts`, `facts_precision` and `facts_recall` (names and figures, see
-        `metrics.fact_score`), `repeated_3grams` and `copied_share` (percent), `lead_rouge1` and so
-        on (of the first sentence of each source), and `intervals`.
+        the best reference), `repeated_3grams`, `reference_repeated_3grams` (of the first ones) and
+        `copied_share` (percent), `lead_rouge1` and so on (of the first sentence of each source),
+        `intervals`, and if cased `facts`, `facts_precision` and `facts_recall` (names and figures,
+        see `metrics.fact_score`).
 
     Raises:
         ValueError: there is no text, or one has no reference.
     """
+    if not cased:
+        references = [[text.lower() for text in of_source] for of_source in references]
+    first = [of_source[0] for of_source in references]
     scores = rouge(summaries, references)
     lead = rouge([first_sentence(source) for source in sources], references)
     right = [
         text if text in of_source else of_source[0]
         for text, of_source in zip(summaries, references, strict=True)
     ]
-    told = fact_score(summaries, [of_source[0] for of_source in references])
+    told = fact_score(summaries, first) if cased else None
+    right_ones = told and {
+        "facts": told.f1,
+        "facts_precision": told.precision,
+        "facts_recall": told.recall,
+    }
     return {
         "sentences": len(summaries),
         **{kind: found.score for kind, found in scores.items()},
         "exact_match": exact_match(summaries, right),
-        "facts": told.f1,
-        "facts_precision": told.precision,
-        "facts_recall": told.recall,
+        **(right_ones or {}),
         "repeated_3grams": repeated_ngrams(summaries),
+        "reference_repeated_3grams": repeated_ngrams(first),
         "copied_share": copied_share(summaries, sources),
         **{f"lead_{kind}": found.score for kind, found in lead.items()},
         "intervals": [

@@ -268,7 +268,8 @@ class Summarization(OfPairs):
         self.check_sources(examples.sources, places)
         answers = self.predict(examples.sources, **search_overrides)
         references = examples.references or [(target,) for target in examples.targets]
-        report = score_summaries([a.text for a in answers], references, examples.sources)
+        texts, cased = [answer.text for answer in answers], not self.tokenizer.lowercase
+        report = score_summaries(texts, references, examples.sources, cased)
         taken = [place >= 0 for answer in answers for place in answer.origins]
         return {
             **report,

@@ -301,6 +301,7 @@ class Tfds(Files, Pairs):
     Args:
         name: for instance ted_hrlr_translate/pt_to_en.
         data_dir: where it was prepared; None is TFDS's own folder.
+        skip_bad: rows with an empty field to leave out before giving up.
     """
 
     corpus: str = "tfds"
@@ -309,12 +310,13 @@ class Tfds(Files, Pairs):
     test: str | None = "test"
     name: str = ""
     data_dir: str | None = None
+    skip_bad: int = 0
 
     def _read(self, split: str) -> TextPairs:
         if not self.name:
             raise ValueError("data.name is missing; name the TFDS data set")
         return read_tfds(
-            self.name, self.path(split), self.source, self.target, data_dir=self.data_dir
+            self.name, self.path(split), self.source, self.target, self.data_dir, self.skip_bad
         )
 
 

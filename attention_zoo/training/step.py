@@ -42,7 +42,8 @@ class Steps:
 
     Every device sums loss and gradient over its share of a batch; the sums are added over devices,
     hosts and accumulated batches, and only then divided by what counted in all of them. Clipping
-    by the global norm comes after that.
+    by the global norm comes after that. Whole numbers that layers count in training (their steps)
+    count updates, and are the same for all batches of one.
 
     Args:
         model: with optimizer and loss compiled and all weights built, in the strategy's scope.
@@ -153,7 +154,10 @@ class Steps:
         before = [tf.identity(self._first(weight.value)) for weight in others]
         sums = self._on_each(self._sum_gradients, next(batches))
         if self.accumulate > 1:
-            sums = self._accumulated(batches, sums)
+            counted = [
+                pair for pair in zip(others, before, strict=True) if pair[1].dtype.is_integer
+            ]
+            sums = self._accumulated(batches, sums, counted)
         self._on_each(self._agree)
         totals = self._totals(sums)
         ready = self._on_each(self._normalized, totals)
@@ -175,10 +179,13 @@ class Steps:
             self.scale.update(tf.equal(code, OVERFLOW))
         return tf.stack([loss, count, tf.cast(code, tf.float32)])
 
-    def _accumulated(self, batches: Any, sums: Any) -> Any:
-        """The sums of all batches of an update, the first one's given."""
+    def _accumulated(self, batches: Any, sums: Any, counted: list[Any]) -> Any:
+        """The sums of all batches of an update, the first one's given, and what is counted anew."""
 
         def more(number: Tensor, sums: Any) -> Any:
+            for weight, value in counted:
+                weight.value.assign(value)
+
             def add(batch: Any, sums: Any) -> Any:
                 return [a + b for a, b in zip(sums, self._sum_gradients(batch), strict=True)]
 

@@ -20,6 +20,8 @@ def test_repeated_ngrams_by_hand() -> None:
     assert repeated_ngrams(texts) == pytest.approx(100 * 2 / 6)
     assert repeated_ngrams(texts, 1) == pytest.approx(100 * 4 / 10)
     assert repeated_ngrams(texts, 8) == 0
+    assert repeated_ngrams([". A fire . A fire , a fire"], 2) == pytest.approx(100 * 3 / 5)
+    assert repeated_ngrams(["so . A fire . So ends it"]) == 0
     assert repeated_ngrams([]) == 0
     with pytest.raises(ValueError, match="n is 0"):
         repeated_ngrams(texts, 0)
@@ -43,6 +45,9 @@ FACTS = {
     "- 'Tis so; Tis 12:30 -- it's 1,000?": ["Tis", "12:30", "1,000"],
     "élan in Élan": ["Élan"],
     "... 7": ["7"],
+    "Mr. Smith and J. Doe left the U.S. Senate at 3.5. Then it rained. Is A? No": [
+        *("Smith", "J", "Doe", "U.S", "Senate", "3.5", "A"),
+    ],
     "": [],
 }
 

@@ -23,7 +23,12 @@ class TestPointerGenerator(ModelConformance):
 
     covers = PointerGenerator
     vocabulary = {"vocabulary_size": 8}
-    options = {"embedding_dim": 6, "units": 8, "copies": 4}
+    options = {
+        "embedding_dim": 6,
+        "units": 8,
+        "copies": 4,
+        "coverage": {"from_step": 0, "weight": 0.5},
+    }
     half = "float32"
     rate = 0.01
     changed = {

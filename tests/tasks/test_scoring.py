@@ -42,5 +42,12 @@ def test_summaries_are_scored_by_their_best_reference_and_beside_the_lead() -> N
     assert report["copied_share"] == pytest.approx(100 * 7 / 8)
     named = {group["metric"]: (group["low"], group["high"]) for group in report["intervals"]}
     assert named["rouge1"] == (0, 100)
+    assert report["reference_repeated_3grams"] == 0
     with pytest.raises(ValueError, match="at least one"):
         score_summaries([], [], [])
+
+
+def test_summaries_without_capitals_are_compared_without() -> None:
+    report = score_summaries(["fire in tromak"], [("Fire in Tromak",)], ["x"], cased=False)
+    assert (report["exact_match"], report["rouge1"]) == (100, 100)
+    assert not [name for name in report if name.startswith("facts")]

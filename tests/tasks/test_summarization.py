@@ -145,12 +145,14 @@ def test_long_sources_are_cut_on_request_and_the_answer_says_so(
 
 def test_rules_hold_for_all_texts_and_no_ngram_comes_twice() -> None:
     task = summarizer()
-    allowed = np.isin(np.arange(task.model.target_vocabulary_size), [3, 5, 6])
-    rules = [AllowedTokens(allowed)]
-    for answer in task.predict(TEXTS, rules=rules, no_repeat_ngram=2, min_length=5):
-        assert set(answer.tokens) <= set(task.tokenizer.tokens([5, 6]))
-        ngrams = list(zip(answer.tokens, answer.tokens[1:], strict=False))
-        assert len(ngrams) == len(set(ngrams)) >= 3
+    size = task.model.vocabulary_size
+    for ids, texts in (((5, 6), TEXTS), ((size, size + 1), [TEXTS[0], TEXTS[2]])):
+        rules = [AllowedTokens(np.isin(np.arange(task.model.target_vocabulary_size), [3, *ids]))]
+        for answer in task.predict(texts, rules=rules, no_repeat_ngram=2, min_length=5):
+            words = {"Tromak", "Sarno", "Nemo"} if ids[0] == size else task.tokenizer.tokens(ids)
+            assert set(answer.tokens) <= set(words)
+            ngrams = list(zip(answer.tokens, answer.tokens[1:], strict=False))
+            assert len(ngrams) == len(set(ngrams)) >= 3
 
 
 def test_nothing_in_nothing_out() -> None:

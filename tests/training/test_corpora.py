@@ -149,6 +149,24 @@ def test_conll2003(tmp_path: Path) -> None:
     assert found.places() == ["conll2003 dev:1", "conll2003 dev:3"]
 
 
+@pytest.mark.filterwarnings("ignore")  # of TFDS itself
+def test_a_set_with_a_bad_row(tmp_path: Path) -> None:
+    tfds = pytest.importorskip("tensorflow_datasets")
+    import tensorflow as tf
+
+    def rows(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return tf.data.Dataset.from_tensor_slices(
+            {"dialogue": ["", "A: hi\nB: no"], "summary": ["none", "B is not there"]}
+        )
+
+    options = {"name": "samsum", "source": "dialogue", "target": "summary"}
+    with tfds.testing.mock_data(as_dataset_fn=rows):
+        with pytest.raises(ValueError, match="samsum train: row 1: the field 'dialogue' is empty"):
+            CORPORA.get("tfds")(**options, data_dir=str(tmp_path)).read("train")
+        found = CORPORA.get("tfds")(**options, data_dir=str(tmp_path), skip_bad=1).read("train")
+    assert list(found) == [("A: hi\nB: no", "B is not there")]
+
+
 def test_examples_fit_the_task() -> None:
     assert kinds_for(TASKS.get("language_modeling")) == ["date_lines", "text"]
     assert kinds_for(TASKS.get("translation"))[0] == "dates"

@@ -87,6 +87,32 @@ def test_accumulated_batches_are_one_batch_of_their_union(jit: bool) -> None:
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+class Counted(keras.layers.Layer):
+    """Adds the number of its calls in training."""
+
+    def build(self, input_shape: Any) -> None:
+        self.steps = self.add_weight(shape=(), dtype="int", initializer="zeros", trainable=False)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        on = keras.ops.cast(self.steps, x.dtype)
+        if training:
+            self.steps.assign_add(1)
+        return x + on
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
+def test_steps_that_a_layer_counts_are_updates(jit: bool) -> None:
+    found = {}
+    for accumulate, size in ((1, 10), (3, 4)):
+        steps = steps_of(Counted(), accumulate=accumulate, jit=jit)
+        stream = batches_of(X, Y, size)
+        losses = [steps.train(stream).loss for _ in range(3)]
+        found[accumulate] = [np.array(losses), *values(steps)]
+        assert int(steps.model.layers[0].steps) == 3
+    for one, other in zip(found[1], found[3], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 def test_accumulated_sentences_are_one_batch_of_their_union(tmp_path: Path) -> None:
     """Masked token losses: a pass of 300 pairs is one batch, or 3 of different token counts."""
     words = ["training.steps=3", "training.evaluate_every=3", "model.dropout=0"]
