@@ -68,7 +68,7 @@ FIGURES = {
     },
 }
 """The metrics of a task's tables and how they are headed; where there is none, a dash stands."""
-SMALL = {"perplexity", "bits_per_character"}
+SMALL = {"perplexity", "bits_per_character", "repeated_3grams"}
 """Metrics that are told to two places."""
 
 
