@@ -150,16 +150,16 @@ def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
 
 def _follow(at: Tensor, pointers: Tensor, there: Tensor, inner: Tensor) -> Tensor:
     """Pointers `(T, B, K, N)` back from `(B, N)`, each `tag N + rank`: tags `(B, N, T)`."""
-    rows, count = ops.shape(at)
+    tags, rows, count = pointers.shape[2], *ops.shape(at)
 
     def place(at: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         pointers, there, inner = now
-        before = ops.take_along_axis(ops.reshape(pointers, (rows, -1)), at, axis=1)
+        before = ops.take_along_axis(ops.reshape(pointers, (rows, tags * count)), at, axis=1)
         return ops.where(inner, before, at), ops.where(there, at // count, 0)
 
     places = tuple(ops.flip(x, axis=0) for x in (pointers, there, inner))
-    _, tags = scan(place, at, places, like=at)
-    return ops.moveaxis(ops.flip(tags, axis=0), 0, -1)
+    _, found = scan(place, at, places, like=at)
+    return ops.moveaxis(ops.flip(found, axis=0), 0, -1)
 
 
 def _unless_forbidden(tags: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -91,17 +91,13 @@ def score_summaries(
         text if text in of_source else of_source[0]
         for text, of_source in zip(summaries, references, strict=True)
     ]
-    told = fact_score(summaries, first) if cased else None
-    right_ones = told and {
-        "facts": told.f1,
-        "facts_precision": told.precision,
-        "facts_recall": told.recall,
-    }
+    told = fact_score(summaries, first)
+    names = {"facts": told.f1, "facts_precision": told.precision, "facts_recall": told.recall}
     return {
         "sentences": len(summaries),
         **{kind: found.score for kind, found in scores.items()},
         "exact_match": exact_match(summaries, right),
-        **(right_ones or {}),
+        **(names if cased else {}),
         "repeated_3grams": repeated_ngrams(summaries),
         "reference_repeated_3grams": repeated_ngrams(first),
         "copied_share": copied_share(summaries, sources),

@@ -295,3 +295,13 @@ def test_learns_to_copy_words_that_no_vocabulary_has() -> None:
     assert trace.copied[:, 1].mean() < 0.1, "the end was said"
     places = trace.attention[:, 0].argmax(1)
     assert (source[np.arange(128), places] == labels[:, 0]).mean() > 0.95
+
+
+@pytest.mark.skipif(JAX, reason="JAX has float64 only where a switch of its own is on")
+def test_coverage_in_double_precision() -> None:
+    """A row of the source is empty."""
+    model = PointerGenerator(**{**COVERED, "coverage": {}}, dtype="float64")
+    source, target = np.array([[4, 5, 9], [0, 0, 0]]), np.array([[2, 4], [2, 9]])
+    log_probs = array(model({"source": source, "target": target}, training=True))
+    assert log_probs.dtype == "float64"
+    close(np.exp(log_probs).sum(-1), np.ones((2, 2)), 1e-6)
