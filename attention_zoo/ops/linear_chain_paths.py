@@ -150,7 +150,7 @@ def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
 
 def _follow(at: Tensor, pointers: Tensor, there: Tensor, inner: Tensor) -> Tensor:
     """Pointers `(T, B, K, N)` back from `(B, N)`, each `tag N + rank`: tags `(B, N, T)`."""
-    tags, rows, count = pointers.shape[2], *ops.shape(at)
+    rows, tags, count = ops.shape(pointers)[1:]
 
     def place(at: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         pointers, there, inner = now
