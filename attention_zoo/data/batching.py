@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attention_zoo.data.vocabulary import END, PAD, START
 
 Integers = NDArray[np.int64]
+Row = Sequence[int] | NDArray[np.int32]
 Batch = tuple[dict[str, NDArray[np.int32]], NDArray[np.int32]]
 
 
@@ -140,8 +141,8 @@ class PairBatches(Batches):
 
     def __init__(
         self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
+        sources: Sequence[Row],
+        targets: Sequence[Row],
         batch_size: int,
         seed: int,
         bucket_width: int = 4,
@@ -180,7 +181,7 @@ class LineBatches(Batches):
 
     def __init__(
         self,
-        lines: Sequence[Sequence[int]],
+        lines: Sequence[Row],
         batch_size: int,
         seed: int,
         bucket_width: int = 4,
@@ -208,11 +209,11 @@ class Ragged:
         name: what a row is called in messages.
     """
 
-    def __init__(self, rows: Sequence[Sequence[int]], name: str) -> None:
+    def __init__(self, rows: Sequence[Row], name: str) -> None:
         self.lengths: Integers = np.fromiter(map(len, rows), np.int64, len(rows))
         if not self.lengths.all():
             raise ValueError(f"{name} {int(np.argmin(self.lengths))} has no token")
-        self._flat = np.fromiter((i for row in rows for i in row), np.int32, self.lengths.sum())
+        self._flat = np.concatenate([np.asarray(row, np.int32) for row in rows])
         self.begins: Integers = np.cumsum(self.lengths) - self.lengths
 
     def padded(self, rows: Integers, width: int, room: int = 0) -> NDArray[np.int32]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attention_zoo.data import PairBatches, TextPairs
 
 Sides = tuple[list[list[int]], list[list[int]]]
+Ids = NDArray[np.int32]
+
+PART = 1024  # pairs that are encoded at a time
 
 
 class OfPairs:
@@ -31,8 +38,7 @@ class OfPairs:
         Raises:
             ValueError: no pair is left.
         """
-        sources, targets = self.encode_pairs(examples)
-        kept = self._kept(sources, targets)
+        kept = list(self._within(examples))
         if not kept:
             raise ValueError(
                 f"{examples.origin}: none of its {len(examples)} pairs fits into"
@@ -40,22 +46,29 @@ class OfPairs:
                 " raise data.max_source_length and data.max_target_length"
             )
         return PairBatches(
-            [sources[row] for row in kept],
-            [targets[row] for row in kept],
+            [source for _, source, _ in kept],
+            [target for _, _, target in kept],
             batch_size=batch_size,
             seed=seed,
-            numbers=[row + 1 for row in kept],
+            numbers=[row + 1 for row, _, _ in kept],
         )
 
     def within_limits(self, examples: TextPairs) -> TextPairs:
         """The pairs that `batches` leaves in."""
-        return examples.take(self._kept(*self.encode_pairs(examples)))
+        return examples.take(row for row, _, _ in self._within(examples))
 
-    def _kept(self, sources: list[list[int]], targets: list[list[int]]) -> list[int]:
-        """The rows of which both sides keep the limits."""
-        return [
-            row
-            for row, (source, target) in enumerate(zip(sources, targets, strict=True))
-            if 0 < len(source) <= self.max_source_length
-            and 0 < len(target) < self.max_target_length
-        ]
+    def _within(self, examples: TextPairs) -> Iterator[tuple[int, Ids, Ids]]:
+        """The rows of which both sides keep the limits, and the ids of these sides.
+
+        Part by part: tokenizers give lists of Python's integers, which take ten times the room.
+        """
+        for begin in range(0, len(examples), PART):
+            part = examples.take(range(begin, min(begin + PART, len(examples))))
+            for row, (source, target) in enumerate(
+                zip(*self.encode_pairs(part), strict=True), begin
+            ):
+                if (
+                    0 < len(source) <= self.max_source_length
+                    and 0 < len(target) < self.max_target_length
+                ):
+                    yield row, np.array(source, np.int32), np.array(target, np.int32)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from attention_zoo.data import TextPairs
+from attention_zoo.tasks import text_pairs
+from attention_zoo.tasks.text_pairs import OfPairs, Sides
+
+LENGTH, BYTES = 50, 32 + 8  # of an integer of Python's and its place in a list
+
+
+class Numbers(OfPairs):
+    """Texts are ids with spaces between them."""
+
+    max_source_length = LENGTH
+    max_target_length = 8
+
+    def encode_pairs(self, examples: TextPairs) -> Sides:
+        sides = (examples.sources, examples.targets)
+        sources, targets = ([[int(i) for i in text.split()] for text in side] for side in sides)
+        return sources, targets
+
+
+def corpus(size: int) -> TextPairs:
+    """Pair n is of ids of about 1,000 n; every fifth one is too long."""
+    lengths = [LENGTH + (n % 5 == 0) for n in range(1, size + 1)]
+    sources = [
+        " ".join(str(1000 * n + i) for i in range(length)) for n, length in enumerate(lengths, 1)
+    ]
+    return TextPairs(sources, [text.partition(" ")[0] for text in sources], "a test")
+
+
+@pytest.mark.parametrize("size", [1, 1023, 1024, 1025, 2500])
+def test_pairs_are_encoded_part_by_part_and_keep_their_numbers(size: int) -> None:
+    examples = corpus(size)
+    batches = Numbers().batches(examples, batch_size=16, seed=0)
+    kept = [n for n in range(1, size + 1) if n % 5]
+    assert len(batches) == len(kept)
+    for row in {0, len(kept) // 2, len(kept) - 1}:
+        inputs, labels = batches.batch(np.array([row]))
+        first = 1000 * kept[row]
+        assert inputs["source"][0, :LENGTH].tolist() == list(range(first, first + LENGTH))
+        assert labels[0, :2].tolist() == [first, 3]
+    numbers = [n for step in range(batches.steps_per_pass) for n in batches.examples(step)]
+    assert sorted(numbers) == kept
+    assert Numbers().within_limits(examples).targets == [str(1000 * n) for n in kept]
+
+
+def test_ids_of_a_large_corpus_are_not_held_as_integers_of_python() -> None:
+    examples = corpus(8 * text_pairs.PART)
+    tracemalloc.start()
+    Numbers().batches(examples, batch_size=16, seed=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < len(examples) * LENGTH * BYTES / 2
