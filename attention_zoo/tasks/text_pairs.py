@@ -64,11 +64,15 @@ class OfPairs:
         """
         for begin in range(0, len(examples), PART):
             part = examples.take(range(begin, min(begin + PART, len(examples))))
-            for row, (source, target) in enumerate(
-                zip(*self.encode_pairs(part), strict=True), begin
-            ):
-                if (
-                    0 < len(source) <= self.max_source_length
-                    and 0 < len(target) < self.max_target_length
-                ):
+            try:
+                sides = self.encode_pairs(part)
+            except ValueError as error:
+                where = f"{examples.origin}, from pair {begin + 1} on"
+                raise ValueError(f"{where}: {error}") from None
+            for row, (source, target) in enumerate(zip(*sides, strict=True), begin):
+                if self._fit(len(source), len(target)):
                     yield row, np.array(source, np.int32), np.array(target, np.int32)
+
+    def _fit(self, source: int, target: int) -> bool:
+        """Whether so many tokens keep the limits."""
+        return 0 < source <= self.max_source_length and 0 < target < self.max_target_length

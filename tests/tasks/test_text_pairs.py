@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from attention_zoo.data import TextPairs
+from attention_zoo.data import TextPairs, train_tokenizer
 from attention_zoo.tasks import text_pairs
 from attention_zoo.tasks.text_pairs import OfPairs, Sides
 
@@ -56,3 +56,15 @@ def test_ids_of_a_large_corpus_are_not_held_as_integers_of_python() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < len(examples) * LENGTH * BYTES / 2
+
+
+def test_a_text_that_cannot_be_encoded_is_named_by_its_place() -> None:
+    class Words(Numbers):
+        def encode_pairs(self, examples: TextPairs) -> Sides:
+            words = train_tokenizer("word", ["a"])
+            return words.encode(examples.sources), words.encode(examples.targets)
+
+    texts = ["a"] * 1100
+    examples = TextPairs([*texts[:1050], "a\ud800", *texts[1051:]], texts, "a test")
+    with pytest.raises(ValueError, match=r"^a test, from pair 1025 on: text 26 is no valid"):
+        Words().batches(examples, batch_size=16, seed=0)
