@@ -40,7 +40,7 @@ test: lint
 	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
 		JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.pytest_cache/jax \
 		JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 $(BIN)/pytest -q -n auto $(BACKEND_FREE)
-	$(BIN)/pytest -q -m slow --timeout 600
+	$(BIN)/pytest -q -n auto -m slow --timeout 600
 
 # Tiers without a test in them are no failure: pytest says so with 5.
 bench: .venv/dev bench-peers

@@ -40,17 +40,32 @@ def presets_of(cls: type) -> list[str]:
 
 
 def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
-    """Gives a test with the argument `preset` every preset of its model; deep ones run later."""
+    """Gives a test with the argument `preset` every preset of its model; deep ones run later.
+
+    With the argument `searched` those of more than two layers, but for the shallowest, run in the
+    soak tier: what their searches would show, their steps show.
+    """
+    if not {"preset", "searched"} & set(metafunc.fixturenames):
+        return
+    names = presets_of(metafunc.cls.covers)
     if "preset" in metafunc.fixturenames:
-        names = presets_of(metafunc.cls.covers)
         metafunc.parametrize("preset", [pytest.param(name, marks=tier(name)) for name in names])
+        return
+    most = max(2, min(map(depth, names)))
+    soak = [name for name in names if depth(name) > most]
+    cases = [pytest.param(name, marks=[pytest.mark.soak] * (name in soak)) for name in names]
+    metafunc.parametrize("searched", cases)
+
+
+def depth(preset: str) -> int:
+    layers: int = PRESETS.get(preset)()[1].get("num_layers", 1)
+    return layers
 
 
 def tier(preset: str) -> list[pytest.MarkDecorator]:
-    depth = PRESETS.get(preset)()[1].get("num_layers", 1)
-    if depth <= 6:
+    if depth(preset) <= 6:
         return []
-    return [pytest.mark.slow if depth <= 12 else pytest.mark.soak]
+    return [pytest.mark.slow if depth(preset) <= 12 else pytest.mark.soak]
 
 
 @functools.cache
@@ -227,8 +242,8 @@ class ModelConformance:
         np.testing.assert_array_equal(after[:, :3], before[:, :3])
         assert np.abs(after[0, 3] - before[0, 3]).max() > 1e-4
 
-    def test_greedy_search_takes_the_best_token(self, preset: str) -> None:
-        model = self.shipped(preset)
+    def test_greedy_search_takes_the_best_token(self, searched: str) -> None:
+        model = self.shipped(searched)
         found = self.search(model)
         log_probs, looked = teacher_forced(model, SOURCE, found.tokens[:, 0])
         for row in range(len(SOURCE)):
@@ -241,8 +256,8 @@ class ModelConformance:
             if looked is not None:
                 close(found.attention[row, 0, :n], looked[row, :n], 1e-4)
 
-    def test_beam_search_tells_where_each_hypothesis_looked(self, preset: str) -> None:
-        model = self.shipped(preset)
+    def test_beam_search_tells_where_each_hypothesis_looked(self, searched: str) -> None:
+        model = self.shipped(searched)
         found = self.search(model, beam_width=3, n_best=2)
         assert found.tokens.shape == (len(SOURCE), 2, 7)
         assert (np.diff(found.scores, axis=1) <= 0).all()

@@ -209,11 +209,16 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+def marks_of(positions: str) -> list[pytest.MarkDecorator]:
+    """Those whose bias a step has to find by its place are always tried."""
+    return [pytest.mark.every_backend if positions in ("rotary", "t5") else pytest.mark.soak]
+
+
 @pytest.mark.parametrize(
     ("way", "positions"),
     [
         *((way, "learned") for way in WAYS),
-        *(pytest.param("beam", name, marks=pytest.mark.every_backend) for name in PLACED[1:]),
+        *(pytest.param("beam", name, marks=marks_of(name)) for name in PLACED[1:]),
     ],
 )
 def test_prompts_of_any_length_go_on(way: str, positions: str) -> None:
