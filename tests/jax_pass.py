@@ -18,7 +18,7 @@ GENERAL = (
 
 def left_out(items: list[pytest.Item]) -> set[pytest.Item]:
     """Of the collected tests those that are not run."""
-    left = {item for item in items if _is_a_law_of_one_backend(item)}
+    left = {item for item in items if _is_a_law_of_one_backend(item) or _is_of_one_model(item)}
     return left | _all_but_one_case([item for item in items if item not in left])
 
 
@@ -29,6 +29,15 @@ def _is_a_law_of_one_backend(item: pytest.Item) -> bool:
     inherited = item.originalname not in vars(item.cls)
     marked = item.get_closest_marker("every_backend") is not None
     return inherited and not marked and item.cls.__name__ not in GENERAL
+
+
+def _is_of_one_model(item: pytest.Item) -> bool:
+    """Whether a model's own file says it, beside the laws: a model is made of layers.
+
+    These are run, each with its tests.
+    """
+    own = "models" in item.path.parts and getattr(item, "cls", None) is None
+    return own and item.get_closest_marker("every_backend") is None
 
 
 def _all_but_one_case(items: list[pytest.Item]) -> set[pytest.Item]:
