@@ -26,9 +26,13 @@ settings.load_profile("house")
 
 @pytest.fixture(autouse=True)
 def _same_start() -> Iterator[None]:
-    """Seeds Python, NumPy and Keras; puts the dtype policy back that a test has changed."""
+    """Seeds Python, NumPy and Keras; puts the dtype policy back that a test has changed.
+
+    What `fit` shuffles by is not seeded: a test that asks for what was learnt gives it
+    `shuffle=False`.
+    """
     keras.config.set_dtype_policy("float32")
-    with mock.patch("tensorflow.random.set_seed"):  # drops all kernels; nothing draws by it
+    with mock.patch("tensorflow.random.set_seed"):  # drops all kernels; only shuffles draw by it
         keras.utils.set_random_seed(1)
     yield
     keras.config.set_dtype_policy("float32")

@@ -32,10 +32,7 @@ def _is_a_law_of_one_backend(item: pytest.Item) -> bool:
 
 
 def _is_of_one_model(item: pytest.Item) -> bool:
-    """Whether a model's own file says it, beside the laws: a model is made of layers.
-
-    These are run, each with its tests.
-    """
+    """Whether a model's own file says it beside the laws: its layers are run with their tests."""
     own = "models" in item.path.parts and getattr(item, "cls", None) is None
     return own and item.get_closest_marker("every_backend") is None
 

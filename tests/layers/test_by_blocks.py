@@ -170,8 +170,7 @@ def test_a_model_of_known_length_learns(taken: list[int]) -> None:
     inputs = keras.Input((L, D))
     model = keras.Model(inputs, keras.layers.Dense(1)(MultiHeadAttention(2, 4)(inputs, inputs)))
     model.compile(keras.optimizers.Adam(0.01), "mse")
-    losses = model.fit(sequence(), sequence()[..., :1], epochs=5, shuffle=False, verbose=0).history[
-        "loss"
-    ]
+    x, y = sequence(), sequence()[..., :1]
+    losses = model.fit(x, y, epochs=5, shuffle=False, verbose=0).history["loss"]
     assert taken
     assert losses[-1] < losses[0]

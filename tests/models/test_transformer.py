@@ -126,6 +126,10 @@ LAWS = (
     ModelConformance.test_batch_cannot_be_seen,
     ModelConformance.test_steps_are_the_whole,
     ModelConformance.test_later_tokens_cannot_be_seen,
+    pytest.param(
+        ModelConformance.test_beam_search_tells_where_each_hypothesis_looked,
+        marks=pytest.mark.soak,
+    ),
 )
 
 
