@@ -142,3 +142,30 @@ class CheckpointFolder:
             os.rename(self.at(other), self.folder / f"step-{other:08d}")
         for unfinished in self.folder.glob(".step-*"):
             shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def task_folder(folder: Path) -> Path:
+    """The folder with the `task.json` that stands for `folder`; ValueError when there is none.
+
+    Of a run it is the best checkpoint, as the newest has it; damaged ones are passed over with a
+    warning.
+    """
+    if (folder / "task.json").is_file():
+        sealed = (folder / MANIFEST).is_file() or NAME.fullmatch(folder.name)
+        wrong = damage(folder) if sealed else None  # a checkpoint half removed has no manifest
+        if wrong:
+            raise ValueError(f"{folder}: {wrong}; use another checkpoint")
+        return folder
+    best = CheckpointFolder(folder / "checkpoints").best()
+    if best is not None:
+        return best
+    if not folder.exists():
+        raise ValueError(f"{folder}: no such folder; train one with `attention-zoo train RECIPE`")
+    if (folder / "results.json").is_file() and (folder / "README.md").is_file():
+        raise ValueError(f"{folder}: holds a card but no weights; train it with the card's command")
+    if (folder / "recipe.yaml").is_file():
+        raise ValueError(f"{folder}: this run has no checkpoint yet; start its training again")
+    raise ValueError(
+        f"{folder}: is no run folder (neither task.json nor checkpoints in it);"
+        " give the folder that `attention-zoo train` names"
+    )

@@ -1,14 +1,18 @@
 """Makes an entry of the zoo out of a run: results, card, picture, weights where they may go along.
 
     python benchmarks/publish.py runs/NAME --sentence "a text written for the card" [--weights]
+    python benchmarks/publish.py runs/NAME [--picture NAME] [--weights]
 
-Every figure of a card is read from results.json. The table models/README.md is written anew.
+The first is for models of texts, the second for those of images: these show a picture of their test
+split if a program drew it, and none of a data set's. Every figure of a card is read from
+results.json. The table models/README.md is written anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,7 +25,7 @@ from attention_zoo.data.vocabulary import START
 
 ZOO = Path(__file__).parent.parent / "models"
 LOOKED, HEADS = "attention.png", "heads.png"
-GENERATED = ("dates", "date_lines", "orders", "reports")
+GENERATED = ("dates", "date_lines", "orders", "reports", "scenes", "digits")
 """Corpora that nobody's licence is on."""
 NOTES = {
     True: "Weights are not part of the repository; the recipe makes them anew.",
@@ -66,39 +70,135 @@ FIGURES = {
         "repeated_3grams": "repeated 3-grams, %",
         "copied_share": "words of the text, %",
     },
+    "captioning": {
+        "search": "search",
+        "images": "images",
+        "bleu4": "BLEU-4",
+        "cider": "CIDEr-D",
+        "rouge_l": "ROUGE-L",
+        "exact_match": "exact match",
+        "mass_in_boxes": "mass in boxes",
+        "area_of_boxes": "their area",
+    },
+    "glimpses": {
+        "images": "images",
+        "error": "error, %",
+    },
+    "retrieval": {
+        "images": "images",
+        "texts": "texts",
+        "image_recall": "image of a text, R@1 / 5 / 10",
+        "text_recall": "text of an image, R@1 / 5 / 10",
+        "mass_in_boxes": "mass in boxes",
+        "area_of_boxes": "their area",
+    },
 }
 """The metrics of a task's tables and how they are headed; where there is none, a dash stands."""
-SMALL = {"perplexity", "bits_per_character", "repeated_3grams"}
+JOINED = {
+    "lead_rouge": ("lead_rouge1", "lead_rouge2", "lead_rougeL"),
+    "image_recall": ("image_recall1", "image_recall5", "image_recall10"),
+    "text_recall": ("text_recall1", "text_recall5", "text_recall10"),
+}
+"""What stands together in a column."""
+IN_BOXES = {"mass_in_boxes", "area_of_boxes"}
+SMALL = {"perplexity", "bits_per_character", "repeated_3grams", "error"} | IN_BOXES
 """Metrics that are told to two places."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
-    parser.add_argument("--sentence", required=True, help="what the picture is of")
+    parser.add_argument("--sentence", help="what the card shows the answer to")
+    parser.add_argument("--picture", help="of a generated corpus; its first one without")
     parser.add_argument("--weights", action="store_true", help="the data's licence allows it")
     parser.add_argument("--open", action="store_true", help="it does, but weights stay away")
     options = parser.parse_args()
     results = json.loads((options.run / "results.json").read_text("utf-8"))
+    if (results["task"] in PICTURED) == bool(options.sentence):
+        parser.error("a model of texts needs a --sentence, one of images none")
     entry = ZOO / results["task"] / options.run.name
     entry.mkdir(parents=True, exist_ok=True)
     shutil.copy(options.run / "results.json", entry)
     task = az.load(options.run)
     if options.weights:
         task.save(entry)
-    (answer,) = task.predict([options.sentence])
-    looked = draw(task, options.sentence, answer, entry)
-    lines = card(entry.name, results)
-    if looked:
-        lines += [f"![where it looked]({LOOKED})", ""]
-    lines += [f'"{options.sentence}" -> "{answer.text}"', ""]
-    if (entry / HEADS).exists():
-        lines += [f"![heads of the last layer]({HEADS})", ""]
+    recipe = az.training.read_recipe(options.run / "recipe.yaml")
+    if options.sentence:
+        told = show_sentence(task, options.sentence, entry)
+    else:
+        told = show_picture(task, recipe, options.picture, entry)
+    lines = [*card(entry.name, results), *told]
     load = f'`attention_zoo.load("models/{results["task"]}/{entry.name}")` loads it.'
-    corpus = az.training.read_recipe(options.run / "recipe.yaml").data.corpus
-    lines += [load if options.weights else NOTES[options.open or corpus in GENERATED], ""]
+    free = options.open or recipe.data.corpus in GENERATED
+    lines += [load if options.weights else NOTES[free], ""]
     (entry / "README.md").write_text("\n".join(lines), "utf-8")
     (ZOO / "README.md").write_text(table(), "utf-8")
+
+
+def show_sentence(task: Any, sentence: str, entry: Path) -> list[str]:
+    """The lines about the answer to a sentence, and their pictures."""
+    (answer,) = task.predict([sentence])
+    looked = draw(task, sentence, answer, entry)
+    lines = [f"![where it looked]({LOOKED})", ""] if looked else []
+    lines += [f'"{sentence}" -> "{answer.text}"', ""]
+    if (entry / HEADS).exists():
+        lines += [f"![heads of the last layer]({HEADS})", ""]
+    return lines
+
+
+def show_picture(task: Any, recipe: Any, name: str | None, entry: Path) -> list[str]:
+    """The lines about a generated picture, and where the model looked; none of a data set's."""
+    path = entry / LOOKED
+    path.unlink(missing_ok=True)
+    images = generated(task, recipe.data)
+    if images is None:
+        return []
+    if name not in (None, *images.names):
+        raise SystemExit(
+            f"--picture {name}: {images.origin} has {images.names[0]} to {images.names[-1]}"
+        )
+    row = images.names.index(name) if name else 0
+    line = PICTURED[task.name](task, images, row, path)
+    lines = [f"![where it looked]({LOOKED})", ""] if path.exists() else []
+    return [*lines, f"Picture {images.names[row]} of {images.origin}: {line}", ""]
+
+
+def generated(task: Any, data: Any) -> Any:
+    """The test split if a program drew it; drawn digits where people's are looked at; or None."""
+    if data.corpus in GENERATED:
+        return data.read("test")
+    if getattr(task, "classes", None) != [str(digit) for digit in range(10)]:
+        return None
+    drawn = az.training.CORPORA.get("digits")
+    return drawn(image_size=data.image_size, scattered=data.scattered).read("test")
+
+
+def show_caption(task: Any, images: Any, row: int, path: Path) -> str:
+    """What is said of an image, and each word over what it looked at."""
+    (answer,) = task.predict([images.images[row]])
+    if answer.attention is not None and answer.tokens:
+        draw_answer(answer, path)
+    return f'"{images.captions[row][0]}" -> "{answer.text}"'
+
+
+def show_glimpses(task: Any, images: Any, row: int, path: Path) -> str:
+    """What an image is taken for, and the path of glimpses."""
+    (answer,) = task.predict([images.images[row]])
+    draw_answer(answer, path)
+    return f'"{images.classes[images.labels[row]]}" -> "{answer.text}"'
+
+
+def show_found(task: Any, images: Any, row: int, path: Path) -> str:
+    """Which images the text of one finds first, and the regions that its words match there."""
+    text = images.captions[row][0]
+    (answer,) = task.predict([text], index=task.index(images), n_best=2)
+    az.inspection.plot_word_regions(answer, path)
+    found = [answer.text, *(other.text for other in answer.alternatives)]
+    return f'"{text}" -> {", then ".join(found)} of {len(images)}'
+
+
+PICTURED = {"captioning": show_caption, "glimpses": show_glimpses, "retrieval": show_found}
+"""Tasks of images, and what shows an answer of theirs: `(task, corpus, row, path) -> line`."""
 
 
 def draw(task: Any, sentence: str, answer: Any, entry: Path) -> bool:
@@ -140,7 +240,7 @@ def card(name: str, results: dict[str, Any]) -> list[str]:
         f"{results['training_seconds'] / 60:.0f} minutes of training on {results['machine']}.",
         "",
         *heading(results["task"], "split"),
-        *(row([each["split"]], results["task"], each) for each in evaluations),
+        *(row([part(each)], results["task"], each) for each in evaluations),
         "",
     ]
     if "bleu_signature" in evaluations[0]["metrics"]:
@@ -163,12 +263,18 @@ def row(first: list[str], task: str, evaluation: dict[str, Any]) -> str:
     return f"| {' | '.join([*first, *(cell(metric, evaluation) for metric in FIGURES[task])])} |"
 
 
+def part(evaluation: dict[str, Any]) -> str:
+    """The split, and what was asked of a generated one."""
+    asked = re.search(r"\(seed \d+, (.+)\)$", evaluation["data"])
+    return evaluation["split"] + (f", {asked[1]}" if asked else "")
+
+
 def cell(metric: str, evaluation: dict[str, Any]) -> str:
     """A figure as it is printed, or how it was searched for."""
     if metric == "search":
         return decoding(evaluation)
-    if metric == "lead_rouge":
-        return " / ".join(cell(f"lead_rouge{of}", evaluation) for of in "12L")
+    if metric in JOINED:
+        return " / ".join(cell(part, evaluation) for part in JOINED[metric])
     x = evaluation["metrics"].get(metric, "-")
     if isinstance(x, str):
         return x
@@ -224,7 +330,7 @@ def table() -> str:
             results = json.loads(path.read_text("utf-8"))
             link = f"[{path.parent.name}]({path.parent.relative_to(ZOO)}/README.md)"
             for each in results["evaluations"]:
-                first = [link, f"{results['parameters']:,}", each["split"]]
+                first = [link, f"{results['parameters']:,}", part(each)]
                 lines.append(row(first, task, each))
     return "\n".join([*lines, ""])
 

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import attention_zoo as az
+from attention_zoo.cli import main
 from tests.layers.running import array
 from tests.models.public.checkpoints import GOLDEN
 from tests.test_hub import pretend
@@ -38,6 +40,14 @@ def python_of(name: str) -> str:
     return "\n".join(
         re.findall(r"```python\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL)
     )
+
+
+def commands_of(name: str, run: str) -> list[list[str]]:
+    """What follows `attention-zoo` in each line of a page's shell, with this run for RUN."""
+    blocks = re.findall(r"```sh\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL)
+    lines = [shlex.split(line) for block in blocks for line in block.splitlines()]
+    assert all(line[0] == "attention-zoo" for line in lines)
+    return [[run if word == "RUN" else word for word in line[1:]] for line in lines]
 
 
 def test_write_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +225,66 @@ def test_summarization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(np.exp(array(log_probs)).sum(-1), 1, atol=1e-5)
     assert (array(log_probs)[..., 51:] < -60).all(), "no source has these"
     assert (array(log_probs)[..., 50] > -20).all()
+
+
+@pytest.mark.slow
+def test_captioning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(python_of("captioning.md"), names)
+    answer, served = names["answer"], names["answers"]
+    assert answer.image.shape == (32, 32, 3)
+    assert len(answer.tokens) >= 2
+    assert answer.attention.shape == (len(answer.tokens), 8, 8)
+    assert (tmp_path / "looks.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "page.html").read_text("utf-8").count("<article") == 1
+    (want,) = names["task"].predict([names["image"]])
+    assert served["text"][0, 0].numpy().decode() == want.text
+    assert served["attention"].shape == (1, 1, served["tokens"].shape[2], 8, 8)
+
+
+@pytest.mark.slow
+def test_glimpses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(python_of("glimpses.md"), names)
+    answer, other = names["answer"], names["other"]
+    assert answer.locations.shape == (6, 2)
+    assert len(other.tokens) == 6
+    assert Path("path.png").read_bytes().startswith(b"\x89PNG")
+    assert names["votes"].shape == (2, 10)
+    Path("path.gif").unlink()
+    Path("paths.txt").write_text("0.png\n1.png\n")
+    capsys.readouterr()
+    predict, evaluate = commands_of("glimpses.md", "run")
+    assert main(predict) == 0
+    assert capsys.readouterr().out.split() == [answer.text, other.text]
+    for number in (1, 2):
+        assert Path(f"path-{number}.gif").read_bytes().startswith(b"GIF")
+    assert main(evaluate) == 0
+    assert "accuracy" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_retrieval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(python_of("retrieval.md"), names)
+    answer = names["answer"]
+    assert answer.source == names["texts"][0]
+    assert len(answer.alternatives) == 2
+    assert answer.attention.shape == (len(answer.tokens), 8, 8)
+    assert answer.score == pytest.approx(names["alike"][answer.number, 0], abs=1e-5)
+    assert Path("matches.png").read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
+    (evaluate,) = commands_of("retrieval.md", "run")
+    assert main(evaluate) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("image_recall1", "text_recall10", "mass_in_boxes"))
 
 
 def test_scaling_names_options_and_files_that_there_are() -> None:

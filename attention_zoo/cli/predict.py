@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo.cli.arguments import apply_overrides, split_overrides
-from attention_zoo.cli.drawing import draw_answer
+from attention_zoo.cli.drawing import check_picture, draw_answer
 from attention_zoo.registry import did_you_mean
 
 CHUNK = 1024  # lines answered before the first of them is printed
-PAGES = {"tagging": "write_tagged_page", "summarization": "write_summary_page"}
+PAGES = {
+    "tagging": "write_tagged_page",
+    "summarization": "write_summary_page",
+    "captioning": "write_caption_page",
+}
 """What of `inspection` writes the answers of a task as a page."""
 
 
@@ -24,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="FILE | key=value",
         nargs="*",
-        help="a text file (standard input without), and options: search.beam_width=5",
+        help="a text file (standard input without), of images one path a line, and options:"
+        " search.beam_width=5",
     )
     parser.add_argument(
         "--attention",
@@ -35,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html",
         metavar="FILE",
         help="also write a page of all answers: spans and tags of a tagger, copied words of"
-        " summaries, and where the model looked",
+        " summaries, images beside their captions, and where the model looked",
     )
     parser.add_argument(
         "--n-best",
@@ -54,11 +59,13 @@ def run(arguments: argparse.Namespace) -> None:
     overrides, files = split_overrides(arguments.words)
     if len(files) > 1:
         raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
+    if arguments.attention:
+        check_picture(Path(arguments.attention))
     from attention_zoo import tasks
 
     task = tasks.load(arguments.run)
     if arguments.html and task.name not in PAGES:
-        known = " and ".join(PAGES)
+        known = ", ".join(PAGES)
         raise ValueError(f"--html {arguments.html}: task {task.name} has no page, {known} have")
     apply_overrides(task, overrides, "predict")
     if arguments.n_best and task.search.n_best == 1:

@@ -1,19 +1,28 @@
-"""Text in: readers, a generated corpus, tokenizers, batches in a reproducible order.
+"""Text and images in: readers, a generated corpus, tokenizers, batches in a reproducible order.
 
 Importing this package imports neither TensorFlow nor Babel; what needs them imports them when
 called.
 """
 
 from attention_zoo.data.batching import Batches, LineBatches, PairBatches
+from attention_zoo.data.caption_batches import CaptionBatches, LabelledBatches
+from attention_zoo.data.captioned import read_captions, read_coco
+from attention_zoo.data.captions import Box, CaptionedImages
 from attention_zoo.data.copied_ids import CopiedIds, copied_ids
 from attention_zoo.data.dates import generate_dates
+from attention_zoo.data.digits import Digits, cluttered_digits, generate_digits, translated_digits
+from attention_zoo.data.image_text_batches import ImageTextBatches
+from attention_zoo.data.images import graph_image, read_image
+from attention_zoo.data.labelled_images import LabelledImages, read_class_folders, read_npz_images
 from attention_zoo.data.lines import TextLines, generate_date_lines, read_lines
 from attention_zoo.data.masking import Marks, MaskedBatches
 from attention_zoo.data.orders import generate_orders
 from attention_zoo.data.pairs import TextPairs, read_jsonl, read_parallel, read_tsv
 from attention_zoo.data.prepared import read_tagged_tfds, read_tfds
+from attention_zoo.data.prepared_images import read_caption_tfds, read_labelled_tfds
 from attention_zoo.data.public_tokenizers import PublicTokenizer
 from attention_zoo.data.reports import generate_reports
+from attention_zoo.data.scenes import generate_scenes
 from attention_zoo.data.tag_checks import check_tags
 from attention_zoo.data.tagged import TaggedSentences, read_conll
 from attention_zoo.data.tagged_batches import EncodedWords, TaggedBatches
@@ -23,8 +32,15 @@ from attention_zoo.data.words import Word, split_words
 
 __all__ = [
     "Batches",
+    "Box",
+    "CaptionBatches",
+    "CaptionedImages",
     "CopiedIds",
+    "Digits",
     "EncodedWords",
+    "ImageTextBatches",
+    "LabelledBatches",
+    "LabelledImages",
     "LineBatches",
     "Marks",
     "MaskedBatches",
@@ -37,15 +53,26 @@ __all__ = [
     "Tokenizer",
     "Word",
     "check_tags",
+    "cluttered_digits",
     "copied_ids",
     "generate_date_lines",
     "generate_dates",
+    "generate_digits",
     "generate_orders",
     "generate_reports",
+    "generate_scenes",
+    "graph_image",
     "load_tokenizer",
+    "read_caption_tfds",
+    "read_captions",
+    "read_class_folders",
+    "read_coco",
     "read_conll",
+    "read_image",
     "read_jsonl",
+    "read_labelled_tfds",
     "read_lines",
+    "read_npz_images",
     "read_parallel",
     "read_tagged_tfds",
     "read_tfds",
@@ -53,4 +80,5 @@ __all__ = [
     "read_word_vectors",
     "split_words",
     "train_tokenizer",
+    "translated_digits",
 ]

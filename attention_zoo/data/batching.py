@@ -73,6 +73,11 @@ class Batches(ABC):
         return len(self._sizes[0])
 
     @property
+    def of_corpus(self) -> int:
+        """How many examples of the corpus they were taken from are in them."""
+        return len(np.unique(self._numbers))
+
+    @property
     def steps_per_pass(self) -> int:
         """How many batches hold every example once."""
         return -(-len(self) // self.batch_size)
@@ -110,10 +115,12 @@ class Batches(ABC):
     def _stream(self, batches: Callable[[], Iterator[Any]], size: int | None) -> Any:
         import tensorflow as tf
 
-        signature = tf.nest.map_structure(
-            lambda array: tf.TensorSpec([None] * array.ndim, array.dtype),
-            self.batch(np.arange(1)),
-        )
+        def specified(array: NDArray[Any]) -> Any:
+            """Images, which alone are uint8, are of one size in all batches."""
+            sides = array.shape[1:] if array.dtype == np.uint8 else [None] * (array.ndim - 1)
+            return tf.TensorSpec([None, *sides], array.dtype)
+
+        signature = tf.nest.map_structure(specified, self.batch(np.arange(1)))
         dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
         cardinality = tf.data.INFINITE_CARDINALITY if size is None else size
         return dataset.apply(tf.data.experimental.assert_cardinality(cardinality)).prefetch(8)

@@ -4,13 +4,19 @@ files; gzipped or not.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from attention_zoo.data.reading import decoded, filled, numbered_lines
+from attention_zoo.data.reading import (
+    Skips,
+    decoded,
+    field_texts,
+    filled,
+    json_object,
+    numbered_lines,
+)
 from attention_zoo.registry import did_you_mean
 
 Row = TypeVar("Row")
@@ -106,41 +112,11 @@ def read_jsonl(path: str | Path, source: str, target: str, skip_bad: int = 0) ->
     """
 
     def fields(where: str, raw: bytes) -> tuple[str, ...]:
-        row = _json_object(where, decoded(where, raw))
-        sentences, targets = (_texts(where, row, name) for name in (source, target))
+        row = json_object(where, decoded(where, raw))
+        sentences, targets = (field_texts(where, row, name) for name in (source, target))
         return " ".join(sentences), *targets
 
     return collect_pairs(numbered_lines(path), fields, str(path), (source, target), skip_bad)
-
-
-def _json_object(where: str, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        said = f"{error.msg} at character {error.colno}"
-        raise ValueError(f"{where}: not valid JSON: {said}") from None
-    except RecursionError:
-        raise ValueError(f"{where}: not valid JSON: brackets too deep") from None
-    if not isinstance(row, dict):
-        raise ValueError(f"{where}: the line is no JSON object; expected {{...}}")
-    return row
-
-
-def _texts(where: str, row: dict[str, Any], name: str) -> list[str]:
-    """The texts of a field; ValueError unless it is a text or a list of some."""
-    if name not in row:
-        names = [key for key in row if isinstance(key, str)]
-        close = did_you_mean(name, names)
-        raise ValueError(f"{where}: has no field {name!r}{close} (fields: {', '.join(names)})")
-    texts = [row[name]] if isinstance(row[name], str) else row[name]
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{where}: field {name!r} is neither a text nor a list of texts")
-    if not texts:
-        raise ValueError(f"{where}: the field {name!r} is empty")
-    for text in texts:
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise ValueError(f"{where}: field {name!r} is no valid Unicode: a lone surrogate")
-    return texts
 
 
 def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs:
@@ -193,27 +169,20 @@ def collect_pairs(
     """
     sources: list[str] = []
     references: list[tuple[str, ...]] = []
-    skipped = 0
+    skips = Skips(skip_bad)
     for where, row in rows:
-        try:
+        with skips:
             source, *targets = fields(where, row)
             filled(where, source, f"field {names[0]!r}")
             for text in targets:
                 filled(where, text, f"field {names[1]!r}")
-        except ValueError as problem:
-            skipped += 1
-            if skipped > skip_bad:
-                raise ValueError(
-                    f"{problem}; mend it, or leave out bad rows with skip_bad={skipped} or more"
-                ) from None
-            continue
-        sources.append(source)
-        references.append(tuple(targets))
+            sources.append(source)
+            references.append(tuple(targets))
     if not sources:
-        raise ValueError(f"{origin}: no pairs (bad rows left out: {skipped})")
+        raise ValueError(f"{origin}: no pairs (bad rows left out: {skips.count})")
     several = any(len(of_source) > 1 for of_source in references)
     first = [of_source[0] for of_source in references]
-    return TextPairs(sources, first, origin, skipped, references if several else None)
+    return TextPairs(sources, first, origin, skips.count, references if several else None)
 
 
 def _column(where: str, header: list[str], name: str) -> int:

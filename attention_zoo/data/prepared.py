@@ -31,9 +31,9 @@ def read_tfds(
 
     Raises:
         ValueError: TFDS is not installed, the set is unknown or not prepared, the split or a
-            feature is missing, a field is empty.
+            feature is missing, a field is empty, a row is damaged.
     """
-    _, rows = _rows(name, split, (source, target), data_dir)
+    _, rows = prepared_rows(name, split, (source, target), data_dir)
 
     def numbered() -> Iterator[tuple[str, dict[str, bytes]]]:
         for number, row in enumerate(rows, 1):
@@ -62,7 +62,7 @@ def read_tagged_tfds(
     Raises:
         ValueError: as `read_tfds`, or the feature of the tags has no names.
     """
-    features, rows = _rows(name, split, (words, tags), data_dir)
+    features, rows = prepared_rows(name, split, (words, tags), data_dir)
     label: Any = getattr(features[tags], "feature", None)
     if not hasattr(label, "int2str"):
         kind = "ClassLabel, a name for each number"
@@ -78,10 +78,21 @@ def read_tagged_tfds(
     return TaggedSentences(texts, names, f"{name} {split}", lines=lines)
 
 
-def _rows(
+def prepared_rows(
     name: str, split: str, wanted: tuple[str, str], data_dir: str | Path | None
-) -> tuple[Any, Iterator[dict[str, Any]]]:
-    """The features of a prepared data set, and its rows."""
+) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """The features of a prepared data set, and its rows; nothing is downloaded.
+
+    Args:
+        name: the set's TFDS name.
+        split: a TFDS split.
+        wanted: the features that there must be; one within another is "captions/text".
+        data_dir: where TFDS keeps prepared sets; its own default if None.
+
+    Raises:
+        ValueError: TFDS is not installed, the set is unknown or not prepared, the split or a
+            feature is missing; at a row that is damaged.
+    """
     try:
         import tensorflow_datasets as tfds
     except ImportError:
@@ -89,12 +100,12 @@ def _rows(
             f"reading {name!r} needs tensorflow_datasets: pip install 'attention-zoo[tfds]'"
         ) from None
     builder = _builder(tfds, name, data_dir)
+    features = _named(tfds, builder.info.features)
     for feature in wanted:
-        if feature not in builder.info.features:
-            features = sorted(builder.info.features)
+        if feature not in features:
             raise ValueError(
                 f"{name} has no feature {feature!r}{did_you_mean(feature, features)}"
-                f" (features: {', '.join(features)})"
+                f" (features: {', '.join(sorted(features))})"
             )
     try:
         rows = builder.as_dataset(split=split).as_numpy_iterator()
@@ -106,7 +117,30 @@ def _rows(
         ) from None
     except Exception as error:
         raise ValueError(f"{name}: no split {split!r}: {_first_line(error)}") from None
-    return builder.info.features, rows
+    return features, _read(f"{name} {split}", rows)
+
+
+def _read(where: str, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows; ValueError for one that is damaged."""
+    read = 0
+    try:
+        for row in rows:
+            yield row
+            read += 1
+    except Exception as error:  # of TensorFlow, and of many kinds
+        raise ValueError(
+            f"{where}: row {read + 1} cannot be read: {_first_line(error)}; prepare it anew"
+        ) from None
+
+
+def _named(tfds: Any, features: Any) -> dict[str, Any]:
+    """The features by their names, those within others too."""
+    named = dict(features.items())
+    for name, feature in features.items():
+        inner = getattr(feature, "feature", feature)
+        if isinstance(inner, tfds.features.FeaturesDict):
+            named |= {f"{name}/{part}": inner[part] for part in inner}
+    return named
 
 
 def _builder(tfds: Any, name: str, data_dir: str | Path | None) -> Any:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from attention_zoo.registry import did_you_mean
 
 _GZIP, _BYTE_ORDER_MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
@@ -47,3 +52,80 @@ def filled(where: str, text: str, what: str) -> str:
     if not text.strip():
         raise ValueError(f"{where}: the {what} is empty")
     return text
+
+
+def parsed(where: str, text: str) -> Any:
+    """What a JSON text holds; ValueError unless it is one."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        said = f"{error.msg} at {line}character {error.colno}"
+        raise ValueError(f"{where}: not valid JSON: {said}") from None
+    except ValueError:
+        raise ValueError(f"{where}: not valid JSON: a number of too many digits") from None
+    except RecursionError:
+        raise ValueError(f"{where}: not valid JSON: brackets too deep") from None
+
+
+def json_object(where: str, line: str) -> dict[str, Any]:
+    """The JSON object of a line; ValueError unless it is one."""
+    row = parsed(where, line)
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: the line is no JSON object; expected {{...}}")
+    return row
+
+
+def field(where: str, row: dict[str, Any], name: str) -> Any:
+    """A field of a JSON object; ValueError that names the fields where it is missing."""
+    if name not in row:
+        close = did_you_mean(name, row)
+        raise ValueError(f"{where}: has no field {name!r}{close} (fields: {', '.join(row)})")
+    return row[name]
+
+
+def field_texts(where: str, row: dict[str, Any], name: str) -> list[str]:
+    """The texts of a field; ValueError unless it is a text or a list of some."""
+    value = field(where, row, name)
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{where}: field {name!r} is neither a text nor a list of texts")
+    if not texts:
+        raise ValueError(f"{where}: the field {name!r} is empty")
+    for text in texts:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise ValueError(f"{where}: field {name!r} is no valid Unicode: a lone surrogate")
+    return texts
+
+
+class Skips:
+    """Leaves out bad rows, each read under `with`, and counts them.
+
+    Args:
+        most: how many rows may be bad.
+
+    Raises:
+        ValueError: what the row that is one too many raised, and how to leave it out.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.count = 0
+
+    def __enter__(self) -> None:
+        """A row begins."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(problem, ValueError):
+            return False
+        self.count += 1
+        if self.count > self.most:
+            raise ValueError(
+                f"{problem}; mend it, or leave out bad rows with skip_bad={self.count} or more"
+            ) from None
+        return True

@@ -10,12 +10,18 @@ import keras
 
 from attention_zoo.decoding import Rule
 from attention_zoo.export.saved_model import SERVERS, write_saved_model
+from attention_zoo.export.served_captioning import ServedCaptioning
+from attention_zoo.export.served_glimpses import ServedGlimpses
+from attention_zoo.export.served_retrieval import ServedRetrieval
 from attention_zoo.export.served_summarization import ServedSummarization
 from attention_zoo.export.served_tagging import ServedTagging
 from attention_zoo.files import new_folder
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.task import rules_for_all
 
+SERVERS.register("captioning")(ServedCaptioning)
+SERVERS.register("glimpses")(ServedGlimpses)
+SERVERS.register("retrieval")(ServedRetrieval)
 SERVERS.register("summarization")(ServedSummarization)
 SERVERS.register("tagging")(ServedTagging)
 FORMATS = Registry("export format")
@@ -30,7 +36,8 @@ def export(
     Args:
         task: a task, as `attention_zoo.load` gives it. Its `search` options become part of it.
         folder: where to; must not exist.
-        format: "saved_model": TensorFlow's, with raw strings in and answers out.
+        format: "saved_model": TensorFlow's, with raw strings (of images their bytes) in and answers
+            out.
         rules: more of what answers may be, the same for all sources (`decoding.Rule`).
 
     Returns:

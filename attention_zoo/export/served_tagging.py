@@ -12,7 +12,7 @@ from attention_zoo.decoding import Rule
 from attention_zoo.export.graph_spans import GraphSpans
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from attention_zoo.export.graph_words import GraphWords
-from attention_zoo.export.refusals import refuse_empty, refuse_long
+from attention_zoo.export.refusals import refuse_empty, refuse_long, refuse_rules
 from attention_zoo.tasks.tagged import TagReading
 
 
@@ -33,8 +33,7 @@ class ServedTagging(tf.Module):
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
         super().__init__(name="tagging")
-        if rules:
-            raise ValueError("rules are for searches, and tagging has none; leave them out")
+        refuse_rules(rules, task.name)
         if task.model.settings["marks"]:
             raise ValueError(
                 "this model reads marked words, which a sentence cannot tell; it has no export"

@@ -33,6 +33,7 @@ from attention_zoo.layers.coverage_attention import CoverageAttention
 from attention_zoo.layers.crf import CRF
 from attention_zoo.layers.dot_product_attention import DotProductAttention
 from attention_zoo.layers.feed_forward import FeedForward
+from attention_zoo.layers.glimpse_sensor import GlimpseSensor
 from attention_zoo.layers.hard_attention import ESTIMATORS, HardAttention
 from attention_zoo.layers.hierarchical_attention import HierarchicalAttention
 from attention_zoo.layers.local_attention import LocalAttention
@@ -130,6 +131,7 @@ __all__ = [
     "ExponentialSampling",
     "FeedForward",
     "GeneralScore",
+    "GlimpseSensor",
     "GumbelAlignment",
     "HardAlignment",
     "HardAttention",

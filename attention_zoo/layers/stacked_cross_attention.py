@@ -15,6 +15,7 @@ from attention_zoo.registry import did_you_mean
 
 Tensor = Any
 Shape = tuple[Any, ...]
+Masked = tuple[Tensor, Tensor | None]
 
 DIRECTIONS = ("text_to_image", "image_to_text")
 
@@ -30,7 +31,8 @@ def _log_sum_exp(matches: Tensor, mask: Tensor, sharpness: float) -> Tensor:
     least = ops.cast(-1.0, matches.dtype)
     best = ops.max(ops.where(mask, matches, least), axis=-1, keepdims=True, initial=-1.0)
     best = ops.stop_gradient(best)
-    terms = ops.exp(sharpness * (matches - best)) * ops.cast(mask, matches.dtype)
+    apart = ops.where(mask, matches - best, ops.zeros((), matches.dtype))
+    terms = ops.exp(sharpness * apart) * ops.cast(mask, matches.dtype)
     # At least the best of them is 1, but for a row that has none, which the caller drops.
     total = ops.maximum(ops.sum(terms, axis=-1), 1)
     return best[..., 0] + ops.log(total) / sharpness
@@ -80,7 +82,8 @@ class StackedCrossAttention(keras.layers.Layer):
         look goes on with what they saw.
 
     Cost:
-        O(T S D) time, O(T S) memory.
+        O(T S D) time, O(T S) memory. `similarities` compares all of I images and N texts in
+        O(I N T S) memory, whatever D.
 
     Example:
         >>> import numpy as np
@@ -154,18 +157,75 @@ class StackedCrossAttention(keras.layers.Layer):
         queries, values = zoo_ops.clear(*looking), zoo_ops.clear(*seen)
         there, shown = _or_all(looking[1], queries), _or_all(seen[1], values)
         pairs = ops.logical_and(there[:, :, None], shown[:, None, :])
-        weights = self._look(queries, values, pairs)
+        weights = self._look(self.cosine.compare(queries, self.cosine.project(values)), pairs)
         attended = ops.matmul(weights, ops.cast(values, weights.dtype))
         similarity = self._compare(queries, attended, there, ops.any(pairs, axis=(1, 2)))
         results = tuple(ops.cast(x, self.compute_dtype) for x in (attended, similarity, weights))
         zoo_ops.pass_mask_on(results[0], looking[1])
         return results if return_attention_scores else results[:2]
 
-    def _look(self, queries: Tensor, values: Tensor, pairs: Tensor) -> Tensor:
-        """Weights `(B, T, S)`: how alike, against how alike the other queries are to that value."""
-        scores = self.cosine.compare(queries, self.cosine.project(values))
+    def similarities(
+        self,
+        words: Tensor,
+        regions: Tensor,
+        words_mask: Tensor | None = None,
+        regions_mask: Tensor | None = None,
+    ) -> Tensor:
+        """The similarity of every image and every text, as a call gives it for a pair.
+
+        What each word sees is not made: of unit vectors e and v, and of weights, it is enough to
+        know `e . a = sum_i weights_i e . v_i` and `||a||^2 = weights' (V V') weights`.
+
+        Args:
+            words: `(N, T, D)`, of N texts.
+            regions: `(I, S, D)`, of I images.
+            words_mask, regions_mask: as those of a call.
+
+        Returns:
+            `(I, N)`, float32 at least.
+        """
+        if not self.built:
+            self.build(tuple(words.shape), tuple(regions.shape))
+        zoo_ops.check_shape("words", words.shape, ("batch", "places", "features"))
+        zoo_ops.check_shape("regions", regions.shape, ("batch", "places", words.shape[-1]))
+        words_mask = zoo_ops.both_masks("words_mask", words_mask, words)
+        regions_mask = zoo_ops.both_masks("regions_mask", regions_mask, regions)
+        looking, seen = (words, words_mask), (regions, regions_mask)
+        if self.direction == "image_to_text":
+            return ops.transpose(self._compare_all(seen, looking))
+        return self._compare_all(looking, seen)
+
+    def _compare_all(self, looking: Masked, seen: Masked) -> Tensor:
+        """`(M, L)`, for L rows that look and M that are seen."""
+        there, shown = _or_all(looking[1], looking[0]), _or_all(seen[1], seen[0])
+        queries = self.cosine.project(zoo_ops.clear(*looking))
+        values = zoo_ops.clear(*seen)
+        units = self.cosine.project(values)
+        rows, places, size = ops.shape(queries)
+        cosines = ops.matmul(units, ops.transpose(ops.reshape(queries, (rows * places, size))))
+        shape = (ops.shape(units)[0], ops.shape(units)[1], rows, places)
+        cosines = ops.transpose(ops.reshape(cosines, shape), (0, 2, 3, 1))
+        pairs = ops.logical_and(there[None, :, :, None], shown[:, None, None, :])
+        weights = self._look(cosines, pairs)
+        matches = self._match_all(cosines, weights * _sizes(values, units), units)
+        pooled = POOLINGS[self.pooling](matches, there[None], self.pooling_sharpness)
+        return ops.where(ops.any(pairs, axis=(2, 3)), pooled, ops.zeros((), pooled.dtype))
+
+    def _match_all(self, cosines: Tensor, shares: Tensor, units: Tensor) -> Tensor:
+        """`cos(e, a)` `(M, L, T)`, a the sum of the unit vectors `(M, S, D)` by their shares."""
+        rows, looking, places, width = ops.shape(shares)
+        alike = ops.matmul(units, ops.swapaxes(units, 1, 2))
+        flat = ops.reshape(shares, (rows, looking * places, width))
+        spread = ops.reshape(ops.matmul(flat, alike), (rows, looking, places, width))
+        squares = ops.sum(spread * shares, axis=-1)
+        some, one = squares > 0, ops.ones((), squares.dtype)
+        lengths = ops.rsqrt(ops.where(some, squares, one))
+        return ops.where(some, ops.sum(shares * cosines, axis=-1) * lengths, 0 * one)
+
+    def _look(self, scores: Tensor, pairs: Tensor) -> Tensor:
+        """Weights `(..., T, S)` of cosines, against how alike the other queries are to a value."""
         scores = ops.where(pairs, ops.relu(scores), ops.zeros((), scores.dtype))
-        squares = ops.sum(ops.square(scores), axis=1, keepdims=True)
+        squares = ops.sum(ops.square(scores), axis=-2, keepdims=True)
         one = ops.ones((), scores.dtype)
         scores = scores * ops.rsqrt(ops.where(squares > 0, squares, one))
         return zoo_ops.masked_softmax(self.inverse_temperature * scores, pairs)
@@ -212,3 +272,11 @@ class StackedCrossAttention(keras.layers.Layer):
 def _or_all(mask: Tensor | None, x: Tensor) -> Tensor:
     """The mask of `x` `(B, L, D)`, or one that hides nothing."""
     return ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
+
+
+def _sizes(values: Tensor, units: Tensor) -> Tensor:
+    """How long values `(M, S, D)` are beside the greatest entry of their row, `(M, 1, 1, S)`."""
+    values = ops.cast(values, units.dtype)
+    greatest = ops.max(ops.abs(values), axis=(1, 2), keepdims=True, initial=0)
+    greatest = ops.stop_gradient(ops.where(greatest > 0, greatest, ops.ones_like(greatest)))
+    return ops.sum(values / greatest * units, axis=-1)[:, None, None, :]

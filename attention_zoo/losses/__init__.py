@@ -2,7 +2,9 @@
 
 from attention_zoo.losses.copy_cross_entropy import CopyCrossEntropy
 from attention_zoo.losses.crf_loss import CRFLoss
+from attention_zoo.losses.glimpse_loss import GlimpseLoss
 from attention_zoo.losses.guided_alignment import GuidedAlignment
+from attention_zoo.losses.hardest_negatives import HardestNegatives
 from attention_zoo.losses.reinforce import Reinforce
 from attention_zoo.losses.sequence_cross_entropy import SequenceCrossEntropy
 from attention_zoo.losses.tag_cross_entropy import TagCrossEntropy
@@ -12,7 +14,9 @@ __all__ = [
     "PENALTIES",
     "CRFLoss",
     "CopyCrossEntropy",
+    "GlimpseLoss",
     "GuidedAlignment",
+    "HardestNegatives",
     "Reinforce",
     "SequenceCrossEntropy",
     "TagCrossEntropy",

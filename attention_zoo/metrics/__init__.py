@@ -1,8 +1,13 @@
-"""Metrics of text, of summaries, of tags and of the spans they mark, and any of them by length."""
+"""Metrics of text, of summaries, of captions, of tags and of the spans they mark, any of them by
+length, of where a model looks, and of images and texts that find each other."""
 
 from attention_zoo.metrics.by_length import LengthScore, by_length
+from attention_zoo.metrics.captioning import CaptionScores, caption_scores
+from attention_zoo.metrics.cider import cider
 from attention_zoo.metrics.exact_match import exact_match
+from attention_zoo.metrics.looking import BoxMass, mass_in_boxes
 from attention_zoo.metrics.overlap import Score, bleu, bleu_tokenizer, chrf
+from attention_zoo.metrics.recall import Recalls, recall_at
 from attention_zoo.metrics.rouge import Rouge, rouge
 from attention_zoo.metrics.spans import (
     LabelScore,
@@ -23,9 +28,12 @@ from attention_zoo.metrics.wording import (
 )
 
 __all__ = [
+    "BoxMass",
+    "CaptionScores",
     "FactScore",
     "LabelScore",
     "LengthScore",
+    "Recalls",
     "Rouge",
     "Score",
     "Span",
@@ -33,14 +41,18 @@ __all__ = [
     "bleu",
     "bleu_tokenizer",
     "by_length",
+    "caption_scores",
     "chrf",
+    "cider",
     "copied_share",
     "exact_match",
     "fact_score",
     "facts",
     "first_sentence",
     "invalid_sequences",
+    "mass_in_boxes",
     "read_spans",
+    "recall_at",
     "repeated_ngrams",
     "rouge",
     "span_scores",

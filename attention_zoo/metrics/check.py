@@ -1,8 +1,8 @@
-"""The check that every metric of pairs begins with."""
+"""The checks that metrics of pairs begin with."""
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 
 
 def check_same_length(**columns: Sized) -> None:
@@ -15,3 +15,12 @@ def check_same_length(**columns: Sized) -> None:
         raise ValueError(f"there are {counts}: give one of each for every sentence")
     if not all(len(column) for column in columns.values()):
         raise ValueError(f"there are {counts}: give at least one")
+
+
+def listed(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
+    """The references of each text as a list; ValueError where there is none."""
+    found = [[given] if isinstance(given, str) else list(given) for given in references]
+    for row, of_text in enumerate(found):
+        if not of_text:
+            raise ValueError(f"text {row} has no reference: give one at least")
+    return found

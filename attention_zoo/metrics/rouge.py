@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attention_zoo.metrics.check import check_same_length
+from attention_zoo.metrics.check import check_same_length, listed
 
 KINDS = ("rouge1", "rouge2", "rougeL")
 INSIDE = (2.5, 97.5)  # percentiles of the means of samples
@@ -61,10 +61,7 @@ def rouge(
         raise ValueError(f"samples is {samples}: it must be at least 1")
     scorer = RougeScorer(list(KINDS), use_stemmer=stem)
     scores = np.empty((len(hypotheses), len(KINDS)))
-    for row, (text, given) in enumerate(zip(hypotheses, references, strict=True)):
-        right = [given] if isinstance(given, str) else list(given)
-        if not right:
-            raise ValueError(f"text {row} has no reference: give one at least")
+    for row, (text, right) in enumerate(zip(hypotheses, listed(references), strict=True)):
         found = scorer.score_multi(right, text)
         scores[row] = [100 * found[kind].fmeasure for kind in KINDS]
     low, high = _interval(scores, samples, seed)

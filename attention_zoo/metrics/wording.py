@@ -1,4 +1,4 @@
-"""What the words of summaries show: what is said twice, taken from the source, or got wrong.
+"""What words are, and what those of summaries show: said twice, taken from the source, or wrong.
 
 Words are what white space parts, without the signs around them.
 """
@@ -17,6 +17,7 @@ ENDS = (".", "!", "?")
 TITLES = {"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Gen", "Gov", "Rep", "Sen"}
 """Short words before a name; their full stop ends no sentence."""
 INITIALS = re.compile(r"[A-Z]|[^\W\d_]{1,2}(\.[^\W\d_]{1,2})+")
+CONTRACTED = re.compile(r"(?<=\w)(?:(n't)|'(s|re|ve|ll|d|m))$")
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,17 @@ def fact_score(hypotheses: Sequence[str], references: Sequence[str]) -> FactScor
         _percent(right, expected),
         _percent(2 * right, written + expected),
     )
+
+
+def caption_words(text: str) -> list[str]:
+    """The words in lower case, without signs around them, contracted ones in two ("it s").
+
+    That is how the Penn Treebank parts words, in tokens of which, without punctuation marks, COCO
+    counts captions; words parted so already stay as they are. Those of languages without spaces
+    have to be parted before.
+    """
+    words = _bare(text.replace("’", "'"))
+    return [part for word in words for part in CONTRACTED.sub(r" \1\2", word).split()]
 
 
 def _bare(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the recurrent translators share: read, then write one token after the other."""
+"""What recurrent writers share: read, then write one token after the other."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class Encoded(NamedTuple):
 class EncoderDecoder(Filed, Searching, keras.Model):
     """A translator: tokens of the source and of the target so far to logits of the next token.
 
-    A model has a Dense layer `vocabulary` without bias and defines `encode` and `readout`, and
-    `decoder_inputs` where the decoder reads more than the last token. Its constructor ends in
-    `self.finish(settings)`. Token ids: 0 pads, 1 is unknown, 2 starts, 3 ends.
+    A model has a Dense layer `vocabulary` without bias and defines `encode` and `readout`,
+    `decoder_inputs` where the decoder reads more than the last token, and `judge` where more is to
+    be learnt than the next token. Its constructor ends in `self.finish(settings)`. Token ids: 0
+    pads, 1 is unknown, 2 starts, 3 ends.
 
     Args:
         sampling: a `ScheduledSampling`, or its schedule (see there), to feed the decoder its own
@@ -72,18 +73,23 @@ class EncoderDecoder(Filed, Searching, keras.Model):
 
     def finish(self, settings: dict[str, Any]) -> None:
         """Keeps the constructor's arguments and builds all weights."""
-        for name in ("source_vocabulary_size", "target_vocabulary_size"):
+        for name in self.vocabularies:
             if settings[name] < END + 2:
                 raise ValueError(
                     f"{name} must be at least {END + 2} (4 special tokens and one more), "
                     f"got {settings[name]}"
                 )
+            setattr(self, name, settings[name])
         self.settings = settings
-        self.source_vocabulary_size: int = settings["source_vocabulary_size"]
-        self.target_vocabulary_size = settings["target_vocabulary_size"]
         self.build()
 
     projects = True  # `project=False` is known to the training step
+
+    vocabularies: tuple[str, ...] = ("source_vocabulary_size", "target_vocabulary_size")
+    """The settings that count tokens."""
+
+    source_name = "source"
+    """What the inputs call what is read."""
 
     # layers
 
@@ -95,45 +101,7 @@ class EncoderDecoder(Filed, Searching, keras.Model):
         """What the decoder reads beside the embedded target `(B, T, E)`: nothing here."""
         return embedded
 
-    def readout(
-        self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
-    ) -> Tensor:
-        """What the vocabulary layer reads of steps of the decoder, `(B, T, R)`."""
-        raise TypeError(f"{type(self).__name__} does not define `readout`")
-
-    # computation
-
-    def call(
-        self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
-    ) -> Any:
-        source, target = ops.cast(inputs["source"], "int32"), ops.cast(inputs["target"], "int32")
-        encoded = self.encode(source, bool(training))
-        prepared, state = self.begin(encoded, ops.shape(source)[0], bool(training))
-        fed = self._feed(target, encoded) if training else target
-        embedded = self.drop(self.target_embedding(fed), training=training)
-        record, _ = self.decoder.unroll(
-            self.decoder_inputs(embedded, encoded),
-            prepared,
-            state,
-            ops.not_equal(target, 0),
-            self.reads,
-            bool(training),
-        )
-        read = self.readout(record, embedded, encoded, bool(training))
-        return self.vocabulary(read) if project else Projection(read, self.vocabulary.kernel)
-
-    def begin(
-        self, encoded: Encoded, batch_size: Tensor, training: bool = False
-    ) -> tuple[Prepared, CellState]:
-        """What the decoder's steps read, and its state before the first one."""
-        return self.decoder.start(
-            encoded.memory, encoded.initial_state, encoded.mask, batch_size, training
-        )
-
-    reads: tuple[str, ...] = ("output",)
-    """The fields of `StepRecord` that `readout` needs."""
-
-    def _feed(self, target: Tensor, encoded: Encoded) -> Tensor:
+    def fed(self, target: Tensor, encoded: Encoded) -> Tensor:
         """The tokens that the decoder is fed in training, `(B, T)`."""
         if self.sampling is None:
             return target
@@ -146,6 +114,53 @@ class EncoderDecoder(Filed, Searching, keras.Model):
         one = keras.tree.map_structure(lambda x: x[:, None], state)
         mask = ops.not_equal(target, PAD)
         return self.sampling(target, step=step, state=one, mask=mask, training=True)
+
+    def readout(
+        self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
+    ) -> Tensor:
+        """What the vocabulary layer reads of steps of the decoder, `(B, T, R)`."""
+        raise TypeError(f"{type(self).__name__} does not define `readout`")
+
+    def judge(
+        self, record: dict[str, Any], state: CellState, target: Tensor, said: Projection
+    ) -> None:
+        """Adds to the loss what is amiss with all steps of training: nothing here."""
+
+    # computation
+
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
+    ) -> Any:
+        source = self.as_source(inputs[self.source_name])
+        target = ops.cast(inputs["target"], "int32")
+        encoded = self.encode(source, bool(training))
+        prepared, state = self.begin(encoded, ops.shape(source)[0], bool(training))
+        fed = self.fed(target, encoded) if training else target
+        embedded = self.drop(self.target_embedding(fed), training=training)
+        record, state = self.decoder.unroll(
+            self.decoder_inputs(embedded, encoded),
+            prepared,
+            state,
+            ops.not_equal(target, 0),
+            self.reads,
+            bool(training),
+        )
+        read = self.readout(record, embedded, encoded, bool(training))
+        said = Projection(read, self.vocabulary.kernel)
+        if training:
+            self.judge(record, state, target, said)
+        return self.vocabulary(read) if project else said
+
+    def begin(
+        self, encoded: Encoded, batch_size: Tensor, training: bool = False
+    ) -> tuple[Prepared, CellState]:
+        """What the decoder's steps read, and its state before the first one."""
+        return self.decoder.start(
+            encoded.memory, encoded.initial_state, encoded.mask, batch_size, training
+        )
+
+    reads: tuple[str, ...] = ("output",)
+    """The fields of `StepRecord` that `readout` needs."""
 
     def _say(
         self, tokens: Tensor, state: CellState, prepared: Prepared, encoded: Encoded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,7 +62,7 @@ def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
         name_or_folder: a name of `list_presets()`, a folder of `save_to_preset`, one of a public
             checkpoint (`models.from_public`), or the address `hf://owner/name` of either.
         **overrides: constructor arguments that replace the preset's; of a dict of options, those
-            that are given.
+            that are given, unless they are of another "kind".
 
     Raises:
         ValueError: an unknown name, an argument that the model has not, a folder that is none,
@@ -145,6 +145,13 @@ class _WeightsFile(io.BytesIO):
         return "model.weights.h5"  # the end of the name tells Keras the format
 
 
+def options_of(name: str, given: Config | None) -> Config:
+    """The options that an argument of that name holds, none for None; ValueError for no dict."""
+    if not isinstance(given, Mapping | None):
+        raise ValueError(f"{name} must be options by name, as {{name: value}}, got {given!r}")
+    return dict(given or {})
+
+
 def check_arguments(cls: Callable[..., Any], given: Config) -> None:
     """ValueError for an argument that the constructor of `cls` has not."""
     known = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
@@ -159,6 +166,8 @@ def check_arguments(cls: Callable[..., Any], given: Config) -> None:
 def merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
     """The constructor's arguments; what is itself a dict of options is merged option by option.
 
+    One that names another "kind" than there is replaces all of them: they are that kind's.
+
     Raises:
         ValueError: an override that the constructor of `cls` does not take.
     """
@@ -166,7 +175,9 @@ def merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
     nested = {
         key: {**config[key], **value}
         for key, value in overrides.items()
-        if isinstance(value, dict) and isinstance(config.get(key), dict)
+        if isinstance(value, dict)
+        and isinstance(config.get(key), dict)
+        and value.get("kind", config[key].get("kind")) == config[key].get("kind")
     }
     return {**config, **overrides, **nested}
 

@@ -30,11 +30,15 @@ class Reading(NamedTuple):
     step: see `decoding.StepFunction`.
     state: before the first token, a nest of `(B, ...)`.
     start: what the first step is given, an id or ids `(B,)`.
+    places: `(B, S)`, True where a source has a place to look at; of sources that are no tokens.
+    keys: `(B,)` int32 that tell sources apart which are no tokens.
     """
 
     step: Callable[..., Any]
     state: Any
     start: Any = START
+    places: Tensor | None = None
+    keys: Tensor | None = None
 
 
 class Searching:
@@ -52,6 +56,10 @@ class Searching:
     def check_search(self, source: Tensor, options: SearchOptions) -> None:
         """ValueError for sources that cannot be searched like that, where they are known."""
         check_source(source, getattr(self, "source_vocabulary_size", None))
+
+    def as_source(self, source: Any) -> Tensor:
+        """The sources as what the model reads: tokens, where it says nothing else."""
+        return ops.cast(source, "int32")
 
     def search(
         self,
@@ -76,8 +84,9 @@ class Searching:
         """
         options = (options or SearchOptions()).override(**changes)
         self.check_search(source, options)
-        source = ops.cast(source, "int32")
+        source = self.as_source(source)
         reading = self.decoder_step(source, options.width, options.limit(ops.shape(source)[1]) + 1)
+        places, keys = reading.places, reading.keys
         return search(
             reading.step,
             reading.state,
@@ -86,8 +95,8 @@ class Searching:
             start_token=reading.start,
             end_token=END,
             pad_token=PAD,
-            source_mask=ops.not_equal(source, PAD),
-            source_keys=fingerprints(source),
+            source_mask=ops.not_equal(source, PAD) if places is None else places,
+            source_keys=fingerprints(source) if keys is None else keys,
             prefix=prefix,
             rules=rules,
         )
@@ -119,7 +128,7 @@ class Searching:
         self.check_search(source, options)
         check_ids(options, prefix, Vocabulary(self.target_vocabulary_size, END, PAD))
         fixed, inputs = _fed(options)
-        inputs["source"] = ops.cast(source, "int32")
+        inputs["source"] = self.as_source(source)
         if prefix is not None:
             inputs["prefix"] = ops.cast(prefix, "int32")
         key = (repr(fixed), tuple(inputs), tuple(map(id, rules)))

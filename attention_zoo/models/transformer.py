@@ -187,7 +187,11 @@ class Transformer(Filed, Searching, keras.Model):
     def encode(self, source: Tensor, training: bool | None = False) -> Tensor:
         """The memory `(B, S, D)` of the source `(B, S)`."""
         mask = ops.not_equal(source, PAD)
-        x = self.drop(self._embed(self.source_embedding, source), training=training)
+        return self.read(self._embed(self.source_embedding, source), mask, training)
+
+    def read(self, embedded: Tensor, mask: Tensor, training: bool | None = False) -> Tensor:
+        """The memory `(B, S, D)` of what is embedded, `(B, S, D)`, where the mask `(B, S)` is."""
+        x = self.drop(embedded, training=training)
         for layer in self.encoder:
             x = layer(x, mask=mask, training=training)
         return self.norms[0](x)
@@ -200,7 +204,7 @@ class Transformer(Filed, Searching, keras.Model):
         training: bool | None = False,
         return_attention_scores: bool = False,
     ) -> Written:
-        """What the decoder makes of the target `(B, T)` and the memory."""
+        """What the decoder makes of the target `(B, T)` and the memory of the source `(B, S)`."""
         masks = {"mask": ops.not_equal(target, PAD), "memory_mask": ops.not_equal(source, PAD)}
         x = self.drop(self._embed(self.target_embedding, target), training=training)
         *first, last = self.decoder

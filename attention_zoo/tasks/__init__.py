@@ -1,6 +1,10 @@
 """Tasks: raw input in, answers with scores and attention out."""
 
 from attention_zoo.decoding import SearchOptions
+from attention_zoo.tasks.caption import Caption
+from attention_zoo.tasks.captioning import Captioning
+from attention_zoo.tasks.found import Found, ImageIndex
+from attention_zoo.tasks.glimpses import Glimpsed, Glimpses
 from attention_zoo.tasks.language_modeling import Continuation, LanguageModeling
 from attention_zoo.tasks.loading import load, task_folder
 from attention_zoo.tasks.masked_language_modeling import (
@@ -8,6 +12,7 @@ from attention_zoo.tasks.masked_language_modeling import (
     Filling,
     MaskedLanguageModeling,
 )
+from attention_zoo.tasks.retrieval import Retrieval
 from attention_zoo.tasks.summarization import Summarization
 from attention_zoo.tasks.summary import Summary
 from attention_zoo.tasks.tagged import Tagged, TaggedSpan
@@ -18,11 +23,18 @@ from attention_zoo.tasks.translation import Answer, Translation
 __all__ = [
     "TASKS",
     "Answer",
+    "Caption",
+    "Captioning",
     "Continuation",
     "Filled",
     "Filling",
+    "Found",
+    "Glimpsed",
+    "Glimpses",
+    "ImageIndex",
     "LanguageModeling",
     "MaskedLanguageModeling",
+    "Retrieval",
     "SearchOptions",
     "Summarization",
     "Summary",

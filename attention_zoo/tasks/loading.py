@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.checkpoints import NAME, CheckpointFolder
+from attention_zoo.checkpoints import task_folder
 from attention_zoo.data import load_tokenizer
-from attention_zoo.files import MANIFEST, damage
 from attention_zoo.hub import local_folder
 from attention_zoo.tasks.task import TASKS, read_task_file
 
@@ -31,33 +30,6 @@ def load(folder: str | Path) -> Any:
     path = task_folder(path)
     task_class: Any = TASKS.get(read_task_file(path)["task"])
     return task_class.load(path)
-
-
-def task_folder(folder: Path) -> Path:
-    """The folder with the `task.json` that stands for `folder`; ValueError when there is none.
-
-    Of a run it is the best checkpoint, as the newest has it; damaged ones are passed over with a
-    warning.
-    """
-    if (folder / "task.json").is_file():
-        sealed = (folder / MANIFEST).is_file() or NAME.fullmatch(folder.name)
-        wrong = damage(folder) if sealed else None  # a checkpoint half removed has no manifest
-        if wrong:
-            raise ValueError(f"{folder}: {wrong}; use another checkpoint")
-        return folder
-    best = CheckpointFolder(folder / "checkpoints").best()
-    if best is not None:
-        return best
-    if not folder.exists():
-        raise ValueError(f"{folder}: no such folder; train one with `attention-zoo train RECIPE`")
-    if (folder / "results.json").is_file() and (folder / "README.md").is_file():
-        raise ValueError(f"{folder}: holds a card but no weights; train it with the card's command")
-    if (folder / "recipe.yaml").is_file():
-        raise ValueError(f"{folder}: this run has no checkpoint yet; start its training again")
-    raise ValueError(
-        f"{folder}: is no run folder (neither task.json nor checkpoints in it);"
-        " give the folder that `attention-zoo train` names"
-    )
 
 
 PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}

@@ -87,14 +87,10 @@ def score_summaries(
     first = [of_source[0] for of_source in references]
     scores = rouge(summaries, references)
     lead = rouge([first_sentence(source) for source in sources], references)
-    right = [
-        text if text in of_source else of_source[0]
-        for text, of_source in zip(summaries, references, strict=True)
-    ]
     return {
         "sentences": len(summaries),
         **{kind: found.score for kind, found in scores.items()},
-        "exact_match": exact_match(summaries, right),
+        "exact_match": exact_match(summaries, references),
         **(_facts(summaries, first) if cased else {}),
         "repeated_3grams": repeated_ngrams(summaries),
         "reference_repeated_3grams": repeated_ngrams(first),

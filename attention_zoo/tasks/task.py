@@ -40,7 +40,8 @@ class Task(Protocol):
         """The examples as training batches (`data.PairBatches` or alike).
 
         Examples can be counted by `len` and gone through one by one; each is strings, numbers or
-        arrays, by which a changed corpus is known.
+        arrays, by which a changed corpus is known. Batches that hold an example more than once say
+        by `of_corpus` how many examples they hold.
         """
 
     def loss(self, label_smoothing: float) -> keras.losses.Loss:

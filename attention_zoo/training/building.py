@@ -9,12 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.data import TaggedSentences, TextLines, TextPairs, Tokenizer, train_tokenizer
+from attention_zoo.data import (
+    CaptionedImages,
+    LabelledImages,
+    TaggedSentences,
+    TextLines,
+    TextPairs,
+    Tokenizer,
+    train_tokenizer,
+)
 from attention_zoo.registry import Registry
 from attention_zoo.tasks import (
     TASKS,
+    Captioning,
+    Glimpses,
     LanguageModeling,
     MaskedLanguageModeling,
+    Retrieval,
     Summarization,
     Tagging,
     Translation,
@@ -83,6 +94,41 @@ def build_summarization(recipe: Recipe, train: Any) -> Summarization:
     given: dict[str, Any] = {name: getattr(recipe.data, name) for name in names}
     try:
         return Summarization(model, tokenizer, recipe.search, **given)
+    except ValueError as error:
+        raise ValueError(f"model.preset={recipe.model['preset']}: {error}") from None
+
+
+@BUILDERS.register("captioning")
+def build_captioning(recipe: Recipe, train: CaptionedImages) -> Captioning:
+    """A captioner with a tokenizer of the recipe's kind."""
+    options = recipe.tokenizer or TokenizerOptions()
+    tokenizer = learnt_of_captions(options, train)
+    model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
+    try:
+        return Captioning(model, tokenizer, recipe.search, **lengths(recipe))
+    except ValueError as error:
+        raise ValueError(f"model.preset={recipe.model['preset']}: {error}") from None
+
+
+@BUILDERS.register("glimpses")
+def build_glimpses(recipe: Recipe, train: LabelledImages) -> Glimpses:
+    """A model of glimpses of the training split's images and classes."""
+    shape = list(train.images.shape[1:])
+    model = build_model(recipe.model, image_shape=shape, classes=len(train.classes))
+    try:
+        return Glimpses(model, train.classes, recipe.search, **lengths(recipe))
+    except ValueError as error:
+        raise ValueError(f"model.preset={recipe.model['preset']}: {error}") from None
+
+
+@BUILDERS.register("retrieval")
+def build_retrieval(recipe: Recipe, train: CaptionedImages) -> Retrieval:
+    """A retriever with a tokenizer of the recipe's kind."""
+    options = recipe.tokenizer or TokenizerOptions()
+    tokenizer = learnt_of_captions(options, train)
+    model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
+    try:
+        return Retrieval(model, tokenizer, recipe.search, **lengths(recipe))
     except ValueError as error:
         raise ValueError(f"model.preset={recipe.model['preset']}: {error}") from None
 
@@ -191,6 +237,14 @@ def learnt(options: TokenizerOptions, texts: Sequence[str]) -> Tokenizer:
     """A tokenizer of these options, its vocabulary taken from the texts."""
     kind = options.kind or "subword"
     return train_tokenizer(kind, texts, options.vocabulary_size, options.lowercase)
+
+
+def learnt_of_captions(options: TokenizerOptions, train: CaptionedImages) -> Tokenizer:
+    """A tokenizer of these options, its vocabulary taken from what is said of images."""
+    texts: Sequence[str] = [text for captions in train.captions for text in captions]
+    if options.min_count > 1:
+        texts = frequent([word for text in texts for word in text.split()], options)
+    return learnt(options, texts)
 
 
 def build_model(section: dict[str, Any], **given: Any) -> Any:

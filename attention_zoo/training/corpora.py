@@ -37,7 +37,7 @@ class Corpus:
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
     examples: ClassVar[str] = "examples"
     limits: ClassVar[tuple[str, ...]] = ()
-    """Options that limit lengths in tokens; a task of such examples has them, too."""
+    """Whole numbers that limit examples, lengths in tokens and alike; their task has them, too."""
     switches: ClassVar[tuple[str, ...]] = ()
     """Options that are true or false and not for every task of such examples."""
 

@@ -14,8 +14,8 @@ from attention_zoo.registry import did_you_mean
 from attention_zoo.training.building import build_model
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
-FREE = "dropout"
-"""The model's argument that decides no weight and may differ from that of the initial one."""
+FREE = ("dropout", "word_dropout", "look")
+"""The arguments of a model that decide no weight but their own and may differ from the initial."""
 
 
 def initial_task(recipe: Recipe) -> Any:
@@ -39,9 +39,16 @@ def initial_task(recipe: Recipe) -> Any:
         free = _free_settings(place, section, inside, getattr(task.model, "decides", ()))
         settings |= free if core is None else {core: {**settings[core], **free}}
     model = type(task.model)(**settings)  # of this run's precision
-    model.set_weights(task.model.get_weights())
+    for mine, initial in zip(_kept(model), _kept(task.model), strict=True):
+        mine.assign(initial)
     task.model = model
     return task
+
+
+def _kept(model: keras.Model) -> list[Any]:
+    """The weights of a model, without those of what may differ."""
+    own = {id(w) for name in FREE for w in getattr(getattr(model, name, None), "weights", ())}
+    return [weight for weight in model.weights if id(weight) not in own]
 
 
 def _check_tokenizer(what: str, tokenizer: Any, options: TokenizerOptions) -> None:
@@ -93,12 +100,12 @@ def _free_settings(
             f" {type(asked).__name__}; name another init, or take model out of the recipe"
         )
     for name, value in asked.settings.items():
-        if name != FREE and value != model.settings[name]:
+        if name not in FREE and value != model.settings[name]:
             raise ValueError(
                 f"{place}: model.{name} is {model.settings[name]} there and {value} in the recipe;"
                 " name another init, or take model out of the recipe"
             )
-    return {name: asked.settings[name] for name in (FREE,) if name in asked.settings}
+    return {name: asked.settings[name] for name in FREE if name in asked.settings}
 
 
 def freeze(model: keras.Model, names: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -142,7 +142,8 @@ class Job:
         train: the training batches.
         validation: the validation split, without what is over the length limits.
         validation_batches: the same in batches.
-        left_out: examples over the length limits of either split, by name.
+        left_out: examples of either split, by name, that are over the length limits, and those
+            that are bad (`data.skip_bad`).
     """
 
     recipe: Recipe
@@ -153,7 +154,7 @@ class Job:
     train: Any
     validation: Any
     validation_batches: Any
-    left_out: dict[str, int]
+    left_out: dict[str, tuple[int, int]]
 
 
 @contextmanager
@@ -196,8 +197,8 @@ def prepare(
     if is_chief():
         claim(folder, recipe, state, data)
     left_out = {
-        "training": len(examples) - len(train),
-        "validation": len(validation) - len(fitting),
+        "training": (len(examples) - of_corpus(train), getattr(examples, "skipped", 0)),
+        "validation": (len(validation) - len(fitting), getattr(validation, "skipped", 0)),
     }
     return Job(recipe, folder, state, task, steps, train, fitting, some, left_out)
 
@@ -244,17 +245,24 @@ def headline(job: Job) -> str:
     return (
         f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
         f" {job.task.model.count_params():,} parameters;"
-        f" {counted(job.train, 'training', job)}, {counted(job.validation, 'validation', job)};"
+        f" {counted(of_corpus(job.train), 'training', job)},"
+        f" {counted(len(job.validation), 'validation', job)};"
         f" {device_names(job.steps.strategy)}; {job.recipe.training.precision};"
         f" {job.folder}{start}"
     )
 
 
-def counted(examples: Sized, split: str, job: Job) -> str:
+def of_corpus(batches: Any) -> int:
+    """How many examples of a corpus are in batches: one to a row, unless they say else."""
+    return int(getattr(batches, "of_corpus", len(batches)))
+
+
+def counted(examples: int, split: str, job: Job) -> str:
     """How many examples of a split are used, and how many are not."""
-    left_out = job.left_out[split]
-    why = f" ({left_out:,} over the length limits left out)" if left_out else ""
-    return f"{len(examples):,} {split} {job.recipe.data.examples}{why}"
+    reasons = zip(job.left_out[split], ("over the length limits", "bad"), strict=True)
+    told = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
+    why = f" ({told} left out)" if told else ""
+    return f"{examples:,} {split} {job.recipe.data.examples}{why}"
 
 
 def run(

@@ -10,6 +10,7 @@ import tensorflow as tf
 from attention_zoo import tasks
 from attention_zoo.cli import main
 from attention_zoo.data import generate_dates
+from tests.tasks import captioners
 from tests.training.small import small_run
 
 LINES = generate_dates(3, split="test", max_phrases=1).sources
@@ -62,3 +63,17 @@ def test_mistakes_are_one_line_and_leave_nothing(
     assert message in error
     assert error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_captioner_is_exported_with_the_size_of_its_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    captioners.untrained(max_target_length=5).save(tmp_path / "run")
+    words = [str(tmp_path / "run"), str(tmp_path / "served"), "data.image_size=16"]
+    assert main(["export", *words]) == 0, capsys.readouterr().err
+    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
+    image = captioners.encoded(captioners.picture(1), "JPEG")
+    answers = served(image=tf.constant([image]))
+    assert answers["attention"].shape[3:] == (4, 4)
+    (want,) = captioners.untrained(image_size=16, max_target_length=5).predict([image])
+    assert answers["text"].numpy()[0, 0].decode() == want.text

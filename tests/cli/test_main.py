@@ -9,14 +9,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attention_zoo import models
 from attention_zoo.cli import main
 from attention_zoo.cli.main import COMMANDS
+from tests.tasks.captioners import encoded
 from tests.training.small import copy_of_small_run, small_run, write_recipe
 
 Capture = pytest.CaptureFixture[str]
+GLIMPSES = """
+task: glimpses
+data: {corpus: classes, train: images, validation: images, image_size: 8}
+model: {preset: ram_mnist, glimpse_size: 3, glimpses: 2, glimpse_units: 4, units: 6}
+training: {steps: 2, evaluate_every: 2, batch_size: 2, jit: false}
+"""
 
 
 def attention_zoo(
@@ -202,6 +210,45 @@ def test_a_reader_that_leaves_is_no_mistake() -> None:
     assert process.wait(60) == 0
     assert "Traceback" not in errors
     assert "BrokenPipeError" not in errors
+
+
+def test_glimpses_from_a_folder_of_images_to_a_picture_of_the_path(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, level in (("dark/a", 20), ("dark/b", 40), ("light/c", 220), ("light/d", 250)):
+        Path(f"images/{name}.png").parent.mkdir(parents=True, exist_ok=True)
+        Path(f"images/{name}.png").write_bytes(encoded(np.full((9, 8, 3), level, np.uint8)))
+    Path("recipe.yaml").write_text(GLIMPSES)
+    whole = Path("images/light/d.png").read_bytes()
+    for raw, message in (
+        (whole[:-9], "images/light/d.png: the PNG data is damaged or cut; fetch it again"),
+        (b"", "images/light/d.png: is empty; give a JPEG or PNG image"),
+    ):
+        Path("images/light/d.png").write_bytes(raw)
+        assert message in refused(capsys, "train", "recipe.yaml", "run=run")
+    Path("images/light/d.png").write_bytes(whole)
+    Path("images/light/e.png").write_bytes(b"")
+    code, out, err = run(capsys, "train", "recipe.yaml", "run=run", "data.skip_bad=1")
+    assert (code, "step 2/2" in out) == (0, True), err
+    assert "; 4 training images (1 bad left out), 4 validation images (1 bad left out);" in out
+    assert "e.png: is empty" in refused(
+        capsys, "evaluate", "run", "data.split=validation", "data.skip_bad=0"
+    )
+    Path("images/light/e.png").unlink()
+    code, out, err = run(capsys, "evaluate", "run", "data.split=validation")
+    assert (code, "accuracy" in out, "error" in out) == (0, True, True), (out, err)
+    Path("paths.txt").write_text("images/dark/a.png\nimages/light/d.png\n")
+    for name, begin in (("path.png", b"\x89PNG"), ("path.gif", b"GIF8")):
+        code, out, err = run(capsys, "predict", "run", "paths.txt", "--attention", name)
+        assert (code, set(out.split()) <= {"dark", "light"}, err) == (0, True, "")
+        assert out.count("\n") == 2
+        for number in (1, 2):
+            path = Path(name)
+            assert path.with_stem(f"{path.stem}-{number}").read_bytes().startswith(begin)
+    Path("paths.txt").write_text("images/dark/a.png\nimages/dark/f.png\n")
+    message = refused(capsys, "predict", "run", "paths.txt")
+    assert message.endswith("paths.txt:2: images/dark/f.png: No such file or directory\n")
 
 
 def test_stdin_is_the_default(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -9,6 +9,7 @@ import pytest
 from attention_zoo import models, tasks
 from attention_zoo.cli import main
 from attention_zoo.data import generate_dates, train_tokenizer
+from tests.tasks import captioners
 from tests.tasks.summarizers import untrained
 from tests.training.small import small_run
 
@@ -87,6 +88,8 @@ MISTAKES = {
     ),
     "wrong section": (b"on", ("training.steps=2",), "training.steps=2: predict takes search. and"),
     "no page": (b"on", ("--html", "a.html"), "--html a.html: task translation has no page, tag"),
+    "no such picture": (b"on", ("--attention", "a.xyz"), "a.xyz: no picture is of kind .xyz; name"),
+    "no folder": (b"on", ("--attention", "no/a.png"), "no/a.png: there is no folder no; make it"),
     "two files": (b"on", ("other.txt",), "other.txt: predict reads one file"),
 }
 
@@ -155,3 +158,33 @@ def test_attention_of_a_tagger_is_drawn_as_one_picture(tmp_path: Path, capsys: C
     assert main(["predict", *words, str(tmp_path / "out.png")]) == 0
     assert capsys.readouterr().out.count("/") == 2
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_lines_are_paths_of_images_where_captions_are_written(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = captioners.untrained()
+    task.save(tmp_path / "run")
+    for name, kind in (("a b.png", "PNG"), ("c.jpg", "JPEG")):
+        image = captioners.encoded(captioners.picture(len(name)), kind)
+        (tmp_path / name).write_bytes(image)
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("a b.png\nc.jpg\n")
+    shown = ["--html", "out.html", "--attention", "out.png", "search.min_length=3"]
+    code = main(["predict", "run", "in.txt", *shown])
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    expected = [one.text for one in task.predict(["a b.png", "c.jpg"], min_length=3)]
+    assert out.splitlines() == expected
+    assert Path("out.html").read_text(encoding="utf-8").count("<article") == 2
+    for name in ("out-1.png", "out-2.png"):
+        assert Path(name).read_bytes().startswith(b"\x89PNG")
+    Path("cut.png").write_bytes(Path("a b.png").read_bytes()[:60])
+    for line, message in (
+        ("no.png", "in.txt:2: no.png: No such file or directory"),
+        ("cut.png", "in.txt:2: cut.png: the PNG data is damaged or cut; fetch it again"),
+        ("", "in.txt:2: is empty; give the path of an image"),
+    ):
+        Path("in.txt").write_text(f"c.jpg\n{line}\n")
+        assert main(["predict", "run", "in.txt"]) == 2
+        assert capsys.readouterr() == ("", f"attention-zoo: error: {message}\n")

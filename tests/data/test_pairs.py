@@ -158,6 +158,7 @@ BAD_JSON = {
     "no JSON": (b"{'a': 1}", r":2: not valid JSON: Expecting property name .* at character 2"),
     "blank line": (b"", r":2: not valid JSON: Expecting value at character 1"),
     "too deep": (b"[" * 100_000, r":2: not valid JSON: brackets too deep"),
+    "long number": (b"9" * 5000, r":2: not valid JSON: a number of too many digits"),
     "a list": (b"[1]", r":2: the line is no JSON object; expected \{...\}"),
     "no field": (b'{"txt": "a"}', r":2: has no field 'text'; did you mean 'txt'\? \(fields: txt\)"),
     "a number": (b'{"text": 3, "title": "b"}', r":2: field 'text' is neither a text nor a list"),

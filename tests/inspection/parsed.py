@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
 
-VOID = {"meta", "input"}
+VOID = {"meta", "input", "img"}
 
 
 class Page(HTMLParser):
@@ -39,9 +39,11 @@ class Page(HTMLParser):
 
 
 def stands_alone(page: Page) -> None:
-    """No script, and nothing that a browser would fetch."""
-    assert not {"link", "script", "img", "iframe"} & {one.tag for one in page.elements}
-    assert not any({"src", "href"} & set(one.attrs) for one in page.elements)
+    """No script, and nothing that a browser would fetch: images are in the page itself."""
+    assert not {"link", "script", "iframe"} & {one.tag for one in page.elements}
+    assert not any({"href", "srcset"} & set(one.attrs) for one in page.elements)
+    sources = [one.attrs["src"] for one in page.elements if "src" in one.attrs]
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
     style = page.all("style")[0].text
     assert "url(" not in style
     assert "@import" not in style

@@ -493,6 +493,17 @@ def test_expected_rate() -> None:
     assert (np.abs(drawn - drawn.sum() * shares) <= 5 * sigma).all()
 
 
+def test_the_coin_of_expected_looks_is_tossed_once_a_row() -> None:
+    """All looks of an image, of all heads, are soft, or none is."""
+    align = ReinforceAlignment(0.5, seed=1)
+    query = np.random.default_rng(0).normal(size=(64, 5, 4)).astype("float32")
+    for layer in (Attention("dot", align), MultiHeadAttention(2, 3, alignment=align)):
+        found = layer(query, query[:, :3], return_attention_scores=True, training=True)
+        soft = (array(found[1]).max(-1) < 1).reshape(64, -1)
+        assert (soft == soft[:, :1]).all()
+        assert 16 < soft[:, 0].sum() < 48
+
+
 def test_only_expected_looks_give_scores_a_gradient_through_the_weights() -> None:
     align = ReinforceAlignment(0.5, seed=1)
     align.build((40, 6))

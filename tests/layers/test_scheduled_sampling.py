@@ -1,6 +1,7 @@
 # ruff: noqa: RUF012
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -357,11 +358,13 @@ TARGET = np.array([[2, 4, 5, 6, 7, 9], [2, 8, 9, 0, 0, 0]], "int32")
 
 
 def translators(schedule: Any) -> list[tuple[Any, Any]]:
-    """Every recurrent one twice with the same weights: with sampling, and without."""
+    """Each that may read its own words twice, of the same weights: with sampling, and without."""
     found = []
     for name in az.list_presets():
         cls, numbers = PRESETS.get(name)()
         if not name.endswith("_small") or not issubclass(cls, az.models.EncoderDecoder):
+            continue
+        if "source_vocabulary_size" not in inspect.signature(cls).parameters:
             continue
         narrow = {key: 0.0 if key == "dropout" else 6 for key in numbers if key in NARROW}
         options = {**SIZES, **narrow}

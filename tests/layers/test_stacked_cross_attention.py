@@ -11,7 +11,7 @@ from keras import layers
 from attention_zoo.layers import StackedCrossAttention
 from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import softmax
-from tests.layers.running import array, close, same
+from tests.layers.running import array, close, differentiable, same
 from tests.layers.structure_laws import Arrays, StructureConformance
 
 
@@ -135,6 +135,15 @@ def test_log_sum_exp_of_any_sharpness(sharpness: float) -> None:
     assert float(array(match)[0]) == pytest.approx(want, rel=1e-5)
 
 
+def test_hidden_words_stay_out_of_any_sharpness() -> None:
+    """One that is hidden matches better than the one that is there, by far."""
+    words, regions = np.zeros((1, 3, 4)), np.zeros((1, 2, 4))
+    words[0, 0, 0], regions[..., 0] = 1, -1
+    layer = StackedCrossAttention(pooling="log_sum_exp", pooling_sharpness=500.0)
+    _, match = layer(words, regions, words_mask=np.array([[True, False, False]]))
+    assert float(array(match)[0]) == pytest.approx(-1)
+
+
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
 def test_the_mask_of_those_who_look_goes_on(direction: str) -> None:
     tokens, regions = keras.Input((None,), dtype="int32"), keras.Input((None, 6))
@@ -179,3 +188,43 @@ def test_misuse_is_refused() -> None:
     layer(words, words)
     with pytest.raises(ValueError, match=r"regions must be \(batch, places, 4\), got shape"):
         layer(words, words[..., :3])
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("pooling", ["average", "log_sum_exp"])
+@pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
+def test_all_pairs_are_as_one_by_one(direction: str, pooling: str) -> None:
+    """Of regions that are not of one length, and where some, or all, of a row are hidden."""
+    layer = StackedCrossAttention(direction=direction, pooling=pooling)
+    rng = np.random.default_rng(0)
+    words = rng.normal(size=(4, 5, 7)).astype("float32")
+    regions = (10 * rng.normal(size=(3, 6, 7))).astype("float32")
+    there = np.arange(5) < np.array([5, 3, 1, 0])[:, None]
+    shown = np.arange(6) < np.array([6, 2, 0])[:, None]
+    words[~there] = np.nan
+    got = array(layer.similarities(words, regions, there, shown))
+    want = np.zeros((3, 4))
+    for i, j in np.ndindex(3, 4):
+        pair = words[j : j + 1], regions[i : i + 1], there[j : j + 1], shown[i : i + 1]
+        want[i, j] = array(layer(*pair)[1])[0]
+    close(got, want, 1e-5)
+    assert np.abs(want[:2, :3]).min() > 0
+    huge = array(layer.similarities(words, 1e30 * regions, there, shown))
+    close(huge, want, 1e-5)
+    assert array(layer.similarities(words[:0], regions)).shape == (3, 0)
+
+
+@pytest.mark.every_backend
+def test_all_pairs_have_the_gradients_of_a_call() -> None:
+    rng = np.random.default_rng(0)
+    words, regions = (rng.normal(size=(1, n, 4)).astype("float32") for n in (3, 5))
+    layer = StackedCrossAttention()
+    of_call = differentiable(layer, lambda w, v: layer(w, v)[1])(words, regions)
+    of_all = differentiable(layer, lambda w, v: layer.similarities(w, v)[0])(words, regions)
+    for got, want in zip(of_all[1], of_call[1], strict=True):
+        close(got, want, 1e-4)
+
+
+def test_all_pairs_of_two_widths_are_refused() -> None:
+    with pytest.raises(ValueError, match="words and regions must have one width"):
+        StackedCrossAttention().similarities(np.ones((1, 2, 3)), np.ones((1, 2, 4)))

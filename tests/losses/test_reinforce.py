@@ -129,6 +129,57 @@ def test_its_expectation_is_the_gradient_of_the_expected_reward(baseline: float)
     assert not each[:, 3].any()
 
 
+STEPS, REGIONS, PATHS = 3, 4, 100_000
+FIRST = np.random.default_rng(4).normal(size=(STEPS, REGIONS)).astype("float32")
+FOLLOW = np.random.default_rng(5).normal(size=(REGIONS, REGIONS)).astype("float32")
+"""Scores of each step, and what the region before adds to them."""
+PAID = np.random.default_rng(6).normal(size=(REGIONS,) * STEPS).astype("float32")
+"""The reward of each path."""
+
+
+def path_gradients(term: Reinforce, align: ReinforceAlignment) -> list[np.ndarray]:
+    """Of each of PATHS walks over the regions, by FIRST and by FOLLOW."""
+    align.build((PATHS, REGIONS))
+    noise = [align.draw((PATHS, REGIONS), "float32") for _ in range(STEPS)]
+
+    def walk(first: Any, follow: Any) -> Any:
+        state, looks = align.initial_state(first[:, 0]), []
+        scores = first[:, 0]
+        for t in range(STEPS):
+            weights, state = align(scores, state=state, noise=noise[t], training=True)
+            looks.append(weights)
+            if t + 1 < STEPS:
+                scores = first[:, t + 1] + keras.ops.einsum("ni,nij->nj", weights, follow)
+        paid = keras.ops.einsum("ni,nj,nk,ijk->n", *looks, PAID)
+        return term(paid, *align.choice(((), state))) / np.cos(1)
+
+    of_each = [np.broadcast_to(x, (PATHS, *x.shape)) for x in (FIRST, FOLLOW)]
+    return [PATHS * x for x in differentiable(align, walk)(*of_each)[1]]
+
+
+def test_over_three_looks_it_is_the_sum_over_all_paths() -> None:
+    """4 regions, 3 looks, each depending on the one before: within 3 standard errors."""
+    term = Reinforce(entropy_bonus=0)
+    term.baseline.assign(0.7)
+    got = path_gradients(term, ReinforceAlignment(seed=6))
+    want = [np.zeros((STEPS, REGIONS)), np.zeros((REGIONS, REGIONS))]
+    for path in np.ndindex(*PAID.shape):
+        chance, by_first, by_follow = 1.0, *(np.zeros_like(x) for x in want)
+        for t, region in enumerate(path):
+            scores = FIRST[t] + (FOLLOW[path[t - 1]] if t else 0.0)
+            shares = softmax(scores.astype("float64"), np.True_)
+            chance *= shares[region]
+            by_first[t] = np.eye(REGIONS)[region] - shares
+            if t:
+                by_follow[path[t - 1]] += by_first[t]
+        want[0] -= chance * PAID[path] * by_first
+        want[1] -= chance * PAID[path] * by_follow
+    for each, exact in zip(got, want, strict=True):
+        error = each.std(0) / np.sqrt(PATHS)
+        assert (np.abs(each.mean(0) - exact) <= 3 * error + 1e-7).all()
+        assert (error < 0.03 * np.abs(exact).max()).all()
+
+
 def test_a_good_baseline_makes_it_less_noisy() -> None:
     spreads = []
     for baseline in (-10.0, 0.0, float(softmax(SCORES.astype("float64"), MASK) @ REWARDS)):

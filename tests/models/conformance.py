@@ -87,14 +87,27 @@ def text_of(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     return np.concatenate([first, target[:, 1:]], axis=1)
 
 
+def picture_of(source: np.ndarray) -> np.ndarray:
+    """Images `(B, 8, 8 S, 3)` that show the tokens of sources `(B, S)` side by side."""
+    squares = np.kron(source, np.ones((8, 8), "int64")).reshape(len(source), 8, 8 * source.shape[1])
+    return (squares[..., None] * [20, 12, 5] % 256).astype("uint8")
+
+
+def read_by(model: Any, source: np.ndarray) -> Any:
+    """Sources as what a model reads."""
+    shown = picture_of(source) if isinstance(model, az.models.Captioner) else source
+    return ops.convert_to_tensor(shown)
+
+
 def forward(model: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     if isinstance(model, az.models.GPT):
         text, width = text_of(source, target), source.shape[1]
         logits = array(quick(lambda t: model({"tokens": t}))(ops.convert_to_tensor(text)))
         last = width - 1 - (text[:, :width] != PAD)[:, ::-1].argmax(1)
         return np.concatenate([logits[range(len(text)), last][:, None], logits[:, width:]], 1)
-    run = quick(lambda s, t: model({"source": s, "target": t}, training=False))
-    return array(run(ops.convert_to_tensor(source), ops.convert_to_tensor(target)))
+    name = getattr(model, "source_name", "source")
+    run = quick(lambda s, t: model({name: s, "target": t}, training=False))
+    return array(run(read_by(model, source), ops.convert_to_tensor(target)))
 
 
 def teacher_forced(
@@ -114,9 +127,15 @@ def teacher_forced(
         given = ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source)
         written = model.decode(*given, return_attention_scores=True)
         return log_probs, array(written.weights).mean(1)
+    if isinstance(model, az.models.CaptionTransformer):
+        memory = model.encode(read_by(model, source))
+        everywhere = ops.ones(memory.shape[:2], "int32")
+        given = ops.convert_to_tensor(target), memory, everywhere
+        written = model.transformer.decode(*given, return_attention_scores=True)
+        return log_probs, array(written.weights).mean(1)
     if isinstance(model, az.models.GPT) or not model.decoder.cell.attentions:
         return log_probs, None
-    encoded = model.encode(ops.convert_to_tensor(source), False)
+    encoded = model.encode(read_by(model, source), False)
     prepared, state = model.begin(encoded, len(source))
     embedded = model.target_embedding(target)
     inputs = model.decoder_inputs(embedded, encoded)
@@ -169,7 +188,7 @@ class ModelConformance:
         return shipped(preset, tuple(sorted({**sizes, **self.vocabulary}.items())), self.fill)
 
     def search(self, model: Any, source: np.ndarray = SOURCE, **options: Any) -> SearchResult:
-        found = model.compiled_search(source, **{"max_length": 7, **options})
+        found = model.compiled_search(read_by(model, source), **{"max_length": 7, **options})
         return SearchResult(*(None if x is None else np.asarray(x) for x in found))
 
     # at the depth of every preset
@@ -207,7 +226,7 @@ class ModelConformance:
                 logits.append(output.logits[:, 0])
             return ops.stack(logits, axis=1)
 
-        got = array(quick(steps)(ops.convert_to_tensor(SOURCE), ops.convert_to_tensor(TARGET)))
+        got = array(quick(steps)(read_by(model, SOURCE), ops.convert_to_tensor(TARGET)))
         assert np.isneginf(got[..., [PAD, START]]).all()
         got[..., [PAD, START]] = want[..., [PAD, START]]
         close(got[TARGET != 0], want[TARGET != 0], 1e-5)

@@ -10,8 +10,10 @@ from attention_zoo import models
 from attention_zoo.data import TaggedSentences, TextLines, TextPairs
 from attention_zoo.training.building import build_task, with_options
 from attention_zoo.training.corpora import Couples, DateLines, Dates, Reports
+from attention_zoo.training.image_corpora import Scenes
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 from attention_zoo.training.tagged_corpora import Conll
+from tests.tasks.captioners import captioned
 
 PAIRS = TextPairs(["ein Hund", "zwei Hunde"], ["a dog", "two dogs"], "here")
 LINES = TextLines(["a dog", "two dogs"], "here")
@@ -76,6 +78,28 @@ def test_a_model_that_sums_up_nothing_is_refused() -> None:
 def test_a_translation_has_no_source_to_cut() -> None:
     with pytest.raises(ValueError, match=r"data\.cut_source=true: task translation has no such"):
         Recipe(data=Dates(cut_source=True))
+
+
+def captioning(**model: object) -> Recipe:
+    preset = {"preset": "show_attend_tell_small", "embedding_dim": 8, "units": 8}
+    return Recipe(
+        task="captioning",
+        data=Scenes(image_size=12, max_target_length=9),
+        tokenizer=TokenizerOptions("whitespace", 60, lowercase=True, min_count=2),
+        model={**preset, **model},
+    )
+
+
+def test_a_captioner_has_the_words_of_its_captions_and_the_limits_of_its_data() -> None:
+    data = captioned(2, captions=[("A dog", "a dog runs"), ("two cats",)])
+    task = build_task(captioning(look={"kind": "hard"}), data)
+    assert sorted(task.tokenizer.vocabulary[4:]) == ["▁a", "▁dog"]
+    assert task.model.settings["vocabulary_size"] == 6
+    assert task.model.settings["look"]["kind"] == "hard"
+    assert (task.image_size, task.max_target_length) == (12, 9)
+    assert task.predict(list(data.images))[0].attention.shape[1:] == (2, 2)
+    with pytest.raises(ValueError, match=r"model\.preset=gpt_tiny: a GPT reads no images; capt"):
+        build_task(captioning(preset="gpt_tiny", num_layers=1), data)
 
 
 def language_model(**model: object) -> Recipe:

@@ -134,6 +134,51 @@ def test_the_same_model_and_tokenizer_may_be_asked_for(tmp_path: Path) -> None:
     assert initial_task(recipe).model.settings["units"] == 16
 
 
+SCENES = """\
+task: captioning
+data: {corpus: scenes, size: 8, validation_size: 4, image_size: 16}
+tokenizer: {kind: whitespace}
+model: {preset: show_attend_tell_small, units: 6, encoder: {filters: [4]}}
+training: {steps: 1, evaluate_every: 1, batch_size: 4, monitor: loss}
+"""
+
+
+def test_a_hard_look_starts_from_what_a_soft_one_has_learnt(tmp_path: Path) -> None:
+    """Its baseline is its own; where it looks is where the greatest weight was."""
+    soft = training.fit(write_recipe(tmp_path, SCENES), [f"run={tmp_path / 'soft'}"]).task
+    page = write_recipe(tmp_path, f"init: {tmp_path / 'soft'}\n{SCENES}")
+    words = ["model.look.kind=hard", "model.word_dropout=0.5"]
+    hard = initial_task(read_recipe(page, words))
+    assert hard.model.settings["look"]["kind"] == "hard"
+    assert [len(arrays_of(task.model)) for task in (soft, hard)] == [23, 24]
+    inputs = {"image": np.zeros((1, 16, 16, 3), "uint8"), "target": np.array([[2]])}
+    for one, other in zip(
+        soft.model.trainable_variables, hard.model.trainable_variables, strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    looks = [task.model.search(inputs["image"], max_length=1).attention for task in (soft, hard)]
+    assert np.argmax(looks[0]) == np.argmax(looks[1])
+    assert np.max(looks[1]) == 1
+
+
+def test_an_image_encoder_starts_from_that_of_another_run(tmp_path: Path) -> None:
+    """A retriever's, which a captioner leaves as it is, and does not need to go on."""
+    other = SCENES.replace("captioning", "retrieval").replace(
+        "show_attend_tell_small", "cross_attention_retriever_small"
+    )
+    retriever, run = tmp_path / "retriever", tmp_path / "captioner"
+    taught = training.fit(write_recipe(tmp_path, other), [f"run={retriever}"]).task.model
+    words = [f"run={run}", "training.frozen=[encoder]", f"model.encoder.weights={retriever}"]
+    page = write_recipe(tmp_path, SCENES)
+    training.fit(page, words)
+    retriever.rename(tmp_path / "gone")
+    training.fit(page, [*words, "training.steps=2"], allow=["training.steps"])
+    kept = tasks.load(run).model.encoder
+    for weight, first in zip(arrays_of(kept), arrays_of(taught.encoder), strict=True):
+        np.testing.assert_array_equal(weight, first)
+    assert np.ptp(arrays_of(kept)[0]) > 0
+
+
 def test_a_run_cannot_take_up_other_weights(page: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     training.fit(page, [f"run={run}", "training.steps=1"])

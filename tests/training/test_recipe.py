@@ -86,7 +86,7 @@ PAGES = {
     "plain text": ("dates\n", r"small\.yaml: a recipe is a page of `key: value` lines"),
     "empty": (
         "",
-        r"small\.yaml: data\.corpus is missing; name one of conll, conll2003, date_lines, dates, ",
+        r"small\.yaml: data\.corpus is missing; name one of captions, [a-z0-9_, ]+, tsv$",
     ),
     "unknown corpus": ("data: {corpus: date}\n", r"unknown data\.corpus 'date'; did you mean"),
     "no language": ("data: {corpus: tsv}\n", r"data\.source is missing; name the language"),

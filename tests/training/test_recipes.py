@@ -12,6 +12,7 @@ from attention_zoo import models
 from attention_zoo.training import Recipe, Sentences, read_recipe
 from attention_zoo.training.building import build_model, build_tagger, reads_characters
 from attention_zoo.training.corpora import Pairs
+from attention_zoo.training.image_corpora import Captions, Labelled
 from attention_zoo.training.optimizers import build_optimizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +25,8 @@ VOCABULARIES = {
     "language_modeling": ("vocabulary_size",),
     "masked_language_modeling": ("vocabulary_size",),
     "summarization": ("vocabulary_size",),
+    "captioning": ("vocabulary_size",),
+    "retrieval": ("vocabulary_size",),
 }
 
 
@@ -33,7 +36,7 @@ TAGS = ["B-LOC", "I-LOC", "O"]
 def languages(recipe: Recipe) -> tuple[str, ...]:
     """What the end of a recipe's name says of its data."""
     data: Any = recipe.data
-    if isinstance(data, Sentences) or recipe.task == "summarization":
+    if isinstance(data, Sentences | Captions | Labelled) or recipe.task == "summarization":
         return ()
     return (data.source, data.target) if isinstance(data, Pairs) else (data.language,)
 
@@ -44,8 +47,16 @@ def built(recipe: Recipe) -> Any:
         characters = 20 if reads_characters(recipe.model) else None
         small = {"units": 16, "embedding_dim": 8}
         return build_tagger({**recipe.model, **small}, TAGS, 20, characters)
+    if recipe.task == "glimpses":
+        size = recipe.data.image_size
+        return build_model(recipe.model, image_shape=[size, size, 1], classes=10)
     sizes = dict.fromkeys(VOCABULARIES[recipe.task], 20)
-    return build_model({**recipe.model, "units": 8, "embedding_dim": 8}, **sizes)
+    section = {**recipe.model, "units": 8, "embedding_dim": 8}
+    if isinstance(encoder := section.get("encoder"), dict):
+        section["encoder"] = {name: encoder[name] for name in encoder if name != "weights"}
+        if first := encoder.get("weights"):  # of a run that another recipe makes
+            assert Path(first).name in [path.stem for path in RECIPES], f"no recipe of {first}"
+    return build_model(section, **sizes)
 
 
 def test_there_are_recipes() -> None:

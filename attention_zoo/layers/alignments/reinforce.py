@@ -37,8 +37,9 @@ class ReinforceAlignment(Alignment):
     inference: the greatest score has it all.
 
     Args:
-        expected_rate: the share of looks in training that weigh by softmax(scores) instead of a
-            draw; these keep no log-probability, and their scores learn as in a soft look.
+        expected_rate: the share of rows whose looks in training all weigh by softmax(scores)
+            instead of a draw; these keep no log-probability, and their scores learn as in a soft
+            look.
         seed: of the draws, an integer or None.
 
     Call arguments:
@@ -71,8 +72,8 @@ class ReinforceAlignment(Alignment):
 
     Reference:
         Xu et al. 2015, arXiv 1502.03044, section 4.1: s_t is the row of weights, alpha_t
-        softmax(scores). There the coin of `expected_rate` (.5) is tossed once for an image, here
-        for each look.
+        softmax(scores). `expected_rate` is .5 there, and its coin is tossed once for an image, as
+        here: a soft look learns little from what drawn ones before it have left in the decoder.
     """
 
     def __init__(self, expected_rate: float = 0.0, seed: int | None = None, **kwargs: Any) -> None:
@@ -101,10 +102,13 @@ class ReinforceAlignment(Alignment):
         return tuple(ops.sum(ops.where(live[..., None], x, zero), axis=-2) for x in after)
 
     def draw(self, shape: tuple[Any, ...], dtype: str) -> Tensor:
-        """Gumbel noise; with an `expected_rate`, one column more, for the coin."""
-        *rows, places = shape
-        coin = 1 if self.expected_rate else 0
-        return gumbel_noise((*rows, places + coin), dtype, self.seed_generator)
+        """Gumbel noise; with an `expected_rate`, one column more: a coin for each first row."""
+        noise = gumbel_noise(shape, dtype, self.seed_generator)
+        if not self.expected_rate:
+            return noise
+        *rows, _ = shape
+        coins = gumbel_noise((*rows[:1], *[1] * len(rows[1:]), 1), dtype, self.seed_generator)
+        return ops.concatenate([noise, ops.broadcast_to(coins, (*rows, 1))], axis=-1)
 
     def call(
         self,

@@ -1,0 +1,203 @@
+"""Images with captions out of files: a folder or a zip, and JSON lines or COCO's JSON beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attention_zoo.data.captions import CaptionedImages
+from attention_zoo.data.image_files import ImageStack, image_files, is_image
+from attention_zoo.data.images import Size, read_image
+from attention_zoo.data.reading import (
+    Skips,
+    decoded,
+    field,
+    field_texts,
+    filled,
+    json_object,
+    numbered_lines,
+    parsed,
+)
+
+INSIDE = ("captions.jsonl", "captions.jsonl.gz")
+"""What the captions of a folder are called in it."""
+
+
+class _Described(NamedTuple):
+    """An image of the captions' file: where it stands there, its file's name, its captions."""
+
+    where: str
+    name: str
+    captions: list[str]
+
+
+def read_captions(
+    images: str | Path,
+    captions: str | Path | None = None,
+    size: Size | None = None,
+    skip_bad: int = 0,
+) -> CaptionedImages:
+    """Images of a folder or a zip, with their captions of JSON lines, in the order of these.
+
+    A line is `{"image": "dogs/1.jpg", "captions": ["A dog runs .", "..."]}`: the name of a file in
+    the folder or zip, and one caption or several.
+
+    Args:
+        images: a folder, or a zip, which is not unpacked.
+        captions: the file of JSON lines, UTF-8, gzipped or not; without, `captions.jsonl` or
+            `captions.jsonl.gz` in the folder.
+        size: one side of a square, or height and width, that images are resized to; without, all
+            must be of one size.
+        skip_bad: how many bad lines, and images that are bad or have no caption, may be left out;
+            one more is an error.
+
+    Raises:
+        ValueError: no folder, zip or captions; no image; at a bad line (file:line) invalid UTF-8,
+            no JSON object, a missing or empty field, an image that is not there or stands in a line
+            before; an image that is not read (see `read_image`), has no caption, or is of another
+            size than the first.
+    """
+    path = Path(captions) if captions is not None else _inside(images)
+    skips, places = Skips(skip_bad), dict[str, str]()
+    rows = []
+    for where, raw in numbered_lines(path):
+        with skips:
+            row = json_object(where, decoded(where, raw))
+            name = _new_name(where, row, "image", places)
+            texts = field_texts(where, row, "captions")
+            captions_of = [filled(where, text, "field 'captions'") for text in texts]
+            rows.append(_Described(where, name, captions_of))
+    return _read(images, path, rows, places, size, skips)
+
+
+def read_coco(
+    images: str | Path,
+    annotations: str | Path,
+    size: Size | None = None,
+    skip_bad: int = 0,
+) -> CaptionedImages:
+    """Images of a folder or a zip, with their captions of a JSON file as COCO has it.
+
+    The file holds `{"images": [{"id": 7, "file_name": "1.jpg"}, ...], "annotations": [{"image_id":
+    7, "caption": "A dog runs ."}, ...]}`; other fields are not looked at. Images are in its order,
+    and so are the captions of each.
+
+    Args:
+        images: a folder, or a zip, which is not unpacked; file names are paths within it.
+        annotations: the JSON file, UTF-8, gzipped or not.
+        size: as that of `read_captions`.
+        skip_bad: how many bad entries of either list, and images that are bad or have no caption,
+            may be left out; one more is an error.
+
+    Raises:
+        ValueError: as `read_captions`; no JSON, a missing list or field, an annotation of no image
+            (the place in its list, counted from 0).
+
+    Reference:
+        Chen et al. 2015, arXiv:1504.00325; the format is that of captions on cocodataset.org.
+    """
+    lines = [decoded(where, raw) for where, raw in numbered_lines(annotations)]
+    whole = parsed(str(annotations), "\n".join(lines))
+    if not isinstance(whole, dict):
+        raise ValueError(f"{annotations}: no JSON object; expected {{...}}")
+    skips, places = Skips(skip_bad), dict[str, str]()
+    rows: dict[Any, _Described] = {}
+    for where, entry in _entries(annotations, whole, "images"):
+        with skips:
+            name = _new_name(where, _object(where, entry), "file_name", places)
+            number = _number(where, entry, "id")
+            if number in rows:
+                raise ValueError(f"{where}: id {number!r} stands in {rows[number].where} already")
+            rows[number] = _Described(where, name, [])
+    for where, entry in _entries(annotations, whole, "annotations"):
+        with skips:
+            number = _number(where, _object(where, entry), "image_id")
+            texts = field_texts(where, entry, "caption")
+            if number not in rows:
+                raise ValueError(f"{where}: is of image_id {number!r}, which no image has")
+            rows[number].captions.extend(filled(where, text, "field 'caption'") for text in texts)
+    return _read(images, annotations, rows.values(), places, size, skips)
+
+
+def _inside(images: str | Path) -> Path:
+    """The captions in a folder of images."""
+    if not Path(images).is_dir():
+        raise ValueError(f"{images}: no folder with captions in it; name the file of the captions")
+    for name in INSIDE:
+        if (path := Path(images) / name).exists():
+            return path
+    raise ValueError(f"{images}: has no {INSIDE[0]}; name the file of the captions")
+
+
+def _new_name(where: str, row: dict[str, Any], name: str, places: dict[str, str]) -> str:
+    """The image of a row; ValueError if it stands in one before."""
+    image = field(where, row, name)
+    if not isinstance(image, str):
+        raise ValueError(f"{where}: field {name!r} is no text; give the name of an image")
+    if image in places:
+        raise ValueError(
+            f"{where}: image {image!r} stands in {places[image]} already; give all its captions at"
+            " one place"
+        )
+    places[image] = where
+    return image
+
+
+def _entries(path: str | Path, whole: dict[str, Any], name: str) -> Iterable[tuple[str, Any]]:
+    """The entries of a list of COCO's JSON, and where each stands."""
+    entries = field(str(path), whole, name)
+    if not isinstance(entries, list):
+        raise ValueError(f"{path}: field {name!r} is no list")
+    return ((f"{path}: {name}[{place}]", entry) for place, entry in enumerate(entries))
+
+
+def _object(where: str, entry: Any) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise ValueError(f"{where}: no JSON object; expected {{...}}")
+    return entry
+
+
+def _number(where: str, entry: dict[str, Any], name: str) -> int | str:
+    number = field(where, entry, name)
+    if not isinstance(number, int | str) or isinstance(number, bool):
+        raise ValueError(f"{where}: field {name!r} is neither a whole number nor a text")
+    return number
+
+
+def _read(
+    images: str | Path,
+    captions: str | Path,
+    rows: Iterable[_Described],
+    places: dict[str, str],
+    size: Size | None,
+    skips: Skips,
+) -> CaptionedImages:
+    """The images of rows; all faults of names are found before any image is read."""
+    stack, present, kept = ImageStack(), list[_Described](), list[_Described]()
+    with image_files(images) as files:
+        for row in rows:
+            with skips:
+                if row.name not in files:
+                    raise ValueError(f"{row.where}: image {row.name!r} is not in {images}")
+                if not row.captions:
+                    raise ValueError(f"{images}/{row.name}: has no caption in {captions}")
+                present.append(row)
+        for name in files:
+            with skips:
+                if is_image(name) and name not in places:
+                    raise ValueError(f"{images}/{name}: has no caption in {captions}")
+        for row in present:
+            with skips:
+                where = f"{images}/{row.name}"
+                stack.add(where, read_image(files[row.name](), size, where))
+                kept.append(row)
+    if not kept:
+        raise ValueError(f"{images}: no image with a caption (bad ones left out: {skips.count})")
+    return CaptionedImages(
+        stack.images(),
+        [tuple(row.captions) for row in kept],
+        [row.name for row in kept],
+        f"{images} and {captions}",
+        skips.count,
+    )

@@ -1,0 +1,229 @@
+"""Images of digits: a generated set, and digits moved to anywhere on a larger canvas.
+
+`generate_digits` draws strokes with a trembling hand, 28 by 28 pixels, so that nothing has to be
+fetched. `translated_digits` and `cluttered_digits` make the tasks of Mnih et al. 2014, arXiv
+1406.6247, section 4.1, out of any set of images, those included.
+
+What a seed draws is the same on every machine: only sums, products, quotients and roots, which all
+round alike, lead from the drawn numbers to the pixels.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.ops.arguments import whole_number
+from attention_zoo.registry import did_you_mean
+
+SIDE, INK = 28, 20.0
+"""Pixels of a side of a generated image, and of the height of the digit on it, on the average."""
+PARTS = ("train", "validation", "test")
+CHUNK = 256
+Stroke = tuple[tuple[float, float], ...]
+"""Points to the right and downwards, from (0, 0) to (1, 1)."""
+
+
+class Digits(NamedTuple):
+    """images: `(N, H, W, C)` uint8, white on black. labels: `(N,)` int64."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+
+def _loop(middle: float, width: float, height: float) -> Stroke:
+    """A closed curve around (0.5, middle), half as wide and half as high as said."""
+    circle = [(0.0, -1.0), (0.5, -0.866), (0.866, -0.5)]
+    while len(circle) < 12:
+        x, y = circle[-3]
+        circle.append((-y, x))
+    return tuple((0.5 + width * x, middle + height * y) for x, y in [*circle, circle[0]])
+
+
+_BELLY: Stroke = ((0.68, 0.53), (0.8, 0.71), (0.69, 0.9), (0.44, 0.96), (0.2, 0.86))
+_SIX: Stroke = (
+    *((0.7, 0.06), (0.46, 0.18), (0.29, 0.42), (0.23, 0.68), (0.34, 0.9), (0.55, 0.96)),
+    *((0.74, 0.86), (0.78, 0.69), (0.66, 0.54), (0.45, 0.53), (0.26, 0.66)),
+)
+STROKES: tuple[tuple[Stroke, ...], ...] = (
+    (_loop(0.5, 0.31, 0.45),),
+    (((0.34, 0.22), (0.55, 0.05), (0.55, 0.95)),),
+    (
+        (
+            *((0.2, 0.28), (0.27, 0.12), (0.46, 0.05), (0.68, 0.11), (0.76, 0.28)),
+            *((0.66, 0.48), (0.2, 0.94), (0.82, 0.94)),
+        ),
+    ),
+    (((0.22, 0.15), (0.45, 0.05), (0.69, 0.12), (0.74, 0.3), (0.62, 0.44), (0.42, 0.48), *_BELLY),),
+    (((0.6, 0.05), (0.18, 0.62), (0.86, 0.62)), ((0.64, 0.36), (0.64, 0.95))),
+    (((0.78, 0.06), (0.31, 0.06), (0.26, 0.46), (0.5, 0.41), *_BELLY),),
+    (_SIX,),
+    (((0.18, 0.07), (0.82, 0.07), (0.42, 0.95)),),
+    (_loop(0.27, 0.22, 0.22), _loop(0.72, 0.28, 0.23)),
+    (tuple((1 - x, 1 - y) for x, y in _SIX),),
+)
+"""How each digit is written."""
+POINTS = max(sum(len(stroke) for stroke in digit) for digit in STROKES)
+MANNERS = 8
+"""Numbers that say how a digit is written as a whole."""
+
+
+def generate_digits(size: int, split: str = "train", seed: int = 1) -> Digits:
+    """Digits drawn by a trembling hand; the first n of a larger set are the set of size n.
+
+    Args:
+        size: how many.
+        split: "train", "validation" or "test", which share no image.
+        seed: of the set.
+
+    Returns:
+        Images `(size, 28, 28, 1)` and their labels, 0 to 9, each as likely as any other.
+
+    Raises:
+        ValueError: a size below 1, an unknown split.
+    """
+    whole_number("size", size)
+    if split not in PARTS:
+        raise ValueError(
+            f"digits has no {split!r}{did_you_mean(split, PARTS)} (known: {', '.join(PARTS)})"
+        )
+    numbers = random.Random(f"digits/{split}/{seed}").random
+    each = 1 + MANNERS + 2 * POINTS
+    drawn = np.array([numbers() for _ in range(size * each)]).reshape(size, each)
+    labels = (drawn[:, 0] * len(STROKES)).astype("int64")
+    images = np.zeros((size, SIDE, SIDE, 1), "uint8")
+    for digit in range(len(STROKES)):
+        rows = np.flatnonzero(labels == digit)
+        for first in range(0, len(rows), CHUNK):
+            some = rows[first : first + CHUNK]
+            images[some, :, :, 0] = _written(digit, 2 * drawn[some, 1:] - 1)
+    return Digits(images, labels)
+
+
+def _written(digit: int, drawn: NDArray[Any]) -> NDArray[np.uint8]:
+    """A digit in so many hands, `(n, 28, 28)`, of numbers from -1 to 1."""
+    turn, slant, wide, high, right, down, pen, ink = drawn.T[:MANNERS, :, None]
+    points = np.array([point for stroke in STROKES[digit] for point in stroke])
+    shake = 0.03 * drawn[:, MANNERS : MANNERS + 2 * len(points)].reshape(-1, len(points), 2)
+    x = INK * (1 + 0.2 * wide) * (points[:, 0] - 0.5 + shake[..., 0])
+    y = INK * (1 + 0.1 * high) * (points[:, 1] - 0.5 + shake[..., 1])
+    x = x - 0.25 * slant * y
+    half = 0.12 * turn  # the tangent of half the angle
+    cosine, sine = (1 - half * half) / (1 + half * half), 2 * half / (1 + half * half)
+    x, y = cosine * x - sine * y, sine * x + cosine * y
+    x, y = x + SIDE / 2 + 1.5 * right, y + SIDE / 2 + 1.5 * down
+    near = np.full((len(drawn), SIDE, SIDE), np.inf)
+    at = 0
+    for stroke in STROKES[digit]:
+        for k in range(at, at + len(stroke) - 1):
+            near = np.minimum(near, _squared_distance(x[:, k : k + 2], y[:, k : k + 2]))
+        at += len(stroke)
+    light = np.clip(1.3 + 0.4 * pen[..., None] + 0.5 - np.sqrt(near), 0.0, 1.0)
+    return np.floor(light * (225.0 + 30.0 * ink[..., None]) + 0.5).astype("uint8")
+
+
+def _squared_distance(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    """Of the middle of each pixel from the line between two points, `(n, 28, 28)`."""
+    places = np.arange(SIDE) + 0.5
+    (x0, x1), (y0, y1) = (z.T[..., None, None] for z in (x, y))
+    along, down = x1 - x0, y1 - y0
+    right, below = places - x0, places[:, None] - y0
+    share = (right * along + below * down) / np.maximum(along * along + down * down, 1e-6)
+    share = np.clip(share, 0.0, 1.0)
+    across, up = right - share * along, below - share * down
+    return across * across + up * up
+
+
+def translated_digits(images: Any, labels: Any, size: int = 60, seed: int = 1) -> Digits:
+    """Each image somewhere on a black square, every place as likely as any other.
+
+    Args:
+        images: `(N, H, W)` or `(N, H, W, C)`, uint8, white on black.
+        labels: `(N,)`, integers.
+        size: side of the square in pixels.
+        seed: of the places.
+
+    Returns:
+        Images `(N, size, size, C)` and their labels, in the same order.
+
+    Raises:
+        ValueError: no such images or labels, a square that they do not fit into.
+    """
+    digits = _checked(images, labels, size)
+    pick = _picker(f"translated/{seed}")
+    made = np.zeros((len(digits.images), size, size, digits.images.shape[-1]), "uint8")
+    for canvas, image in zip(made, digits.images, strict=True):
+        _put(canvas, image, pick)
+    return Digits(made, digits.labels)
+
+
+def cluttered_digits(
+    images: Any, labels: Any, size: int = 60, clutter: int = 4, patch: int = 8, seed: int = 1
+) -> Digits:
+    """Each image somewhere on a black square, between pieces of others; the lightest is seen.
+
+    Args:
+        images, labels, size, seed: as in `translated_digits`.
+        clutter: how many pieces are on each square.
+        patch: side of a piece in pixels, cut out of another image (of the same, if it is alone)
+            anywhere.
+
+    Returns:
+        Images `(N, size, size, C)` and their labels, in the same order.
+
+    Raises:
+        ValueError: as `translated_digits`, and for pieces larger than the images.
+    """
+    digits = _checked(images, labels, size)
+    whole_number("clutter", clutter, low=0)
+    count, *sides, channels = digits.images.shape
+    if whole_number("patch", patch) > min(sides) and clutter:
+        raise ValueError(f"patch={patch}: the images have only {sides[0]} by {sides[1]} pixels")
+    pick = _picker(f"cluttered/{seed}")
+    made = np.zeros((count, size, size, channels), "uint8")
+    for row, canvas in enumerate(made):
+        _put(canvas, digits.images[row], pick)
+        for _ in range(clutter):
+            other = digits.images[(row + 1 + pick(max(count - 1, 1))) % count]
+            top, left = (pick(side - patch + 1) for side in sides)
+            _put(canvas, other[top : top + patch, left : left + patch], pick)
+    return Digits(made, digits.labels)
+
+
+def _picker(name: str) -> Callable[[int], int]:
+    """Draws one of the first n whole numbers."""
+    numbers = random.Random(name).random
+    return lambda n: int(numbers() * n)
+
+
+def _put(canvas: NDArray[np.uint8], image: NDArray[np.uint8], pick: Callable[[int], int]) -> None:
+    """Lays an image on a canvas, anywhere."""
+    height, width = image.shape[:2]
+    top, left = (pick(len(canvas) - side + 1) for side in (height, width))
+    below = canvas[top : top + height, left : left + width]
+    np.maximum(below, image, out=below)
+
+
+def _checked(images: Any, labels: Any, size: int) -> Digits:
+    """The images with their channels; ValueError for what is none, or too large for the square."""
+    images, labels = np.asarray(images), np.asarray(labels)
+    if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        raise ValueError(
+            "images must be (N, H, W) or (N, H, W, C) of uint8, got shape"
+            f" {images.shape} of {images.dtype}"
+        )
+    if labels.shape != images.shape[:1] or labels.dtype.kind not in "iu":
+        raise ValueError(
+            f"labels must be ({len(images)},) of integers, got shape {labels.shape} of"
+            f" {labels.dtype}"
+        )
+    if whole_number("size", size) < max(images.shape[1:3]):
+        raise ValueError(
+            f"size={size}: images of {images.shape[1]} by {images.shape[2]} pixels do not fit"
+        )
+    channels = images if images.ndim == 4 else images[..., None]
+    return Digits(channels, labels.astype("int64"))

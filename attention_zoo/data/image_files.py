@@ -1,0 +1,139 @@
+"""The files of a folder or a zip of images, and images of one size in one array."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.data.images import check_bytes, read_bytes
+
+Files = dict[str, Callable[[], bytes]]
+"""What reads each file, by its name within the folder or zip."""
+
+_SUFFIXES = "apng avif bmp gif heic heif jfif jp2 jpe jpeg jpg jxl pjpeg png svg tif tiff webp"
+SUFFIXES = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
+"""Names of images end so, in capitals or not; of those, too, that are not read."""
+
+
+@contextmanager
+def image_files(path: str | Path) -> Iterator[Files]:
+    """The files of a folder and those within, or of a zip, in the order of their names.
+
+    Links are followed, but for those that lead back up. Left out is what an operating system adds:
+    names that begin with a full stop, `__MACOSX`. A zip is read in place: nothing is unpacked to
+    the disk.
+
+    Raises:
+        ValueError: neither folder nor zip; a folder within that cannot be read; a zip that has two
+            files of one name; at a file that is read, damaged or packed in a way that is not read,
+            or too large.
+    """
+    root = Path(path)
+    if root.is_dir():
+        found = {file.relative_to(root).as_posix(): file for file in _files(root)}
+        yield {name: partial(read_bytes, found[name]) for name in sorted(found)}
+        return
+    with _archive(path) as archive:
+        entries: dict[str, zipfile.ZipInfo] = {}
+        for entry in archive.infolist():
+            name = PurePosixPath("/", entry.filename).relative_to("/").as_posix()
+            if entry.is_dir() or any(map(_hidden, name.split("/"))):
+                continue
+            if name in entries:
+                raise ValueError(f"{path}: has two files called {name!r}; pack it anew with one")
+            entries[name] = entry
+        yield {name: partial(_unzipped, archive, entries[name], path) for name in sorted(entries)}
+
+
+def is_image(name: str) -> bool:
+    """Whether a file is an image by its name."""
+    return PurePosixPath(name).suffix.lower() in SUFFIXES
+
+
+class ImageStack:
+    """Images of one size, put one by one into one array, which grows as it fills."""
+
+    def __init__(self) -> None:
+        self._array: NDArray[np.uint8] = np.empty((0, 0, 0, 0), np.uint8)
+        self._count = 0
+        self._first = ""
+
+    def add(self, where: str, image: NDArray[np.uint8]) -> None:
+        """One more; ValueError if its size is not that of the first."""
+        if not self._count:
+            self._array = np.empty((64, *image.shape), np.uint8)
+            self._first = where
+        if image.shape != self._array.shape[1:]:
+            sizes = [" x ".join(map(str, shape)) for shape in (image.shape, self._array.shape[1:])]
+            raise ValueError(
+                f"{where}: is {sizes[0]}, but {self._first} is {sizes[1]}; give a size, which all"
+                " are brought to"
+            )
+        if self._count == len(self._array):
+            self._array = np.concatenate([self._array, np.empty_like(self._array)])
+        self._array[self._count] = image
+        self._count += 1
+
+    def images(self) -> NDArray[np.uint8]:
+        """All of them, `(N, H, W, C)`."""
+        return self._array[: self._count]
+
+
+def _hidden(name: str) -> bool:
+    """Whether a file or folder is one that an operating system adds."""
+    return name.startswith((".", "__MACOSX")) and name != ".."
+
+
+def _files(folder: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
+    """The files of a folder and those within, links that lead nowhere among them."""
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    try:
+        entries = list(folder.iterdir())
+    except OSError as error:
+        raise ValueError(f"{folder}: {error.strerror}") from None
+    for entry in entries:
+        if _hidden(entry.name):
+            continue
+        if entry.is_dir():
+            yield from _files(entry, above | {real})
+        elif entry.is_file() or entry.is_symlink():
+            yield entry
+
+
+def _archive(path: str | Path) -> zipfile.ZipFile:
+    """The zip; ValueError unless it is a whole one."""
+    try:
+        return zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
+        said = "neither a folder nor a whole zip; give one"
+        if isinstance(error, OSError) and error.filename is not None:  # else of what it holds
+            said = str(error.strerror)
+        raise ValueError(f"{path}: {said}") from None
+
+
+_DAMAGES = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
+
+
+def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
+    where = f"{path}/{entry.filename}"
+    check_bytes(where, entry.file_size)
+    try:
+        return archive.read(entry)
+    except _DAMAGES:
+        raise ValueError(f"{where}: the zip data is damaged or cut; fetch it again") from None
+    except RuntimeError:  # also of a kind of packing that Python does not know
+        raise ValueError(
+            f"{where}: is locked or packed in a way that is not read; pack it anew, without a"
+            " password"
+        ) from None

@@ -1,0 +1,292 @@
+"""Images out of files, bytes and arrays, pixel by pixel as an exported graph makes them.
+
+TensorFlow decodes and resizes, here as in a graph. Pillow looks at the header alone, before
+anything is decoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.uint8]
+Size = int | tuple[int, int]
+"""One side of a square, or height and width."""
+
+MOST_PIXELS = 1 << 26
+"""Of one image, as many as 8192 x 8192 has; a larger one is refused before it is decoded."""
+
+MOST_BYTES = 1 << 28
+"""Of an encoded image."""
+
+_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+_OTHERS = {b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
+_MODES = {"CMYK": "CMYK colours", "LA": "an alpha channel", "RGBA": "an alpha channel"}
+_DEPTH_AT, _ORIENTATION = 24, 0x0112
+
+
+def read_image(
+    source: str | Path | bytes | Image, size: Size | None = None, where: str | None = None
+) -> Image:
+    """An image as `(H, W, 3)`, uint8, RGB; grey ones and those with a palette become RGB.
+
+    Files and bytes are JPEG or PNG, decoded by TensorFlow, and resized by
+    `tf.image.resize(..., method="bilinear", antialias=True)`, rounded; the shape is not kept.
+    `graph_image` does the same in a graph. TensorFlow does not turn images as their EXIF tags ask
+    for; those that ask for it are therefore refused here, and nothing is ever seen lying on its
+    side. A PNG has sums by which any damage is found; a JPEG has none, so a wrong byte in the midst
+    of one can pass for colours.
+
+    Args:
+        source: a path, an encoded image, or an array `(H, W, 3)`, `(H, W, 1)` or `(H, W)`, uint8.
+        size: one side of a square, or height and width, to be resized to; its own without.
+        where: what the image is called in messages; its path, or "the image", without.
+
+    Raises:
+        ValueError: no such file; neither JPEG nor PNG; damaged or cut; more than `MOST_PIXELS`;
+            CMYK, alpha, transparency, 16 bits; animated; to be turned; an array of another type or
+            shape; a size below 1 or of more than `MOST_PIXELS`. The line names the image.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.data import read_image
+        >>> read_image(np.full((3, 5), 7, np.uint8), size=(2, 4)).shape
+        (2, 4, 3)
+    """
+    where = where or (str(source) if isinstance(source, str | Path) else "the image")
+    if isinstance(source, np.ndarray):
+        image = checked_array(where, source)
+        return resized(np.repeat(image, 3, -1) if image.shape[-1] == 1 else image, size)
+    encoded: object = source
+    if isinstance(source, str | Path):
+        encoded = read_bytes(source, where)
+    if not isinstance(encoded, bytes):
+        kind = type(encoded).__name__
+        raise ValueError(f"{where}: of type {kind}; give a path, encoded bytes or an array")
+    _check_header(where, encoded)
+    return resized(_decoded(where, encoded), size)
+
+
+def graph_image(encoded: Any, size: Size | None = None) -> Any:
+    """The same as `read_image` of bytes, in a `tf.function`: `(H, W, 3)`, uint8.
+
+    Identical pixels for whatever `read_image` lets through. CMYK, alpha, 16 bits and more than
+    `MOST_PIXELS` are refused here too, by `tf.errors.InvalidArgumentError`; but what a graph cannot
+    see passes: a PNG whose palette or one of whose colours is transparent is read as if it were
+    not, an animated one gives the picture that it stands for, and EXIF tags are not looked at.
+
+    Args:
+        encoded: a scalar string tensor: JPEG or PNG.
+        size: as that of `read_image`.
+    """
+    import tensorflow as tf
+
+    sides = _sides(size)
+    with tf.control_dependencies([_assertion(encoded)]):
+        image = _decode(tf.identity(encoded))
+    return image if sides is None else _resize(image, sides)
+
+
+def resized(image: Image, size: Size | None) -> Image:
+    """An image `(H, W, C)` brought to another size, if any is given; ValueError if it is none."""
+    sides = _sides(size)
+    if sides is None or image.shape[:2] == sides:
+        return image
+    import tensorflow as tf
+
+    with tf.device("CPU"):
+        small: Image = _resize(tf.constant(image), sides).numpy()
+    return small
+
+
+def resized_all(images: Image, size: int) -> Image:
+    """Images `(N, H, W, C)` brought to squares of that side."""
+    if images.shape[1:3] == (size, size):
+        return images
+    small = [resized(image, size) for image in images]
+    return np.stack(small) if small else np.empty((0, size, size, images.shape[-1]), np.uint8)
+
+
+def check_stack(where: str, images: NDArray[Any], channels: Sequence[int]) -> None:
+    """ValueError unless these are images of so many channels."""
+    if images.dtype != np.uint8:
+        raise ValueError(f"{where}: images of {images.dtype}; give uint8, from 0 to 255")
+    if images.ndim != 4 or images.shape[-1] not in channels or not all(images.shape[1:]):
+        shapes = " or ".join(f"(N, H, W, {count})" for count in channels)
+        raise ValueError(f"{where}: images of shape {images.shape}; give {shapes}")
+
+
+def digest(image: Image) -> str:
+    """Tells images apart: 32 letters that are the same for the same pixels alone."""
+    return hashlib.blake2b(np.ascontiguousarray(image).data, digest_size=16).hexdigest()
+
+
+def checked_array(where: str, array: NDArray[Any]) -> Image:
+    """The array as `(H, W, 1)` or `(H, W, 3)`; ValueError unless it is an image."""
+    if array.dtype != np.uint8:
+        raise ValueError(f"{where}: an array of {array.dtype}; give uint8, from 0 to 255")
+    shaped = array[..., None] if array.ndim == 2 else array
+    if shaped.ndim != 3 or shaped.shape[-1] not in (1, 3):
+        raise ValueError(f"{where}: an array of shape {array.shape}; give (height, width, 3)")
+    _check_sides(where, *shaped.shape[:2])
+    return shaped
+
+
+def read_bytes(path: str | Path, where: str | None = None) -> bytes:
+    """The bytes of a file; ValueError if there is none, or they are too many for an image."""
+    where = where or str(path)
+    try:
+        with open(path, "rb") as file:
+            encoded = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"{where}: {error.strerror}") from None
+    except ValueError:
+        raise ValueError(f"{where}: is no path, it has a null character") from None
+    check_bytes(where, len(encoded))
+    return encoded
+
+
+def check_bytes(where: str, count: int) -> None:
+    """ValueError if so many bytes are more than an image may have."""
+    if count > MOST_BYTES:
+        raise ValueError(f"{where}: more than {MOST_BYTES} bytes; make the image smaller")
+
+
+def _check_header(where: str, encoded: bytes) -> None:
+    """Refuses what would be decoded to something else than what people see, or to too much."""
+    if not encoded.startswith((_JPEG, _PNG)):
+        raise ValueError(f"{where}: {_strange(encoded)}; give a JPEG or PNG image")
+    header = _header(where, encoded)
+    _check_sides(where, header.height, header.width)
+    deep = encoded.startswith(_PNG) and encoded[_DEPTH_AT] > 8
+    problem = _MODES.get(header.mode) or ("16 bits a colour" if deep else None)
+    if "transparency" in header.info:
+        problem = "transparent colours"
+    if problem is not None:
+        raise ValueError(f"{where}: has {problem}; save it as plain RGB of 8 bits a colour")
+    if getattr(header, "is_animated", False):
+        raise ValueError(f"{where}: is animated; save the one picture that is meant")
+    if (orientation := _orientation(header)) != 1:
+        raise ValueError(
+            f"{where}: asks to be turned (EXIF orientation {orientation}), which TensorFlow does"
+            " not do; turn it with PIL.ImageOps.exif_transpose and save it again"
+        )
+
+
+def _strange(encoded: bytes) -> str:
+    """What bytes are that are neither JPEG nor PNG."""
+    if not encoded:
+        return "is empty"
+    known = [name for begin, name in _OTHERS.items() if encoded.startswith(begin)]
+    return f"is {known[0]}" if known else "is no image that is known here"
+
+
+def _header(where: str, encoded: bytes) -> Any:
+    """What Pillow reads before any pixel; by its class for the format, which warns of no size."""
+    from PIL import JpegImagePlugin, PngImagePlugin
+
+    png = encoded.startswith(_PNG)
+    try:
+        read: Any = PngImagePlugin.PngImageFile if png else JpegImagePlugin.JpegImageFile
+        return read(io.BytesIO(encoded))
+    except Exception:  # of many kinds, as the damage is
+        raise _damaged(where, encoded) from None
+
+
+def _damaged(where: str, encoded: bytes) -> ValueError:
+    kind = "PNG" if encoded.startswith(_PNG) else "JPEG"
+    return ValueError(f"{where}: the {kind} data is damaged or cut; fetch it again")
+
+
+def _check_sides(where: str, height: int, width: int) -> None:
+    if not height * width:
+        raise ValueError(f"{where}: {height} x {width}, which has no pixel; give an image")
+    if height * width > MOST_PIXELS:
+        raise ValueError(
+            f"{where}: {height} x {width}, more than {MOST_PIXELS} pixels; make it smaller"
+        )
+
+
+def _orientation(header: Any) -> int:
+    """How an image asks to be turned before it is shown; 1 is not at all."""
+    if "exif" not in header.info:
+        return 1
+    try:
+        turned = header.getexif().get(_ORIENTATION, 1)
+    except Exception:  # tags that are none say nothing
+        return 1
+    return turned if turned in range(2, 9) else 1
+
+
+def _decoded(where: str, encoded: bytes) -> Image:
+    import tensorflow as tf
+
+    try:
+        with tf.device("CPU"):
+            image: Image = _decode(tf.constant(encoded)).numpy()
+    except tf.errors.InvalidArgumentError:
+        raise _damaged(where, encoded) from None
+    return image
+
+
+def _decode(encoded: Any) -> Any:
+    import tensorflow as tf
+
+    image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+    return tf.ensure_shape(image, [None, None, 3])
+
+
+def _resize(image: Any, sides: tuple[int, int]) -> Any:
+    import tensorflow as tf
+
+    image = tf.image.resize(image, sides, method="bilinear", antialias=True)
+    return tf.cast(tf.clip_by_value(tf.round(image), 0.0, 255.0), tf.uint8)
+
+
+def _sides(size: Size | None) -> tuple[int, int] | None:
+    """Height and width."""
+    if size is None:
+        return None
+    sides = (size, size) if isinstance(size, int) else size
+    two = isinstance(sides, Sequence) and len(sides) == 2
+    if not two or not all(type(side) is int and side >= 1 for side in sides):
+        raise ValueError(f"size={size!r}: give one side or (height, width), each at least 1")
+    if sides[0] * sides[1] > MOST_PIXELS:
+        raise ValueError(f"size={size!r}: more than {MOST_PIXELS} pixels; make it smaller")
+    return sides[0], sides[1]
+
+
+def _assertion(encoded: Any) -> Any:
+    """Refuses in a graph what `_check_header` refuses, as far as a few bytes tell."""
+    import tensorflow as tf
+
+    def jpeg() -> tuple[Any, Any]:
+        shape = tf.cast(tf.image.extract_jpeg_shape(encoded), tf.int64)
+        return shape[:2], (shape[2] == 1) | (shape[2] == 3)
+
+    def png() -> tuple[Any, Any]:
+        raw = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 16, 10), tf.uint8), tf.int64)
+        sides = tf.linalg.matvec(tf.reshape(raw[:8], [2, 4]), tf.constant(_PLACES, tf.int64))
+        return sides, (raw[8] <= 8) & (raw[9] < 4)
+
+    begins = [tf.strings.substr(encoded, 0, len(begin)) == begin for begin in (_JPEG, _PNG)]
+    whole = tf.strings.length(encoded) >= _PNG_HEAD
+    told = ["the image is neither JPEG nor PNG, or ends before it says what it is"]
+    known = tf.debugging.Assert(begins[0] | (begins[1] & whole), told)
+    with tf.control_dependencies([known]):
+        sides, plain = tf.cond(begins[0], jpeg, png)
+    small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MOST_PIXELS)
+    said = "the image is not grey or RGB of 8 bits without alpha, or has too many pixels"
+    return tf.debugging.Assert(plain & small, [said])
+
+
+_PNG_HEAD = 26
+"""Bytes of a PNG file until depth and colour type."""
+_PLACES = [1 << 24, 1 << 16, 1 << 8, 1]
+"""What the bytes of a whole number count for, the greatest first."""

@@ -1,0 +1,168 @@
+"""Images of classes: arrays of a file, or a folder of images for each class."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.data.image_files import ImageStack, image_files, is_image
+from attention_zoo.data.images import Size, check_stack, digest, read_image, resized_all
+from attention_zoo.data.reading import Skips
+from attention_zoo.registry import did_you_mean
+
+MOST_CLASSES = 1 << 16
+"""Of numbers without names."""
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Images of one size, each of a class.
+
+    Attributes:
+        images: `(N, H, W, C)`, uint8; C is 1 for grey ones, 3 for RGB.
+        labels: `(N,)`, int32: the class of each, counted from 0.
+        classes: what each class is called.
+        names: what each image is called: its file's name, or its number.
+        origin: where they come from, to be shown and stored beside results.
+        skipped: how many bad ones were left out on request.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int32]
+    classes: list[str]
+    names: list[str]
+    origin: str
+    skipped: int = 0
+
+    def __post_init__(self) -> None:
+        parts = len(self.images), len(self.labels), len(self.names)
+        if len(set(parts)) > 1:
+            raise ValueError(
+                f"{self.origin}: {parts[0]} images, {parts[1]} labels and {parts[2]} names"
+            )
+        check_stack(self.origin, self.images, (1, 3))
+        strange = (self.labels < 0) | (self.labels >= len(self.classes))
+        if strange.any():
+            row = int(strange.argmax())
+            raise ValueError(
+                f"{self.origin}: image {self.names[row]} has label {self.labels[row]}; there are"
+                f" {len(self.classes)} classes, counted from 0"
+            )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """A digest of each image, and its class."""
+        for image, label in zip(self.images, self.labels, strict=True):
+            yield digest(image), self.classes[label]
+
+    def resized(self, size: int) -> LabelledImages:
+        """The images resized to squares of that side, as `read_image` does it."""
+        return replace(self, images=resized_all(self.images, size))
+
+    def take(self, rows: Iterable[int]) -> LabelledImages:
+        """The images of these rows, and what belongs to them."""
+        rows = list(rows)
+        return replace(
+            self,
+            images=self.images[rows],
+            labels=self.labels[rows],
+            names=[self.names[row] for row in rows],
+        )
+
+
+def read_npz_images(
+    path: str | Path, images: str = "x_train", labels: str = "y_train"
+) -> LabelledImages:
+    """Images and labels from two arrays of an `.npz` file; classes are called by their numbers.
+
+    Args:
+        path: the file, as `numpy.savez` writes it.
+        images: its array of images: `(N, H, W)`, `(N, H, W, 1)` or `(N, H, W, 3)`, uint8.
+        labels: that of the labels: `(N,)`, whole numbers from 0.
+
+    Raises:
+        ValueError: no file, a damaged one, a missing array, one of another type or shape, no image,
+            a label below 0 or of `MOST_CLASSES` or more.
+    """
+    pixels, numbers = _arrays(path, (images, labels))
+    if pixels.dtype != np.uint8:
+        raise ValueError(f"{path}: {images!r} is of {pixels.dtype}; give uint8, from 0 to 255")
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise ValueError(
+            f"{path}: {labels!r} is of {numbers.dtype} and shape {numbers.shape}; give whole"
+            " numbers (N,)"
+        )
+    if not numbers.size:
+        raise ValueError(f"{path}: {labels!r} is empty; give one label of each image")
+    least, most = int(numbers.min()), int(numbers.max())
+    if least < 0 or most >= MOST_CLASSES:
+        raise ValueError(f"{path}: {labels!r} goes from {least} to {most}; count classes from 0")
+    shaped = pixels[..., None] if pixels.ndim == 3 else pixels
+    classes = [str(number) for number in range(most + 1)]
+    names = [str(number) for number in range(1, len(numbers) + 1)]
+    return LabelledImages(shaped, numbers.astype(np.int32), classes, names, str(path))
+
+
+def read_class_folders(
+    images: str | Path, size: Size | None = None, skip_bad: int = 0
+) -> LabelledImages:
+    """RGB images of a folder, or a zip, that has a folder for each class: `cat/1.jpg`.
+
+    Classes are the folders in the order of their names, images of a class in that of theirs; files
+    whose names are not those of images are not looked at.
+
+    Args:
+        images: a folder, or a zip, which is not unpacked.
+        size: one side of a square, or height and width, that images are resized to; without, all
+            must be of one size.
+        skip_bad: how many images may be left out that are bad or in no class; one more is an error.
+
+    Raises:
+        ValueError: neither folder nor zip; no image; one that is in no class, is not read (see
+            `read_image`), or is of another size than the first.
+    """
+    stack, kept, skips = ImageStack(), list[str](), Skips(skip_bad)
+    with image_files(images) as files:
+        named = [name for name in files if is_image(name)]
+        classes = sorted({name.partition("/")[0] for name in named if "/" in name})
+        for name in named:
+            with skips:
+                where = f"{images}/{name}"
+                if "/" not in name:
+                    raise ValueError(f"{where}: is in no class; put it into the folder of one")
+                stack.add(where, read_image(files[name](), size, where))
+                kept.append(name)
+    if not kept:
+        raise ValueError(f"{images}: no image in a class (bad ones left out: {skips.count})")
+    labels = [classes.index(name.partition("/")[0]) for name in kept]
+    numbers = np.asarray(labels, np.int32)
+    return LabelledImages(stack.images(), numbers, classes, kept, str(images), skips.count)
+
+
+def _arrays(path: str | Path, wanted: tuple[str, str]) -> list[NDArray[Any]]:
+    """Arrays of an npz by their names."""
+    try:
+        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as found:
+            names = list(found)
+            if set(wanted) <= set(names):
+                return [np.asarray(found[name]) for name in wanted]
+    except MemoryError:
+        raise ValueError(f"{path}: holds more than there is memory for") from None
+    except Exception as error:  # of many kinds, as the damage is
+        said = "no npz file, or a damaged one; give a whole one"
+        if isinstance(error, OSError) and error.filename is not None:
+            said = str(error.strerror)
+        elif "allow_pickle" in str(error):
+            said = "holds Python objects; write arrays of numbers"
+        raise ValueError(f"{path}: {said}") from None
+    missing = next(name for name in wanted if name not in names)
+    close = did_you_mean(missing, names)
+    raise ValueError(f"{path}: has no array {missing!r}{close} (arrays: {', '.join(names)})")

@@ -1,0 +1,78 @@
+"""A classifier that takes encoded images: decoding, the glimpses and their answer in one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from attention_zoo.decoding import Rule
+from attention_zoo.export.graph_images import square_images
+from attention_zoo.export.refusals import refuse_rules
+from attention_zoo.tasks.glimpses import LUMINANCE
+
+
+class ServedGlimpses(tf.Module):
+    """`task.predict` of encoded images in core TensorFlow operations.
+
+    Answers are as `predict` gives them, each location being the mean; a batch with an image that is
+    damaged, or that `data.graph_image` does not read, is refused whole (`InvalidArgumentError`).
+
+    Args:
+        task: a `tasks.Glimpses`.
+        rules: none; classes are searched for by no rules.
+
+    Raises:
+        ValueError: rules.
+    """
+
+    def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
+        super().__init__(name="glimpses")
+        refuse_rules(rules, task.name)
+        self.weights = [variable.value for variable in task.model.variables]
+        self._look = task.model.look
+        self._names = tf.constant(task.classes)
+        self._side = task.image_size
+        self._grey = task.model.settings["image_shape"][-1] != 3
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="image")],
+        autograph=False,
+    )
+    def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers to encoded images `(B,)`; see the docstring of `answers` for what they hold."""
+        images = square_images(image, self._side)
+        return self.answers(self._look(grey_images(images) if self._grey else images))
+
+    def answers(self, path: Any) -> dict[str, tf.Tensor]:
+        """What is served.
+
+        Args:
+            path: a `models.recurrent_attention.GlimpsePath` of B images, G glimpses and K classes.
+
+        Returns:
+            `text` (B,), the class; `scores` (B,), its log-probability; `classes` (B, K) strings and
+            `probabilities` (B, K), likeliest first; `locations` (B, G, 2), where the model looked,
+            downwards and to the right, from -1 to 1 over the image; `tokens` (B, G) strings, the
+            class that it would have told after each glimpse.
+        """
+        logits = tf.cast(path.logits, "float64")
+        last = tf.nn.log_softmax(logits[:, -1])
+        order = tf.argsort(logits[:, -1], direction="DESCENDING", stable=True)
+        shares = tf.gather(last, order, batch_dims=1)
+        classes = tf.gather(self._names, order)
+        return {
+            "text": classes[:, 0],
+            "scores": tf.cast(shares[:, 0], "float32"),
+            "classes": classes,
+            "probabilities": tf.cast(tf.exp(shares), "float32"),
+            "locations": tf.cast(path.locations, "float32"),
+            "tokens": tf.gather(self._names, tf.argmax(logits, axis=-1)),
+        }
+
+
+def grey_images(images: tf.Tensor) -> tf.Tensor:
+    """Images `(..., 3)` in grey `(..., 1)`, uint8 both, with the levels that the task gives."""
+    light = tf.reduce_sum(tf.cast(images, "int32") * LUMINANCE, axis=-1, keepdims=True)
+    return tf.cast(tf.round(tf.cast(light, "float64") / sum(LUMINANCE)), tf.uint8)

@@ -1,0 +1,135 @@
+"""Captions as one HTML page: each image beside what is said of it, and where each word looked.
+
+See `pages` for what it shares with the others. Images are part of the page. Over an image lie small
+ones, as large as the grid of the looks: each darkens the image where its word did not look, and
+style alone shows that of the word under the pointer.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attention_zoo.inspection.caption_overlay import checked, checked_image, darkened
+from attention_zoo.inspection.labels import gaps, plain
+from attention_zoo.inspection.pages import clean, write_page
+
+_STATES = " :checked", ":hover"  # of a word, the one under the pointer last so that it wins
+_STYLE = """
+p.hint { color: var(--faint); font-size: .85rem; margin: 0 0 1.25rem; }
+article { display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; }
+article > div { flex: 1 1 16rem; min-width: 0; }
+.image { position: relative; flex: none; width: 14rem; max-width: 100%; align-self: flex-start; }
+.image img { display: block; width: 100%; }
+.image img.look { position: absolute; inset: 0; height: 100%; visibility: hidden; }
+.word { position: relative; border-radius: .2rem; padding: .1em 0; }
+label.word { cursor: pointer; }
+label.word:hover, label.word:has(:checked) { background: rgba(var(--heat), .25); }
+label.word:has(:focus-visible) { outline: 2px solid rgba(var(--heat), 1); }
+.word input { position: absolute; opacity: 0; margin: 0; }
+label.all { color: var(--faint); font-size: .8rem; margin-inline-end: .6rem; }
+"""
+_HINT = (
+    "Point at a word of a caption, or choose it, to see where the model looked before it wrote it: "
+    "what it looked at most keeps all its light."
+)
+
+
+def write_caption_page(answers: Sequence[Any], path: str | Path, title: str = "Captions") -> None:
+    """Writes a page of images with their captions.
+
+    A word under the pointer, or chosen by a click or the arrow keys, darkens the image where it did
+    not look, as `plot_caption_overlay` does. Other captions of the same image stand below. Images
+    are as the model saw them: resized.
+
+    Args:
+        answers: `tasks.Caption`, as `tasks.Captioning.predict` gives them.
+        path: the file; one that is there is written over.
+        title: of the page.
+
+    Raises:
+        ValueError: no image, attention that is none of the words, weights that are no weights.
+    """
+    articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
+    most = max((len(answer.tokens) for answer in answers), default=0)
+    looked = any(answer.attention is not None for answer in answers)
+    hint = [f'<p class="hint">{_HINT}</p>'] if looked else []
+    hint += [] if articles else ["<p>No captions.</p>"]
+    write_page(path, title, "\n".join([_STYLE.strip(), *_rules(most)]), [*hint, *articles])
+
+
+def _rules(words: int) -> Iterable[str]:
+    """Whose look is seen when a word is chosen, the words numbered from 0."""
+    for state in _STATES:
+        yield f"article:has(.word{state}) .image .look {{ visibility: hidden; }}"
+        for n in range(words):
+            yield f"article:has(.s{n}{state}) .image .l{n} {{ visibility: visible; }}"
+
+
+def _article(number: int, answer: Any) -> str:
+    """One image with its caption, and other ones."""
+    image, looks, group = checked_image(answer.image), np.zeros((0, 1, 1)), None
+    if answer.attention is not None and len(answer.tokens):
+        image, looks = checked(image, answer.attention, answer.tokens)
+        group = f"answer{number}"
+    shown = [
+        "<article>",
+        f'<div class="image">{_picture(image, clean(answer.text))}',
+        *(_look(n, looks[n]) for n in range(len(looks))),
+        "</div>",
+        f"<div><h2>{number} · {_told(answer)}</h2>",
+        f'<p class="text" dir="auto">{_caption(answer.tokens, group)}</p>',
+    ]
+    if answer.alternatives:
+        shown.append(f"<details><summary>Other captions: {len(answer.alternatives)}</summary>")
+        for other in answer.alternatives:
+            said = f'<p class="text" dir="auto">{_caption(other.tokens, None)}</p>'
+            shown += [f"<h2>{_told(other)}</h2>", said]
+        shown.append("</details>")
+    return "\n".join([*shown, "</div></article>"])
+
+
+def _told(answer: Any) -> str:
+    """What is known about a caption as a whole."""
+    return f"score {answer.score:.3f}" + " · cut at its longest length" * bool(answer.cut)
+
+
+def _caption(tokens: Sequence[str], group: str | None) -> str:
+    """The words; of a group, one can be chosen."""
+    choice = f'<input type="radio" name="{group}">'
+    shown = []
+    if group is not None:
+        whole = choice.replace(">", " checked>")
+        shown.append(f'<label class="word all">{whole}image</label>')
+    for n, (gap, token) in enumerate(zip(gaps(tokens), tokens, strict=True)):
+        word = clean(plain(token))
+        shown.append(" " if gap else "")
+        chosen = f'<label class="word s{n}">{choice}{word}</label>'
+        shown.append(f"<span>{word}</span>" if group is None else chosen)
+    return "".join(shown)
+
+
+def _picture(image: np.ndarray, said: str) -> str:
+    """The image itself."""
+    return f'<img src="{_png(np.rint(image).astype("uint8"))}" alt="{said}">'
+
+
+def _look(number: int, weights: np.ndarray) -> str:
+    """What darkens an image where word n did not look: black, more or less transparent."""
+    black = np.zeros((*weights.shape, 4), "uint8")
+    black[..., 3] = np.rint(255 * darkened(weights))
+    return f'<img class="look l{number}" src="{_png(black)}" alt="">'
+
+
+def _png(pixels: np.ndarray) -> str:
+    """An image as an address that holds it."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -1,0 +1,175 @@
+"""The picture of Mnih et al. 2014 (arXiv:1406.6247), figure 3: glimpse after glimpse."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from attention_zoo.inspection.canvas import new_figure, pixels, save
+from attention_zoo.inspection.fonts import families_for
+from attention_zoo.inspection.labels import readable
+from attention_zoo.layers import GlimpseSensor
+from attention_zoo.ops import number as as_number
+
+_IMAGE, _PATCH, _MARGIN = 3.2, 0.9, 0.7  # inches
+_DPI = 100.0
+_LONGEST = 655
+"""Seconds of a GIF's frame."""
+_WHITE, _LATER = 255.0, "0.75"
+
+
+class _Look(NamedTuple):
+    """What is drawn: an image, the squares looked at, what was seen there and said of it."""
+
+    image: np.ndarray
+    locations: np.ndarray
+    seen: np.ndarray
+    answers: list[str]
+
+
+def plot_glimpse_path(
+    image: Any,
+    locations: Any,
+    glimpse_size: int,
+    glimpse_scales: int = 1,
+    path: str | os.PathLike[str] | None = None,
+    answers: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Any:
+    """An image with the squares of each glimpse, numbered, beside what the retina saw of it.
+
+    Args:
+        image: `(H, W)`, `(H, W, 1)` or `(H, W, 3)`, from 0 to 255.
+        locations: `(G, 2)`, of one image, as `models.GlimpsePath` has them.
+        glimpse_size, glimpse_scales: of the model.
+        path: where to write it, in the format of the suffix (`.png`, `.svg`, `.pdf`); None for no
+            file.
+        answers: what the model would have said after each glimpse; None for nothing.
+        title: above the picture.
+
+    Returns:
+        A matplotlib `Figure`: its first axes are the image, then comes what was seen, scale by
+        scale.
+
+    Raises:
+        ValueError: no image, no place in it, a number that is not finite, answers for other
+            glimpses.
+    """
+    look = _look(image, locations, glimpse_size, glimpse_scales, answers)
+    figure = _draw(look, glimpse_size, len(look.locations), title)
+    save(figure, path)
+    return figure
+
+
+def write_glimpse_gif(
+    image: Any,
+    locations: Any,
+    glimpse_size: int,
+    glimpse_scales: int = 1,
+    *,
+    path: str | os.PathLike[str],
+    answers: Sequence[str] | None = None,
+    title: str | None = None,
+    seconds: float = 0.8,
+) -> None:
+    """Writes the same as an animated GIF that shows one glimpse after the other, again and again.
+
+    Args:
+        image, locations, glimpse_size, glimpse_scales, answers, title: as in `plot_glimpse_path`.
+        path: the file; one that is there is written over.
+        seconds: for which each glimpse is the last one that is shown.
+
+    Raises:
+        ValueError: as `plot_glimpse_path`, or seconds that no GIF can tell.
+    """
+    from PIL import Image
+
+    if not 0 < as_number(seconds) <= _LONGEST:
+        raise ValueError(f"seconds must be above 0 and at most {_LONGEST}, got {seconds!r}")
+    look = _look(image, locations, glimpse_size, glimpse_scales, answers)
+    figures = (_draw(look, glimpse_size, n + 1, title) for n in range(len(look.locations)))
+    frames = [Image.fromarray(pixels(figure, _DPI)[..., :3]) for figure in figures]
+    options: dict[str, Any] = {"duration": round(1000 * seconds), "loop": 0}
+    frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], **options)
+
+
+def _look(
+    image: Any, locations: Any, size: int, scales: int, answers: Sequence[str] | None
+) -> _Look:
+    """What is to be drawn as arrays; ValueError if it is none."""
+    shown, places = np.asarray(image, "float32"), np.asarray(locations, "float32")
+    shown = shown[..., None] if shown.ndim == 2 else shown
+    if shown.ndim != 3 or shown.shape[-1] not in (1, 3) or not shown.size:
+        raise ValueError(
+            f"image must be (H, W), (H, W, 1) or (H, W, 3), got shape {np.shape(image)}"
+        )
+    if places.ndim != 2 or places.shape[1] != 2 or not len(places):
+        raise ValueError(f"locations must be (glimpses, 2), got shape {places.shape}")
+    if not (np.isfinite(shown).all() and np.isfinite(places).all()):
+        raise ValueError("image and locations must be finite")
+    if answers is not None and len(answers) != len(places):
+        raise ValueError(f"{len(answers)} answers for {len(places)} glimpses")
+    sensor = GlimpseSensor(size, scales, dtype="float32")
+    seen = ops.convert_to_numpy(sensor(np.repeat(shown[None], len(places), axis=0), places))
+    said = [""] * len(places) if answers is None else [readable(answer) for answer in answers]
+    return _Look(shown, places, seen, said)
+
+
+def _draw(look: _Look, size: int, shown: int, title: str | None) -> Any:
+    """The first glimpses of a path, with room for the later ones."""
+    import matplotlib
+
+    count, scales = look.seen.shape[:2]
+    high = max(_IMAGE, scales * _PATCH) + _MARGIN
+    figure = new_figure(_IMAGE + count * _PATCH, high)
+    wide = [_IMAGE / _PATCH, *[1.0] * count]
+    grid = figure.add_gridspec(scales, count + 1, width_ratios=wide)
+    family = families_for([*look.answers, title or ""])
+    axes = figure.add_subplot(grid[:, 0])
+    _show(axes, look.image)
+    colours = matplotlib.colormaps["plasma"](np.linspace(0.3, 1.0, count))
+    for n in range(shown):
+        _squares(axes, look, size, n, colours[n], faint=n + 1 < shown)
+    for scale, n in np.ndindex(scales, count):
+        patch, later = figure.add_subplot(grid[scale, n + 1]), n >= shown
+        seen = look.seen[n, scale]
+        _show(patch, np.full_like(seen, _WHITE) if later else seen)
+        patch.spines[:].set(visible=not later, color=colours[n], linewidth=2)
+        if scale == 0:
+            patch.set_title(str(n + 1), size=9, color=_LATER if later else "black")
+        if scale == scales - 1:
+            said = "" if later else look.answers[n]
+            patch.set_xlabel(said, size=9, family=family, parse_math=False)
+    if title is not None:
+        figure.suptitle(title, size=12, family=family).set_parse_math(False)
+    return figure
+
+
+def _show(axes: Any, image: np.ndarray) -> None:
+    """An image without ticks."""
+    levels = np.clip(np.rint(image), 0, _WHITE).astype("uint8")
+    grey = levels.shape[-1] == 1
+    axes.imshow(levels[..., 0] if grey else levels, cmap="gray", vmin=0, vmax=_WHITE)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _squares(axes: Any, look: _Look, size: int, n: int, colour: Any, faint: bool) -> None:
+    """The squares of a glimpse, its number in the corner of what the image has of the smallest."""
+    from matplotlib.patches import Rectangle
+
+    sides = np.array(look.image.shape[:2])
+    middle = (look.locations[n] + 1) * sides / 2 - 0.5
+    for scale in range(look.seen.shape[1]):
+        side = size * 2**scale
+        top, left = middle - side / 2
+        square = Rectangle((left, top), side, side, fill=False, edgecolor=colour)
+        square.set(linewidth=1.0 if scale or faint else 2.0, alpha=0.5 if scale else 1.0)
+        axes.add_patch(square)
+    top, left = np.clip(middle - size / 2, -0.5, sides - 1.5)
+    number = axes.text(left, top, str(n + 1), color=colour, size=9, weight="bold", va="top")
+    number.set_clip_on(True)

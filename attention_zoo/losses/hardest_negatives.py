@@ -1,0 +1,101 @@
+"""What image and text learn by that are to find each other."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo.ops import at_least_float32, check_shape, number, sizes_or
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class HardestNegatives(keras.losses.Loss):
+    """A pair is to be more alike, by a margin, than either of it and the likest stranger.
+
+    `max(0, m - s(i, t) + max_t' s(i, t')) + max(0, m - s(i, t) + max_i' s(i', t))`
+
+    Strangers are those of the batch that belong to another image: a second caption of an image is
+    none to it. A pair that has no strangers costs 0. They are sought within the batch as it comes,
+    so a batch that is split over devices, or put together of several (`accumulate`), has fewer of
+    them, and easier ones, than a whole one of its size.
+
+    What is learnt from scratch often gets stuck where all are alike, at a loss of 2 m: the likest
+    stranger pushes as much as the pair pulls. With a `sharpness` p the likest gives way to `log
+    mean exp(p s) / p` of all strangers, which is their mean where they are alike, and comes to the
+    likest as they are told apart.
+
+    Args:
+        margin: m.
+        sharpness: p, or None for the likest stranger alone, as in the paper.
+        reduction: how the pairs' numbers become one: their mean by default.
+        name: of the loss.
+
+    Call arguments:
+        y_true: `(B,)`, of each pair the number of its image, below 2^24: Keras reads it as float32.
+        y_pred: similarities `(B, B)`: row i and column j are of the image of pair i and the text
+            of pair j.
+
+    Returns:
+        `(B,)` reduced, computed in float32 at least.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.losses import HardestNegatives
+        >>> alike = np.array([[0.9, 0.8], [0.3, 0.7]], "float32")
+        >>> round(float(HardestNegatives()(np.array([1, 2]), alike)), 4)  # (0.1 + 0.3) / 2
+        0.2
+
+    Reference:
+        Lee et al. 2018, arXiv 1803.08024, equation 15 (l_hard; alpha is `margin`), after Faghri et
+        al. 2017, arXiv 1707.05612, equation 6. Pairs are averaged here, not summed.
+    """
+
+    def __init__(
+        self,
+        margin: float = 0.2,
+        sharpness: float | None = None,
+        reduction: str = "sum_over_batch_size",
+        name: str = "hardest_negatives",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, **kwargs)
+        if not 0 <= number(margin) < math.inf:
+            raise ValueError(f"margin must be at least 0 and finite, got {margin!r}")
+        if sharpness is not None and not 0 < number(sharpness) < math.inf:
+            raise ValueError(f"sharpness must be above 0 and finite, or None, got {sharpness!r}")
+        self.margin, self.sharpness = margin, sharpness
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        check_shape("y_pred", y_pred.shape, ("images", "texts"))
+        rows = tuple(y_pred.shape)[:1]
+        check_shape("y_pred", y_pred.shape, sizes_or(("images", "texts"), rows * 2))
+        check_shape("y_true", y_true.shape, sizes_or(("batch",), rows))
+        alike = at_least_float32(y_pred)
+        strangers = ops.not_equal(y_true[:, None], y_true[None, :])
+        own = ops.diagonal(alike)
+        by_text = self._hinge(own, alike, strangers, 1)
+        return by_text + self._hinge(own, alike, strangers, 0)
+
+    def _hinge(self, own: Tensor, alike: Tensor, strangers: Tensor, axis: int) -> Tensor:
+        """What the strangers along an axis cost each pair, `(B,)`."""
+        least = ops.full((), float("-inf"), alike.dtype)
+        likest = ops.max(ops.where(strangers, alike, least), axis=axis, initial=float("-inf"))
+        some = ops.any(strangers, axis=axis)
+        likest = ops.where(some, likest, ops.zeros_like(likest))
+        if self.sharpness is not None:
+            likest = ops.stop_gradient(likest)
+            above = ops.where(strangers, alike - ops.expand_dims(likest, axis), 0 * alike)
+            there = ops.cast(strangers, alike.dtype)
+            total = ops.sum(there * ops.exp(self.sharpness * above), axis=axis)
+            mean = total / ops.maximum(ops.sum(there, axis=axis), 1)
+            likest = likest + ops.log(ops.where(some, mean, ops.ones_like(mean))) / self.sharpness
+        cost = ops.relu(self.margin - own + likest)
+        return ops.where(some, cost, ops.zeros_like(cost))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "margin": self.margin, "sharpness": self.sharpness}

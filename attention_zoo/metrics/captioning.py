@@ -1,0 +1,126 @@
+"""The figures that captions of images are compared by, with several references of each image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from statistics import fmean
+from typing import NamedTuple
+
+from attention_zoo.metrics.check import check_same_length, listed
+from attention_zoo.metrics.cider import LONGEST, cider
+from attention_zoo.metrics.wording import caption_words
+
+BETA = 1.2  # how much more recall weighs in ROUGE-L
+
+
+class CaptionScores(NamedTuple):
+    """How alike captions are to what people say of the images.
+
+    Attributes:
+        bleu1, bleu2, bleu3, bleu4: 0 to 100, of n-grams up to that n.
+        rouge_l: 0 to 100.
+        cider: CIDEr-D, 0 to 1000, see `cider`.
+        bleu_signature: sacrebleu's, to be quoted with the scores.
+    """
+
+    bleu1: float
+    bleu2: float
+    bleu3: float
+    bleu4: float
+    rouge_l: float
+    cider: float
+    bleu_signature: str
+
+
+def caption_scores(
+    captions: Sequence[str], references: Sequence[str | Sequence[str]]
+) -> CaptionScores:
+    """BLEU-1 to 4, ROUGE-L and CIDEr-D as COCO's evaluation of captions counts them.
+
+    All count words in lower case, without punctuation marks, contracted ones in two ("it s").
+
+    BLEU is of all captions together, as sacrebleu counts it: an n-gram is right as often as one of
+    the image's references has it, the reference closest in length decides on shortness, and nothing
+    is smoothed, so that without one right n-gram the score is 0.
+
+    ROUGE-L is the mean over images of `(1 + b^2) P R / (R + b^2 P)` with b = 1.2, where P and R are
+    the longest common subsequence's shares of the caption and of the reference, each of the
+    reference where it is greatest. That of `rouge`, which papers on summaries give, has b = 1 and
+    takes both of the same reference.
+
+    Args:
+        captions: one an image.
+        references: of each image one caption, or some; not all images need as many.
+
+    Example:
+        >>> from attention_zoo.metrics import caption_scores
+        >>> scores = caption_scores(
+        ...     ["A dog runs.", "A red cat sleeps."],
+        ...     [["a dog runs", "the dog is running"], ["a black cat sleeps"]],
+        ... )
+        >>> round(scores.bleu1, 1), round(scores.rouge_l, 1)
+        (85.7, 87.5)
+
+    Reference:
+        Papineni et al. 2002; Lin 2004; Vedantam et al. 2015; put together by Chen et al. 2015,
+        "Microsoft COCO captions: data collection and evaluation server", arXiv:1504.00325,
+        section 3.
+
+    Raises:
+        ValueError: if the lists are empty or differ in length, or an image has no reference.
+    """
+    check_same_length(captions=captions, references=references)
+    own = [caption_words(caption) for caption in captions]
+    given = [[caption_words(text) for text in of_image] for of_image in listed(references)]
+    bleus, signature = _bleus(own, given)
+    pairs = zip(own, given, strict=True)
+    rouge_l = 100 * fmean(_rouge_l(words, others) for words, others in pairs)
+    one, two, three, four = bleus
+    return CaptionScores(one, two, three, four, rouge_l, cider(captions, references), signature)
+
+
+def _bleus(captions: list[list[str]], references: list[list[list[str]]]) -> tuple[list[float], str]:
+    """BLEU-1 to 4, and the signature."""
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(lowercase=True, tokenize="none", smooth_method="none", max_ngram_order=LONGEST)
+    texts = [[" ".join(words) for words in of_image] for of_image in references]
+    found = metric.corpus_score([" ".join(words) for words in captions], [*zip_longest(*texts)])
+    scores = [
+        metric.compute_bleu(
+            found.counts[:n],
+            found.totals[:n],
+            found.sys_len,
+            found.ref_len,
+            max_ngram_order=n,
+        )
+        for n in range(1, LONGEST + 1)
+    ]
+    return [float(one.score) for one in scores], str(metric.get_signature())
+
+
+def _rouge_l(caption: list[str], references: list[list[str]]) -> float:
+    """0 to 1, of one image."""
+    common = [_common(caption, reference) for reference in references]
+    if not any(common):
+        return 0.0
+    precision = max(common) / len(caption)
+    recall = max(
+        shared / len(reference)
+        for shared, reference in zip(common, references, strict=True)
+        if reference
+    )
+    return (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """The length of the longest common subsequence."""
+    longest = [0] * (len(other) + 1)
+    for word in one:
+        before = 0  # of the words so far, and of those of `other` up to the last place
+        for place, theirs in enumerate(other, start=1):
+            above = longest[place]
+            longest[place] = before + 1 if word == theirs else max(above, longest[place - 1])
+            before = above
+    return longest[-1]

@@ -1,0 +1,99 @@
+"""Whether a model looks at what it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attention_zoo.metrics.check import check_same_length
+
+Box = tuple[float, float, float, float]  # top, left, bottom, right, in fractions
+
+
+class BoxMass(NamedTuple):
+    """How much of the attention of words lies within what they name; all 0 to 1, 0 of no words.
+
+    Attributes:
+        mass: the mean over these words.
+        area: the mean share of the image that the boxes take, which is the mass of looks that are
+            spread evenly.
+        words: how many there are.
+    """
+
+    mass: float
+    area: float
+    words: int
+
+
+def mass_in_boxes(
+    attention: Sequence[ArrayLike],
+    tokens: Sequence[Sequence[str]],
+    boxes: Sequence[Mapping[str, Box]],
+) -> BoxMass:
+    """The mean mass of attention within the box of the object that a word names.
+
+    A cell of the grid counts by the share of it that the box covers. Words that no box belongs to
+    are left out, so that a caption is not asked where it looks for what is not there.
+
+    Args:
+        attention: of each image `(L, h, w)`, what each of L words looks at: weights of a grid over
+            the image, of sum 1.
+        tokens: of each image the L words.
+        boxes: of each image, where the object is that a word names: top, left, bottom and right in
+            fractions of height and width.
+
+    Example:
+        >>> from attention_zoo.metrics import mass_in_boxes
+        >>> looks = [[[0.5, 0.5]], [[0.2, 0.8]]]  # two words, one row of two cells
+        >>> mass_in_boxes([looks], [["a", "dog"]], [{"dog": (0.0, 0.5, 1.0, 1.0)}])
+        BoxMass(mass=0.8, area=0.5, words=1)
+
+    Raises:
+        ValueError: if the lists are empty or differ in length, or attention is none of its words,
+            or a box is none of an image.
+    """
+    check_same_length(attention=attention, tokens=tokens, boxes=boxes)
+    found: list[tuple[float, float]] = []
+    for row, (looks, words, known) in enumerate(zip(attention, tokens, boxes, strict=True)):
+        grids = np.asarray(looks, np.float64)
+        if grids.ndim != 3 or len(grids) != len(words):
+            raise ValueError(
+                f"attention of image {row} has shape {grids.shape}: expected ({len(words)}, h, w)"
+                f" for its {len(words)} words"
+            )
+        for word, grid in zip(words, grids, strict=True):
+            if word in known:
+                _check(row, word, known[word], grid)
+                inside = _covered(known[word], *grid.shape)
+                found.append((float((grid * inside).sum()), float(inside.mean())))
+    if not found:
+        return BoxMass(0.0, 0.0, 0)
+    mass, area = np.mean(found, axis=0)
+    return BoxMass(float(mass), float(area), len(found))
+
+
+def _check(row: int, word: str, box: Box, grid: NDArray[np.float64]) -> None:
+    """ValueError unless the box is of an image, and the look of numbers."""
+    top, left, bottom, right = box
+    if not (0 <= top < bottom <= 1 and 0 <= left < right <= 1):
+        raise ValueError(
+            f"box of {word!r} in image {row} is {tuple(box)}: expected top < bottom and left <"
+            " right in fractions of height and width, from 0 to 1"
+        )
+    if not np.isfinite(grid).all():
+        raise ValueError(f"attention of {word!r} in image {row} is not finite")
+
+
+def _covered(box: Box, height: int, width: int) -> NDArray[np.float64]:
+    """The share of each cell that a box covers."""
+    top, left, bottom, right = box
+    return np.outer(_overlap(top, bottom, height), _overlap(left, right, width))
+
+
+def _overlap(first: float, last: float, cells: int) -> NDArray[np.float64]:
+    """The share of each of so many equal parts of the line from 0 to 1 that lies between both."""
+    edges = np.clip(np.arange(cells + 1) / cells, first, last)
+    return np.diff(edges) * cells

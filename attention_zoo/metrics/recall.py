@@ -1,0 +1,94 @@
+"""How often images and texts find each other among all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+class Recalls(NamedTuple):
+    """How often what was sought is among the first k, in per cent, and at which rank it stands.
+
+    Attributes:
+        image: of texts that seek their image, by k.
+        text: of images that seek any of their texts, by k.
+        image_median_rank, text_median_rank: the first rank is 1.
+    """
+
+    image: dict[int, float]
+    text: dict[int, float]
+    image_median_rank: float
+    text_median_rank: float
+
+
+def recall_at(
+    similarities: ArrayLike, image_of_text: Sequence[int] | ArrayLike, k: Sequence[int] = (1, 5, 10)
+) -> Recalls:
+    """Recall at k of images by text and of texts by image.
+
+    What is as similar as the one that is sought counts as standing before it, so that a model that
+    tells nothing apart finds nothing. An image seeks the first of its texts; one that has none is
+    sought by nobody and seeks nothing, but is among those that a text may take for its own.
+
+    Args:
+        similarities: `(I, N)`, of I images with N texts.
+        image_of_text: of each text the row of its image, from 0.
+        k: how many of the first are looked at.
+
+    Example:
+        >>> from attention_zoo.metrics import recall_at
+        >>> found = recall_at([[0.9, 0.2, 0.8], [0.6, 0.1, 0.7]], [0, 0, 1], k=(1, 2))
+        >>> found.image, found.text  # the last text is more like the first image than its own
+        ({1: 66.66666666666667, 2: 100.0}, {1: 100.0, 2: 100.0})
+
+    Raises:
+        ValueError: no texts, another number of them than of columns, an image that is not there, a
+            similarity that is no number, or a k below 1.
+    """
+    alike, owner = _checked(similarities, image_of_text, k)
+    texts = np.arange(len(owner))
+    own = alike[owner, texts]
+    image_ranks = (alike >= own).sum(axis=0)  # it is as similar as itself, which makes it the first
+    belongs = owner[None, :] == np.arange(len(alike))[:, None]
+    seekers = belongs.any(axis=1)
+    best = np.where(belongs, alike, -np.inf).max(axis=1, keepdims=True)
+    text_ranks = 1 + ((alike >= best) & ~belongs).sum(axis=1)[seekers]
+    return Recalls(
+        _shares(image_ranks, k),
+        _shares(text_ranks, k),
+        float(np.median(image_ranks)),
+        float(np.median(text_ranks)),
+    )
+
+
+def _shares(ranks: NDArray[np.int64], k: Sequence[int]) -> dict[int, float]:
+    """Per cent of ranks that are at most k, by k."""
+    return {int(most): 100 * float((ranks <= most).mean()) for most in k}
+
+
+def _checked(
+    similarities: ArrayLike, image_of_text: Sequence[int] | ArrayLike, k: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Similarities and the owners of texts as arrays; ValueError if they are none."""
+    alike, owner = np.asarray(similarities, np.float64), np.asarray(image_of_text)
+    if alike.ndim != 2 or not alike.size:
+        raise ValueError(f"similarities must be (images, texts), got shape {alike.shape}")
+    if owner.shape != alike.shape[1:]:
+        raise ValueError(
+            f"image_of_text has shape {owner.shape}: expected ({alike.shape[1]},), one image for"
+            " each text"
+        )
+    if not np.issubdtype(owner.dtype, np.integer):
+        raise ValueError(f"image_of_text must be whole numbers, got {owner.dtype}")
+    strange = (owner < 0) | (owner >= len(alike))
+    if strange.any():
+        text = int(strange.argmax())
+        raise ValueError(f"text {text} is of image {owner[text]}; there are {len(alike)}")
+    if np.isnan(alike).any():
+        raise ValueError("similarities must be numbers, but some are NaN")
+    if not len(k) or min(k) < 1:
+        raise ValueError(f"k must be numbers of at least 1, got {tuple(k)}")
+    return alike, owner

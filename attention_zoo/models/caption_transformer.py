@@ -1,0 +1,159 @@
+"""A Transformer that tells what an image shows: its encoder reads places instead of words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo.decoding import StepOutput
+from attention_zoo.models.captioner import Captioner
+from attention_zoo.models.image_encoders import encoder_options, make_encoder
+from attention_zoo.models.presets import Config, Filed, model, preset
+from attention_zoo.models.searching import Reading, sayable
+from attention_zoo.models.transformer import Transformer
+from attention_zoo.ops import angles, sinusoids
+
+Tensor = Any
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class CaptionTransformer(Filed, Captioner, keras.Model):
+    """An image to a grid of features, and a Transformer from its places to words.
+
+    `memory = encode(v W + b + p)`, `logits = decode(sqrt(D) E[y] + p', memory) E'`
+
+    v are the places of the grid, p says where each is: half of it down, half of it across.
+
+    Args:
+        vocabulary_size: V, tokens of captions, the 4 special ones included.
+        embedding_dim: D, width of the embeddings and of all layers; a multiple of 4.
+        units: F, width of the feed-forward networks.
+        num_heads: H; D / H is the width of a head.
+        num_layers: N, of the encoder and of the decoder.
+        layer: as in `Transformer`.
+        encoder: what makes the grid, as in `ShowAttendTell`.
+        dropout: rate on embeddings and sublayers, in training.
+
+    Call arguments:
+        inputs: `{"image": (B, H, W, 3), "target": (B, T)}`, pixels from 0 to 255 and integers that
+            begin with 2.
+        training: switches dropout on.
+        project: False for the `ops.Projection` that the logits are of, in place of them.
+
+    Returns:
+        Logits `(B, T, V)`.
+
+    Masking:
+        Padding (0) in the target changes nothing at the other positions.
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, section 3, pre-norm; places of an image as its
+        source as in Herdade et al. 2019, arXiv 1906.05963, without their relations of boxes.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 512,
+        units: int = 2048,
+        num_heads: int = 8,
+        num_layers: int = 6,
+        layer: Config | None = None,
+        encoder: Config | None = None,
+        dropout: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        encoder = encoder_options(encoder)
+        if embedding_dim % 4:
+            raise ValueError(f"embedding_dim must be a multiple of 4, got {embedding_dim}")
+        if vocabulary_size < 5:
+            raise ValueError(
+                "vocabulary_size must be at least 5 (4 special tokens and one more), "
+                f"got {vocabulary_size}"
+            )
+        of_layers: dict[str, Any] = {
+            "embedding_dim": embedding_dim,
+            "units": units,
+            "num_heads": num_heads,
+            "num_layers": num_layers,
+            "layer": dict(layer or {}),
+            "dropout": dropout,
+        }
+        saved = {name: value for name, value in encoder.items() if name != "weights"}
+        self.settings = {"vocabulary_size": vocabulary_size, "encoder": saved, **of_layers}
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.encoder = make_encoder(encoder, self.dtype_policy)
+        self.enter = layers.Dense(embedding_dim, **own)
+        self.transformer = Transformer(
+            vocabulary_size, vocabulary_size, tie="all", **of_layers, **own
+        )
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        image = (None, None, None, self.encoder.channels)
+        self.encoder.build(image)
+        self.enter.build(self.encoder.compute_output_shape(image))
+        self.built = True
+
+    projects = True  # `project=False` is known to the training step
+
+    # computation
+
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
+    ) -> Any:
+        target = ops.cast(inputs["target"], "int32")
+        memory = self.encode(self.as_source(inputs["image"]), bool(training))
+        written = self.transformer.decode(target, memory, _everywhere(memory), training)
+        of = self.transformer.projection(written.hidden)
+        return of.logits() if project else of
+
+    def encode(self, image: Tensor, training: bool = False) -> Tensor:
+        """The memory `(B, h w, D)` of images."""
+        grid = self.enter(self.encoder(image, training=training))
+        batch, height, width, size = ops.shape(grid)
+        grid = grid + _where(height, width, size, grid.dtype)
+        row = ops.reshape(grid, (batch, height * width, size))
+        return self.transformer.read(row, _everywhere(row), training)
+
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+        """What a search needs to write captions of images: each seen once."""
+        memory = self.encode(source)
+        written = self.transformer.writing(memory, _everywhere(memory), width, room)
+
+        def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
+            output = written.step(tokens, state)
+            return output._replace(logits=sayable(output.logits))
+
+        return self.reading(source, step, written.state)
+
+
+def _where(height: Tensor, width: Tensor, size: int, dtype: str) -> Tensor:
+    """Where the places of a grid are, `(height, width, size)`: half of it down, half across."""
+    down, across = (
+        sinusoids(angles(ops.arange(sides), size // 2, 1000.0, dtype), size // 2)
+        for sides in (height, width)
+    )
+    shape = (height, width, size // 2)
+    both = [ops.broadcast_to(x, shape) for x in (down[:, None], across[None])]
+    return ops.concatenate(both, axis=-1)
+
+
+def _everywhere(memory: Tensor) -> Tensor:
+    """`(B, S)`, True: no place of an image is hidden."""
+    return ops.ones(ops.shape(memory)[:2], "bool")
+
+
+# config
+
+
+@preset(CaptionTransformer, "caption_transformer_small")
+def caption_transformer_small() -> Config:
+    """Sizes for small images and a CPU, all learnt from scratch; not the paper's."""
+    return {"embedding_dim": 128, "units": 256, "num_heads": 4, "num_layers": 2, "dropout": 0.2}

@@ -1,0 +1,319 @@
+"""What turns images into grids of features, by name: annotations that a decoder looks at."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo.checkpoints import task_folder
+from attention_zoo.hub import local_folder
+from attention_zoo.models.presets import Config, from_preset, options_of
+from attention_zoo.ops import check_shape, whole_number
+from attention_zoo.registry import Registry, did_you_mean
+
+Tensor = Any
+Shape = tuple[Any, ...]
+
+IMAGE_ENCODERS = Registry("image encoder")
+
+
+@IMAGE_ENCODERS.register("cnn")
+class ConvolutionalEncoder(layers.Layer):
+    """Convolutions learnt with the rest: each stage halves both sides.
+
+    A stage is a 4 x 4 convolution of stride 2, between the first and the last stage with one of
+    3 x 3 and stride 1 after it; the last stage is one of 2 x 2, and at the end stands one of 1 x 1,
+    for a place of the grid is to tell of what is there and not of what lies around it. What has
+    stride 2 has even sides: odd ones see half a pixel aside, which is half a place after three
+    stages. Each is normalized over the whole image, so that an empty ground stays fainter than what
+    stands on it, in 8 groups of features where they are 32 or more, and rectified. The first and
+    the last one also read where they are, -1 to 1 down and across: what is said of an image often
+    says where.
+
+    Args:
+        filters: width of each stage; C is that of the last one.
+        weights: a run, an entry of the zoo or the folder of a model, or the address of one,
+            `hf://owner/name`, whose encoder is such a one: its weights are the first. None for
+            random ones.
+
+    Call arguments:
+        image: `(B, H, W, 3)`, 0 to 255.
+
+    Returns:
+        `(B, h, w, C)`, with n stages `h = ceil(H / 2^n)`, w alike.
+
+    Reference:
+        Liu et al. 2018, arXiv 1807.03247 (where a pixel is); Wu and He 2018, arXiv 1803.08494 (the
+        groups).
+    """
+
+    channels = 3
+
+    def __init__(
+        self,
+        filters: Sequence[int] = (32, 64, 128),
+        weights: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(filters, list | tuple):
+            raise ValueError(f"filters must be a list, a width for each stage, got {filters!r}")
+        self.filters = [whole_number("filters", width) for width in filters]
+        if not self.filters:
+            raise ValueError("filters is empty; give a width for each stage")
+        last = len(self.filters) - 1
+        shapes = []  # filters, side and stride of each
+        for stage, width in enumerate(self.filters):
+            shapes += [(width, 4 if stage < max(last, 1) else 2, 2)]
+            shapes += [(width, 3, 1)] * (0 < stage < last)
+        shapes.append((self.filters[-1], 1, 1))
+        own = {"dtype": self.dtype_policy}
+        self.convolutions = [
+            layers.Conv2D(*shape, padding="same", use_bias=False, **own) for shape in shapes
+        ]
+        self.norms = [layers.GroupNormalization(_groups(width), **own) for width, *_ in shapes]
+        self.first_weights = weights
+
+    def build(self, image_shape: Shape) -> None:
+        width = image_shape[-1]
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            placed = convolution in (self.convolutions[0], self.convolutions[-1])
+            convolution.build((None, None, None, width + 2 * placed))
+            width = convolution.filters
+            norm.build((None, None, None, width))
+        if self.first_weights is not None:
+            first = _convolutional_encoder(self.first_weights, self.filters)
+            for mine, initial in zip(self.weights, first.weights, strict=True):
+                mine.assign(initial)
+        self.built = True
+
+    def call(self, image: Tensor, training: bool = False) -> Tensor:
+        grid = ops.cast(_some(image), self.compute_dtype) / 127.5 - 1
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            if convolution in (self.convolutions[0], self.convolutions[-1]):
+                grid = ops.concatenate([grid, _places(grid)], axis=-1)
+            grid = ops.relu(norm(convolution(grid)))
+        return grid[: ops.shape(image)[0]]
+
+    def compute_output_shape(self, image_shape: Shape) -> Shape:
+        sides = list(image_shape[1:3])
+        for _ in self.filters:
+            sides = [None if side is None else -(-side // 2) for side in sides]
+        return (image_shape[0], *sides, self.filters[-1])
+
+
+@IMAGE_ENCODERS.register("features")
+class PrecomputedFeatures(layers.Layer):
+    """Grids of features that something else has computed, as they are.
+
+    Args:
+        width: C, of the features.
+
+    Call arguments:
+        image: `(B, h, w, C)`.
+    """
+
+    def __init__(self, width: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.channels = whole_number("width", width)
+
+    def call(self, image: Tensor, training: bool = False) -> Tensor:
+        return ops.cast(image, self.compute_dtype)
+
+    def compute_output_shape(self, image_shape: Shape) -> Shape:
+        return tuple(image_shape)
+
+
+class Application(layers.Layer):
+    """A model of `keras.applications` without its classifier.
+
+    Args:
+        kind: its name: "VGG16", "MobileNetV2".
+        weights: "imagenet" (downloaded once), a file, or None for random ones.
+        trainable: whether it learns with the rest.
+        layer: the name of the layer whose output is the grid; its last one if None.
+
+    Call arguments:
+        image: `(B, H, W, 3)`, 0 to 255.
+        training: its batch statistics and dropout are those of training where it learns.
+    """
+
+    channels = 3
+
+    def __init__(
+        self,
+        kind: str,
+        weights: str | None = None,
+        trainable: bool = False,
+        layer: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trainable=trainable, **kwargs)
+        module = _applications()[kind]
+        self.kind, self.preprocess = kind, module.preprocess_input
+        with _under(self.dtype_policy):
+            whole = _without_classifier(getattr(module, kind), weights)
+        if layer is not None:
+            names = [one.name for one in whole.layers]
+            if layer not in names:
+                raise ValueError(f"{kind} has no layer {layer!r}{did_you_mean(layer, names)}")
+            whole = keras.Model(whole.input, whole.get_layer(layer).output)
+        self.model = whole
+        self.model.trainable = trainable
+
+    def build(self, image_shape: Shape) -> None:
+        self.built = True
+
+    def call(self, image: Tensor, training: bool = False) -> Tensor:
+        self.compute_output_shape(image.shape)
+        pixels = self.preprocess(ops.cast(_some(image), "float32"))
+        grid = self.model(pixels, training=training and self.trainable)
+        return grid[: ops.shape(image)[0]]
+
+    def compute_output_shape(self, image_shape: Shape) -> Shape:
+        """The grid's; ValueError where the images are too small to have one."""
+        try:
+            shape: Shape = self.model.compute_output_shape(tuple(image_shape))
+        except ValueError:
+            height, width = image_shape[1:3]
+            raise ValueError(
+                f"images of {height} x {width} pixels are too small for {self.kind}; give larger"
+                " ones (data.image_size) or an earlier layer"
+            ) from None
+        return shape
+
+
+def encoder_options(given: Config | None) -> Config:
+    """The options of an image encoder; `{"kind": "cnn"}` for None.
+
+    Raises:
+        ValueError: an unknown kind, an option that it has not, or one that is missing.
+    """
+    options = options_of("encoder", given)
+    kind = options.setdefault("kind", "cnn")
+    known = [*IMAGE_ENCODERS.names(), *_applications()]
+    if kind not in known:
+        raise ValueError(
+            f"encoder.kind {kind!r} is unknown{did_you_mean(kind, known)}; it is one of"
+            f" {', '.join(IMAGE_ENCODERS.names())}, or a model of keras.applications"
+        )
+    makes = IMAGE_ENCODERS.get(kind) if kind in IMAGE_ENCODERS else Application
+    parameters = inspect.signature(makes).parameters
+    taken = {n: p.default for n, p in parameters.items() if n not in ("kwargs", "kind")}
+    for name in options:
+        if name not in ("kind", *taken):
+            hint = did_you_mean(name, taken)
+            raise ValueError(f"encoder {kind} has no option {name!r}{hint}")
+    for name, default in taken.items():
+        if name not in options and default is inspect.Parameter.empty:
+            raise ValueError(f"encoder {kind} needs the option {name!r}")
+    return options
+
+
+def make_encoder(options: Config, dtype: Any) -> Any:
+    """The layer that options from `encoder_options` tell of: images to grids, with `channels`."""
+    options = dict(options)
+    kind = options["kind"]
+    if kind in IMAGE_ENCODERS:
+        del options["kind"]
+        return IMAGE_ENCODERS.get(kind)(**options, dtype=dtype)
+    return Application(**options, dtype=dtype)
+
+
+def check_image(image: Tensor, channels: int) -> None:
+    """ValueError for what are no images, or grids, `(B, H, W, C)`, of a pixel at least."""
+    check_shape("image", image.shape, ("batch", "height", "width", channels))
+    if 0 in image.shape[1:]:
+        raise ValueError(f"image has shape {tuple(image.shape)}: height or width is 0")
+
+
+def _applications() -> dict[str, ModuleType]:
+    """The models of `keras.applications` by name, and the module of each."""
+    modules = [one for one in vars(keras.applications).values() if isinstance(one, ModuleType)]
+    return {
+        name: module
+        for module in modules
+        for name, value in vars(module).items()
+        if callable(value) and hasattr(keras.applications, name) and name[0].isupper()
+    }
+
+
+def _convolutional_encoder(place: str, filters: list[int]) -> ConvolutionalEncoder:
+    """The encoder of such filters of a model that lies in a run or a folder; ValueError if none."""
+    if not isinstance(place, str | Path):
+        raise ValueError(f"encoder.weights: expected a run or a model's folder, got {place!r}")
+    try:
+        folder = local_folder(place)
+        if not (folder / "config.json").is_file():
+            folder = task_folder(folder) / "model"
+        encoder = getattr(from_preset(folder), "encoder", None)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"encoder.weights: {error}") from None
+    if not isinstance(encoder, ConvolutionalEncoder):
+        raise ValueError(f"encoder.weights: {place}: its model has no encoder of kind cnn")
+    if encoder.filters != filters:
+        raise ValueError(
+            f"encoder.weights: {place}: has filters {encoder.filters}, encoder.filters asks for"
+            f" {filters}; give the same"
+        )
+    return encoder
+
+
+def _without_classifier(makes: Any, weights: str | None) -> Any:
+    """A model of `keras.applications`; ValueError where there are no such weights for it."""
+    try:
+        return makes(include_top=False, weights=weights)
+    except Exception as error:  # of many kinds, as the files and the network are
+        if weights is None:
+            raise
+        said = " ".join(str(error).split())[:200]
+        raise ValueError(f"encoder {makes.__name__}: no weights from {weights!r}: {said}") from None
+
+
+@contextlib.contextmanager
+def _under(policy: Any) -> Iterator[None]:
+    """The global dtype policy for a while: `keras.applications` takes no other."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _groups(width: int) -> int:
+    """In how many groups so many features are normalized."""
+    return math.gcd(width, 8) if width >= 32 else 1
+
+
+def _some(image: Tensor) -> Tensor:
+    """Images, or a black one where there is none.
+
+    TensorFlow's convolution by oneDNN gives nothing back as it came, in a wrong shape.
+    """
+    rows, *sides = ops.shape(image)
+    known = isinstance(rows, int)
+    if known and rows:
+        return image
+    none = 1 if known else 1 - ops.minimum(rows, 1)
+    return ops.concatenate([image, ops.zeros((none, *sides), image.dtype)], axis=0)
+
+
+def _places(grid: Tensor) -> Tensor:
+    """Where each pixel is, `(B, H, W, 2)`: -1 to 1 down and across."""
+    batch, height, width = ops.shape(grid)[:3]
+    rows, columns = (
+        2 * (ops.arange(size, dtype="float32") + 0.5) / ops.cast(size, "float32") - 1
+        for size in (height, width)
+    )
+    both = ops.stack(ops.meshgrid(rows, columns, indexing="ij"), axis=-1)
+    shape = (batch, height, width, 2)
+    return ops.cast(ops.broadcast_to(both, shape), grid.dtype)

@@ -1,0 +1,191 @@
+"""Captioning: what an image shows, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo import models
+from attention_zoo.data import (
+    CaptionBatches,
+    CaptionedImages,
+    read_image,
+)
+from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.decoding import Rule, SearchOptions, SearchResult
+from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.metrics import caption_scores, exact_match, mass_in_boxes
+from attention_zoo.tasks.caption import Caption
+from attention_zoo.tasks.image_texts import Image, OfImages
+from attention_zoo.tasks.task import (
+    TASKS,
+    rules_for_all,
+)
+
+
+@TASKS.register("captioning")
+class Captioning(OfImages):
+    """A model that tells what images show, and the tokenizer of its words.
+
+    Args:
+        model: a `models.Captioner`.
+        tokenizer: `data.Tokenizer`, its vocabulary that of the model.
+        search: how `predict` searches unless told otherwise; without a `max_length` it stops at
+            `max_target_length`.
+        image_size: side in pixels of the square that every image is resized to.
+        max_target_length: most tokens of a caption, its end counted; training leaves longer ones
+            out.
+
+    Raises:
+        ValueError: the model is no captioner, of another vocabulary, or for larger images.
+    """
+
+    name: ClassVar[str] = "captioning"
+    metric_names: ClassVar[tuple[str, ...]] = ("bleu4", "cider", "rouge_l", "exact_match")
+    makes_batches = CaptionBatches
+    ends = 1
+    takes = models.Captioner
+    refusal = "reads no images; captioning takes a model that does, as models.ShowAttendTell"
+
+    # Training.
+
+    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """Cross-entropy per token."""
+        return SequenceCrossEntropy(label_smoothing=label_smoothing)
+
+    # Prediction.
+
+    def predict(
+        self,
+        images: Sequence[Image] | NDArray[np.uint8],
+        *,
+        rules: Sequence[Rule] = (),
+        **search_overrides: Any,
+    ) -> list[Caption]:
+        """One caption for each image, in order; it depends on nothing else in the list.
+
+        Args:
+            images: paths, encoded images or arrays `(H, W, 3)`, see `data.read_image`; or one array
+                `(N, H, W, 3)`.
+            rules: more of what may be taken at a step, the same for all images (`decoding.Rule`).
+            **search_overrides: fields of `SearchOptions` for this call.
+
+        Raises:
+            ValueError: an image that cannot be read, an option that is unknown or contradicts
+                another, or options that leave no answer.
+        """
+        one = isinstance(images, np.ndarray) and images.ndim in (2, 3)
+        if one or isinstance(images, str | Path | bytes):
+            raise ValueError("predict takes a list of images; write predict([image])")
+        rules = rules_for_all(rules)
+        options = self.search_options(**search_overrides)
+        places = [
+            None if isinstance(one, str | Path) else f"image {row}"
+            for row, one in enumerate(images)
+        ]
+        answers: list[Caption] = []
+        for start in range(0, len(images), options.batch_size):
+            part = slice(start, start + options.batch_size)
+            read = [
+                read_image(one, self.image_size, where)
+                for one, where in zip(images[part], places[part], strict=True)
+            ]
+            for row, answer in enumerate(self._search(np.stack(read), options, rules), start):
+                if answer is None:
+                    raise ValueError(f"image {row}: the search options leave no answer to it")
+                answers.append(answer)
+        return answers
+
+    def search_options(self, **changes: Any) -> SearchOptions:
+        """The task's options with some changed, and a limit of length in any case."""
+        options = self.search.override(**changes)
+        if options.max_length is None and options.max_length_ratio is None:
+            return options.override(max_length=self.max_target_length)
+        return options
+
+    def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
+        """ValueError for a path of what `predict` cannot read, which stands at one of `places`."""
+        for row, path in enumerate(texts):
+            place = places[row] if places else f"image {row}"
+            if not path:
+                raise ValueError(f"{place}: is empty; give the path of an image")
+            read_image(path, self.image_size, f"{place}: {path}")
+
+    def unknown_characters(self, text: str) -> list[str]:
+        """None: an image is not read by characters."""
+        return []
+
+    def _search(
+        self, images: NDArray[np.uint8], options: SearchOptions, rules: Sequence[Rule]
+    ) -> Iterator[Caption | None]:
+        """Captions of images; None where the options leave none."""
+        size = min(options.batch_size, 2 ** (len(images) - 1).bit_length())
+        filled = np.concatenate([images, np.repeat(images[:1], size - len(images), axis=0)])
+        result = self.model.compiled_search(filled, options, rules=rules)
+        for row in range(len(images)):
+            answers = [
+                self._answer(images[row], result, (row, n))
+                for n, length in enumerate(result.lengths[row])
+                if length  # else the search found fewer than it was asked for
+            ]
+            yield replace(answers[0], alternatives=tuple(answers[1:])) if answers else None
+
+    def _answer(
+        self, image: NDArray[np.uint8], result: SearchResult, at: tuple[int, int]
+    ) -> Caption:
+        """The caption that stands at a place of the result."""
+        length, finished = int(result.lengths[at]), bool(result.finished[at])
+        ids = [int(token) for token in result.tokens[at][: length - finished]]
+        grid = self.model.grid_shape((1, *image.shape))
+        looked = result.attention[at][: len(ids)].reshape(-1, *grid)
+        return Caption(
+            text=self.tokenizer.decode(ids),
+            score=float(result.scores[at]),
+            tokens=tuple(self.tokenizer.tokens(ids)),
+            token_scores=tuple(map(float, result.token_scores[at][:length])),
+            attention=None if grid == (1, 1) else looked,
+            cut=not finished,
+            image=image,
+        )
+
+    # Evaluation.
+
+    def evaluate(self, examples: CaptionedImages, **search_overrides: Any) -> dict[str, Any]:
+        """How alike captions are to those of `examples`, and whether it looks at what it names.
+
+        Returns:
+            `images`, the scores of `metrics.caption_scores`, `exact_match` with any caption of the
+            image, `cut` (captions without an end); where boxes are known and the model looks,
+            `mass_in_boxes`, the mean mass of attention inside the box of what a word names, and
+            `area_of_boxes`, which is that of looks that are spread evenly.
+        """
+        answers = self.predict(list(examples.images), **search_overrides)
+        texts = [answer.text for answer in answers]
+        scores = caption_scores(texts, examples.captions)
+        report = {
+            "images": len(answers),
+            **scores._asdict(),
+            "exact_match": exact_match(texts, self._spelt(examples.captions)),
+            "cut": sum(answer.cut for answer in answers),
+        }
+        looks = [answer.attention for answer in answers if answer.attention is not None]
+        if examples.boxes is None or len(looks) < len(answers):
+            return report
+        inside = mass_in_boxes(looks, [answer.tokens for answer in answers], examples.boxes)
+        return {**report, "mass_in_boxes": inside.mass, "area_of_boxes": inside.area}
+
+    def _spelt(self, captions: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        """Captions as the tokenizer would write them, were each of their words known."""
+
+        def spelt(text: str) -> str:
+            (ids,), pieces = self.tokenizer.encode([text]), self.tokenizer.surfaces(text)
+            pairs = zip(ids, pieces, strict=True)
+            return self.tokenizer.decode(ids, [piece for id_, piece in pairs if id_ == UNKNOWN])
+
+        return [tuple(map(spelt, texts)) for texts in captions]

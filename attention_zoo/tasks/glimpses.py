@@ -1,0 +1,224 @@
+"""Glimpses: what an image is of, told from a few small looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from keras import ops
+from numpy.typing import NDArray
+
+from attention_zoo import models
+from attention_zoo.data import LabelledBatches, LabelledImages, read_image
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks.task import TASKS, read_task_file, reading_options, write_task
+
+Image = str | Path | bytes | NDArray[np.uint8]
+LUMINANCE = (299, 587, 114)
+"""Of red, green and blue, in thousandths (ITU-R BT.601): sums of them are exact anywhere."""
+
+
+@dataclass(frozen=True)
+class Glimpsed:
+    """What an image is of, and where the model looked to tell.
+
+    Args:
+        text: the class.
+        score: its log-probability.
+        tokens: what the model would have said after each of G glimpses; the last one is the answer.
+        locations: `(G, 2)`, downwards and to the right, from -1 to 1 over the image.
+        seen: `(G, scales, g, g, C)`, what was seen there, from 0 to 1.
+        image: `(H, W, C)`, uint8, as the model was given it.
+        probabilities: of each class, by its name.
+        alternatives: none; the other classes stand in `probabilities`.
+        unknown, cut: nothing; for those who tell of it.
+    """
+
+    text: str
+    score: float
+    tokens: tuple[str, ...]
+    locations: np.ndarray
+    seen: np.ndarray
+    image: np.ndarray
+    probabilities: dict[str, float]
+    alternatives: tuple[Glimpsed, ...] = ()
+    unknown: tuple[int, ...] = ()
+    cut: bool = False
+
+    @property
+    def attention(self) -> np.ndarray:
+        """Where it looked: the locations."""
+        return self.locations
+
+
+@TASKS.register("glimpses")
+class Glimpses:
+    """A model that looks at images piece by piece, and the names of the classes it tells apart.
+
+    Args:
+        model: a `models.RecurrentAttentionModel`.
+        classes: their names, by number.
+        search: its `batch_size` is how many images are looked at together.
+        image_size: side in pixels of the square that images are resized to; the model's.
+
+    Raises:
+        ValueError: another model, other numbers of classes, or images that are no squares.
+    """
+
+    name: ClassVar[str] = "glimpses"
+    metric_names: ClassVar[tuple[str, ...]] = ("accuracy",)
+    limits: ClassVar[tuple[str, ...]] = ("image_size",)
+    examples: ClassVar[str] = "images"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        classes: Sequence[str],
+        search: SearchOptions | None = None,
+        image_size: int | None = None,
+    ) -> None:
+        if not isinstance(model, models.RecurrentAttentionModel):
+            raise ValueError(
+                f"a {type(model).__name__} takes no glimpses; give a models.RecurrentAttentionModel"
+            )
+        if len(classes) != model.settings["classes"]:
+            raise ValueError(
+                f"{len(classes)} names of classes, but the model knows {model.settings['classes']}"
+            )
+        height, width, _ = model.settings["image_shape"]
+        if not height == width == (image_size or height):
+            raise ValueError(
+                f"the model looks at images of {height} x {width} pixels; give squares, and"
+                f" image_size={height}"
+            )
+        self.model: Any = model
+        self.classes = list(classes)
+        self.search = search or SearchOptions()
+        self.image_size = height
+
+    # Training.
+
+    def batches(self, examples: LabelledImages, batch_size: int, seed: int) -> LabelledBatches:
+        """The images and their classes; ValueError for a class that is not the model's."""
+        return LabelledBatches(examples.images, self._labels(examples), batch_size, seed)
+
+    def within_limits(self, examples: LabelledImages) -> LabelledImages:
+        """All of them."""
+        return examples
+
+    def _labels(self, examples: LabelledImages) -> NDArray[np.int32]:
+        """The model's number of each image's class."""
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        for name in examples.classes:
+            if name not in numbers:
+                raise ValueError(
+                    f"{examples.origin}: class {name!r} is none that the model was made for"
+                    f"{did_you_mean(name, numbers)}"
+                )
+        own = np.array([numbers[name] for name in examples.classes], np.int32)
+        return own[examples.labels]
+
+    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """Cross-entropy of the answer, and what its being right teaches of where to look."""
+        made: keras.losses.Loss = self.model.make_loss(label_smoothing)
+        return made
+
+    # Prediction.
+
+    def predict(self, images: Sequence[Image], **search_overrides: Any) -> list[Glimpsed]:
+        """What each image is of, in order; it depends on nothing else in the list.
+
+        Args:
+            images: paths, encoded images or arrays, see `data.read_image`, or one array `(N, H, W,
+                C)`; those in colour become grey for a model of grey ones.
+            **search_overrides: `batch_size` for this call.
+
+        Raises:
+            ValueError: an image that cannot be read, an option that is unknown.
+        """
+        one = getattr(images, "ndim", 4) < 4
+        if one or isinstance(images, str | Path | bytes):
+            raise ValueError("predict takes a list of images; write predict([image])")
+        size = self.search.override(**search_overrides).batch_size
+        read = [
+            self._read(image, None if isinstance(image, str | Path) else f"image {row}")
+            for row, image in enumerate(images)
+        ]
+        answers: list[Glimpsed] = []
+        for start in range(0, len(read), size):
+            some = np.stack(read[start : start + size])
+            path = self.model.look(some)
+            told = [ops.convert_to_numpy(part) for part in path]
+            answers += [
+                self._answer(some[row], *(x[row] for x in told)) for row in range(len(some))
+            ]
+        return answers
+
+    def _read(self, image: Any, where: str | None) -> NDArray[np.uint8]:
+        """An image as the model is given it."""
+        read = read_image(image, self.image_size, where)
+        if self.model.settings["image_shape"][-1] == 3:
+            return read
+        light = read @ np.array(LUMINANCE)
+        return np.rint(light / sum(LUMINANCE))[..., None].astype(np.uint8)
+
+    def _answer(
+        self, image: np.ndarray, locations: np.ndarray, seen: np.ndarray, logits: np.ndarray
+    ) -> Glimpsed:
+        shares = np.exp(logits[-1].astype("float64") - logits[-1].max())
+        shares /= shares.sum()
+        best = int(logits[-1].argmax())
+        return Glimpsed(
+            text=self.classes[best],
+            score=float(np.log(shares[best])),
+            tokens=tuple(self.classes[n] for n in logits.argmax(-1)),
+            locations=locations,
+            seen=seen,
+            image=image,
+            probabilities=dict(zip(self.classes, map(float, shares), strict=True)),
+        )
+
+    def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
+        """ValueError for a path of what `predict` cannot read."""
+        for row, path in enumerate(texts):
+            place = places[row] if places else f"image {row}"
+            if not path:
+                raise ValueError(f"{place}: is empty; give the path of an image")
+            self._read(path, f"{place}: {path}")
+
+    def unknown_characters(self, text: str) -> list[str]:
+        """None: an image is not read by characters."""
+        return []
+
+    # Evaluation.
+
+    def evaluate(self, examples: LabelledImages, **search_overrides: Any) -> dict[str, Any]:
+        """`images`, and in percent `accuracy` and `error`."""
+        answers = self.predict(list(examples.images), **search_overrides)
+        right = [
+            answer.text == examples.classes[label]
+            for answer, label in zip(answers, examples.labels, strict=True)
+        ]
+        accuracy = 100.0 * float(np.mean(right))
+        return {"images": len(right), "accuracy": accuracy, "error": 100.0 - accuracy}
+
+    # Files.
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, classes and options into a folder, `task.json` last."""
+        write_task(self, folder, classes=self.classes)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Glimpses:
+        """Read what `save` wrote; ValueError when it is damaged."""
+        folder = Path(folder)
+        content = read_task_file(folder)
+        with reading_options(folder):
+            classes, size = list(content["classes"]), int(content["image_size"])
+            options = SearchOptions(**content["search"])
+        return cls(models.from_preset(folder / "model"), classes, options, size)

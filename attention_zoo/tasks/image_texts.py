@@ -1,0 +1,128 @@
+"""What tasks of images and their texts share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo import models
+from attention_zoo.data import CaptionedImages, ImageTextBatches, Tokenizer, load_tokenizer
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.tasks.task import read_task_file, reading_options, write_task
+
+Image = str | Path | bytes | NDArray[np.uint8]
+Tokens = list[int]
+CHANNELS = 3
+
+
+class OfImages:
+    """A model of images and texts, and the tokenizer of the texts.
+
+    Args:
+        model: with a `grid_shape`, and of the tokenizer's vocabulary.
+        tokenizer: `data.Tokenizer`.
+        search: how `predict` searches unless told otherwise.
+        image_size: side in pixels of the square that every image is resized to.
+        max_target_length: most tokens of a text, its end counted where it is told.
+
+    Raises:
+        ValueError: the model is of another kind or vocabulary, for larger images, or for none.
+    """
+
+    limits: ClassVar[tuple[str, ...]] = ("image_size", "max_target_length")
+    examples: ClassVar[str] = "images"
+    reads: ClassVar[str] = "word"
+    makes_batches: ClassVar[type[ImageTextBatches]] = ImageTextBatches
+    ends: ClassVar[int] = 0
+    """How many tokens come to those of a text that count for the limit."""
+    takes: ClassVar[Any]
+    refusal: ClassVar[str]
+    """What a model is of, and what is said of another one."""
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        search: SearchOptions | None = None,
+        image_size: int = 224,
+        max_target_length: int = 40,
+    ) -> None:
+        if not isinstance(model, self.takes):
+            raise ValueError(f"a {type(model).__name__} {self.refusal}")
+        known = model.settings["vocabulary_size"]
+        if known != tokenizer.vocabulary_size:
+            raise ValueError(
+                f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model knows"
+                f" {known}; give as many"
+            )
+        if model.encoder.channels != CHANNELS:
+            raise ValueError(
+                f"the model's encoder reads grids of {model.encoder.channels} features, but images"
+                f" have {CHANNELS} channels; train it by `fit` on such grids, or give it"
+                " another encoder"
+            )
+        model.grid_shape((1, image_size, image_size, 3))  # which refuses what is too small
+        self.model: Any = model
+        self.tokenizer = tokenizer
+        self.search = search or SearchOptions()
+        self.image_size = image_size
+        self.max_target_length = max_target_length
+
+    # Training.
+
+    def batches(self, examples: CaptionedImages, batch_size: int, seed: int) -> ImageTextBatches:
+        """Each caption beside its image; captions over the limit are left out.
+
+        Raises:
+            ValueError: no caption is left.
+        """
+        kept = self._kept(examples)
+        if not kept:
+            raise ValueError(
+                f"{examples.origin}: no caption fits into {self.max_target_length} tokens; raise"
+                " data.max_target_length"
+            )
+        which = np.array([row for row, _ in kept])
+        texts = [np.array(ids, np.int32) for _, ids in kept]
+        return self.makes_batches(
+            examples.images, texts, which, batch_size, seed, numbers=(which + 1).tolist()
+        )
+
+    def within_limits(self, examples: CaptionedImages) -> CaptionedImages:
+        """The images of which a caption keeps the limit, with all their captions."""
+        return examples.take(sorted({row for row, _ in self._kept(examples)}))
+
+    def _kept(self, examples: CaptionedImages) -> list[tuple[int, Tokens]]:
+        """Of all captions that keep the limit the row of their image, and their ids."""
+        owner, texts = told(examples)
+        most = self.max_target_length - self.ends
+        encoded = zip(owner, self.tokenizer.encode(texts), strict=True)
+        return [(row, ids) for row, ids in encoded if 0 < len(ids) <= most]
+
+    # Files.
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, tokenizer and options into a folder, `task.json` last."""
+        self.tokenizer.save(Path(folder) / "tokenizer")
+        write_task(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read what `save` wrote; ValueError when it is damaged."""
+        folder = Path(folder)
+        content = read_task_file(folder)
+        with reading_options(folder):
+            limits = [int(content[name]) for name in cls.limits]
+            options = SearchOptions(**content["search"])
+        model = models.from_preset(folder / "model")
+        return cls(model, load_tokenizer(folder / "tokenizer"), options, *limits)
+
+
+def told(examples: CaptionedImages) -> tuple[list[int], list[str]]:
+    """All captions in order, and before them of which image each is."""
+    pairs = [(row, text) for row, texts in enumerate(examples.captions) for text in texts]
+    return [row for row, _ in pairs], [text for _, text in pairs]

@@ -1,0 +1,277 @@
+"""Retrieval: texts that find their image among many, and images their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from keras import ops
+from numpy.typing import NDArray
+
+from attention_zoo import models
+from attention_zoo.data import (
+    CaptionedImages,
+    read_image,
+)
+from attention_zoo.metrics import mass_in_boxes, recall_at
+from attention_zoo.ops import at_least_float32, whole_number
+from attention_zoo.tasks.answering import padded, same_width, unknown_characters
+from attention_zoo.tasks.found import Found, ImageIndex
+from attention_zoo.tasks.image_texts import Image, OfImages, Tokens, told
+from attention_zoo.tasks.task import TASKS
+
+FIRST = (1, 5, 10)
+"""How many of the first are looked at."""
+
+
+@TASKS.register("retrieval")
+class Retrieval(OfImages):
+    """A model that tells how well images and texts match, and the tokenizer of the texts.
+
+    Args:
+        model: a `models.CrossAttentionRetriever`.
+        tokenizer: `data.Tokenizer`, its vocabulary that of the model.
+        search: `batch_size` and `n_best` are read.
+        image_size: side in pixels of the square that every image is resized to.
+        max_target_length: most tokens of a text; training leaves longer ones out.
+
+    Raises:
+        ValueError: the model is none that compares images and texts, of another vocabulary, or for
+            larger images.
+    """
+
+    name: ClassVar[str] = "retrieval"
+    metric_names: ClassVar[tuple[str, ...]] = (
+        *(f"{side}_recall{k}" for side in ("image", "text") for k in (1, 5, 10)),
+        "recall_sum",
+    )
+
+    takes = models.CrossAttentionRetriever
+    refusal = "compares no images with texts; retrieval takes a models.CrossAttentionRetriever"
+
+    # Training.
+
+    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """The model's own: a hinge against the likest strangers of a batch.
+
+        Raises:
+            ValueError: labels are to be smoothed; there are none.
+        """
+        if label_smoothing:
+            raise ValueError(
+                f"training.label_smoothing={label_smoothing}: retrieval has no labels to smooth;"
+                " take it out of the recipe"
+            )
+        made: keras.losses.Loss = self.model.make_loss()
+        return made
+
+    # Prediction.
+
+    def index(
+        self, images: Sequence[Image] | CaptionedImages, names: Sequence[str] | None = None
+    ) -> ImageIndex:
+        """The images as `predict` seeks among them, encoded by the model as it is now.
+
+        Args:
+            images: paths, encoded images or arrays `(H, W, 3)`, see `data.read_image`; or a corpus.
+            names: what each is called; its path, or "image" and its number from 0, without. A
+                corpus has names.
+
+        Raises:
+            ValueError: no image, one that cannot be read, another number of names.
+        """
+        if isinstance(images, CaptionedImages):
+            names, images = names or images.names, list(images.images)
+        if isinstance(images, str | Path | bytes) or getattr(images, "ndim", 4) < 4:
+            raise ValueError("index takes a list of images; write index([image])")
+        if not len(images):
+            raise ValueError("no images to seek among; give at least one")
+        called = [
+            str(one) if isinstance(one, str | Path) else f"image {row}"
+            for row, one in enumerate(images)
+        ]
+        if names is not None and len(names) != len(images):
+            raise ValueError(f"{len(images)} images but {len(names)} names; give one for each")
+        read = [
+            read_image(one, self.image_size, where)
+            for one, where in zip(images, called, strict=True)
+        ]
+        stack = np.stack(read)
+        return ImageIndex(tuple(called if names is None else names), stack, self._regions(stack))
+
+    def predict(
+        self,
+        texts: Sequence[str],
+        *,
+        index: ImageIndex | None = None,
+        n_best: int | None = None,
+        **search_overrides: Any,
+    ) -> list[Found]:
+        """The image that each text finds, in order; it depends on nothing else in the list.
+
+        Args:
+            texts: what to seek.
+            index: what `index` gave; to be made anew when the model has learnt.
+            n_best: how many images, the best one with the others as its `alternatives`; that of
+                the task's options without, and never more than there are.
+            **search_overrides: `batch_size` for this call.
+
+        Raises:
+            ValueError: no index, a text without words, an option that is unknown.
+        """
+        if isinstance(texts, str):
+            raise ValueError("predict takes a list of texts; write predict([text], index=index)")
+        index = self._sought(index)
+        options = self.search.override(**search_overrides)
+        count = options.n_best if n_best is None else n_best
+        whole_number("n_best", count)
+        encoded = self._ids(texts)
+        found: dict[int, Found] = {}
+        for rows, given in self._groups(encoded, options.batch_size):
+            alike = self._alike(index.regions, given)
+            best = np.argsort(-alike, axis=0, kind="stable")[:count]
+            looks = [self._looks(index.regions[one], given) for one in best]
+            for at, row in enumerate(rows):
+                one, *others = (
+                    self._found(texts[row], encoded[row], index, number, alike[number, at], look)
+                    for number, look in zip(best[:, at], (x[at] for x in looks), strict=True)
+                )
+                found[row] = replace(one, alternatives=tuple(others))
+        return [found[row] for row in range(len(texts))]
+
+    def similarities(self, index: ImageIndex, texts: Sequence[str]) -> NDArray[np.float32]:
+        """How well all I images of an index and N texts match, `(I, N)`."""
+        alike = np.zeros((len(index), len(texts)), np.float32)
+        for rows, given in self._groups(self._ids(texts), self.search.batch_size):
+            alike[:, rows] = self._alike(index.regions, given)
+        return alike
+
+    def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
+        """ValueError: a line of text does not tell which images to seek among."""
+        self._sought(None)
+
+    def unknown_characters(self, text: str) -> list[str]:
+        """The characters of a text that no token of the vocabulary can hold."""
+        return unknown_characters(self.tokenizer, text)
+
+    def _sought(self, index: ImageIndex | None) -> ImageIndex:
+        if index is None:
+            raise ValueError(
+                "retrieval seeks among images, which a text does not name; in Python:"
+                " task.predict(texts, index=task.index(images)); attention-zoo evaluate measures"
+                " it on a split"
+            )
+        if not isinstance(index, ImageIndex):
+            raise ValueError(
+                f"index must be what task.index(images) gives, got a {type(index).__name__}"
+            )
+        return index
+
+    def _ids(self, texts: Sequence[str]) -> list[Tokens]:
+        """The tokens of texts; ValueError for a text without any."""
+        encoded = self.tokenizer.encode(list(texts))
+        for row, ids in enumerate(encoded):
+            if not ids:
+                raise ValueError(f"text {row} has no words: {texts[row]!r}")
+        return encoded
+
+    def _regions(self, images: NDArray[np.uint8]) -> NDArray[np.floating]:
+        """What the model makes of images, `(N, S, D)`."""
+        size = self.search.batch_size
+        parts = [
+            self.model.encode_images(images[begin : begin + size])
+            for begin in range(0, len(images), size)
+        ]
+        return np.concatenate([ops.convert_to_numpy(at_least_float32(x)) for x in parts])
+
+    def _groups(self, encoded: Sequence[Tokens], size: int) -> Iterator[tuple[list[int], Any]]:
+        """The rows of texts of like length, and what the model makes of these."""
+        for rows, width in same_width(encoded, size):
+            ids = padded([encoded[row] for row in rows], len(rows), width)
+            yield rows, self.model.encode_texts(ops.convert_to_tensor(ids))
+
+    def _alike(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
+        alike = self.model.similarities(ops.convert_to_tensor(regions), given)
+        found: NDArray[np.floating] = ops.convert_to_numpy(alike)
+        return found
+
+    def _looks(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
+        """Where the words of each text look in the image of its row, `(B, T, S)`."""
+        looks = self.model.looks(ops.convert_to_tensor(regions), given)
+        found: NDArray[np.floating] = ops.convert_to_numpy(ops.cast(looks, "float32"))
+        return found
+
+    def _found(
+        self, text: str, ids: Tokens, index: ImageIndex, number: int, score: float, look: Any
+    ) -> Found:
+        """The answer of an image to a text, `look` being where its words look there."""
+        image, labels = index.images[number], tuple(self.tokenizer.tokens(ids))
+        grid = self.model.grid_shape((1, *image.shape))
+        return Found(
+            text=index.names[number],
+            score=float(score),
+            number=int(number),
+            source=text,
+            source_tokens=labels,
+            tokens=labels,
+            attention=look[: len(ids)].reshape(-1, *grid),
+            image=image,
+            unknown=tuple(at for at, one in enumerate(ids) if one == self.tokenizer.unknown),
+        )
+
+    # Evaluation.
+
+    def evaluate(self, examples: CaptionedImages, **search_overrides: Any) -> dict[str, Any]:
+        """How often the captions of `examples` find their image, and the images their captions.
+
+        Every caption counts, over the limit or not, and so does what is said of two images in the
+        same words: at most one of these can be found.
+
+        Returns:
+            `images`, `texts`, `image_recall1`, 5 and 10 (texts that seek their image, per cent),
+            `text_recall1`, 5 and 10 (images that seek any of their texts), `recall_sum` of all six,
+            by which the authors choose a checkpoint, `image_median_rank`, `text_median_rank`; where
+            boxes are known, `mass_in_boxes`, the mean mass of a word's attention inside the box of
+            what it names, and `area_of_boxes`, which is that of looks that are spread evenly.
+        """
+        self.search.override(**search_overrides)
+        owner, texts = told(examples)
+        index = self.index(examples)
+        found = recall_at(self.similarities(index, texts), owner, FIRST)
+        recalls = {
+            f"{side}_recall{k}": share
+            for side, shares in (("image", found.image), ("text", found.text))
+            for k, share in shares.items()
+        }
+        report = {
+            "images": len(examples),
+            "texts": len(texts),
+            **recalls,
+            "recall_sum": sum(recalls.values()),
+            "image_median_rank": found.image_median_rank,
+            "text_median_rank": found.text_median_rank,
+        }
+        if examples.boxes is None:
+            return report
+        return {**report, **self._inside(index, owner, texts, examples.boxes)}
+
+    def _inside(
+        self, index: ImageIndex, owner: Sequence[int], texts: Sequence[str], boxes: Sequence[Any]
+    ) -> dict[str, float]:
+        """How much of the attention of words is in the boxes of what they name."""
+        looks, words, known = [], [], []
+        encoded, which = self._ids(texts), np.asarray(owner)
+        grid = self.model.grid_shape((1, *index.images.shape[1:]))
+        for rows, given in self._groups(encoded, self.search.batch_size):
+            for row, look in zip(rows, self._looks(index.regions[which[rows]], given), strict=True):
+                look = look[: len(encoded[row])]
+                share = look / np.maximum(look.sum(-1, keepdims=True), 1e-9)
+                looks.append(share.reshape(-1, *grid))
+                words.append(self.tokenizer.tokens(encoded[row]))
+                known.append(boxes[owner[row]])
+        inside = mass_in_boxes(looks, words, known)
+        return {"mass_in_boxes": inside.mass, "area_of_boxes": inside.area}

@@ -1,0 +1,292 @@
+"""Where the images of a recipe come from, and what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attention_zoo.data import (
+    CaptionedImages,
+    LabelledImages,
+    cluttered_digits,
+    generate_digits,
+    generate_scenes,
+    read_caption_tfds,
+    read_captions,
+    read_class_folders,
+    read_coco,
+    read_labelled_tfds,
+    read_npz_images,
+    translated_digits,
+)
+from attention_zoo.ops import whole_number
+from attention_zoo.registry import Registry
+from attention_zoo.training.corpora import CORPORA, Corpus, Files
+
+
+@dataclass
+class Captions(Corpus):
+    """Corpora of images and what is said of them.
+
+    Args:
+        image_size: side in pixels of the square that every image is resized to.
+        max_target_length: most tokens of a caption; training leaves longer ones out.
+    """
+
+    image_size: int = 64
+    max_target_length: int = 40
+
+    examples: ClassVar[str] = "images"
+    limits: ClassVar[tuple[str, ...]] = ("image_size", "max_target_length")
+
+
+@CORPORA.register("scenes")
+@dataclass
+class Scenes(Captions):
+    """The generated corpus of pictures of one to four things; see `data.generate_scenes`.
+
+    Args:
+        size, validation_size, test_size: pictures of the splits; `unseen` has `test_size` too.
+        seed: of the generator.
+        min_things, max_things: of a picture.
+        told: captions of a picture in training, drawn by the seed, so that pictures of many things,
+            which have more of them, are not seen more often. Other splits have all.
+    """
+
+    corpus: str = "scenes"
+    size: int = 10000
+    validation_size: int = 200
+    test_size: int = 500
+    seed: int = 1
+    min_things: int = 1
+    max_things: int = 4
+    told: int = 4
+
+    splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "unseen")
+
+    def _read(self, split: str) -> CaptionedImages:
+        sizes = {"train": self.size, "validation": self.validation_size}
+        size = sizes.get(split, self.test_size)
+        scenes = generate_scenes(size, split, self.seed, self.min_things, self.max_things)
+        told = scenes.telling(self.told, self.seed) if split == "train" else scenes
+        return told.resized(self.image_size)
+
+
+@dataclass
+class CaptionFiles(Files, Captions):
+    """Corpora of files of captions, and where their images are.
+
+    Args:
+        train_images, validation_images, test_images: the folder or zip of each split's images; None
+            is the folder that its captions are in.
+        skip_bad: bad lines and images to leave out before giving up.
+    """
+
+    train_images: str | None = None
+    validation_images: str | None = None
+    test_images: str | None = None
+    image_size: int = 224
+    skip_bad: int = 0
+
+    def _read(self, split: str) -> CaptionedImages:
+        captions = self.path(split)
+        images = getattr(self, f"{split}_images") or str(Path(captions).parent)
+        return self._of(images, captions)
+
+    def _of(self, images: str, captions: str) -> CaptionedImages:
+        return read_captions(images, captions, self.image_size, self.skip_bad)
+
+
+@CORPORA.register("captions")
+@dataclass
+class CaptionLines(CaptionFiles):
+    """Files of a JSON object a line: an image's name and its captions; see `data.read_captions`."""
+
+    corpus: str = "captions"
+
+
+@CORPORA.register("coco")
+@dataclass
+class Coco(CaptionFiles):
+    """JSON files as COCO has them; see `data.read_coco`."""
+
+    corpus: str = "coco"
+
+    def _of(self, images: str, captions: str) -> CaptionedImages:
+        return read_coco(images, captions, self.image_size, self.skip_bad)
+
+
+@CORPORA.register("captions_tfds")
+@dataclass
+class CaptionsTfds(Files, Captions):
+    """A prepared TensorFlow data set of captioned images; see `data.read_caption_tfds`.
+
+    Args:
+        name: for instance coco_captions; train, validation and test name its splits.
+        image, captions: its features.
+        data_dir: where it was prepared; None is TFDS's own folder.
+        skip_bad: bad rows to leave out before giving up.
+    """
+
+    corpus: str = "captions_tfds"
+    train: str | None = "train"
+    validation: str | None = "val"
+    test: str | None = "test"
+    name: str = "coco_captions"
+    image: str = "image"
+    captions: str = "captions/text"
+    image_size: int = 224
+    data_dir: str | None = None
+    skip_bad: int = 0
+
+    def _read(self, split: str) -> CaptionedImages:
+        features = self.image, self.captions, self.image_size
+        return read_caption_tfds(
+            self.name, self.path(split), *features, self.data_dir, self.skip_bad
+        )
+
+
+SCATTERED = Registry("data.scattered")
+"""How images are put on a larger black square: a name to `f(images, labels, size, seed)`."""
+
+SCATTERED.register("nowhere")(lambda images, labels, size, seed: (images, labels))
+SCATTERED.register("translated")(translated_digits)
+SCATTERED.register("cluttered")(
+    lambda images, labels, size, seed: cluttered_digits(images, labels, size, seed=seed)
+)
+
+
+@dataclass
+class Labelled(Corpus):
+    """Corpora of images of classes.
+
+    Args:
+        image_size: side in pixels of the square that images are resized or scattered to.
+        scattered: "nowhere", "translated": each somewhere on a black square of `image_size`, or
+            "cluttered": between pieces of others.
+        copies: of each training image, each scattered elsewhere.
+        seed: of where they are.
+    """
+
+    image_size: int = 28
+    scattered: str = "nowhere"
+    copies: int = 1
+    seed: int = 1
+
+    examples: ClassVar[str] = "images"
+    limits: ClassVar[tuple[str, ...]] = ("image_size",)
+
+    def __post_init__(self) -> None:
+        SCATTERED.get(self.scattered)
+        if whole_number("copies", self.copies) > 1 and self.scattered == "nowhere":
+            raise ValueError(f"copies={self.copies}: all alike, scattered nowhere; name scattered")
+        super().__post_init__()
+
+    def _read(self, split: str) -> LabelledImages:
+        found = self._images(split)
+        put = SCATTERED.get(self.scattered)
+        seed = 3 * self.seed + self.splits.index(split)
+        rows = np.tile(np.arange(len(found)), self.copies if split == "train" else 1)
+        images, labels = put(found.images[rows], found.labels[rows], self.image_size, seed)
+        names = [found.names[row] for row in rows]
+        made = replace(found, images=images, labels=labels, names=names)
+        return made.resized(self.image_size)
+
+    def _images(self, split: str) -> Any:
+        """The images of a split, where and as large as they are."""
+        raise TypeError(f"{type(self).__name__} does not define `_images`")
+
+
+@CORPORA.register("digits")
+@dataclass
+class GeneratedDigits(Labelled):
+    """The generated corpus of digits; see `data.generate_digits`.
+
+    Args:
+        size, validation_size, test_size: images of the splits.
+    """
+
+    corpus: str = "digits"
+    size: int = 20000
+    validation_size: int = 1000
+    test_size: int = 2000
+
+    def _images(self, split: str) -> LabelledImages:
+        sizes = {"train": self.size, "validation": self.validation_size}
+        images, labels = generate_digits(sizes.get(split, self.test_size), split, self.seed)
+        names = [str(number) for number in range(1, len(images) + 1)]
+        classes = [str(digit) for digit in range(10)]
+        origin = f"digits {split}, seed {self.seed}"
+        return LabelledImages(images, labels.astype("int32"), classes, names, origin)
+
+
+@CORPORA.register("npz")
+@dataclass
+class Arrays(Files, Labelled):
+    """Arrays of images and labels in `.npz` files; see `data.read_npz_images`.
+
+    Args:
+        images, labels: the arrays' names.
+        held_out: where no file is named for validation, how many last images of `train` are it.
+    """
+
+    corpus: str = "npz"
+    images: str = "x_train"
+    labels: str = "y_train"
+    held_out: int = 0
+
+    def _images(self, split: str) -> LabelledImages:
+        cut = split in ("train", "validation") and not self.validation
+        if not cut or not self.held_out:
+            return read_npz_images(self.path(split), self.images, self.labels)
+        whole = read_npz_images(self.path("train"), self.images, self.labels)
+        if not 0 < self.held_out < len(whole):
+            raise ValueError(f"data.held_out={self.held_out} of {len(whole)} images of data.train")
+        begin = len(whole) - self.held_out
+        return whole.take(range(begin) if split == "train" else range(begin, len(whole)))
+
+
+@CORPORA.register("classes")
+@dataclass
+class ClassFolders(Files, Labelled):
+    """A folder or zip a split, with a folder of images for each class.
+
+    Args:
+        skip_bad: bad images to leave out before giving up.
+    """
+
+    corpus: str = "classes"
+    image_size: int = 224
+    skip_bad: int = 0
+
+    def _images(self, split: str) -> LabelledImages:
+        return read_class_folders(self.path(split), self.image_size, self.skip_bad)
+
+
+@CORPORA.register("classes_tfds")
+@dataclass
+class LabelledTfds(Files, Labelled):
+    """A prepared TensorFlow data set of labelled images; see `data.read_labelled_tfds`.
+
+    Args:
+        name: for instance mnist; train, validation and test name its splits.
+        image, label: its features.
+        data_dir: where it was prepared; None is TFDS's own folder.
+    """
+
+    corpus: str = "classes_tfds"
+    train: str | None = "train[:90%]"
+    validation: str | None = "train[90%:]"
+    test: str | None = "test"
+    name: str = "mnist"
+    image: str = "image"
+    label: str = "label"
+    data_dir: str | None = None
+
+    def _images(self, split: str) -> LabelledImages:
+        return read_labelled_tfds(
+            self.name, self.path(split), self.image, self.label, data_dir=self.data_dir
+        )

@@ -1,0 +1,198 @@
+"""Images of classes out of arrays and folders, and what is wrong with them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attention_zoo.data import LabelledImages, read_class_folders, read_image, read_npz_images
+
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (6, 4, 5), np.uint8)
+NUMBERS = np.array([2, 0, 1, 2, 0, 4], np.uint8)
+
+
+@pytest.mark.parametrize("shape", [(6, 4, 5), (6, 4, 5, 1), (6, 4, 5, 3)])
+def test_arrays_are_read(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    pixels = RNG.integers(0, 256, shape, np.uint8)
+    path = tmp_path / "train.npz"
+    (np.savez_compressed if len(shape) == 3 else np.savez)(path, x_train=pixels, y_train=NUMBERS)
+    found = read_npz_images(path)
+    np.testing.assert_array_equal(found.images, pixels.reshape(6, 4, 5, -1))
+    assert found.labels.tolist() == NUMBERS.tolist()
+    assert found.labels.dtype == np.int32
+    assert found.classes == ["0", "1", "2", "3", "4"]
+    assert found.names == ["1", "2", "3", "4", "5", "6"]
+    assert found.origin == str(path)
+    part = found.take([5, 0])
+    assert (len(part), part.labels.tolist(), part.names) == (2, [4, 2], ["6", "1"])
+    np.testing.assert_array_equal(part.images, found.images[[5, 0]])
+
+
+BAD_ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
+    "missing": (
+        {"x_trainn": GREY, "y_train": NUMBERS},
+        "no array 'x_train'; did you mean 'x_trainn'",
+    ),
+    "floats": ({"x_train": GREY / 255, "y_train": NUMBERS}, "'x_train' is of float64; give uint8"),
+    "flat": ({"x_train": GREY.reshape(6, 20), "y_train": NUMBERS}, r"shape \(6, 20\); give \(N, H"),
+    "two channels": (
+        {"x_train": np.stack([GREY] * 2, -1), "y_train": NUMBERS},
+        r"images of shape \(6, 4, 5, 2\)",
+    ),
+    "float labels": (
+        {"x_train": GREY, "y_train": NUMBERS / 2},
+        "'y_train' is of float64 and shape",
+    ),
+    "one hot": ({"x_train": GREY, "y_train": np.eye(6, dtype=int)}, r"of int64 and shape \(6, 6\)"),
+    "negative": ({"x_train": GREY, "y_train": NUMBERS.astype(int) - 1}, "goes from -1 to 3; count"),
+    "enormous": ({"x_train": GREY, "y_train": NUMBERS.astype(int) * 99_999}, "from 0 to 399996"),
+    "fewer": ({"x_train": GREY, "y_train": NUMBERS[:5]}, "6 images, 5 labels and 5 names"),
+    "none": ({"x_train": GREY[:0], "y_train": NUMBERS[:0]}, "'y_train' is empty"),
+    "objects": ({"x_train": np.array([None]), "y_train": NUMBERS}, "holds Python objects"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ARRAYS)
+def test_bad_arrays_are_refused(tmp_path: Path, name: str) -> None:
+    arrays, message = BAD_ARRAYS[name]
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ValueError, match=rf"a\.npz: .*{message}") as caught:
+        read_npz_images(tmp_path / "a.npz")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    np.savez_compressed(file, x_train=GREY, y_train=NUMBERS)
+    raw = file.getvalue()
+    middle = raw[:80] + b"\xff" * 20 + raw[100:]
+    for content in (b"", b"text", raw[:-9], middle):
+        (tmp_path / "a.npz").write_bytes(content)
+        with pytest.raises(ValueError, match=r"a\.npz: no npz file, or a damaged one"):
+            read_npz_images(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match=r"none\.npz: No such file"):
+        read_npz_images(tmp_path / "none.npz")
+
+
+HEADERS = {
+    "more than there is": ((6, 4, 5), b"\0" * 10, "no npz file, or a damaged one"),
+    "no shape": ((-1, 4, 5), b"", "no npz file, or a damaged one"),
+    "enormous": ((1 << 20, 1 << 20, 1 << 20), b"", "holds more than there is memory for"),
+    "no pixel": ((6, 0, 5), b"", r"images of shape \(6, 0, 5, 1\); give \(N, H, W, 1\) or"),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_an_array_that_is_not_what_it_says_is_refused(tmp_path: Path, name: str) -> None:
+    shape, body, message = HEADERS[name]
+    file, path = io.BytesIO(), tmp_path / "a.npz"
+    header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    np.savez(path, y_train=NUMBERS)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("x_train.npy", file.getvalue() + body)
+    with pytest.raises(ValueError, match=rf"a\.npz: {message}"):
+        read_npz_images(path)
+
+
+def test_whatever_byte_of_an_npz_is_wrong_the_file_is_named(tmp_path: Path) -> None:
+    path, rng = tmp_path / "a.npz", np.random.default_rng(0)
+    np.savez(path, x_train=GREY, y_train=NUMBERS)
+    raw, refused = path.read_bytes(), list[str]()
+    for _ in range(300):
+        damaged = bytearray(raw)
+        damaged[rng.integers(len(raw))] ^= int(rng.integers(1, 256))
+        path.write_bytes(damaged)
+        try:
+            assert len(read_npz_images(path)) == 6
+        except ValueError as error:
+            refused.append(str(error))
+    assert len(refused) > 200
+    assert [said for said in refused if not said.startswith(f"{path}: ")] == []
+
+
+def picture(number: int, sides: tuple[int, int] = (4, 5)) -> bytes:
+    file = io.BytesIO()
+    pixels = np.random.default_rng(number).integers(0, 256, sides, np.uint8)
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+FILES = {"dog/2.png": picture(0), "dog/1.png": picture(1), "cat/deep/3.PNG": picture(2)}
+
+
+def folder(path: Path, files: dict[str, bytes]) -> Path:
+    for name, raw in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(raw)
+    return path
+
+
+def zipped(path: Path, files: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path.with_suffix(".zip"), "w") as archive:
+        for name, raw in files.items():
+            archive.writestr(name, raw)
+    return path.with_suffix(".zip")
+
+
+@pytest.mark.parametrize("size", [None, (3, 2)])
+@pytest.mark.parametrize("put", [folder, zipped])
+def test_folders_are_classes(tmp_path: Path, put: Any, size: Any) -> None:
+    found = read_class_folders(put(tmp_path / "f", FILES | {"dog/notes.txt": b"n"}), size)
+    assert found.classes == ["cat", "dog"]
+    assert found.names == ["cat/deep/3.PNG", "dog/1.png", "dog/2.png"]
+    assert found.labels.tolist() == [0, 1, 1]
+    expected = [read_image(FILES[name], size) for name in found.names]
+    np.testing.assert_array_equal(found.images, expected)
+
+
+BAD_FILES = {
+    "a kind not read": ("dog/3.jfif", b"a dog", r"f/dog/3\.jfif: is no image that is known"),
+    "in no class": ("3.png", picture(3), r"f/3\.png: is in no class; put it into the folder"),
+    "no image": ("dog/3.jpg", b"a dog", r"f/dog/3\.jpg: is no image that is known"),
+    "another size": ("dog/3.png", picture(3, (5, 5)), r"3\.png: is 5 x 5 x 3, but .*3\.PNG is 4 x"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_bad_files_are_refused_or_counted(tmp_path: Path, kind: str) -> None:
+    name, raw, message = BAD_FILES[kind]
+    path = folder(tmp_path / "f", FILES | {name: raw})
+    with pytest.raises(ValueError, match=message + ".*skip_bad=1 or more"):
+        read_class_folders(path)
+    found = read_class_folders(path, skip_bad=1)
+    assert (len(found), len(found.images), found.skipped) == (3, 3, 1)
+
+
+def test_folders_without_images_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "dog").mkdir()
+    with pytest.raises(ValueError, match="no image in a class"):
+        read_class_folders(tmp_path)
+    with pytest.raises(ValueError, match="none: No such file"):
+        read_class_folders(tmp_path / "none")
+
+
+def test_labels_must_be_of_classes() -> None:
+    images = np.zeros((2, 4, 4, 1), np.uint8)
+    for label in (-1, 2):
+        labels = np.array([0, label], np.int32)
+        with pytest.raises(
+            ValueError, match=f"mine: image b has label {label}; there are 2 classes"
+        ):
+            LabelledImages(images, labels, ["x", "y"], ["a", "b"], "mine")
+
+
+def test_what_are_no_images_is_refused_and_none_are_resized() -> None:
+    images, labels = np.zeros((2, 4, 4, 1), np.uint8), np.zeros(2, np.int32)
+    rest = (labels, ["x"], ["a", "b"], "mine")
+    with pytest.raises(ValueError, match=r"^mine: images of float64; give uint8, from 0 to 255"):
+        LabelledImages(images / 255, *rest)
+    assert LabelledImages(images, *rest).resized(3).images.shape == (2, 3, 3, 1)
+    assert LabelledImages(images, *rest).take([]).resized(3).images.shape == (0, 3, 3, 1)

@@ -1,0 +1,100 @@
+"""An exported captioner answers as the task does, in a process that has TensorFlow alone."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.export import export
+from attention_zoo.tasks import Caption, Captioning
+from tests.export.alone import answers_alone
+from tests.tasks.captioners import encoded, picture, untrained
+
+IMAGES = [
+    encoded(picture(1)),
+    encoded(picture(2, 9, 40), "JPEG"),
+    encoded(np.asarray(Image.fromarray(picture(3, 33, 7)).convert("L"))),
+    encoded(picture(4, 12, 12)),
+]
+"""A PNG, a JPEG, a grey PNG, and one of the very size that is read."""
+
+BATCHES = [IMAGES, IMAGES[1:2], [], [IMAGES[0], b"GIF89a"], [IMAGES[0], IMAGES[0][:60]]]
+KINDS = ("soft", "hard", "pooled", "Transformer")
+
+
+@functools.cache
+def task(kind: str) -> Captioning:
+    """Captioners with random weights; two give the best two of a beam."""
+    two = SearchOptions(beam_width=3, n_best=2, min_length=4, length_penalty="average")
+    if kind == "Transformer":
+        return untrained("caption_transformer_small", search=two)
+    return untrained(
+        look=kind, search=two if kind == "soft" else SearchOptions(max_length=5, min_length=4)
+    )
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
+    folder = tmp_path_factory.mktemp("served")
+    folders = [export(task(kind), folder / kind) for kind in KINDS]
+    return dict(zip(KINDS, answers_alone(folders, BATCHES), strict=True))
+
+
+def assert_same(answers: dict[str, Any], wants: Sequence[Caption]) -> None:
+    """What is served is what `predict` gives, and nothing stands past its end."""
+    assert len(answers["text"]) == len(wants)
+    for row, best in enumerate(wants):
+        found = (best, *best.alternatives)
+        assert len(answers["text"][row]) == len(found)
+        for n, want in enumerate(found):
+            told = {name: of_all[row][n] for name, of_all in answers.items()}
+            size = len(want.tokens)
+            assert (told["text"], told["lengths"]) == (want.text, size)
+            assert told["finished"] is not want.cut
+            assert told["tokens"] == [*want.tokens, *[""] * (len(told["tokens"]) - size)]
+            np.testing.assert_allclose(told["scores"], want.score, rtol=1e-4, atol=1e-5)
+            scores = np.array(told["token_scores"])
+            of = len(want.token_scores)
+            np.testing.assert_allclose(scores[:of], want.token_scores, rtol=1e-3, atol=1e-4)
+            assert not scores[of:].any()
+            if want.attention is None:
+                assert "attention" not in told
+                continue
+            looks = np.array(told["attention"])
+            np.testing.assert_allclose(looks[:size], want.attention, rtol=1e-3, atol=1e-5)
+            assert not looks[size:].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, list[Any]]) -> None:
+    (several, shapes), (one, _), *_ = answered[kind]
+    wants = task(kind).predict(IMAGES)
+    assert_same(several, wants)
+    assert_same(one, wants[1:2])
+    assert len({want.score for want in wants}) == len(IMAGES)
+    assert max(len(want.tokens) for want in wants) > 2
+    if kind != "pooled":
+        assert shapes["attention"] == [*shapes["tokens"], 3, 3]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_images(kind: str, answered: dict[str, list[Any]]) -> None:
+    _, shapes = answered[kind][BATCHES.index([])]
+    count = task(kind).search.n_best
+    assert shapes["text"] == shapes["scores"] == shapes["lengths"] == [0, count]
+    assert shapes["tokens"] == shapes["token_scores"] == [0, count, 0]
+    assert shapes.get("attention", [0, count, 0, 3, 3]) == [0, count, 0, 3, 3]
+
+
+def test_a_bad_image_is_refused(answered: dict[str, list[Any]]) -> None:
+    strange, cut = answered["soft"][3:]
+    assert "the image is neither JPEG nor PNG" in strange
+    assert re.search(r"(?i)png|decode", cut)

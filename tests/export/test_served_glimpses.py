@@ -1,0 +1,130 @@
+"""An exported model of glimpses answers as the task does, in a process of TensorFlow alone."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from attention_zoo.decoding import Automaton
+from attention_zoo.export import export
+from attention_zoo.export.served_glimpses import ServedGlimpses, grey_images
+from attention_zoo.models import RecurrentAttentionModel
+from attention_zoo.tasks import Glimpsed, Glimpses
+from tests.export.alone import answers_alone, exported
+from tests.layers.running import randomise
+from tests.tasks.captioners import encoded, picture
+from tests.tasks.test_glimpses import CLASSES, task_of
+
+IMAGES = [
+    encoded(picture(1)),
+    encoded(picture(2, 9, 40), "JPEG"),
+    encoded(np.asarray(Image.fromarray(picture(3, 33, 7)).convert("L"))),
+    encoded(picture(4, 12, 12)),
+    encoded(np.asarray(Image.fromarray(picture(5, 60, 60)).convert("L")), "JPEG"),
+]
+"""A PNG, a JPEG, a grey PNG, one of the very size that is read, and a grey JPEG."""
+
+BATCHES = [IMAGES, IMAGES[1:2], [], [IMAGES[0], b"GIF89a"], [IMAGES[0], IMAGES[0][:60]]]
+KINDS = {"grey": (1, 1), "coloured": (3, 2)}
+"""Channels, and a seed of weights whose answers differ."""
+
+
+@functools.cache
+def task(kind: str) -> Glimpses:
+    """A model with random weights."""
+    channels, seed = KINDS[kind]
+    made = task_of(channels)
+    randomise(made.model, seed)
+    return made
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
+    folder = tmp_path_factory.mktemp("served")
+    folders = [exported(task(kind), folder / kind) for kind in KINDS]
+    return dict(zip(KINDS, answers_alone(folders, BATCHES), strict=True))
+
+
+def assert_same(answers: dict[str, Any], wants: Sequence[Glimpsed], bound: float = 1e-4) -> None:
+    """What is served is what `predict` gives, classes with the likeliest first."""
+    assert len(answers["text"]) == len(wants)
+    for row, want in enumerate(wants):
+        told = {name: of_all[row] for name, of_all in answers.items()}
+        assert (told["text"], told["tokens"]) == (want.text, list(want.tokens))
+        assert told["classes"] == sorted(CLASSES, key=lambda name: -want.probabilities[name])
+        assert told["classes"][0] == want.text
+        shares = [want.probabilities[name] for name in told["classes"]]
+        np.testing.assert_allclose(told["probabilities"], shares, rtol=bound, atol=bound / 100)
+        np.testing.assert_allclose(told["scores"], want.score, rtol=bound, atol=bound / 10)
+        np.testing.assert_allclose(told["locations"], want.locations, atol=bound)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, list[Any]]) -> None:
+    (several, _), (one, _), *_ = answered[kind]
+    wants = task(kind).predict(IMAGES)
+    assert_same(several, wants)
+    assert_same(one, wants[1:2])
+    assert len({want.text for want in wants}) > 1
+    assert len({want.tokens for want in wants}) > 2
+    assert len({tuple(want.locations[-1]) for want in wants}) == len(IMAGES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_images(kind: str, answered: dict[str, list[Any]]) -> None:
+    _, shapes = answered[kind][BATCHES.index([])]
+    assert shapes == {
+        "text": [0],
+        "scores": [0],
+        "classes": [0, 3],
+        "probabilities": [0, 3],
+        "locations": [0, 3, 2],
+        "tokens": [0, 3],
+    }
+
+
+def test_a_bad_image_is_refused(answered: dict[str, list[Any]]) -> None:
+    strange, cut = answered["grey"][3:]
+    assert "the image is neither JPEG nor PNG" in strange
+    assert re.search(r"(?i)png|decode", cut)
+
+
+def test_greys_are_those_of_the_task_where_they_lie_between_two() -> None:
+    levels = np.stack(np.meshgrid(*[np.arange(0, 256, 3)] * 3), -1).reshape(-1, 3)
+    between = levels[levels @ [299, 587, 114] % 1000 == 500][: 4 * 12 * 12]
+    squares = between.reshape(4, 12, 12, 3).astype("uint8")
+    wants = [task("grey")._read(square, None) for square in squares]
+    np.testing.assert_array_equal(grey_images(tf.constant(squares)), np.stack(wants))
+    exact = between.reshape(4, 12, 12, 3) @ [299, 587, 114]
+    down, odd = exact // 1000, exact // 1000 % 2
+    np.testing.assert_array_equal(np.stack(wants)[..., 0], down + odd)  # to the even one
+
+
+def test_of_double_precision() -> None:
+    settings = task("coloured").model.settings
+    model = RecurrentAttentionModel(**settings, dtype=keras.dtype_policies.get("float64"))
+    randomise(model)
+    own = Glimpses(model, CLASSES)
+    module = ServedGlimpses(own, ())
+    served = module.serve(tf.constant(IMAGES))
+    assert {x.dtype.name for x in served.values()} == {"string", "float32"}
+    plain = {name: x.numpy().tolist() for name, x in served.items()}
+    for name in ("text", "classes", "tokens"):
+        plain[name] = np.char.decode(np.array(plain[name], bytes)).tolist()
+    assert_same(plain, own.predict(IMAGES), 1e-5)
+
+
+def test_rules_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="rules are for searches, and glimpses has none"):
+        export(task("grey"), tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,131 @@
+"""An exported retriever answers as the task does, in a process that has TensorFlow alone."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_zoo.data import train_tokenizer
+from attention_zoo.decoding import Automaton, SearchOptions
+from attention_zoo.export import export
+from attention_zoo.export.served_retrieval import ServedRetrieval
+from attention_zoo.models import CrossAttentionRetriever
+from attention_zoo.tasks import Retrieval
+from tests.export.alone import answers_alone, exported
+from tests.export.test_served_glimpses import IMAGES
+from tests.layers.running import randomise
+from tests.tasks.captioners import KNOWN, SIDE
+
+TEXTS = ["a dog runs", "two  DOGS", "x ", "a red ball in the 東京 park , no zebra runs in it"]
+BATCHES = [
+    {"image": IMAGES, "text": TEXTS},
+    {"image": IMAGES[1:2], "text": TEXTS[3:]},
+    {"image": [], "text": TEXTS},
+    {"image": IMAGES, "text": []},
+    {"image": [], "text": []},
+    {"image": IMAGES, "text": [TEXTS[0], " "]},
+    {"image": [IMAGES[0], b"GIF89a"], "text": TEXTS},
+    {"image": [IMAGES[0], IMAGES[0][:60]], "text": TEXTS},
+]
+KINDS: dict[str, dict[str, Any]] = {
+    "words look": {},
+    "regions look": {"direction": "image_to_text", "pooling": "log_sum_exp"},
+}
+FOUND = {"words look": 2, "regions look": 1}
+
+
+@functools.cache
+def task(kind: str, dtype: str = "float32") -> Retrieval:
+    """Retrievers with random weights: of words or subwords, that find two images or one."""
+    words = train_tokenizer("whitespace" if FOUND[kind] == 2 else "subword", KNOWN, 60, True)
+    sizes: dict[str, Any] = {"embedding_dim": 5, "units": 6, "encoder": {"filters": [4, 5]}}
+    model = CrossAttentionRetriever(
+        words.vocabulary_size, **sizes, **KINDS[kind], dtype=keras.dtype_policies.get(dtype)
+    )
+    randomise(model, scale=1.0)
+    search = SearchOptions(beam_width=FOUND[kind], n_best=FOUND[kind])
+    return Retrieval(model, words, search, image_size=SIDE)
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
+    folder = tmp_path_factory.mktemp("served")
+    folders = [exported(task(kind), folder / kind.split()[0]) for kind in KINDS]
+    return dict(zip(KINDS, answers_alone(folders, BATCHES), strict=True))
+
+
+def assert_same(
+    answers: dict[str, Any], own: Retrieval, images: list[bytes], texts: list[str], bound: float
+) -> None:
+    """What is served are the figures of the task, and nothing stands past the end of a text."""
+    index = own.index(images)
+    alike = own.similarities(index, texts)
+    np.testing.assert_allclose(answers["similarities"], alike, rtol=bound, atol=bound)
+    for row, best in enumerate(own.predict(texts, index=index)):
+        found = (best, *best.alternatives)
+        size = len(best.tokens)
+        assert answers["found"][row] == [one.number for one in found]
+        scores = [one.score for one in found]
+        np.testing.assert_allclose(answers["scores"][row], scores, rtol=bound, atol=bound)
+        assert answers["lengths"][row] == size
+        told = answers["tokens"][row]
+        assert told == [*best.tokens, *[""] * (len(told) - size)]
+        for one, looks in zip(found, np.array(answers["attention"][row]), strict=True):
+            np.testing.assert_allclose(looks[:size], one.attention, rtol=bound, atol=bound)
+            assert not looks[size:].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, list[Any]]) -> None:
+    (several, shapes), (one, _), *_ = answered[kind]
+    assert_same(several, task(kind), IMAGES, TEXTS, 1e-4)
+    assert_same(one, task(kind), IMAGES[1:2], TEXTS[3:], 1e-4)
+    assert np.ptp(several["similarities"], axis=0).min() > 1e-2
+    assert shapes["attention"] == [4, FOUND[kind], max(several["lengths"]), 3, 3]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_images_or_no_texts(kind: str, answered: dict[str, list[Any]]) -> None:
+    for batch, answers in zip(BATCHES[2:5], answered[kind][2:5], strict=True):
+        _, shapes = answers
+        rows, columns = len(batch["image"]), len(batch["text"])
+        count = min(rows, FOUND[kind])
+        assert shapes["similarities"] == [rows, columns]
+        assert shapes["found"] == shapes["scores"] == [columns, count]
+        assert shapes["lengths"] == [columns]
+        longest = shapes["tokens"][1]
+        assert (longest > 0) is (columns > 0)
+        assert shapes["tokens"] == [columns, longest]
+        assert shapes["attention"] == [columns, count, longest, 3, 3]
+
+
+def test_what_the_task_refuses_is_refused(answered: dict[str, list[Any]]) -> None:
+    empty, strange, cut = answered["words look"][5:]
+    assert re.search(r"text.*1.*is empty", empty)
+    assert "the image is neither JPEG nor PNG" in strange
+    assert re.search(r"(?i)png|decode", cut)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
+def test_of_any_policy(policy: str) -> None:
+    own = task("words look", policy)
+    module = ServedRetrieval(own, ())
+    served = module.serve(tf.constant(IMAGES), tf.constant(TEXTS))
+    assert {x.dtype.name for x in served.values()} == {"string", "float32", "int32"}
+    plain = {name: x.numpy().tolist() for name, x in served.items()}
+    plain["tokens"] = [[one.decode() for one in row] for row in plain["tokens"]]
+    assert_same(plain, own, IMAGES, TEXTS, 1e-2 if policy == "mixed_float16" else 1e-5)
+
+
+def test_rules_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="rules are for searches, and retrieval has none"):
+        export(task("words look"), tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
+    assert not list(tmp_path.iterdir())

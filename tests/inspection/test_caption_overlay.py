@@ -1,0 +1,61 @@
+"""A caption word by word over its image: what was looked at keeps its light."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo.inspection import plot_caption_overlay
+
+IMAGE = np.random.default_rng(0).integers(1, 256, (8, 12, 3), np.uint8)
+LOOKS = np.zeros((7, 2, 3))
+LOOKS[range(7), [0, 0, 0, 1, 1, 1, 0], [0, 1, 2, 0, 1, 2, 0]] = 0.6
+LOOKS[0, 1, 2] = 0.4
+WORDS = ("a", "dog", "$5", "▁run", "##s", "x" * 30, ".")
+
+
+def test_each_word_lights_where_it_looked(tmp_path: Path) -> None:
+    figure = plot_caption_overlay(IMAGE, LOOKS, WORDS, tmp_path / "a.png", title="a dog, $5 $6")
+    whole, *panels = figure.axes
+    np.testing.assert_array_equal(whole.images[0].get_array(), IMAGE)
+    titles = [axes.get_title() for axes in panels]
+    assert titles == ["a", "dog", "$5", "run", "s", "x" * 23 + "…", "."]
+    assert figure.get_suptitle() == "a dog, $5 $6"
+    shown = panels[0].images[0].get_array() / IMAGE
+    half = 0.501 / IMAGE  # pixels are rounded
+    assert (abs(shown - 1) <= half)[:2, :2].all(), "the corner that was looked at most"
+    assert (abs(shown - 0.25) <= half)[6:, :2].all(), "one that was not looked at"
+    assert (abs(shown - 0.75) <= half)[6:, 10:].all(), "one with two thirds of that"
+    down = 0.25 + 0.75 * np.array([7, 5, 3, 1]) / 8  # between the middles of cells of 4 pixels
+    np.testing.assert_allclose(shown[2:6, 0], np.repeat(down[:, None], 3, 1), atol=half.max())
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_looks_that_are_spread_evenly_leave_all_light() -> None:
+    figure = plot_caption_overlay(IMAGE.astype("float32"), np.full((1, 3, 3), 1 / 9), ["a"])
+    np.testing.assert_array_equal(figure.axes[1].images[0].get_array(), IMAGE)
+    nowhere = plot_caption_overlay(IMAGE, np.zeros((1, 2, 2)), ["a"])
+    dark = nowhere.axes[1].images[0].get_array()
+    np.testing.assert_array_equal(dark, np.rint(IMAGE * 0.25))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"image": IMAGE[0]}, r"image must be \(H, W, 3\), got shape \(12, 3\)"),
+        ({"image": IMAGE[:0]}, r"got shape \(0, 12, 3\)"),
+        ({"image": IMAGE - 300.0}, "image must be of numbers from 0 to 255"),
+        ({"attention": LOOKS[:3]}, r"shape \(3, 2, 3\): expected \(7, h, w\) of 7 words"),
+        ({"attention": None}, r"attention has shape \(\)"),
+        ({"attention": LOOKS[:0], "tokens": ()}, r"shape \(0, 2, 3\)"),
+        ({"attention": LOOKS - 1}, "finite weights that are not negative"),
+        ({"attention": LOOKS * np.nan}, "finite weights that are not negative"),
+    ],
+)
+def test_misuse_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        plot_caption_overlay(**{"image": IMAGE, "attention": LOOKS, "tokens": WORDS, **given})
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,100 @@
+"""The page of captions, read as a browser reads it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attention_zoo.inspection import write_caption_page
+from tests.inspection.parsed import Page, stands_alone
+
+IMAGE = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
+LOOKS = np.array([[[0.6, 0.4], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]], [[0.25, 0.25]] * 2])
+
+
+def caption(**more: Any) -> Any:
+    settings = {
+        "text": "a dog.",
+        "score": -1.5,
+        "tokens": ("a", "dog", "."),
+        "attention": LOOKS,
+        "cut": False,
+        "image": IMAGE,
+        "alternatives": (),
+    }
+    return SimpleNamespace(**settings | more)
+
+
+def page(folder: Path, *answers: Any) -> Page:
+    write_caption_page(answers, folder / "page.html", title="Dogs & more")
+    return Page((folder / "page.html").read_text(encoding="utf-8"))
+
+
+def pixels(element: Any) -> np.ndarray:
+    head, content = element.attrs["src"].split(",")
+    assert head == "data:image/png;base64"
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(content))))
+
+
+def test_images_stand_beside_their_captions(tmp_path: Path) -> None:
+    other = caption(tokens=("two", "dogs"), score=-2.0, cut=True)
+    found = page(tmp_path, caption(), caption(alternatives=(other,), attention=None))
+    assert [p.text for p in found.all("p")][1:] == ["imagea dog.", "a dog.", "two dogs"]
+    told = ["1 · score -1.500", "2 · score -1.500", "score -2.000 · cut at its longest length"]
+    assert [h.text for h in found.all("h2")] == told
+    assert found.all("h1")[0].text == "Dogs & more"
+    first, second = (one for one in found.all("img") if one.attrs["alt"])
+    for one in (first, second):
+        np.testing.assert_array_equal(pixels(one), IMAGE)
+        assert one.attrs["alt"] == "a dog."
+    stands_alone(found)
+
+
+def test_a_word_darkens_where_it_did_not_look(tmp_path: Path) -> None:
+    found = page(tmp_path, caption(), caption())
+    looks = [one for one in found.all("img") if one.attrs.get("class", "").startswith("look")]
+    assert [one.attrs["class"] for one in looks] == ["look l0", "look l1", "look l2"] * 2
+    black = pixels(looks[0])
+    assert not black[..., :3].any()
+    assert black[..., 3].tolist() == [[0, 64], [191, 191]]
+    assert not pixels(looks[2]).any(), "an even look darkens nothing"
+    words = [one for one in found.all("label") if one.attrs["class"].startswith("word s")]
+    assert [one.text for one in words] == ["a", "dog", "."] * 2
+    names = [one.attrs["name"] for one in found.all("input")]
+    assert names == ["answer1"] * 4 + ["answer2"] * 4
+    style = found.all("style")[0].text
+    rules = re.findall(r"^article:has\((\S+?)( :checked|:hover)\) (.*) {.*: (\w+); }$", style, re.M)
+    for state in (" :checked", ":hover"):
+        seen = {word: (what, how) for word, when, what, how in rules if when == state}
+        shown = {f".s{n}": (f".image .l{n}", "visible") for n in range(3)}
+        assert seen == {".word": (".image .look", "hidden"), **shown}
+    order = [(when, how == "visible") for _, when, _, how in rules]  # the last of a kind wins
+    one = [(" :checked", False), *[(" :checked", True)] * 3]
+    assert order == [*one, *[(":hover", seen) for _, seen in one]]
+
+
+def test_nothing_is_taken_for_markup(tmp_path: Path) -> None:
+    evil = ('"><script>alert(1)</script>', "<b>", "\x07")
+    found = page(tmp_path, caption(tokens=evil, text=" ".join(evil)))
+    assert not found.all("script") + found.all("b")
+    words = [one.text for one in found.all("label")]
+    assert words == ["image", *evil[:2], "\ufffd"]
+    assert found.all("img")[0].attrs["alt"] == f"{evil[0]} {evil[1]} \ufffd"
+
+
+def test_edges(tmp_path: Path) -> None:
+    assert [p.text for p in page(tmp_path).all("p")] == ["No captions."]
+    nothing = page(tmp_path, caption(tokens=(), text="", attention=LOOKS[:0]))
+    assert len(nothing.all("img")) == 1
+    assert not nothing.all("input")
+    for wrong in ({"attention": LOOKS[:2]}, {"attention": -LOOKS}, {"image": IMAGE[0]}):
+        with pytest.raises(ValueError, match=r"attention|image must be"):
+            page(tmp_path, caption(**wrong))

@@ -1,0 +1,54 @@
+"""A row for each image that was found: the image with its name, and each word over it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attention_zoo.inspection import plot_word_regions
+from attention_zoo.tasks import Found
+
+WORDS = ("a", "red", "dog", "in", "$x$", "big", "snow")
+LOOKS = np.full((7, 1, 2), 0.5)
+LOOKS[2] = [[1.0, 0.0]]
+SECOND = Found(
+    "b.png", 0.25, 1, " ".join(WORDS), WORDS, WORDS, LOOKS, np.full((4, 4, 3), 100, "uint8")
+)
+FIRST = replace(
+    SECOND, text="a.png", score=0.5, image=np.full((4, 8, 3), 200, "uint8"), alternatives=(SECOND,)
+)
+
+
+def test_every_image_and_word_has_its_place(tmp_path: Path) -> None:
+    figure = plot_word_regions(FIRST, tmp_path / "found.png")
+    assert (tmp_path / "found.png").stat().st_size > 1000
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["a.png  0.500", *WORDS, "b.png  0.250", *WORDS]
+    assert figure._suptitle.get_text() == FIRST.source
+    places = [axes.get_subplotspec().num1 for axes in figure.axes]
+    assert places == [*range(8), *range(12, 20)]  # of 6 columns: two rows for each image
+
+
+def test_light_is_where_a_word_matches() -> None:
+    figure = plot_word_regions(FIRST, title="which?")
+    assert figure._suptitle.get_text() == "which?"
+    shown = [np.asarray(axes.images[0].get_array()) for axes in figure.axes]
+    for first, value in ((0, 200), (8, 100)):
+        assert (shown[first] == value).all()
+        assert (shown[first + 2] == value).all()  # all regions match alike
+        dog = shown[first + 3]
+        assert (dog[:, 0] == value).all()
+        assert (dog[:, -1] == value // 4).all()
+
+
+def test_misuse_is_refused() -> None:
+    for given, message in (
+        ({"attention": LOOKS[:2]}, r"attention has shape \(2, 1, 2\): expected \(7, h, w\)"),
+        ({"attention": -LOOKS}, "attention must be of finite weights"),
+        ({"image": np.zeros((4, 4))}, r"image must be \(H, W, 3\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plot_word_regions(replace(SECOND, **given))

@@ -1,0 +1,57 @@
+# ruff: noqa: RUF012
+"""The Transformer that reads places of an image."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attention_zoo.models import CaptionTransformer
+from tests.layers.running import array
+from tests.models import test_transformer
+from tests.models.captioning import TARGET, CaptionerConformance
+
+
+class TestCaptionTransformer(CaptionerConformance):
+    covers = CaptionTransformer
+    vocabulary = {"vocabulary_size": 12}
+    options = {
+        "embedding_dim": 8,
+        "units": 16,
+        "num_heads": 2,
+        "num_layers": 2,
+        "encoder": {"kind": "cnn", "filters": [4, 6]},
+    }
+    changed = {
+        "vocabulary_size": 10,
+        "embedding_dim": 12,
+        "units": 12,
+        "num_heads": 3,
+        "num_layers": 1,
+        "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
+        "encoder": {"kind": "features", "width": 5},
+        "dropout": 0.25,
+    }
+    rate = 0.01
+    fill = staticmethod(test_transformer.TestTransformer.fill)
+
+
+def test_places_are_told_apart_down_and_across() -> None:
+    """Features that are the same everywhere are not the same memory."""
+    options = {**TestCaptionTransformer.options, "encoder": {"kind": "features", "width": 5}}
+    model = CaptionTransformer(12, **options)
+    grid = np.ones((1, 3, 4, 5), "float32")
+    memory = array(model.encode(grid))[0]
+    assert memory.shape == (12, 8)
+    apart = np.abs(memory[:, None] - memory[None]).max(-1)
+    assert (apart + np.eye(12) > 1e-3).all()
+    assert tuple(model({"image": grid, "target": TARGET[:1]}).shape) == (
+        1,
+        *TARGET[:1].shape[1:],
+        12,
+    )
+
+
+def test_bad_options() -> None:
+    with pytest.raises(ValueError, match=r"^embedding_dim must be a multiple of 4, got 6"):
+        CaptionTransformer(12, embedding_dim=6, num_heads=2)

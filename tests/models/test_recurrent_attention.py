@@ -1,0 +1,360 @@
+# ruff: noqa: RUF012
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import attention_zoo as az
+from attention_zoo.losses import GlimpseLoss
+from attention_zoo.models import RecurrentAttentionModel
+from tests.layers.layer_laws import check_docstring
+from tests.layers.running import (
+    JAX,
+    JAX_EXCEPTIONS,
+    MODES,
+    any_batch,
+    array,
+    close,
+    compiled,
+    differentiable,
+    in_fresh_process,
+    randomise,
+    same,
+)
+from tests.models.reading import check_configuration
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (4, 7, 6, 2)).astype("uint8")
+LABELS = np.array([0, 2, 1, 1])
+WALKS = 100_000
+
+ALONE = """
+import sys
+import numpy as np
+import tensorflow as tf
+served = tf.saved_model.load(sys.argv[1])
+logits = served.serve(np.load(sys.argv[2]))
+assert "attention_zoo" not in sys.modules
+np.save(sys.argv[3], logits.numpy())
+"""
+
+
+class TestRecurrentAttentionModel:
+    covers = RecurrentAttentionModel
+    options = {
+        "image_shape": [7, 6, 2],
+        "classes": 3,
+        "glimpse_size": 3,
+        "glimpse_scales": 2,
+        "glimpses": 3,
+        "glimpse_units": 5,
+        "units": 6,
+        "location_std": 0.2,
+        "seed": 1,
+    }
+    changed = {
+        "image_shape": [9, 9, 1],
+        "classes": 4,
+        "glimpse_size": 2,
+        "glimpse_scales": 3,
+        "glimpses": 2,
+        "glimpse_units": 7,
+        "units": 8,
+        "location_std": 0.5,
+        "seed": None,
+    }
+
+    def make(self, **options: Any) -> Any:
+        return self.covers(**{**self.options, **options})
+
+    def filled(self, **options: Any) -> Any:
+        model = self.make(**options)
+        randomise(model)
+        return model
+
+    def inputs(self) -> np.ndarray:
+        return IMAGES
+
+    # paths
+
+    @pytest.mark.every_backend
+    @pytest.mark.parametrize("mode", MODES[1:])
+    def test_compiled_is_eager(self, mode: str) -> None:
+        model = self.filled()
+        run = compiled(lambda x: (model(x), *model.look(x)), mode)
+        for got, want in zip(run(IMAGES), (model(IMAGES), *model.look(IMAGES)), strict=True):
+            close(got, want, 1e-5)
+
+    @pytest.mark.every_backend
+    @pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
+    def test_half_precision(self, policy: str) -> None:
+        model = self.make(dtype=policy)
+        sublayers = model._flatten_layers(include_self=False)
+        assert {layer.dtype_policy.name for layer in sublayers} == {policy}
+        for training in (False, True):
+            made = model(IMAGES, training=training)
+            logits = made["logits"] if training else made
+            half = keras.dtype_policies.get(policy).compute_dtype
+            assert keras.backend.standardize_dtype(logits.dtype) == half
+            assert all(np.isfinite(array(x)).all() for x in keras.tree.flatten(made))
+        assert keras.backend.standardize_dtype(made["log_probabilities"].dtype) == "float32"
+
+    def test_small_sizes(self) -> None:
+        """Batches of no row and of one, whose size is not known before; in training too."""
+        model = self.filled()
+        want = array(model(IMAGES))
+        run = any_batch(lambda x: (model(x), *model.look(x), *model(x, training=True).values()))
+        for rows in (slice(0), slice(1, 2)):
+            logits, *others = run(IMAGES[rows])
+            close(logits, want[rows], 1e-5)
+            assert {x.shape[0] for x in others} == {len(want[rows])}
+
+    def test_floats_are_read_like_bytes(self) -> None:
+        model = self.filled()
+        same(model(IMAGES.astype("float32")), model(IMAGES))
+
+    # what it sees and says
+
+    @pytest.mark.every_backend
+    def test_oracle(self) -> None:
+        """Step by step, and the path is that of the answer."""
+        model = self.filled()
+        names = ("locator", "what", "where", "glimpse", "core", "classifier")
+        kernels = {name: [array(x) for x in getattr(model, name).weights] for name in names}
+
+        def dense(name: str, *x: np.ndarray) -> np.ndarray:
+            return np.concatenate(x, -1) @ kernels[name][0] + kernels[name][1]
+
+        path = [array(x) for x in model.look(IMAGES)]
+        state = np.zeros((4, 6))
+        for t in range(3):
+            place = np.tanh(dense("locator", state))
+            close(path[0][:, t], place, 1e-5)
+            seen = array(model.sensor(IMAGES / np.float32(255), place.astype("float32")))
+            close(path[1][:, t], seen, 1e-5)
+            what = np.maximum(dense("what", seen.reshape(4, -1)), 0)
+            where = np.maximum(dense("where", place), 0)
+            glimpse = np.maximum(dense("glimpse", what, where), 0)
+            state = np.maximum(dense("core", state, glimpse), 0)
+            close(path[2][:, t], dense("classifier", state), 1e-5)
+        close(path[2][:, -1], model(IMAGES), 1e-6)
+        assert np.ptp(path[0], axis=1).min() > 0.01, "it looks at one place only"
+
+    def test_draws_are_those_of_its_seed(self) -> None:
+        models = [self.filled(seed=seed) for seed in (1, 1, 2)]
+        drawn = [array(model(IMAGES, training=True)["log_probabilities"]) for model in models]
+        same(drawn[0], drawn[1])
+        assert np.abs(drawn[0] - drawn[2]).min() > 0
+        again = array(models[0](IMAGES, training=True)["log_probabilities"])
+        assert np.abs(again - drawn[0]).min() > 0
+        same(models[0](IMAGES), models[2](IMAGES))
+
+    @pytest.mark.every_backend
+    def test_a_vote_is_the_mean_over_paths_that_stray(self) -> None:
+        model = self.filled(location_std=0.3)
+        votes = array(model.vote(IMAGES, 3))
+        shares = np.exp(votes)
+        np.testing.assert_allclose(shares.sum(-1), 1, atol=1e-5)
+        close(model.vote(IMAGES[1:2], 3), votes[1:2], 1e-5)
+        noise = [array(x) for x in model._fixed_noise(3)]
+        paths = [model._walk(IMAGES, x[None].astype("float32")).states[:, -1] for x in noise]
+        logits = np.stack([array(model.classifier(state)) for state in paths])
+        each = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        close(shares, each.mean(0), 1e-5)
+        assert np.ptp(each, axis=0).max() > 0.01
+        sure = np.exp(array(model(IMAGES)))
+        steady = np.exp(array(self.filled(location_std=1e-6).vote(IMAGES, 2)))
+        close(steady, sure / sure.sum(-1, keepdims=True), 1e-4)
+        with pytest.raises(ValueError, match="paths must be at least 1, got 0"):
+            model.vote(IMAGES, 0)
+
+    def test_paths_stray_by_the_std(self) -> None:
+        noise = array(ops.stack(self.make(location_std=0.3)._fixed_noise(2000))).reshape(-1, 2)
+        np.testing.assert_allclose(noise.mean(0), 0, atol=0.02)
+        np.testing.assert_allclose(np.cov(noise.T), 0.09 * np.eye(2), atol=0.006)
+
+    # what trains what
+
+    @pytest.mark.every_backend
+    def test_gradients_stop_where_the_paper_stops_them(self) -> None:
+        model = self.filled()
+        run = differentiable(model, lambda x: model(x, training=True))
+        for name, layers in (
+            ("logits", {"what", "where", "glimpse", "core", "classifier"}),
+            ("log_probabilities", {"locator"}),
+            ("baselines", {"baseline"}),
+        ):
+            run = differentiable(model, lambda x, name=name: model(x, training=True)[name])
+            trained = {getattr(model, layer).name for layer in layers}
+            _, _, gradients = run(IMAGES)
+            for weight, gradient in zip(model.trainable_variables, gradients, strict=True):
+                assert gradient.any() == (weight.path.split("/")[-2] in trained), weight.path
+
+    # configuration
+
+    def test_every_constructor_argument_survives(self) -> None:
+        check_configuration(self)
+
+    def test_weights_exist_before_the_first_call(self) -> None:
+        model = self.make()
+        before = [v.path for v in model.variables]
+        model(IMAGES, training=True)
+        assert before
+        assert [v.path for v in model.variables] == before
+
+    @pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
+    def test_preset_folder(self, tmp_path: Path) -> None:
+        model = self.filled()
+        model.save_to_preset(tmp_path / "saved")
+        again = az.models.from_preset(tmp_path / "saved")
+        assert again.settings == model.settings
+        same(again(IMAGES), model(IMAGES))
+
+    @pytest.mark.skipif(JAX, reason="an export is TensorFlow's")
+    def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
+        model = self.filled()
+        spec = keras.InputSpec(shape=(None, *IMAGES.shape[1:]), dtype="uint8")
+        model.export(tmp_path / "served", input_signature=[spec], verbose=False)
+        np.save(tmp_path / "images.npy", IMAGES)
+        files = [tmp_path / name for name in ("served", "images.npy", "logits.npy")]
+        in_fresh_process(ALONE, *files)
+        close(np.load(files[-1]), model(IMAGES), 1e-5)
+
+    def test_docstring(self) -> None:
+        check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "pixels", "glimpses"),
+    [
+        ("ram_mnist", 28, 8 * 8, 6),
+        ("ram_translated", 60, 3 * 12 * 12, 8),
+        ("ram_cluttered", 100, 4 * 12 * 12, 6),
+    ],
+)
+def test_sizes_of_the_papers(name: str, side: int, pixels: int, glimpses: int) -> None:
+    """By hand, weights and biases of: what, where, glimpse, core, locator, classifier, baseline."""
+    model = RecurrentAttentionModel.from_preset(name, image_shape=(side, side, 1), classes=10)
+    sizes = [(pixels, 128), (2, 128), (256, 256), (512, 256), (256, 2), (256, 10)]
+    sizes.append((256, glimpses))
+    assert model.count_params() == sum((rows + 1) * columns for rows, columns in sizes)
+
+
+def hidden_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images that tell their class at the right edge only, and elsewhere lie about it."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, count)
+    images = rng.integers(0, 2, (count, 6, 12, 1)) * 255
+    images[:, 1:5, 9:12] = 255 * labels[:, None, None, None]
+    return images.astype("uint8"), labels
+
+
+@pytest.mark.every_backend
+def test_learns_where_to_look_by_plain_fit() -> None:
+    """One glimpse: in the middle it is worth nothing, and nothing but rewards moves it away."""
+    images, labels = hidden_sign(640)
+    model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 1, 8, 16, location_std=0.4, seed=1)
+    model.compile(keras.optimizers.Adam(0.02), model.make_loss(), metrics=["accuracy"])
+    keras.utils.set_random_seed(1)
+    model.fit(images, labels, batch_size=32, epochs=15, verbose=0)
+    loss, accuracy = model.evaluate(images, labels, batch_size=128, verbose=0)
+    assert accuracy > 0.95
+    assert loss < 0.3
+    across = array(model.look(images[:1]).locations)[0, 0, 1]
+    assert across > 0.5
+
+
+@pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
+def test_the_shared_loop_trains_it(jit: bool) -> None:
+    """With hardly any draw at the first step, its loss is the one of inference."""
+    import tensorflow as tf
+
+    from attention_zoo.training.devices import spread
+    from attention_zoo.training.step import Steps, check_loss
+
+    images, labels = hidden_sign(64)
+    model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 2, 8, 16, location_std=1e-4, seed=1)
+    model.compile(keras.optimizers.Adam(0.01), model.make_loss(), auto_scale_loss=False)
+    check_loss(model.loss)
+    model.optimizer.build(model.trainable_variables)
+    strategy = tf.distribute.get_strategy()
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(64).repeat()
+    batches = iter(spread(strategy, data))
+    steps = Steps(model, strategy, jit=jit)
+    before, tested = [array(v) for v in model.trainable_variables], steps.test(batches)
+    outcome = steps.train(batches)
+    assert (outcome.count, outcome.code) == (64, 0)
+    assert outcome.loss == pytest.approx(tested.loss, rel=1e-3)
+    moved = zip(model.trainable_variables, before, strict=True)
+    assert all(np.abs(array(v) - old).max() > 0 for v, old in moved), "a weight has no gradient"
+
+
+def test_a_sampled_gradient_is_that_of_the_expected_reward() -> None:
+    """Within 3 standard errors of an integral over all places, clipped ones included."""
+    std, baseline, label = 0.5, 0.3, 1
+    model = RecurrentAttentionModel((5, 5, 1), 3, 2, 1, 1, 4, 6, location_std=std, seed=1)
+    randomise(model, seed=2, scale=1.0)
+    image = np.random.default_rng(3).integers(0, 256, (1, 5, 5, 1)).astype("uint8")
+    middle = np.array([0.4, -0.7], "float32")
+    model.locator.bias.assign(np.arctanh(middle))
+    model.baseline.bias.assign([baseline])
+
+    def reward(places: np.ndarray) -> np.ndarray:
+        at = ops.convert_to_tensor(places.clip(-1, 1).astype("float32"))
+        seen = model.sensor(np.repeat(image / np.float32(255), len(places), 0), at)
+        empty = ops.zeros((len(places), 6))
+        state = model.core(ops.concatenate([empty, model._read(seen, at)], -1))
+        return array(model.classifier(state)).argmax(-1) == label
+
+    steps = (np.arange(400) + 0.5) / 400 * 10 - 5
+    off = np.stack(np.meshgrid(steps, steps, indexing="ij"), -1).reshape(-1, 2)
+    share = np.exp(-0.5 * (off**2).sum(-1))[:, None]
+    share /= share.sum()
+    won = reward(middle + std * off)[:, None]
+    assert 0.1 < (share * won).sum() < 0.9
+    each = -(won - baseline) * off / std * (1 - middle.astype("float64") ** 2)
+    want = (share * each).sum(0)
+    error = np.sqrt(((share * each**2).sum(0) - want**2) / WALKS)
+
+    loss = GlimpseLoss()
+    images, labels = np.repeat(image, WALKS, 0), np.full(WALKS, label)
+    run = differentiable(model, lambda x: loss(labels, model(x, training=True)) / math.cos(1))
+    gradients = dict(zip(map(id, model.trainable_variables), run(images)[2], strict=True))
+    got = gradients[id(model.locator.bias)]
+    assert (np.abs(got - want) <= 3 * error + 1e-3).all()
+    assert np.abs(want).max() > 30 * error.max()
+
+
+def test_misuse_is_refused() -> None:
+    case = TestRecurrentAttentionModel()
+    for shape in ((28, 28), "28x28", 28, (28, 28, 1, 1)):
+        with pytest.raises(ValueError, match=r"image_shape must be \(height, width, channels\)"):
+            case.make(image_shape=shape)
+    with pytest.raises(ValueError, match="image_shape's width must be at least 1, got 0"):
+        case.make(image_shape=(28, 0, 1))
+    for std in (0, -1.0, float("nan"), "wide"):
+        with pytest.raises(ValueError, match="location_std must be above 0"):
+            case.make(location_std=std)
+    with pytest.raises(ValueError, match=r"images must be \(batch, 7, 6, 2\), got shape"):
+        case.make()(IMAGES[..., :1])
+    model = case.make()
+    model.compile("adam", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match=r"cannot learn where to look by .*model.make_loss\(\)"):
+        model.train_on_batch(IMAGES, LABELS)
+
+
+def test_trains_compiled_by_quick_steps() -> None:
+    """XLA, and every weight moves."""
+    model = TestRecurrentAttentionModel().make()
+    model.compile("adam", model.make_loss(0.1), jit_compile=True)
+    before = [array(v) for v in model.trainable_variables]
+    assert np.isfinite(model.train_on_batch(IMAGES, LABELS))
+    moved = zip(model.trainable_variables, before, strict=True)
+    assert all(np.abs(array(v) - old).max() > 0 for v, old in moved)

@@ -1,0 +1,198 @@
+# ruff: noqa: RUF012
+"""Soft, hard and pooled looks at an image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.models import ShowAttendTell
+from tests.layers.running import JAX, array, close, randomise
+from tests.models.captioning import SOURCE, TARGET, CaptionerConformance, picture_of
+
+SMALL = {
+    "embedding_dim": 6,
+    "units": 8,
+    "attention_units": 7,
+    "look": {"kind": "soft", "doubly_stochastic": 0.02},
+    "encoder": {"kind": "cnn", "filters": [4, 6]},
+    "dropout": 0.0,
+}
+V = 12
+
+
+class TestShowAttendTell(CaptionerConformance):
+    covers = ShowAttendTell
+    vocabulary = {"vocabulary_size": V}
+    options = SMALL
+    changed = {
+        "vocabulary_size": 14,
+        "embedding_dim": 4,
+        "units": 6,
+        "attention_units": 3,
+        "look": {"kind": "hard", "expected_rate": 0.25, "coefficient": 0.5, "entropy_bonus": 0.0},
+        "encoder": {"kind": "features", "width": 5},
+        "dropout": 0.25,
+        "word_dropout": 0.5,
+    }
+
+    def shipped(self, preset: str) -> Any:
+        model = ShowAttendTell.from_preset(preset, vocabulary_size=V, **SMALL)
+        self.fill(model)
+        return model
+
+
+def model_of(look: str = "soft", **options: Any) -> ShowAttendTell:
+    """A tiny one with random weights."""
+    model = ShowAttendTell(V, **{**SMALL, "look": {"kind": look, **options}})
+    randomise(model, scale=0.4)
+    return model
+
+
+def test_the_equations() -> None:
+    """The loss of one caption by NumPy: equations 1 to 3, 7, 9, 13 and 14 in float64."""
+    grid = np.random.default_rng(1).normal(size=(1, 2, 3, 5))
+    options = {**SMALL, "encoder": {"kind": "features", "width": 5}}
+    options["look"] = {"kind": "soft", "doubly_stochastic": 0.7}
+    model = ShowAttendTell(V, **options)
+    randomise(model, scale=0.5)
+    lstm = model.decoder.cell.cell
+
+    def weight(end: str) -> np.ndarray:
+        (found,) = [v for v in model.trainable_variables if v.path.endswith(end)]
+        return array(found).astype("float64")
+
+    def sigmoid(x: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-x))
+
+    places, mean = grid.reshape(6, 5), grid.reshape(6, 5).mean(0)
+    h, c = (
+        np.tanh(mean @ weight(f"bridge_kernel_{n}") + weight(f"bridge_bias_{n}")) for n in (0, 1)
+    )
+    target, labels, said, seen = [2, 5, 7], [5, 7, 3], 0.0, np.zeros(6)
+    embeddings = weight("embeddings")
+    for token, label in zip(target, labels, strict=True):
+        query = h @ weight("query_kernel") + places @ weight("key_kernel")
+        scores = np.tanh(query) @ weight("/v")
+        alpha = np.exp(scores) / np.exp(scores).sum()
+        beta = sigmoid(h @ weight("gate_kernel") + weight("gate_bias"))
+        z = beta * (alpha @ places)
+        x = np.concatenate([embeddings[token], z])
+        gates = x @ array(lstm.kernel) + h @ array(lstm.recurrent_kernel) + array(lstm.bias)
+        i, f, g, o = np.split(gates, 4)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        deep = embeddings[token] + h @ array(model.of_state.kernel) + array(model.of_state.bias)
+        logits = np.tanh(deep + z @ array(model.of_context.kernel)) @ array(model.vocabulary.kernel)
+        said += np.log(np.exp(logits).sum()) - logits[label]
+        seen += alpha
+    want = (said + 0.7 * np.square(1 - seen).sum()) / 3
+    model.compile(loss=SequenceCrossEntropy())
+    inputs = {"image": grid.astype("float32"), "target": np.array([target])}
+    y_pred = model(inputs, training=True)
+    got = model.compute_loss(inputs, np.array([labels]), y_pred)
+    assert float(got) == pytest.approx(want, rel=1e-5)
+
+
+def test_a_hard_look_is_at_one_place() -> None:
+    model = model_of("hard")
+    found = model.compiled_search(picture_of(SOURCE), max_length=4)
+    looked = np.asarray(found.attention)[np.asarray(found.tokens) != 0]
+    assert set(np.unique(looked)) == {0.0, 1.0}
+    assert (looked.sum(-1) == 1).all()
+
+
+def test_the_reward_is_what_is_said_of_the_captions_words() -> None:
+    """The baseline moves by a tenth towards the mean log probability of a word of the captions."""
+    model = model_of("hard", expected_rate=0.0, entropy_bonus=0.0)
+    keras.utils.set_random_seed(1)
+    inputs = {"image": picture_of(SOURCE), "target": TARGET}
+    logits = array(model(inputs, training=True))
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    labels = np.array([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [3, 0, 0, 0, 0]])
+    told = np.take_along_axis(log_probs, labels[..., None], -1)[..., 0] * (labels != 0)
+    of_a_word = told.sum(1) / (labels != 0).sum(1)
+    assert float(model.look.reinforce.baseline) == pytest.approx(0.1 * of_a_word.mean(), rel=1e-4)
+
+
+def test_hard_looks_learn_where_to_look() -> None:
+    """One of four squares is light: its colour is the word. Soft looks are not needed for it."""
+    rng = np.random.default_rng(0)
+    where, colours = rng.integers(0, 4, 512), np.argsort(rng.random((512, 4)), axis=1)
+    colour = colours[range(512), where]
+    grid = np.zeros((512, 2, 2, 6), "float32")
+    places = grid.reshape(512, 4, 6)
+    places[...] = np.eye(6, dtype="float32")[colours]
+    places[range(512), where, 5] = 1.0
+    options = {**SMALL, "encoder": {"kind": "features", "width": 6}, "units": 16}
+    look = {"kind": "hard", "expected_rate": 0.0, "coefficient": 1.0, "entropy_bonus": 0.05}
+    keras.utils.set_random_seed(2)
+    model = ShowAttendTell(V, **{**options, "look": look})
+    model.compile(keras.optimizers.Adam(0.01), SequenceCrossEntropy(), jit_compile=JAX)
+    inputs = {"image": grid, "target": np.full((512, 1), 2)}
+    model.fit(inputs, colour[:, None] + 4, batch_size=32, epochs=20, shuffle=False, verbose=0)
+    found = model.compiled_search(grid, max_length=1)
+    looked = np.asarray(found.attention)[:, 0, 0].argmax(-1)
+    assert (looked == where).mean() > 0.9
+    assert (np.asarray(found.tokens)[:, 0, 0] == colour + 4).mean() > 0.9
+
+
+def test_words_left_out_are_not_read_in_training() -> None:
+    """With all words left out, only the start, the image and how many words there were are read."""
+    model = ShowAttendTell(V, **{**SMALL, "word_dropout": 1.0})
+    randomise(model, scale=0.4)
+    image = picture_of(SOURCE)[:1]
+    one, other = (
+        {"image": image, "target": np.array([words])} for words in ([2, 5, 6, 7], [2, 8, 9, 4])
+    )
+    close(array(model(one, training=True)), array(model(other, training=True)), 1e-6)
+    apart = abs(array(model(one)) - array(model(other)))[0]
+    assert apart[0].max() == 0
+    assert apart[1:].max() > 0.01
+    unknown = {**one, "target": np.array([[2, 1, 1, 1]])}
+    close(array(model(one, training=True)), array(model(unknown)), 1e-6)
+
+
+def test_a_pooled_look_cannot_tell_places_apart() -> None:
+    """And has as many weights as the one that it is compared with."""
+    grid = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype("float32")
+    options = {**SMALL, "encoder": {"kind": "features", "width": 5}}
+    pooled = ShowAttendTell(V, **{**options, "look": {"kind": "pooled"}})
+    randomise(pooled, scale=0.4)
+    moved = grid[:, ::-1, ::-1]
+    want = pooled({"image": grid, "target": TARGET[:2]})
+    close(pooled({"image": moved, "target": TARGET[:2]}), want, 1e-5)
+    assert pooled.count_params() == ShowAttendTell(V, **options).count_params()
+    assert pooled.grid_shape(grid) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"look": {"kind": "sof"}}, "unknown look 'sof'; did you mean 'soft'"),
+        ({"look": {"kind": "soft", "rate": 1}}, "look soft has no option 'rate'"),
+        ({"look": {"doubly_stochastic": -1}}, "doubly_stochastic must be at least 0, got -1"),
+        ({"encoder": {"kind": "VGG-16"}}, "encoder.kind 'VGG-16' is unknown; did you mean 'VGG16'"),
+        ({"encoder": {"filter": [3]}}, "encoder cnn has no option 'filter'; did you mean"),
+        ({"look": "soft"}, "look must be options by name, as {name: value}, got 'soft'"),
+        ({"encoder": ["cnn"]}, r"encoder must be options by name, .*, got \['cnn'\]"),
+        ({"units": "a"}, "units must be an integer of at least 1, got 'a'"),
+        ({"attention_units": 0}, "attention_units must be at least 1, got 0"),
+        ({"encoder": {"filters": []}}, "filters is empty; give a width for each stage"),
+    ],
+    ids=str,
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        ShowAttendTell(V, **{**SMALL, **options})
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 3), (2, 8, 8, 1), (2, 0, 0, 3), (2, 8, 8)], ids=str)
+def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
+    image = np.zeros(shape, "uint8")
+    with pytest.raises(ValueError, match=r"image .*shape"):
+        ShowAttendTell(V, **SMALL)({"image": image, "target": TARGET[:2]})

@@ -1,0 +1,58 @@
+"""Untrained captioners: what they say is nonsense, and the same every time."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from attention_zoo import models
+from attention_zoo.data import CaptionedImages, train_tokenizer
+from attention_zoo.tasks import Captioning
+
+KNOWN = ["a Dog runs .", "two dogs run in the park", "a red ball"]
+SIDE = 12
+"""Of the squares that are read, in pixels; their grids are 3 x 3."""
+
+SIZES: dict[str, dict[str, Any]] = {
+    "show_attend_tell_small": {"units": 8, "attention_units": 6},
+    "caption_transformer_small": {"units": 8, "num_heads": 2, "num_layers": 1},
+}
+
+
+def untrained(
+    preset: str = "show_attend_tell_small", look: str = "soft", **task: Any
+) -> Captioning:
+    """A captioner with the vocabulary of `KNOWN`, and normal weights."""
+    tokenizer = train_tokenizer("whitespace", KNOWN, 60, lowercase=True)
+    sizes = {"embedding_dim": 8, "encoder": {"kind": "cnn", "filters": [4, 6]}, **SIZES[preset]}
+    if preset.startswith("show"):
+        sizes["look"] = {"kind": look}
+    made = models.from_preset(preset, vocabulary_size=tokenizer.vocabulary_size, **sizes)
+    for seed, weight in enumerate(made.trainable_weights):
+        values = np.random.default_rng(seed).normal(size=weight.shape)
+        weight.assign(values.astype("float32"))
+    return Captioning(made, tokenizer, **{"image_size": SIDE, "max_target_length": 8, **task})
+
+
+def picture(seed: int, height: int = 20, width: int = 15) -> np.ndarray:
+    """Coarse patches of random colours, `(height, width, 3)`."""
+    patches = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), np.uint8)
+    return np.asarray(Image.fromarray(patches).resize((width, height), Image.Resampling.NEAREST))
+
+
+def encoded(image: np.ndarray, kind: str = "PNG") -> bytes:
+    """The image as a file holds it; grey if it has one channel."""
+    file = io.BytesIO()
+    Image.fromarray(image.squeeze()).save(file, kind)
+    return file.getvalue()
+
+
+def captioned(count: int = 4, side: int = SIDE, **parts: Any) -> CaptionedImages:
+    """Pictures, each with all captions of `KNOWN`."""
+    images = np.stack([picture(seed, side, side) for seed in range(count)])
+    names = [f"{row}.png" for row in range(count)]
+    given = {"captions": [tuple(KNOWN)] * count, "names": names, "origin": "test images", **parts}
+    return CaptionedImages(images, **given)

@@ -1,0 +1,222 @@
+"""Images in, captions out: where each word looked, limits, figures, files."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo import models
+from attention_zoo.data import read_image, train_tokenizer
+from attention_zoo.decoding import AllowedTokens
+from attention_zoo.tasks import Caption, Captioning, SearchOptions
+from tests.tasks.captioners import KNOWN, SIDE, captioned, encoded, picture, untrained
+
+IMAGES = [picture(seed) for seed in range(5)]
+
+
+@functools.cache
+def captioner(look: str = "soft") -> Captioning:
+    return untrained(look=look, search=SearchOptions(beam_width=2, n_best=2))
+
+
+def token(word: str) -> int:
+    (ids,) = captioner().tokenizer.encode([word])
+    return int(ids[0])
+
+
+def assert_same(one: Caption, other: Caption) -> None:
+    assert (one.text, one.cut) == (other.text, other.cut)
+    assert one.score == pytest.approx(other.score, abs=1e-4)
+    np.testing.assert_allclose(one.attention, other.attention, atol=1e-5)
+    np.testing.assert_array_equal(one.image, other.image)
+
+
+def test_answers_keep_the_order_and_depend_on_their_image_alone() -> None:
+    images = [*IMAGES, *reversed(IMAGES)]
+    together = captioner().predict(images, batch_size=4)
+    for image, answer in zip(images, together, strict=True):
+        (alone,) = captioner().predict([image], batch_size=4)
+        assert_same(answer, alone)
+        np.testing.assert_array_equal(answer.image, read_image(image, SIDE))
+    assert len({round(answer.score, 3) for answer in together}) == len(IMAGES)
+
+
+def test_paths_bytes_and_arrays_are_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(encoded(IMAGES[0]))
+    given = [IMAGES[0], path, str(path), path.read_bytes()]
+    first, *others = captioner().predict(given, batch_size=4)
+    for other in others:
+        assert_same(first, other)
+    (stacked, _) = captioner().predict(np.stack(IMAGES[:2]), batch_size=4)
+    assert_same(first, stacked)
+
+
+def test_every_word_says_where_it_looked() -> None:
+    for answer in captioner().predict(IMAGES, min_length=3):
+        assert len(answer.alternatives) == 1
+        assert answer.score >= answer.alternatives[0].score
+        assert answer.text != answer.alternatives[0].text
+        for one in (answer, *answer.alternatives):
+            size = len(one.tokens)
+            assert size >= 2
+            assert one.attention.shape == (size, 3, 3)
+            np.testing.assert_allclose(one.attention.sum((1, 2)), 1, atol=1e-5)
+            assert len(one.token_scores) == size + (not one.cut)
+            assert " ".join(one.tokens) == one.text
+
+
+def test_looks_lie_as_the_grid_does() -> None:
+    """The first look again, by the layers, over a grid that is wider than it is high."""
+    task = captioner()
+    image = read_image(IMAGES[0], (8, 24))
+    result = task.model.compiled_search(image[None], SearchOptions(max_length=3))
+    answer = task._answer(image, result, (0, 0))
+    model = task.model
+    encoded = model.encode(image[None], training=False)
+    trace = model.decoder_step(image[None], 1, 4)
+    looked = trace.step(np.array([[2]]), trace.state).attention
+    assert answer.attention.shape[1:] == encoded.memory.shape[1:3] == (2, 6)
+    np.testing.assert_allclose(answer.attention[0].ravel(), np.ravel(looked), atol=1e-5)
+
+
+def test_who_looks_at_no_place_shows_none() -> None:
+    answer = captioner("pooled").predict(IMAGES[:1])[0]
+    assert answer.attention is None
+    assert answer.alternatives[0].attention is None
+    assert answer.tokens
+
+
+def test_a_caption_is_limited_without_being_asked() -> None:
+    task = captioner()
+    assert task.search_options().max_length == 8
+    assert task.search_options(max_length=4).max_length == 4
+    for answer in task.predict(IMAGES, max_length=1):
+        assert answer.cut is (len(answer.tokens) == 1)
+
+
+def test_rules_hold_for_all_images() -> None:
+    allowed = [3, token("dogs"), token("park")]
+    rules = [AllowedTokens(np.isin(np.arange(captioner().tokenizer.vocabulary_size), allowed))]
+    for answer in captioner().predict(IMAGES[:2], rules=rules, min_length=3):
+        assert set(answer.tokens) <= {"dogs", "park"}
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert captioner().predict([]) == []
+
+
+IMAGE = IMAGES[0]
+BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "one path": ("a.png", {}, r"write predict\(\[image\]\)"),
+    "one image": (IMAGE, {}, r"write predict\(\[image\]\)"),
+    "no file": (["no.png"], {}, "^no.png: No such file"),
+    "cut": ([IMAGE, encoded(IMAGE)[:60]], {}, "^image 1: the PNG data is damaged or cut"),
+    "floats": ([IMAGE / 2], {}, "^image 0: an array of float64; give uint8"),
+    "option": ([IMAGE], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
+    "ratio": ([IMAGE], {"max_length_ratio": 1.0}, "an image has no length; give max_length"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name: str) -> None:
+    images, options, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        captioner().predict(images, **options)
+
+
+def test_sources_are_checked_by_their_places(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(encoded(IMAGE))
+    captioner().check_sources([str(path)], ["in.txt:1"])
+    for bad, message in (
+        ("no.png", "in.txt:2: no.png: No such file"),
+        ("", "in.txt:2: is empty; give the path of an image"),
+        ("a\0b", "in.txt:2: a\0b: is no path, it has a null"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            captioner().check_sources([str(path), bad], ["in.txt:1", "in.txt:2"])
+    with pytest.raises(ValueError, match=r"^image 0: no\.png: No such file"):
+        captioner().check_sources(["no.png"])
+
+
+def test_what_cannot_be_a_task() -> None:
+    tokenizer = train_tokenizer("whitespace", KNOWN)
+    model = models.from_preset("gpt_tiny", vocabulary_size=20, units=8, num_heads=2, num_layers=1)
+    with pytest.raises(ValueError, match="a GPT reads no images; captioning takes a model that do"):
+        Captioning(model, tokenizer)
+    with pytest.raises(ValueError, match="the tokenizer has 5 tokens, but the model knows"):
+        Captioning(captioner().model, train_tokenizer("whitespace", ["a a"]))
+    sizes = {"vocabulary_size": 5, "embedding_dim": 4, "units": 4, "attention_units": 4}
+    grids = models.ShowAttendTell(**sizes, encoder={"kind": "features", "width": 8})
+    with pytest.raises(ValueError, match="the model's encoder reads grids of 8 features, but im"):
+        Captioning(grids, train_tokenizer("whitespace", ["a a"]))
+
+
+def test_batches_have_each_caption_beside_its_image_and_leave_long_ones_out() -> None:
+    long = " ".join(["dogs"] * 8)  # with its end token one over the limit
+    examples = captioned(3, captions=[("a ball", "two dogs run"), (long,), (long, "a dog")])
+    batches = captioner().batches(examples, 2, seed=1)
+    assert len(batches) == 3
+    found = {}
+    for row in range(3):
+        batch, labels = batches.batch(np.array([row]))
+        (image,) = (n for n, one in enumerate(examples.images) if (batch["image"][0] == one).all())
+        found[captioner().tokenizer.decode(labels[0])] = image
+        assert batch["target"][0, 0] == 2
+    assert found == {"a ball": 0, "two dogs run": 0, "a dog": 2}
+    assert sorted(batches.examples(0) + batches.examples(1)) == [1, 1, 3]
+    kept = captioner().within_limits(examples)
+    assert kept.names == ["0.png", "2.png"]
+    with pytest.raises(ValueError, match=r"^test images: no caption fits into 8 tokens; raise"):
+        captioner().batches(examples.take([1]), 2, seed=1)
+    loss = captioner().loss(0.1)
+    assert np.isfinite(float(loss(labels, captioner().model(batch))))
+
+
+def test_evaluate_agrees_with_predict() -> None:
+    examples = captioned()
+    answers = captioner().predict(list(examples.images))
+    said = [("x", answers[0].text.upper()), ("x",), ("x  y",), (f" {answers[3].text} ",)]
+    box = {answers[0].tokens[0]: (0.0, 0.0, 1 / 3, 2 / 3)}
+    boxes = [box, {}, {}, {"nothing": (0.0, 0.0, 1.0, 1.0)}]
+    report = captioner().evaluate(replace(examples, captions=said, boxes=boxes))
+    assert report["exact_match"] == 50
+    assert report["images"] == 4
+    assert report["cut"] == sum(answer.cut for answer in answers)
+    named = [word == answers[0].tokens[0] for word in answers[0].tokens]
+    inside = answers[0].attention[named][:, 0, :2].sum(1)
+    assert report["mass_in_boxes"] == pytest.approx(inside.mean(), abs=1e-5)
+    assert report["area_of_boxes"] == pytest.approx(2 / 9)
+    assert set(captioner().metric_names) < report.keys()
+    report = captioner().evaluate(examples)
+    assert "mass_in_boxes" not in report
+    assert report["exact_match"] == 0
+
+
+def test_looks_are_not_measured_of_who_has_none() -> None:
+    report = captioner("pooled").evaluate(captioned(2, boxes=[{}, {}]))
+    assert "mass_in_boxes" not in report
+    assert report["bleu1"] > 0
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    task = captioner()
+    task.save(tmp_path)
+    again = Captioning.load(tmp_path)
+    assert again.search == task.search
+    assert (again.image_size, again.max_target_length) == (SIDE, 8)
+    for one, other in zip(*(each.predict(IMAGES[:2]) for each in (task, again)), strict=True):
+        assert_same(one, other)
+    path = tmp_path / "task.json"
+    good = json.loads(path.read_text())
+    for content in ("{", "{}", json.dumps({**good, "search": {"beam": 3}})):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"task\.json: .*use another checkpoint"):
+            Captioning.load(tmp_path)

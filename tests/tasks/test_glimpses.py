@@ -1,0 +1,127 @@
+"""What images are of, told from glimpses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attention_zoo import tasks
+from attention_zoo.data import LabelledImages
+from attention_zoo.losses import GlimpseLoss
+from attention_zoo.models import RecurrentAttentionModel, RNNSearch
+from attention_zoo.tasks import Glimpses
+from tests.layers.running import randomise
+
+CLASSES = ["dark", "grey", "light"]
+
+
+def task_of(channels: int = 1, dtype: str = "float32", **options: Any) -> Glimpses:
+    sizes = {"glimpse_size": 4, "glimpse_scales": 2, "glimpses": 3, "units": 8}
+    model = RecurrentAttentionModel((12, 12, channels), 3, **sizes, seed=1, dtype=dtype)
+    randomise(model)
+    return Glimpses(model, CLASSES, **options)
+
+
+def images(count: int = 5, channels: int = 1, seed: int = 0) -> np.ndarray:
+    levels = np.random.default_rng(seed).integers(0, 256, (count, 12, 12, channels))
+    return levels.astype("uint8")
+
+
+def examples(**changes: Any) -> LabelledImages:
+    given = {
+        "images": images(),
+        "labels": np.array([0, 2, 1, 0, 2], "int32"),
+        "classes": CLASSES,
+        "names": list("abcde"),
+        "origin": "a test",
+    }
+    return LabelledImages(**{**given, **changes})
+
+
+def test_answers_keep_the_order_and_depend_on_their_image_alone() -> None:
+    """In float64: from look to look, noise magnifies the last bits, which differ by batch size."""
+    task, given = task_of(dtype="float64"), list(images())
+    together = task.predict(given, batch_size=2)
+    assert len(together) == 5
+    for image, answer in zip(given, together, strict=True):
+        (alone,) = task.predict([image])
+        assert alone.text == answer.text
+        np.testing.assert_allclose(alone.locations, answer.locations, atol=1e-6)
+        assert list(alone.probabilities) == CLASSES
+        assert sum(alone.probabilities.values()) == pytest.approx(1)
+        assert alone.score == pytest.approx(np.log(alone.probabilities[alone.text]))
+        assert alone.tokens[-1] == alone.text
+        assert len(alone.tokens) == len(alone.locations) == len(alone.seen) == 3
+        np.testing.assert_array_equal(alone.image, image)
+    assert task.predict([]) == []
+
+
+def test_colours_become_grey_where_the_model_sees_none(tmp_path: Path) -> None:
+    task = task_of()
+    Image.new("RGB", (12, 12), (200, 100, 0)).save(tmp_path / "a.png")
+    (answer,) = task.predict([tmp_path / "a.png"])
+    assert np.unique(answer.image).tolist() == [round(0.299 * 200 + 0.587 * 100)]
+    (coloured,) = task_of(3).predict([tmp_path / "a.png"])
+    assert coloured.image[0, 0].tolist() == [200, 100, 0]
+    grey = images(1)[0]
+    np.testing.assert_array_equal(task.predict([grey])[0].image, grey)
+
+
+def test_batches_and_loss() -> None:
+    task = task_of()
+    batches = task.batches(examples(), batch_size=2, seed=1)
+    assert len(batches) == 5
+    found, labels = batches.batch(np.array([1, 2]))
+    np.testing.assert_array_equal(found, images()[[1, 2]])
+    assert labels.tolist() == [2, 1]
+    assert isinstance(task.loss(), GlimpseLoss)
+    assert len(task.within_limits(examples())) == 5
+    other = examples(classes=["light", "dark", "grey"])
+    assert task.batches(other, 2, seed=1).batch(np.array([0, 1, 2]))[1].tolist() == [2, 1, 0]
+
+
+def test_evaluate_agrees_with_predict() -> None:
+    task, given = task_of(), examples()
+    said = [answer.text for answer in task.predict(list(given.images))]
+    right = np.mean([one == CLASSES[label] for one, label in zip(said, given.labels, strict=True)])
+    report = task.evaluate(given)
+    assert report["images"] == 5
+    assert report["accuracy"] == pytest.approx(100 * right)
+    assert report["error"] == pytest.approx(100 - 100 * right)
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    task = task_of()
+    task.save(tmp_path)
+    again = tasks.load(tmp_path)
+    assert again.classes == CLASSES
+    given = list(images())
+    for one, other in zip(task.predict(given), again.predict(given), strict=True):
+        np.testing.assert_array_equal(one.locations, other.locations)
+        assert one.probabilities == other.probabilities
+    (tmp_path / "task.json").write_text('{"task": "glimpses"}')
+    with pytest.raises(ValueError, match=r"task\.json: damaged"):
+        tasks.load(tmp_path)
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    task = task_of()
+    for one in ("a.png", images()[0], images()[0, ..., 0]):
+        with pytest.raises(ValueError, match="predict takes a list of images"):
+            task.predict(one)
+    with pytest.raises(ValueError, match=r"^lines\.txt:2: is empty; give the path of an image"):
+        task.check_sources([""], ["lines.txt:2"])
+    with pytest.raises(ValueError, match=r"nothing\.png"):
+        task.check_sources([str(tmp_path / "nothing.png")], ["lines.txt:1"])
+    with pytest.raises(ValueError, match=r"^a test: class 'light one' is none that the model"):
+        task.batches(examples(classes=["dark", "grey", "light one"]), 2, 1)
+    with pytest.raises(ValueError, match=r"^2 names of classes, but the model knows 3"):
+        Glimpses(task.model, ["a", "b"])
+    with pytest.raises(ValueError, match=r"^the model looks at images of 12 x 12 pixels"):
+        Glimpses(task.model, CLASSES, image_size=28)
+    with pytest.raises(ValueError, match=r"^a RNNSearch takes no glimpses"):
+        Glimpses(RNNSearch(9, 9, 4, 4, 4, 4), CLASSES)

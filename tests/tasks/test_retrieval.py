@@ -1,0 +1,190 @@
+"""Texts and images that find each other: the answers, the figures, the files and the training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attention_zoo as az
+from attention_zoo import training
+from attention_zoo.data import generate_scenes, train_tokenizer
+from attention_zoo.tasks import Captioning, Retrieval
+from attention_zoo.training.building import BUILDERS
+from attention_zoo.training.corpora import kinds_for
+from tests.layers.running import close, randomise
+
+SCENES = generate_scenes(4, "train", 1).resized(16)
+TEXTS = [text for texts in SCENES.captions for text in texts]
+TOKENIZER = train_tokenizer("whitespace", TEXTS, 60)
+TINY: dict[str, Any] = {"embedding_dim": 5, "units": 6, "encoder": {"filters": [4, 5]}}
+
+
+def make(tokenizer: Any = TOKENIZER, **options: Any) -> Retrieval:
+    model = az.models.CrossAttentionRetriever(tokenizer.vocabulary_size, **{**TINY, **options})
+    randomise(model)
+    return Retrieval(model, tokenizer, image_size=16, max_target_length=12)
+
+
+TASK = make()
+INDEX = TASK.index(SCENES)
+
+
+def test_an_index_holds_images_and_names(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    assert (len(INDEX), INDEX.names) == (4, tuple(SCENES.names))
+    assert INDEX.regions.shape == (4, 16, 6)
+    image = SCENES.images[1]
+    path = tmp_path / "one.png"
+    path.write_bytes(tf.io.encode_png(image).numpy())
+    again = TASK.index([path, path.read_bytes(), image])
+    assert again.names == (str(path), "image 1", "image 2")
+    for regions in again.regions:
+        close(regions, INDEX.regions[1], 1e-6)
+    assert TASK.index([image], names=["mine"]).names == ("mine",)
+
+
+@pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
+def test_a_text_finds_the_images_that_are_most_like_it(direction: str) -> None:
+    task = make(direction=direction)
+    index = task.index(SCENES)
+    texts = [TEXTS[3], "a red"]
+    alike = task.similarities(index, texts)
+    assert alike.shape == (4, 2)
+    answers = task.predict(texts, index=index, n_best=2, batch_size=1)
+    for column, answer in enumerate(answers):
+        found = [answer, *answer.alternatives]
+        best = np.argsort(-alike[:, column])[:2]
+        assert [one.number for one in found] == best.tolist()
+        np.testing.assert_allclose([one.score for one in found], alike[best, column], atol=1e-6)
+        for one in found:
+            assert one.text == SCENES.names[one.number]
+            assert (one.source, one.source_tokens) == (texts[column], tuple(texts[column].split()))
+            np.testing.assert_array_equal(one.image, SCENES.images[one.number])
+            ids = np.array(TOKENIZER.encode([texts[column]]), "int32")
+            close(one.attention, np.asarray(task.model.look(one.image[None], ids))[0], 1e-5)
+
+
+def test_how_many_are_found() -> None:
+    (one,) = TASK.predict([TEXTS[0]], index=INDEX)
+    assert one.alternatives == ()
+    (many,) = TASK.predict([TEXTS[0]], index=INDEX, n_best=9)
+    assert len(many.alternatives) == 3
+    task = Retrieval(TASK.model, TOKENIZER, az.tasks.SearchOptions(beam_width=2, n_best=2), 16)
+    assert len(task.predict([TEXTS[0]], index=INDEX)[0].alternatives) == 1
+    assert TASK.predict([], index=INDEX) == []
+    (strange,) = TASK.predict(["a zebra"], index=INDEX)
+    assert strange.unknown == (1,)
+
+
+def test_evaluate_is_recall_of_all_captions() -> None:
+    owners = np.repeat(np.arange(4), [len(texts) for texts in SCENES.captions])
+    want = az.metrics.recall_at(TASK.similarities(INDEX, TEXTS), owners)
+    report = TASK.evaluate(SCENES)
+    assert (report["images"], report["texts"]) == (4, len(TEXTS))
+    assert report["image_recall1"] == want.image[1]
+    assert report["text_recall5"] == want.text[5]
+    assert report["recall_sum"] == pytest.approx(sum([*want.image.values(), *want.text.values()]))
+    assert report["text_median_rank"] == want.text_median_rank
+    assert set(Retrieval.metric_names) < set(report)
+    assert 0 < report["mass_in_boxes"] < 1
+    assert 0 < report["area_of_boxes"] < 1
+
+
+@pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
+def test_looks_that_are_spread_evenly_have_the_mass_of_the_area(direction: str) -> None:
+    """Regions of no bias and kernel are 0, and so nothing is liker than anything else."""
+    task = make(direction=direction)
+    task.model.enter.set_weights([0 * weight for weight in task.model.enter.get_weights()])
+    report = task.evaluate(SCENES)
+    assert report["mass_in_boxes"] == pytest.approx(report["area_of_boxes"], abs=1e-5)
+    assert report["image_recall1"] == report["text_recall1"] == 0  # ties count against
+
+
+def test_batches_and_limits() -> None:
+    lengths = [len(text.split()) for text in TEXTS]
+    task = make()
+    task.max_target_length = max(lengths) - 1
+    made = task.batches(SCENES, batch_size=5, seed=1)
+    assert len(made) == sum(length < max(lengths) for length in lengths) < len(TEXTS)
+    inputs, labels = made.at(0)
+    np.testing.assert_array_equal(inputs["image"], SCENES.images[labels])
+    texts = [task.tokenizer.decode(row[row > 0].tolist()) for row in inputs["text"]]
+    assert all(text in SCENES.captions[owner] for text, owner in zip(texts, labels, strict=True))
+    assert len(task.within_limits(SCENES)) == 4
+    task.max_target_length = 1
+    assert len(task.within_limits(SCENES)) == 0
+    with pytest.raises(ValueError, match="no caption fits into 1 tokens"):
+        task.batches(SCENES, 5, 1)
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    TASK.save(tmp_path / "saved")
+    again = az.load(tmp_path / "saved")
+    assert isinstance(again, Retrieval)
+    assert (again.image_size, again.max_target_length) == (16, 12)
+    np.testing.assert_array_equal(
+        again.similarities(again.index(SCENES), TEXTS), TASK.similarities(INDEX, TEXTS)
+    )
+
+
+def test_a_recipe_trains_it(tmp_path: Path) -> None:
+    """The corpora of captions are its own, it is judged by recall, and evaluate measures it."""
+    assert kinds_for(Retrieval) == kinds_for(Captioning)
+    assert "retrieval" in BUILDERS
+    page = f"""
+task: retrieval
+run: {tmp_path / "run"}
+data: {{corpus: scenes, size: 12, validation_size: 4, test_size: 3, image_size: 16, min_things: 2,
+        max_things: 2}}
+tokenizer: {{kind: whitespace, vocabulary_size: 60}}
+model: {{preset: cross_attention_retriever_small, embedding_dim: 4, units: 4, dropout: 0.0,
+         encoder: {{filters: [4, 4]}}}}
+training: {{steps: 2, batch_size: 8, evaluate_every: 2, monitor: recall_sum, learning_rate: 0.001}}
+"""
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(page)
+    result = training.fit(recipe)
+    assert result.step == 2
+    assert isinstance(result.task, Retrieval)
+    metrics = training.evaluate(tmp_path / "run")["metrics"]
+    assert (metrics["images"], metrics["texts"]) == (3, 12)
+    assert metrics["image_recall10"] > 0
+    with pytest.raises(ValueError, match=r"label_smoothing=0.1: retrieval has no labels"):
+        training.fit(recipe, [f"run={tmp_path / 'other'}", "training.label_smoothing=0.1"])
+    other = training.read_recipe(recipe, ["model={preset: show_attend_tell_small}"])
+    with pytest.raises(ValueError, match=r"^model.preset=show_attend_tell_small: a ShowAttendTell"):
+        BUILDERS.get("retrieval")(other, SCENES)
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^retrieval seeks among images.*index=task.index"):
+        TASK.predict(["a"])
+    with pytest.raises(
+        ValueError, match=r"^index must be what task.index\(images\) gives, got a l"
+    ):
+        TASK.predict(["a"], index=[np.zeros((4, 4, 3), "uint8")])
+    with pytest.raises(ValueError, match=r"attention-zoo evaluate measures it on a split$"):
+        TASK.check_sources(["a"], ["stdin:1"])
+    for call, message in (
+        (lambda: TASK.predict("a", index=INDEX), "predict takes a list of texts"),
+        (lambda: TASK.predict(["a", " "], index=INDEX), "text 1 has no words: ' '"),
+        (lambda: TASK.predict(["a"], index=INDEX, n_best=0), "n_best must be at least 1, got 0"),
+        (lambda: TASK.predict(["a"], index=INDEX, beams=2), "unknown search option 'beams'"),
+        (lambda: TASK.index("a.png"), "index takes a list of images"),
+        (lambda: TASK.index(SCENES.images[0]), "index takes a list of images"),
+        (lambda: TASK.index([]), "no images to seek among; give at least one"),
+        (lambda: TASK.index([SCENES.images[0]], names=[]), "1 images but 0 names"),
+        (lambda: TASK.index(["missing.png"]), "missing.png"),
+        (lambda: TASK.index([SCENES.images[0], b"x"]), "image 1: "),
+        (lambda: Retrieval(az.models.GPT(9, 8, 8, 1, 1), TOKENIZER), "a GPT compares no images"),
+        (
+            lambda: Retrieval(TASK.model, train_tokenizer("whitespace", ["a"], 9)),
+            "the tokenizer has 5 tokens, but the model knows",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -1,0 +1,223 @@
+"""The script that makes entries of the zoo: figures as they were measured, pictures that may go."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo.data import generate_scenes
+from attention_zoo.models import RecurrentAttentionModel
+from attention_zoo.tasks import Glimpses, Retrieval, SearchOptions
+from attention_zoo.training import CORPORA
+from tests.layers.running import randomise
+from tests.tasks import captioners, test_retrieval
+from tests.test_house import unfounded
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "publish.py"
+SCENES = generate_scenes(3, "test").resized(captioners.SIDE)
+DIGITS = CORPORA.get("digits")(image_size=28, test_size=3).read("test")
+
+
+@functools.cache
+def captioner(look: str = "soft") -> Any:
+    return captioners.untrained(look=look, search=SearchOptions(min_length=2))
+
+
+@functools.cache
+def looker() -> Glimpses:
+    model = RecurrentAttentionModel(
+        (28, 28, 1), 10, glimpse_size=4, glimpses=2, glimpse_units=4, units=8
+    )
+    randomise(model)
+    return Glimpses(model, DIGITS.classes)
+
+
+@functools.cache
+def retriever() -> Retrieval:
+    task = test_retrieval.make()
+    return Retrieval(task.model, task.tokenizer, image_size=captioners.SIDE)
+
+
+@functools.cache
+def translator() -> Any:
+    """What a task of texts is to the script."""
+    answer = SimpleNamespace(
+        text="à 17:04.", attention=np.eye(2), tokens=("à", "17:04."), source_tokens=("at", "5:04")
+    )
+    return SimpleNamespace(
+        name="translation",
+        model=None,
+        search=SearchOptions(),
+        predict=lambda texts: [answer],
+        evaluate=lambda examples: {"sentences": 3, "bleu": 1.25, "chrf": 9.5, "exact_match": 0.0},
+    )
+
+
+@functools.cache
+def measured(make: Any, look: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The figures of a task on one example, as `training.evaluate` writes them."""
+    task, examples = make(*look), {"glimpses": DIGITS}.get(make().name, SCENES).take([0])
+    split = {"split": "test", "data": examples.origin, "search": asdict(task.search)}
+    return {**split, "metrics": task.evaluate(examples)}
+
+
+DATA = {
+    "captioning": "data: {corpus: scenes, test_size: 3, image_size: 12}",
+    "glimpses": "data: {corpus: digits, test_size: 3}",
+    "retrieval": "data: {corpus: scenes, test_size: 3, image_size: 12}",
+    "translation": "data: {corpus: dates}",
+}
+PHOTOGRAPHS = "data: {corpus: captions, train: no.jsonl, validation: no.jsonl}"
+WRITTEN = "data: {corpus: npz, train: no.npz, held_out: 3, image_size: 28}"
+MAKERS = {
+    "captioning": captioner,
+    "glimpses": looker,
+    "retrieval": retriever,
+    "translation": translator,
+}
+
+
+@pytest.fixture
+def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Publishes a task as if it were a run's: the card and the entry's folder."""
+    spec = importlib.util.spec_from_file_location("publish", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "ZOO", tmp_path / "models")
+
+    def publish(name: str, *words: str, data: str = "", look: Any = ()) -> tuple[str, Path]:
+        task, run = MAKERS[name](*look), tmp_path / "small.data"
+        monkeypatch.setattr(module.az, "load", {run: task}.get)
+        run.mkdir(exist_ok=True)
+        page = f"task: {name}\n{data or DATA[name]}\nmodel: {{preset: x}}\n"
+        (run / "recipe.yaml").write_text(page)
+        results = {
+            "task": name,
+            "preset": "small",
+            "parameters": 1234,
+            "step": 5,
+            "seed": 1,
+            "training_seconds": 60.0,
+            "machine": "a test",
+            "evaluations": [measured(MAKERS[name], look)],
+        }
+        (run / "results.json").write_text(json.dumps(results))
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(run), *words])
+        module.main()
+        entry = tmp_path / "models" / name / run.name
+        card = (entry / "README.md").read_text("utf-8")
+        for text in (card, (tmp_path / "models" / "README.md").read_text("utf-8")):
+            assert unfounded(text, results) == []
+        return card, entry
+
+    return publish
+
+
+def cells(card: str) -> dict[str, str]:
+    """The first row of a card's table, by its heading."""
+    rows = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("|")]
+    heading, _, row, *_ = rows
+    return dict(zip(heading, row, strict=True))
+
+
+FIGURES = {
+    "captioning": ("mass in boxes", "{mass_in_boxes:.2f}"),
+    "glimpses": ("error, %", "{error:.2f}"),
+    "retrieval": (
+        "text of an image, R@1 / 5 / 10",
+        "{text_recall1:.1f} / {text_recall5:.1f} / {text_recall10:.1f}",
+    ),
+    "translation": ("BLEU", "{bleu:.1f}"),
+}
+"""Of each task a column, and what stands there of its metrics."""
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_an_entry(name: str, zoo: Any) -> None:
+    words = ["--sentence", "at 5:04 PM."] if name == "translation" else []
+    card, entry = zoo(name, *words)
+    found, (column, told) = cells(card), FIGURES[name]
+    assert found[column] == told.format(**measured(MAKERS[name])["metrics"])
+    assert "-" not in found.values(), "all figures that are shown are measured"
+    assert "1,234 parameters, 5 steps" in card
+    assert "![where it looked](attention.png)" in card
+    assert (entry / "attention.png").read_bytes().startswith(b"\x89PNG")
+    assert " -> " in card
+    assert f"## {name.capitalize()}" in (entry.parents[1] / "README.md").read_text("utf-8")
+    assert "the recipe makes them anew" in card
+    assert not (entry / "task.json").exists()
+
+
+def test_the_picture_is_the_one_that_is_named(zoo: Any) -> None:
+    card, entry = zoo("captioning", "--picture", "2")
+    (answer,) = captioner().predict([SCENES.images[2]])
+    line = f'Picture 2 of scenes test (seed 1): "{SCENES.captions[2][0]}" -> "{answer.text}"'
+    assert line in card
+    first, _ = zoo("captioning", "--weights")
+    assert "Picture 0 of " in first
+    assert "loads it." in first
+    assert (entry / "task.json").exists()
+    with pytest.raises(SystemExit, match=r"--picture 3: scenes test \(seed 1\) has 0 to 2"):
+        zoo("captioning", "--picture", "3")
+
+
+def test_a_row_tells_what_was_asked_of_a_generated_split(
+    zoo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_of_it, two = measured(captioner), {**measured(captioner)}
+    two["data"] = generate_scenes(1, "test", min_things=2, max_things=2).origin
+    monkeypatch.setattr(sys.modules[__name__], "measured", lambda make, look: two)
+    card, entry = zoo("captioning")
+    front = (entry.parents[1] / "README.md").read_text("utf-8")
+    assert all_of_it["data"] != two["data"]
+    assert "| test, 2 things |" in card
+    assert "| test, 2 things |" in front
+
+
+def test_who_looks_at_no_place_has_no_picture(zoo: Any) -> None:
+    card, entry = zoo("captioning", look=("pooled",))
+    assert "Picture 0 of" in card
+    assert cells(card)["mass in boxes"] == "-"
+    assert not (entry / "attention.png").exists()
+
+
+@pytest.mark.parametrize("name", ["captioning", "retrieval"])
+def test_nothing_of_photographs_gets_into_the_zoo(name: str, zoo: Any, tmp_path: Path) -> None:
+    """Not even a picture stays that stood there before; no file of theirs is opened."""
+    entry = tmp_path / "models" / name / "small.data"
+    entry.mkdir(parents=True)
+    (entry / "attention.png").touch()
+    card, _ = zoo(name, data=PHOTOGRAPHS)
+    assert sorted(path.name for path in entry.iterdir()) == ["README.md", "results.json"]
+    assert "->" not in card
+    assert "Picture" not in card
+    assert "licence does not allow it" in card
+
+
+def test_for_digits_that_people_wrote_stand_drawn_ones(zoo: Any) -> None:
+    card, entry = zoo("glimpses", "--open", data=WRITTEN)
+    assert f'Picture 1 of {DIGITS.origin}: "{DIGITS.classes[DIGITS.labels[0]]}" -> ' in card
+    assert (entry / "attention.png").exists()
+    assert "the recipe makes them anew" in card
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("translation", ()), ("glimpses", ("--sentence", "at 5:04 PM."))]
+)
+def test_what_is_to_be_shown_is_asked_for(
+    name: str, words: tuple[str, ...], zoo: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        zoo(name, *words)
+    assert "a model of texts needs a --sentence, one of images none" in capsys.readouterr().err
