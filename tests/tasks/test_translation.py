@@ -194,7 +194,7 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert (again.max_source_length, again.max_target_length) == (20, 20)
     for one, other in zip(again.predict(SOURCES), task.predict(SOURCES), strict=True):
         assert (one.text, one.tokens) == (other.text, other.tokens)
-        assert one.score == pytest.approx(other.score, abs=1e-5)
+        assert one.score == pytest.approx(other.score, rel=1e-5)
 
 
 def test_damaged_task_file(tmp_path: Path) -> None:

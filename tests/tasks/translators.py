@@ -21,7 +21,11 @@ def untrained(
     vocabulary_size: int = 8000,
     **task: Any,
 ) -> Translation:
-    """A translator with the vocabularies of these texts, and normal weights."""
+    """A translator with the vocabularies of these texts, and normal weights.
+
+    Sums of many of them are kept small: at the full size, an error of the last bit in a weight
+    comes out as another word.
+    """
     source, target = (train_tokenizer(kind, texts, vocabulary_size) for texts in (sources, targets))
     few = {"num_layers": 2} if preset.startswith("transformer") else {}
     model = models.from_preset(
@@ -34,5 +38,5 @@ def untrained(
     )
     for seed, weight in enumerate(model.trainable_weights):
         values = np.random.default_rng(seed).normal(size=weight.shape)
-        weight.assign(values.astype("float32"))
+        weight.assign((values * min(1.0, 3 / np.sqrt(weight.shape[0]))).astype("float32"))
     return Translation(model, source, target, **task)
