@@ -284,7 +284,8 @@ def run(
         watchers = [clock, *measures(job), *shown, log, saving, progress]
     watchers += callbacks
     try:
-        Intervals(steps, job.train, job.validation_batches, options, state, watchers).run()
+        with request.kept():
+            Intervals(steps, job.train, job.validation_batches, options, state, watchers).run()
     except Stopped:
         if state.pending is not None:
             saving.save()

@@ -41,6 +41,20 @@ class StopRequest:
         if self.number is not None:
             raise Stopped(self.number)
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Raises `Stopped` where C code made another exception of the one that a signal raised.
+
+        TensorFlow does, while it traces: a call back into Python that a signal ends there becomes
+        a `SystemError`.
+        """
+        try:
+            yield
+        except Exception:
+            if self.at_once:
+                self.heed()
+            raise
+
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:

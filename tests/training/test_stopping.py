@@ -87,6 +87,38 @@ def test_a_signal_while_answers_are_measured(tmp_path: Path) -> None:
     assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 1
 
 
+def test_a_signal_that_came_to_another_exception_in_an_evaluation(
+    whole: Path, tmp_path: Path
+) -> None:
+    """As TensorFlow's own code makes of it while a search is traced."""
+    path, folder = write_recipe(tmp_path), tmp_path / "run"
+
+    class Swallowed(Signal):
+        def _count(self, *given: Any, **named: Any) -> None:
+            try:
+                super()._count(*given, **named)
+            except Stopped:
+                raise SystemError("bad argument to internal function") from None
+
+    swallowed = Swallowed("on_test_batch_end", 2, signal.SIGTERM)
+    with pytest.raises(Stopped, match="the same command goes on"):
+        training.fit(path, [f"run={folder}", *RESUMED], [swallowed])
+    assert newest(folder).name == "step-00000020"
+    training.fit(path, [f"run={folder}", *RESUMED])
+    assert_same_run(whole, folder)
+
+
+def test_other_faults_stay_what_they_are() -> None:
+    with stop_requests() as request:
+        request.at_once = True
+        with pytest.raises(SystemError), request.kept():  # no signal came
+            raise SystemError
+        request.at_once = False
+        os.kill(os.getpid(), signal.SIGINT)  # to be heeded after the step that fails
+        with pytest.raises(SystemError), request.kept():
+            raise SystemError
+
+
 def test_a_second_signal_acts_as_ever() -> None:
     with stop_requests() as request:
         os.kill(os.getpid(), signal.SIGINT)
