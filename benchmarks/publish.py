@@ -192,7 +192,7 @@ def show_found(task: Any, images: Any, row: int, path: Path) -> str:
     """Which images the text of one finds first, and the regions that its words match there."""
     text = images.captions[row][0]
     (answer,) = task.predict([text], index=task.index(images), n_best=2)
-    az.inspection.plot_word_regions(answer, path)
+    draw_answer(answer, path)
     found = [answer.text, *(other.text for other in answer.alternatives)]
     return f'"{text}" -> {", then ".join(found)} of {len(images)}'
 

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from PIL import Image
 
 import attention_zoo as az
 from attention_zoo.cli import main
@@ -280,8 +281,16 @@ def test_retrieval(
     assert answer.attention.shape == (len(answer.tokens), 8, 8)
     assert answer.score == pytest.approx(names["alike"][answer.number, 0], abs=1e-5)
     assert Path("matches.png").read_bytes().startswith(b"\x89PNG")
+    Path("matches.png").unlink()
+    Path("FOLDER").mkdir()
+    for number, image in enumerate(names["scenes"].images):
+        Image.fromarray(image).save(f"FOLDER/{number}.png")
+    Path("texts.txt").write_text(answer.source)
     capsys.readouterr()
-    (evaluate,) = commands_of("retrieval.md", "run")
+    predict, evaluate = commands_of("retrieval.md", "run")
+    assert main(predict) == 0
+    assert capsys.readouterr().out.strip() == f"FOLDER/{answer.number}.png"
+    assert Path("matches.png").read_bytes().startswith(b"\x89PNG")
     assert main(evaluate) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in ("image_recall1", "text_recall10", "mass_in_boxes"))

@@ -19,7 +19,7 @@ from attention_zoo.models import RecurrentAttentionModel
 from attention_zoo.tasks import Glimpses, Retrieval, SearchOptions
 from attention_zoo.training import CORPORA
 from tests.layers.running import randomise
-from tests.tasks import captioners, test_retrieval
+from tests.tasks import captioners, retrievers
 from tests.test_house import unfounded
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "publish.py"
@@ -43,7 +43,7 @@ def looker() -> Glimpses:
 
 @functools.cache
 def retriever() -> Retrieval:
-    task = test_retrieval.make()
+    task = retrievers.untrained()
     return Retrieval(task.model, task.tokenizer, image_size=captioners.SIDE)
 
 

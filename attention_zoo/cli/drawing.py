@@ -23,8 +23,8 @@ def check_picture(path: Path) -> None:
 def draw_answer(answer: Any, path: str | Path | None = None) -> Any:
     """The figure of an answer with tokens and attention, also written to a file if one is named.
 
-    Of a summary it is its source as running text, of a caption its image again and again, of other
-    answers a matrix.
+    Of a summary it is its source as running text, of a caption its image again and again, of an
+    image that was found the same for the words that found it, of other answers a matrix.
     """
     from attention_zoo import inspection, tasks
 
@@ -35,6 +35,8 @@ def draw_answer(answer: Any, path: str | Path | None = None) -> Any:
     if isinstance(answer, tasks.Caption):
         parts = answer.image, answer.attention, answer.tokens
         return inspection.plot_caption_overlay(*parts, path, title=answer.text)
+    if isinstance(answer, tasks.Found):
+        return inspection.plot_word_regions(answer, path)
     weights = answer.attention
     if weights.ndim == 4:  # of self-attention: the mean over layers and heads
         weights = weights.mean(axis=(0, 1))

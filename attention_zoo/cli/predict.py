@@ -19,6 +19,7 @@ PAGES = {
     "captioning": "write_caption_page",
 }
 """What of `inspection` writes the answers of a task as a page."""
+IMAGES = (".jpg", ".jpeg", ".png")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="a text file (standard input without), of images one path a line, and options:"
         " search.beam_width=5",
+    )
+    parser.add_argument(
+        "--images",
+        metavar="FOLDER",
+        help="of retrieval: the JPEG and PNG files there, and in folders within, are what each text"
+        " seeks its image among",
     )
     parser.add_argument(
         "--attention",
@@ -67,6 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.html and task.name not in PAGES:
         known = ", ".join(PAGES)
         raise ValueError(f"--html {arguments.html}: task {task.name} has no page, {known} have")
+    images = _images(task, arguments.images)
     apply_overrides(task, overrides, "predict")
     if arguments.n_best and task.search.n_best == 1:
         task.search = task.search.override(n_best=task.search.beam_width)
@@ -77,7 +85,9 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.allow_unknown:
         _refuse_unknown(task, lines, places)
     wanted = {"attention": bool(arguments.attention or arguments.html)}
-    options = wanted if hasattr(task, "tags") else {}
+    options: dict[str, Any] = wanted if hasattr(task, "tags") else {}
+    if images:
+        options = {"index": task.index(images)}
     shown: list[Any] = []
     for start in range(0, len(lines), CHUNK):
         answers = task.predict(lines[start : start + CHUNK], **options)
@@ -91,6 +101,23 @@ def run(arguments: argparse.Namespace) -> None:
         from attention_zoo import inspection
 
         getattr(inspection, PAGES[task.name])(shown, arguments.html)
+
+
+def _images(task: Any, folder: str | None) -> list[Path]:
+    """What a task that seeks among images is to seek among; nothing for others."""
+    seeks = hasattr(task, "index")
+    if folder is None:
+        if seeks:
+            raise ValueError(f"{task.name} seeks among images; add --images FOLDER")
+        return []
+    if not seeks:
+        raise ValueError(f"--images {folder}: {task.name} seeks among no images; leave it out")
+    if not Path(folder).is_dir():
+        raise ValueError(f"--images {folder}: no such folder")
+    found = [path for path in Path(folder).rglob("*") if path.suffix.lower() in IMAGES]
+    if not found:
+        raise ValueError(f"--images {folder}: no file there ends in {', '.join(IMAGES)}")
+    return sorted(found)
 
 
 def _read(name: str) -> tuple[str, bytes]:

@@ -151,8 +151,8 @@ class Retrieval(OfImages):
         return alike
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
-        """ValueError: a line of text does not tell which images to seek among."""
-        self._sought(None)
+        """ValueError for a text without words, which stands at one of `places`."""
+        self._ids(texts, places)
 
     def unknown_characters(self, text: str) -> list[str]:
         """The characters of a text that no token of the vocabulary can hold."""
@@ -162,8 +162,7 @@ class Retrieval(OfImages):
         if index is None:
             raise ValueError(
                 "retrieval seeks among images, which a text does not name; in Python:"
-                " task.predict(texts, index=task.index(images)); attention-zoo evaluate measures"
-                " it on a split"
+                " task.predict(texts, index=task.index(images)); of attention-zoo predict: --images"
             )
         if not isinstance(index, ImageIndex):
             raise ValueError(
@@ -171,12 +170,13 @@ class Retrieval(OfImages):
             )
         return index
 
-    def _ids(self, texts: Sequence[str]) -> list[Tokens]:
+    def _ids(self, texts: Sequence[str], places: Sequence[str] | None = None) -> list[Tokens]:
         """The tokens of texts; ValueError for a text without any."""
         encoded = self.tokenizer.encode(list(texts))
         for row, ids in enumerate(encoded):
             if not ids:
-                raise ValueError(f"text {row} has no words: {texts[row]!r}")
+                place = places[row] if places else f"text {row}"
+                raise ValueError(f"{place} has no words: {texts[row]!r}")
         return encoded
 
     def _regions(self, images: NDArray[np.uint8]) -> NDArray[np.floating]:

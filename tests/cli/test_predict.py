@@ -9,7 +9,7 @@ import pytest
 from attention_zoo import models, tasks
 from attention_zoo.cli import main
 from attention_zoo.data import generate_dates, train_tokenizer
-from tests.tasks import captioners
+from tests.tasks import captioners, retrievers
 from tests.tasks.summarizers import untrained
 from tests.training.small import small_run
 
@@ -188,3 +188,44 @@ def test_lines_are_paths_of_images_where_captions_are_written(
         Path("in.txt").write_text(f"c.jpg\n{line}\n")
         assert main(["predict", "run", "in.txt"]) == 2
         assert capsys.readouterr() == ("", f"attention-zoo: error: {message}\n")
+
+
+def test_lines_seek_among_the_images_of_a_folder(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = retrievers.untrained()
+    task.save(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    Path("all/more").mkdir(parents=True)
+    names = [Path("all/b.PNG"), Path("all/more/a.jpg"), Path("all/z.jpeg")]
+    for number, name in enumerate(names):
+        kind = "PNG" if name.suffix == ".PNG" else "JPEG"
+        name.write_bytes(captioners.encoded(captioners.picture(number), kind))
+    Path("all/list.txt").touch()
+    texts = retrievers.TEXTS[:2]
+    Path("in.txt").write_text("\n".join(texts))
+    shown = ["--images", "all", "--attention", "out.png"]
+    code = main(["predict", "run", "in.txt", *shown, "--n-best", "search.beam_width=3"])
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    expected = task.predict(texts, index=task.index(names), n_best=3)
+    assert [line.split("\t")[2] for line in out.splitlines()] == [
+        one.text for answer in expected for one in (answer, *answer.alternatives)
+    ]
+    for name in ("out-1.png", "out-2.png"):
+        assert Path(name).read_bytes().startswith(b"\x89PNG")
+    Path("none").mkdir()
+    Path("blank.txt").write_text("\n")
+    captioners.untrained().save(tmp_path / "captioner")
+    for words, message in (
+        (["run", "in.txt"], "retrieval seeks among images; add --images FOLDER"),
+        (["run", "in.txt", "--images", "no"], "--images no: no such folder"),
+        (["run", "in.txt", "--images", "none"], "--images none: no file there ends in .jpg, "),
+        (["run", "blank.txt", "--images", "all"], "blank.txt:1 has no words: ''"),
+        (["captioner", "in.txt", "--images", "all"], "--images all: captioning seeks among no"),
+    ):
+        assert main(["predict", *words]) == 2
+        assert capsys.readouterr()[1].startswith(f"attention-zoo: error: {message}")
+    names[2].write_bytes(b"no image")
+    assert main(["predict", "run", "in.txt", "--images", "all"]) == 2
+    assert "all/z.jpeg: " in capsys.readouterr()[1]

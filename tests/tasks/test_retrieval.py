@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import attention_zoo as az
 from attention_zoo import training
-from attention_zoo.data import generate_scenes, train_tokenizer
+from attention_zoo.data import train_tokenizer
 from attention_zoo.tasks import Captioning, Retrieval
 from attention_zoo.training.building import BUILDERS
 from attention_zoo.training.corpora import kinds_for
-from tests.layers.running import close, randomise
+from tests.layers.running import close
+from tests.tasks.retrievers import SCENES, TEXTS, TOKENIZER, untrained
 
-SCENES = generate_scenes(4, "train", 1).resized(16)
-TEXTS = [text for texts in SCENES.captions for text in texts]
-TOKENIZER = train_tokenizer("whitespace", TEXTS, 60)
-TINY: dict[str, Any] = {"embedding_dim": 5, "units": 6, "encoder": {"filters": [4, 5]}}
-
-
-def make(tokenizer: Any = TOKENIZER, **options: Any) -> Retrieval:
-    model = az.models.CrossAttentionRetriever(tokenizer.vocabulary_size, **{**TINY, **options})
-    randomise(model)
-    return Retrieval(model, tokenizer, image_size=16, max_target_length=12)
-
-
-TASK = make()
+TASK = untrained()
 INDEX = TASK.index(SCENES)
 
 
@@ -49,7 +37,7 @@ def test_an_index_holds_images_and_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
 def test_a_text_finds_the_images_that_are_most_like_it(direction: str) -> None:
-    task = make(direction=direction)
+    task = untrained(direction=direction)
     index = task.index(SCENES)
     texts = [TEXTS[3], "a red"]
     alike = task.similarities(index, texts)
@@ -97,7 +85,7 @@ def test_evaluate_is_recall_of_all_captions() -> None:
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
 def test_looks_that_are_spread_evenly_have_the_mass_of_the_area(direction: str) -> None:
     """Regions of no bias and kernel are 0, and so nothing is liker than anything else."""
-    task = make(direction=direction)
+    task = untrained(direction=direction)
     task.model.enter.set_weights([0 * weight for weight in task.model.enter.get_weights()])
     report = task.evaluate(SCENES)
     assert report["mass_in_boxes"] == pytest.approx(report["area_of_boxes"], abs=1e-5)
@@ -106,7 +94,7 @@ def test_looks_that_are_spread_evenly_have_the_mass_of_the_area(direction: str) 
 
 def test_batches_and_limits() -> None:
     lengths = [len(text.split()) for text in TEXTS]
-    task = make()
+    task = untrained()
     task.max_target_length = max(lengths) - 1
     made = task.batches(SCENES, batch_size=5, seed=1)
     assert len(made) == sum(length < max(lengths) for length in lengths) < len(TEXTS)
@@ -167,8 +155,9 @@ def test_misuse_is_refused() -> None:
         ValueError, match=r"^index must be what task.index\(images\) gives, got a l"
     ):
         TASK.predict(["a"], index=[np.zeros((4, 4, 3), "uint8")])
-    with pytest.raises(ValueError, match=r"attention-zoo evaluate measures it on a split$"):
-        TASK.check_sources(["a"], ["stdin:1"])
+    TASK.check_sources(["a"], ["stdin:1"])
+    with pytest.raises(ValueError, match=r"^stdin:2 has no words: ' '"):
+        TASK.check_sources(["a", " "], ["stdin:1", "stdin:2"])
     for call, message in (
         (lambda: TASK.predict("a", index=INDEX), "predict takes a list of texts"),
         (lambda: TASK.predict(["a", " "], index=INDEX), "text 1 has no words: ' '"),
