@@ -11,6 +11,7 @@ from attention_zoo.inspection.fonts import families_for
 from attention_zoo.tasks import Found
 
 _HEAD = 0.4  # inches
+_NAME = 20  # characters of an image's name
 
 
 def plot_word_regions(
@@ -18,9 +19,9 @@ def plot_word_regions(
 ) -> Any:
     """Each image that a text found, and for each word the image again, lit where they match.
 
-    The images stand below each other, the best first, each with its name and how well it matches
-    the text. The region that matches a word best has all its light, one that has no part in it a
-    quarter of it.
+    The images stand below each other, the best first, each with its name, of a long one the end,
+    and how well it matches the text. The region that matches a word best has all its light, one
+    that has no part in it a quarter of it.
 
     Args:
         answer: of `tasks.Retrieval.predict`; its alternatives are drawn too.
@@ -44,7 +45,8 @@ def plot_word_regions(
     for number, (one, part) in enumerate(zip(found, parts, strict=True)):
         place = whole, columns, number * rows * columns + 1
         axes = draw_words(figure, place, *part, one.tokens, family)
-        label = axes.set_title(f"{one.text}  {one.score:.3f}", size=9, family=family)
+        name = one.text if len(one.text) <= _NAME else f"…{one.text[1 - _NAME :]}"
+        label = axes.set_title(f"{name}  {one.score:.3f}", size=9, family=family)
         label.set_parse_math(False)
     figure.suptitle(title, size=12, family=family).set_parse_math(False)
     save(figure, path)

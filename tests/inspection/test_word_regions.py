@@ -32,6 +32,15 @@ def test_every_image_and_word_has_its_place(tmp_path: Path) -> None:
     assert places == [*range(8), *range(12, 20)]  # of 6 columns: two rows for each image
 
 
+def test_of_a_long_name_the_end_is_shown() -> None:
+    named = replace(FIRST, text="photos/of/2020/holidays/2187503678_fd743e0a00.jpg")
+    figure = plot_word_regions(named)
+    assert figure.axes[0].get_title() == "…3678_fd743e0a00.jpg  0.500"
+    figure.canvas.draw()
+    title, image = figure.axes[0].title.get_window_extent(), figure.axes[0].get_window_extent()
+    assert title.width <= image.width * 1.05
+
+
 def test_light_is_where_a_word_matches() -> None:
     figure = plot_word_regions(FIRST, title="which?")
     assert figure._suptitle.get_text() == "which?"
