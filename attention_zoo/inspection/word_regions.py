@@ -11,7 +11,7 @@ from attention_zoo.inspection.fonts import families_for
 from attention_zoo.tasks import Found
 
 _HEAD = 0.4  # inches
-_NAME = 20  # characters of an image's name
+_NAME = 18  # characters of an image's name
 
 
 def plot_word_regions(
@@ -46,7 +46,7 @@ def plot_word_regions(
         place = whole, columns, number * rows * columns + 1
         axes = draw_words(figure, place, *part, one.tokens, family)
         name = one.text if len(one.text) <= _NAME else f"…{one.text[1 - _NAME :]}"
-        label = axes.set_title(f"{name}  {one.score:.3f}", size=9, family=family)
+        label = axes.set_title(f"{name}\n{one.score:.3f}", size=9, family=family)
         label.set_parse_math(False)
     figure.suptitle(title, size=12, family=family).set_parse_math(False)
     save(figure, path)

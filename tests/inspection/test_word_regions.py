@@ -26,7 +26,7 @@ def test_every_image_and_word_has_its_place(tmp_path: Path) -> None:
     figure = plot_word_regions(FIRST, tmp_path / "found.png")
     assert (tmp_path / "found.png").stat().st_size > 1000
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["a.png  0.500", *WORDS, "b.png  0.250", *WORDS]
+    assert titles == ["a.png\n0.500", *WORDS, "b.png\n0.250", *WORDS]
     assert figure._suptitle.get_text() == FIRST.source
     places = [axes.get_subplotspec().num1 for axes in figure.axes]
     assert places == [*range(8), *range(12, 20)]  # of 6 columns: two rows for each image
@@ -35,10 +35,12 @@ def test_every_image_and_word_has_its_place(tmp_path: Path) -> None:
 def test_of_a_long_name_the_end_is_shown() -> None:
     named = replace(FIRST, text="photos/of/2020/holidays/2187503678_fd743e0a00.jpg")
     figure = plot_word_regions(named)
-    assert figure.axes[0].get_title() == "…3678_fd743e0a00.jpg  0.500"
+    assert figure.axes[0].get_title() == "…78_fd743e0a00.jpg\n0.500"
     figure.canvas.draw()
     title, image = figure.axes[0].title.get_window_extent(), figure.axes[0].get_window_extent()
     assert title.width <= image.width * 1.05
+    above = figure._suptitle.get_window_extent()
+    assert title.y1 < above.y0
 
 
 def test_light_is_where_a_word_matches() -> None:
