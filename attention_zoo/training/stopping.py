@@ -45,8 +45,8 @@ class StopRequest:
     def kept(self) -> Iterator[None]:
         """Raises `Stopped` where C code made another exception of the one that a signal raised.
 
-        TensorFlow does, while it traces: a call back into Python that a signal ends there becomes
-        a `SystemError`.
+        TensorFlow does while it traces: what a signal ends there may come out as a `SystemError` or
+        a `ValueError`.
         """
         try:
             yield
