@@ -33,7 +33,9 @@ def _is_a_law_of_one_backend(item: pytest.Item) -> bool:
 
 def _is_of_one_model(item: pytest.Item) -> bool:
     """Whether a model's own file says it beside the laws: its layers are run with their tests."""
-    own = "models" in item.path.parts and getattr(item, "cls", None) is None
+    if "models" not in item.path.parts or not isinstance(item, pytest.Function):
+        return False
+    own = item.cls is None or item.originalname in vars(item.cls)
     return own and item.get_closest_marker("every_backend") is None
 
 

@@ -29,6 +29,7 @@ from tests.layers.running import (
     randomise,
 )
 
+EXAMPLES = 100 if JAX else 1000
 PART_SECTIONS = ("Call arguments", "Returns", "Cost", "Example")
 
 
@@ -152,7 +153,7 @@ class AlignmentConformance(PartConformance):
         return compiled(lambda scores, mask: self.align(layer, scores, mask), MODES[1])
 
     @pytest.mark.every_backend
-    @settings(max_examples=1000, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(
         hnp.arrays(
             "float32", (3, 7), elements=st.floats(-1e5, 1e5, width=32, allow_subnormal=False)

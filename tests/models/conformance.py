@@ -231,7 +231,6 @@ class ModelConformance:
         got[..., [PAD, START]] = want[..., [PAD, START]]
         close(got[TARGET != 0], want[TARGET != 0], 1e-5)
 
-    @pytest.mark.every_backend
     def test_the_loss_needs_no_logits(self) -> None:
         """The same from what is not projected yet, gradients by all weights included."""
         model = self.make()
@@ -362,7 +361,6 @@ class ModelConformance:
         ]
         assert all(moved), "a weight has no gradient"
 
-    @pytest.mark.every_backend
     @pytest.mark.parametrize("own", [False, True])
     def test_mixed_precision(self, own: bool) -> None:
         """By the global policy, and by the model's own dtype alone."""

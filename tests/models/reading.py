@@ -180,7 +180,6 @@ class ReadingConformance:
         for a, b in zip(outputs(model, TOKENS, mode), outputs(model, TOKENS), strict=True):
             close(a, b, 1e-5)
 
-    @pytest.mark.every_backend
     @pytest.mark.parametrize("own", [False, True])
     @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
     def test_mixed_precision(self, policy: str, own: bool) -> None:

@@ -160,7 +160,6 @@ class TaggingConformance:
         model, given = self.filled(), {**self.inputs(), "starts": STARTS}
         close(run(model, given, mode), run(model, given), 1e-5)
 
-    @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
     def test_mixed_precision(self, policy: str) -> None:
         """Potentials are of float32; every layer is of the policy."""

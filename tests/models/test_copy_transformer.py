@@ -108,7 +108,6 @@ def test_without_copies_it_is_a_transformer() -> None:
     assert isinstance(tiny().make_loss(), CopyCrossEntropy)
 
 
-@pytest.mark.every_backend
 def test_a_trace_tells_what_the_search_saw() -> None:
     """Where it looked, and the share of copying in each token's probability, by hand."""
     model = tiny()

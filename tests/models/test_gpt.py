@@ -217,7 +217,11 @@ def marks_of(positions: str) -> list[pytest.MarkDecorator]:
 @pytest.mark.parametrize(
     ("way", "positions"),
     [
-        *((way, "learned") for way in WAYS),
+        *((way, "learned") for way in ("greedy", "beam", "samples")),
+        *(
+            pytest.param(way, "learned", marks=pytest.mark.soak)
+            for way in ("diverse", "contrast", "rules")
+        ),
         *(pytest.param("beam", name, marks=marks_of(name)) for name in PLACED[1:]),
     ],
 )

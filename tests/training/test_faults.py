@@ -153,8 +153,13 @@ def test_a_folder_that_is_shut(whole: Path, tmp_path: Path) -> None:
     assert newest(run).name == "step-00000041"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, marks=pytest.mark.soak),
+    ],
+)
 def test_a_signal(number: signal.Signals, whole: Path, tmp_path: Path) -> None:
     run, path = tmp_path / "run", write_recipe(tmp_path)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it

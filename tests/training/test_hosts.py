@@ -159,9 +159,14 @@ SIXTY = {"steps": 60, "evaluate_every": 20, "checkpoint_every": 3}
 AGAIN = "end all and start all with the same command"
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("foreign")
-@pytest.mark.parametrize("lost", [0, 1], ids=["the chief is lost", "a worker is lost"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param(0, marks=pytest.mark.slow, id="the chief is lost"),
+        pytest.param(1, marks=pytest.mark.soak, id="a worker is lost"),
+    ],
+)
 def test_a_lost_host_ends_the_others_and_all_go_on_exactly(lost: int, tmp_path: Path) -> None:
     both = begun(tmp_path / "run", **SIXTY)
     both[lost].send_signal(signal.SIGKILL)
