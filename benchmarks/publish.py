@@ -237,7 +237,7 @@ def card(name: str, results: dict[str, Any]) -> list[str]:
         "",
         f"Preset `{results['preset']}`, {results['parameters']:,} parameters, "
         f"{results['step']:,} steps of [{recipe}](../../../{recipe}), seed {results['seed']}, "
-        f"{results['training_seconds'] / 60:.0f} minutes of training on {results['machine']}.",
+        f"{spent(results['training_seconds'])} of training on {results['machine']}.",
         "",
         *heading(results["task"], "split"),
         *(row([part(each)], results["task"], each) for each in evaluations),
@@ -250,6 +250,11 @@ def card(name: str, results: dict[str, Any]) -> list[str]:
     if (ZOO / results["task"] / name / "length.png").exists():
         lines += ["![exact match by source length](length.png)", ""]
     return lines
+
+
+def spent(seconds: float) -> str:
+    """A time in words."""
+    return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def heading(task: str, *first: str) -> list[str]:
