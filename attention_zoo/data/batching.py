@@ -18,6 +18,14 @@ Row = Sequence[int] | NDArray[np.int32]
 Batch = tuple[dict[str, NDArray[np.int32]], NDArray[np.int32]]
 
 
+def whole_numbers(what: str, values: Sequence[int] | NDArray[Any]) -> Integers:
+    """The values as an array; ValueError unless they are whole numbers."""
+    numbers = np.asarray(values)
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise ValueError(f"{what} must be whole numbers, got {numbers.dtype}")
+    return numbers.astype(np.int64)
+
+
 class Batches(ABC):
     """What batches of examples of different length share: their order, and how they are read.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.batching import Batches, Integers
+from attention_zoo.data.batching import Batches, Integers, whole_numbers
 from attention_zoo.data.image_text_batches import ImageTextBatches, Inputs
 
 
@@ -36,7 +36,8 @@ class LabelledBatches(Batches):
         batch_size, seed, numbers: see `Batches`.
 
     Raises:
-        ValueError: no image, another number of labels, a size below 1.
+        ValueError: no image, another number of labels, one that is no whole number from 0, a size
+            below 1.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class LabelledBatches(Batches):
             raise ValueError("no images to make batches of; the corpus is empty")
         if len(images) != len(labels):
             raise ValueError(f"{len(images)} images but {len(labels)} labels")
-        self._images, self._labels = images, np.asarray(labels, np.int32)
+        if (numbered := whole_numbers("labels", labels)).min() < 0:
+            raise ValueError(f"labels are counted from 0, got {numbered.min()}")
+        self._images, self._labels = images, numbered.astype(np.int32)
         like = np.zeros(len(images), np.int64)
         super().__init__((like,), batch_size, seed, numbers=numbers)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from attention_zoo.data.captions import CaptionedImages
 from attention_zoo.data.image_files import ImageStack, image_files, is_image
-from attention_zoo.data.images import Size, read_image
+from attention_zoo.data.images import Size, check_size, read_image
 from attention_zoo.data.reading import (
     Skips,
     decoded,
@@ -58,6 +58,7 @@ def read_captions(
             before; an image that is not read (see `read_image`), has no caption, or is of another
             size than the first.
     """
+    check_size(size)
     path = Path(captions) if captions is not None else _inside(images)
     skips, places = Skips(skip_bad), dict[str, str]()
     rows = []
@@ -97,6 +98,7 @@ def read_coco(
     Reference:
         Chen et al. 2015, arXiv:1504.00325; the format is that of captions on cocodataset.org.
     """
+    check_size(size)
     lines = [decoded(where, raw) for where, raw in numbered_lines(annotations)]
     whole = parsed(str(annotations), "\n".join(lines))
     if not isinstance(whole, dict):
@@ -116,7 +118,7 @@ def read_coco(
             texts = field_texts(where, entry, "caption")
             if number not in rows:
                 raise ValueError(f"{where}: is of image_id {number!r}, which no image has")
-            rows[number].captions.extend(filled(where, text, "field 'caption'") for text in texts)
+            rows[number].captions.extend([filled(where, text, "field 'caption'") for text in texts])
     return _read(images, annotations, rows.values(), places, size, skips)
 
 
@@ -185,7 +187,7 @@ def _read(
                 present.append(row)
         for name in files:
             with skips:
-                if is_image(name) and name not in places:
+                if name not in places and is_image(name, files):
                     raise ValueError(f"{images}/{name}: has no caption in {captions}")
         for row in present:
             with skips:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import os
 import zipfile
 import zlib
@@ -14,12 +13,15 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.images import check_bytes, read_bytes
+from attention_zoo.data.images import BEGINS, check_bytes, read_bytes
 
 Files = dict[str, Callable[[], bytes]]
 """What reads each file, by its name within the folder or zip."""
 
-_SUFFIXES = "apng avif bmp gif heic heif jfif jp2 jpe jpeg jpg jxl pjpeg png svg tif tiff webp"
+_SUFFIXES = (
+    "apng avif bmp gif heic heif ico j2k jfif jp2 jpe jpeg jpg jxl pbm pgm pjpeg png pnm ppm psd"
+    " svg tga tif tiff webp"
+)
 SUFFIXES = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
 """Names of images end so, in capitals or not; of those, too, that are not read."""
 
@@ -29,8 +31,8 @@ def image_files(path: str | Path) -> Iterator[Files]:
     """The files of a folder and those within, or of a zip, in the order of their names.
 
     Links are followed, but for those that lead back up. Left out is what an operating system adds:
-    names that begin with a full stop, `__MACOSX`. A zip is read in place: nothing is unpacked to
-    the disk.
+    names that begin with a full stop, `__MACOSX`, `Thumbs.db`, `desktop.ini`. A zip is read in
+    place: nothing is unpacked to the disk.
 
     Raises:
         ValueError: neither folder nor zip; a folder within that cannot be read; a zip that has two
@@ -45,7 +47,7 @@ def image_files(path: str | Path) -> Iterator[Files]:
     with _archive(path) as archive:
         entries: dict[str, zipfile.ZipInfo] = {}
         for entry in archive.infolist():
-            name = PurePosixPath("/", entry.filename).relative_to("/").as_posix()
+            name = PurePosixPath(entry.filename.lstrip("/")).as_posix()
             if entry.is_dir() or any(map(_hidden, name.split("/"))):
                 continue
             if name in entries:
@@ -54,9 +56,10 @@ def image_files(path: str | Path) -> Iterator[Files]:
         yield {name: partial(_unzipped, archive, entries[name], path) for name in sorted(entries)}
 
 
-def is_image(name: str) -> bool:
-    """Whether a file is an image by its name."""
-    return PurePosixPath(name).suffix.lower() in SUFFIXES
+def is_image(name: str, files: Files) -> bool:
+    """Whether one of the files is an image by its name, or without any suffix by what it holds."""
+    suffix = PurePosixPath(name).suffix.lower()
+    return suffix in SUFFIXES or (not suffix and files[name]().startswith(BEGINS))
 
 
 class ImageStack:
@@ -68,9 +71,9 @@ class ImageStack:
         self._first = ""
 
     def add(self, where: str, image: NDArray[np.uint8]) -> None:
-        """One more; ValueError if its size is not that of the first."""
+        """One more; ValueError if its size is not that of the first, or memory is out."""
         if not self._count:
-            self._array = np.empty((64, *image.shape), np.uint8)
+            self._array = np.empty((1, *image.shape), np.uint8)
             self._first = where
         if image.shape != self._array.shape[1:]:
             sizes = [" x ".join(map(str, shape)) for shape in (image.shape, self._array.shape[1:])]
@@ -79,7 +82,13 @@ class ImageStack:
                 " are brought to"
             )
         if self._count == len(self._array):
-            self._array = np.concatenate([self._array, np.empty_like(self._array)])
+            try:
+                self._array = np.concatenate([self._array, np.empty_like(self._array)])
+            except MemoryError:
+                raise ValueError(
+                    f"{where}: no memory for more than {self._count} images of this size; give a"
+                    " smaller size"
+                ) from None
         self._array[self._count] = image
         self._count += 1
 
@@ -90,7 +99,8 @@ class ImageStack:
 
 def _hidden(name: str) -> bool:
     """Whether a file or folder is one that an operating system adds."""
-    return name.startswith((".", "__MACOSX")) and name != ".."
+    added = name.startswith((".", "__MACOSX")) or name.lower() in ("thumbs.db", "desktop.ini")
+    return added and name != ".."
 
 
 def _files(folder: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
@@ -107,7 +117,7 @@ def _files(folder: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
             continue
         if entry.is_dir():
             yield from _files(entry, above | {real})
-        elif entry.is_file() or entry.is_symlink():
+        elif entry.is_file() or not entry.exists():
             yield entry
 
 
@@ -122,18 +132,24 @@ def _archive(path: str | Path) -> zipfile.ZipFile:
         raise ValueError(f"{path}: {said}") from None
 
 
-_DAMAGES = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
+_DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How files may be packed: of other ways Python unpacks all at once, however much it is."""
 
 
 def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
+    """A file of a zip: never more of it than the zip says that there is."""
     where = f"{path}/{entry.filename}"
     check_bytes(where, entry.file_size)
     try:
-        return archive.read(entry)
+        if entry.compress_type not in _PACKED:
+            raise NotImplementedError
+        with archive.open(entry) as file:
+            return file.read(entry.file_size + 1)
     except _DAMAGES:
         raise ValueError(f"{where}: the zip data is damaged or cut; fetch it again") from None
     except RuntimeError:  # also of a kind of packing that Python does not know
         raise ValueError(
-            f"{where}: is locked or packed in a way that is not read; pack it anew, without a"
-            " password"
+            f"{where}: is locked or packed in a way that is not read; pack it anew, by deflating"
+            " and without a password"
         ) from None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.batching import Batches, Integers, Ragged, Row
+from attention_zoo.data.batching import Batches, Integers, Ragged, Row, whole_numbers
 
 Inputs = dict[str, NDArray[np.uint8] | NDArray[np.int32]]
 
@@ -27,7 +27,7 @@ class ImageTextBatches(Batches):
 
     Raises:
         ValueError: no text, an empty one, another number of texts than of their images, an image
-            that is not there, a size below 1.
+            that is not there or no whole number, a size below 1.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ImageTextBatches(Batches):
     ) -> None:
         if not len(texts):
             raise ValueError("no texts to make batches of; the corpus is empty")
-        which = np.asarray(which_image, np.int64)
+        which = whole_numbers("which_image", which_image)
         if len(which) != len(texts):
             raise ValueError(f"{len(texts)} texts, but the images of {len(which)}")
         strange = (which < 0) | (which >= len(images))

@@ -25,7 +25,11 @@ MOST_PIXELS = 1 << 26
 MOST_BYTES = 1 << 28
 """Of an encoded image."""
 
-_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+MOST_SCANS = 100
+"""Of a JPEG, each of which may go over all pixels again; those of pictures have about ten."""
+
+_JPEG, _PNG = BEGINS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+_SCAN = b"\xff\xda"
 _OTHERS = {b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
 _MODES = {"CMYK": "CMYK colours", "LA": "an alpha channel", "RGBA": "an alpha channel"}
 _DEPTH_AT, _ORIENTATION = 24, 0x0112
@@ -49,7 +53,8 @@ def read_image(
         where: what the image is called in messages; its path, or "the image", without.
 
     Raises:
-        ValueError: no such file; neither JPEG nor PNG; damaged or cut; more than `MOST_PIXELS`;
+        ValueError: no such file; neither JPEG nor PNG; damaged or cut; more than `MOST_PIXELS` or
+            `MOST_SCANS`;
             CMYK, alpha, transparency, 16 bits; animated; to be turned; an array of another type or
             shape; a size below 1 or of more than `MOST_PIXELS`. The line names the image.
 
@@ -77,9 +82,10 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
     """The same as `read_image` of bytes, in a `tf.function`: `(H, W, 3)`, uint8.
 
     Identical pixels for whatever `read_image` lets through. CMYK, alpha, 16 bits and more than
-    `MOST_PIXELS` are refused here too, by `tf.errors.InvalidArgumentError`; but what a graph cannot
-    see passes: a PNG whose palette or one of whose colours is transparent is read as if it were
-    not, an animated one gives the picture that it stands for, and EXIF tags are not looked at.
+    `MOST_PIXELS` or `MOST_SCANS` are refused here too, by `tf.errors.InvalidArgumentError`; but
+    what a graph cannot see passes: a PNG whose palette or one of whose colours is transparent is
+    read as if it were not, an animated one gives the picture that it stands for, and EXIF tags are
+    not looked at.
 
     Args:
         encoded: a scalar string tensor: JPEG or PNG.
@@ -164,6 +170,8 @@ def _check_header(where: str, encoded: bytes) -> None:
         raise ValueError(f"{where}: {_strange(encoded)}; give a JPEG or PNG image")
     header = _header(where, encoded)
     _check_sides(where, header.height, header.width)
+    if encoded.startswith(_JPEG) and encoded.count(_SCAN) > MOST_SCANS:
+        raise ValueError(f"{where}: has more than {MOST_SCANS} scans; save it as a plain JPEG")
     deep = encoded.startswith(_PNG) and encoded[_DEPTH_AT] > 8
     problem = _MODES.get(header.mode) or ("16 bits a colour" if deep else None)
     if "transparency" in header.info:
@@ -172,7 +180,7 @@ def _check_header(where: str, encoded: bytes) -> None:
         raise ValueError(f"{where}: has {problem}; save it as plain RGB of 8 bits a colour")
     if getattr(header, "is_animated", False):
         raise ValueError(f"{where}: is animated; save the one picture that is meant")
-    if (orientation := _orientation(header)) != 1:
+    if (orientation := _orientation(header, encoded)) != 1:
         raise ValueError(
             f"{where}: asks to be turned (EXIF orientation {orientation}), which TensorFlow does"
             " not do; turn it with PIL.ImageOps.exif_transpose and save it again"
@@ -213,15 +221,29 @@ def _check_sides(where: str, height: int, width: int) -> None:
         )
 
 
-def _orientation(header: Any) -> int:
+def _orientation(header: Any, encoded: bytes) -> int:
     """How an image asks to be turned before it is shown; 1 is not at all."""
-    if "exif" not in header.info:
-        return 1
+    from PIL.Image import Image as Opened
+
+    if "exif" not in header.info and (tags := _late_tags(encoded)):
+        header.info["exif"] = tags
     try:
-        turned = header.getexif().get(_ORIENTATION, 1)
+        turned = Opened.getexif(header).get(_ORIENTATION, 1)  # PNG's own would decode the pixels
     except Exception:  # tags that are none say nothing
         return 1
     return turned if turned in range(2, 9) else 1
+
+
+def _late_tags(encoded: bytes) -> bytes:
+    """The EXIF tags of a PNG, which may stand behind its pixels too; nothing where it has none."""
+    begin = len(_PNG)
+    while encoded.startswith(_PNG) and begin < len(encoded):
+        kind = encoded[begin + 4 : begin + 8]
+        end = begin + 8 + int.from_bytes(encoded[begin : begin + 4], "big")
+        if kind == b"eXIf":
+            return encoded[begin + 8 : end]
+        begin = end + 4  # its sum
+    return b""
 
 
 def _decoded(where: str, encoded: bytes) -> Image:
@@ -249,6 +271,11 @@ def _resize(image: Any, sides: tuple[int, int]) -> Any:
     return tf.cast(tf.clip_by_value(tf.round(image), 0.0, 255.0), tf.uint8)
 
 
+def check_size(size: Size | None) -> None:
+    """ValueError for what images cannot be resized to."""
+    _sides(size)
+
+
 def _sides(size: Size | None) -> tuple[int, int] | None:
     """Height and width."""
     if size is None:
@@ -268,7 +295,8 @@ def _assertion(encoded: Any) -> Any:
 
     def jpeg() -> tuple[Any, Any]:
         shape = tf.cast(tf.image.extract_jpeg_shape(encoded), tf.int64)
-        return shape[:2], (shape[2] == 1) | (shape[2] == 3)
+        scans = tf.size(tf.strings.split(encoded[None], _SCAN).values) - 1
+        return shape[:2], ((shape[2] == 1) | (shape[2] == 3)) & (scans <= MOST_SCANS)
 
     def png() -> tuple[Any, Any]:
         raw = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 16, 10), tf.uint8), tf.int64)
@@ -282,7 +310,7 @@ def _assertion(encoded: Any) -> Any:
     with tf.control_dependencies([known]):
         sides, plain = tf.cond(begins[0], jpeg, png)
     small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MOST_PIXELS)
-    said = "the image is not grey or RGB of 8 bits without alpha, or has too many pixels"
+    said = "the image is not grey or RGB of 8 bits without alpha, or has too many pixels or scans"
     return tf.debugging.Assert(plain & small, [said])
 
 

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data.image_files import ImageStack, image_files, is_image
-from attention_zoo.data.images import Size, check_stack, digest, read_image, resized_all
+from attention_zoo.data.images import (
+    Size,
+    check_size,
+    check_stack,
+    digest,
+    read_image,
+    resized_all,
+)
 from attention_zoo.data.reading import Skips
 from attention_zoo.registry import did_you_mean
 
@@ -93,6 +100,10 @@ def read_npz_images(
             a label below 0 or of `MOST_CLASSES` or more.
     """
     pixels, numbers = _arrays(path, (images, labels))
+    if pixels.ndim not in (3, 4):
+        raise ValueError(
+            f"{path}: {images!r} is of shape {pixels.shape}; give (N, H, W) or (N, H, W, 3)"
+        )
     if pixels.dtype != np.uint8:
         raise ValueError(f"{path}: {images!r} is of {pixels.dtype}; give uint8, from 0 to 255")
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
@@ -117,7 +128,7 @@ def read_class_folders(
     """RGB images of a folder, or a zip, that has a folder for each class: `cat/1.jpg`.
 
     Classes are the folders in the order of their names, images of a class in that of theirs; files
-    whose names are not those of images are not looked at.
+    that are no images by their names, and without a suffix by what they hold, are not looked at.
 
     Args:
         images: a folder, or a zip, which is not unpacked.
@@ -126,13 +137,23 @@ def read_class_folders(
         skip_bad: how many images may be left out that are bad or in no class; one more is an error.
 
     Raises:
-        ValueError: neither folder nor zip; no image; one that is in no class, is not read (see
-            `read_image`), or is of another size than the first.
+        ValueError: neither folder nor zip; no image; a folder without any, or one around all those
+            of classes; an image that is in no class, is not read (see `read_image`), or is of
+            another size than the first; an impossible size.
     """
+    check_size(size)
     stack, kept, skips = ImageStack(), list[str](), Skips(skip_bad)
     with image_files(images) as files:
-        named = [name for name in files if is_image(name)]
-        classes = sorted({name.partition("/")[0] for name in named if "/" in name})
+        named = [name for name in files if is_image(name, files)]
+        classes = _top_folders(named)
+        for strange in sorted(set(_top_folders(files)) - set(classes)):
+            with skips:
+                raise ValueError(f"{images}/{strange}: has no image; take it away")
+        if len(classes) == 1 and all(name.count("/") > 1 for name in named):
+            raise ValueError(
+                f"{images}: all images are within folders of its folder {classes[0]!r}; name that"
+                " one, or pack the zip anew from within it"
+            )
         for name in named:
             with skips:
                 where = f"{images}/{name}"
@@ -145,6 +166,11 @@ def read_class_folders(
     labels = [classes.index(name.partition("/")[0]) for name in kept]
     numbers = np.asarray(labels, np.int32)
     return LabelledImages(stack.images(), numbers, classes, kept, str(images), skips.count)
+
+
+def _top_folders(names: Iterable[str]) -> list[str]:
+    """The outermost folders of files, in the order of their names."""
+    return sorted({name.partition("/")[0] for name in names if "/" in name})
 
 
 def _arrays(path: str | Path, wanted: tuple[str, str]) -> list[NDArray[Any]]:

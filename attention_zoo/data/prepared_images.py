@@ -10,7 +10,7 @@ import numpy as np
 
 from attention_zoo.data.captions import CaptionedImages
 from attention_zoo.data.image_files import ImageStack
-from attention_zoo.data.images import Size, checked_array, read_image, resized
+from attention_zoo.data.images import Size, check_size, checked_array, read_image, resized
 from attention_zoo.data.labelled_images import LabelledImages
 from attention_zoo.data.prepared import prepared_rows
 from attention_zoo.data.reading import Skips, decoded, filled
@@ -46,6 +46,7 @@ def read_caption_tfds(
         ValueError: as `read_tfds`; a feature that is no image, or no text; an image of another size
             than the first.
     """
+    check_size(size)
     rows = _image_rows(name, split, (image, captions), data_dir)[1]
     stack, skips = ImageStack(), Skips(skip_bad)
     texts: list[tuple[str, ...]] = []
@@ -68,6 +69,7 @@ def read_labelled_tfds(
     label: str = "label",
     size: Size | None = None,
     data_dir: str | Path | None = None,
+    skip_bad: int = 0,
 ) -> LabelledImages:
     """Images of classes from two features of a prepared data set; nothing is downloaded.
 
@@ -77,27 +79,32 @@ def read_labelled_tfds(
         name: the set's TFDS name: "mnist".
         split, image, size, data_dir: as those of `read_caption_tfds`.
         label: the feature of the classes, which TFDS has by number and by name.
+        skip_bad: how many rows of a bad image may be left out; one more is an error.
 
     Raises:
         ValueError: as `read_tfds`; a feature that is no image, or no class; an image of another
             size than the first.
     """
+    check_size(size)
     features, rows = _image_rows(name, split, (image, label), data_dir)
     if not hasattr(features[label], "int2str"):
         raise ValueError(f"{name}: feature {label!r} is no ClassLabel; name one that is")
     stack, labels, names = ImageStack(), list[int](), list[str]()
+    skips = Skips(skip_bad)
     for where, number, row in rows:
-        stack.add(where, resized(checked_array(where, row[image]), size))
-        labels.append(int(row[label]))
-        names.append(number)
+        with skips:
+            stack.add(where, resized(checked_array(where, row[image]), size))
+            labels.append(int(row[label]))
+            names.append(number)
     if not names:
-        raise ValueError(f"{name} {split}: holds no image")
+        raise ValueError(f"{name} {split}: holds no image (left out: {skips.count})")
     return LabelledImages(
         stack.images(),
         np.asarray(labels, np.int32),
         list(features[label].names),
         names,
         f"{name} {split}",
+        skips.count,
     )
 
 

@@ -35,6 +35,8 @@ def numbered_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
         raise ValueError(f"{path}: the gzip data is damaged or cut; fetch it again") from None
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
+    except ValueError:
+        raise ValueError(f"{str(path)!r}: is no path, it has a null character") from None
 
 
 def decoded(where: str, raw: bytes) -> str:

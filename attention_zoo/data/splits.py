@@ -64,8 +64,8 @@ def draw_sentences(
         raise ValueError(
             f"{corpus} has no {split!r}{did_you_mean(split, splits)} (known: {', '.join(splits)})"
         )
-    if size < 1:
-        raise ValueError(f"size={size} must be at least 1")
+    if size < 1 or size != int(size):
+        raise ValueError(f"size={size} must be at least 1, and whole")
     name, least, most, limit = parts
     if not 1 <= least <= most <= limit:
         raise ValueError(

@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from attention_zoo.metrics.check import check_same_length
 
+SLACK = 0.02
+"""By how much the sum of weights in half precision may be above 1."""
+
 Box = tuple[float, float, float, float]  # top, left, bottom, right, in fractions
 
 
@@ -52,14 +55,14 @@ def mass_in_boxes(
         BoxMass(mass=0.8, area=0.5, words=1)
 
     Raises:
-        ValueError: if the lists are empty or differ in length, or attention is none of its words,
-            or a box is none of an image.
+        ValueError: if the lists are empty or differ in length, or attention is none of its words or
+            no weights, or a box is none of an image.
     """
     check_same_length(attention=attention, tokens=tokens, boxes=boxes)
     found: list[tuple[float, float]] = []
     for row, (looks, words, known) in enumerate(zip(attention, tokens, boxes, strict=True)):
         grids = np.asarray(looks, np.float64)
-        if grids.ndim != 3 or len(grids) != len(words):
+        if grids.ndim != 3 or len(grids) != len(words) or 0 in grids.shape[1:]:
             raise ValueError(
                 f"attention of image {row} has shape {grids.shape}: expected ({len(words)}, h, w)"
                 f" for its {len(words)} words"
@@ -77,7 +80,7 @@ def mass_in_boxes(
 
 def _check(row: int, word: str, box: Box, grid: NDArray[np.float64]) -> None:
     """ValueError unless the box is of an image, and the look of numbers."""
-    top, left, bottom, right = box
+    top, left, bottom, right = box if len(box) == 4 else (0.0, 0.0, 0.0, 0.0)
     if not (0 <= top < bottom <= 1 and 0 <= left < right <= 1):
         raise ValueError(
             f"box of {word!r} in image {row} is {tuple(box)}: expected top < bottom and left <"
@@ -85,6 +88,11 @@ def _check(row: int, word: str, box: Box, grid: NDArray[np.float64]) -> None:
         )
     if not np.isfinite(grid).all():
         raise ValueError(f"attention of {word!r} in image {row} is not finite")
+    if (grid < 0).any() or grid.sum() > 1 + SLACK:
+        raise ValueError(
+            f"attention of {word!r} in image {row} goes from {grid.min()} and comes to"
+            f" {grid.sum()}: expected weights of at least 0 whose sum is 1"
+        )
 
 
 def _covered(box: Box, height: int, width: int) -> NDArray[np.float64]:

@@ -89,6 +89,6 @@ def _checked(
         raise ValueError(f"text {text} is of image {owner[text]}; there are {len(alike)}")
     if np.isnan(alike).any():
         raise ValueError("similarities must be numbers, but some are NaN")
-    if not len(k) or min(k) < 1:
-        raise ValueError(f"k must be numbers of at least 1, got {tuple(k)}")
+    if not np.ndim(k) == 1 or not len(k) or min(k) < 1:
+        raise ValueError(f"k must be numbers of at least 1, got {k!r}")
     return alike, owner

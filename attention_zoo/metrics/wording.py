@@ -141,8 +141,9 @@ def fact_score(hypotheses: Sequence[str], references: Sequence[str]) -> FactScor
 def caption_words(text: str) -> list[str]:
     """The words in lower case, without signs around them, contracted ones in two ("it s").
 
-    That is how the Penn Treebank parts words, in tokens of which, without punctuation marks, COCO
-    counts captions; words parted so already stay as they are. Those of languages without spaces
+    COCO counts captions in words as the Penn Treebank parts them, without punctuation marks; so are
+    these, but for signs within a word ("red,blue", "50%") and for words run together ("cannot"),
+    which are left whole. Words parted already stay as they are. Those of languages without spaces
     have to be parted before.
     """
     words = _bare(text.replace("’", "'"))

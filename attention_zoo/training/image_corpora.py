@@ -195,8 +195,13 @@ class Labelled(Corpus):
         made = replace(found, images=images, labels=labels, names=names)
         return made.resized(self.image_size)
 
+    @property
+    def read_size(self) -> int | None:
+        """What images of several sizes are brought to; None keeps those that will be scattered."""
+        return self.image_size if self.scattered == "nowhere" else None
+
     def _images(self, split: str) -> Any:
-        """The images of a split, where and as large as they are."""
+        """The images of a split, where they are, and of one size."""
         raise TypeError(f"{type(self).__name__} does not define `_images`")
 
 
@@ -263,7 +268,7 @@ class ClassFolders(Files, Labelled):
     skip_bad: int = 0
 
     def _images(self, split: str) -> LabelledImages:
-        return read_class_folders(self.path(split), self.image_size, self.skip_bad)
+        return read_class_folders(self.path(split), self.read_size, self.skip_bad)
 
 
 @CORPORA.register("classes_tfds")
@@ -275,6 +280,7 @@ class LabelledTfds(Files, Labelled):
         name: for instance mnist; train, validation and test name its splits.
         image, label: its features.
         data_dir: where it was prepared; None is TFDS's own folder.
+        skip_bad: bad rows to leave out before giving up.
     """
 
     corpus: str = "classes_tfds"
@@ -285,8 +291,8 @@ class LabelledTfds(Files, Labelled):
     image: str = "image"
     label: str = "label"
     data_dir: str | None = None
+    skip_bad: int = 0
 
     def _images(self, split: str) -> LabelledImages:
-        return read_labelled_tfds(
-            self.name, self.path(split), self.image, self.label, data_dir=self.data_dir
-        )
+        names = self.name, self.path(split), self.image, self.label
+        return read_labelled_tfds(*names, self.read_size, self.data_dir, self.skip_bad)

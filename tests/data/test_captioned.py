@@ -293,6 +293,24 @@ def test_bad_annotations_are_left_out_and_counted(tmp_path: Path) -> None:
     assert found.captions == [tuple(texts) for *_, texts in CORPUS]
 
 
+def test_of_a_bad_annotation_nothing_is_kept(tmp_path: Path) -> None:
+    path = filled(tmp_path / "coco", CORPUS)
+    half = more("annotations", {"image_id": 7, "caption": ["half", " "]})
+    (tmp_path / "notes.json").write_text(json.dumps(half))
+    found = read_coco(path, tmp_path / "notes.json", skip_bad=1)
+    assert found.captions == [tuple(texts) for *_, texts in CORPUS]
+
+
+def test_an_impossible_size_is_no_bad_image(tmp_path: Path) -> None:
+    path = filled(tmp_path / "coco", CORPUS)
+    (tmp_path / "notes.json").write_text(json.dumps(coco(CORPUS)))
+    (tmp_path / "lines.jsonl").write_bytes(json_lines(CORPUS))
+    for read, notes in ((read_coco, "notes.json"), (read_captions, "lines.jsonl")):
+        with pytest.raises(ValueError, match=r"^size=0: give one side or") as caught:
+            read(path, tmp_path / notes, size=0, skip_bad=9)
+        assert "skip_bad" not in str(caught.value)
+
+
 def test_json_of_several_lines_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text('{"images":\n [}')
     with pytest.raises(ValueError, match=r"notes\.json: not valid JSON: .* at line 2, character 3"):

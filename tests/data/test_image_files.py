@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +39,7 @@ def test_files_are_found_by_name_and_read(tmp_path: Path, kind: str) -> None:
     with image_files(path) as files:
         assert list(files) == sorted(CONTENTS)
         assert {name: read() for name, read in files.items()} == CONTENTS
-        assert [name for name in files if is_image(name)] == ["a/10.png", "a/2.PNG", "b.jpg"]
+        assert [name for name in files if is_image(name, files)] == ["a/10.png", "a/2.PNG", "b.jpg"]
 
 
 def test_what_is_neither_folder_nor_zip_is_refused(tmp_path: Path) -> None:
@@ -66,10 +69,10 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
 
 def test_names_in_a_zip_are_made_plain_and_are_one_files_each(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        for name in ("./b.png", "/c/d.png"):
+        for name in ("./b.png", "/c/d.png", "//e.png"):
             archive.writestr(name, name)
     with image_files(tmp_path / "a.zip") as files:
-        assert list(files) == ["b.png", "c/d.png"]
+        assert list(files) == ["b.png", "c/d.png", "e.png"]
         assert files["b.png"]() == b"./b.png"
     with zipfile.ZipFile(tmp_path / "a.zip", "a") as archive:
         archive.writestr("b.png", "another")
@@ -124,6 +127,47 @@ def test_a_locked_zip_is_refused(tmp_path: Path) -> None:
         files["b.jpg"]()
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_cannot_be_unpacked_bit_by_bit_is_refused(tmp_path: Path, method: int) -> None:
+    with (
+        image_files(packed(tmp_path / "a.zip", method)) as files,
+        pytest.raises(ValueError, match=r"b\.jpg: is locked or packed in a way .* by deflating"),
+    ):
+        files["b.jpg"]()
+
+
+def test_no_more_is_unpacked_than_the_zip_says_that_there_is(tmp_path: Path) -> None:
+    """64 MiB of zeros that are said to be 1,000 bytes."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.png", b"\0" * (1 << 26))
+    raw = path.read_bytes()
+    at = raw.index(b"PK\1\2") + 24
+    path.write_bytes(raw[:at] + (1000).to_bytes(4, "little") + raw[at + 4 :])
+    tracemalloc.start()
+    with (
+        image_files(path) as files,
+        pytest.raises(ValueError, match=r"a\.png: the zip data is dam"),
+    ):
+        files["a.png"]()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1 << 20
+
+
+def test_images_are_known_by_their_suffix_or_without_one_by_what_they_hold(tmp_path: Path) -> None:
+    named = {"a.PPM": b"x", "b.ico": b"x", "jpeg": b"\xff\xd8\xff..", "png": b"\x89PNG\r\n\x1a\n.."}
+    for name, raw in (named | {"LICENSE": b"to all", "c.txt": b"\xff\xd8\xff"}).items():
+        (tmp_path / name).write_bytes(raw)
+    for added in ("Thumbs.db", "desktop.ini"):
+        (tmp_path / added).write_bytes(b"x")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to_pipe.png").symlink_to(tmp_path / "pipe")
+    with image_files(tmp_path) as files:
+        assert sorted(files) == sorted([*named, "LICENSE", "c.txt"])
+        assert {name for name in files if is_image(name, files)} == set(named)
+
+
 def test_a_file_of_a_zip_that_would_be_enormous_is_not_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -151,3 +195,22 @@ def test_a_stack_refuses_an_image_of_another_size() -> None:
     with pytest.raises(ValueError, match=message):
         stack.add("b.png", np.zeros((3, 2, 3), np.uint8))
     assert len(stack.images()) == 1
+
+
+def test_a_stack_takes_the_room_of_what_it_holds() -> None:
+    stack, image = ImageStack(), np.zeros((1000, 1000, 3), np.uint8)
+    stack.add("a.png", image)
+    held = stack.images().base
+    assert held is not None
+    assert held.nbytes == image.nbytes
+
+
+def test_a_stack_that_memory_does_not_hold_is_refused_by_name(monkeypatch: Any) -> None:
+    def none_left(arrays: Any) -> Any:
+        raise MemoryError
+
+    stack = ImageStack()
+    stack.add("a.png", np.zeros((2, 3, 3), np.uint8))
+    monkeypatch.setattr(np, "concatenate", none_left)
+    with pytest.raises(ValueError, match=r"b\.png: no memory for more than 1 images of this size"):
+        stack.add("b.png", np.zeros((2, 3, 3), np.uint8))

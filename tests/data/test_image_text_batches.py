@@ -51,6 +51,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"which_image": WHICH + 1}, "is of image 7; there are 7"),
     ({"texts": [[], *TEXTS[1:]]}, "text 0 has no token"),
     ({"batch_size": 0}, "batch_size=0 must be at least 1"),
+    ({"which_image": [0.5, 0, 1]}, "which_image must be whole numbers, got float64"),
 ]
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from attention_zoo.data import graph_image, images, read_image
-from attention_zoo.data.images import MOST_PIXELS
+from attention_zoo.data.images import MOST_PIXELS, MOST_SCANS
 
 RNG = np.random.default_rng(0)
 SMOOTH = np.asarray(Image.fromarray(RNG.integers(0, 256, (4, 5, 3), np.uint8)).resize((31, 17)))
@@ -135,6 +136,33 @@ def turned(orientation: int, kind: str) -> bytes:
     return encoded(COLOURS, kind, exif=exif)
 
 
+def late_tags(orientation: int) -> bytes:
+    """A PNG whose tags stand behind its pixels."""
+    tags = Image.Exif()
+    tags[0x0112] = orientation
+    data = tags.tobytes().removeprefix(b"Exif\0\0")
+    sums = struct.pack(">I", zlib.crc32(b"eXIf" + data))
+    plain = encoded(COLOURS)
+    return plain[:-12] + struct.pack(">I", len(data)) + b"eXIf" + data + sums + plain[-12:]
+
+
+def raw_profile(orientation: int) -> bytes:
+    """A PNG whose tags are text, as older programs write them."""
+    tags = Image.Exif()
+    tags[0x0112] = orientation
+    data = tags.tobytes()
+    info = PngInfo()
+    info.add_text("Raw profile type exif", f"\nexif\n{len(data):8}\n{data.hex()}\n")
+    return encoded(COLOURS, pnginfo=info)
+
+
+def many_scans(count: int) -> bytes:
+    """A progressive JPEG whose last scan comes so many times more."""
+    raw = encoded(COLOURS, "JPEG", progressive=True)
+    last = raw[raw.rindex(b"\xff\xda") : -2]
+    return raw[:-2] + last * count + raw[-2:]
+
+
 DEEP = np.full((4, 4), 40_000, np.uint16)
 BOTH = [COLOURS, COLOURS.rotate(180)]
 BAD: dict[str, tuple[Any, str]] = {
@@ -157,6 +185,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "animated": (encoded(COLOURS, save_all=True, append_images=BOTH), "is animated; save the one"),
     "turned JPEG": (turned(6, "JPEG"), r"asks to be turned \(EXIF orientation 6\)"),
     "turned PNG": (turned(3, "PNG"), r"asks to be turned \(EXIF orientation 3\)"),
+    "turned late": (late_tags(6), r"asks to be turned \(EXIF orientation 6\)"),
+    "turned by text": (raw_profile(8), r"asks to be turned \(EXIF orientation 8\)"),
+    "scans": (many_scans(MOST_SCANS), f"has more than {MOST_SCANS} scans; save it as a plain JPEG"),
     "no side": (png(0, 5), "the PNG data is damaged"),
     "bomb": (png(100_000, 100_000), f"100000 x 100000, more than {MOST_PIXELS} pixels"),
     "long": (png(MOST_PIXELS + 1, 1), "more than .* pixels; make it smaller"),
@@ -187,21 +218,25 @@ def test_bad_images_are_refused_by_name(tmp_path: Any, name: str) -> None:
 REFUSED = ["nothing", "text", "GIF", "BMP", "cut PNG", "cut JPEG", "CMYK", "alpha", "grey alpha"]
 
 
-@pytest.mark.parametrize("name", [*REFUSED, "palette alpha", "16 bit", "bomb", "long", "JPEG bomb"])
+REFUSED += ["palette alpha", "16 bit", "bomb", "long", "JPEG bomb", "scans"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
 def test_the_graph_refuses_what_it_can_see(graphs: dict[Any, Any], name: str) -> None:
     if name == "palette alpha":  # which the docstring says
         assert graphs[8](BAD[name][0]).shape == (8, 8, 3)
         return
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         graphs[8](BAD[name][0])
-    if "bomb" in name or name in ("long", "CMYK", "alpha", "16 bit"):
+    if "bomb" in name or name in ("long", "CMYK", "alpha", "16 bit", "scans"):
         assert "not grey or RGB of 8 bits without alpha, or has too many pixels" in str(
             caught.value
         )
 
 
 def test_an_upright_image_and_one_of_broken_tags_are_read() -> None:
-    for raw in (turned(1, "JPEG"), encoded(COLOURS, "JPEG", exif=b"Exif\0\0nonsense")):
+    broken = encoded(COLOURS, "JPEG", exif=b"Exif\0\0nonsense")
+    for raw in (turned(1, "JPEG"), broken, late_tags(1), raw_profile(1), many_scans(20)):
         assert read_image(raw).shape == (17, 31, 3)
 
 

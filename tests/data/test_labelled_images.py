@@ -42,6 +42,7 @@ BAD_ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "floats": ({"x_train": GREY / 255, "y_train": NUMBERS}, "'x_train' is of float64; give uint8"),
     "flat": ({"x_train": GREY.reshape(6, 20), "y_train": NUMBERS}, r"shape \(6, 20\); give \(N, H"),
+    "a number": ({"x_train": np.uint8(3), "y_train": NUMBERS}, r"shape \(\); give \(N, H"),
     "two channels": (
         {"x_train": np.stack([GREY] * 2, -1), "y_train": NUMBERS},
         r"images of shape \(6, 4, 5, 2\)",
@@ -154,6 +155,8 @@ def test_folders_are_classes(tmp_path: Path, put: Any, size: Any) -> None:
 
 
 BAD_FILES = {
+    "a folder without images": ("notes/a.txt", b"n", "f/notes: has no image; take it away"),
+    "a kind by its suffix": ("dog/3.ppm", b"P6", r"f/dog/3\.ppm: is no image that is known"),
     "a kind not read": ("dog/3.jfif", b"a dog", r"f/dog/3\.jfif: is no image that is known"),
     "in no class": ("3.png", picture(3), r"f/3\.png: is in no class; put it into the folder"),
     "no image": ("dog/3.jpg", b"a dog", r"f/dog/3\.jpg: is no image that is known"),
@@ -177,6 +180,25 @@ def test_folders_without_images_are_refused(tmp_path: Path) -> None:
         read_class_folders(tmp_path)
     with pytest.raises(ValueError, match="none: No such file"):
         read_class_folders(tmp_path / "none")
+
+
+@pytest.mark.parametrize("put", [folder, zipped])
+def test_a_folder_around_those_of_classes_is_no_class(tmp_path: Path, put: Any) -> None:
+    path = put(tmp_path / "f", {f"all/{name}": raw for name, raw in FILES.items()})
+    with pytest.raises(ValueError, match="are within folders of its folder 'all'; name that one"):
+        read_class_folders(path, skip_bad=3)
+
+
+def test_an_image_without_suffix_is_one(tmp_path: Path) -> None:
+    path = folder(tmp_path / "f", FILES | {"cat/5": picture(5), "README": b"of cats"})
+    assert "cat/5" in read_class_folders(path).names
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20])
+def test_an_impossible_size_is_no_bad_image(tmp_path: Path, size: int) -> None:
+    with pytest.raises(ValueError, match=f"^size={size}: ") as caught:
+        read_class_folders(folder(tmp_path / "f", FILES), size, skip_bad=3)
+    assert "skip_bad" not in str(caught.value)
 
 
 def test_labels_must_be_of_classes() -> None:

@@ -43,6 +43,10 @@ BAD = [
     ([np.ones((1, 1, 1))], [["a"]], [{"a": (0, 10, 64, 30)}], "box of 'a' in image 0 is"),
     ([np.ones((1, 1, 1))], [["a"]], [{"a": (0, 0.5, 1, 0.5)}], "expected top < bottom and left"),
     ([np.full((1, 1, 1), np.nan)], [["a"]], [{"a": (0, 0, 1, 1)}], "attention of 'a' in image 0 "),
+    ([np.full((1, 1, 2), 4.5)], [["a"]], [{"a": (0, 0, 1, 1)}], "comes to 9.0: expected weights"),
+    ([np.array([[[-1.0, 2.0]]])], [["a"]], [{"a": (0, 0, 1, 1)}], "goes from -1.0 and comes to 1"),
+    ([np.ones((1, 0, 3))], [["a"]], [{"a": (0, 0, 1, 1)}], r"\(1, 0, 3\): expected \(1, h, w\)"),
+    ([np.ones((1, 1, 1))], [["a"]], [{"a": (0, 0, 1)}], r"box of 'a' in image 0 is \(0, 0, 1\)"),
     ([np.zeros((1, 4))], [["a"]], [{}], r"image 0 has shape \(1, 4\): expected \(1, h, w\)"),
 ]
 

@@ -48,6 +48,7 @@ BAD = [
     (ALIKE, [0.0, 1.0, 2.0, 0.0, 0.0], (1,), "image_of_text must be whole numbers, got float64"),
     (ALIKE * np.nan, OWNERS, (1,), "some are NaN"),
     (ALIKE, OWNERS, (0, 1), r"k must be numbers of at least 1, got \(0, 1\)"),
+    (ALIKE, OWNERS, 1, "k must be numbers of at least 1, got 1"),
     (ALIKE, OWNERS, (), r"k must be numbers of at least 1, got \(\)"),
 ]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from attention_zoo.data import generate_scenes, read_image
 from attention_zoo.training import CORPORA, Recipe
@@ -20,9 +21,12 @@ from attention_zoo.training.image_corpora import (
     ClassFolders,
     Coco,
     GeneratedDigits,
+    LabelledTfds,
     Scenes,
 )
 from tests.tasks.captioners import encoded, picture, untrained
+
+KINDS = {"image": tf.uint8, "label": tf.int64}
 
 
 def test_scenes_sizes_and_splits() -> None:
@@ -150,6 +154,44 @@ def test_digits_are_scattered() -> None:
     assert cluttered.labels.tolist() == plain.read("validation").labels.tolist()
     with pytest.raises(ValueError, match=r"data\.scattered 'clutered'; did you mean"):
         GeneratedDigits(scattered="clutered")
+
+
+def digit_files(path: Path) -> Path:
+    """Ten images in a folder for each class."""
+    digits = GeneratedDigits(size=10).read("train")
+    for number, (image, label) in enumerate(zip(digits.images, digits.labels, strict=True)):
+        (path / str(label)).mkdir(exist_ok=True)
+        (path / str(label) / f"{number}.png").write_bytes(encoded(image.repeat(3, axis=-1)))
+    return path
+
+
+def test_folders_of_digits_are_scattered_as_large_as_they_are(tmp_path: Path) -> None:
+    options = {"train": str(digit_files(tmp_path)), "image_size": 60}
+    plain = ClassFolders(**options | {"image_size": 28}).read("train")
+    moved = ClassFolders(**options, scattered="translated", copies=2).read("train")
+    assert moved.images.shape == (20, 60, 60, 3)
+    assert moved.images[:10].sum() == moved.images[10:].sum() == plain.images.sum()
+    assert (moved.images[:10] != moved.images[10:]).any()
+
+
+@pytest.mark.filterwarnings("ignore")  # of TFDS itself
+def test_classes_tfds(tmp_path: Path) -> None:
+    tfds = pytest.importorskip("tensorflow_datasets")
+    corpus = LabelledTfds(image_size=6, data_dir=str(tmp_path))
+    rows = [(4, 4), (4, 0), (5, 3)]
+
+    def images(builder: Any, *given: Any, **named: Any) -> Any:
+        made = {"image": [np.ones((*size, 1), np.uint8) for size in rows], "label": [3, 1, 2]}
+        signature = {name: tf.TensorSpec(None, kind) for name, kind in KINDS.items()}
+        parts = [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
+        return tf.data.Dataset.from_generator(lambda: iter(parts), output_signature=signature)
+
+    with tfds.testing.mock_data(as_dataset_fn=images):
+        with pytest.raises(ValueError, match=r"row 2: 4 x 0, which has no pixel.*skip_bad=1"):
+            corpus.read("train")
+        corpus.skip_bad = 1
+        found = corpus.read("train")
+    assert (found.images.shape, found.labels.tolist(), found.skipped) == ((2, 6, 6, 1), [3, 2], 1)
 
 
 def test_the_last_arrays_may_be_held_out(tmp_path: Path) -> None:
