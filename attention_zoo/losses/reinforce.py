@@ -34,6 +34,7 @@ class Reinforce(keras.layers.Layer):
         reward: `(B,)`, one number for each example, the higher the better.
         log_probability: `(B,)`, of what the example's looks chose (`ReinforceAlignment.choice`).
         entropy: `(B,)`, of what they were chosen from, or None where there is no bonus.
+        example_mask: `(B,)` boolean, of examples that there are; all if None.
         training: whether b moves.
 
     Returns:
@@ -43,7 +44,8 @@ class Reinforce(keras.layers.Layer):
         baseline: b, `()`, not trainable; at first 0.
 
     Masking:
-        None: an example that chose nothing has log-probability and entropy 0, and adds nothing.
+        Examples that are not there count in no mean. One that chose nothing has log-probability and
+        entropy 0, and adds nothing.
 
     Cost:
         O(B).
@@ -113,6 +115,7 @@ class Reinforce(keras.layers.Layer):
         reward: Tensor,
         log_probability: Tensor,
         entropy: Tensor | None = None,
+        example_mask: Tensor | None = None,
         training: bool = False,
     ) -> Tensor:
         if entropy is None and self.entropy_bonus:
@@ -122,20 +125,23 @@ class Reinforce(keras.layers.Layer):
         check_shape("log_probability", log_probability.shape, each)
         if entropy is not None:
             check_shape("entropy", entropy.shape, each)
-        log_probability = ops.cast(log_probability, "float32")
-        reward = ops.stop_gradient(ops.cast(reward, "float32"))
+        mask = example_mask
+        if mask is not None:
+            check_shape("example_mask", mask.shape, each)
+        log_probability = _there(log_probability, mask)
+        reward = ops.stop_gradient(_there(reward, mask))
         gained = reward - ops.stop_gradient(self.baseline)
-        term = -self.coefficient * _mean(gained * log_probability)
+        term = -self.coefficient * _mean(gained * log_probability, mask)
         if self.entropy_bonus:
-            term = term - self.entropy_bonus * _mean(ops.cast(entropy, "float32"))
+            term = term - self.entropy_bonus * _mean(_there(entropy, mask), mask)
         if training:
-            self._move_baseline(reward)
+            self._move_baseline(reward, mask)
         return term
 
-    def _move_baseline(self, reward: Tensor) -> None:
+    def _move_baseline(self, reward: Tensor, mask: Tensor | None) -> None:
         """Towards the mean reward of the batch, if there is a row in it."""
-        step = (1 - self.baseline_decay) * (_mean(reward) - self.baseline)
-        some = ops.convert_to_tensor(ops.shape(reward)[0] > 0)
+        step = (1 - self.baseline_decay) * (_mean(reward, mask) - self.baseline)
+        some = _rows(reward, mask) > 0
         self.baseline.assign_add(ops.where(some, step, 0.0))
 
     def get_config(self) -> dict[str, Any]:
@@ -147,6 +153,19 @@ class Reinforce(keras.layers.Layer):
         }
 
 
-def _mean(x: Tensor) -> Tensor:
-    """Over the rows; 0 where there are none."""
-    return ops.sum(x) / ops.cast(ops.maximum(ops.shape(x)[0], 1), x.dtype)
+def _there(x: Tensor, mask: Tensor | None) -> Tensor:
+    """The examples' numbers, float32; 0 of those that are not there, whatever it was."""
+    x = ops.cast(x, "float32")
+    return x if mask is None else ops.where(mask, x, 0.0)
+
+
+def _mean(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Over the rows that there are; 0 where there are none."""
+    return ops.sum(x) / ops.cast(ops.maximum(_rows(x, mask), 1), x.dtype)
+
+
+def _rows(x: Tensor, mask: Tensor | None) -> Tensor:
+    """How many there are."""
+    if mask is None:
+        return ops.convert_to_tensor(ops.shape(x)[0])
+    return ops.sum(ops.cast(mask, "int32"))

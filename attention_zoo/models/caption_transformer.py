@@ -9,13 +9,15 @@ from keras import layers, ops
 
 from attention_zoo.decoding import StepOutput
 from attention_zoo.models.captioner import Captioner
-from attention_zoo.models.image_encoders import encoder_options, make_encoder
-from attention_zoo.models.presets import Config, Filed, model, preset
-from attention_zoo.models.searching import Reading, sayable
+from attention_zoo.models.image_encoders import encoder_options, make_encoder, saved_options
+from attention_zoo.models.presets import Config, Filed, model, options_of, plain, preset
+from attention_zoo.models.searching import END, Reading, sayable
 from attention_zoo.models.transformer import Transformer
-from attention_zoo.ops import angles, sinusoids
+from attention_zoo.ops import angles, rate, sinusoids, whole_number
 
 Tensor = Any
+
+OF_LAYERS = ("embedding_dim", "units", "num_heads", "num_layers", "layer", "dropout")
 
 
 @model
@@ -70,29 +72,28 @@ class CaptionTransformer(Filed, Captioner, keras.Model):
     ) -> None:
         super().__init__(**kwargs)
         encoder = encoder_options(encoder)
-        if embedding_dim % 4:
-            raise ValueError(f"embedding_dim must be a multiple of 4, got {embedding_dim}")
-        if vocabulary_size < 5:
+        sizes = {
+            "vocabulary_size": whole_number("vocabulary_size", vocabulary_size),
+            "embedding_dim": whole_number("embedding_dim", embedding_dim),
+            "units": whole_number("units", units),
+            "num_heads": whole_number("num_heads", num_heads),
+            "num_layers": whole_number("num_layers", num_layers),
+        }
+        if vocabulary_size < END + 2:
             raise ValueError(
-                "vocabulary_size must be at least 5 (4 special tokens and one more), "
+                f"vocabulary_size must be at least {END + 2} (4 special tokens and one more), "
                 f"got {vocabulary_size}"
             )
-        of_layers: dict[str, Any] = {
-            "embedding_dim": embedding_dim,
-            "units": units,
-            "num_heads": num_heads,
-            "num_layers": num_layers,
-            "layer": dict(layer or {}),
-            "dropout": dropout,
-        }
-        saved = {name: value for name, value in encoder.items() if name != "weights"}
-        self.settings = {"vocabulary_size": vocabulary_size, "encoder": saved, **of_layers}
+        if sizes["embedding_dim"] % 4:
+            raise ValueError(f"embedding_dim must be a multiple of 4, got {embedding_dim}")
+        options = {"layer": options_of("layer", layer), "dropout": rate("dropout", dropout)}
+        self.settings = plain({**sizes, "encoder": saved_options(encoder), **options})
+        of_layers = {name: self.settings[name] for name in OF_LAYERS}
         own: dict[str, Any] = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
-        self.enter = layers.Dense(embedding_dim, **own)
-        self.transformer = Transformer(
-            vocabulary_size, vocabulary_size, tie="all", **of_layers, **own
-        )
+        self.enter = layers.Dense(sizes["embedding_dim"], **own)
+        words = sizes["vocabulary_size"]
+        self.transformer = Transformer(words, words, tie="all", **of_layers, **own)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -131,7 +132,7 @@ class CaptionTransformer(Filed, Captioner, keras.Model):
             output = written.step(tokens, state)
             return output._replace(logits=sayable(output.logits))
 
-        return self.reading(source, step, written.state)
+        return self.reading(source, memory, step, written.state)
 
 
 def _where(height: Tensor, width: Tensor, size: int, dtype: str) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import keras
 from keras import ops
 
 from attention_zoo.decoding import SearchOptions
@@ -46,17 +45,17 @@ class Captioner(Searching):
         return image
 
     def check_search(self, source: Any, options: SearchOptions) -> None:
-        """ValueError for what are no images, or for a length that is to be a share of theirs."""
+        """ValueError for what are no images, or for a length that is to come from theirs."""
         check_image(source, self.encoder.channels)
-        if options.max_length_ratio is not None:
-            raise ValueError("max_length_ratio: an image has no length; give max_length")
+        for name in ("max_length_ratio", "max_length"):
+            if (getattr(options, name) is None) == (name == "max_length"):
+                raise ValueError(f"{name}: an image has no length; give max_length")
 
-    def reading(self, image: Tensor, step: Any, state: Any) -> Reading:
-        """What a search needs of images `(B, H, W, C)`."""
-        batch, sides = ops.shape(image)[0], ops.shape(image)[1:]
-        height, width = self.grid_shape(image)
-        pixels = ops.reshape(image, (batch, math.prod(sides)))
-        if "float" in keras.backend.standardize_dtype(image.dtype):
-            pixels = ops.round(pixels * 256)
-        keys = fingerprints(ops.cast(pixels, "int32") + 1)
-        return Reading(step, state, places=ops.ones((batch, height * width), "bool"), keys=keys)
+    def reading(self, image: Tensor, memory: Tensor, step: Any, state: Any) -> Reading:
+        """What a search needs of images `(B, H, W, C)`, whose places are `(B, ..., D)`."""
+        batch, *sides = ops.shape(image)
+        places = math.prod(ops.shape(memory)[1:-1])
+        pixels = ops.reshape(ops.cast(image, "float32"), (batch, math.prod(sides), 1))
+        bits = ops.squeeze(ops.view(pixels, "int32"), axis=-1)
+        keys = fingerprints(bits + 1)  # 0, as of black, would be no pixel
+        return Reading(step, state, places=ops.ones((batch, places), "bool"), keys=keys)

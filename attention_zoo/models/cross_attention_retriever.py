@@ -10,19 +10,26 @@ from keras import layers, ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import RecurrentEncoder, StackedCrossAttention
 from attention_zoo.losses import HardestNegatives
-from attention_zoo.models.image_encoders import check_image, encoder_options, make_encoder
+from attention_zoo.models.image_encoders import (
+    check_image,
+    encoder_options,
+    make_encoder,
+    saved_options,
+)
 from attention_zoo.models.presets import (
     Config,
     Filed,
     check_arguments,
     model,
     options_of,
+    plain,
     preset,
 )
 
 Tensor = Any
 Shape = tuple[Any, ...]
 
+LOOK = ("direction", "inverse_temperature", "pooling", "pooling_sharpness")
 BLOCK = 2**24
 """About so many weights of words and regions are in memory at once where blocks are compared."""
 
@@ -94,28 +101,29 @@ class CrossAttentionRetriever(Filed, keras.Model):
     ) -> None:
         super().__init__(**kwargs)
         encoder = encoder_options(encoder)
-        self.settings: Config = {
+        settings: Config = {
             "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size, 5),
             "embedding_dim": zoo_ops.whole_number("embedding_dim", embedding_dim),
             "units": zoo_ops.whole_number("units", units),
-            "encoder": {name: value for name, value in encoder.items() if name != "weights"},
+            "encoder": saved_options(encoder),
             "direction": direction,
             "inverse_temperature": inverse_temperature,
             "pooling": pooling,
             "pooling_sharpness": pooling_sharpness,
-            "dropout": dropout,
+            "dropout": zoo_ops.rate("dropout", dropout),
             "ranking": options_of("ranking", ranking),
         }
+        self.settings = size = plain(settings)
         check_arguments(HardestNegatives, self.settings["ranking"])
         self.make_loss()  # which refuses what is none of its numbers
         own: Config = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
-        self.enter = layers.Dense(units, **own)
-        self.embedding = layers.Embedding(vocabulary_size, embedding_dim, **own)
-        self.reader = RecurrentEncoder("gru", 2 * units, bidirectional=True, **own)
+        self.enter = layers.Dense(size["units"], **own)
+        self.embedding = layers.Embedding(size["vocabulary_size"], size["embedding_dim"], **own)
+        self.reader = RecurrentEncoder("gru", 2 * size["units"], bidirectional=True, **own)
         self.drop_places, self.drop_words = (layers.Dropout(dropout, **own) for _ in range(2))
-        look = (direction, inverse_temperature, pooling, pooling_sharpness)
-        self.matching = StackedCrossAttention(*look, **own)
+        look = {name: size[name] for name in LOOK}
+        self.matching = StackedCrossAttention(**look, **own)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -137,9 +145,16 @@ class CrossAttentionRetriever(Filed, keras.Model):
 
     def encode_images(self, image: Tensor, training: bool = False) -> Tensor:
         """The regions `(B, S, D)` of images, each of length 1, row by row of the grid."""
+        return self._regions(self._grid(image, training))
+
+    def _grid(self, image: Tensor, training: bool) -> Tensor:
+        """The encoder's places `(B, h, w, C)`."""
         image = ops.convert_to_tensor(image)
         check_image(image, self.encoder.channels)
-        grid = self.drop_places(self.encoder(image, training=training), training=training)
+        return self.drop_places(self.encoder(image, training=training), training=training)
+
+    def _regions(self, grid: Tensor) -> Tensor:
+        """Places in a row as they are compared, `(B, S, D)`."""
         batch, height, width, size = ops.shape(grid)
         return _unit(self.enter(ops.reshape(grid, (batch, height * width, size))))
 
@@ -186,9 +201,10 @@ class CrossAttentionRetriever(Filed, keras.Model):
             image: `(B, H, W, 3)`.
             text: `(B, T)`.
         """
-        weights = self.looks(self.encode_images(image), self.encode_texts(text))
+        grid = self._grid(image, False)
+        weights = self.looks(self._regions(grid), self.encode_texts(text))
         batch, count = ops.shape(weights)[:2]
-        return ops.reshape(weights, (batch, count, *self.grid_shape(image)))
+        return ops.reshape(weights, (batch, count, *ops.shape(grid)[1:3]))
 
     def looks(self, images: Tensor, texts: EncodedTexts) -> Tensor:
         """The weights of `look` `(B, T, S)`, of B images and texts that are encoded."""

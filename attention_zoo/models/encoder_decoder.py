@@ -176,8 +176,11 @@ class EncoderDecoder(Filed, Searching, keras.Model):
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
         """What a search needs to write targets of `source (B, S)`: the source read once."""
-        encoded = self.encode(source, False)
-        prepared, state = self.begin(encoded, ops.shape(source)[0])
+        return self.writing(self.encode(source, False), ops.shape(source)[0])
+
+    def writing(self, encoded: Encoded, batch_size: Tensor) -> Reading:
+        """The same of sources that are read."""
+        prepared, state = self.begin(encoded, batch_size)
 
         def step(tokens: Tensor, state: CellState) -> StepOutput:
             logits, record, state = self._say(tokens, state, prepared, encoded)

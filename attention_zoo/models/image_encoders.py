@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -137,7 +138,8 @@ class Application(layers.Layer):
 
     Args:
         kind: its name: "VGG16", "MobileNetV2".
-        weights: "imagenet" (downloaded once), a file, or None for random ones.
+        weights: "imagenet" (downloaded once), a file, or None for random ones, which learn nothing
+            unless `trainable`.
         trainable: whether it learns with the rest.
         layer: the name of the layer whose output is the grid; its last one if None.
 
@@ -151,7 +153,7 @@ class Application(layers.Layer):
     def __init__(
         self,
         kind: str,
-        weights: str | None = None,
+        weights: str | None = "imagenet",
         trainable: bool = False,
         layer: str | None = None,
         **kwargs: Any,
@@ -218,6 +220,12 @@ def encoder_options(given: Config | None) -> Config:
     return options
 
 
+def saved_options(options: Config) -> Config:
+    """The options that make the same encoder for weights that are saved with it."""
+    saved = {name: value for name, value in options.items() if name != "weights"}
+    return saved if options["kind"] in IMAGE_ENCODERS else {**saved, "weights": None}
+
+
 def make_encoder(options: Config, dtype: Any) -> Any:
     """The layer that options from `encoder_options` tell of: images to grids, with `channels`."""
     options = dict(options)
@@ -237,12 +245,10 @@ def check_image(image: Tensor, channels: int) -> None:
 
 def _applications() -> dict[str, ModuleType]:
     """The models of `keras.applications` by name, and the module of each."""
-    modules = [one for one in vars(keras.applications).values() if isinstance(one, ModuleType)]
     return {
-        name: module
-        for module in modules
-        for name, value in vars(module).items()
-        if callable(value) and hasattr(keras.applications, name) and name[0].isupper()
+        name: sys.modules[makes.__module__]
+        for name, makes in vars(keras.applications).items()
+        if inspect.isfunction(makes) and name[0].isupper()
     }
 
 
@@ -270,12 +276,28 @@ def _convolutional_encoder(place: str, filters: list[int]) -> ConvolutionalEncod
 def _without_classifier(makes: Any, weights: str | None) -> Any:
     """A model of `keras.applications`; ValueError where there are no such weights for it."""
     try:
-        return makes(include_top=False, weights=weights)
+        whole = makes(include_top=False, weights=weights)
     except Exception as error:  # of many kinds, as the files and the network are
         if weights is None:
             raise
         said = " ".join(str(error).split())[:200]
         raise ValueError(f"encoder {makes.__name__}: no weights from {weights!r}: {said}") from None
+    scales = [layer.scale for layer in whole.layers if isinstance(layer, layers.Rescaling)]
+    return _scaled_once(makes, whole, scales[1]) if len(scales) > 1 else whole
+
+
+def _scaled_once(makes: Any, whole: Any, scale: Any) -> Any:
+    """The same without the second scaling, which is put into the variances that it follows.
+
+    An EfficientNet scales once more if its weights are ImageNet's, and one that is made to take up
+    saved weights would not.
+    """
+    plain = makes(include_top=False, weights=None)
+    plain.set_weights(whole.get_weights())
+    (norm,) = [layer for layer in plain.layers if isinstance(layer, layers.Normalization)]
+    norm.adapt_variance.assign(norm.adapt_variance / ops.square(ops.convert_to_tensor(scale)))
+    norm.finalize_state()
+    return plain
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import keras
+import numpy as np
 
 from attention_zoo.files import MANIFEST, HashedFile, damage, seal
 from attention_zoo.hub import local_folder
@@ -150,6 +151,15 @@ def options_of(name: str, given: Config | None) -> Config:
     if not isinstance(given, Mapping | None):
         raise ValueError(f"{name} must be options by name, as {{name: value}}, got {given!r}")
     return dict(given or {})
+
+
+def plain(value: Any) -> Any:
+    """Settings as JSON has them: NumPy's numbers as Python's, tuples as lists."""
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def check_arguments(cls: Callable[..., Any], given: Config) -> None:

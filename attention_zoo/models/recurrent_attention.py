@@ -13,7 +13,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import GlimpseSensor
 from attention_zoo.layers.alignments.gumbel import noise_generator
 from attention_zoo.losses import GlimpseLoss
-from attention_zoo.models.presets import Config, Filed, model, preset
+from attention_zoo.models.presets import Config, Filed, model, plain, preset
 from attention_zoo.ops.random import uniform
 
 Tensor = Any
@@ -103,7 +103,7 @@ class RecurrentAttentionModel(Filed, keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.settings: Config = {
+        settings: Config = {
             "image_shape": _sizes(image_shape),
             "classes": zoo_ops.whole_number("classes", classes),
             "glimpse_size": zoo_ops.whole_number("glimpse_size", glimpse_size),
@@ -116,16 +116,18 @@ class RecurrentAttentionModel(Filed, keras.Model):
         }
         if not 0 < zoo_ops.number(location_std) < math.inf:
             raise ValueError(f"location_std must be above 0, got {location_std!r}")
+        self.settings = size = plain(settings)
         own: Config = {"dtype": self.dtype_policy}
         self.seed_generator = noise_generator(seed)
-        self.sensor = GlimpseSensor(glimpse_size, glimpse_scales, **own)
-        self.what, self.where = (layers.Dense(glimpse_units, "relu", **own) for _ in range(2))
-        self.glimpse, self.core = (layers.Dense(units, "relu", **own) for _ in range(2))
+        self.sensor = GlimpseSensor(size["glimpse_size"], size["glimpse_scales"], **own)
+        reads = size["glimpse_units"]
+        self.what, self.where = (layers.Dense(reads, "relu", **own) for _ in range(2))
+        self.glimpse, self.core = (layers.Dense(size["units"], "relu", **own) for _ in range(2))
         # It begins near the middle: far apart places, before any is of use, are slow to unlearn.
         narrow = keras.initializers.TruncatedNormal(stddev=0.01)
         self.locator = layers.Dense(2, "tanh", kernel_initializer=narrow, **own)
-        self.classifier = layers.Dense(classes, **own)
-        self.baseline = layers.Dense(glimpses, **own)
+        self.classifier = layers.Dense(size["classes"], **own)
+        self.baseline = layers.Dense(size["glimpses"], **own)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -258,7 +260,7 @@ class RecurrentAttentionModel(Filed, keras.Model):
                 f"a RecurrentAttentionModel cannot learn where to look by {self.loss!r}; compile "
                 "it with loss=model.make_loss()"
             )
-        return self.loss(y, y_pred, sample_weight)
+        return self.loss(y, y_pred, sample_weight) + sum(map(ops.sum, self.losses))
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """The metrics of `compile`, of the logits."""

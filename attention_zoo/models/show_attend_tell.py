@@ -20,14 +20,15 @@ from attention_zoo.layers import (
 from attention_zoo.losses import Reinforce
 from attention_zoo.models.captioner import Captioner
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, Tensor
-from attention_zoo.models.image_encoders import encoder_options, make_encoder
-from attention_zoo.models.presets import Config, model, options_of, preset
+from attention_zoo.models.image_encoders import encoder_options, make_encoder, saved_options
+from attention_zoo.models.presets import Config, model, options_of, plain, preset
 from attention_zoo.models.searching import END, PAD, START, Reading
 from attention_zoo.ops import (
     PENALTIES,
     Projection,
     mean_penalty,
     number,
+    rate,
     smoothed_cross_entropy,
     whole_number,
 )
@@ -115,7 +116,8 @@ class HardLook(Look):
         words = ops.sum(ops.cast(live, "float32"), axis=1)
         of_a_word = reward() / ops.maximum(words, 1.0)
         paths = words * ops.cast(chosen.log_probability, "float32")
-        return self.reinforce(of_a_word, paths, chosen.entropy, training=True)
+        told = ops.any(live, axis=1)
+        return self.reinforce(of_a_word, paths, chosen.entropy, told, training=True)
 
 
 @LOOKS.register("pooled")
@@ -146,8 +148,8 @@ class ShowAttendTell(Captioner, EncoderDecoder):
             "expected_rate", "coefficient" and "entropy_bonus", or {"kind": "pooled"}: one vector.
         encoder: what makes the grid: {"kind": "cnn"} with "filters", learnt with the rest;
             {"kind": "features"} with their "width", computed before; or a model of
-            `keras.applications` by its name as kind, with "weights" ("imagenet"), "trainable" and
-            "layer", the name of the one that gives the grid.
+            `keras.applications` by its name as kind, with "weights" ("imagenet" unless told
+            otherwise), "trainable" and "layer", the name of the one that gives the grid.
         dropout: rate on embeddings and on what the logits are of, in training.
         word_dropout: rate at which the words before become unknown, in training: what is said is
             then learnt less from what was said, and more from the image.
@@ -187,13 +189,12 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         super().__init__(**kwargs)
         look, encoder = look_options(look), encoder_options(encoder)
         sizes = {
-            "vocabulary_size": vocabulary_size,
-            "embedding_dim": embedding_dim,
-            "units": units,
-            "attention_units": attention_units,
+            "vocabulary_size": whole_number("vocabulary_size", vocabulary_size),
+            "embedding_dim": whole_number("embedding_dim", embedding_dim),
+            "units": whole_number("units", units),
+            "attention_units": whole_number("attention_units", attention_units),
         }
-        for name, size in sizes.items():
-            whole_number(name, size)
+        vocabulary_size, embedding_dim, units, attention_units = sizes.values()
         own = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
         self.target_embedding = layers.Embedding(vocabulary_size, embedding_dim, **own)
@@ -208,17 +209,11 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         self.of_state = layers.Dense(embedding_dim, **own)
         self.of_context = layers.Dense(embedding_dim, use_bias=False, **own)
         self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **own)
-        self.drop = layers.Dropout(dropout, **own)
+        self.drop = layers.Dropout(rate("dropout", dropout), **own)
         self.word_dropout = WordDropout(word_dropout, **own)
-        self.finish(
-            {
-                **sizes,
-                "look": look,
-                "encoder": {k: v for k, v in encoder.items() if k != "weights"},
-                "dropout": dropout,
-                "word_dropout": word_dropout,
-            }
-        )
+        options = {"look": look, "encoder": saved_options(encoder)}
+        rates = {"dropout": dropout, "word_dropout": word_dropout}
+        self.finish(plain({**sizes, **options, **rates}))
 
     vocabularies = ("vocabulary_size",)
 
@@ -268,12 +263,14 @@ class ShowAttendTell(Captioner, EncoderDecoder):
 
         amiss = self.look.amiss(record["weights"][0], live, state.alignments[0], reward)
         captions = ops.sum(ops.cast(ops.any(live, axis=1), "float32"))
-        self.add_loss(amiss * captions / ops.maximum(ops.sum(ops.cast(live, "float32")), 1.0))
+        share = captions / ops.maximum(ops.sum(ops.cast(live, "float32")), 1.0)
+        self.add_loss(ops.cast(amiss, "float32") * share)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
         """What a search needs to write captions of images: each seen once."""
-        step, state = super().decoder_step(source, width, room)[:2]
-        return self.reading(source, step, state)
+        encoded = self.encode(source, False)
+        step, state = self.writing(encoded, ops.shape(source)[0])[:2]
+        return self.reading(source, encoded.memory, step, state)
 
 
 def _labels(target: Tensor) -> Tensor:

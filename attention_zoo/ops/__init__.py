@@ -1,7 +1,7 @@
 """Pure functions on tensors: no weights, no state, any Keras backend."""
 
 from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
-from attention_zoo.ops.arguments import check_shape, number, sizes_or, whole_number
+from attention_zoo.ops.arguments import check_shape, number, rate, sizes_or, whole_number
 from attention_zoo.ops.blockwise import blockwise_attention, keep_places
 from attention_zoo.ops.copied_cross_entropy import (
     CopyProjection,
@@ -108,6 +108,7 @@ __all__ = [
     "pass_mask_on",
     "path_score",
     "projected_cross_entropy",
+    "rate",
     "refuse_float_mask",
     "rotate",
     "sample",

@@ -26,6 +26,13 @@ def number(value: Any) -> Any:
     return math.nan if isinstance(value, bool) or not isinstance(value, Real) else value
 
 
+def rate(name: str, value: Any) -> Any:
+    """The value; ValueError unless it is a share, from 0 to below 1."""
+    if not 0 <= number(value) < 1:
+        raise ValueError(f"{name} must be in [0, 1), got {value!r}")
+    return value
+
+
 def check_shape(name: str, shape: Shape, wanted: Shape) -> None:
     """ValueError unless a tensor has the shape that is wanted.
 

@@ -12,7 +12,7 @@ from attention_zoo.layers import ReinforceAlignment
 from attention_zoo.losses import Reinforce
 from tests.layers.attention_case import softmax
 from tests.layers.layer_laws import LayerConformance
-from tests.layers.running import MODES, POLICIES, array, compiled, differentiable
+from tests.layers.running import MODES, POLICIES, array, close, compiled, differentiable
 
 COUNT = 200_000
 SCORES = np.array([0.3, -0.5, 1.0, 40.0, 0.0], "float32")
@@ -64,6 +64,22 @@ def test_by_hand() -> None:
     want = -0.1 * (1.5 * -2 - 0.5 * -5) / 2 - 0.2 * 1
     assert array(term(*given, training=True)) == pytest.approx(want)
     assert array(term.baseline) == pytest.approx(1.75)
+
+
+def test_examples_that_are_not_there_count_in_no_mean() -> None:
+    """Whatever is said of them."""
+    rng = np.random.default_rng(0)
+    reward, log_probability, entropy = rng.normal(size=(3, 5)).astype("float32")
+    mask = np.array([True, False, True, True, False])
+    one, other = Reinforce(entropy_bonus=0.1), Reinforce(entropy_bonus=0.1)
+    want = one(reward[mask], log_probability[mask], entropy[mask], training=True)
+    reward[~mask] = np.inf
+    found = other(reward, log_probability, entropy, mask, training=True)
+    close(found, want, 1e-6)
+    close(other.baseline, one.baseline, 1e-6)
+    none = other(reward, log_probability, entropy, np.zeros(5, "bool"), training=True)
+    assert float(none) == 0
+    close(other.baseline, one.baseline, 1e-6)
 
 
 def test_reward_and_baseline_are_constants() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from attention_zoo.losses import SequenceCrossEntropy
-from tests.layers.running import JAX, close
+from attention_zoo.models import from_preset
+from tests.layers.running import JAX, array, close
 from tests.models.conformance import (
     END,
     SOURCE,
@@ -79,7 +81,40 @@ class CaptionerConformance(ModelConformance):
             with pytest.raises(ValueError, match=r"^image must be \(batch, height, width, 3\)"):
                 model.search(image, max_length=3)
         with pytest.raises(ValueError, match=r"^max_length_ratio: an image has no length"):
-            model.search(picture_of(SOURCE), max_length_ratio=2.0)
+            model.search(picture_of(SOURCE), max_length_ratio=2.0, max_length=3)
+        with pytest.raises(ValueError, match=r"^max_length: an image has no length; give max_len"):
+            model.search(picture_of(SOURCE))
+
+    def test_images_of_several_sizes(self) -> None:
+        model = self.make()
+        for height, width in ((8, 8), (12, 16), (7, 5)):
+            image = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
+            want = model.search(image, max_length=3)
+            found = model.compiled_search(image, max_length=3)
+            np.testing.assert_array_equal(found.tokens, array(want.tokens))
+            assert found.attention.shape[-1] == np.prod(model.grid_shape(image))
+
+    def test_numbers_of_numpy_are_numbers(self, tmp_path: Path) -> None:
+        encoder = {"kind": "cnn", "filters": (np.int64(4), 6)}
+        numbers = {"embedding_dim": np.int64(8), "units": np.int32(8), "dropout": np.float32(0.25)}
+        model = self.make(**numbers, encoder=encoder)
+        model.save_to_preset(tmp_path)
+        assert from_preset(tmp_path).settings == model.settings
+        assert model.settings["encoder"]["filters"] == [4, 6]
+
+    def test_draws_do_not_depend_on_the_type_of_numbers(self) -> None:
+        model = self.make()
+        image = picture_of(SOURCE)
+        options = {"method": "sampling", "seed": 3, "max_length": 7}
+        want = model.compiled_search(image, **options).tokens
+        found = model.compiled_search(image.astype("float32"), **options).tokens
+        np.testing.assert_array_equal(found, want)
+
+    def test_small_features_are_told_apart(self) -> None:
+        model = self.make(encoder={"kind": "features", "width": 5})
+        grid = np.random.default_rng(0).uniform(0, 1e-3, (16, 2, 2, 5)).astype("float32")
+        keys = array(model.decoder_step(grid, 1, 4).keys)
+        assert len(set(keys.tolist())) == 16
 
     def test_learns(self) -> None:
         """Names the squares of an image from right to left."""

@@ -291,3 +291,21 @@ def test_misuse_is_refused() -> None:
     with pytest.raises(ValueError, match=r"text must be \(batch, tokens\), got shape"):
         model({"image": IMAGES, "text": TEXTS[0]})
     assert isinstance(model.make_loss(), HardestNegatives)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    options = {"encoder": {"filters": (np.int64(4), 5)}, "inverse_temperature": np.float32(9)}
+    model = CrossAttentionRetriever(np.int64(12), np.int32(4), np.int64(6), **options)
+    model.save_to_preset(tmp_path)
+    assert az.models.from_preset(tmp_path).settings == model.settings
+
+
+@pytest.mark.skipif(JAX, reason="sides that are not known are TensorFlow's")
+def test_looks_in_a_graph_that_knows_no_sides() -> None:
+    tf = pytest.importorskip("tensorflow")
+    model = CrossAttentionRetriever(12, 4, 6, encoder={"filters": [4, 5]})
+    image = np.random.default_rng(0).integers(0, 256, (2, 12, 8, 3), np.uint8)
+    text = np.array([[5, 6, 7], [8, 9, 0]])
+    spec = tf.TensorSpec((None, None, None, 3), "uint8")
+    look = tf.function(lambda one: model.look(one, text), input_signature=[spec])
+    close(look(image), model.look(image, text), 1e-5)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,18 @@ import pytest
 
 from attention_zoo import models
 from attention_zoo.data import train_tokenizer
-from attention_zoo.models.image_encoders import encoder_options, make_encoder
+from attention_zoo.models.image_encoders import (
+    _applications,
+    encoder_options,
+    make_encoder,
+)
 from attention_zoo.tasks import Captioning
 from tests.layers.running import any_batch, array, close, quick, same
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 13, 7, 3)).astype("uint8")
 TARGET = np.array([[2, 5, 6], [2, 7, 0]], "int32")
-VGG = {"kind": "VGG16", "layer": "block2_conv2"}
-NORMED = {"kind": "MobileNet", "layer": "conv_dw_1_bn"}
+VGG = {"kind": "VGG16", "weights": None, "layer": "block2_conv2"}
+NORMED = {"kind": "MobileNet", "weights": None, "layer": "conv_dw_1_bn"}
 KINDS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "cnn": ({"filters": [4, 5, 6]}, (2, 1, 6)),
     "features": ({"kind": "features", "width": 3}, (13, 7, 3)),
@@ -121,11 +127,59 @@ def test_a_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> Non
     again = models.from_preset(tmp_path / "preset")
     same(again(inputs), want)
     assert again.settings == model.settings
-    assert "weights" not in model.settings["encoder"]
+    assert model.settings["encoder"].get("weights") is None
     assert len(again.trainable_variables) == len(model.trainable_variables)
     if kind == "trainable":
         model.save(tmp_path / "model.keras")
         same(keras.models.load_model(tmp_path / "model.keras")(inputs), want)
+
+
+def test_all_models_of_applications_are_known() -> None:
+    made = {name for name, one in vars(keras.applications).items() if inspect.isfunction(one)}
+    assert "MobileNetV3Small" in made
+    assert made == set(_applications())
+    assert all(hasattr(module, "preprocess_input") for module in _applications().values())
+
+
+def test_imagenet_is_what_they_learnt_unless_told_otherwise(monkeypatch: Any) -> None:
+    def no_network(*given: Any, **named: Any) -> Any:
+        raise OSError("no network")
+
+    monkeypatch.setattr(
+        sys.modules[keras.applications.VGG19.__module__].file_utils, "get_file", no_network
+    )
+    message = r"^encoder VGG19: no weights from 'imagenet': no network"
+    with pytest.raises(ValueError, match=message):
+        models.from_preset("show_attend_tell_base", vocabulary_size=12)
+
+
+def test_the_paper_s_grid_is_that_of_its_preset() -> None:
+    options = models.presets.preset_config("show_attend_tell_base")["encoder"]
+    made = encoder(**options, weights=None)
+    assert made.compute_output_shape((None, 224, 224, 3)) == (None, 14, 14, 512)
+
+
+def test_what_scales_for_imagenet_alone_is_saved_too(tmp_path: Path, monkeypatch: Any) -> None:
+    """As an EfficientNet does, by a layer that one without weights of ImageNet has not."""
+    layer = "block2a_expand_activation"
+    fetched = keras.applications.EfficientNetB0(include_top=False, weights=None)
+    for one in fetched.layers:
+        if isinstance(one, keras.layers.Normalization):
+            one.adapt_variance.assign([0.9, 1.1, 1.3])
+    fetched.save_weights(tmp_path / "fetched.weights.h5")
+    module = sys.modules[keras.applications.EfficientNetB0.__module__]
+    monkeypatch.setattr(
+        module.file_utils, "get_file", lambda *given, **named: tmp_path / "fetched.weights.h5"
+    )
+    whole = keras.applications.EfficientNetB0(include_top=False, weights="imagenet")
+    want = keras.Model(whole.input, whole.get_layer(layer).output)(IMAGES.astype("float32"))
+    model = models.ShowAttendTell(12, 4, 4, 3, encoder={"kind": "EfficientNetB0", "layer": layer})
+    close(model.encoder(IMAGES), want, 1e-4)
+    bare = keras.Model(fetched.input, fetched.get_layer(layer).output)(IMAGES.astype("float32"))
+    assert np.abs(array(bare) - array(want)).max() > 0.01
+    monkeypatch.undo()
+    model.save_to_preset(tmp_path / "preset")
+    close(models.from_preset(tmp_path / "preset").encoder(IMAGES), want, 1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "mixed_bfloat16"])

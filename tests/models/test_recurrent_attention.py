@@ -358,3 +358,23 @@ def test_trains_compiled_by_quick_steps() -> None:
     assert np.isfinite(model.train_on_batch(IMAGES, LABELS))
     moved = zip(model.trainable_variables, before, strict=True)
     assert all(np.abs(array(v) - old).max() > 0 for v, old in moved)
+
+
+def test_what_is_added_to_the_loss_is_learnt() -> None:
+    class Weighed(RecurrentAttentionModel):
+        def call(self, images: Any, training: bool | None = None) -> Any:
+            self.add_loss(keras.ops.convert_to_tensor(100.0))
+            return super().call(images, training=training)
+
+    model = Weighed((8, 8, 1), 3, 3, glimpses=2, glimpse_units=4, units=5)
+    model.compile("sgd", model.make_loss(), jit_compile=JAX)
+    images, labels = np.zeros((2, 8, 8, 1), "uint8"), np.array([0, 1])
+    assert model.train_on_batch(images, labels) > 100
+    assert model.test_on_batch(images, labels) > 100
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    numbers = {"glimpses": np.int64(2), "units": np.int32(5), "location_std": np.float32(0.25)}
+    model = RecurrentAttentionModel((np.int64(8), 8, 1), np.int64(3), np.int64(3), **numbers)
+    model.save_to_preset(tmp_path)
+    assert az.models.from_preset(tmp_path).settings == model.settings

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
@@ -119,6 +121,117 @@ def test_the_reward_is_what_is_said_of_the_captions_words() -> None:
     assert float(model.look.reinforce.baseline) == pytest.approx(0.1 * of_a_word.mean(), rel=1e-4)
 
 
+def test_what_a_hard_look_adds_to_the_loss() -> None:
+    """By NumPy, of looks that are as likely anywhere: the paper's section 4.2, and its bonus."""
+    rewarded, bonus, baseline, words = 0.5, 0.3, -1.5, 3
+    look = {"expected_rate": 0.0, "coefficient": rewarded, "entropy_bonus": bonus}
+    model = model_of("hard", **look)
+    (scores,) = [v for v in model.trainable_variables if v.path.endswith("/v")]
+    scores.assign(keras.ops.zeros_like(scores))
+    model.look.reinforce.baseline.assign(baseline)
+    target, labels = np.array([[2, 5, 6], [0, 0, 0]]), np.array([[5, 6, 3], [0, 0, 0]])
+    logits = array(model({"image": picture_of(SOURCE)[:2], "target": target}, training=True))[0]
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    reward = log_probs[range(words), labels[0]].sum()
+    chance = np.log(np.prod(model.grid_shape(picture_of(SOURCE))))
+    learnt = -rewarded * (reward - words * baseline) * -words * chance
+    want = (learnt - bonus * words * chance) / words
+    assert float(sum(model.losses)) == pytest.approx(want, rel=1e-4)
+    moved = 0.9 * baseline + 0.1 * reward / words
+    assert float(model.look.reinforce.baseline) == pytest.approx(moved, rel=1e-4)
+
+
+def test_so_many_looks_are_soft() -> None:
+    model = model_of("hard", expected_rate=0.25)
+    grid = np.random.default_rng(0).integers(0, 256, (400, 8, 8, 3), np.uint8)
+    encoded = model.encode(grid, True)
+    prepared, state = model.begin(encoded, 400, True)
+    target = np.full((400, 2), 5)
+    target[:, 0] = 2
+    inputs = model.decoder_inputs(model.target_embedding(target), encoded)
+    record = model.decoder.unroll(inputs, prepared, state, target != 0, model.reads, True)[0]
+    peaks = array(record["weights"][0]).max(-1)
+    soft = peaks < 1
+    assert 0.17 < soft.mean() < 0.33
+    assert (soft[:, 0] == soft[:, 1]).all(), "of a caption all looks are soft, or none"
+
+
+@pytest.mark.skipif(JAX, reason="a tape for each path is TensorFlow's")
+def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
+    """4 places, 2 words: the mean of what 16 forced paths give is the gradient of the paper's L_s.
+
+    The bound is on the log likelihood of the caption, its expectation over all paths.
+    """
+    tf = pytest.importorskip("tensorflow")
+    options = {**SMALL, "encoder": {"kind": "features", "width": 3}}
+    look = {"kind": "hard", "expected_rate": 0.0, "coefficient": 1.0, "entropy_bonus": 0.0}
+    model = ShowAttendTell(V, **{**options, "look": look})
+    randomise(model, scale=0.7)
+    grid = np.random.default_rng(0).normal(size=(1, 2, 2, 3)).astype("float32")
+    target, labels = np.array([[2, 5]]), np.array([[5, 3]])
+    model.compile(loss=SequenceCrossEntropy())
+    alignment = model.decoder.cell.attentions[0].alignment
+    weights = [v.value for v in model.trainable_variables]
+    inputs = {"image": grid, "target": target}
+    paths, log_chances, losses, gradients = list(itertools.product(range(4), repeat=2)), [], [], []
+    with tf.GradientTape() as whole, mock.patch.object(alignment, "draw") as draw:
+        for path in paths:
+            noise = np.zeros((1, 2, 4), "float32")
+            noise[0, range(2), path] = 1e4
+            draw.return_value = tf.constant(noise)
+            model.look.reinforce.baseline.assign(0.37)
+            with tf.GradientTape() as tape:
+                loss = model.compute_loss(inputs, labels, model(inputs, training=True))
+            gradients.append(tape.gradient(loss, weights, unconnected_gradients="zero"))
+            encoded = model.encode(grid, True)
+            prepared, state = model.begin(encoded, 1, True)
+            read = model.decoder_inputs(model.target_embedding(target), encoded)
+            record, state = model.decoder.unroll(
+                read, prepared, state, target != 0, model.reads, True
+            )
+            log_chances.append(type(alignment).choice(state.alignments[0]).log_probability[0])
+            said = model.vocabulary(
+                model.readout(record, model.target_embedding(target), encoded, True)
+            )
+            told = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=said)
+            losses.append(tf.reduce_sum(told))
+        chances = tf.exp(tf.stack(log_chances))
+        expected = tf.reduce_sum(chances * tf.stack(losses)) / 2
+    assert float(tf.reduce_sum(chances)) == pytest.approx(1.0, abs=1e-5)
+    for want, *got in zip(
+        whole.gradient(expected, weights, unconnected_gradients="zero"), *gradients, strict=True
+    ):
+        close(sum(p * g for p, g in zip(array(chances), map(array, got), strict=True)), want, 1e-5)
+
+
+def test_captions_that_are_all_padding_count_in_no_mean() -> None:
+    for kind in ("soft", "hard"):
+        model = model_of(kind)
+        image, target = picture_of(SOURCE)[[0, 1, 0, 0]], TARGET[[0, 1, 0, 0]]
+        target[2:] = 0
+        losses = []
+        for rows in (2, 4):
+            if kind == "hard":
+                model.look.reinforce.baseline.assign(0.0)
+                model.decoder.cell.attentions[0].alignment.draw = lambda shape, dtype: (
+                    0.0 * (keras.ops.ones((*shape[:-1], shape[-1] + 1), dtype))
+                )
+            model({"image": image[:rows], "target": target[:rows]}, training=True)
+            losses.append(float(sum(model.losses)))
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard", "pooled"])
+def test_training_in_double_precision_and_on_several_sizes(kind: str) -> None:
+    model = ShowAttendTell(V, **{**SMALL, "look": {"kind": kind}}, dtype="float64")
+    model.compile("sgd", SequenceCrossEntropy(), jit_compile=JAX)
+    labels = np.array([[5, 6, 3], [7, 3, 0]])
+    target = np.array([[2, 5, 6], [2, 7, 0]])
+    for side in (8, 12, 10):
+        image = np.random.default_rng(0).integers(0, 256, (2, side, side, 3), np.uint8)
+        assert np.isfinite(model.train_on_batch({"image": image, "target": target}, labels))
+
+
 def test_hard_looks_learn_where_to_look() -> None:
     """One of four squares is light: its colour is the word. Soft looks are not needed for it."""
     rng = np.random.default_rng(0)
@@ -181,6 +294,7 @@ def test_a_pooled_look_cannot_tell_places_apart() -> None:
         ({"look": "soft"}, "look must be options by name, as {name: value}, got 'soft'"),
         ({"encoder": ["cnn"]}, r"encoder must be options by name, .*, got \['cnn'\]"),
         ({"units": "a"}, "units must be an integer of at least 1, got 'a'"),
+        ({"dropout": "a"}, r"dropout must be in \[0, 1\), got 'a'"),
         ({"attention_units": 0}, "attention_units must be at least 1, got 0"),
         ({"encoder": {"filters": []}}, "filters is empty; give a width for each stage"),
     ],

@@ -137,7 +137,8 @@ class ReinforceAlignment(Alignment):
         """Which looks weigh by their expectation, `(..., 1)` or None, and the noise of the rest."""
         if noise is None or not self.expected_rate:
             return None, noise
-        return noise[..., -1:] < -math.log(-math.log(self.expected_rate)), noise[..., :-1]
+        coins = noise[..., -1][..., None]  # of one column, known before the loop runs
+        return coins < -math.log(-math.log(self.expected_rate)), noise[..., :-1]
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "expected_rate": self.expected_rate, "seed": self.seed}
