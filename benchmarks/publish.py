@@ -238,6 +238,7 @@ def card(name: str, results: dict[str, Any]) -> list[str]:
         f"Preset `{results['preset']}`, {results['parameters']:,} parameters, "
         f"{results['step']:,} steps of [{recipe}](../../../{recipe}), seed {results['seed']}, "
         f"{spent(results['training_seconds'])} of training on {results['machine']}.",
+        *beginning(results),
         "",
         *heading(results["task"], "split"),
         *(row([part(each)], results["task"], each) for each in evaluations),
@@ -250,6 +251,18 @@ def card(name: str, results: dict[str, Any]) -> list[str]:
     if (ZOO / results["task"] / name / "length.png").exists():
         lines += ["![exact match by source length](length.png)", ""]
     return lines
+
+
+def beginning(results: dict[str, Any]) -> list[str]:
+    """What training went on from, and what its checkpoint was chosen by."""
+    told = []
+    if results["init"]:
+        told.append(f"It began as `{results['init']}`, whose training comes before.")
+    if weights := (results["model"].get("encoder") or {}).get("weights"):
+        told.append(f"Its image encoder began as that of `{weights}`, whose training comes before.")
+    if monitor := results.get("monitor"):
+        told.append(f"Of its checkpoints it is the best by {monitor} of validation.")
+    return told
 
 
 def spent(seconds: float) -> str:

@@ -81,6 +81,7 @@ def describe(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:
         "init": recipe.init,
         "parameters": task.model.count_params(),
         "seed": recipe.seed,
+        "monitor": recipe.training.monitor,
         "step": state.get("step"),
         "training_seconds": state.get("seconds"),
         "commit": commit(),

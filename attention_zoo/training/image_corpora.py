@@ -192,8 +192,14 @@ class Labelled(Corpus):
         rows = np.tile(np.arange(len(found)), self.copies if split == "train" else 1)
         images, labels = put(found.images[rows], found.labels[rows], self.image_size, seed)
         names = [found.names[row] for row in rows]
-        made = replace(found, images=images, labels=labels, names=names)
+        where = "" if self.scattered == "nowhere" else f", {self._told()}"
+        origin = f"{found.origin}{where}"
+        made = replace(found, images=images, labels=labels, names=names, origin=origin)
         return made.resized(self.image_size)
+
+    def _told(self) -> str:
+        """How images are scattered."""
+        return f"{self.scattered} on {self.image_size} x {self.image_size}, seed {self.seed}"
 
     @property
     def read_size(self) -> int | None:
@@ -251,7 +257,9 @@ class Arrays(Files, Labelled):
         if not 0 < self.held_out < len(whole):
             raise ValueError(f"data.held_out={self.held_out} of {len(whole)} images of data.train")
         begin = len(whole) - self.held_out
-        return whole.take(range(begin) if split == "train" else range(begin, len(whole)))
+        kept = range(begin) if split == "train" else range(begin, len(whole))
+        origin = f"{whole.origin}, images {kept.start + 1} to {kept.stop}"
+        return replace(whole.take(kept), origin=origin)
 
 
 @CORPORA.register("classes")

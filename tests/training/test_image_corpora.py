@@ -149,6 +149,9 @@ def test_digits_are_scattered() -> None:
         assert found.classes == list("0123456789")
         assert other.images.sum() == found.images.sum(), "nothing is lost"
     cluttered = GeneratedDigits(**sizes, image_size=60, scattered="cluttered").read("validation")
+    assert plain.read("test").origin == "digits test, seed 1"
+    assert moved.read("test").origin == "digits test, seed 1, translated on 40 x 40, seed 1"
+    assert cluttered.origin == "digits validation, seed 1, cluttered on 60 x 60, seed 1"
     among = cluttered.images.sum(axis=(1, 2, 3), dtype="int64")
     assert (among > plain.read("validation").images.sum(axis=(1, 2, 3), dtype="int64")).all()
     assert cluttered.labels.tolist() == plain.read("validation").labels.tolist()
@@ -204,6 +207,8 @@ def test_the_last_arrays_may_be_held_out(tmp_path: Path) -> None:
         "validation": [3, 4],
     }
     np.testing.assert_array_equal(found["validation"].images[..., 0], images[3:])
+    told = {split: one.origin.partition("all.npz")[2] for split, one in found.items()}
+    assert told == {"train": ", images 1 to 3", "validation": ", images 4 to 5"}
     corpus.held_out = 5
     with pytest.raises(ValueError, match=r"data\.held_out=5 of 5 images of data\.train"):
         corpus.read("train")
