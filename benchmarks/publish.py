@@ -256,9 +256,10 @@ def card(name: str, results: dict[str, Any]) -> list[str]:
 def beginning(results: dict[str, Any]) -> list[str]:
     """What training went on from, and what its checkpoint was chosen by."""
     told = []
-    if results["init"]:
+    if results.get("init"):
         told.append(f"It began as `{results['init']}`, whose training comes before.")
-    if weights := (results["model"].get("encoder") or {}).get("weights"):
+    encoder = results.get("model", {}).get("encoder") or {}
+    if weights := encoder.get("weights"):
         told.append(f"Its image encoder began as that of `{weights}`, whose training comes before.")
     if monitor := results.get("monitor"):
         told.append(f"Of its checkpoints it is the best by {monitor} of validation.")

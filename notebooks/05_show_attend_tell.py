@@ -243,4 +243,4 @@ for path in [path for name in TASKS for path in sorted((ZOO / name).glob("*/resu
     for entry in results["evaluations"]:
         figures = {key: entry["metrics"][key] for key in METRICS if key in entry["metrics"]}
         told = ", ".join(f"{key} {value:.4g}" for key, value in figures.items())
-        print(f"{path.parent.name}, {entry['split']}: {told}")
+        print(f"{path.parent.name}, {entry['data']}: {told}")

@@ -48,5 +48,8 @@ def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
     data = CORPORA.get((kinds_for(task) if limits else ["dates"])[0])()
     for name in names:
         setattr(data, name, getattr(task, name))
+    if hasattr(task, "index"):  # it ranks what is there: so many best need no beam
+        best = [text for text in overrides if text.startswith("search.n_best=")]
+        overrides = [*(text.replace("n_best", "beam_width") for text in best), *overrides]
     recipe = Recipe(task=task.name, data=data, search=task.search)
     with_options(task, override_recipe(recipe, overrides))

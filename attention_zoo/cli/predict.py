@@ -68,6 +68,9 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
     if arguments.attention:
         check_picture(Path(arguments.attention))
+    if arguments.html and not Path(arguments.html).parent.is_dir():
+        where = Path(arguments.html).parent
+        raise ValueError(f"--html {arguments.html}: there is no folder {where}; make it before")
     from attention_zoo import tasks
 
     task = tasks.load(arguments.run)
@@ -91,6 +94,10 @@ def run(arguments: argparse.Namespace) -> None:
     shown: list[Any] = []
     for start in range(0, len(lines), CHUNK):
         answers = task.predict(lines[start : start + CHUNK], **options)
+        if arguments.attention and any(answer.attention is None for answer in answers):
+            raise ValueError(
+                f"--attention {arguments.attention}: this model has no attention to draw"
+            )
         for number, answer in enumerate(answers, start + 1):
             _print(answer, number, arguments.n_best)
             _warn_of_unknown(answer, places[number - 1])
@@ -173,8 +180,6 @@ def _warn_of_unknown(answer: Any, place: str) -> None:
 
 def _draw(answer: Any, path: Path, number: int, count: int) -> None:
     """The picture of one answer, its number in the file's name when there are several."""
-    if answer.attention is None:
-        raise ValueError(f"--attention {path}: this model has no attention to draw")
     if count > 1:
         path = path.with_stem(f"{path.stem}-{number}")
     if answer.tokens:

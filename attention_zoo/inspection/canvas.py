@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import textwrap
 import warnings
 from typing import Any
 
 import numpy as np
+
+from attention_zoo.inspection.labels import longest
+
+_LETTERS, _LINE = 9.5, 0.22
+"""Letters of a title to an inch, and inches of a line."""
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -17,6 +23,14 @@ def new_figure(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def headline(figure: Any, title: str, family: list[str]) -> None:
+    """A title above all axes, in as many lines as the figure's width asks for."""
+    letters = int(figure.get_figwidth() * _LETTERS * len(title) / longest([title, "."]))
+    lines = textwrap.wrap(title, max(letters, 1)) or [""]
+    figure.set_figheight(figure.get_figheight() + _LINE * (len(lines) - 1))
+    figure.suptitle("\n".join(lines), size=12, family=family).set_parse_math(False)
 
 
 def pixels(figure: Any, dpi: float = 75.0) -> np.ndarray:

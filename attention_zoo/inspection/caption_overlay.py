@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import new_figure, save
+from attention_zoo.inspection.canvas import headline, new_figure, save
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import readable
 
@@ -51,7 +51,7 @@ def plot_caption_overlay(
     family = families_for([*tokens, title or ""])
     draw_words(figure, (rows, columns, 1), image, attention, tokens, family)
     if title is not None:
-        figure.suptitle(title, size=12, family=family).set_parse_math(False)
+        headline(figure, title, family)
     save(figure, path)
     return figure
 

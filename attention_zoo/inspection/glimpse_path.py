@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
-from attention_zoo.inspection.canvas import new_figure, pixels, save
+from attention_zoo.inspection.canvas import headline, new_figure, pixels, save
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import readable
 from attention_zoo.layers import GlimpseSensor
 from attention_zoo.ops import number as as_number
 
 _IMAGE, _PATCH, _MARGIN = 3.2, 0.9, 0.7  # inches
+_LETTERS = 11  # of a line below what was seen
 _DPI = 100.0
 _LONGEST = 655
 """Seconds of a GIF's frame."""
@@ -129,6 +131,7 @@ def _draw(look: _Look, size: int, shown: int, title: str | None) -> Any:
     wide = [_IMAGE / _PATCH, *[1.0] * count]
     grid = figure.add_gridspec(scales, count + 1, width_ratios=wide)
     family = families_for([*look.answers, title or ""])
+    said = [textwrap.fill(answer, _LETTERS) for answer in look.answers]
     axes = figure.add_subplot(grid[:, 0])
     _show(axes, look.image)
     colours = matplotlib.colormaps["plasma"](np.linspace(0.3, 1.0, count))
@@ -142,10 +145,9 @@ def _draw(look: _Look, size: int, shown: int, title: str | None) -> Any:
         if scale == 0:
             patch.set_title(str(n + 1), size=9, color=_LATER if later else "black")
         if scale == scales - 1:
-            said = "" if later else look.answers[n]
-            patch.set_xlabel(said, size=9, family=family, parse_math=False)
+            patch.set_xlabel("" if later else said[n], size=9, family=family, parse_math=False)
     if title is not None:
-        figure.suptitle(title, size=12, family=family).set_parse_math(False)
+        headline(figure, title, family)
     return figure
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from attention_zoo.inspection.canvas import new_figure, save
+from attention_zoo.inspection.canvas import headline, new_figure, save
 from attention_zoo.inspection.caption_overlay import SIDE, TITLE, checked, draw_words, table
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.tasks import Found
@@ -48,6 +48,6 @@ def plot_word_regions(
         name = one.text if len(one.text) <= _NAME else f"…{one.text[1 - _NAME :]}"
         label = axes.set_title(f"{name}\n{one.score:.3f}", size=9, family=family)
         label.set_parse_math(False)
-    figure.suptitle(title, size=12, family=family).set_parse_math(False)
+    headline(figure, title, family)
     save(figure, path)
     return figure

@@ -161,9 +161,10 @@ class Captioning(OfImages):
 
         Returns:
             `images`, the scores of `metrics.caption_scores`, `exact_match` with any caption of the
-            image, `cut` (captions without an end); where boxes are known and the model looks,
-            `mass_in_boxes`, the mean mass of attention inside the box of what a word names, and
-            `area_of_boxes`, which is that of looks that are spread evenly.
+            image, `cut` (captions without an end); where boxes are known, the model looks and its
+            words name things that are there, `mass_in_boxes`, the mean mass of attention inside the
+            box of what a word names, and `area_of_boxes`, which is that of looks that are spread
+            evenly.
         """
         answers = self.predict(list(examples.images), **search_overrides)
         texts = [answer.text for answer in answers]
@@ -178,6 +179,8 @@ class Captioning(OfImages):
         if examples.boxes is None or len(looks) < len(answers):
             return report
         inside = mass_in_boxes(looks, [answer.tokens for answer in answers], examples.boxes)
+        if not inside.words:
+            return report
         return {**report, "mass_in_boxes": inside.mass, "area_of_boxes": inside.area}
 
     def _spelt(self, captions: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:

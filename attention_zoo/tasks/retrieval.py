@@ -274,4 +274,6 @@ class Retrieval(OfImages):
                 words.append(self.tokenizer.tokens(encoded[row]))
                 known.append(boxes[owner[row]])
         inside = mass_in_boxes(looks, words, known)
+        if not inside.words:
+            return {}
         return {"mass_in_boxes": inside.mass, "area_of_boxes": inside.area}

@@ -90,6 +90,11 @@ MISTAKES = {
     "no page": (b"on", ("--html", "a.html"), "--html a.html: task translation has no page, tag"),
     "no such picture": (b"on", ("--attention", "a.xyz"), "a.xyz: no picture is of kind .xyz; name"),
     "no folder": (b"on", ("--attention", "no/a.png"), "no/a.png: there is no folder no; make it"),
+    "no folder of a page": (
+        b"on",
+        ("--html", "no/a.html"),
+        "no/a.html: there is no folder no; make",
+    ),
     "two files": (b"on", ("other.txt",), "other.txt: predict reads one file"),
 }
 
@@ -179,6 +184,10 @@ def test_lines_are_paths_of_images_where_captions_are_written(
     assert Path("out.html").read_text(encoding="utf-8").count("<article") == 2
     for name in ("out-1.png", "out-2.png"):
         assert Path(name).read_bytes().startswith(b"\x89PNG")
+    captioners.untrained(look="pooled").save(tmp_path / "pooled")
+    assert main(["predict", "pooled", "in.txt", "--attention", "none.png"]) == 2
+    message = "attention-zoo: error: --attention none.png: this model has no attention to draw\n"
+    assert capsys.readouterr() == ("", message)
     Path("cut.png").write_bytes(Path("a b.png").read_bytes()[:60])
     for line, message in (
         ("no.png", "in.txt:2: no.png: No such file or directory"),
@@ -214,6 +223,8 @@ def test_lines_seek_among_the_images_of_a_folder(
     ]
     for name in ("out-1.png", "out-2.png"):
         assert Path(name).read_bytes().startswith(b"\x89PNG")
+    assert main(["predict", "run", "in.txt", *shown[:2], "--n-best", "search.n_best=3"]) == 0
+    assert capsys.readouterr() == (out, "")
     Path("none").mkdir()
     Path("blank.txt").write_text("\n")
     captioners.untrained().save(tmp_path / "captioner")

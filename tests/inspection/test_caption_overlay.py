@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,20 @@ def test_each_word_lights_where_it_looked(tmp_path: Path) -> None:
     down = 0.25 + 0.75 * np.array([7, 5, 3, 1]) / 8  # between the middles of cells of 4 pixels
     np.testing.assert_allclose(shown[2:6, 0], np.repeat(down[:, None], 3, 1), atol=half.max())
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("title", ["a red square and " * 12, "方" * 90], ids=["Latin", "wide"])
+@pytest.mark.parametrize("count", [1, 7])
+def test_a_long_title_has_its_place(title: str, count: int) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"no installed font|Glyph")
+        figure = plot_caption_overlay(IMAGE, LOOKS[:count], WORDS[:count], title=title)
+        figure.canvas.draw()
+    said, all_of_it = figure._suptitle.get_window_extent(), figure.bbox
+    assert "".join(figure.get_suptitle().split()) == "".join(title.split())
+    assert all_of_it.x0 <= said.x0 < said.x1 <= all_of_it.x1
+    assert said.y1 <= all_of_it.y1
+    assert all(axes.title.get_window_extent().y1 < said.y0 for axes in figure.axes[1:])
 
 
 def test_looks_that_are_spread_evenly_leave_all_light() -> None:

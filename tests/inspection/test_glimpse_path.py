@@ -38,6 +38,17 @@ def test_the_picture_shows_squares_and_what_was_seen(tmp_path: Path) -> None:
     assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_long_answers_do_not_run_into_each_other() -> None:
+    answers = ["golden retriever", "german shepherd", "Xoloitzcuintle of Mexico"]
+    figure = plot_glimpse_path(IMAGE, PLACES, 4, 1, answers=answers)
+    figure.canvas.draw()
+    extents = [axes.xaxis.label.get_window_extent() for axes in figure.axes[1:]]
+    assert all(one.x1 < other.x0 for one, other in pairwise(extents))
+    assert min(one.y0 for one in extents) >= 0
+    shown = ["".join(axes.get_xlabel().split()) for axes in figure.axes[1:]]
+    assert shown == ["".join(answer.split()) for answer in answers]
+
+
 def test_colours_and_floats_are_shown_as_they_are() -> None:
     image = np.random.default_rng(0).uniform(0, 255, (9, 9, 3))
     figure = plot_glimpse_path(image, PLACES[:1], 3)

@@ -195,8 +195,9 @@ def test_evaluate_agrees_with_predict() -> None:
     assert report["mass_in_boxes"] == pytest.approx(inside.mean(), abs=1e-5)
     assert report["area_of_boxes"] == pytest.approx(2 / 9)
     assert set(captioner().metric_names) < report.keys()
-    report = captioner().evaluate(examples)
-    assert "mass_in_boxes" not in report
+    for boxes in (None, [{}] * 4):  # unknown, or none that is named
+        report = captioner().evaluate(replace(examples, boxes=boxes))
+        assert "mass_in_boxes" not in report
     assert report["exact_match"] == 0
 
 
