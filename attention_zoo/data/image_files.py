@@ -142,14 +142,14 @@ def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path
     where = f"{path}/{entry.filename}"
     check_bytes(where, entry.file_size)
     try:
-        if entry.compress_type not in _PACKED:
-            raise NotImplementedError
-        with archive.open(entry) as file:
-            return file.read(entry.file_size + 1)
+        if entry.compress_type in _PACKED:
+            with archive.open(entry) as file:
+                return file.read(entry.file_size + 1)
     except _DAMAGES:
         raise ValueError(f"{where}: the zip data is damaged or cut; fetch it again") from None
-    except RuntimeError:  # also of a kind of packing that Python does not know
-        raise ValueError(
-            f"{where}: is locked or packed in a way that is not read; pack it anew, by deflating"
-            " and without a password"
-        ) from None
+    except RuntimeError:
+        pass  # it is locked
+    raise ValueError(
+        f"{where}: is locked or packed in a way that is not read; pack it anew, by deflating and"
+        " without a password"
+    )
