@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.ops import check_shape, number, sizes_or
+from attention_zoo.ops import check_shape, number, refuse_float_mask, sizes_or
 
 Tensor = Any
 
@@ -34,7 +34,7 @@ class Reinforce(keras.layers.Layer):
         reward: `(B,)`, one number for each example, the higher the better.
         log_probability: `(B,)`, of what the example's looks chose (`ReinforceAlignment.choice`).
         entropy: `(B,)`, of what they were chosen from, or None where there is no bonus.
-        example_mask: `(B,)` boolean, of examples that there are; all if None.
+        example_mask: `(B,)` boolean (or 0 and 1), of examples that there are; all if None.
         training: whether b moves.
 
     Returns:
@@ -128,6 +128,8 @@ class Reinforce(keras.layers.Layer):
         mask = example_mask
         if mask is not None:
             check_shape("example_mask", mask.shape, each)
+            refuse_float_mask("example_mask", mask)
+            mask = ops.cast(mask, "bool")
         log_probability = _there(log_probability, mask)
         reward = ops.stop_gradient(_there(reward, mask))
         gained = reward - ops.stop_gradient(self.baseline)

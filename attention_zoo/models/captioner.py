@@ -47,9 +47,10 @@ class Captioner(Searching):
     def check_search(self, source: Any, options: SearchOptions) -> None:
         """ValueError for what are no images, or for a length that is to come from theirs."""
         check_image(source, self.encoder.channels)
-        for name in ("max_length_ratio", "max_length"):
-            if (getattr(options, name) is None) == (name == "max_length"):
-                raise ValueError(f"{name}: an image has no length; give max_length")
+        if options.max_length_ratio is not None:
+            raise ValueError("max_length_ratio: an image has no length; give max_length")
+        if options.max_length is None:
+            raise ValueError("max_length: an image has no length; give max_length")
 
     def reading(self, image: Tensor, memory: Tensor, step: Any, state: Any) -> Reading:
         """What a search needs of images `(B, H, W, C)`, whose places are `(B, ..., D)`."""

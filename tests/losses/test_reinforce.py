@@ -74,7 +74,7 @@ def test_examples_that_are_not_there_count_in_no_mean() -> None:
     one, other = Reinforce(entropy_bonus=0.1), Reinforce(entropy_bonus=0.1)
     want = one(reward[mask], log_probability[mask], entropy[mask], training=True)
     reward[~mask] = np.inf
-    found = other(reward, log_probability, entropy, mask, training=True)
+    found = other(reward, log_probability, entropy, mask.astype("int32"), training=True)
     close(found, want, 1e-6)
     close(other.baseline, one.baseline, 1e-6)
     none = other(reward, log_probability, entropy, np.zeros(5, "bool"), training=True)
@@ -261,5 +261,9 @@ def test_misuse_is_refused() -> None:
         Reinforce()(rows, rows[:1], rows)
     with pytest.raises(ValueError, match=r"entropy must be \(3\), got shape \(3, 2\)"):
         Reinforce()(rows, rows, np.ones((3, 2), "float32"))
+    with pytest.raises(ValueError, match=r"example_mask must be \(3\), got shape \(2,\)"):
+        Reinforce()(rows, rows, rows, rows[:2] > 0)
+    with pytest.raises(ValueError, match="example_mask has dtype float32, but masks are boolean"):
+        Reinforce()(rows, rows, rows, rows)
     with pytest.raises(ValueError, match="entropy is None, but there is a bonus"):
         Reinforce()(rows, rows)
