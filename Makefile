@@ -1,7 +1,10 @@
-# make quickstart   train a small translator, measure it, and draw where it looked (about five minutes on two cores)
-# make test         lint, types, import contracts, all tests that continuous integration runs
-# make lint         the first half of it
-# make bench        the long tiers and the comparisons with other libraries
+# make quickstart   train a small translator, evaluate it, and draw its attention (about five minutes)
+# make test         lint, types, import contracts and the fast tier: TensorFlow, a smoke test on JAX
+# make test-full    the fast tier, XLA, half precision, JAX, exports, trainings, kills, hosts, notebooks
+# make test-zoo     evaluate the entries of the zoo that ship weights again
+# make mutants      mutation testing: how many seeded bugs the tests catch
+# make bench        soak tests and comparisons with other libraries
+# make lint         style, types and import contracts
 # make clean        remove what the others made, but no run
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
@@ -16,7 +19,7 @@ BACKEND_FREE := $(wildcard tests/ops tests/layers tests/losses tests/decoding te
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export MPLBACKEND ?= Agg
 
-.PHONY: quickstart test lint bench bench-peers clean
+.PHONY: quickstart test test-full test-zoo mutants lint bench bench-peers clean
 
 quickstart: .venv/user
 	$(BIN)/attention-zoo train $(RECIPE) run=$(RUN)
@@ -30,22 +33,34 @@ lint: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# TensorFlow keeps what it has compiled as long as a process lives, so tests are run in three goes.
-# JAX compiles most of the time that its tests take: without optimizations, and once for all workers
-# and for later runs.
-test: lint
-	$(BIN)/pytest -q -n auto tests/ops tests/layers tests/losses
-	$(BIN)/pytest -q -n auto tests/models tests/decoding
-	$(BIN)/pytest -q -n auto $(BACKEND_FREE:%=--ignore=%)
-	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
-		JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.pytest_cache/jax \
-		JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 $(BIN)/pytest -q -n auto $(BACKEND_FREE)
-	$(BIN)/pytest -q -n auto -m slow --timeout 600
+PYTEST := $(BIN)/pytest -q -n auto --dist loadfile
+# JAX compiles every operation on its first use: without optimizations, and cached for later runs.
+ON_JAX := KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
+	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.pytest_cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
 
-# Tiers without a test in them are no failure: pytest says so with 5.
+test: lint
+	$(PYTEST)
+	$(ON_JAX) $(BIN)/pytest -q @tests/jax_smoke.txt
+
+# TensorFlow keeps all that it compiled for XLA as long as the process lives: hence three runs.
+FULL := $(PYTEST) --full --fail-slow --timeout 600
+
+test-full: lint
+	$(FULL) tests/ops tests/layers tests/losses
+	$(FULL) tests/models tests/decoding
+	$(FULL) $(BACKEND_FREE:%=--ignore=%)
+	$(ON_JAX) $(PYTEST) --full -m "not slow and not soak and not zoo" $(BACKEND_FREE)
+
+# A tier without tests is no failure: pytest exits with 5.
+test-zoo: .venv/dev
+	$(BIN)/pytest -q -m zoo --timeout 0 || test $$? -eq 5
+
+mutants: .venv/dev
+	$(BIN)/python -m tests.mutation.run --full-tier
+
 bench: .venv/dev bench-peers
-	$(BIN)/pytest -q -m "soak or zoo" --timeout 0 || test $$? -eq 5
-	KERAS_BACKEND=jax $(BIN)/pytest -q -n auto --whole $(BACKEND_FREE)
+	$(BIN)/pytest -q -m soak --timeout 0
+	KERAS_BACKEND=jax $(BIN)/pytest -q -n auto --full --whole $(BACKEND_FREE)
 	$(BIN)/python benchmarks/recurrent_training.py \
 		--tfa-python .venv-tfa/bin/python --joeynmt-python .venv-joeynmt/bin/python
 	$(BIN)/python benchmarks/transformer_training.py \

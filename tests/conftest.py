@@ -1,8 +1,10 @@
-"""What every test starts from: float32, the same seeds, no drawing window, no chatter."""
+"""What every test starts from: float32, a fixed seed, no drawing window, no log messages."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -14,41 +16,75 @@ import keras
 import pytest
 from hypothesis import settings
 
+from tests.cpu_time import FAIL_LIMIT, CPUTime
+
 pytest.register_assert_rewrite(
     "tests.layers.conformance",
     "tests.models.conformance",
     "tests.models.reading",
     "tests.models.tagging",
 )
-settings.register_profile("house", deadline=None, derandomize=True)
-settings.load_profile("house")
+FAST_TIER = "not full and not slow and not soak and not zoo"
+FULL_TIER = "not soak and not zoo"
 
 
 @pytest.fixture(autouse=True)
-def _same_start() -> Iterator[None]:
-    """Seeds Python, NumPy and Keras; puts the dtype policy back that a test has changed.
+def _same_start(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Seeds Python, NumPy and Keras; restores the dtype policy that a test has changed.
 
-    What `fit` shuffles by is not seeded: a test that asks for what was learnt gives it
+    The generator that `fit` shuffles by is not seeded: a test of what a model learns passes
     `shuffle=False`.
     """
+    seed = request.config.getoption("--seed")
     keras.config.set_dtype_policy("float32")
-    with mock.patch("tensorflow.random.set_seed"):  # drops all kernels; only shuffles draw by it
-        keras.utils.set_random_seed(1)
+    with mock.patch("tensorflow.random.set_seed"):  # drops all kernels; only shuffling uses it
+        keras.utils.set_random_seed(seed)
     yield
     keras.config.set_dtype_policy("float32")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The pass on JAX is a selection unless it is asked for whole."""
+    """Options that choose the tier, the seed, and what is reported."""
+    parser.addoption("--full", action="store_true", help="run the full tier with the fast one")
+    parser.addoption("--seed", type=int, default=1, help="of every test (default 1)")
     parser.addoption("--whole", action="store_true", help="on JAX too, every case of every test")
+    parser.addoption("--cpu-report", metavar="FILE", help="write the CPU time of each test as JSON")
+    parser.addoption(
+        "--fail-slow",
+        action="store_true",
+        help=f"fail if a test takes over {FAIL_LIMIT} CPU seconds in two consecutive runs",
+    )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Applies tier and seed, before hypothesis reads its options and test modules are imported."""
+    config.pluginmanager.register(CPUTime(config), "cpu_time")
+    full = config.getoption("--full")
+    if full:
+        os.environ["ATTENTION_ZOO_FULL_TESTS"] = "1"
+    if not hasattr(config, "workerinput"):
+        folder = os.environ["ATTENTION_ZOO_TEST_FOLDER"] = tempfile.mkdtemp(prefix="attention_zoo_")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    config.option.markexpr = config.option.markexpr or (FULL_TIER if full else FAST_TIER)
+    from tests.tiers import EXAMPLES
+
+    settings.register_profile("tier", deadline=None, database=None, max_examples=EXAMPLES)
+    settings.load_profile("tier")
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(config.getoption("--seed"))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out of the pass on JAX what the pass on TensorFlow says of both."""
-    if keras.backend.backend() != "jax" or config.getoption("--whole"):
-        return
+    """Sorts cases into tiers; deselects on JAX what the TensorFlow run shows for both backends."""
     from tests.jax_pass import left_out
+    from tests.tiers import runs_in_full_tier
 
-    left = left_out(items)
-    config.hook.pytest_deselected(items=list(left))
-    items[:] = [item for item in items if item not in left]
+    if keras.backend.backend() != "jax":
+        for item in filter(runs_in_full_tier, items):
+            item.add_marker(pytest.mark.full)
+    elif config.getoption("--full") and not config.getoption("--whole"):
+        left = left_out(items)
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]

@@ -168,6 +168,7 @@ def test_a_picture_of_the_cabinet_is_drawn_from_a_layer() -> None:
     np.testing.assert_allclose(weights[0], weights[4], atol=1e-6)  # "the" is "the"
 
 
+@pytest.mark.full
 def test_search_and_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.tasks.test_translation import translator
 

@@ -150,6 +150,7 @@ FIGURES = {
 """Of each task a column, and what stands there of its metrics."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", MAKERS)
 def test_an_entry(name: str, zoo: Any) -> None:
     words = ["--sentence", "at 5:04 PM."] if name == "translation" else []
@@ -166,6 +167,7 @@ def test_an_entry(name: str, zoo: Any) -> None:
     assert not (entry / "task.json").exists()
 
 
+@pytest.mark.full
 def test_the_picture_is_the_one_that_is_named(zoo: Any) -> None:
     card, entry = zoo("captioning", "--picture", "2")
     (answer,) = captioner().predict([SCENES.images[2]])

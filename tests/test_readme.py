@@ -19,12 +19,14 @@ def test_the_examples_are_there() -> None:
     assert RUN in BLOCKS[1]
 
 
+@pytest.mark.full
 def test_a_layer_in_a_keras_model() -> None:
     names: dict = {}
     exec(BLOCKS[0], names)
     assert names["model"].history.history["loss"]
 
 
+@pytest.mark.full
 def test_a_trained_translator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -36,6 +38,7 @@ def test_a_trained_translator(
     assert (tmp_path / "attention.png").stat().st_size > 1000
 
 
+@pytest.mark.full
 def test_transformers() -> None:
     names: dict = {}
     exec(BLOCKS[2], names)

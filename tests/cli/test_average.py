@@ -12,6 +12,7 @@ from tests.training.small import small_run
 Capture = pytest.CaptureFixture[str]
 
 
+@pytest.mark.full
 def test_other_commands_take_the_average(tmp_path: Path, capsys: Capture) -> None:
     folder, run = tmp_path / "average", small_run()
     capsys.readouterr()

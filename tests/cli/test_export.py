@@ -16,6 +16,7 @@ from tests.training.small import small_run
 LINES = generate_dates(3, split="test", max_phrases=1).sources
 
 
+@pytest.mark.full
 def test_what_is_exported_answers_like_predict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +66,7 @@ def test_mistakes_are_one_line_and_leave_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
+@pytest.mark.full
 def test_a_captioner_is_exported_with_the_size_of_its_images(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,7 @@ def refused(capsys: Capture, *words: object) -> str:
     return err
 
 
+@pytest.mark.full
 def test_process_trains_predicts_and_fails(tmp_path: Path) -> None:
     path, folder = write_recipe(tmp_path), tmp_path / "run"
     words = ("train", path, f"run={folder}", "training.steps=2", "training.evaluate_every=1")
@@ -108,6 +109,7 @@ def test_train_goes_on_with_the_same_command(tmp_path: Path, capsys: Capture) ->
     assert f"attention-zoo evaluate {small_run()}" in out
 
 
+@pytest.mark.full
 def test_evaluate_writes_results(tmp_path: Path, capsys: Capture) -> None:
     folder = copy_of_small_run(tmp_path)
     for words in ((), ("data.split=validation", "search.beam_width=2"), ()):
@@ -194,6 +196,7 @@ def test_a_full_disk_is_one_line(
     assert message.endswith("runs/x: No space left on device\n")
 
 
+@pytest.mark.full
 def test_a_reader_that_leaves_is_no_mistake() -> None:
     program = "import sys; from attention_zoo.cli import main; sys.exit(main(['--help']))"
     process = subprocess.Popen(
@@ -212,6 +215,7 @@ def test_a_reader_that_leaves_is_no_mistake() -> None:
     assert "BrokenPipeError" not in errors
 
 
+@pytest.mark.full
 def test_glimpses_from_a_folder_of_images_to_a_picture_of_the_path(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

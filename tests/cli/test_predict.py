@@ -27,6 +27,7 @@ def predict(capsys: Capture, folder: Path, content: bytes, *words: str) -> tuple
     return code, *capsys.readouterr()
 
 
+@pytest.mark.full
 def test_one_line_a_line(tmp_path: Path, capsys: Capture) -> None:
     expected = [answer.text for answer in tasks.load(small_run()).predict(LINES, beam_width=2)]
     for end in ("\n", "\r\n"):
@@ -46,6 +47,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path, capsys: Capture) -> None:
     assert out.count("\n") == 1
 
 
+@pytest.mark.full
 def test_n_best(tmp_path: Path, capsys: Capture) -> None:
     content = "\n".join(LINES[:2]).encode()
     words = ("--n-best", "search.beam_width=3", "--allow-unknown")
@@ -59,6 +61,7 @@ def test_n_best(tmp_path: Path, capsys: Capture) -> None:
     assert len(out.splitlines()) == 4
 
 
+@pytest.mark.full
 def test_pictures(tmp_path: Path, capsys: Capture) -> None:
     words = ("--attention", str(tmp_path / "out.png"), "--allow-unknown")
     one, two = LINES[0].encode(), "\n".join(LINES[:2]).encode()
@@ -113,6 +116,7 @@ def test_no_such_file(tmp_path: Path, capsys: Capture) -> None:
     assert "in.tx: no such file; did you mean" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_unknown_words_are_named_beside_the_answer(tmp_path: Path, capsys: Capture) -> None:
     known, strange = LINES[0].encode(), b"qqq " + LINES[0].encode()
     assert predict(capsys, tmp_path, known, "--allow-unknown")[2] == ""
@@ -134,6 +138,7 @@ def test_models_that_read_marked_words_answer_no_lines(tmp_path: Path, capsys: C
     assert "error: this model reads marked words, which a line of text cannot tell" in err
 
 
+@pytest.mark.full
 def test_summaries_have_a_page_and_pictures(tmp_path: Path, capsys: Capture) -> None:
     texts = ["a fire in Tromak hurts Ilda", "no fire ."]
     untrained(texts, max_source_length=6).save(tmp_path / "run")
@@ -165,6 +170,7 @@ def test_attention_of_a_tagger_is_drawn_as_one_picture(tmp_path: Path, capsys: C
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.full
 def test_lines_are_paths_of_images_where_captions_are_written(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +205,7 @@ def test_lines_are_paths_of_images_where_captions_are_written(
         assert capsys.readouterr() == ("", f"attention-zoo: error: {message}\n")
 
 
+@pytest.mark.full
 def test_lines_seek_among_the_images_of_a_folder(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

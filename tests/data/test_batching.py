@@ -245,6 +245,7 @@ def test_bad_steps_are_refused(batches):
             batches.dataset(*steps)
 
 
+@pytest.mark.full
 def test_importing_data_imports_neither_tensorflow_nor_babel():
     script = (
         "import os, sys; os.environ['KERAS_BACKEND'] = 'jax'; import attention_zoo.data as d;"

@@ -124,6 +124,7 @@ def test_seeds_and_splits_differ():
         assert len(set(one) & set(other)) < 30
 
 
+@pytest.mark.full
 def test_splits_never_share_a_sentence_whatever_size_seed_and_lengths():
     corpora = {
         split: {
@@ -187,6 +188,7 @@ def test_all_carriers_are_used_about_as_often():
     assert min(uses) > 0.75 * max(uses)
 
 
+@pytest.mark.full
 def test_sentences_are_short_and_vocabularies_small():
     pairs = generate_dates(5000)
     for texts in (pairs.sources, pairs.targets):

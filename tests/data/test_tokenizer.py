@@ -232,6 +232,7 @@ def test_bad_settings_of_training_are_refused():
             train_tokenizer("word", texts)
 
 
+@pytest.mark.full
 def test_learning_is_the_same_in_every_process():
     script = (
         "import sys; from attention_zoo.data import generate_dates, train_tokenizer;"
@@ -246,6 +247,7 @@ def test_learning_is_the_same_in_every_process():
     assert run.stdout.decode().splitlines()[-1] == repr(ours)
 
 
+@pytest.mark.full
 def test_encoding_is_batched_and_fast():
     sources = generate_dates(20_000).sources
     subword = train_tokenizer("subword", sources[:5000], 1000)

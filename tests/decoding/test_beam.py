@@ -13,6 +13,7 @@ from keras import ops
 
 from attention_zoo.decoding import SearchResult, StepOutput, beam_search
 from tests.decoding.toys import (
+    DEFAULT,
     END,
     ENDS,
     MODES,
@@ -43,7 +44,7 @@ def searcher(mode: str, **options: Any) -> Callable[[Tables], SearchResult]:
     return lambda tables: to_numpy(run(*map(ops.convert_to_tensor, tables)))
 
 
-def search(tables: Tables, mode: str = "xla", **options: Any) -> SearchResult:
+def search(tables: Tables, mode: str = DEFAULT, **options: Any) -> SearchResult:
     return searcher(mode, **options)(tables)
 
 

@@ -11,6 +11,7 @@ from keras import ops
 
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions, StepOutput
 from tests.decoding.toys import (
+    DEFAULT,
     END,
     MODES,
     PENALTIES,
@@ -146,7 +147,7 @@ def test_a_beam_that_holds_all_finds_the_best_of_all_there_are(name: str, penalt
             **case.options,
         )
 
-    result = to_numpy(compiled(run, "xla")())
+    result = to_numpy(compiled(run, DEFAULT)())
     for source in range(SOURCES):
         want = best_of(
             [
@@ -187,7 +188,7 @@ def test_coverage_is_added_when_hypotheses_are_compared() -> None:
             source_mask=MASK,
         )
 
-    result = to_numpy(compiled(run, "xla")())
+    result = to_numpy(compiled(run, DEFAULT)())
     changed = 0
     for source in range(SOURCES):
         plain, covered = [], []

@@ -189,6 +189,7 @@ def test_stops_when_no_hypothesis_can_still_win() -> None:
     assert result.tokens.shape == (2, 1, 200)
 
 
+@pytest.mark.full
 @on_tensorflow
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_one_trace_serves_every_batch_and_source_length(jit_compile: bool) -> None:

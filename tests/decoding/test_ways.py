@@ -12,6 +12,7 @@ from keras import ops
 from attention_zoo.decoding import InPlace, SearchOptions, SearchResult, StepOutput, ensemble
 from attention_zoo.decoding import search as search_for
 from tests.decoding.toys import (
+    DEFAULT,
     END,
     ENDS,
     MODES,
@@ -28,7 +29,7 @@ from tests.decoding.toys import (
 LIMIT = 6
 
 
-def run(tables: Tables, mode: str = "xla", **options: Any) -> SearchResult:
+def run(tables: Tables, mode: str = DEFAULT, **options: Any) -> SearchResult:
     given = {"batch_size": tables.sources, "max_length": LIMIT} | options
     return to_numpy(compiled(lambda: find(tables.step, tables.state(), **given), mode)())
 
@@ -92,7 +93,7 @@ def test_draws_depend_on_seed_and_source_alone(mode: str) -> None:
     keys = np.array([5, 9, 5, 2], "int32")
     options = {"method": "sampling", "beam_width": 3, "seed": 7}
     together = run(tables, mode, source_keys=keys, **options)
-    again = run(tables, "xla", source_keys=keys, **options)
+    again = run(tables, DEFAULT, source_keys=keys, **options)
     other = run(tables, mode, source_keys=keys, **options | {"seed": 8})
     np.testing.assert_array_equal(together.tokens, again.tokens)
     assert (together.tokens != other.tokens).any()

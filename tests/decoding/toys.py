@@ -10,11 +10,13 @@ import numpy as np
 from keras import ops
 
 from attention_zoo.decoding import SearchOptions, SearchResult, StepOutput, search
+from tests.tiers import FULL, in_full_tier
 
 START, END = 2, 3
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
-MODES = ["eager", "graph", "xla"] if ON_TENSORFLOW else ["xla"]
+MODES = ["eager", in_full_tier("graph"), "xla"] if ON_TENSORFLOW else ["xla"]
 ENDS = ["eager", "xla"] if ON_TENSORFLOW else ["xla"]  # the two that differ most, for edge cases
+DEFAULT = "eager" if ON_TENSORFLOW and not FULL else "xla"
 
 
 def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""What exports answer in a process that has TensorFlow alone."""
+"""What exports answer: in a process that has TensorFlow alone, and run eagerly in this one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from attention_zoo.cli import main
+from attention_zoo.export import export
+from attention_zoo.export.saved_model import SERVERS
+from tests.tiers import FULL
 
 ALONE = """
 import base64, json, sys
@@ -39,6 +44,60 @@ assert not {"attention_zoo", "tokenizers", "tensorflow_text"} & set(sys.modules)
 """
 
 
+Batch = Sequence[str | bytes] | Mapping[str, Sequence[str | bytes]]
+
+
+class Answers(dict[str, list[Any]]):
+    """What the exports of several tasks answer to batches, by the name of the task.
+
+    Full tier: what `write` exports, loaded in a process that has TensorFlow alone. Fast tier: the
+    exported module, run eagerly in this process; the first task's here, others' when asked for.
+    """
+
+    def __init__(
+        self,
+        task: Callable[[str], Any],
+        names: Sequence[str],
+        batches: Sequence[Batch],
+        folder: Path,
+        write: Callable[[Any, Path], Path] = export,
+    ) -> None:
+        super().__init__()
+        self.task, self.batches = task, batches
+        if FULL:
+            folders = [write(task(name), folder / str(n)) for n, name in enumerate(names)]
+            self.update(zip(names, answers_alone(folders, batches), strict=True))
+        else:
+            self.__missing__(names[0])
+
+    def __missing__(self, name: str) -> list[Any]:
+        task = self.task(name)
+        module = SERVERS.get(task.name)(task, ())
+        self[name] = [answered_eagerly(module, batch) for batch in self.batches]
+        return self[name]
+
+
+def answered_eagerly(module: tf.Module, batch: Batch) -> Any:
+    """As one item of `answers_alone`."""
+    inputs = batch.values() if isinstance(batch, Mapping) else [batch]
+    eager = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        answers = module.serve(*(tf.constant(list(x), "string") for x in inputs))
+    except tf.errors.InvalidArgumentError as error:
+        return " ".join(error.message.split())
+    finally:
+        tf.config.run_functions_eagerly(eager)
+    shapes = {name: value.shape.as_list() for name, value in answers.items()}
+    return [{name: _decoded(value.numpy().tolist()) for name, value in answers.items()}, shapes]
+
+
+def _decoded(x: Any) -> Any:
+    if isinstance(x, list):
+        return [_decoded(y) for y in x]
+    return x.decode() if isinstance(x, bytes) else x
+
+
 def exported(task: Any, folder: Path) -> Path:
     """The task's export as the command writes it, of the run that the task saves."""
     task.save(folder / "run")
@@ -48,7 +107,7 @@ def exported(task: Any, folder: Path) -> Path:
 
 def answers_alone(
     folders: Sequence[Path],
-    batches: Sequence[Sequence[str | bytes] | Mapping[str, Sequence[str | bytes]]],
+    batches: Sequence[Batch],
 ) -> list[list[Any]]:
     """What each export answers to each batch of texts or of other bytes, or of several by name.
 

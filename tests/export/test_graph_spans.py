@@ -16,6 +16,7 @@ def names_of(scheme: str, kinds: tuple[str, ...]) -> list[str]:
     return [*(f"{letter}{kind}" for letter in letters for kind in kinds), "O"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kinds", [("",), ("-X", "-B-Y")])
 @pytest.mark.parametrize("scheme", ["BIO", "IOB1", "BIOES", "BMES"])
 def test_spans_are_those_that_are_read(scheme: str, kinds: tuple[str, ...]) -> None:

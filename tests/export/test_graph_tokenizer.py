@@ -54,6 +54,7 @@ def tokenizer(kind: str, lowercase: bool) -> Tokenizer:
     return train_tokenizer(kind, lines()[:count], size, lowercase)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("kind", ["subword", "word", "character", "whitespace"])
 def test_ids_are_those_of_the_tokenizer(kind: str, lowercase: bool) -> None:

@@ -37,10 +37,12 @@ def split(texts: Sequence[str | bytes]) -> list[list[Word]]:
     ]
 
 
+@pytest.mark.full
 def test_words_by_hand() -> None:
     assert [[word.text for word in row] for row in split(CASES)] == list(CASES.values())
 
 
+@pytest.mark.full
 def test_drawn_texts_are_split_alike() -> None:
     rng = np.random.default_rng(0)
     texts = [
@@ -50,6 +52,7 @@ def test_drawn_texts_are_split_alike() -> None:
     assert split(texts) == [split_words(text) for text in texts]
 
 
+@pytest.mark.full
 def test_characters_of_all_blocks_are_split_alike() -> None:
     code_points = [*range(0x3100), *range(0x3100, 0xD800, 161), *range(0xE000, 0x110000, 161)]
     for around in ("{}", "a{}a", "1{}1", "😀\u200d{}"):
@@ -57,6 +60,7 @@ def test_characters_of_all_blocks_are_split_alike() -> None:
         assert split([text]) == [split_words(text)]
 
 
+@pytest.mark.full
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=4))
 def test_any_texts_are_split_alike(texts: list[str]) -> None:

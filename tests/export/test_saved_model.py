@@ -14,8 +14,9 @@ from attention_zoo import models
 from attention_zoo.data.vocabulary import UNKNOWN
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
+from attention_zoo.export.saved_model import SERVERS
 from attention_zoo.tasks import LanguageModeling, Translation
-from tests.export.alone import answers_alone
+from tests.export.alone import answered_eagerly, answers_alone
 from tests.tasks.test_language_modeling import TEXTS, writer
 from tests.tasks.translators import untrained
 
@@ -75,6 +76,28 @@ def read(answers: dict[str, np.ndarray]) -> dict[str, Any]:
     return {name: decode(x) if x.dtype == object else x for name, x in answers.items()}
 
 
+@pytest.fixture(scope="module")
+def answered() -> dict[str, tuple[Any, list[str], Any]]:
+    """Tasks, texts and what the exported modules answer, run eagerly."""
+    tasks = {
+        "translation": (translator(max_length=2), SOURCES[:2]),
+        "language_modeling": (replace_search(writer("word"), max_length=2), TEXTS[:1]),
+    }
+    return {
+        name: (task, texts, answered_eagerly(SERVERS.get(name)(task, ()), texts)[0])
+        for name, (task, texts) in tasks.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["translation", "language_modeling"])
+def test_the_module_answers_like_the_task(
+    name: str, answered: dict[str, tuple[Any, list[str], Any]]
+) -> None:
+    task, texts, answers = answered[name]
+    assert_same(answers, task, texts)
+
+
+@pytest.mark.full
 def test_tensorflow_alone_answers_like_the_task(tmp_path: Path) -> None:
     task = translator(beam_width=3, n_best=2, length_penalty="average")
     folder = export(task, tmp_path / "served")
@@ -115,6 +138,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
 def test_every_option_is_exported(name: str, tmp_path: Path) -> None:
     task = translator(**CASES[name])
@@ -129,6 +153,7 @@ def test_every_option_is_exported(name: str, tmp_path: Path) -> None:
     assert task.predict([]) == []
 
 
+@pytest.mark.full
 def test_rules_are_exported(tmp_path: Path) -> None:
     task = translator(beam_width=2, max_length=5)
     size = task.target_tokenizer.vocabulary_size
@@ -146,6 +171,7 @@ def test_rules_are_exported(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["served"]
 
 
+@pytest.mark.full
 def test_an_ensemble_is_exported(tmp_path: Path) -> None:
     one, two = translator(), translator("luong_small")
     both = models.Ensemble([one.model, two.model])
@@ -153,6 +179,7 @@ def test_an_ensemble_is_exported(tmp_path: Path) -> None:
     assert_same(read(served(export(task, tmp_path / "both"), SOURCES)), task, SOURCES)
 
 
+@pytest.mark.full
 def test_relative_positions_are_exported(tmp_path: Path) -> None:
     task = translator("transformer_tiny", beam_width=2, n_best=2, max_length=6)
     task.model = models.Transformer(
@@ -167,6 +194,7 @@ def test_relative_positions_are_exported(tmp_path: Path) -> None:
     assert_same(answers, task, SOURCES)
 
 
+@pytest.mark.full
 def test_what_predict_refuses_is_refused(tmp_path: Path) -> None:
     task = translator("seq2seq_initial_small")
     folder = export(task, tmp_path / "served")
@@ -212,6 +240,7 @@ WRITERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", WRITERS)
 def test_texts_go_on(tmp_path: Path, name: str) -> None:
     kind, search = WRITERS[name]
@@ -221,6 +250,7 @@ def test_texts_go_on(tmp_path: Path, name: str) -> None:
     assert_same(answers, task, texts)
 
 
+@pytest.mark.full
 def test_texts_that_leave_no_room_are_refused(tmp_path: Path) -> None:
     folder = export(replace_search(writer(), max_length=20), tmp_path / "served")
     for length, message in ((20, "source.*20.*limit is.*19"), (13, "longer than there are places")):

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.export import export
 from attention_zoo.tasks import Caption, Captioning
-from tests.export.alone import answers_alone
+from tests.export.alone import Answers
 from tests.tasks.captioners import encoded, picture, untrained
+from tests.tiers import first_fast
 
 IMAGES = [
     encoded(picture(1)),
@@ -41,11 +41,9 @@ def task(kind: str) -> Captioning:
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
-    folder = tmp_path_factory.mktemp("served")
-    folders = [export(task(kind), folder / kind) for kind in KINDS]
-    return dict(zip(KINDS, answers_alone(folders, BATCHES), strict=True))
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """What exports of all answer to all batches."""
+    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"))
 
 
 def assert_same(answers: dict[str, Any], wants: Sequence[Caption]) -> None:
@@ -73,8 +71,8 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Caption]) -> None:
             assert not looks[size:].any()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     (several, shapes), (one, _), *_ = answered[kind]
     wants = task(kind).predict(IMAGES)
     assert_same(several, wants)
@@ -85,8 +83,8 @@ def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, l
         assert shapes["attention"] == [*shapes["tokens"], 3, 3]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_images(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_no_images(kind: str, answered: Answers) -> None:
     _, shapes = answered[kind][BATCHES.index([])]
     count = task(kind).search.n_best
     assert shapes["text"] == shapes["scores"] == shapes["lengths"] == [0, count]
@@ -94,7 +92,7 @@ def test_no_images(kind: str, answered: dict[str, list[Any]]) -> None:
     assert shapes.get("attention", [0, count, 0, 3, 3]) == [0, count, 0, 3, 3]
 
 
-def test_a_bad_image_is_refused(answered: dict[str, list[Any]]) -> None:
+def test_a_bad_image_is_refused(answered: Answers) -> None:
     strange, cut = answered["soft"][3:]
     assert "the image is neither JPEG nor PNG" in strange
     assert re.search(r"(?i)png|decode", cut)

@@ -19,10 +19,11 @@ from attention_zoo.export import export
 from attention_zoo.export.served_glimpses import ServedGlimpses, grey_images
 from attention_zoo.models import RecurrentAttentionModel
 from attention_zoo.tasks import Glimpsed, Glimpses
-from tests.export.alone import answers_alone, exported
+from tests.export.alone import Answers, exported
 from tests.layers.running import randomise
 from tests.tasks.captioners import encoded, picture
 from tests.tasks.test_glimpses import CLASSES, task_of
+from tests.tiers import first_fast
 
 IMAGES = [
     encoded(picture(1)),
@@ -48,11 +49,9 @@ def task(kind: str) -> Glimpses:
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
-    folder = tmp_path_factory.mktemp("served")
-    folders = [exported(task(kind), folder / kind) for kind in KINDS]
-    return dict(zip(KINDS, answers_alone(folders, BATCHES), strict=True))
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """What exports of all answer to all batches."""
+    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"), exported)
 
 
 def assert_same(answers: dict[str, Any], wants: Sequence[Glimpsed], bound: float = 1e-4) -> None:
@@ -69,8 +68,8 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Glimpsed], bound: float
         np.testing.assert_allclose(told["locations"], want.locations, atol=bound)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     (several, _), (one, _), *_ = answered[kind]
     wants = task(kind).predict(IMAGES)
     assert_same(several, wants)
@@ -80,8 +79,8 @@ def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, l
     assert len({tuple(want.locations[-1]) for want in wants}) == len(IMAGES)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_images(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_no_images(kind: str, answered: Answers) -> None:
     _, shapes = answered[kind][BATCHES.index([])]
     assert shapes == {
         "text": [0],
@@ -93,7 +92,7 @@ def test_no_images(kind: str, answered: dict[str, list[Any]]) -> None:
     }
 
 
-def test_a_bad_image_is_refused(answered: dict[str, list[Any]]) -> None:
+def test_a_bad_image_is_refused(answered: Answers) -> None:
     strange, cut = answered["grey"][3:]
     assert "the image is neither JPEG nor PNG" in strange
     assert re.search(r"(?i)png|decode", cut)

@@ -18,10 +18,11 @@ from attention_zoo.export import export
 from attention_zoo.export.served_retrieval import ServedRetrieval
 from attention_zoo.models import CrossAttentionRetriever
 from attention_zoo.tasks import Retrieval
-from tests.export.alone import answers_alone, exported
+from tests.export.alone import Answers, exported
 from tests.export.test_served_glimpses import IMAGES
 from tests.layers.running import randomise
 from tests.tasks.captioners import KNOWN, SIDE
+from tests.tiers import first_fast
 
 TEXTS = ["a dog runs", "two  DOGS", "x ", "a red ball in the 東京 park , no zebra runs in it"]
 BATCHES = [
@@ -55,11 +56,9 @@ def task(kind: str, dtype: str = "float32") -> Retrieval:
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
-    folder = tmp_path_factory.mktemp("served")
-    folders = [exported(task(kind), folder / kind.split()[0]) for kind in KINDS]
-    return dict(zip(KINDS, answers_alone(folders, BATCHES), strict=True))
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """What exports of all answer to all batches."""
+    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"), exported)
 
 
 def assert_same(
@@ -83,8 +82,8 @@ def assert_same(
             assert not looks[size:].any()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     (several, shapes), (one, _), *_ = answered[kind]
     assert_same(several, task(kind), IMAGES, TEXTS, 1e-4)
     assert_same(one, task(kind), IMAGES[1:2], TEXTS[3:], 1e-4)
@@ -92,8 +91,8 @@ def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, l
     assert shapes["attention"] == [4, FOUND[kind], max(several["lengths"]), 3, 3]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_images_or_no_texts(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_no_images_or_no_texts(kind: str, answered: Answers) -> None:
     for batch, answers in zip(BATCHES[2:5], answered[kind][2:5], strict=True):
         _, shapes = answers
         rows, columns = len(batch["image"]), len(batch["text"])
@@ -107,7 +106,7 @@ def test_no_images_or_no_texts(kind: str, answered: dict[str, list[Any]]) -> Non
         assert shapes["attention"] == [columns, count, longest, 3, 3]
 
 
-def test_what_the_task_refuses_is_refused(answered: dict[str, list[Any]]) -> None:
+def test_what_the_task_refuses_is_refused(answered: Answers) -> None:
     empty, strange, cut = answered["words look"][5:]
     assert re.search(r"text.*1.*is empty", empty)
     assert "the image is neither JPEG nor PNG" in strange

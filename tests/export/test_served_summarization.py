@@ -13,9 +13,9 @@ import pytest
 from attention_zoo import models
 from attention_zoo.data import train_tokenizer
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.export import export
 from attention_zoo.tasks import Summarization, Summary
-from tests.export.alone import answers_alone
+from tests.export.alone import Answers
+from tests.tiers import first_fast
 
 KNOWN = ["a fire in the harbour , said the mayor .", "the fire is out ."]
 TEXTS = [
@@ -61,11 +61,9 @@ def wanted(kind: str) -> list[Summary]:
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
-    folder = tmp_path_factory.mktemp("served")
-    folders = [export(task(kind), folder / kind) for kind in KINDS]
-    return dict(zip(KINDS, answers_alone(folders, BATCHES), strict=True))
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """What exports of all answer to all batches."""
+    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"))
 
 
 def assert_same(answers: dict[str, Any], wants: Sequence[Summary]) -> None:
@@ -104,14 +102,15 @@ def assert_numbers(got: list[float], want: Sequence[float]) -> None:
     assert not any(got[len(want) :])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     (several, _), (one, _), *_ = answered[kind]
     assert_same(several, wanted(kind)[:4])
     assert_same(one, wanted(kind)[2:3])
 
 
-def test_words_that_the_vocabulary_has_not_are_copied(answered: dict[str, list[Any]]) -> None:
+@pytest.mark.full
+def test_words_that_the_vocabulary_has_not_are_copied(answered: Answers) -> None:
     """Such words stand in summaries, and their origins are places where they stand.
 
     Of an article only 4 have an id; the others are unknown.
@@ -128,8 +127,9 @@ def test_words_that_the_vocabulary_has_not_are_copied(answered: dict[str, list[A
     assert (np.array(answered["attention alone"][0][0]["origins"]) == -1).all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_articles(kind: str, answered: dict[str, list[Any]]) -> None:
+def test_no_articles(kind: str, answered: Answers) -> None:
     _, shapes = answered[kind][BATCHES.index([])]
     count = task(kind).search.n_best
     assert shapes["text"] == shapes["scores"] == shapes["lengths"] == [0, count]
@@ -137,12 +137,13 @@ def test_no_articles(kind: str, answered: dict[str, list[Any]]) -> None:
     assert task(kind).predict([]) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_empty_article_is_refused(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_an_empty_article_is_refused(kind: str, answered: Answers) -> None:
     assert re.search(r"source.*2.*is empty", answered[kind][3])
 
 
-def test_a_long_article_is_cut_or_refused(answered: dict[str, list[Any]]) -> None:
+@pytest.mark.full
+def test_a_long_article_is_cut_or_refused(answered: Answers) -> None:
     assert re.search(r"source.*1.*27.*the limit is.*20", answered["attention alone"][-1])
     answers, _ = answered["pointer generator"][-1]
     assert answers["source_cut"] == [False, True]

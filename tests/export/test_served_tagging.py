@@ -19,7 +19,8 @@ from attention_zoo.export import export
 from attention_zoo.export.served_tagging import ServedTagging
 from attention_zoo.metrics import invalid_sequences
 from attention_zoo.tasks import Tagged, Tagging
-from tests.export.alone import answers_alone
+from tests.export.alone import Answers
+from tests.tiers import first_fast
 
 TEXTS = [
     "Ada Lamp didn't send 1,000.5 lamps.",
@@ -125,15 +126,13 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Tagged]) -> None:
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What exports of all answer to all batches, in a process that has TensorFlow alone."""
-    folder = tmp_path_factory.mktemp("served")
-    folders = [export(task(kind), folder / kind) for kind in KINDS]
-    return dict(zip(KINDS, answers_alone(folders, BATCHES), strict=True))
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """What exports of all answer to all batches."""
+    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     (several, _), (one, _), *_ = answered[kind]
     wants = task(kind).predict(TEXTS)
     assert_same(several, wants)
@@ -141,8 +140,8 @@ def test_tensorflow_alone_answers_like_the_task(kind: str, answered: dict[str, l
     assert any(row and row[0] for row in several["span_labels"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_constrained_tags_keep_the_scheme(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_constrained_tags_keep_the_scheme(kind: str, answered: Answers) -> None:
     answers, _ = answered[kind][BATCHES.index(RANDOM)]
     tags = [row[:size] for row, size in zip(answers["tags"], answers["lengths"], strict=True)]
     assert [len(row) for row in tags] == [len(text.split()) for text in RANDOM]
@@ -150,8 +149,9 @@ def test_constrained_tags_keep_the_scheme(kind: str, answered: dict[str, list[An
     assert len({tag for row in tags for tag in row}) > 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_sentences(kind: str, answered: dict[str, list[Any]]) -> None:
+def test_no_sentences(kind: str, answered: Answers) -> None:
     _, shapes = answered[kind][BATCHES.index([])]
     assert {name: shape for name, shape in shapes.items() if shape != [0, 0]} == {
         "scores": [0],
@@ -162,8 +162,8 @@ def test_no_sentences(kind: str, answered: dict[str, list[Any]]) -> None:
     assert task(kind).predict([]) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_predict_refuses_is_refused(kind: str, answered: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize("kind", first_fast(KINDS))
+def test_what_predict_refuses_is_refused(kind: str, answered: Answers) -> None:
     empty, long = answered[kind][-2:]
     assert re.search(r"source.*1.*is empty", empty)
     assert re.search(r"source.*0.*31.*the limit is.*30", long)

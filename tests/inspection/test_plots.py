@@ -229,6 +229,7 @@ def test_length_curve_refuses_nothing() -> None:
         plot_length_curve({"RNNSearch": {1: 2.0}, "Seq2Seq": {}})
 
 
+@pytest.mark.full
 def test_needs_no_display(tmp_path: Path) -> None:
     code = (
         "import sys; from attention_zoo.inspection import plot_alignment;"

@@ -61,6 +61,7 @@ class DecoderConformance(LayerConformance):
         shapes = ((batch, T, 4), (batch, S, 7))
         return tuple(rng.normal(size=shape).astype("float32") for shape in shapes)
 
+    @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_steps_are_the_whole(self) -> None:
         """One step at a time, as a search does it, is the teacher-forced pass."""
@@ -93,6 +94,7 @@ class DecoderConformance(LayerConformance):
             for a, b in zip(keras.tree.flatten(after), keras.tree.flatten(left), strict=True):
                 close(array(a)[:, n], b, 1e-5)
 
+    @pytest.mark.numerics
     def test_hidden_steps_hold_the_state(self) -> None:
         """Left, right and inner padding: as if the hidden steps were not there."""
         decoder, (inputs, memory) = self.decoder(), self.tensors()
@@ -120,6 +122,7 @@ class DecoderConformance(LayerConformance):
             same(a, b)
         same(implicit_mask(masked), MEMORY_MASK)
 
+    @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_garbage_in_hidden_places_reaches_nothing(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()

@@ -6,7 +6,9 @@ import doctest
 import inspect
 import json
 import re
+from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import keras
 import numpy as np
@@ -15,6 +17,8 @@ import pytest
 from tests.layers.running import MODES, POLICIES, array, arrays, close, compiled, randomise, same
 
 SECTIONS = ("Args", "Call arguments", "Returns", "Weights", "Masking", "Cost", "Example")
+BASES: dict[tuple[type, str], tuple[Any, list[np.ndarray]]] = {}
+"""Configs and behaviours of unchanged layers, by case and options."""
 
 
 def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None:
@@ -53,14 +57,38 @@ def constructor_arguments(cls: type) -> list[str]:
     return [p.name for p in parameters if p.kind not in starred]
 
 
-class LayerCase:
-    """One public layer. A case says what it covers, how to make it and what to call it with."""
+class ArgumentCase:
+    """A class whose constructor arguments are tested one by one."""
 
     covers: ClassVar[type]
+    changed: ClassVar[dict[str, Any]] = {}
+    """For every constructor argument another value than in the tests, or what makes one."""
+    together: ClassVar[dict[str, dict[str, Any]]] = {}
+    """For an argument that acts only beside others: these others."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One test for each constructor argument, or one for a class that has none."""
+        if "argument" in metafunc.fixturenames:
+            metafunc.parametrize("argument", constructor_arguments(self.covers) or [None])
+
+    def check_names(self) -> None:
+        names = constructor_arguments(self.covers)
+        assert sorted(self.changed) == sorted(names), "`changed` names every argument"
+
+    def changed_option(self, argument: str | None) -> dict[str, Any]:
+        """The argument with its changed value, which a function or class in `changed` makes."""
+        if argument is None:
+            return {}
+        value = self.changed[argument]
+        made = inspect.isfunction(value) or inspect.isclass(value)
+        return {argument: value() if made else value}
+
+
+class LayerCase(ArgumentCase):
+    """One public layer. A case says what it covers, how to make it and what to call it with."""
+
     options: ClassVar[dict[str, Any]] = {}
     """What the layers of the tests are made with."""
-    changed: ClassVar[dict[str, Any]] = {}
-    """For every constructor argument a value that `options` and the default do not have."""
     sections: ClassVar[tuple[str, ...]] = SECTIONS
     formula: ClassVar[bool] = True
     tolerance: ClassVar[float] = 1e-6
@@ -93,23 +121,63 @@ class LayerCase:
         return layer, model
 
 
-class LayerConformance(LayerCase):
-    """Configuration, paths, dtypes and documentation."""
+class ConfigurationTests(LayerCase):
+    """Every constructor argument has an effect, and survives `get_config` and saving."""
 
-    # configuration
+    together: ClassVar[dict[str, dict[str, Any]]] = {"seed": {"dropout": 0.5}}
+    same_results: ClassVar[tuple[str, ...]] = ()
+    """Arguments that, as documented, choose how the same results are computed."""
 
-    def test_every_constructor_argument_survives(self) -> None:
-        names = constructor_arguments(self.covers)
-        assert sorted(self.changed) == sorted(names), "`changed` names every argument"
-        base = self.make(name="layer").get_config()
-        for name, value in self.changed.items():
-            layer = self.make(**{name: value, "name": "layer"})
-            config = layer.get_config()
-            assert config != base, f"{name} is not in the config"
-            again = self.covers.from_config(json.loads(json.dumps(config)))
-            assert again.get_config() == config
-            saved = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
-            assert keras.saving.deserialize_keras_object(saved).get_config() == config
+    def test_every_constructor_argument_survives(self, argument: str | None) -> None:
+        """A changed argument changes what the layer does, and the rebuilt layer does the same."""
+        self.check_names()
+        others = self.together.get(argument, {})
+        with mock.patch("random.randint", return_value=7):  # the seed of all that have none
+            config, behaviour = self.check_rebuilding({**others, **self.changed_option(argument)})
+            if argument is None:
+                return
+            base_config, base_behaviour = self.base(others)
+            assert config != base_config, f"{argument} is not in the config"
+            unchanged = same_behaviour(behaviour, base_behaviour)
+            if argument in self.same_results:
+                assert unchanged, f"{argument} changes results"
+            else:
+                assert not unchanged, f"{argument} has no effect"
+
+    def base(self, options: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
+        """Config and behaviour of the layer that an argument is changed of."""
+        key = type(self), repr(options)
+        if key not in BASES:
+            layer = self.make(**options)
+            BASES[key] = without_names(saved_config(layer)), self.behaviour(layer)
+        return BASES[key]
+
+    def check_rebuilding(self, options: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
+        """Config and behaviour of a layer, which layers rebuilt from its config have too."""
+        layer = self.make(**options)
+        config = saved_config(layer)
+        saved = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+        behaviour = self.behaviour(layer)
+        for again in (
+            self.covers.from_config(config),
+            keras.saving.deserialize_keras_object(saved),
+        ):
+            assert without_names(again.get_config()) == without_names(config)
+            assert same_behaviour(self.behaviour(again), behaviour), "rebuilding loses something"
+        return without_names(config), behaviour
+
+    def behaviour(self, layer: Any) -> list[np.ndarray]:
+        """Initial weights and outputs; outputs and losses in training with random weights."""
+        run = InTraining(self.respond, layer)
+        results = [run(self.tensors(), training=False)]
+        weights = [array(v) for v in layer.weights]
+        randomise(layer)
+        results += [run(self.tensors(), training=True), list(layer.losses)]
+        return [*weights, *map(array, filter(keras.ops.is_tensor, flat(results)))]
+
+    def respond(self, layer: Any, *tensors: Any) -> Any:
+        """The outputs that `behaviour` compares: those of `apply`, or of a call that shows more."""
+        return self.apply(layer, *tensors)
 
     def test_name_dtype_and_trainable_survive(self) -> None:
         layer = self.make(name="other", dtype="mixed_bfloat16", trainable=False)
@@ -120,14 +188,35 @@ class LayerConformance(LayerCase):
             False,
         )
 
-    def test_config_makes_the_same_layer(self) -> None:
-        layer = self.built()
-        again = self.covers.from_config(layer.get_config())
-        self.apply(again, *self.tensors())
-        again.set_weights(layer.get_weights())
-        same_nest(self.apply(again, *self.tensors()), self.apply(layer, *self.tensors()))
+    def test_own_dtype_reaches_every_weight(self) -> None:
+        policy = "mixed_float16" if self.keras_cells else "float16"
+        layer = self.make(dtype=policy)
+        outputs = flat(self.apply(layer, *self.tensors()))
+        assert {keras.backend.standardize_dtype(x.dtype) for x in outputs} == {"float16"}
+        wanted = keras.dtype_policies.get(policy).variable_dtype
+        assert {v.dtype for v in layer.weights} <= {wanted}
 
-    # paths
+    def test_saves_and_loads(self, tmp_path: Path) -> None:
+        """In a functional model; `test_saving.py` loads all of them in a fresh process."""
+        _, model = self.functional()
+        model.save(tmp_path / "model.keras")
+        again = keras.models.load_model(tmp_path / "model.keras")
+        tensors = list(self.tensors())
+        same_nest(again(tensors), model(tensors))
+
+
+class DocumentationTests(LayerCase):
+    """The docstring has all sections, and its example runs."""
+
+    def test_docstring(self) -> None:
+        check_docstring(self.covers, self.sections, self.formula)
+
+    def test_example(self) -> None:
+        run_example(self.covers)
+
+
+class LayerConformance(ConfigurationTests, DocumentationTests):
+    """Configuration, documentation, paths and dtypes."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
@@ -163,32 +252,45 @@ class LayerConformance(LayerCase):
             assert np.isfinite(array(output)).all()
         assert {v.dtype for v in layer.weights} <= {wanted.variable_dtype}
 
-    def test_own_dtype_reaches_every_weight(self) -> None:
-        policy = "mixed_float16" if self.keras_cells else "float16"
-        layer = self.make(dtype=policy)
-        outputs = flat(self.apply(layer, *self.tensors()))
-        assert {keras.backend.standardize_dtype(x.dtype) for x in outputs} == {"float16"}
-        wanted = keras.dtype_policies.get(policy).variable_dtype
-        assert {v.dtype for v in layer.weights} <= {wanted}
-
     @pytest.mark.every_backend
     def test_no_rows(self) -> None:
         outputs = flat(self.apply(self.make(), *self.tensors(batch=0)))
         assert all(x.shape[0] == 0 for x in outputs)
 
-    def test_build_makes_every_weight(self) -> None:
-        layer = self.built()
-        before = [v.path for v in layer.variables]
-        self.apply(layer, *self.tensors())
-        assert [v.path for v in layer.variables] == before
 
-    # documentation
+class InTraining(keras.layers.Layer):
+    """Calls a layer in the training phase that it is called in itself."""
 
-    def test_docstring(self) -> None:
-        check_docstring(self.covers, self.sections, self.formula)
+    def __init__(self, apply: Any, layer: Any) -> None:
+        super().__init__(dtype=layer.dtype_policy)
+        self.apply, self.layer = apply, layer
+        self.built = True  # Keras would otherwise trace `call` to build it
 
-    def test_example(self) -> None:
-        run_example(self.covers)
+    def call(self, tensors: Any, training: bool = False) -> Any:
+        return self.apply(self.layer, *tensors)
+
+
+def saved_config(instance: Any) -> dict[str, Any]:
+    """The config as it is read from a file."""
+    return json.loads(json.dumps(instance.get_config()))
+
+
+def without_names(config: Any) -> Any:
+    """A config without the names, which Keras makes new for every layer."""
+    if isinstance(config, dict):
+        hidden = {"name", "shared_object_id"}
+        return {k: without_names(v) for k, v in config.items() if k not in hidden}
+    if isinstance(config, list | tuple):
+        return [without_names(x) for x in config]
+    return config
+
+
+def same_behaviour(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
+    """Whether all arrays have the same shapes and nearly the same values."""
+    return len(first) == len(second) and all(
+        a.shape == b.shape and np.allclose(a, b, rtol=1e-5, atol=1e-7)
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def flat(nest: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from keras import ops
 
-from attention_zoo.layers import ALIGNMENTS, SCORES
+from attention_zoo.layers import ALIGNMENTS, SCORES, Attention
 from attention_zoo.registry import Registry
 from tests.layers.attention_case import Weights, numbers, softmax
 from tests.layers.layer_laws import LayerConformance
@@ -28,8 +28,8 @@ from tests.layers.running import (
     differentiable,
     randomise,
 )
+from tests.tiers import EXAMPLES, ORACLE_CASES
 
-EXAMPLES = 100 if JAX else 1000
 PART_SECTIONS = ("Call arguments", "Returns", "Cost", "Example")
 
 
@@ -62,6 +62,10 @@ class ScoreConformance(PartConformance):
     sections = PART_SECTIONS
     widths: ClassVar[tuple[int, int]] = (6, 5)
 
+    def respond(self, layer: Any, query: Any, key: Any) -> Any:
+        """Context and weights of an attention with the score, whose state it updates too."""
+        return Attention(layer)(query, key, return_attention_scores=True)
+
     def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
         """Float64 scores `(..., T, S)`."""
         raise TypeError(f"{type(self).__name__} has no oracle")
@@ -71,17 +75,19 @@ class ScoreConformance(PartConformance):
         shapes = ((batch, 4, self.widths[0]), (batch, 5, self.widths[1]))
         return tuple((scale * rng.normal(size=shape)).astype("float32") for shape in shapes)
 
+    @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_oracle(self) -> None:
-        """200 random cases of weights and tensors against float64 NumPy."""
+        """Random weights and tensors against float64 NumPy."""
         layer = self.built()
         run = differentiable(layer, layer)
-        for seed in range(200):
+        for seed in range(ORACLE_CASES):
             randomise(layer, seed)
             tensors = self.tensors(seed=seed)
             got = run(*tensors)[0] if JAX else layer(*tensors)
             close(got, self.oracle(numbers(layer), *(x.astype("float64") for x in tensors)), 1e-6)
 
+    @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_gradients_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
@@ -142,6 +148,10 @@ class AlignmentConformance(PartConformance):
     def apply(self, layer: Any, scores: Any, *state: Any) -> Any:
         return layer(scores, state=state)[0]
 
+    def respond(self, layer: Any, query: Any, *state: Any) -> Any:
+        """Context and weights of an attention with the alignment, which draws noise in training."""
+        return Attention("dot", layer)(query, query[:, ::-1], return_attention_scores=True)
+
     def align(self, layer: Any, scores: Any, mask: Any = None) -> Any:
         """The weights of a first look."""
         scores = ops.convert_to_tensor(scores)
@@ -152,8 +162,9 @@ class AlignmentConformance(PartConformance):
         layer = self.built()
         return compiled(lambda scores, mask: self.align(layer, scores, mask), MODES[1])
 
+    @pytest.mark.numerics
     @pytest.mark.every_backend
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=100 if JAX else EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(
         hnp.arrays(
             "float32", (3, 7), elements=st.floats(-1e5, 1e5, width=32, allow_subnormal=False)
@@ -198,6 +209,7 @@ class AlignmentConformance(PartConformance):
         with pytest.raises(ValueError, match="mask has dtype float32, but masks are boolean"):
             layer(scores, mask, tuple(state))
 
+    @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_gradient_of_hidden_scores_is_nothing(self) -> None:
         layer = self.built()
@@ -209,6 +221,7 @@ class AlignmentConformance(PartConformance):
         assert not gradient[~mask].any()
         assert all(np.isfinite(x).all() for x in weight_gradients)
 
+    @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_nothing_to_look_at(self) -> None:
         layer = self.built()

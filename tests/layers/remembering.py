@@ -11,7 +11,7 @@ from keras import layers, ops
 
 from attention_zoo.layers import AttentionCell, RecurrentDecoder
 from tests.layers.attention_case import VALUE_MASK, AttentionCase, Weights, numbers
-from tests.layers.conformance import AttentionConformance
+from tests.layers.conformance import AttentionConformance, NumericLaws
 from tests.layers.running import (
     JAX,
     MODES,
@@ -61,8 +61,8 @@ class RememberingCase(AttentionCase):
         return looked @ value, looked
 
 
-class RememberingConformance(RememberingCase, AttentionConformance):
-    """Every law of the contract, the state, and looks from inside a decoder."""
+class StatefulConformance(RememberingCase, NumericLaws):
+    """Values and gradients over several steps, the state, and use inside a decoder."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES)
@@ -154,6 +154,7 @@ class RememberingConformance(RememberingCase, AttentionConformance):
         )
         close(record["weights"][0], wanted, 1e-5)
 
+    @pytest.mark.full
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_gradient_in_a_decoder_reaches_every_weight(self, mode: str) -> None:
@@ -169,6 +170,7 @@ class RememberingConformance(RememberingCase, AttentionConformance):
         names = [v.path for v in decoder.trainable_variables]
         assert [n for n, x in zip(names, by_weights, strict=True) if not x.any()] == []
 
+    @pytest.mark.full
     def test_trains_in_a_decoder(self) -> None:
         """A step of `fit`, in graph mode on TensorFlow, moves every weight and nothing to NaN."""
         inputs, memory = self.sequences()
@@ -184,6 +186,10 @@ class RememberingConformance(RememberingCase, AttentionConformance):
         for old, new in zip(before, model.trainable_variables, strict=True):
             assert np.isfinite(array(new)).all()
             assert np.abs(array(new) - old).max() > 0, new.path
+
+
+class RememberingConformance(StatefulConformance, AttentionConformance):
+    """All of the attention contract, and the state."""
 
 
 def _of_looks(mask: np.ndarray, steps: int) -> np.ndarray:

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tests.tiers import DIRECTIONS, FULL
+
 JAX = keras.backend.backend() == "jax"
 QUICK = "xla" if JAX else "eager"
 """The mode that is quickest for a few calls: JAX compiles every single operation anyway."""
@@ -194,42 +196,34 @@ def randomise(layer: keras.layers.Layer, seed: int = 0, scale: float = 0.5) -> N
 
 
 def check_gradients(layer: Any, run: Any, tensors: list[np.ndarray]) -> None:
-    """Central differences of the probed outputs against the gradients."""
+    """Compares gradients of the probed outputs with central differences.
+
+    Fast tier: along one random direction in all inputs and weights together. Full tier, and JAX
+    (whose float32 needs short directions): along random directions in each tensor alone.
+    """
     rng = np.random.default_rng(3)
+    variables = layer.trainable_variables
+    points = [*tensors, *map(array, variables)]
     outputs, by_inputs, by_weights = run(*tensors)
+    gradients = [*by_inputs, *by_weights]
 
-    def loss(*given: np.ndarray) -> float:
-        total = 0.0
-        for x in keras.tree.flatten(run(*given)[0]):
-            total += float((x.ravel() * np.cos(np.arange(x.size) + 1.0)).sum())
-        return total
-
-    def check(gradient: np.ndarray, shifted: Any) -> None:
-        for _ in range(2):
-            direction = rng.normal(size=gradient.shape)
-            step = STEP * direction
-            slope = (shifted(step) - shifted(-step)) / (2 * STEP)
-            want = float((gradient * direction).sum())
-            assert slope == pytest.approx(want, rel=BOUNDS[0], abs=BOUNDS[1])
-
-    for i, gradient in enumerate(by_inputs):
-
-        def moved(d: np.ndarray, i: int = i) -> float:
-            given = list(tensors)
-            given[i] = (tensors[i] + d).astype(tensors[i].dtype)
-            return loss(*given)
-
-        check(gradient, moved)
-    for variable, gradient in zip(layer.trainable_variables, by_weights, strict=True):
-        value = array(variable)
-
-        def shifted(d: np.ndarray, variable: Any = variable, value: np.ndarray = value) -> float:
-            variable.assign(value + d)
-            result = loss(*tensors)
+    def loss(moved: list[np.ndarray]) -> float:
+        for variable, value in zip(variables, moved[len(tensors) :], strict=True):
             variable.assign(value)
-            return result
+        given = [value.astype(x.dtype) for value, x in zip(moved, tensors, strict=False)]
+        results = keras.tree.flatten(run(*given)[0])
+        return sum(float((x.ravel() * np.cos(np.arange(x.size) + 1.0)).sum()) for x in results)
 
-        check(gradient, shifted)
+    every = range(len(points))
+    groups = [[i] for i in every for _ in range(DIRECTIONS)] if FULL or JAX else [list(every)]
+    for group in groups:
+        direction = [rng.normal(size=x.shape) * (i in group) for i, x in enumerate(points)]
+        ahead = loss([x + STEP * d for x, d in zip(points, direction, strict=True)])
+        behind = loss([x - STEP * d for x, d in zip(points, direction, strict=True)])
+        want = sum(float((g * d).sum()) for g, d in zip(gradients, direction, strict=True))
+        assert (ahead - behind) / (2 * STEP) == pytest.approx(want, rel=BOUNDS[0], abs=BOUNDS[1])
+    for variable, value in zip(variables, points[len(tensors) :], strict=True):
+        variable.assign(value)
     assert any(np.abs(x).max() > 1e-3 for x in keras.tree.flatten(outputs))
 
 

@@ -3,31 +3,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from attention_zoo.layers import AdditiveAttention
-from tests.layers.attention_case import Weights
-from tests.layers.conformance import AttentionConformance, NumericLaws
+from attention_zoo.layers import AdditiveAttention, AdditiveScore, Attention
+from tests.layers.wrapper_conformance import WrapperConformance
 
 
-def hidden(weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-    return (query @ weights["query_kernel"])[:, :, None] + (key @ weights["key_kernel"])[:, None]
-
-
-class TestAdditiveAttention(AttentionConformance):
+class TestAdditiveAttention(WrapperConformance):
     covers = AdditiveAttention
     options = {"units": 8}
     changed = {"units": 9, "normalize": True, "alignment": "hard", "dropout": 0.3, "seed": 5}
 
-    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        return np.tanh(hidden(weights, query, key)) @ weights["v"]
-
-
-class TestNormalizedAdditiveAttention(NumericLaws):
-    covers = AdditiveAttention
-    options = {"units": 8, "normalize": True}
-
-    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        v = weights["gain"] * weights["v"] / np.linalg.norm(weights["v"])
-        return np.tanh(hidden(weights, query, key) + weights["bias"]) @ v
+    def equivalent(self) -> Attention:
+        return Attention(AdditiveScore(), "softmax")
 
 
 def test_units_default_to_the_width_of_the_query() -> None:

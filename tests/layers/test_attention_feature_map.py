@@ -62,6 +62,7 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(array(of_second), [[[2, 6], [0.5, 1.5]]], atol=1e-6)
 
 
+@pytest.mark.full
 def test_maps_are_channels_of_a_convolution() -> None:
     """ABCNN-1: the sentence and its map side by side, read by one convolution; it trains."""
     tokens = [keras.Input((6,), dtype="int32") for _ in range(2)]

@@ -12,6 +12,7 @@ from attention_zoo.layers import ALIGNMENTS, SCORES, AttentionPooling, LocationS
 from tests.layers.attention_case import numbers, softmax
 from tests.layers.running import array, close, same
 from tests.layers.structure_laws import Arrays, StructureConformance
+from tests.variants import numerics_only
 
 
 def pooled(query: np.ndarray, weights: Any, inputs: np.ndarray, mask: np.ndarray) -> Any:
@@ -25,11 +26,7 @@ class TestAttentionPooling(StructureConformance):
     covers = AttentionPooling
     options = {"units": 8}
     changed = {"score": "general", "alignment": "hard", "units": 9, "dropout": 0.3, "seed": 5}
-
-    def make(self, **options: Any) -> AttentionPooling:
-        if options.get("score"):
-            return AttentionPooling(**options)
-        return super().make(**options)
+    together = {**StructureConformance.together, "score": {"units": None}}
 
     def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
         return ((batch, *lengths, 6),)
@@ -40,6 +37,7 @@ class TestAttentionPooling(StructureConformance):
         return pooled(query, weights, tensors[0], masks[0])
 
 
+@numerics_only
 class TestAttentionPoolingWithAQuery(TestAttentionPooling):
     """The query comes from outside: an LSTM's last state, say."""
 

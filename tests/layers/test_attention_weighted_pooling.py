@@ -13,6 +13,7 @@ from attention_zoo.ops import implicit_mask
 from tests.layers.running import array, close, same
 from tests.layers.structure_laws import Arrays, StructureConformance
 from tests.layers.test_attention_feature_map import alike
+from tests.variants import numerics_only
 
 
 def windows(x: np.ndarray, weights: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
@@ -51,12 +52,14 @@ class TestAttentionWeightedPooling(StructureConformance):
         )
 
 
+@numerics_only
 class TestWindowOfOne(TestAttentionWeightedPooling):
     """Every place alone."""
 
     options = {"window": 1}
 
 
+@numerics_only
 class TestWindowOfFour(TestAttentionWeightedPooling):
     """Longer than some sentences."""
 

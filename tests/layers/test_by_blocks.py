@@ -165,6 +165,7 @@ def test_half_precision(policy: str, taken: list[int]) -> None:
     close(output, want, 2e-2)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="shapes are always known there")
 def test_a_model_of_known_length_learns(taken: list[int]) -> None:
     inputs = keras.Input((L, D))

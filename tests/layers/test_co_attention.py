@@ -18,14 +18,10 @@ from tests.layers.structure_laws import Arrays, StructureConformance
 class TestCoAttention(StructureConformance):
     covers = CoAttention
     changed = {"score": "general", "units": 9}
+    together = {"units": {"score": "additive"}}
     names = ("context_mask", "query_mask")
     lengths = (5, 4)
     seed = 141  # every best match stands clear of the second: at a tie the slope is two
-
-    def make(self, **options: Any) -> CoAttention:
-        if "units" in options:
-            options = {"score": "additive", **options}
-        return super().make(**options)
 
     def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
         return (batch, lengths[0], 6), (batch, lengths[1], 6)

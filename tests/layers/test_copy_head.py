@@ -64,6 +64,7 @@ def test_hypotheses_of_a_search() -> None:
     close(one, array(whole)[:, 1], 1e-6)
 
 
+@pytest.mark.full
 def test_trains_in_a_plain_keras_model() -> None:
     """What is asked for stands in the source under an id that no vocabulary has."""
     rng = np.random.default_rng(0)

@@ -4,16 +4,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attention_zoo.layers import CoverageAttention
+from attention_zoo.layers import Attention, CoverageAttention
 from tests.layers.attention_case import Weights, softmax
 from tests.layers.remembering import RememberingConformance
 from tests.layers.running import MODES, array, compiled
+from tests.layers.wrapper_conformance import WrapperConformance
 
 
-class TestCoverageAttention(RememberingConformance):
+class TestCoverageAttention(RememberingConformance, WrapperConformance):
     covers = CoverageAttention
     options = {"units": 8}
     changed = {"units": 9, "alignment": "hard", "dropout": 0.3, "seed": 5}
+
+    def equivalent(self) -> Attention:
+        return Attention("coverage", "softmax")
 
     def start(self, sources: int) -> np.ndarray:
         return np.zeros(sources)

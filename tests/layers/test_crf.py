@@ -52,13 +52,15 @@ def energies_of(crf: CRF, emissions: np.ndarray, mask: np.ndarray) -> oracle.Ene
 
 class TestCRF(LayerConformance):
     covers = CRF
+    test_example = pytest.mark.full(LayerConformance.test_example)
     changed: ClassVar = {
-        "num_tags": 4,
+        "num_tags": 5,
         "tag_scheme": "BIO",
-        "tags": NAMES,
+        "tags": NAMES[::-1],
         "use_boundaries": False,
         "transitions_initializer": "zeros",
     }
+    together: ClassVar = {"tags": {"tag_scheme": "BIO"}}
 
     # Potentials stay in float32 at least, so these two laws read otherwise here.
     test_dtype_policy = None
@@ -71,6 +73,14 @@ class TestCRF(LayerConformance):
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return (np.random.default_rng(0).normal(size=(batch, 5, 4)).astype("float32"),)
+
+    def behaviour(self, layer: CRF) -> list[np.ndarray]:
+        """Nothing where the layer was made for another number of tags than the emissions have."""
+        if layer.num_tags in (None, 4):
+            return super().behaviour(layer)
+        with pytest.raises(ValueError, match=f"must be .*{layer.num_tags}"):
+            super().behaviour(layer)
+        return []
 
     @pytest.mark.parametrize("policy", POLICIES)
     def test_potentials_are_float32_whatever_the_policy(self, policy: str) -> None:
@@ -117,6 +127,7 @@ class TestCRF(LayerConformance):
             possible = {tuple(path) for path in paths[np.isfinite(listed)].tolist()}
             assert {tuple(path) for path in drawn[row][:, mask[row]].tolist()} <= possible
 
+    @pytest.mark.full
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_methods_compile(self, mode: str) -> None:
         crf, (emissions,) = self.built(tag_scheme="BIO"), self.tensors()
@@ -305,6 +316,7 @@ def sentences(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
     return words.astype("int32"), np.where(words > 0, tags, 0).astype("int32")
 
 
+@pytest.mark.full
 def test_trains_by_plain_fit_beside_another_output_with_weights(tmp_path: Path) -> None:
     """Learns; a sentence of weight 0 counts nothing; what is reloaded answers the same."""
     model, crf = tagger(tag_scheme="BIO", tags=NAMES)
@@ -336,6 +348,7 @@ def test_trains_by_plain_fit_beside_another_output_with_weights(tmp_path: Path) 
     assert again.evaluate(words, right, 64, verbose=0, return_dict=True) == measured
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="what TensorFlow exports")
 def test_exports_and_answers_without_this_package(tmp_path: Path) -> None:
     model, _ = tagger(tag_scheme="BIO", tags=NAMES)
@@ -353,6 +366,7 @@ def test_exports_and_answers_without_this_package(tmp_path: Path) -> None:
     assert printed.strip() == str(want.tolist())
 
 
+@pytest.mark.full
 def test_mixed_precision_trains() -> None:
     keras.config.set_dtype_policy("mixed_float16")
     words, tags = sentences(64)

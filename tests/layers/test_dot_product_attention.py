@@ -4,28 +4,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attention_zoo.layers import DotProductAttention
-from tests.layers.attention_case import Weights
-from tests.layers.conformance import AttentionConformance, NumericLaws
+from attention_zoo.layers import Attention, DotProductAttention
 from tests.layers.running import array
+from tests.layers.wrapper_conformance import WrapperConformance
 
 
-class TestDotProductAttention(AttentionConformance):
+class TestDotProductAttention(WrapperConformance):
     covers = DotProductAttention
     changed = {"scale": True, "alignment": "hard", "dropout": 0.3, "seed": 5}
     widths = (6, 6, 7)
 
-    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        return query @ key.swapaxes(1, 2)
-
-
-class TestScaledDotProductAttention(NumericLaws):
-    covers = DotProductAttention
-    options = {"scale": True}
-    widths = (6, 6, 7)
-
-    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        return query @ key.swapaxes(1, 2) / np.sqrt(6)
+    def equivalent(self) -> Attention:
+        return Attention("dot", "softmax")
 
 
 def test_widths_that_differ_are_refused() -> None:

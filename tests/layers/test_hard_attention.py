@@ -10,19 +10,22 @@ from keras import ops
 
 from attention_zoo.layers import (
     ESTIMATORS,
+    Attention,
     GumbelAlignment,
     HardAlignment,
     HardAttention,
     ReinforceAlignment,
 )
 from attention_zoo.losses import Reinforce
-from tests.layers.attention_case import VALUE_MASK, AttentionCase, B, S, T, Weights, hard, numbers
-from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.attention_case import VALUE_MASK, B, S, T, Weights, hard, numbers
+from tests.layers.conformance import NumericLaws
 from tests.layers.running import array, differentiable, randomise, same
+from tests.layers.wrapper_conformance import WrapperConformance
 
 
-class HardCase(AttentionCase):
+class TestHardAttention(WrapperConformance):
     covers = HardAttention
+    options = {"units": 8}
     changed = {
         "estimator": "argmax",
         "score": "concat",
@@ -30,6 +33,16 @@ class HardCase(AttentionCase):
         "dropout": 0.3,
         "seed": 5,
     }
+
+    def equivalent(self) -> Attention:
+        return Attention("additive", "gumbel")
+
+
+class TestHardChoice(NumericLaws):
+    """At inference every estimator takes the argmax."""
+
+    covers = HardAttention
+    options = {"units": 8}
 
     def tensors(
         self, batch: int = B, steps: int = T, sources: int = S, seed: int = 0, scale: float = 1.0
@@ -64,39 +77,24 @@ class HardCase(AttentionCase):
         assert (chosen >= scores.max(-1) - tolerance * np.abs(scores).max()).all()
 
 
-class HardConformance(HardCase, AttentionConformance):
-    """One that draws its places."""
-
-    def test_dropout_acts_in_training_only(self) -> None:
-        """In training the places are drawn, so the weights before dropout are not inference's."""
-        plain, layer = self.built(), self.built(dropout=0.5, seed=3)
-        tensors = self.tensors(sources=40)
-        context, _ = self.look(plain, *tensors)
-        for training in (None, False):
-            same(self.look(layer, *tensors, training=training)[0], context)
-        first, chosen = self.look(layer, *tensors, training=True)
-        second, _ = self.look(layer, *tensors, training=True)
-        assert np.abs(first - second).max() > 1e-3
-        assert set(np.unique(chosen)) == {0, 1}
-        assert (chosen.sum(-1) == 1).all()
-        kept = np.abs(first).max(-1) > 0
-        assert 0 < kept.mean() < 1
-        value = tensors[1]
-        np.testing.assert_allclose(first[kept], (2 * chosen @ value)[kept], rtol=1e-6)
-
-
-class TestHardAttention(HardConformance):
-    options = {"units": 8}
-
-
-class TestReinforceAttention(HardConformance):
-    options = {"units": 8, "estimator": "reinforce"}
-
-
-class TestArgmaxAttention(HardCase, NumericLaws):
-    """What the others are at inference."""
-
-    options = {"units": 8, "estimator": "argmax"}
+@pytest.mark.parametrize("estimator", ["gumbel", "reinforce"])
+def test_dropout_acts_in_training_only(estimator: str) -> None:
+    """In training positions are sampled, so the weights before dropout differ from inference."""
+    case = TestHardChoice()
+    plain = case.built(estimator=estimator)
+    layer = case.built(estimator=estimator, dropout=0.5, seed=3)
+    tensors = case.tensors(sources=40)
+    context, _ = case.look(plain, *tensors)
+    for training in (None, False):
+        same(case.look(layer, *tensors, training=training)[0], context)
+    first, chosen = case.look(layer, *tensors, training=True)
+    second, _ = case.look(layer, *tensors, training=True)
+    assert np.abs(first - second).max() > 1e-3
+    assert set(np.unique(chosen)) == {0, 1}
+    assert (chosen.sum(-1) == 1).all()
+    kept = np.abs(first).max(-1) > 0
+    assert 0 < kept.mean() < 1
+    np.testing.assert_allclose(first[kept], (2 * chosen @ tensors[1])[kept], rtol=1e-6)
 
 
 def test_estimators_are_found_by_name() -> None:
@@ -139,6 +137,7 @@ def test_one_seed_one_stream(estimator: str) -> None:
     assert (first != run(2)[0]).any()
 
 
+@pytest.mark.full
 def test_what_the_estimators_teach_the_score() -> None:
     """Through the context: straight-through gives the keys a gradient, the others do not."""
     rng = np.random.default_rng(0)
@@ -216,6 +215,7 @@ def trained(estimator: str, epochs: int) -> tuple[Pointer, float]:
     return model, float((answers == labels).mean())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("estimator", ["gumbel", "reinforce"])
 def test_learns_where_to_look_by_plain_fit(estimator: str, tmp_path: Any) -> None:
     """In 320 steps; saved and loaded, it is the same, its baseline too."""
@@ -238,7 +238,7 @@ def test_an_untaught_choice_does_not_learn() -> None:
 
 def test_conformance_weights_are_random() -> None:
     """The oracle's case looks at different places from one query to the next."""
-    case = TestHardAttention()
+    case = TestHardChoice()
     layer, tensors = case.built(), case.tensors()
     randomise(layer, 4, scale=2)
     _, weights = case.look(layer, *tensors)

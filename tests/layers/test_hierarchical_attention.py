@@ -13,6 +13,7 @@ from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import numbers, softmax
 from tests.layers.running import JAX, array, close, differentiable, randomise
 from tests.layers.structure_laws import Arrays, StructureConformance
+from tests.variants import numerics_only
 
 
 def gru(cell: Any, inputs: np.ndarray) -> np.ndarray:
@@ -74,7 +75,7 @@ def documents(layer: Any, inputs: np.ndarray, mask: np.ndarray) -> tuple[np.ndar
 
 class TestHierarchicalAttention(StructureConformance):
     covers = HierarchicalAttention
-    changed = {"levels": [(None, AttentionPooling("general")), (None, AttentionPooling("dot"))]}
+    changed = {"levels": lambda: [(None, AttentionPooling("general")), (None, AttentionPooling())]}
     lengths = (3, 4)
     pads = (1, 8)
     tolerance = oracle_tolerance = 1e-5
@@ -95,6 +96,7 @@ class TestHierarchicalAttention(StructureConformance):
         return documents(layer, tensors[0], masks[0])
 
 
+@numerics_only
 class TestOneLevelWithoutEncoder(StructureConformance):
     """It is the pooling alone."""
 
@@ -201,6 +203,7 @@ def test_an_encoder_never_sees_a_sequence_without_a_place() -> None:
     assert array(out).tolist() == [[0], [8], [8]]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="JAX knows every length beforehand")
 def test_lengths_that_turn_out_to_be_0_when_it_runs() -> None:
     import tensorflow as tf

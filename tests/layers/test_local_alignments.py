@@ -22,7 +22,7 @@ from tests.layers.running import array
 class TestLocalMonotonicAlignment(AlignmentConformance):
     covers = LocalMonotonicAlignment
     registered = "local_monotonic"
-    changed = {"window": 3}
+    changed = {"window": 1}
 
 
 class TestLocalPredictiveAlignment(AlignmentConformance):

@@ -42,6 +42,7 @@ from tests.layers.running import (
     differentiable,
     randomise,
 )
+from tests.layers.wrapper_conformance import WrapperConformance
 
 
 def additive(weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
@@ -102,7 +103,7 @@ class LocalLaws(AttentionCase):
             close(got[0], want[0], 1e-6)
 
 
-class TestLocalAttention(LocalLaws, AttentionConformance):
+class TestLocalAttention(LocalLaws, AttentionConformance, WrapperConformance):
     covers = LocalAttention
     options = {"score": "additive", "window": 2, "units": 8}
     changed = {
@@ -122,6 +123,9 @@ class TestLocalAttention(LocalLaws, AttentionConformance):
         looked = local_p(scores, predicted(weights, query), mask, 2)
         return looked @ value, looked
 
+    def equivalent(self) -> Attention:
+        return Attention("general", "local_predictive")
+
 
 class TestGeneralLocalAttention(LocalLaws, NumericLaws):
     """The paper's score, window and all."""
@@ -138,9 +142,7 @@ class TestGeneralLocalAttention(LocalLaws, NumericLaws):
         return looked @ value, looked
 
 
-class TestMonotonicLocalAttention(
-    LocalLaws, MaskLaws, DeadRowLaws, PaddingLaws, NumericLaws, LookLaws
-):
+class TestMonotonicLocalAttention(LocalLaws, NumericLaws):
     covers = LocalAttention
     options = {"score": "additive", "window": 1, "kind": "monotonic", "units": 8}
 
@@ -152,6 +154,13 @@ class TestMonotonicLocalAttention(
         near = np.abs(places - steps[:, None]) <= 1
         looked = softmax(additive(weights, query, key), mask & near)
         return looked @ value, looked
+
+
+@pytest.mark.full
+class TestMasksOfMonotonicLocalAttention(LocalLaws, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws):
+    covers = LocalAttention
+    options = TestMonotonicLocalAttention.options
+    test_gradients_are_finite_differences = None
 
 
 # ------------------------------------------------------------------ by hand

@@ -6,16 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attention_zoo.layers import LocationSensitiveAttention
+from attention_zoo.layers import Attention, LocationSensitiveAttention
 from tests.layers.attention_case import Weights, softmax
 from tests.layers.conformance import NumericLaws
-from tests.layers.remembering import RememberingCase, RememberingConformance
+from tests.layers.remembering import RememberingCase, StatefulConformance
 from tests.layers.running import MODES, array, compiled
+from tests.layers.wrapper_conformance import WrapperConformance
 
 
 class LocationSensitiveCase(RememberingCase):
     covers = LocationSensitiveAttention
     options = {"units": 8, "filters": 3, "kernel_size": 3}
+
+    def equivalent(self) -> Attention:
+        return Attention("location_sensitive", "softmax")
 
     def start(self, sources: int) -> np.ndarray:
         return np.zeros(sources)
@@ -41,7 +45,9 @@ class LocationSensitiveCase(RememberingCase):
         return looked
 
 
-class TestLocationSensitiveAttention(LocationSensitiveCase, RememberingConformance):
+class TestLocationSensitiveAttention(
+    LocationSensitiveCase, StatefulConformance, WrapperConformance
+):
     changed = {
         "units": 9,
         "filters": 4,

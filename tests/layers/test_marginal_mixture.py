@@ -165,6 +165,7 @@ def test_its_gradient_is_that_of_rewarded_draws() -> None:
     assert (error < 0.01 * np.abs(want).max()).all()
 
 
+@pytest.mark.full
 def test_trains_by_plain_cross_entropy() -> None:
     """The label stands at the place whose key is the query; the loss knows only the label."""
     rng = np.random.default_rng(0)

@@ -12,6 +12,7 @@ from attention_zoo.layers import (
     Attention,
     AttentionCell,
     DotScore,
+    GeneralScore,
     MochaAlignment,
     MonotonicAlignment,
     MonotonicAttention,
@@ -20,7 +21,9 @@ from attention_zoo.layers import (
     RecurrentDecoder,
 )
 from tests.layers.attention_case import Weights, softmax
-from tests.layers.remembering import RememberingConformance
+from tests.layers.attention_laws import DeadRowLaws, LookLaws, PaddingLaws
+from tests.layers.mask_laws import MaskLaws
+from tests.layers.remembering import RememberingCase, StatefulConformance
 from tests.layers.running import (
     MODES,
     QUICK,
@@ -30,6 +33,7 @@ from tests.layers.running import (
     differentiable,
     randomise,
 )
+from tests.layers.wrapper_conformance import WrapperConformance
 
 SOFT = {"hard_at_inference": False, "sigmoid_noise": 0.0}
 
@@ -61,14 +65,14 @@ def in_chunks(stop: np.ndarray, energy: np.ndarray, mask: np.ndarray, width: int
     return weights
 
 
-class MonotonicCase(RememberingConformance):
+class MonotonicCase(RememberingCase):
     sums_to_one = False
 
     def start(self, sources: int) -> np.ndarray:
         return np.eye(1, sources)[0]
 
 
-class TestMonotonicAttention(MonotonicCase):
+class TestMonotonicAttention(MonotonicCase, StatefulConformance, WrapperConformance):
     covers = MonotonicAttention
     options = {"units": 8, **SOFT}
     changed = {
@@ -81,11 +85,8 @@ class TestMonotonicAttention(MonotonicCase):
         "dropout": 0.3,
         "seed": 5,
     }
-
-    def make(self, **options: Any) -> Any:
-        if options.get("score"):
-            options = {"units": None, **options}
-        return super().make(**options)
+    together = {**WrapperConformance.together, "score": {"units": None}}
+    same_results = ("form",)  # both forms compute the same recurrence
 
     def one(
         self,
@@ -99,21 +100,29 @@ class TestMonotonicAttention(MonotonicCase):
         looked = expected_stop(energy, mask, state)
         return looked, looked
 
+    def equivalent(self) -> Attention:
+        return Attention(AdditiveScore(normalize=True), MonotonicAlignment(-1.0, 1.0))
 
-class TestMonotonicChunkwiseAttention(MonotonicCase):
+
+@pytest.mark.full
+class TestMasksOfMonotonicAttention(MonotonicCase, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws):
+    """An alignment whose steps are computed from those before, in parallel."""
+
+    covers = MonotonicAttention
+    options = TestMonotonicAttention.options
+
+
+class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, WrapperConformance):
     covers = MonotonicChunkwiseAttention
     options = {"units": 8, "chunk_size": 3, **SOFT}
     changed = {
         **TestMonotonicAttention.changed,
-        "score": DotScore(),
-        "chunk_score": DotScore(),
+        "score": GeneralScore,
+        "chunk_score": GeneralScore,
         "chunk_size": 4,
     }
-
-    def make(self, **options: Any) -> Any:
-        if "score" in options or "chunk_score" in options:
-            options = {"units": None, **options}
-        return super().make(**options)
+    together = {**TestMonotonicAttention.together, "chunk_score": {"units": None}}
+    same_results = TestMonotonicAttention.same_results
 
     def one(
         self,
@@ -126,6 +135,10 @@ class TestMonotonicChunkwiseAttention(MonotonicCase):
         stop = expected_stop(normalized(weights, query, key) + weights["score_bias"], mask, state)
         hidden = query @ weights["query_kernel_2"] + key @ weights["key_kernel_2"]
         return in_chunks(stop, np.tanh(hidden) @ weights["v_2"], mask, 3), stop
+
+    def equivalent(self) -> Attention:
+        alignment = MochaAlignment(2, "additive", None, -1.0, 1.0)
+        return Attention(AdditiveScore(normalize=True), alignment)
 
 
 # ------------------------------------------------------------------ inference
@@ -262,7 +275,8 @@ def grid(p: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("form", "size"), [("parallel", 2000), ("parallel", 100), ("recursive", 100)]
+    ("form", "size"),
+    [pytest.param("parallel", 2000, marks=pytest.mark.full), ("parallel", 100), ("recursive", 100)],
 )
 def test_thousands_of_looks_at_thousands_of_places(form: str, size: int) -> None:
     """Probabilities 0 and 1 in one row, random ones in the other: right, finite both ways."""

@@ -33,6 +33,7 @@ from tests.layers.running import (
     differentiable,
     randomise,
 )
+from tests.variants import numerics_only
 
 
 def only(scores: Any) -> float:
@@ -68,6 +69,7 @@ class TestCosineScore(ScoreConformance):
         return query @ key.swapaxes(-1, -2) / lengths / 0.5
 
 
+@numerics_only
 class TestCosineScoreOfLearnedTemperature(TestCosineScore):
     options = {"temperature": 0.5, "learn_temperature": True}
     changed = {"temperature": 0.25, "learn_temperature": False}
@@ -125,6 +127,7 @@ class TestBilinearScore(ScoreConformance):
         return np.tanh(query @ weights["kernel"] @ key.swapaxes(-1, -2) + weights["bias"])
 
 
+@numerics_only
 class TestBilinearScoreWithoutBias(TestBilinearScore):
     options = {"use_bias": False}
     changed = {"activation": "relu", "use_bias": True}
@@ -156,6 +159,7 @@ class RememberingScore(ScoreConformance):
     ) -> np.ndarray:
         raise TypeError("a case gives its formula")
 
+    @pytest.mark.numerics
     def test_scores_of_later_looks(self) -> None:
         layer = self.built()
         for seed in range(20):
@@ -167,6 +171,7 @@ class RememberingScore(ScoreConformance):
             close(got, self.oracle(numbers(layer), *wide), 1e-6)
             assert np.abs(array(got) - array(layer(query, key))).max() > 1e-2
 
+    @pytest.mark.numerics
     def test_gradients_of_later_looks_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
         tensors = [x.astype(WIDE) for x in self.tensors()]
@@ -244,6 +249,7 @@ class TestLocationSensitiveScore(RememberingScore):
         assert self.make(cumulative=True).remember(new, old)[0].tolist() == [1.25, 1.25]
 
 
+@numerics_only
 class TestLocationSensitiveScoreOfEvenAndWideKernels(TestLocationSensitiveScore):
     """More taps than places, an even number of them."""
 

@@ -3,19 +3,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from attention_zoo.layers import MultiplicativeAttention
-from tests.layers.attention_case import Weights
-from tests.layers.conformance import AttentionConformance
+from attention_zoo.layers import Attention, MultiplicativeAttention
+from tests.layers.wrapper_conformance import WrapperConformance
 
 
-class TestMultiplicativeAttention(AttentionConformance):
+class TestMultiplicativeAttention(WrapperConformance):
     covers = MultiplicativeAttention
     options = {"scale": True}
     changed = {"scale": False, "alignment": "hard", "dropout": 0.3, "seed": 5}
 
-    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        keys = key @ weights["key_kernel"]
-        return weights["gain"] * (query @ keys.swapaxes(1, 2))
+    def equivalent(self) -> Attention:
+        return Attention("general", "softmax")
 
 
 def test_without_scale_there_is_one_weight() -> None:

@@ -36,7 +36,7 @@ class TestRecurrentDecoder(DecoderConformance):
     covers = RecurrentDecoder
     formula = False
     changed = {
-        "cell": layers.LSTMCell(3, name="lstm"),
+        "cell": lambda: layers.LSTMCell(3, recurrent_initializer="glorot_uniform"),
         "bridge": True,
         "alignment_history": True,
         "return_state": True,
@@ -44,6 +44,9 @@ class TestRecurrentDecoder(DecoderConformance):
 
     def make(self, dtype: Any = None, **options: Any) -> RecurrentDecoder:
         return RecurrentDecoder(**{"cell": self.cell(dtype), "dtype": dtype, **options})
+
+    def respond(self, layer: Any, inputs: Any, memory: Any) -> Any:
+        return layer(inputs, memory, initial_state=memory[:, 0] if layer.bridge else None)
 
 
 PADDING = {
@@ -122,6 +125,7 @@ def test_one_memory_serves_every_attention() -> None:
     assert np.abs(array(weights[0]) - array(weights[1])).max() > 1e-3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_looks_after_the_loop_are_looks_in_the_loop(
     dropout: float, monkeypatch: pytest.MonkeyPatch
@@ -197,6 +201,7 @@ def test_gradients_are_finite_differences(order: str) -> None:
     check_gradients(decoder, run, [inputs, memory])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", MODES[1:])
 def test_gradients_compile(mode: str) -> None:
     inputs, memory = random((3, 4, 4), (3, 5, 7))

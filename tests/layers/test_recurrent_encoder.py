@@ -1,8 +1,6 @@
 # ruff: noqa: RUF012
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from keras import layers
@@ -33,14 +31,13 @@ class TestRecurrentEncoder(LayerConformance):
         "go_backwards": True,
         "dropout": 0.3,
     }
+    together = {
+        "dropout": {"num_layers": 2, "bidirectional": False},
+        "go_backwards": {"bidirectional": False},
+    }
     formula = False
     tolerance = 1e-5
     keras_cells = True
-
-    def make(self, **options: Any) -> RecurrentEncoder:
-        given = {**self.options, **options}
-        given["bidirectional"] = given["bidirectional"] and not given.get("go_backwards")
-        return RecurrentEncoder(**given)
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return (np.random.default_rng(0).normal(size=(batch, 5, 4)).astype("float32"),)

@@ -44,6 +44,7 @@ class TestGumbelAlignment(AlignmentConformance):
     covers = GumbelAlignment
     registered = "gumbel"
     changed = {"temperature": 0.5, "straight_through": False, "seed": 7}
+    together = {}
 
     def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return hard(scores, mask)
@@ -53,6 +54,7 @@ class TestReinforceAlignment(AlignmentConformance):
     covers = ReinforceAlignment
     registered = "reinforce"
     changed = {"expected_rate": 0.5, "seed": 7}
+    together = {}
 
     def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return hard(scores, mask)
@@ -211,6 +213,7 @@ def uniform_decoder(name: str, feeding: bool, steps: int) -> tuple[np.ndarray, A
     return array(weights), state
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("feeding", [True, False])
 @pytest.mark.parametrize("name", ["gumbel", "reinforce"])
 def test_steps_of_a_loop_draw_anew(name: str, feeding: bool) -> None:

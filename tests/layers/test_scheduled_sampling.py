@@ -39,10 +39,19 @@ class TestScheduledSampling(LayerConformance):
     """Outside of training it is the identity; what it does in training stands below."""
 
     covers = ScheduledSampling
-    changed = {"schedule": "linear", "seed": 5}
+    changed = {"schedule": {"schedule": "constant", "probability": 0.0}, "seed": 5}
+    together = {"seed": {"schedule": {"schedule": "constant", "probability": 0.5}}}
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return (TOKENS[:batch],)
+
+    def respond(self, layer: Any, tokens: Any) -> Any:
+        """The tokens fed to a decoder that predicts the token id after the last one."""
+
+        def step(tokens: Any, state: Any) -> Any:
+            return ops.one_hot(tokens + 1, 10), state
+
+        return layer(tokens, step=step, state=ops.zeros((len(tokens), 1)))
 
     # Tokens go in and come out, and it counts: integers all, whatever the policy.
     test_dtype_policy = None
@@ -180,6 +189,7 @@ def test_without_truth_it_is_greedy_feeding(cell: str, mode: str) -> None:
     assert fed[2, 2] == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cell", ["plain", "input_feeding"])
 def test_coins_choose_between_truth_and_own_word(cell: str) -> None:
     toy, mask = Toy(CELLS[cell]()), TOKENS != 0
@@ -334,6 +344,7 @@ class Copier(keras.Model):
         return self.readout(self.decoder(self.embedding(tokens), memory))
 
 
+@pytest.mark.full
 def test_a_model_of_ones_own_trains_with_plain_fit() -> None:
     """From the truth to its own words within the run; then it copies without being told."""
     source = np.random.default_rng(0).integers(3, 9, size=(6400, 5))
@@ -378,6 +389,7 @@ def translators(schedule: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+@pytest.mark.full
 def test_translators_at_probability_1_are_teacher_forced() -> None:
     inputs = {"source": SOURCE, "target": TARGET}
     for model, plain in translators(ConstantSampling(1)):
@@ -387,6 +399,7 @@ def test_translators_at_probability_1_are_teacher_forced() -> None:
         assert int(array(model.sampling.updates)) == 1
 
 
+@pytest.mark.full
 def test_translators_at_probability_0_read_what_they_would_say() -> None:
     """What greedy search says, without the end of a sentence: it goes on after that, too."""
     for model, plain in translators(ConstantSampling(0)):

@@ -17,6 +17,7 @@ from attention_zoo.layers import (
 from tests.layers.attention_case import Weights
 from tests.layers.conformance import ScoreConformance
 from tests.layers.running import array
+from tests.variants import numerics_only
 
 
 class TestDotScore(ScoreConformance):
@@ -59,6 +60,17 @@ class TestAdditiveScore(ScoreConformance):
         hidden = hidden + (key @ weights["key_kernel"])[..., None, :, :] + weights["bias"]
         v = weights["v"] / np.sqrt((weights["v"] ** 2).sum())
         return weights["gain"] * (np.tanh(hidden) @ v)
+
+
+@numerics_only
+class TestAdditiveScoreWithoutNormalization(ScoreConformance):
+    covers = AdditiveScore
+    registered = "additive"
+    options = {"units": 8}
+
+    def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+        hidden = (query @ weights["query_kernel"])[..., :, None, :]
+        return np.tanh(hidden + (key @ weights["key_kernel"])[..., None, :, :]) @ weights["v"]
 
 
 class TestConcatScore(ScoreConformance):

@@ -19,6 +19,7 @@ from attention_zoo.layers import (
 from tests.layers.attention_case import softmax
 from tests.layers.conformance import AlignmentConformance
 from tests.layers.running import JAX, MODES, WIDE, array, check_gradients, compiled, differentiable
+from tests.variants import numerics_only
 
 
 def entmax(scores: np.ndarray, mask: np.ndarray, alpha: float) -> np.ndarray:
@@ -44,6 +45,7 @@ def entmax(scores: np.ndarray, mask: np.ndarray, alpha: float) -> np.ndarray:
 class SparseConformance(AlignmentConformance):
     """An alignment with exact zeros; scores get gradients."""
 
+    @pytest.mark.numerics
     def test_gradients_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
         ranks = np.random.default_rng(6).permuted(np.tile(np.arange(7), (4, 3, 1)), axis=-1)
@@ -71,6 +73,7 @@ class TestEntmaxAlignment(SparseConformance):
         return entmax(scores, mask, 1.5)
 
 
+@numerics_only
 class TestLearnedEntmax(SparseConformance):
     covers = EntmaxAlignment
     registered = "entmax"
@@ -153,6 +156,7 @@ def test_sigmoid_by_hand() -> None:
     assert array(rows).sum() == pytest.approx(7 / 8)
 
 
+@pytest.mark.full
 def test_learned_alpha_goes_where_the_loss_is_low() -> None:
     """From 1.2 towards the alpha that made the weights, each step by the exact gradient."""
     scores = np.random.default_rng(0).normal(size=(64, 9)).astype("float32")

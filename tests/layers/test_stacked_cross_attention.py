@@ -13,6 +13,7 @@ from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import softmax
 from tests.layers.running import array, close, differentiable, same
 from tests.layers.structure_laws import Arrays, StructureConformance
+from tests.variants import numerics_only
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
@@ -42,6 +43,7 @@ class TestTextToImage(StructureConformance):
         "pooling": "log_sum_exp",
         "pooling_sharpness": 5.0,
     }
+    together = {"pooling_sharpness": {"pooling": "log_sum_exp"}}
     names = ("words_mask", "regions_mask")
     lengths = (4, 5)
     oracle_tolerance = 1e-5  # of a mean of cosines, which may cancel to far below 1
@@ -63,6 +65,7 @@ class TestTextToImage(StructureConformance):
         return attended, similarity, weights
 
 
+@numerics_only
 class TestImageToText(TestTextToImage):
     """The same with words and regions in each other's place."""
 
@@ -73,6 +76,7 @@ class TestImageToText(TestTextToImage):
         return super().oracle(layer, tensors[::-1], masks[::-1])
 
 
+@numerics_only
 class TestLogSumExp(TestTextToImage):
     options = {"inverse_temperature": 3.0, "pooling": "log_sum_exp", "pooling_sharpness": 2.0}
     changed = {**TestTextToImage.changed, "pooling": "average"}

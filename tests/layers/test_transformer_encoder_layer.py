@@ -73,6 +73,7 @@ def test_causality() -> None:
     np.testing.assert_array_equal(array(after)[:, :3], array(before)[:, :3])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 def test_masks_live_to_the_last_of_twelve_layers(norm: str) -> None:
     """Padding of any length, in any of them, changes nothing; Keras's own lose it at the second."""

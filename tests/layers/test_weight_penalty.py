@@ -83,12 +83,14 @@ TRAINED = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("penalty", "attach"), TRAINED[:1] if JAX else TRAINED)
 def test_it_trains_any_attention_with_plain_fit(penalty: str, attach: Any) -> None:
     before, after, _ = fitted(penalty, 1.0, attach)
     assert after < 0.6 * before
 
 
+@pytest.mark.full
 def test_a_rate_below_0_spreads_the_looks() -> None:
     _, _, sharp = fitted("entropy", 1.0, attention)
     _, _, broad = fitted("entropy", -1.0, attention)

@@ -91,6 +91,7 @@ def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not results[0][0][1, 61:].any()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="shapes are always known there")
 def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """By blocks, so that the time grows with the length; what dropout drops is the same."""

@@ -18,6 +18,7 @@ class TestWordDropout(LayerConformance):
     covers = WordDropout
     options = {"rate": 0.3}
     changed = {"rate": 0.4, "seed": 3}
+    together = {}
 
     # Tokens are integers, whatever the policy.
     test_dtype_policy = None

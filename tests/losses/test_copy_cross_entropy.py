@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +17,9 @@ LOG_PROBS = LOGITS - np.log(np.exp(LOGITS).sum(-1, keepdims=True))
 class TestCopyCrossEntropy(LossConformance):
     covers = CopyCrossEntropy
     changed: ClassVar = {"name": "other"}
+
+    def given(self) -> tuple[Any, Any]:
+        return LABELS, LOG_PROBS
 
     @pytest.mark.parametrize("mode", MODES)
     def test_of_log_probabilities_it_is_the_cross_entropy(self, mode: str) -> None:

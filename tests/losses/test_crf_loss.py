@@ -44,6 +44,9 @@ class TestCRFLoss(LossConformance):
     covers = CRFLoss
     changed: ClassVar = {"reduction": "sum", "name": "other"}
 
+    def given(self) -> tuple[Any, Any]:
+        return LABELS, potentials(*OF)
+
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("mode", MODES)
     def test_oracle(self, mode: str, kind: str) -> None:
@@ -84,6 +87,7 @@ class TestCRFLoss(LossConformance):
         assert float(array(loss(np.array([[-1, 0]]), of))) == pytest.approx(np.log(2), rel=1e-6)
         assert float(array(loss(np.array([[-1, -1]]), of))) == 0
 
+    @pytest.mark.full
     @pytest.mark.parametrize("length", [0, 1, 127, 128, 300])
     def test_is_never_below_0_and_0_of_nothing(self, length: int) -> None:
         """Of sentences that are sure as well as of those that are not."""
@@ -128,6 +132,7 @@ class TestCRFLoss(LossConformance):
         got = CRFLoss()(LABELS, potentials(*OF), sample_weight=weights)
         assert float(array(got)) == pytest.approx((weights * each).mean(), rel=1e-5)
 
+    @pytest.mark.full
     @pytest.mark.parametrize("kind", ["labels", "parts", "sets"])
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_labels_that_are_forbidden_cost_much_and_teach_nothing(

@@ -41,6 +41,13 @@ class TestGlimpseLoss(LossConformance):
         "name": "other",
     }
 
+    def given(self) -> tuple[Any, Any]:
+        return LABELS, PATH
+
+    def behaviour(self, loss: GlimpseLoss) -> list[np.ndarray]:
+        """Value and gradients: the value is the cross entropy, whatever the coefficient."""
+        return [*super().behaviour(loss), *gradients(loss)]
+
     @pytest.mark.parametrize("smoothing", [0.0, 0.2])
     @pytest.mark.parametrize("mode", MODES)
     def test_oracle(self, mode: str, smoothing: float) -> None:
@@ -57,9 +64,8 @@ class _Nothing(keras.layers.Layer):
     """Has no weights."""
 
 
-def gradients(coefficient: float) -> list[np.ndarray]:
+def gradients(loss: GlimpseLoss) -> list[np.ndarray]:
     """By logits, log probabilities and baselines."""
-    loss = GlimpseLoss(coefficient=coefficient)
 
     def of(*parts: Any) -> Any:
         return loss(LABELS, dict(zip(PATH, parts, strict=True))) / np.cos(1)
@@ -68,13 +74,13 @@ def gradients(coefficient: float) -> list[np.ndarray]:
 
 
 def test_each_part_learns_by_its_own_term() -> None:
-    by_logits, by_log_probabilities, by_baselines = gradients(0.5)
+    by_logits, by_log_probabilities, by_baselines = gradients(GlimpseLoss(coefficient=0.5))
     shares = np.exp(LOGITS) / np.exp(LOGITS).sum(-1, keepdims=True)
     np.testing.assert_allclose(by_logits, (shares - np.eye(3)[LABELS]) / 4, atol=1e-6)
     error = RIGHT - PATH["baselines"]
     np.testing.assert_allclose(by_log_probabilities, -0.5 * error / 4, rtol=1e-5)
     np.testing.assert_allclose(by_baselines, -2 * error / 4, rtol=1e-5)
-    assert not gradients(0.0)[1].any()
+    assert not gradients(GlimpseLoss(coefficient=0.0))[1].any()
 
 
 def test_rows_weigh_as_they_are_told_and_none_cost_nothing() -> None:

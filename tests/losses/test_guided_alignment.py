@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -46,6 +46,9 @@ def oracle(reference: np.ndarray, weights: np.ndarray, kind: str) -> float:
 class TestGuidedAlignment(LossConformance):
     covers = GuidedAlignment
     changed: ClassVar = {"kind": "mse", "name": "other"}
+
+    def given(self) -> tuple[Any, Any]:
+        return REFERENCE, WEIGHTS
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("mode", MODES)
@@ -118,6 +121,7 @@ class TestGuidedAlignment(LossConformance):
         want = oracle(REFERENCE, WEIGHTS, "cross_entropy")
         assert float(array(got)) == pytest.approx(want, rel=1e-2)
 
+    @pytest.mark.full
     @pytest.mark.parametrize("kind", KINDS)
     def test_an_attention_learns_where_to_look(self, kind: str) -> None:
         """As one of two losses of a model with plain `fit`; padded words have no reference."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -17,6 +17,9 @@ ALIKE = np.array([[0.9, 0.8, 0.1], [0.3, 0.7, 0.95], [0.85, 0.2, 0.6]], "float32
 class TestHardestNegatives(LossConformance):
     covers = HardestNegatives
     changed: ClassVar = {"margin": 0.1, "sharpness": 5.0, "reduction": "sum", "name": "other"}
+
+    def given(self) -> tuple[Any, Any]:
+        return np.array([7, 8, 9]), ALIKE
 
 
 class _Nothing(keras.layers.Layer):

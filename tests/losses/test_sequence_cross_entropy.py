@@ -10,7 +10,13 @@ from keras import ops
 
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.ops import Projection
-from tests.layers.layer_laws import check_docstring, constructor_arguments, run_example
+from tests.layers.layer_laws import (
+    ArgumentCase,
+    check_docstring,
+    run_example,
+    same_behaviour,
+    saved_config,
+)
 from tests.layers.running import MODES, POLICIES, array, compiled, differentiable
 
 LABELS = np.array([[3, 1, 2, 0], [4, 0, 0, 0], [0, 0, 0, 0]])
@@ -29,20 +35,34 @@ def oracle(labels: np.ndarray, logits: np.ndarray, smoothing: float) -> float:
     return total / max(count, 1)
 
 
-class LossConformance:
-    """A loss: config, documentation, the same value and gradient in every path."""
+class LossConformance(ArgumentCase):
+    """A loss: config and documentation. A case says what it is called with in `given`."""
 
-    covers: ClassVar[type]
-    changed: ClassVar[dict[str, Any]]
+    same_results = ("name",)  # of the loss in logs and files
 
-    def test_every_constructor_argument_survives(self) -> None:
-        assert sorted(self.changed) == sorted(constructor_arguments(self.covers))
-        base = self.covers().get_config()
-        for name, value in self.changed.items():
-            loss = self.covers(**{name: value})
-            assert loss.get_config() != base
-            saved = json.loads(json.dumps(keras.saving.serialize_keras_object(loss)))
-            assert keras.saving.deserialize_keras_object(saved).get_config() == loss.get_config()
+    def given(self) -> tuple[Any, Any]:
+        """Labels and predictions."""
+        raise TypeError(f"{type(self).__name__} does not say what to call the loss with")
+
+    def behaviour(self, loss: keras.losses.Loss) -> list[np.ndarray]:
+        return [array(loss(*self.given()))]
+
+    def test_every_constructor_argument_survives(self, argument: str) -> None:
+        """A changed argument changes the value, and the rebuilt loss gives the same value."""
+        self.check_names()
+        base, loss = self.covers(), self.covers(**self.changed_option(argument))
+        config = saved_config(loss)
+        assert config != saved_config(base)
+        behaviour = self.behaviour(loss)
+        unchanged = same_behaviour(behaviour, self.behaviour(base))
+        assert unchanged is (argument in self.same_results), f"effect of {argument}"
+        saved = json.loads(json.dumps(keras.saving.serialize_keras_object(loss)))
+        for again in (
+            self.covers.from_config(config),
+            keras.saving.deserialize_keras_object(saved),
+        ):
+            assert again.get_config() == loss.get_config()
+            assert same_behaviour(self.behaviour(again), behaviour)
 
     def test_docstring(self) -> None:
         check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Example"), True)
@@ -54,6 +74,9 @@ class LossConformance:
 class TestSequenceCrossEntropy(LossConformance):
     covers = SequenceCrossEntropy
     changed: ClassVar = {"label_smoothing": 0.1, "name": "other"}
+
+    def given(self) -> tuple[Any, Any]:
+        return LABELS, LOGITS
 
     @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
     @pytest.mark.parametrize("mode", MODES)

@@ -37,6 +37,9 @@ class TestTagCrossEntropy(LossConformance):
     covers = TagCrossEntropy
     changed: ClassVar = {"label_smoothing": 0.1, "name": "other"}
 
+    def given(self) -> tuple[Any, Any]:
+        return LABELS, potentials(*OF)
+
     @pytest.mark.parametrize("smoothing", [0.0, 0.2])
     @pytest.mark.parametrize("mode", MODES)
     def test_oracle(self, mode: str, smoothing: float) -> None:

@@ -93,6 +93,7 @@ def test_by_length_refuses_in_one_line() -> None:
         by_length(bleu, ["a"], ["a"], [1], (10, 10))
 
 
+@pytest.mark.full
 def test_sacrebleu_is_imported_only_when_it_is_used() -> None:
     code = "import sys, attention_zoo.metrics; sys.exit('sacrebleu' in sys.modules)"
     root = Path(__file__).parents[2]

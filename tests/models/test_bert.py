@@ -12,6 +12,7 @@ from attention_zoo.models import BERT, MaskedLM, from_preset
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import JAX, any_batch, array, close
 from tests.models.reading import TOKENS, ReadingConformance, fill
+from tests.variants import numerics_only
 
 TINY = {
     "vocabulary_size": 13,
@@ -27,12 +28,13 @@ TINY = {
 class TestBERT(ReadingConformance):
     covers = BERT
     options = TINY
+    small = {"num_layers": 1}
     changed = {
         "vocabulary_size": 14,
         "embedding_dim": 6,
         "units": 12,
-        "num_heads": 3,
-        "num_layers": 1,
+        "num_heads": 4,
+        "num_layers": 2,
         "max_length": 20,
         "num_segments": 3,
         "layer": {"activation": "swiglu", "norm": "rms", "epsilon": 1e-5},
@@ -41,6 +43,7 @@ class TestBERT(ReadingConformance):
     }
 
 
+@numerics_only
 class TestBERTByDistances(ReadingConformance):
     covers = BERT
     options = TINY | {"layer": {"positions": "rotary"}}
@@ -167,6 +170,7 @@ def test_positions_tell_of_order(positions: str) -> None:
     assert apart < 1e-5 if positions == "none" else apart > 1e-2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("positions", PLACED)
 def test_positions_are_saved_and_keep_half_precision(positions: str, tmp_path: Path) -> None:
     model = placed(positions, dtype="mixed_float16")

@@ -24,12 +24,13 @@ class TestCaptionTransformer(CaptionerConformance):
         "num_layers": 2,
         "encoder": {"kind": "cnn", "filters": [4, 6]},
     }
+    small = {"num_layers": 1}
     changed = {
         "vocabulary_size": 10,
         "embedding_dim": 12,
         "units": 12,
-        "num_heads": 3,
-        "num_layers": 1,
+        "num_heads": 4,
+        "num_layers": 2,
         "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
         "encoder": {"kind": "features", "width": 5},
         "dropout": 0.25,

@@ -24,12 +24,13 @@ class TestCopyTransformer(ModelConformance):
     covers = CopyTransformer
     vocabulary = {"copies": 3, "vocabulary_size": 9}
     options = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}
+    small = {"num_layers": 1}
     changed = {
         "vocabulary_size": 10,
         "embedding_dim": 6,
         "units": 12,
-        "num_heads": 3,
-        "num_layers": 1,
+        "num_heads": 4,
+        "num_layers": 2,
         "copies": 4,
         "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
         "dropout": 0.25,
@@ -42,6 +43,7 @@ class TestCopyTransformer(ModelConformance):
     def loss(self, model: Any, label_smoothing: float) -> keras.losses.Loss:
         return model.make_loss()
 
+    @pytest.mark.full
     def test_learns(self) -> None:
         """The second word of a source comes out, also under an id that no vocabulary has."""
         rng = np.random.default_rng(0)
@@ -89,6 +91,7 @@ def test_words_without_an_id_are_read_alike_and_copied_apart() -> None:
     np.testing.assert_array_equal(forward(model, SOURCE, TARGET), forward(model, SOURCE, target))
 
 
+@pytest.mark.full
 def test_without_copies_it_is_a_transformer() -> None:
     model = tiny(copies=0)
     words = {"source_vocabulary_size": 9, "target_vocabulary_size": 9}
@@ -108,6 +111,7 @@ def test_without_copies_it_is_a_transformer() -> None:
     assert isinstance(tiny().make_loss(), CopyCrossEntropy)
 
 
+@pytest.mark.full
 def test_a_trace_tells_what_the_search_saw() -> None:
     """Where it looked, and the share of copying in each token's probability, by hand."""
     model = tiny()

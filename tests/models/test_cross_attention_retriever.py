@@ -24,7 +24,7 @@ from tests.layers.running import (
     in_fresh_process,
     randomise,
 )
-from tests.models.reading import check_configuration
+from tests.models.configuration import ConfigurationTests
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (3, 8, 12, 3)).astype("uint8")
@@ -42,7 +42,7 @@ np.save(sys.argv[3], alike.numpy())
 """
 
 
-class TestCrossAttentionRetriever:
+class TestCrossAttentionRetriever(ConfigurationTests):
     covers = CrossAttentionRetriever
     options = {
         "vocabulary_size": 11,
@@ -62,12 +62,18 @@ class TestCrossAttentionRetriever:
         "dropout": 0.5,
         "ranking": {"margin": 0.1, "sharpness": 5.0},
     }
+    together = {"pooling_sharpness": {"pooling": "log_sum_exp"}}
 
     def make(self, **options: Any) -> Any:
         return self.covers(**{**self.options, **options})
 
     def inputs(self) -> dict[str, np.ndarray]:
         return {"image": IMAGES, "text": TEXTS}
+
+    def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
+        """Similarities and their loss."""
+        (similarities,) = super().behaviour(model, training)
+        return [similarities, array(model.make_loss()(np.arange(3), similarities))]
 
     def filled(self, **options: Any) -> Any:
         model = self.make(**options)
@@ -181,9 +187,6 @@ class TestCrossAttentionRetriever:
 
     # configuration
 
-    def test_every_constructor_argument_survives(self) -> None:
-        check_configuration(self)
-
     def test_weights_exist_before_the_first_call(self) -> None:
         model = self.make()
         before = [v.path for v in model.variables]
@@ -199,6 +202,7 @@ class TestCrossAttentionRetriever:
         assert again.settings == model.settings
         np.testing.assert_array_equal(self.alike(again), self.alike(model))
 
+    @pytest.mark.full
     @pytest.mark.skipif(JAX, reason="an export is TensorFlow's")
     def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
         model = self.filled()
@@ -238,6 +242,7 @@ def squares(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     return {"image": images, "text": (4 + pairs).astype("int32")}, 4 * pairs[:, 0] + pairs[:, 1]
 
 
+@pytest.mark.full
 def test_learns_by_plain_fit() -> None:
     """Images that look the same have one number, and what is said of them is the same too."""
     given, numbers = squares(320)
@@ -252,6 +257,7 @@ def test_learns_by_plain_fit() -> None:
     assert (alike.argmax(0) == np.arange(len(first))).mean() > 0.8
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
 def test_the_shared_loop_trains_it() -> None:
     import tensorflow as tf
@@ -293,6 +299,7 @@ def test_misuse_is_refused() -> None:
     assert isinstance(model.make_loss(), HardestNegatives)
 
 
+@pytest.mark.full
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     options = {"encoder": {"filters": (np.int64(4), 5)}, "inverse_temperature": np.float32(9)}
     model = CrossAttentionRetriever(np.int64(12), np.int32(4), np.int64(6), **options)
@@ -300,6 +307,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     assert az.models.from_preset(tmp_path).settings == model.settings
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="sides that are not known are TensorFlow's")
 def test_looks_in_a_graph_that_knows_no_sides() -> None:
     tf = pytest.importorskip("tensorflow")

@@ -1,8 +1,6 @@
 # ruff: noqa: RUF012
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 import pytest
@@ -28,6 +26,7 @@ class TestDeepAttTagger(TaggingConformance):
     options = {**TINY, "marks": True}
     deep = {"stack": {**TINY["stack"], "num_layers": 10}}
     attentions = 2
+    small = {"stack": {**TINY["stack"], "num_layers": 1}}
     changed = {
         "vocabulary_size": 15,
         "tags": [*TAGS, "B-C"],
@@ -40,11 +39,6 @@ class TestDeepAttTagger(TaggingConformance):
         "word_dropout": 0.1,
         "marks": False,
     }
-
-    def make(self, **options: Any) -> Any:
-        if options.get("units") == 4:
-            options["stack"] = {**options["stack"], "num_heads": 4}
-        return super().make(**options)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -113,6 +107,7 @@ def test_a_layer_is_that_of_the_paper(name: str) -> None:
         np.testing.assert_allclose(got[row, live], want, atol=1e-4)
 
 
+@pytest.mark.full
 def test_order_is_learned_by_plain_fit() -> None:
     """The tag of a word is told by the one before it: without places it could not be known."""
     rng = np.random.default_rng(0)
@@ -127,6 +122,7 @@ def test_order_is_learned_by_plain_fit() -> None:
     assert (tags == labels)[words > 0].mean() > 0.97
 
 
+@pytest.mark.full
 def test_size_of_the_paper() -> None:
     """By hand; two norms a layer, and every map with its bias."""
     given = {"vocabulary_size": 1000, "tags": TAGS}

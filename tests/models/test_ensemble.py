@@ -39,6 +39,7 @@ class TestEnsemble:
         want = np.mean([probabilities(model) for model in models], axis=0)
         close(probabilities(az.models.Ensemble(models)), want, 1e-6)
 
+    @pytest.mark.full
     def test_search_scores_by_the_mean(self) -> None:
         models = members()
         both = az.models.Ensemble(models)
@@ -58,6 +59,7 @@ class TestEnsemble:
                 want = log_probs[row, range(n), tokens[row, :n]]
                 close(found.token_scores[row, rank, :n], want, 1e-4)
 
+    @pytest.mark.full
     def test_files(self, tmp_path: Path) -> None:
         both = self.make()
         both.save_to_preset(tmp_path / "folder")

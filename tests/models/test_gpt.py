@@ -30,12 +30,13 @@ class TestGPT(ModelConformance):
     covers = GPT
     vocabulary = {"vocabulary_size": 12}
     options = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2, "max_length": 256}
+    small = {"num_layers": 1}
     changed = {
         "vocabulary_size": 14,
         "embedding_dim": 6,
         "units": 12,
-        "num_heads": 3,
-        "num_layers": 1,
+        "num_heads": 4,
+        "num_layers": 2,
         "max_length": 9,
         "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
         "dropout": 0.25,
@@ -164,6 +165,7 @@ def test_relative_positions_tell_of_order(positions: str) -> None:
     close(logits_of(blind, first)[0, -1], logits_of(blind, turned)[0, -1], 1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.every_backend
 @pytest.mark.parametrize("positions", PLACED[1:])
 def test_positions_in_half_precision_and_small_sizes(positions: str) -> None:
@@ -188,6 +190,7 @@ print(model.settings["positions"])
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
 @pytest.mark.parametrize("positions", ["none", "rotary", "t5"])
 def test_positions_are_there_in_a_fresh_process(positions: str, tmp_path: Path) -> None:
@@ -214,6 +217,7 @@ def marks_of(positions: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.every_backend if positions in ("rotary", "t5") else pytest.mark.soak]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("way", "positions"),
     [
@@ -256,6 +260,7 @@ def check_scores(model: GPT, found: Any) -> None:
             close(array(found.token_scores)[row, n, :length], want, 1e-4)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_nothing_to_begin_with_begins_with_the_start(positions: str) -> None:
     model = tiny(positions=positions)
@@ -264,6 +269,7 @@ def test_nothing_to_begin_with_begins_with_the_start(positions: str) -> None:
     np.testing.assert_array_equal(array(found.tokens)[0], array(found.tokens)[1])
 
 
+@pytest.mark.full
 def test_a_prefix_comes_after_the_prompt() -> None:
     model = tiny()
     prefix = np.array([[7, 8], [9, 0], [0, 0]], "int32")
@@ -283,6 +289,7 @@ def test_the_prompt_is_kept_once_a_source() -> None:
             assert values.shape == (3, 2, 6 + 5 * width, 4)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jit", [False, True])
 def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny()
@@ -295,6 +302,7 @@ def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.Mo
     np.testing.assert_allclose(array(found.scores), array(want.scores), rtol=1e-5)
 
 
+@pytest.mark.full
 def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
     """The last token written is never read, so it needs no place."""
     model = tiny(max_length=9)
@@ -312,6 +320,7 @@ def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
     np.testing.assert_array_equal(array(again.tokens), array(found.tokens))
 
 
+@pytest.mark.full
 def test_ids_that_are_none_are_refused() -> None:
     for search in (tiny().search, tiny().compiled_search):
         with pytest.raises(ValueError, match=r"source has token \d+ but the model reads 12 tokens"):
@@ -325,6 +334,7 @@ def test_draws_know_of_no_padding() -> None:
     assert array(fingerprints(left)) == array(fingerprints(left[:, 2:]))
 
 
+@pytest.mark.full
 def test_an_ensemble_writes_on() -> None:
     model = tiny()
     both = az.models.Ensemble([model, model])
@@ -335,6 +345,7 @@ def test_an_ensemble_writes_on() -> None:
         both.compiled_search(TEXT, max_length=300)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="export is of TensorFlow")
 def test_logits_can_be_exported(tmp_path: Path) -> None:
     import tensorflow as tf

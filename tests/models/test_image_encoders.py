@@ -159,6 +159,7 @@ def test_the_paper_s_grid_is_that_of_its_preset() -> None:
     assert made.compute_output_shape((None, 224, 224, 3)) == (None, 14, 14, 512)
 
 
+@pytest.mark.full
 def test_what_scales_for_imagenet_alone_is_saved_too(tmp_path: Path, monkeypatch: Any) -> None:
     """As an EfficientNet does, by a layer that one without weights of ImageNet has not."""
     layer = "block2a_expand_activation"

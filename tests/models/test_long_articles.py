@@ -33,6 +33,7 @@ def largest(tensors: Any) -> int:
     return max((one.shape.num_elements() or 0 for one in tensors), default=0)
 
 
+@pytest.mark.full
 def test_a_search_is_one_graph_and_tiles_no_memory() -> None:
     """Keys and values come into the loop over steps once; scores alone are of every hypothesis."""
     import tensorflow as tf

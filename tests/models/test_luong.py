@@ -25,14 +25,10 @@ class TestLuongTranslator(ModelConformance):
         "bidirectional": True,
         "dropout": 0.25,
     }
-
-    def make(self, **options: object) -> LuongTranslator:
-        """One direction is reversed or there are two: a changed option brings its like."""
-        if "bidirectional" in options and len(options) > 3:
-            options["reverse_source"] = False
-        return super().make(**options)
+    together = {"bidirectional": {"reverse_source": False}}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("score", "input_feeding"), [("dot", True), ("general", False), ("concat", True)]
 )

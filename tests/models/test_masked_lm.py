@@ -23,6 +23,7 @@ class TestMaskedLM(ReadingConformance):
         given = {name: options.pop(name) for name in ("name", "dtype") if name in options}
         return MaskedLM(options.pop("bert", None) or {**TINY, **options}, **given)
 
+    @pytest.mark.full
     @pytest.mark.every_backend
     def test_trains_compiled(self) -> None:
         model = self.make(dropout=0.2, num_layers=1)
@@ -36,6 +37,7 @@ class TestMaskedLM(ReadingConformance):
         assert all(moved), "a weight has no gradient"
 
 
+@pytest.mark.full
 def test_learns_to_copy() -> None:
     rng = np.random.default_rng(0)
     words = rng.integers(4, 12, size=(128, 5)).astype("int32")

@@ -32,6 +32,7 @@ for path in sorted(Path(sys.argv[1]).glob("*.keras")):
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
 def test_every_model_loads_in_a_fresh_process(tmp_path: Path) -> None:
 

@@ -127,6 +127,7 @@ def test_trace_tells_what_was_copied_and_from_where() -> None:
     assert tuple(nothing.attention.shape) == (3, 0, 6)
 
 
+@pytest.mark.full
 def test_without_copies_nothing_is_copied() -> None:
     model = PointerGenerator(**{**SIZES, "copies": 0})
     randomise(model)
@@ -181,6 +182,7 @@ def twin(model: PointerGenerator, **options: Any) -> PointerGenerator:
     return other
 
 
+@pytest.mark.full
 def test_coverage_comes_in_at_its_step_and_changes_nothing_before() -> None:
     covered = PointerGenerator(**COVERED)
     plain = twin(covered, coverage=None)
@@ -228,6 +230,7 @@ def test_coverage_turns_the_look_away_from_what_was_seen() -> None:
     assert np.abs(looks[1][0, 1:] - looks[2][0, 1:]).max() > 1e-2
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the same file on every backend")
 def test_training_goes_on_exactly_across_the_switch(tmp_path: Path) -> None:
     """Saved at step 1 of a coverage from step 2 on, the same to the bit as never stopped."""
@@ -244,6 +247,7 @@ def test_training_goes_on_exactly_across_the_switch(tmp_path: Path) -> None:
     assert int(again.switch.steps) == 4
 
 
+@pytest.mark.full
 def test_weights_go_from_a_model_without_coverage_to_one_with_it(tmp_path: Path) -> None:
     plain = PointerGenerator(**SIZES)
     randomise(plain)

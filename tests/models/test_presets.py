@@ -76,8 +76,29 @@ def test_wrong_class_is_refused() -> None:
         az.models.RNNSearch.from_preset("luong_small", **TINY)
 
 
+@pytest.mark.full
 def test_search_takes_every_option_by_name() -> None:
     model = az.models.from_preset("rnnsearch_small", **TINY)
     for name, value in SearchOptions().as_dict().items():
         found = model.search(np.array([[4, 5]]), **{"max_length": 2, name: value})
         assert found.tokens.shape[:2] == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.weights.h5"])
+def test_a_flipped_byte_is_refused(tmp_path: Path, name: str) -> None:
+    az.models.from_preset("rnnsearch_small", **TINY).save_to_preset(tmp_path)
+    sound = (tmp_path / name).read_bytes()
+    for position in (0, len(sound) // 2, len(sound) - 1):
+        flipped = bytearray(sound)
+        flipped[position] ^= 1
+        (tmp_path / name).write_bytes(bytes(flipped))
+        with pytest.raises(ValueError, match=f"{name}: missing or damaged"):
+            az.models.from_preset(tmp_path)
+    (tmp_path / name).write_bytes(sound[:-1])
+    with pytest.raises(ValueError, match=f"{name}: missing or damaged"):
+        az.models.from_preset(tmp_path)
+
+
+def test_an_unknown_argument_is_refused() -> None:
+    with pytest.raises(ValueError, match="no argument 'unit'; did you mean 'units'"):
+        az.models.from_preset("rnnsearch_small", **VOCABULARY, unit=3)

@@ -27,7 +27,7 @@ from tests.layers.running import (
     randomise,
     same,
 )
-from tests.models.reading import check_configuration
+from tests.models.configuration import ConfigurationTests
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (4, 7, 6, 2)).astype("uint8")
@@ -45,7 +45,7 @@ np.save(sys.argv[3], logits.numpy())
 """
 
 
-class TestRecurrentAttentionModel:
+class TestRecurrentAttentionModel(ConfigurationTests):
     covers = RecurrentAttentionModel
     options = {
         "image_shape": [7, 6, 2],
@@ -198,9 +198,6 @@ class TestRecurrentAttentionModel:
 
     # configuration
 
-    def test_every_constructor_argument_survives(self) -> None:
-        check_configuration(self)
-
     def test_weights_exist_before_the_first_call(self) -> None:
         model = self.make()
         before = [v.path for v in model.variables]
@@ -216,6 +213,7 @@ class TestRecurrentAttentionModel:
         assert again.settings == model.settings
         same(again(IMAGES), model(IMAGES))
 
+    @pytest.mark.full
     @pytest.mark.skipif(JAX, reason="an export is TensorFlow's")
     def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
         model = self.filled()
@@ -255,6 +253,7 @@ def hidden_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
     return images.astype("uint8"), labels
 
 
+@pytest.mark.full
 @pytest.mark.every_backend
 def test_learns_where_to_look_by_plain_fit() -> None:
     """One glimpse: in the middle it is worth nothing, and nothing but rewards moves it away."""
@@ -270,6 +269,7 @@ def test_learns_where_to_look_by_plain_fit() -> None:
     assert across > 0.5
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
 def test_the_shared_loop_trains_it(jit: bool) -> None:
@@ -350,6 +350,7 @@ def test_misuse_is_refused() -> None:
         model.train_on_batch(IMAGES, LABELS)
 
 
+@pytest.mark.full
 def test_trains_compiled_by_quick_steps() -> None:
     """XLA, and every weight moves."""
     model = TestRecurrentAttentionModel().make()
@@ -360,6 +361,7 @@ def test_trains_compiled_by_quick_steps() -> None:
     assert all(np.abs(array(v) - old).max() > 0 for v, old in moved)
 
 
+@pytest.mark.full
 def test_what_is_added_to_the_loss_is_learnt() -> None:
     class Weighed(RecurrentAttentionModel):
         def call(self, images: Any, training: bool | None = None) -> Any:

@@ -7,8 +7,11 @@ import keras
 import numpy as np
 import pytest
 
+import attention_zoo as az
 from attention_zoo.models import RecurrentTagger
-from tests.layers.running import JAX, array, close, randomise
+from attention_zoo.ops import tag_constraints
+from tests.layers.running import JAX, array, arrays, close, randomise
+from tests.models.reading import LIVE
 from tests.models.tagging import CHARACTERS, TAGS, TOKENS, TaggingConformance, emissions
 
 TINY = {
@@ -38,6 +41,53 @@ class TestRecurrentTagger(TaggingConformance):
         "marks": False,
     }
 
+    @pytest.mark.parametrize("kind", ["softmax", "crf"])
+    def test_a_scheme_is_never_broken(self, kind: str) -> None:
+        model = self.filled(head={"kind": kind, "tag_scheme": "BIO"})
+        potentials = model(self.inputs())
+        tags, scores = arrays(model.decode(potentials, 4))
+        rules = tag_constraints("BIO", TAGS)
+        for row, live in enumerate(LIVE):
+            assert (np.diff(scores[row]) <= 0).all()
+            for some in tags[row][np.isfinite(scores[row])]:
+                assert rules.first_broken(some[live]) is None
+        best, score = arrays(model.decode(potentials))
+        np.testing.assert_array_equal(best, tags[:, 0])
+        np.testing.assert_allclose(score, scores[:, 0], rtol=1e-5)
+        shares = array(model.marginals(potentials))
+        np.testing.assert_allclose(shares.sum(-1), LIVE, atol=1e-5)
+        assert not shares[:, 0, [2, 4]].any()  # no sentence begins inside of a span
+
+    def test_a_softmax_is_of_each_word_alone(self) -> None:
+        """Its marginals are the softmax, and its best tags the greatest."""
+        model, given = self.filled(head=None), self.inputs()
+        energies = emissions(model, given)
+        shares = np.exp(energies) / np.exp(energies).sum(-1, keepdims=True)
+        potentials = model(given)
+        got = array(model.marginals(potentials))
+        np.testing.assert_allclose(got, shares * LIVE[..., None], atol=1e-5)
+        tags = array(model.decode(potentials)[0])
+        np.testing.assert_array_equal(tags[LIVE], energies.argmax(-1)[LIVE])
+
+    def test_losses(self) -> None:
+        crf, softmax = self.make(head={"kind": "crf"}), self.make(head=None)
+        assert type(crf.make_loss()) is az.losses.CRFLoss
+        assert softmax.make_loss(0.1).label_smoothing == 0.1
+        with pytest.raises(ValueError, match="label_smoothing is for the head 'softmax'"):
+            crf.make_loss(0.1)
+
+    def test_bad_options_are_refused(self) -> None:
+        for options, said in (
+            ({"tags": "O"}, "tags must be a list of names, at least one, got 'O'"),
+            ({"tags": []}, "tags must be a list of names"),
+            ({"head": {"kind": "soft"}}, "unknown tagger's head 'soft'; did you mean 'softmax'"),
+            ({"head": {"scheme": "BIO"}}, "head has no 'scheme'; did you mean 'tag_scheme'"),
+            ({"head": "crf"}, "head must be a dict of kind, tag_scheme, got 'crf'"),
+            ({"head": {"tag_scheme": "BIOX"}}, "unknown tag scheme 'BIOX'; did you mean"),
+        ):
+            with pytest.raises(ValueError, match=said):
+                self.make(**options)
+
 
 def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Words of one span each after 3, or of two kinds; the kind is told by the word before."""
@@ -59,6 +109,7 @@ def test_characters_by_an_lstm_and_no_attention() -> None:
     assert model.attention(given) is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["softmax", "crf"])
 def test_learns_by_plain_fit(kind: str) -> None:
     words, labels = sentences(256)

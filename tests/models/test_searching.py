@@ -36,6 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
 def test_every_path_finds_the_same(name: str) -> None:
     model = translator()
@@ -49,6 +50,7 @@ def test_every_path_finds_the_same(name: str) -> None:
         close(array(other.attention), array(want.attention), 1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
 def test_a_source_gets_the_same_in_any_batch(name: str) -> None:
     model = translator()
@@ -61,6 +63,7 @@ def test_a_source_gets_the_same_in_any_batch(name: str) -> None:
         assert not array(together.tokens)[row, :, steps:].any()
 
 
+@pytest.mark.full
 def test_limits_without_max_length_are_those_of_the_source() -> None:
     found = translator().compiled_search(SOURCE, banned_tokens=(), min_length=99)
     lengths = (SOURCE != 0).sum(1)
@@ -68,6 +71,7 @@ def test_limits_without_max_length_are_those_of_the_source() -> None:
     assert not array(found.finished).any()
 
 
+@pytest.mark.full
 def test_what_a_target_begins_with() -> None:
     model = translator()
     prefix = np.array([[7, 8, 9], [5, 0, 0], [0, 0, 0]], "int32")
@@ -78,6 +82,7 @@ def test_what_a_target_begins_with() -> None:
     np.testing.assert_array_equal(found.tokens[2], free.tokens[2])
 
 
+@pytest.mark.full
 def test_rules_of_ones_own() -> None:
     model = translator()
     allowed = np.zeros((len(SOURCE), VOCABULARY["target_vocabulary_size"]), bool)
@@ -90,6 +95,7 @@ def test_rules_of_ones_own() -> None:
             assert set(tokens[:3]) == {6 + row}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jit", [False, True])
 def test_is_traced_no_more_after_the_second_shape(
     jit: bool, monkeypatch: pytest.MonkeyPatch
@@ -109,6 +115,7 @@ def test_is_traced_no_more_after_the_second_shape(
     assert len(traced) <= 2
 
 
+@pytest.mark.full
 @on_tensorflow
 @pytest.mark.parametrize("jit", [False, True])
 def test_other_seeds_and_limits_compile_nothing(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +138,7 @@ def test_other_seeds_and_limits_compile_nothing(jit: bool, monkeypatch: pytest.M
     assert len(traced) == 1
 
 
+@pytest.mark.full
 def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attention_zoo.models.searching.MOST_COMPILED", 2)
     model = translator()
@@ -144,6 +152,7 @@ def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ["prefix_tokens=(4,)" in key for key in kept] == [True, False]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_what_is_found_is_the_models_own_whatever_the_policy_outside(dtype: str) -> None:
     model = az.models.from_preset(
@@ -158,6 +167,7 @@ def test_what_is_found_is_the_models_own_whatever_the_policy_outside(dtype: str)
     np.testing.assert_array_equal(array(found.scores), array(want.scores))
 
 
+@pytest.mark.full
 def test_rules_without_a_hash_are_told_apart() -> None:
     @dataclass
     class Only(Rule):

@@ -47,6 +47,16 @@ class TestShowAttendTell(CaptionerConformance):
         self.fill(model)
         return model
 
+    def test_what_is_no_image_is_refused(self) -> None:
+        model = self.make()
+        for image in (SOURCE, np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8, 4), "uint8")):
+            with pytest.raises(ValueError, match=r"^image must be \(batch, height, width, 3\)"):
+                model.search(image, max_length=3)
+        with pytest.raises(ValueError, match=r"^max_length_ratio: an image has no length"):
+            model.search(picture_of(SOURCE), max_length_ratio=2.0, max_length=3)
+        with pytest.raises(ValueError, match=r"^max_length: an image has no length; give max_len"):
+            model.search(picture_of(SOURCE))
+
 
 def model_of(look: str = "soft", **options: Any) -> ShowAttendTell:
     """A tiny one with random weights."""
@@ -100,6 +110,7 @@ def test_the_equations() -> None:
     assert float(got) == pytest.approx(want, rel=1e-5)
 
 
+@pytest.mark.full
 def test_a_hard_look_is_at_one_place() -> None:
     model = model_of("hard")
     found = model.compiled_search(picture_of(SOURCE), max_length=4)
@@ -156,6 +167,7 @@ def test_so_many_looks_are_soft() -> None:
     assert (soft[:, 0] == soft[:, 1]).all(), "of a caption all looks are soft, or none"
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="a tape for each path is TensorFlow's")
 def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
     """4 places, 2 words: the mean of what 16 forced paths give is the gradient of the paper's L_s.
@@ -221,6 +233,7 @@ def test_captions_that_are_all_padding_count_in_no_mean() -> None:
         assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["soft", "hard", "pooled"])
 def test_training_in_double_precision_and_on_several_sizes(kind: str) -> None:
     dtype = "float32" if JAX else "float64"  # which JAX has not unless asked
@@ -233,6 +246,7 @@ def test_training_in_double_precision_and_on_several_sizes(kind: str) -> None:
         assert np.isfinite(model.train_on_batch({"image": image, "target": target}, labels))
 
 
+@pytest.mark.full
 def test_hard_looks_learn_where_to_look() -> None:
     """One of four squares is light: its colour is the word. Soft looks are not needed for it."""
     rng = np.random.default_rng(0)

@@ -28,15 +28,16 @@ from tests.models.conformance import (
 class TestTransformer(ModelConformance):
     covers = Transformer
     options = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}
+    small = {"num_layers": 1}
     changed = {
         "source_vocabulary_size": 14,
         "target_vocabulary_size": 14,
         "embedding_dim": 6,
         "units": 12,
-        "num_heads": 3,
-        "num_layers": 1,
+        "num_heads": 4,
+        "num_layers": 2,
         "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
-        "tie": "all",
+        "tie": "none",
         "dropout": 0.25,
         "positions": "rotary",
     }
@@ -60,6 +61,7 @@ SIZES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "vocabulary"), SIZES)
 def test_sizes_are_those_of_the_paper(name: str, vocabulary: int) -> None:
     """Table 3; counted layer by layer, since a big one fills a gigabyte."""
@@ -88,6 +90,7 @@ def test_ties(tie: str) -> None:
     assert forward(model, SOURCE, TARGET).any() == (tie == "none"), "the vocabulary is that table"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jit", [False, True])
 def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Transformer(**VOCABULARY, embedding_dim=8, units=16, num_heads=2, num_layers=2)
@@ -163,6 +166,7 @@ def also_compiled(positions: str, jit: bool) -> Any:
     return pytest.param(positions, jit, marks=[pytest.mark.soak] * (jit and positions != "t5"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("positions", "jit"), [also_compiled(name, jit) for name in RELATIVE for jit in (False, True)]
 )

@@ -29,6 +29,7 @@ class TestTransformerTagger(TaggingConformance):
     }
 
 
+@pytest.mark.full
 def test_learns_by_plain_fit_around_a_bert_that_is_there() -> None:
     bert = BERT(**{**TINY, "embedding_dim": 16, "num_layers": 1, "dropout": 0.0})
     before = array(bert.token_embedding.embeddings)

@@ -84,6 +84,7 @@ def test_angles_and_sinusoids_by_hand() -> None:
     np.testing.assert_allclose(odd[1], [math.sin(5), math.cos(5), math.sin(5 * rate)], atol=1e-6)
 
 
+@pytest.mark.full
 @settings(max_examples=50)
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 300))
 def test_turned_pairs_see_their_distance_only(first: int, second: int, shift: int) -> None:

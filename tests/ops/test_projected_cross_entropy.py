@@ -141,6 +141,7 @@ def test_a_label_outside_the_vocabulary_makes_the_loss_nan(label: int, mode: str
     assert np.isnan(found(parts, labels, weights, 0.1, 4, mode)[0])
 
 
+@pytest.mark.full
 @pytest.mark.skipif(JAX, reason="all shapes are known there")
 @pytest.mark.parametrize("jit", [False, True])
 def test_no_token_of_unknown_many(jit: bool) -> None:

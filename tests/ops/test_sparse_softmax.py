@@ -22,6 +22,7 @@ from tests.layers.running import (
     differentiable,
     double_precision,
 )
+from tests.tiers import FULL
 
 ALPHAS = (1.1, 1.3, 1.5, 1.75, 2.0)
 NOTHING = keras.layers.Identity()
@@ -56,7 +57,7 @@ RUNS: dict[float, Any] = {
 }
 
 
-@settings(max_examples=200)
+@settings(max_examples=200 if FULL else 50)
 @pytest.mark.parametrize("alpha", ALPHAS)
 @given(
     scores=hnp.arrays("float32", (3, 6), elements=st.floats(-1e5, 1e5, width=32)),
@@ -68,7 +69,7 @@ def test_oracle_on_great_scores(alpha: float, scores: np.ndarray, mask: np.ndarr
     np.testing.assert_allclose(weights.sum(-1), mask.any(-1), atol=1e-6)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200 if FULL else 50)
 @pytest.mark.parametrize("alpha", ALPHAS)
 @given(
     scores=hnp.arrays("float32", (3, 6), elements=st.floats(-2, 2, width=32)),
@@ -253,7 +254,7 @@ def test_lengths_known_only_at_run_time() -> None:
             np.testing.assert_allclose(array(got), array(want), atol=1e-6)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if FULL else 50)
 @given(
     scores=hnp.arrays("float32", (2, 6), elements=st.sampled_from([-1e5, -1, -0.0, 0, 0.5, 2])),
     mask=hnp.arrays("bool", (2, 6)),

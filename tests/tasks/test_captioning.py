@@ -37,6 +37,7 @@ def assert_same(one: Caption, other: Caption) -> None:
     np.testing.assert_array_equal(one.image, other.image)
 
 
+@pytest.mark.full
 def test_answers_keep_the_order_and_depend_on_their_image_alone() -> None:
     images = [*IMAGES, *reversed(IMAGES)]
     together = captioner().predict(images, batch_size=4)
@@ -58,6 +59,7 @@ def test_paths_bytes_and_arrays_are_the_same(tmp_path: Path) -> None:
     assert_same(first, stacked)
 
 
+@pytest.mark.full
 def test_every_word_says_where_it_looked() -> None:
     for answer in captioner().predict(IMAGES, min_length=3):
         assert len(answer.alternatives) == 1
@@ -72,6 +74,7 @@ def test_every_word_says_where_it_looked() -> None:
             assert " ".join(one.tokens) == one.text
 
 
+@pytest.mark.full
 def test_looks_lie_as_the_grid_does() -> None:
     """The first look again, by the layers, over a grid that is wider than it is high."""
     task = captioner()
@@ -86,6 +89,7 @@ def test_looks_lie_as_the_grid_does() -> None:
     np.testing.assert_allclose(answer.attention[0].ravel(), np.ravel(looked), atol=1e-5)
 
 
+@pytest.mark.full
 def test_who_looks_at_no_place_shows_none() -> None:
     answer = captioner("pooled").predict(IMAGES[:1])[0]
     assert answer.attention is None
@@ -101,6 +105,7 @@ def test_a_caption_is_limited_without_being_asked() -> None:
         assert answer.cut is (len(answer.tokens) == 1)
 
 
+@pytest.mark.full
 def test_rules_hold_for_all_images() -> None:
     allowed = [3, token("dogs"), token("park")]
     rules = [AllowedTokens(np.isin(np.arange(captioner().tokenizer.vocabulary_size), allowed))]
@@ -201,6 +206,7 @@ def test_evaluate_agrees_with_predict() -> None:
     assert report["exact_match"] == 0
 
 
+@pytest.mark.full
 def test_looks_are_not_measured_of_who_has_none() -> None:
     report = captioner("pooled").evaluate(captioned(2, boxes=[{}, {}]))
     assert "mass_in_boxes" not in report

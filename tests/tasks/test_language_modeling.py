@@ -45,6 +45,7 @@ def shown(answer: Continuation) -> tuple[Any, ...]:
 # prediction
 
 
+@pytest.mark.full
 def test_answers_keep_the_order_and_depend_on_their_prompt_alone() -> None:
     task, texts = writer(), [*TEXTS, *reversed(TEXTS), "the cat"]
     together = task.predict(texts, batch_size=3, max_length=9)
@@ -75,6 +76,7 @@ def test_prompt_and_text_read_as_one(kind: str) -> None:
                 assert task.tokenizer.tokens(joined) == [*labels, *one.tokens]
 
 
+@pytest.mark.full
 def test_samples_are_those_of_the_seed() -> None:
     options = {"method": "sampling", "beam_width": 2, "n_best": 2, "max_length": 7}
     first, again, other = (
@@ -166,6 +168,7 @@ def test_lines_that_are_too_long() -> None:
 # files
 
 
+@pytest.mark.full
 def test_save_and_load(tmp_path: Path) -> None:
     task = writer()
     task.save(tmp_path)
@@ -211,6 +214,7 @@ search: {{max_length: 5}}
 """
 
 
+@pytest.mark.full
 def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some = "\n\n".join(text for text in TEXTS if text)
     (tmp_path / "train.txt").write_text(f"{some}\n{'cat ' * 30}\n" * 3)

@@ -260,6 +260,7 @@ def page(folder: Path) -> Path:
     return folder / "page.yaml"
 
 
+@pytest.mark.full
 def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     assert main(["train", str(page(tmp_path)), f"run={run}"]) == 0
@@ -288,6 +289,7 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     assert_same_run(whole, parts)
 
 
+@pytest.mark.full
 def test_a_run_may_start_from_a_released_model(tmp_path: Path) -> None:
     (tmp_path / "some.txt").write_text("the cat sat\na mat.\n")
     (tmp_path / "page.yaml").write_text(

@@ -119,6 +119,7 @@ def test_save_and_load(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_recipe_trains_it(tmp_path: Path) -> None:
     """The corpora of captions are its own, it is judged by recall, and evaluate measures it."""
     assert kinds_for(Retrieval) == kinds_for(Captioning)

@@ -44,6 +44,7 @@ def token(text: str) -> int:
     return int(summarizer().tokenizer.encode([text])[0][-1])
 
 
+@pytest.mark.full
 def test_answers_keep_the_order_and_depend_on_their_source_alone() -> None:
     task = summarizer()
     texts = [*TEXTS, *reversed(TEXTS), "no fire"]
@@ -68,6 +69,7 @@ def test_an_id_that_no_word_of_the_article_has_is_unknown() -> None:
     assert nothing.origins[:2] == (-1, -1)
 
 
+@pytest.mark.full
 def test_every_token_says_where_it_came_from() -> None:
     seen = set()
     for answer in summarizer().predict(TEXTS):
@@ -86,6 +88,7 @@ def test_every_token_says_where_it_came_from() -> None:
     assert seen == {True, False}
 
 
+@pytest.mark.full
 def test_unknown_words_are_written_as_they_stand_in_the_source() -> None:
     task = summarizer()
     size = task.model.vocabulary_size
@@ -114,6 +117,7 @@ def test_without_copies_nothing_is_copied() -> None:
     assert summarizer().unknown_characters("a ☃") == []
 
 
+@pytest.mark.full
 def test_a_summary_is_limited_without_being_asked() -> None:
     task = summarizer()
     assert task.search_options().max_length == 9
@@ -124,6 +128,7 @@ def test_a_summary_is_limited_without_being_asked() -> None:
         assert answer.cut is (len(answer.tokens) == 1)
 
 
+@pytest.mark.full
 def test_long_sources_are_cut_on_request_and_the_answer_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -143,6 +148,7 @@ def test_long_sources_are_cut_on_request_and_the_answer_says_so(
     assert task.evaluate(pairs(TEXTS[:2]))["sources_cut"] == 1
 
 
+@pytest.mark.full
 def test_rules_hold_for_all_texts_and_no_ngram_comes_twice() -> None:
     task = summarizer()
     size = task.model.vocabulary_size
@@ -204,6 +210,7 @@ def test_batches_have_ids_of_unknown_words_and_leave_long_pairs_out() -> None:
         task.loss(0.1)
 
 
+@pytest.mark.full
 def test_evaluate_agrees_with_predict() -> None:
     task = summarizer()
     answers = task.predict(TEXTS)
@@ -279,6 +286,7 @@ def test_reports_are_learnt_and_names_that_were_never_seen_are_copied(
     assert "metric rouge1" in shown
 
 
+@pytest.mark.full
 def test_save_and_load(tmp_path: Path) -> None:
     task = summarizer()
     task.save(tmp_path)

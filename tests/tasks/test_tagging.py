@@ -118,6 +118,7 @@ def test_characters_are_those_of_each_token() -> None:
 # answers
 
 
+@pytest.mark.full
 def test_an_answer_depends_on_nothing_else_in_the_list() -> None:
     task = tagger(characters=True, attention=True)
     texts = ["York", "Ida Lamp saw New York . " * 2, "no lamps"]
@@ -127,6 +128,7 @@ def test_an_answer_depends_on_nothing_else_in_the_list() -> None:
     assert task.predict([]) == []
 
 
+@pytest.mark.full
 def test_scores_and_probabilities_are_those_of_all_sequences() -> None:
     for head in (("crf", None), ("crf", "BIO"), ("softmax", None), ("softmax", "BIO")):
         task = tagger(head=(("kind", head[0]), ("tag_scheme", head[1])))
@@ -225,6 +227,7 @@ def test_bad_input(name: str) -> None:
 # training and evaluation
 
 
+@pytest.mark.full
 def test_figures_are_those_of_the_predictions() -> None:
     task = tagger(scheme="BIO")
     report = task.evaluate(CORPUS, batch_size=2)
@@ -328,6 +331,7 @@ def page(folder: Path, text: str = PAGE) -> Path:
 Capture = pytest.CaptureFixture[str]
 
 
+@pytest.mark.full
 def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     run, file = tmp_path / "run", tmp_path / "in.txt"
     small = ["model.preset=bilstm_cnn", "model.characters=null"]
@@ -367,6 +371,7 @@ def test_fine_tuning_takes_weights_tokenizers_and_tags(tmp_path: Path) -> None:
         initial_task(read_recipe(page(tmp_path), [*words, "model.characters.units=5"]))
 
 
+@pytest.mark.full
 def test_many_sentences_are_compiled_and_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     task = tagger("subword", scheme="BIO")
     one = task.evaluate(CORPUS)

@@ -28,6 +28,7 @@ def pairs(sources: list[str] = SOURCES, targets: list[str] = TARGETS) -> TextPai
     return TextPairs(sources, targets, "test pairs")
 
 
+@pytest.mark.full
 def test_answers_keep_the_order_and_depend_on_their_source_alone() -> None:
     task = translator()
     texts = [*SOURCES, *reversed(SOURCES), "the cat"] * 2
@@ -43,6 +44,7 @@ def test_answers_keep_the_order_and_depend_on_their_source_alone() -> None:
     assert len({round(answer.score, 3) for answer in together}) == len(SOURCES) + 1
 
 
+@pytest.mark.full
 def test_attention_has_a_row_for_each_token_and_sums_to_one() -> None:
     for answer in translator().predict(SOURCES, beam_width=3, n_best=3):
         for one in (answer, *answer.alternatives):
@@ -79,6 +81,7 @@ def test_rules_hold_for_all_texts() -> None:
         translator().predict(SOURCES, rules=[AllowedTokens(np.ones((4, size), bool))])
 
 
+@pytest.mark.full
 def test_few_shapes_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     task = untrained("rnnsearch_small", SOURCES, TARGETS)
     shapes = []
@@ -93,6 +96,7 @@ def test_few_shapes_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shapes == [(32, 8), (32, 16)]  # 24 texts in each, filled up to a power of two
 
 
+@pytest.mark.full
 def test_xla_answers_alike() -> None:
     options = {"beam_width": 3, "n_best": 2, "max_length": 5, "max_length_ratio": 2}
     answers, compiled = (translator().predict(SOURCES, jit=jit, **options) for jit in (False, True))
@@ -162,6 +166,7 @@ def test_bad_input(name: str) -> None:
         translator().predict(texts, **options)
 
 
+@pytest.mark.full
 def test_evaluate_agrees_with_predict() -> None:
     task = translator()
     answers = [answer.text for answer in task.predict(SOURCES, max_length=6)]
@@ -186,6 +191,7 @@ def test_batches_leave_long_pairs_out() -> None:
         task.batches(pairs(["a cat"], [long]), 2, seed=1)
 
 
+@pytest.mark.full
 def test_save_and_load(tmp_path: Path) -> None:
     task = translator()
     task.save(tmp_path)
@@ -222,6 +228,7 @@ def test_search_options_override_keeps_the_rest() -> None:
     )
 
 
+@pytest.mark.full
 def test_the_word_most_looked_at_replaces_an_unknown_one() -> None:
     options = {"forced_tokens": {0: 1, 2: 1}, "min_length": 4, "beam_width": 2, "n_best": 2}
     text = "a dog saw the cat"

@@ -6,7 +6,12 @@ import pytest
 
 from attention_zoo import training
 from tests.training.foreign import REGISTERED
-from tests.training.small import RESUMED, write_recipe
+from tests.training.small import RESUMED, small_run, write_recipe
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _trained() -> None:
+    small_run()
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 
 import keras
 import numpy as np
+from filelock import FileLock
 
 from attention_zoo import tasks, training
 from attention_zoo.checkpoints import CheckpointFolder
+from tests.tiers import SHARED_FOLDER
 
 PAGE = """\
 data:
@@ -49,10 +52,14 @@ def write_recipe(folder: Path, page: str = PAGE) -> Path:
 
 @functools.cache
 def small_run() -> Path:
-    """A finished run of `PAGE`; only to be read."""
+    """A finished run of `PAGE`; only to be read. Trained once for all workers, which copy it."""
     folder = Path(tempfile.mkdtemp(prefix="attention_zoo_"))
     atexit.register(shutil.rmtree, folder, True)
-    return training.fit(write_recipe(folder), [f"run={folder / 'run'}"]).folder
+    shared = Path(os.environ.get(SHARED_FOLDER, folder)) / "small"
+    with FileLock(f"{shared}.lock"):
+        if not shared.exists():
+            training.fit(write_recipe(folder), [f"run={shared}"])
+    return Path(shutil.copytree(shared, folder / "run"))
 
 
 def copy_of_small_run(folder: Path) -> Path:

@@ -60,6 +60,7 @@ def spoil(run: Path, step: int) -> None:
     path.write_bytes(path.read_bytes() + b" ")
 
 
+@pytest.mark.full
 def test_weights_are_means(run: Path) -> None:
     assert_mean_of(average_checkpoints(run), *STEPS)
     task = average_checkpoints(run, last=2)
@@ -109,6 +110,7 @@ def test_integers_are_those_of_the_newest(run: Path, monkeypatch: pytest.MonkeyP
     assert (mean.numpy().tolist(), int(count), mean.dtype) == ([3.0, 3.0], 7, "float16")
 
 
+@pytest.mark.full
 def test_what_is_written_stands_for_a_run(run: Path, tmp_path: Path) -> None:
     before = sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*"))
     folder = write_average(run, tmp_path / "deep" / "average", last=3)

@@ -90,6 +90,7 @@ def captioning(**model: object) -> Recipe:
     )
 
 
+@pytest.mark.full
 def test_a_captioner_has_the_words_of_its_captions_and_the_limits_of_its_data() -> None:
     data = captioned(2, captions=[("A dog", "a dog runs"), ("two cats",)])
     task = build_task(captioning(look={"kind": "hard"}), data)

@@ -101,6 +101,7 @@ def test_a_misspelt_name_is_told(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.full
 def test_a_changed_recipe_is_refused_with_all_differences(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     before = files(run)
@@ -117,6 +118,7 @@ def test_a_changed_recipe_is_refused_with_all_differences(tmp_path: Path) -> Non
     assert files(run) == before
 
 
+@pytest.mark.full
 def test_more_steps_go_on_as_if_they_had_been_asked_for(tmp_path: Path) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     first = (run / "recipe.yaml").read_text()
@@ -161,6 +163,7 @@ training: {{steps: 2, evaluate_every: 2, batch_size: 4}}
 """
 
 
+@pytest.mark.full
 def test_changed_data_are_refused_unless_allowed(tmp_path: Path) -> None:
     rows = [f"it is {number}\til est {number}" for number in range(12)]
     for split in ("train", "validation"):

@@ -53,6 +53,7 @@ def test_weights_and_tokenizers_are_the_initial_ones_and_the_optimizer_fresh(
     assert f"from the weights of {small_run()}" in headline(job)
 
 
+@pytest.mark.full
 def test_a_fine_tuned_run_goes_on_exactly_and_without_the_initial_one(tmp_path: Path) -> None:
     initial = tmp_path / "initial"
     tasks.load(small_run()).save(initial)
@@ -75,6 +76,7 @@ def test_a_fine_tuned_run_goes_on_exactly_and_without_the_initial_one(tmp_path: 
     assert tasks.load(stopped).model.settings["dropout"] == 0.2
 
 
+@pytest.mark.full
 def test_frozen_parts_do_not_change_and_others_do(page: Path, tmp_path: Path) -> None:
     words = [f"run={tmp_path / 'run'}", "training.steps=4"]
     words.append("training.frozen=[encoder,decoder.cell,source_embedding]")
@@ -143,6 +145,7 @@ training: {steps: 1, evaluate_every: 1, batch_size: 4, monitor: loss}
 """
 
 
+@pytest.mark.full
 def test_a_hard_look_starts_from_what_a_soft_one_has_learnt(tmp_path: Path) -> None:
     """Its baseline is its own; where it looks is where the greatest weight was."""
     soft = training.fit(write_recipe(tmp_path, SCENES), [f"run={tmp_path / 'soft'}"]).task
@@ -161,6 +164,7 @@ def test_a_hard_look_starts_from_what_a_soft_one_has_learnt(tmp_path: Path) -> N
     assert np.max(looks[1]) == 1
 
 
+@pytest.mark.full
 def test_an_image_encoder_starts_from_that_of_another_run(tmp_path: Path) -> None:
     """A retriever's, which a captioner leaves as it is, and does not need to go on."""
     other = SCENES.replace("captioning", "retrieval").replace(
@@ -179,6 +183,7 @@ def test_an_image_encoder_starts_from_that_of_another_run(tmp_path: Path) -> Non
     assert np.ptp(arrays_of(kept)[0]) > 0
 
 
+@pytest.mark.full
 def test_a_run_cannot_take_up_other_weights(page: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     training.fit(page, [f"run={run}", "training.steps=1"])

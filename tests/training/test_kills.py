@@ -52,8 +52,7 @@ def test_a_chain_of_five_kills(whole: Path, tmp_path: Path) -> None:
     assert_same_run(whole, tmp_path / "run")
 
 
-BOTH_TIERS = [pytest.mark.soak, pytest.mark.slow]
-KILLS = [pytest.param(n, marks=BOTH_TIERS if n == 0 else pytest.mark.soak) for n in range(20)]
+KILLS = [pytest.param(n, marks=pytest.mark.soak if n else pytest.mark.slow) for n in range(20)]
 
 
 @pytest.mark.parametrize("kill", KILLS)

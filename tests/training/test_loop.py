@@ -43,6 +43,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.full
 def test_later_evaluations_trace_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is traced stays in memory for good."""
     traced: list[int] = []
@@ -63,6 +64,7 @@ def test_later_evaluations_trace_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert at_ends[0] > 0
 
 
+@pytest.mark.full
 def test_run_folder_and_learning() -> None:
     folder = small_run()
     log = records(folder)
@@ -93,6 +95,7 @@ def test_a_finished_run_is_left_as_it_is(
     assert contents(small_run()) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("batches", "saved"), [(21, 20), (29, 27)], ids=["at an evaluation", "between two"]
 )
@@ -132,6 +135,7 @@ training:
 """
 
 
+@pytest.mark.full
 def test_coverage_comes_in_at_its_step_where_training_has_stopped_before(tmp_path: Path) -> None:
     path = write_recipe(tmp_path, COVERAGE_PAGE)
     whole = training.fit(path, [f"run={tmp_path / 'whole'}"]).folder
@@ -189,11 +193,13 @@ def test_a_mistake_leaves_no_folder(override: str, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.full
 def test_no_preset(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"model\.preset is missing; name one of .*rnnsearch"):
         training.fit(write_recipe(tmp_path, "data: {corpus: dates}\n"), [f"run={tmp_path / 'x'}"])
 
 
+@pytest.mark.full
 def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
     """A rate of nearly 0 never gets better than its first evaluation."""
     result = training.fit(
@@ -215,6 +221,7 @@ def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
     assert all("val_bleu" in line for line in records(result.folder))
 
 
+@pytest.mark.full
 def test_the_best_checkpoint_and_patience_outlive_a_start(tmp_path: Path) -> None:
     """The best is older than the newest, and the third evaluation after it ends the run."""
     folder = tmp_path / "run"
@@ -234,6 +241,7 @@ def test_the_best_checkpoint_and_patience_outlive_a_start(tmp_path: Path) -> Non
     assert kept == ["step-00000002", "step-00000008"]
 
 
+@pytest.mark.full
 def test_a_callers_callback_may_stop_it(tmp_path: Path) -> None:
     class Enough(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -258,6 +266,7 @@ def test_the_head_line_counts_the_pairs_that_are_left_out(tmp_path: Path) -> Non
     assert str(tmp_path / "run") in line
 
 
+@pytest.mark.full
 def test_a_loss_that_is_not_finite_saves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^step \d: the loss is (nan|inf) on training examples "):
         training.fit(
@@ -272,6 +281,7 @@ def test_a_loss_that_is_not_finite_saves_nothing(tmp_path: Path) -> None:
     assert not list((tmp_path / "run" / "checkpoints").iterdir())
 
 
+@pytest.mark.full
 def test_a_damaged_checkpoint_is_trained_anew(whole: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(whole, tmp_path / "run"))
     (newest(folder) / "training.npz").write_bytes(b"")
@@ -280,6 +290,7 @@ def test_a_damaged_checkpoint_is_trained_anew(whole: Path, tmp_path: Path) -> No
     assert_same_run(whole, folder)
 
 
+@pytest.mark.full
 def test_mixed_precision_trains_and_leaves_the_policy(tmp_path: Path) -> None:
     result = training.fit(
         write_recipe(tmp_path),
@@ -299,6 +310,7 @@ def test_a_recipe_object_needs_a_folder(tmp_path: Path) -> None:
         training.fit(recipe)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("foreign")
 def test_callbacks_are_told_what_keras_would_tell_them(tmp_path: Path) -> None:
     class Hooks(keras.callbacks.Callback):
@@ -337,6 +349,7 @@ def test_the_seconds_of_a_step_are_not_those_of_the_checkpoint_before_it() -> No
     assert clock.state.seconds == clock.seconds
 
 
+@pytest.mark.full
 def test_validation_examples_over_the_limits_are_left_out_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,7 @@ def test_variables_round_trip_and_damage(tmp_path: Path) -> None:
         read_variables(path, {"optimizer": fresh})
 
 
+@pytest.mark.full
 def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     log = run / "log.jsonl"
@@ -112,6 +113,7 @@ def test_a_damaged_log_is_told(tmp_path: Path) -> None:
     assert path.read_text() == '{"step": 1}\n'
 
 
+@pytest.mark.full
 def test_a_start_reads_a_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     read, real = [], checkpoints.damage

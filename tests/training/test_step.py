@@ -113,6 +113,7 @@ def test_steps_that_a_layer_counts_are_updates(jit: bool) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+@pytest.mark.full
 def test_accumulated_sentences_are_one_batch_of_their_union(tmp_path: Path) -> None:
     """Masked token losses: a pass of 300 pairs is one batch, or 3 of different token counts."""
     words = ["training.steps=3", "training.evaluate_every=3", "model.dropout=0"]
@@ -201,6 +202,7 @@ def test_averages_follow_the_weights_by_the_formula() -> None:
     np.testing.assert_array_equal(weight.numpy(), raw)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("foreign")
 def test_the_averages_are_evaluated_and_saved_and_the_weights_trained(tmp_path: Path) -> None:
     plain, averaged = (
@@ -224,6 +226,7 @@ def test_the_averages_are_evaluated_and_saved_and_the_weights_trained(tmp_path: 
 EVERYTHING = (*RESUMED, "training.accumulate=2", "training.ema=0.9", "training.optimizer=adamw")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
 def test_averages_accumulation_and_scale_go_on_exactly(precision: str, tmp_path: Path) -> None:
     words = [*EVERYTHING, f"training.precision={precision}", "training.steps=24"]
@@ -345,6 +348,7 @@ def test_skipping_without_end_is_refused(tmp_path: Path) -> None:
         training.fit(recipe)
 
 
+@pytest.mark.full
 def test_losses_of_a_run_are_of_all_tokens() -> None:
     """The mean that is logged is the whole split's, whatever its batches."""
     folder = small_run()
@@ -363,6 +367,7 @@ class Doubled(SequenceCrossEntropy):
         return 2.0 * super().call(y_true, y_pred)
 
 
+@pytest.mark.full
 def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
     model = models.from_preset(
         "transformer_tiny",
@@ -384,6 +389,7 @@ def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
     assert found[1] == pytest.approx(2 * found[0], rel=1e-5)
 
 
+@pytest.mark.full
 def test_a_copying_model_is_trained_by_the_labels_probability_alone() -> None:
     """The step's loss and count are those of the whole distribution, coverage added once."""
     model = models.PointerGenerator(8, 6, 8, copies=4, coverage={"from_step": 1, "weight": 0.5})

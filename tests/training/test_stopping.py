@@ -54,6 +54,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_signal_loses_nothing(moment: str, whole: Path, tmp_path: Path) -> None:
     hook, call, step = MOMENTS[moment]
@@ -69,6 +70,7 @@ def test_a_signal_loses_nothing(moment: str, whole: Path, tmp_path: Path) -> Non
     assert_same_run(whole, folder)
 
 
+@pytest.mark.full
 def test_a_signal_while_answers_are_measured(tmp_path: Path) -> None:
     """Searching for a metric is part of an evaluation."""
     page = [f"run={tmp_path / 'run'}", "training.monitor=bleu", "training.monitor_size=3"]
@@ -87,6 +89,7 @@ def test_a_signal_while_answers_are_measured(tmp_path: Path) -> None:
     assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 1
 
 
+@pytest.mark.full
 def test_a_signal_that_came_to_another_exception_in_an_evaluation(
     whole: Path, tmp_path: Path
 ) -> None:
@@ -165,6 +168,7 @@ with only_trainer(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.full
 def test_one_folder_has_one_trainer(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     command = [sys.executable, "-c", HOLD, str(folder)]

@@ -84,6 +84,7 @@ def test_what_tensorflow_cannot_write_is_an_error_of_the_system(
     assert caught.value.filename == str(tmp_path / FOLDER)
 
 
+@pytest.mark.full
 def test_a_run_that_goes_on_shows_no_step_twice_and_pictures_of_each_evaluation(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def test_logits_are_those_of_transformers() -> None:
     check(THERE, GPT.from_preset(THERE, dropout=0.3))
 
 
+@pytest.mark.full
 def test_the_tokenizer_fits_the_model() -> None:
     tokenizer, model = load_tokenizer(THERE), models.from_preset(THERE)
     assert tokenizer.vocabulary_size == model.settings["vocabulary_size"]
