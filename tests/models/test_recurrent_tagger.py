@@ -77,7 +77,7 @@ class TestRecurrentTagger(TaggingConformance):
             crf.make_loss(0.1)
 
     def test_bad_options_are_refused(self) -> None:
-        for options, said in (
+        for options, message in (
             ({"tags": "O"}, "tags must be a list of names, at least one, got 'O'"),
             ({"tags": []}, "tags must be a list of names"),
             ({"head": {"kind": "soft"}}, "unknown tagger's head 'soft'; did you mean 'softmax'"),
@@ -85,7 +85,7 @@ class TestRecurrentTagger(TaggingConformance):
             ({"head": "crf"}, "head must be a dict of kind, tag_scheme, got 'crf'"),
             ({"head": {"tag_scheme": "BIOX"}}, "unknown tag scheme 'BIOX'; did you mean"),
         ):
-            with pytest.raises(ValueError, match=said):
+            with pytest.raises(ValueError, match=message):
                 self.make(**options)
 
 
@@ -152,14 +152,14 @@ def test_sizes_of_the_papers() -> None:
 
 
 def test_bad_characters_are_refused() -> None:
-    for given, said in (
+    for given, message in (
         ({}, "characters needs a vocabulary_size"),
         ({"vocabulary_size": 0}, "characters' vocabulary_size must be at least 1"),
         ({"vocabulary_size": 9, "kind": "cnm"}, "unknown reader of characters 'cnm'; did you"),
         ({"vocabulary_size": 9, "kind": "lstm", "width": 3}, "characters has no 'width'"),
         ("cnn", "characters must be a dict"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             RecurrentTagger(**{**TINY, "characters": given})
 
 

@@ -18,7 +18,7 @@ class Selection:
         seconds: expected CPU seconds of all of them.
         longest: expected CPU seconds of the longest.
         dropped: number of tests beyond the budget.
-        evidence: hash of the tests and their files; it tells whether a result still holds.
+        evidence: hash of the tests and their files; a result holds as long as it is the same.
     """
 
     tests: tuple[str, ...]
