@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import json
@@ -51,15 +52,29 @@ def commands_of(name: str, run: str) -> list[list[str]]:
     return [[run if word == "RUN" else word for word in line[1:]] for line in lines]
 
 
-def test_write_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    exec(python_of("write-your-own.md"), names)
-    model = names["model"]
+@pytest.fixture(scope="module")
+def your_own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The names that the code of the page defines, and the folder in which it ran."""
+    folder = tmp_path_factory.mktemp("your_own")
+    names: dict[str, Any] = {"folder": folder}
+    with contextlib.chdir(folder):
+        exec(python_of("write-your-own.md"), names)
+    return names
+
+
+def test_write_your_own_saves_and_loads(your_own: dict[str, Any]) -> None:
+    model = your_own["model"]
     words = np.array([[1, 2, 3, 0, 0], [4, 5, 6, 7, 8]], "int32")
-    again = keras.models.load_model("mine.keras")
+    again = keras.models.load_model(your_own["folder"] / "mine.keras")
     np.testing.assert_array_equal(array(again(words)), array(model(words)))
     np.testing.assert_allclose(array(model(words[:1, :3])), array(model(words))[:1, :3], atol=1e-6)
+    parts = ("DistanceScore", "SquaredAlignment", "ResidualAttention")
+    used = str(model.get_config())
+    assert all(f"my_project>{part}" in used for part in parts)
+
+
+def test_write_your_own_works_in_other_layers(your_own: dict[str, Any]) -> None:
+    names = your_own
     layer = names["ResidualAttention"](score="dot")
     query, value = np.ones((2, 3, 8), "float32"), np.ones((2, 5, 8), "float32")
     layer(query, value)
@@ -68,9 +83,6 @@ def test_write_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     output = array(layer(query, value, value_mask=mask))
     assert output[0].tolist() == (3 * np.ones((3, 8))).tolist()
     assert not output[1].any()
-    parts = ("DistanceScore", "SquaredAlignment", "ResidualAttention")
-    used = str(model.get_config())
-    assert all(f"my_project>{part}" in used for part in parts)
     half = names["DistanceScore"](dtype="float16")(300 * query, -300 * value)
     assert (array(half) == -8 * 600.0**2).all()
     heads = az.layers.MultiHeadAttention(4, 8, score=names["DistanceScore"]())

@@ -28,6 +28,7 @@ from tests.decoding.toys import (
     lookup,
     to_numpy,
 )
+from tests.tiers import FULL
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "beam.npz")
 
@@ -66,7 +67,7 @@ def test_is_the_algorithm_told_in_words(mode: str, width: int, penalty: str, wei
 @pytest.mark.parametrize("penalty", sorted(PENALTIES))
 def test_a_beam_that_holds_all_finds_the_best_of_all_sequences(penalty: str) -> None:
     vocabulary, limit = 5, 4
-    tables = Tables.random(seed=11, sources=200, vocabulary=vocabulary)
+    tables = Tables.random(seed=11, sources=200 if FULL else 80, vocabulary=vocabulary)
     width = (vocabulary - 1) ** (limit - 1) * vocabulary
     result = search(tables, max_length=limit, beam_width=width, length_penalty=penalty)
     goes_on = [token for token in range(vocabulary) if token != END]
@@ -86,7 +87,7 @@ def test_a_beam_that_holds_all_finds_the_best_of_all_sequences(penalty: str) -> 
 def test_no_width_finds_better_than_all_there_are_and_wider_is_better() -> None:
     tables = Tables.random(seed=12, sources=200, vocabulary=5)
     options = {"max_length": 4, "length_penalty": "average", "n_best": 1}
-    widths = (1, 2, 4, 8, 64, 320, 400)
+    widths = (1, 2, 4, 8, 64, 320, 400) if FULL else (1, 3, 320, 400)
     best = np.stack([search(tables, beam_width=w, **options).scores[:, 0] for w in widths])
     assert (best <= best[-1] + 1e-6).all()
     np.testing.assert_allclose(best[-2], best[-1], rtol=1e-6)  # both hold every sequence
@@ -130,7 +131,7 @@ def test_a_source_alone_is_the_same_as_in_a_batch(mode: str, n_best: int) -> Non
     options = {"beam_width": 3, "n_best": n_best, "length_penalty": "gnmt", "max_length": 12}
     run = searcher(mode, **options)
     together = run(tables)
-    for source in range(5):
+    for source in range(5) if FULL else (2, 4):
         alone = run(tables.row(source))
         for whole, one in zip(together, alone, strict=True):
             np.testing.assert_allclose(whole[source], one[0], rtol=1e-6)

@@ -25,6 +25,7 @@ from tests.decoding.toys import (
     lookup,
     to_numpy,
 )
+from tests.tiers import FULL
 
 LIMIT = 6
 
@@ -87,21 +88,30 @@ def test_a_sequence_of_draws_scores_as_the_decoder_has_it() -> None:
         assert result.finished[source, rank] == (tokens[-1] == END)
 
 
+KEYS = np.array([5, 9, 5, 2], "int32")
+SAMPLING = {"method": "sampling", "beam_width": 3, "seed": 7}
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_draws_depend_on_seed_and_source_alone(mode: str) -> None:
+def test_samples_depend_on_the_seed(mode: str) -> None:
     tables = Tables.random(seed=2, sources=4, vocabulary=7)
-    keys = np.array([5, 9, 5, 2], "int32")
-    options = {"method": "sampling", "beam_width": 3, "seed": 7}
-    together = run(tables, mode, source_keys=keys, **options)
-    again = run(tables, DEFAULT, source_keys=keys, **options)
-    other = run(tables, mode, source_keys=keys, **options | {"seed": 8})
-    np.testing.assert_array_equal(together.tokens, again.tokens)
-    assert (together.tokens != other.tokens).any()
-    for source in range(4):
-        alone = run(tables.row(source), mode, source_keys=keys[[source]], **options)
+    first, again, other = (
+        run(tables, search, source_keys=KEYS, **SAMPLING | {"seed": seed})
+        for search, seed in ((mode, 7), (DEFAULT, 7), (mode, 8))
+    )
+    np.testing.assert_array_equal(first.tokens, again.tokens)
+    assert (first.tokens != other.tokens).any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_samples_of_a_source_are_the_same_in_any_batch(mode: str) -> None:
+    tables = Tables.random(seed=2, sources=4, vocabulary=7)
+    together = run(tables, mode, source_keys=KEYS, **SAMPLING)
+    for source in range(4 if FULL else 1):
+        alone = run(tables.row(source), mode, source_keys=KEYS[[source]], **SAMPLING)
         np.testing.assert_array_equal(alone.tokens[0], together.tokens[source])
     twin = Tables(tables.first[[0, 0]], tables.second[[0, 0]])
-    same = run(twin, mode, source_keys=keys[[0, 2]], **options)
+    same = run(twin, mode, source_keys=KEYS[[0, 2]], **SAMPLING)
     np.testing.assert_array_equal(same.tokens[0], same.tokens[1])
 
 

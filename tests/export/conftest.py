@@ -1,5 +1,15 @@
 """Modules and predictions run eagerly in the fast tier."""
 
+import pytest
+
+from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from tests.eager import eager_in_fast_tier
+from tests.export.test_graph_tokenizer import tokenizer
 
 __all__ = ["eager_in_fast_tier"]
+
+
+@pytest.fixture(scope="session")
+def character_tables() -> None:
+    """Computes the tables of Unicode characters that all graph tokenizers share."""
+    GraphTokenizer(tokenizer("word", False))

@@ -11,6 +11,8 @@ from attention_zoo.data.vocabulary import UNKNOWN
 from attention_zoo.export.graph_copies import GraphCopies
 from tests.export.test_graph_tokenizer import lines, tokenizer
 
+pytestmark = pytest.mark.usefixtures("character_tables")
+
 
 @pytest.mark.parametrize(
     ("kind", "copies"),

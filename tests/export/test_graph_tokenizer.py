@@ -12,6 +12,8 @@ from attention_zoo.data import Tokenizer, train_tokenizer
 from attention_zoo.data.vocabulary import UNKNOWN
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 
+pytestmark = pytest.mark.usefixtures("character_tables")
+
 LINES = 10_000
 SCRIPTS = (
     "abcdefghijklmnopqrstuvwxyzABCDEFGHÄÖÜßéèçñıİ",

@@ -28,6 +28,12 @@ def splitting() -> tf.types.experimental.GenericFunction:
     return tf.function(module.split, input_signature=[tf.TensorSpec([None], tf.string)])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _built_once() -> None:
+    """Computes the tables of Unicode characters."""
+    splitting()
+
+
 def split(texts: Sequence[str | bytes]) -> list[list[Word]]:
     words, starts, ends = splitting()(tf.constant(list(texts), "string"))
     assert starts.dtype == ends.dtype == tf.int32

@@ -36,7 +36,7 @@ def test_of_a_long_name_the_end_is_shown() -> None:
     named = replace(FIRST, text="photos/of/2020/holidays/2187503678_fd743e0a00.jpg")
     figure = plot_word_regions(named)
     assert figure.axes[0].get_title() == "…78_fd743e0a00.jpg\n0.500"
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     title, image = figure.axes[0].title.get_window_extent(), figure.axes[0].get_window_extent()
     assert title.width <= image.width * 1.05
     above = figure._suptitle.get_window_extent()

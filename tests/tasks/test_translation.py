@@ -60,6 +60,9 @@ def test_prefixes_begin_the_answers() -> None:
         assert answer.text.startswith(prefix)
     (free,) = translator().predict(SOURCES[1:2], max_length=6, beam_width=2)
     assert answers[1].text == free.text
+
+
+def test_bad_prefixes_are_refused() -> None:
     for wrong in (["one"], "four", [None] * 4):
         with pytest.raises(ValueError, match="prefixes: a text for each of the 4 texts is needed"):
             translator().predict(SOURCES, prefixes=wrong)

@@ -98,6 +98,7 @@ def test_coco(tmp_path: Path) -> None:
     assert found.images.shape == (1, 224, 224, 3)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")  # of TFDS itself
 def test_captions_tfds(tmp_path: Path) -> None:
     tfds = pytest.importorskip("tensorflow_datasets")
