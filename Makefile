@@ -43,9 +43,10 @@ test: lint
 	$(ON_JAX) $(BIN)/pytest -q @tests/jax_smoke.txt
 
 # TensorFlow keeps all that it compiled for XLA as long as the process lives: hence three runs.
-FULL := $(PYTEST) --full --fail-slow --timeout 600
+FULL := $(PYTEST) --full --timeout 600
 
 test-full: lint
+	$(PYTEST) --fail-slow
 	$(FULL) tests/ops tests/layers tests/losses
 	$(FULL) tests/models tests/decoding
 	$(FULL) $(BACKEND_FREE:%=--ignore=%)

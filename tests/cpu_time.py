@@ -2,8 +2,9 @@
 
 CPU time is user plus system time of the process and of the child processes that it waited for,
 over setup, call and teardown. Fixtures of class scope or wider serve several tests and are
-reported on their own. Limits hold for the fast tier. The tests over `FAIL_LIMIT` are kept in
-pytest's cache: with `--fail-slow`, one that was over it in its previous run too fails this run.
+reported on their own. Limits hold for runs of the fast tier; in a run with `--full` the same tests
+have more cases. The tests over `FAIL_LIMIT` are kept in pytest's cache: with `--fail-slow`, one
+that was over it in its previous run too fails this run.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class CPUTime:
         properties = dict(report.user_properties)
         if "cpu_seconds" in properties:
             self.tests[report.nodeid] = properties["cpu_seconds"]
-            if properties["fast"]:
+            if properties["fast"] and not self.config.getoption("--full"):
                 self.fast[report.nodeid] = properties["cpu_seconds"]
             for name, seconds in properties["cpu_seconds_of_fixtures"]:
                 self.fixtures[name] = max(seconds, self.fixtures.get(name, 0.0))
@@ -94,7 +95,7 @@ class CPUTime:
         if hasattr(self.config, "workerinput"):
             return result
         previous = self.config.cache.get(CACHE_KEY, [])
-        others = [name for name in previous if name not in self.tests]
+        others = [name for name in previous if name not in self.fast]
         over = [name for name, seconds in self.fast.items() if seconds > FAIL_LIMIT]
         self.config.cache.set(CACHE_KEY, sorted({*others, *over}))
         self._failed = repeated(self.fast, previous, FAIL_LIMIT)

@@ -204,11 +204,18 @@ class Pointer(keras.Model):
         return {**super().get_config(), "estimator": self.estimator, "seed": self.seed}
 
 
-def trained(estimator: str, epochs: int) -> tuple[Pointer, float]:
-    """A pointer after `32 epochs` steps, and its accuracy on other examples."""
+def trained(estimator: str, epochs: int, kernel: np.ndarray | None = None) -> tuple[Pointer, float]:
+    """A pointer after `32 epochs` steps, and its accuracy on other examples.
+
+    Args:
+        kernel: initial weights of the score.
+    """
     model = Pointer(estimator)
     model.compile(keras.optimizers.Adam(0.03))
     given, labels = pointing(2048)
+    if kernel is not None:
+        model(given)
+        model.look.score.set_weights([kernel])
     model.fit(given, labels, batch_size=64, epochs=epochs, shuffle=False, verbose=0)
     given, labels = pointing(500, seed=1)
     answers = model.predict(given, verbose=0)["logits"].argmax(-1)
@@ -231,8 +238,10 @@ def test_learns_where_to_look_by_plain_fit(estimator: str, tmp_path: Any) -> Non
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist")
 def test_an_untaught_choice_does_not_learn() -> None:
-    """The same with a score that nothing teaches: the tests above measure what they say."""
-    _, accuracy = trained("argmax", 4)
+    """The argmax has no gradient, so a score that points to wrong positions stays wrong."""
+    wrong = np.roll(np.eye(PLACES, dtype="float32"), 1, axis=1)
+    model, accuracy = trained("argmax", 4, wrong)
+    same(model.look.score.weights[0], wrong)
     assert accuracy < 0.6
 
 
