@@ -94,10 +94,12 @@ class CPUTime:
         result = yield
         if hasattr(self.config, "workerinput"):
             return result
-        previous = self.config.cache.get(CACHE_KEY, [])
+        cache = getattr(self.config, "cache", None)  # None with `-p no:cacheprovider`
+        previous = cache.get(CACHE_KEY, []) if cache else []
         others = [name for name in previous if name not in self.fast]
         over = [name for name, seconds in self.fast.items() if seconds > FAIL_LIMIT]
-        self.config.cache.set(CACHE_KEY, sorted({*others, *over}))
+        if cache:
+            cache.set(CACHE_KEY, sorted({*others, *over}))
         self._failed = repeated(self.fast, previous, FAIL_LIMIT)
         if self.config.getoption("--fail-slow") and self._failed and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
