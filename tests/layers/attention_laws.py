@@ -29,7 +29,9 @@ from tests.layers.running import (
     MODES,
     POLICIES,
     WIDE,
+    all_finite,
     array,
+    build_random,
     check_gradients,
     close,
     differentiable,
@@ -143,9 +145,8 @@ class PaddingLaws(AttentionCase):
             for x, m in zip((query, value, key), (QUERY_MASK, hidden, hidden), strict=True)
         ]
         want, got = run(*clean), run(*dirty)
-        for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
-            assert np.isfinite(a).all()
-            same(a, b)
+        same(got, want)
+        assert all_finite(got)
         for gradient, mask in zip(got[1], (QUERY_MASK, hidden, hidden), strict=True):
             assert not gradient[~mask].any()
 
@@ -248,8 +249,7 @@ class NumericLaws(AttentionCase):
         """Along random directions, for every input and every weight."""
         layer = self.make(dtype=WIDE)
         tensors = [x.astype(WIDE) for x in self.tensors()]
-        layer(*tensors)
-        randomise(layer)
+        build_random(layer, *tensors)
         masks = {"value_mask": VALUE_MASK, "attention_mask": LOOK_MASK}
         run = differentiable(
             layer, lambda q, v, k: layer(q, v, k, return_attention_scores=True, **masks)
@@ -292,9 +292,7 @@ class LookLaws(AttentionCase):
         for training in (False, True):
             contexts = []
             for scores in (True, False):
-                layer = self.make(dropout=0.5, seed=3)
-                layer(*self.tensors())
-                randomise(layer)
+                layer = build_random(self.make(dropout=0.5, seed=3), *self.tensors())
                 out = layer(*self.tensors(), return_attention_scores=scores, training=training)
                 contexts.append(out[0] if scores else out)
             close(contexts[0], contexts[1], 1e-6)

@@ -17,10 +17,10 @@ from tests.layers.running import (
     MODES,
     array,
     arrays,
+    build_random,
     close,
     compiled,
     differentiable,
-    randomise,
 )
 
 B, T, S = 3, 4, 5
@@ -117,8 +117,7 @@ class StatefulConformance(RememberingCase, NumericLaws):
     def decoder(self, **options: Any) -> RecurrentDecoder:
         cell = AttentionCell(layers.GRUCell(6), self.make(), attention_layer_size=8)
         decoder = RecurrentDecoder(cell, alignment_history=True, **options)
-        decoder(*self.sequences())
-        randomise(decoder)
+        build_random(decoder, *self.sequences())
         return decoder
 
     def sequences(self) -> list[np.ndarray]:

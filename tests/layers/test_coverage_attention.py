@@ -7,7 +7,7 @@ import pytest
 from attention_zoo.layers import Attention, CoverageAttention
 from tests.layers.attention_case import Weights, softmax
 from tests.layers.remembering import RememberingConformance
-from tests.layers.running import MODES, array, compiled
+from tests.layers.running import MODES, array, compiled, normal
 from tests.layers.wrapper_conformance import WrapperConformance
 
 
@@ -79,8 +79,7 @@ def test_what_is_covered_is_not_seen_again(mode: str) -> None:
 def test_dropped_weights_are_covered_all_the_same() -> None:
     """Coverage sums the weights as they are returned, before dropout."""
     layer = CoverageAttention(units=4, dropout=0.5, seed=1)
-    rng = np.random.default_rng(0)
-    query, value = rng.normal(size=(2, 2, 3, 4)).astype("float32")
+    query, value = normal((2, 2, 3, 4))[0]
     _, weights, ((coverage,), _) = layer(
         query, value, return_attention_scores=True, return_state=True, training=True
     )

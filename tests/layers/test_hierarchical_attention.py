@@ -11,7 +11,7 @@ from keras import layers, ops
 from attention_zoo.layers import AttentionPooling, HierarchicalAttention, RecurrentEncoder
 from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import numbers, softmax
-from tests.layers.running import JAX, array, close, differentiable, randomise
+from tests.layers.running import JAX, array, build_random, close, differentiable
 from tests.layers.structure_laws import Arrays, StructureConformance
 from tests.variants import numerics_only
 
@@ -128,11 +128,9 @@ def test_it_is_han() -> None:
     layer, rng = han(), np.random.default_rng(0)
     inputs, mask = rng.normal(size=(3, 4, 5, 6)), rng.random((3, 4, 5)) < 0.5
     mask[0, 1], mask[2] = False, False
-    layer(inputs.astype("float32"))
-    randomise(layer)
+    build_random(layer, inputs.astype("float32"))
     vectors, looked = layer(inputs.astype("float32"), mask=mask, return_attention_scores=True)
-    for got, want in zip([vectors, *looked], documents(layer, inputs, mask), strict=True):
-        close(got, want, 1e-5)
+    close([vectors, *looked], documents(layer, inputs, mask), 1e-5)
 
 
 def three_levels() -> HierarchicalAttention:
@@ -151,8 +149,7 @@ def test_three_levels_are_three_poolings() -> None:
     inputs = rng.normal(size=(2, 3, 4, 5, 6)).astype("float32")
     mask = rng.random((2, 3, 4, 5)) < 0.4
     mask[0, 1], mask[1, 2, 3] = False, False
-    layer(inputs)
-    randomise(layer)
+    build_random(layer, inputs)
     vector, weights = layer(inputs, mask=mask, return_attention_scores=True)
     assert [tuple(w.shape) for w in weights] == [(2, 3, 4, 5), (2, 3, 4), (2, 3)]
     vectors = np.zeros((2, 3, 4, 4), "float32")
@@ -208,9 +205,7 @@ def test_an_encoder_never_sees_a_sequence_without_a_place() -> None:
 def test_lengths_that_turn_out_to_be_0_when_it_runs() -> None:
     import tensorflow as tf
 
-    layer = han()
-    layer(np.ones((2, 3, 4, 5), "float32"))
-    randomise(layer)
+    layer = build_random(han(), np.ones((2, 3, 4, 5), "float32"))
 
     def run(inputs: Any) -> Any:
         return layer(inputs, return_attention_scores=True)
@@ -253,8 +248,7 @@ def test_empty_documents_pass_no_gradient() -> None:
     layer, mask = three_levels(), np.zeros((2, 3, 4, 5), "bool")
     layer.poolings[2] = AttentionPooling(units=3)
     inputs = np.random.default_rng(0).normal(size=(2, 3, 4, 5, 6)).astype("float32")
-    layer(inputs)
-    randomise(layer)
+    build_random(layer, inputs)
     mask[0, 0, 0, 0] = True
     run = differentiable(layer, lambda x: layer(x, mask=mask))
     vector, (gradient,), by_weights = run(np.where(mask[..., None], inputs, np.nan))

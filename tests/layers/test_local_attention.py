@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 from keras import layers, ops
@@ -37,10 +36,11 @@ from tests.layers.running import (
     JAX,
     MODES,
     array,
+    build_random,
     close,
     compiled,
     differentiable,
-    randomise,
+    normal,
 )
 from tests.layers.wrapper_conformance import WrapperConformance
 
@@ -325,11 +325,9 @@ def test_a_centre_far_out_is_right_in_half_precision() -> None:
 def test_few_looks_at_a_long_memory_give_the_same(score: str, kind: str) -> None:
     """Where windows are fewer than places, keys are projected in the windows only."""
     layer = LocalAttention(score, window=2, kind=kind)
-    rng = np.random.default_rng(0)
-    query, value = (rng.normal(size=s).astype("float32") for s in ((2, 4, 6), (2, 80, 6)))
+    query, value = normal((2, 4, 6), (2, 80, 6))
     mask = np.arange(80) < np.array([[80], [50]])
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     assert layer.prepare(value, None, mask, looks=4).keys is None
     assert layer.prepare(value, None, mask, looks=40).unprojected is None
     few = differentiable(layer, lambda q, v: layer(q, v, value_mask=mask))(query, value)
@@ -343,8 +341,7 @@ def test_few_looks_at_a_long_memory_give_the_same(score: str, kind: str) -> None
         return ops.stack(contexts, axis=1)
 
     all_projected = differentiable(layer, one_by_one)(query, value)
-    for a, b in zip(*map(keras.tree.flatten, (few, all_projected)), strict=True):
-        close(a, b, 2e-5)
+    close(few, all_projected, 2e-5)
 
 
 @pytest.mark.skipif(JAX, reason="looks into TensorFlow's graph")
@@ -386,8 +383,7 @@ def test_lengths_known_only_when_it_runs(kind: str) -> None:
 
     layer = LocalAttention("general", window=2, kind=kind)
     rng = np.random.default_rng(0)
-    layer(*(np.ones((2, 3, 6), "float32"),) * 2)
-    randomise(layer)
+    build_random(layer, *(np.ones((2, 3, 6), "float32"),) * 2)
 
     def call(query: Any, value: Any, mask: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -402,8 +398,7 @@ def test_lengths_known_only_when_it_runs(kind: str) -> None:
         value = rng.normal(size=(batch, sources, 6)).astype("float32")
         mask = rng.random((batch, sources)) > 0.2
         wanted = layer(query, value, value_mask=mask, return_attention_scores=True)
-        for got, want in zip(run(query, value, mask)[:2], wanted, strict=True):
-            close(got, want, 1e-6)
+        close(run(query, value, mask)[:2], wanted, 1e-6)
     for steps in (0, 3):
         nothing = np.ones((2, 0, 6)), np.ones((2, 0), "bool")
         context, weights, _ = run(np.ones((2, steps, 6)), *nothing)
@@ -417,15 +412,12 @@ def test_lengths_known_only_when_it_runs(kind: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
 def test_decoder_steps_are_the_teacher_forced_pass(kind: str, mode: str) -> None:
-    rng = np.random.default_rng(0)
-    inputs, memory = (rng.normal(size=(3, *s)).astype("float32") for s in ((6, 4), (5, 7)))
+    inputs, memory = normal((3, 6, 4), (3, 5, 7))
     memory_mask = np.array([[1, 1, 1, 1, 1], [0, 1, 1, 1, 0], [0, 0, 0, 0, 0]], "bool")
     inputs_mask = np.array([[1] * 6, [1, 0, 1, 1, 0, 1], [0, 1, 1, 1, 1, 1]], "bool")
     attention = LocalAttention(window=1, kind=kind)
     cell = AttentionCell(layers.GRUCell(6), attention, attention_layer_size=8)
-    decoder = RecurrentDecoder(cell, alignment_history=True)
-    decoder(inputs, memory)
-    randomise(decoder)
+    decoder = build_random(RecurrentDecoder(cell, alignment_history=True), inputs, memory)
     outputs, (weights,) = compiled(
         lambda x, m: decoder(x, m, inputs_mask=inputs_mask, memory_mask=memory_mask), mode
     )(inputs, memory)
@@ -448,11 +440,9 @@ def test_decoder_steps_are_the_teacher_forced_pass(kind: str, mode: str) -> None
 def test_heads_have_windows_of_their_own(kind: str) -> None:
     """Every head of a multi-head attention is the local attention of its own projections."""
     layer = MultiHeadAttention(2, 3, score="dot", alignment=kind)
-    rng = np.random.default_rng(0)
-    states = rng.normal(size=(2, 30, 6)).astype("float32")
+    states = normal((2, 30, 6))[0]
     mask = np.arange(30) < np.array([[30], [26]])
-    layer(states, states)
-    randomise(layer)
+    build_random(layer, states, states)
     _, weights = layer(states, states, value_mask=mask, return_attention_scores=True)
     memory = layer.prepare(states, value_mask=mask)
     queries = layer.ask(ops.convert_to_tensor(states))

@@ -7,7 +7,7 @@ import pytest
 from attention_zoo.layers import MixtureWindowAttention
 from tests.layers.attention_case import Weights
 from tests.layers.remembering import RememberingConformance
-from tests.layers.running import MODES, array, arrays, compiled, differentiable
+from tests.layers.running import MODES, array, arrays, compiled, differentiable, normal
 
 
 class TestMixtureWindowAttention(RememberingConformance):
@@ -91,8 +91,7 @@ def test_first_windows_move_on_by_one_place_and_weigh_one() -> None:
 def test_every_bell_learns_its_own() -> None:
     """Bells that start alike would stay alike for ever."""
     layer = MixtureWindowAttention(num_components=3)
-    rng = np.random.default_rng(0)
-    tensors = [rng.normal(size=(2, n, 4)).astype("float32") for n in (6, 9)]
+    tensors = normal((2, 6, 4), (2, 9, 4))
     layer(*tensors)
     _, _, (of_kernel, _) = differentiable(layer, layer)(*tensors)
     bells = of_kernel.reshape(4, 3, 3)

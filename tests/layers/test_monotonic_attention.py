@@ -28,10 +28,11 @@ from tests.layers.running import (
     MODES,
     QUICK,
     array,
+    build_random,
     close,
     compiled,
     differentiable,
-    randomise,
+    normal,
 )
 from tests.layers.wrapper_conformance import WrapperConformance
 
@@ -210,8 +211,7 @@ def test_a_look_that_stops_nowhere_leaves_the_reader_where_it_is() -> None:
 
 def test_training_takes_the_expectation_and_inference_does_not() -> None:
     """By itself, and the scores learn in training only."""
-    rng = np.random.default_rng(0)
-    query, value = (rng.normal(size=(2, 4, 5)).astype("float32") for _ in range(2))
+    query, value = normal((2, 4, 5), (2, 4, 5))
     for layer in (MonotonicAttention(seed=1), MonotonicChunkwiseAttention(seed=1)):
         layer(query, value)
         grads = {}
@@ -233,8 +233,7 @@ def test_training_takes_the_expectation_and_inference_does_not() -> None:
 
 
 def test_noise_is_of_training_and_new_in_every_call() -> None:
-    rng = np.random.default_rng(0)
-    query, value = (rng.normal(size=(2, 4, 5)).astype("float32") for _ in range(2))
+    query, value = normal((2, 4, 5), (2, 4, 5))
     quiet = MonotonicAttention(seed=1, hard_at_inference=False, sigmoid_noise=0.0)
     noisy, twin = (MonotonicAttention(seed=1, hard_at_inference=False) for _ in range(2))
     for layer in (quiet, noisy, twin):
@@ -306,13 +305,10 @@ def test_thousands_of_looks_at_thousands_of_places(form: str, size: int) -> None
 @pytest.mark.parametrize("make", [MonotonicAttention, MonotonicChunkwiseAttention])
 def test_search_reads_on_where_training_would(make: Any) -> None:
     """Hard steps of a decoder are its hard pass; hypotheses have readers of their own."""
-    rng = np.random.default_rng(0)
-    inputs, memory = (rng.normal(size=(3, *s)).astype("float32") for s in ((6, 4), (8, 7)))
+    inputs, memory = normal((3, 6, 4), (3, 8, 7))
     mask = np.arange(8) < np.array([[8], [5], [0]])
     cell = AttentionCell(layers.GRUCell(6), make(score_bias_init=0.0), attention_layer_size=8)
-    decoder = RecurrentDecoder(cell, alignment_history=True)
-    decoder(inputs, memory)
-    randomise(decoder)
+    decoder = build_random(RecurrentDecoder(cell, alignment_history=True), inputs, memory)
     outputs, (weights,) = decoder(inputs, memory, memory_mask=mask)
     prepared, state = decoder.start(ops.convert_to_tensor(memory), None, mask, 3)
     for t in range(6):
@@ -330,11 +326,9 @@ def test_search_reads_on_where_training_would(make: Any) -> None:
 @pytest.mark.parametrize("alignment", [MonotonicAlignment, MochaAlignment])
 def test_heads_have_readers_of_their_own(alignment: Any) -> None:
     layer = MultiHeadAttention(2, 3, score="dot", alignment=alignment(hard_at_inference=False))
-    rng = np.random.default_rng(0)
-    states = rng.normal(size=(2, 5, 6)).astype("float32")
+    states = normal((2, 5, 6))[0]
     mask = np.arange(5) < np.array([[5], [3]])
-    layer(states, states)
-    randomise(layer)
+    build_random(layer, states, states)
     _, weights = layer(states, states, value_mask=mask, return_attention_scores=True)
     memory = layer.prepare(states, value_mask=mask)
     queries = layer.ask(ops.convert_to_tensor(states))

@@ -25,10 +25,12 @@ from tests.layers.running import (
     MODES,
     array,
     arrays,
+    build_random,
     close,
     compiled,
     differentiable,
     label,
+    normal,
     pairwise,
     randomise,
     same,
@@ -111,9 +113,7 @@ class TestMultiHeadAttention(HeadsNumbers, AttentionConformance):
         """The value's projection fixes its width, so both are narrow from the start here."""
         query, value, _ = self.tensors()
         narrow = value[..., : self.widths[1]]
-        layer = self.make()
-        layer(query, narrow)
-        randomise(layer)
+        layer = build_random(self.make(), query, narrow)
         same(layer(query, narrow), layer(query, narrow, narrow))
 
 
@@ -188,10 +188,7 @@ def test_worked_by_hand() -> None:
 
 def both(**options: Any) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
     """Ours and Keras's with the same weights, and what to call them with."""
-    rng = np.random.default_rng(0)
-    query, value, key = (
-        rng.normal(size=shape).astype("float32") for shape in ((B, T, 6), (B, S, 7), (B, S, 5))
-    )
+    query, value, key = normal((B, T, 6), (B, S, 7), (B, S, 5))
     theirs = keras.layers.MultiHeadAttention(4, 3, **options)
     ours = MultiHeadAttention(4, 3, **options)
     for layer in (theirs, ours):
@@ -265,8 +262,7 @@ def test_starts_as_a_plain_matrix_does() -> None:
 def test_no_sources_without_any_mask_give_no_bias(mode: str) -> None:
     layer = MultiHeadAttention(2, 3)
     query, value = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     outputs = array(compiled(layer, mode)(query, value[:, :0]))
     assert outputs.shape == (2, 3, 4)
     assert not outputs.any()
@@ -279,8 +275,7 @@ def test_no_sources_of_unknown_number_give_no_bias() -> None:
 
     layer = MultiHeadAttention(2, 3)
     query, value = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     unknown = tf.TensorSpec((None, None, 4))
     run = tf.function(layer, input_signature=[unknown, unknown], autograph=False)
     assert not array(run(query, value[:, :0])).any()
@@ -290,8 +285,7 @@ def test_no_sources_of_unknown_number_give_no_bias() -> None:
 def test_no_gradient_through_the_projections_of_what_is_hidden() -> None:
     layer = MultiHeadAttention(2, 3)
     query, value = np.ones((B, T, 4), "float32"), np.ones((B, S, 4), "float32")
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     mask = np.zeros((B, S), "bool")
     run = differentiable(layer, lambda q, v: layer(q, v, value_mask=mask))
     outputs, grads, weight_grads = run(query, np.full_like(value, np.nan))
@@ -325,8 +319,7 @@ def test_heads_of_any_score_and_alignment(case: dict[str, Any]) -> None:
     query, value = pair()
     mask = VALUE_MASK.copy()
     mask[2] = False
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     calls = {"query_mask": QUERY_MASK, "value_mask": mask, "return_attention_scores": True}
     run = compiled(lambda q, v: layer(q, v, training=case["training"], **calls), MODES[1])
     context, weights = arrays(run(query, value))
@@ -346,8 +339,7 @@ def test_heads_step_by_step(alignment: str, groups: int) -> None:
     """Every head remembers its own looks, and has its own window."""
     layer = MultiHeadAttention(4, 3, num_key_value_heads=groups, alignment=alignment)
     query, value = pair()
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     context, weights = layer(query, value, value_mask=VALUE_MASK, return_attention_scores=True)
     memory = layer.prepare(value, value_mask=VALUE_MASK)
     state = layer.initial_state(memory)
@@ -425,8 +417,7 @@ def test_heads_in_a_recurrent_decoder(input_feeding: bool, groups: int) -> None:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(B, T, 5)).astype("float32")
     memory = rng.normal(size=(B, S, 7)).astype("float32")
-    decoder(inputs, memory)
-    randomise(decoder)
+    build_random(decoder, inputs, memory)
     run = compiled(lambda x, m: decoder(x, m, memory_mask=VALUE_MASK), MODES[1])
     outputs, (history,) = run(inputs, memory)
     assert tuple(outputs.shape) == (B, T, 4)
@@ -476,8 +467,7 @@ def test_heads_say_how_they_are_weighed() -> None:
     """The weights that come back are those that made the context, head by head."""
     layer = MultiHeadAttention(2, 3, use_bias=False)
     query, value = pair()
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     context, weights = arrays(layer(query, value, return_attention_scores=True))
     named = numbers(layer)
     values = np.einsum("bsd,dhv->bhsv", value, named["value_projection"])

@@ -34,6 +34,7 @@ from tests.layers.running import (
     MODES,
     WIDE,
     array,
+    build_random,
     check_gradients,
     close,
     compiled,
@@ -61,9 +62,7 @@ class AbsoluteCase(LayerConformance):
     @pytest.mark.parametrize("width", [1, 2, 6, 7])
     def test_oracle(self, width: int) -> None:
         (x,) = self.tensors(width=width)
-        layer = self.make()
-        layer(x)
-        randomise(layer)
+        layer = build_random(self.make(), x)
         for start in (0, 3):
             want = x + self.table(numbers(layer), np.arange(T) + start, width)
             close(layer(x, start=start), want, 1e-6)
@@ -94,8 +93,7 @@ class AbsoluteCase(LayerConformance):
     def test_gradients_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
         (x,) = (x.astype(WIDE) for x in self.tensors())
-        layer(x)
-        randomise(layer)
+        build_random(layer, x)
         check_gradients(layer, differentiable(layer, lambda x: layer(x, start=1)), [x])
 
     def test_places_differ(self) -> None:
@@ -222,8 +220,7 @@ class RelativeCase(PartConformance):
     def test_gradients_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
         tensors = [x.astype(WIDE) for x in self.tensors()]
-        layer(*tensors)
-        randomise(layer)
+        build_random(layer, *tensors)
         check_gradients(layer, differentiable(layer, layer), tensors)
 
     def test_scores_depend_on_distances_only(self) -> None:
@@ -476,8 +473,7 @@ def reordered(layer: Any) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     query = rng.normal(size=(B, T, 6)).astype("float32")
     value = rng.normal(size=(B, S, 6)).astype("float32")
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     return array(layer(query, value)), array(layer(query, value[:, rng.permutation(S)]))
 
 
@@ -507,8 +503,7 @@ def test_heads_of_unknown_lengths(positions: str) -> None:
     import tensorflow as tf
 
     layer, tensors = MultiHeadAttention(2, 4, positions=positions), states()
-    layer(*tensors)
-    randomise(layer)
+    build_random(layer, *tensors)
     unknown = tf.TensorSpec((None, None, 6))
     for mode in (False, True):
         run = tf.function(layer, [unknown, unknown], autograph=False, jit_compile=mode)
@@ -521,8 +516,7 @@ def test_looks_in_turn_know_their_place(positions: str) -> None:
     """An alignment that remembers reads the same scores, one look after the other."""
     layer = MultiHeadAttention(2, 4, alignment="monotonic", positions=positions)
     query, value = states()
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     _, weights = layer(query, value, return_attention_scores=True)
     memory = layer.prepare(ops.convert_to_tensor(value))
     scores = layer.compare(layer.ask(ops.convert_to_tensor(query)), memory.keys, ())
@@ -537,8 +531,7 @@ def test_rotary_goes_with_windows_and_with_scores_that_remember() -> None:
     for options in ({"alignment": "local_predictive"}, {"score": "coverage"}):
         layers = [MultiHeadAttention(2, 4, positions=p, **options) for p in ("rotary", None)]
         for layer in layers:
-            layer(query, value)
-            randomise(layer)
+            build_random(layer, query, value)
         assert np.abs(array(layers[0](query, value)) - array(layers[1](query, value))).max() > 1e-3
 
 

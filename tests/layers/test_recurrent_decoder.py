@@ -21,6 +21,7 @@ from tests.layers.running import (
     QUICK,
     WIDE,
     array,
+    build_random,
     check_gradients,
     close,
     compiled,
@@ -28,7 +29,6 @@ from tests.layers.running import (
     label,
     pairwise,
     quick,
-    randomise,
 )
 
 
@@ -66,8 +66,7 @@ AXES: dict[str, tuple[Any, ...]] = {
 
 def build(inputs: np.ndarray, memory: Any, *given: Any, **options: Any) -> RecurrentDecoder:
     decoder = RecurrentDecoder(*given, alignment_history=True, return_state=True, **options)
-    decoder(inputs, memory)
-    randomise(decoder)
+    build_random(decoder, inputs, memory)
     return decoder
 
 
@@ -91,10 +90,7 @@ def test_is_its_definition(case: dict[str, Any]) -> None:
     run = quick(lambda x, m, *s: decoder(x, m, list(s), inputs_mask=live, memory_mask=hidden))
     plain = quick(lambda x, m, *s: reference(decoder, x, [m], [hidden], live, list(s)))
     given = [ops.convert_to_tensor(x) for x in (inputs, memory, *states)]
-    for a, b in zip(
-        keras.tree.flatten(run(*given)), keras.tree.flatten(plain(*given)), strict=True
-    ):
-        close(a, b, 1e-5)
+    close(run(*given), plain(*given), 1e-5)
 
 
 @pytest.mark.parametrize("order", AXES["order"])
@@ -112,8 +108,7 @@ def test_several_attentions_over_several_memories(order: str) -> None:
     tensors = [ops.convert_to_tensor(x) for x in (inputs, first, second)]
     want, looked, _ = reference(decoder, tensors[0], tensors[1:], masks, live, zeros)
     close(outputs, want, 1e-5)
-    for got, expected in zip(weights, looked, strict=True):
-        close(got, expected, 1e-5)
+    close(weights, looked, 1e-5)
 
 
 def test_one_memory_serves_every_attention() -> None:
@@ -144,16 +139,14 @@ def test_looks_after_the_loop_are_looks_in_the_loop(
         decoder = build(inputs, memory, cell)
         results.append(keras.tree.flatten(decoder(inputs, memory, inputs_mask=live, training=True)))
         monkeypatch.undo()
-    for a, b in zip(*results, strict=True):
-        close(a, b, 1e-5)
+    close(*results, 1e-5)
 
 
 def test_bridge_starts_every_state_from_one_vector() -> None:
     inputs, memory, vector = random((3, 4, 4), (3, 5, 7), (3, 9))
     cell = AttentionCell(layers.LSTMCell(6), AdditiveAttention(8))
     bridged = RecurrentDecoder(cell, bridge=True, return_state=True)
-    bridged(inputs, memory, vector)
-    randomise(bridged)
+    build_random(bridged, inputs, memory, vector)
     named = {v.name: array(v) for v in bridged.weights}
     starts = [
         np.tanh(vector @ named[f"bridge_kernel_{i}"] + named[f"bridge_bias_{i}"]).astype("float32")
@@ -161,16 +154,14 @@ def test_bridge_starts_every_state_from_one_vector() -> None:
     ]
     plain = RecurrentDecoder(cell, return_state=True)
     want = keras.tree.flatten(plain(inputs, memory, starts))
-    for a, b in zip(keras.tree.flatten(bridged(inputs, memory, vector)), want, strict=True):
-        close(a, b, 1e-5)
+    close(bridged(inputs, memory, vector), want, 1e-5)
 
 
 def test_without_attention_it_is_keras_rnn() -> None:
     (inputs,) = random((3, 4, 4))
     live = PADDING["left"]
     ours = RecurrentDecoder([layers.LSTMCell(6), layers.GRUCell(5)], return_state=True)
-    ours(inputs)
-    randomise(ours)
+    build_random(ours, inputs)
     cells = [layers.LSTMCell(6), layers.GRUCell(5)]
     theirs = layers.RNN(cells, return_sequences=True)
     theirs(inputs)
@@ -190,9 +181,7 @@ def test_gradients_are_finite_differences(order: str) -> None:
         attention_layer_size=3,
         dtype=WIDE,
     )
-    decoder = RecurrentDecoder(cell, dtype=WIDE)
-    decoder(inputs, memory)
-    randomise(decoder)
+    decoder = build_random(RecurrentDecoder(cell, dtype=WIDE), inputs, memory)
     live = np.array([[1, 1, 1], [0, 1, 0]], "bool")
     mask = np.array([[1, 1, 1, 1], [1, 0, 0, 0]], "bool")
     run = differentiable(
@@ -208,8 +197,7 @@ def test_gradients_compile(mode: str) -> None:
     decoder = build(inputs, memory, AttentionCell(layers.LSTMCell(6), AdditiveAttention(8)))
     eager = differentiable(decoder, decoder, QUICK)(inputs, memory)
     got = differentiable(decoder, decoder, mode)(inputs, memory)
-    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(eager), strict=True):
-        close(a, b, 1e-5)
+    close(got, eager, 1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.layers import AdditiveAttention, TransformerEncoderLayer
-from tests.layers.running import array, close, randomise
+from tests.layers.running import array, build_random, close
 from tests.layers.structure_laws import Arrays, StructureConformance
 from tests.layers.transformer_oracle import around, feed_forward, heads
 
@@ -54,9 +54,7 @@ class TestTransformerEncoderLayer(StructureConformance):
 
 
 def test_norm_last_is_another_layer() -> None:
-    layer = TransformerEncoderLayer(8, 2, norm_first=False)
-    layer(X)
-    randomise(layer)
+    layer = build_random(TransformerEncoderLayer(8, 2, norm_first=False), X)
     every = np.ones((3, 5, 5), "bool")
     want = around(layer.around_attention, X, lambda y: heads(layer.attention, y, y, every)[0])
     want = around(layer.around_feed_forward, want, lambda y: feed_forward(layer.feed_forward, y))
@@ -109,9 +107,7 @@ def test_misuse_is_refused() -> None:
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_what_is_read_at_once_is_the_causal_layer(norm_first: bool) -> None:
-    layer = TransformerEncoderLayer(8, 2, norm_first=norm_first)
-    layer(X)
-    randomise(layer)
+    layer = build_random(TransformerEncoderLayer(8, 2, norm_first=norm_first), X)
     want = array(layer(X, mask=MASK, use_causal_mask=True))
     got, kept = layer.prefill(ops.convert_to_tensor(X), ops.convert_to_tensor(MASK))
     close(got, want, 1e-5)

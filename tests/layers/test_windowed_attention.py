@@ -10,7 +10,7 @@ from keras import ops
 
 from attention_zoo.layers import WindowedAttention, by_blocks
 from tests.layers.attention_case import numbers, softmax
-from tests.layers.running import JAX, array, arrays, close, differentiable, randomise
+from tests.layers.running import JAX, array, arrays, build_random, close, differentiable
 from tests.layers.structure_laws import Arrays, StructureConformance
 
 HEADS, K, D = 2, 4, 6
@@ -78,8 +78,7 @@ def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).normal(size=(2, 100, D)).astype("float32")
     mask = np.arange(100) < np.array([[100], [61]])
     layer = WindowedAttention(HEADS, K, window=3, global_places=2, positions="alibi")
-    layer(x)
-    randomise(layer)
+    build_random(layer, x)
     results = []
     for length in (1, 10**9):
         monkeypatch.setattr(by_blocks, "LONG", length)
@@ -99,8 +98,7 @@ def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) ->
 
     x = np.random.default_rng(0).normal(size=(2, 50, D)).astype("float32")
     layer = WindowedAttention(HEADS, K, window=2, positions="t5", dropout=0.4, seed=1)
-    layer(x)
-    randomise(layer)
+    build_random(layer, x)
 
     def run(x: Any) -> Any:
         return layer(x, training=True), layer(x, training=True, return_attention_scores=True)[0]

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.ops import Reach, blockwise_attention, keep_places, masked_softmax, skew
-from tests.layers.running import JAX, MODES, QUICK, array, arrays, close, differentiable
+from tests.layers.running import JAX, MODES, QUICK, array, arrays, close, differentiable, same
 from tests.ops.test_reach import by_hand
 
 B, H, G, K, V = 2, 4, 2, 5, 3
@@ -123,8 +123,7 @@ def test_nothing_to_attend_and_garbage_in_hidden_places(fill: float) -> None:
         np.where(hidden, np.float32(fill), value),
         bias,
     )
-    for a, b in zip(keras.tree.flatten(dirty), keras.tree.flatten(clean), strict=True):
-        np.testing.assert_array_equal(a, b)
+    same(dirty, clean)
     context, (by_query, by_key, by_value, _), _ = dirty
     assert context[0].all()
     for x in (context, by_query, by_key, by_value):
@@ -157,8 +156,7 @@ def test_half_precision(dtype: str, tolerance: float) -> None:
     context, _ = by_blocks(Reach(), {"bias"})(*rounded)
     assert keras.backend.standardize_dtype(context.dtype) == "float32"
     got, want = run(*rounded), run(*exact)
-    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
-        close(a, b, tolerance)
+    close(got, want, tolerance)
 
 
 # ------------------------------------------------------------------ dropout
@@ -190,8 +188,7 @@ def test_dropout() -> None:
 
     layer = keras.layers.Identity()
     results = [differentiable(layer, run)(*given[:3]) for run in (got, want)]
-    for a, b in zip(*map(keras.tree.flatten, results), strict=True):
-        close(a, b, 1e-5)
+    close(*results, 1e-5)
 
 
 # ------------------------------------------------------------------ what is made
@@ -214,8 +211,7 @@ def test_lengths_known_only_when_it_runs(mode: str) -> None:
     run = tf.function(call, free, jit_compile=mode == "xla", autograph=False)
     for lengths in ((21, 30), (5, 0)) if mode == "graph" else ((21, 30),):
         given = tensors(*lengths)[:3]
-        for a, b in zip(run(*given), call(*map(tf.constant, given)), strict=True):
-            close(a, b, 1e-5)
+        close(run(*given), call(*map(tf.constant, given)), 1e-5)
 
 
 @pytestmark_tensorflow
