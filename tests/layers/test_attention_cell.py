@@ -100,10 +100,3 @@ def test_attention_dropout_drops_in_training_only_and_shows_the_weights_before_i
     assert np.abs(array(trained) - array(outputs)).max() > 1e-3
     assert np.abs(array(trained) - array(again)).max() > 1e-3
     close(decoder(inputs, memory)[0], outputs, 1e-9)
-
-
-def test_misuse_is_refused() -> None:
-    with pytest.raises(ValueError, match="order must be one of look_then_step, step_then_look"):
-        AttentionCell(layers.GRUCell(3), AdditiveAttention(4), order="sideways")
-    with pytest.raises(ValueError, match="input_feeding needs an attention"):
-        AttentionCell(layers.GRUCell(3), [], input_feeding=True)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from attention_zoo.layers import CharacterLSTM
 from tests.layers.running import array
@@ -40,7 +39,3 @@ class TestCharacterLSTM(WordConformance):
             letters = table[[letter for letter in WORDS[row, word] if letter]]
             want = [last_state(letters, *cells[:3]), last_state(letters[::-1], *cells[3:])]
             np.testing.assert_allclose(got[row, word], np.concatenate(want), atol=1e-5)
-
-    def test_odd_widths_are_refused(self) -> None:
-        with pytest.raises(ValueError, match="even number of units, got 5"):
-            self.make(units=5)

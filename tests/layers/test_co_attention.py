@@ -115,8 +115,6 @@ def test_misuse_is_refused() -> None:
         layer(context[..., :3], query[..., :3])
     with pytest.raises(ValueError, match=r"query must be \(batch, steps, 4\), got shape"):
         layer(context, query[..., :3])
-    with pytest.raises(ValueError, match="did you mean 'trilinear'"):
-        CoAttention("trilinea")
 
 
 def test_integers_are_read_as_floats() -> None:

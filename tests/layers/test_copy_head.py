@@ -93,5 +93,3 @@ def test_wrong_shapes_are_refused() -> None:
             head(*given)
     with pytest.raises(ValueError, match=r"source must be \(3, 5\), got shape \(3, 2\)"):
         head(*tensors[:-1], tensors[-1][:, :2])
-    with pytest.raises(ValueError, match="copies must be at least 0, got -1"):
-        CopyHead(-1)

@@ -127,9 +127,6 @@ def test_no_row_of_a_batch_whose_size_is_not_known() -> None:
 
 def test_misuse_is_refused() -> None:
     images, locations = given(3)
-    for name in ("size", "scales"):
-        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
-            GlimpseSensor(**{"size": 3, name: 0})
     with pytest.raises(ValueError, match=r"images must be \(batch, height, width, channels\)"):
         GlimpseSensor(3)(images[..., 0], locations)
     for wrong in (locations[:2], locations[:, :1], locations[:, None]):

@@ -123,11 +123,3 @@ def test_defaults_are_those_of_speech_synthesis() -> None:
     layer(np.ones((1, 2, 3), "float32"), np.ones((1, 2, 4), "float32"))
     shapes = [tuple(v.shape) for v in layer.weights]
     assert shapes == [(3, 3), (4, 3), (31, 1, 32), (32, 3), (3,), (3,)]
-
-
-def test_windows_and_impossible_values_are_refused() -> None:
-    with pytest.raises(ValueError, match="take another score, or a global alignment"):
-        LocationSensitiveAttention(alignment="local_predictive")
-    for name in ("units", "filters", "kernel_size"):
-        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
-            LocationSensitiveAttention(**{name: 0})

@@ -123,8 +123,3 @@ def test_places_count_from_the_first_real_one() -> None:
     assert first.argmax(-1).tolist() == [0, 1]
     assert third[0].argmax() == 1
     np.testing.assert_allclose(third[1], [0, np.exp(-5), 0, np.exp(-5), np.exp(-20)], rtol=1e-5)
-
-
-def test_impossible_values_are_refused() -> None:
-    with pytest.raises(ValueError, match="num_components must be at least 1, got 0"):
-        MixtureWindowAttention(num_components=0)

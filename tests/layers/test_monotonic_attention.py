@@ -353,19 +353,3 @@ def test_additive_is_normalized_as_in_the_paper() -> None:
         assert float(array(layer.weights[-1])) == -1, "r starts below 0"
         assert make(AdditiveScore(4)).score.normalize is False if make is MonotonicAttention else 1
     assert MonotonicChunkwiseAttention(units=4).alignment.chunk_score.normalize is False
-
-
-def test_impossible_options_are_refused() -> None:
-    for make in (MonotonicAttention, MonotonicChunkwiseAttention):
-        with pytest.raises(ValueError, match="sigmoid_noise must be at least 0"):
-            make(sigmoid_noise=-0.1)
-        with pytest.raises(ValueError, match="form must be one of"):
-            make(form="sequential")
-        with pytest.raises(ValueError, match="units must be at least 1, got 0"):
-            make(units=0)
-        with pytest.raises(ValueError, match="did you mean 'general'"):
-            make(score="generl")
-    with pytest.raises(ValueError, match="chunk_size must be an integer of at least 1, got 0"):
-        MonotonicChunkwiseAttention(0)
-    with pytest.raises(ValueError, match="set it on the score itself"):
-        MonotonicChunkwiseAttention(units=4, chunk_score=DotScore())

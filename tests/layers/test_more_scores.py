@@ -17,7 +17,6 @@ from attention_zoo.layers import (
     EuclideanScore,
     LocationScore,
     LocationSensitiveScore,
-    Score,
     TrilinearScore,
 )
 from tests.layers.attention_case import Weights, numbers
@@ -400,26 +399,3 @@ def test_equal_widths_are_asked_for() -> None:
     for name, other in (("cosine", "general"), ("trilinear", "concat"), ("euclidean", "additive")):
         with pytest.raises(ValueError, match=f'{name} needs query and key of one.*score="{other}"'):
             Attention(score=name)(np.ones((1, 2, 3), "float32"), np.ones((1, 2, 4), "float32"))
-
-
-BAD: list[tuple[type[Score], dict[str, Any], str]] = [
-    (CosineScore, {"temperature": 0.0}, "temperature must be above 0 and finite, got 0.0"),
-    (CosineScore, {"temperature": -1.0}, "temperature must be above 0 and finite, got -1.0"),
-    (CosineScore, {"temperature": float("nan")}, "temperature must be above 0"),
-    (CosineScore, {"temperature": float("inf")}, "temperature must be above 0"),
-    (LocationScore, {"max_length": 0}, "max_length must be at least 1, got 0"),
-    (LocationScore, {}, "needs max_length"),
-    (BilinearScore, {"activation": "tnah"}, "tnah"),
-    (CoverageScore, {"units": 0}, "units must be at least 1, got 0"),
-    (LocationSensitiveScore, {"units": -1}, "units must be at least 1, got -1"),
-    (LocationSensitiveScore, {"filters": 0}, "filters must be at least 1, got 0"),
-    (LocationSensitiveScore, {"kernel_size": 0}, "kernel_size must be at least 1, got 0"),
-]
-
-
-@pytest.mark.parametrize(("kind", "options", "message"), BAD)
-def test_impossible_values_are_refused(
-    kind: type[Score], options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        kind(**options)

@@ -438,31 +438,6 @@ def test_heads_in_a_recurrent_decoder(input_feeding: bool, groups: int) -> None:
 # ------------------------------------------------------------------ bad input
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
-        ({"num_heads": 2.0}, r"num_heads must be an integer of at least 1, got 2\.0"),
-        ({"key_dim": 0}, "key_dim must be at least 1, got 0"),
-        ({"value_dim": -1}, "value_dim must be at least 1, got -1"),
-        ({"num_key_value_heads": 3}, "num_key_value_heads must divide num_heads, got 3 for 4"),
-        ({"num_key_value_heads": 0}, "num_key_value_heads must be at least 1, got 0"),
-        ({"num_key_value_heads": True}, "num_key_value_heads must be an integer of at least 1"),
-        ({"score": "scaled_bot"}, "did you mean 'scaled_dot'"),
-        ({"positions": "rotory"}, "did you mean 'rotary'"),
-    ],
-    ids=str,
-)
-def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        MultiHeadAttention(**({"num_heads": 4, "key_dim": 3} | options))
-
-
-def test_pairs_that_do_not_combine_are_refused() -> None:
-    with pytest.raises(ValueError, match="score 'coverage'"):
-        MultiHeadAttention(2, 3, score="coverage", alignment="local_predictive")
-
-
 def test_heads_say_how_they_are_weighed() -> None:
     """The weights that come back are those that made the context, head by head."""
     layer = MultiHeadAttention(2, 3, use_bias=False)

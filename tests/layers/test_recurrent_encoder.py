@@ -100,12 +100,3 @@ def test_dropout_lies_between_the_layers() -> None:
     inputs = np.ones((2, 3, 4), "float32")
     close(one(inputs, training=True)[0], one(inputs)[0], 1e-6)
     assert np.abs(array(two(inputs, training=True)[0]) - array(two(inputs)[0])).max() > 1e-4
-
-
-def test_misuse_is_refused() -> None:
-    with pytest.raises(ValueError, match="cell must be one of lstm, gru, simple_rnn"):
-        RecurrentEncoder("lsmt", 4)
-    with pytest.raises(ValueError, match="go_backwards has no meaning with bidirectional"):
-        RecurrentEncoder("gru", 4, bidirectional=True, go_backwards=True)
-    with pytest.raises(ValueError, match="even number of units"):
-        RecurrentEncoder("gru", 5, bidirectional=True)

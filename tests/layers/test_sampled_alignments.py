@@ -526,12 +526,3 @@ def test_symbolic_state_is_the_real_one() -> None:
     model = keras.Model([query, value], choice._asdict())
     out = model([np.zeros((2, 3, 4), "float32"), np.zeros((2, 5, 4), "float32")])
     close(out["entropy"], np.full(2, 3 * np.log(5)), 1e-6)
-
-
-def test_impossible_values_are_refused() -> None:
-    for temperature in (0, -1, float("nan")):
-        with pytest.raises(ValueError, match=f"temperature must be above 0, got {temperature}"):
-            GumbelAlignment(temperature)
-    for rate in (-0.1, 1.0):
-        with pytest.raises(ValueError, match=rf"expected_rate must be in \[0, 1\), got {rate}"):
-            ReinforceAlignment(rate)

@@ -90,21 +90,6 @@ def test_every_schedule_falls_from_truth(name: str) -> None:
     assert keras.saving.deserialize_keras_object(saved) == schedule
 
 
-def test_schedules_refuse_impossible_values() -> None:
-    for make, match in (
-        (lambda: ConstantSampling(1.1), "probability must be between 0 and 1, got 1.1"),
-        (lambda: LinearSampling(start=-0.1), "start must be between"),
-        (lambda: LinearSampling(slope=float("nan")), "slope must be between"),
-        (lambda: LinearSampling(floor=2), "floor must be between"),
-        (lambda: ExponentialSampling(1.5), "base must be between"),
-        (lambda: InverseSigmoidSampling(0.5), "k must be between 1"),
-        (lambda: InverseSigmoidSampling(float("inf")), "k must be between 1"),
-        (lambda: ScheduledSampling("lineer"), "did you mean 'linear'"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            make()
-
-
 def test_a_schedule_of_ones_own() -> None:
     class Alternating(SamplingSchedule):
         def __call__(self, update: Any) -> Any:
@@ -438,11 +423,6 @@ def test_constants_reach_a_translator(sampling: Any) -> None:
     assert model.sampling.schedule == LinearSampling(slope=0.25)
     again = type(model).from_config(model.get_config())
     assert again.sampling.schedule == model.sampling.schedule
-
-
-def test_unknown_constants_are_refused() -> None:
-    with pytest.raises(ValueError, match="no constant 'slop'; did you mean 'slope'"):
-        ScheduledSampling({"schedule": "linear", "slop": 0.25})
 
 
 def test_a_translator_goes_on_with_sampling_or_without(tmp_path: Path) -> None:

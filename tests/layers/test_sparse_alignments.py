@@ -211,14 +211,3 @@ def test_a_row_of_many_is_sparse(name: str) -> None:
     _, weights = run(query, value)
     assert ((array(weights) > 0).sum(-1) <= 20).all()
     np.testing.assert_allclose(array(weights).sum(-1), 1, atol=1e-6)
-
-
-def test_impossible_values_are_refused() -> None:
-    for alpha in (1, 0.5, 2.1, float("nan")):
-        with pytest.raises(ValueError, match=r"alpha must be in \(1, 2\], got .*'softmax'"):
-            EntmaxAlignment(alpha)
-    with pytest.raises(ValueError, match=r"a learned alpha must start below 2, got 2; take 1\.9"):
-        EntmaxAlignment(2.0, learn_alpha=True)
-    for k in (0, -1):
-        with pytest.raises(ValueError, match=f"k must be at least 1, got {k}"):
-            TopKAlignment(k)

@@ -178,8 +178,6 @@ def test_in_a_decoder_it_looks_before_each_word(mode: str) -> None:
 
 def test_misuse_is_refused() -> None:
     query, value, mask = grid()
-    with pytest.raises(ValueError, match="units must be at least 1, got 0"):
-        VisualAttention(0)
     with pytest.raises(ValueError, match="value must be"):
         VisualAttention()(query, value[..., None])
     with pytest.raises(ValueError, match=r"value_mask has shape.*rank 3"):

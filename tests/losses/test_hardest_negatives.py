@@ -104,11 +104,6 @@ def test_config_and_half_precision() -> None:
 
 
 def test_misuse_is_refused() -> None:
-    for margin in (-0.1, float("nan"), float("inf"), "0.2"):
-        with pytest.raises(ValueError, match="margin must be at least 0 and finite, got"):
-            HardestNegatives(margin)
-    with pytest.raises(ValueError, match="sharpness must be above 0 and finite, or None, got 0"):
-        HardestNegatives(sharpness=0)
     with pytest.raises(ValueError, match=r"y_pred must be \(2, 2\), got shape \(2, 3\)"):
         costs([1, 2], ALIKE[:2])
     with pytest.raises(ValueError, match=r"y_true must be \(3\), got shape \(2,\)"):

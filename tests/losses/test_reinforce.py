@@ -252,12 +252,6 @@ def test_trains_by_plain_fit_and_is_saved(tmp_path: Path) -> None:
 
 
 def test_misuse_is_refused() -> None:
-    for decay in (-0.1, 1.0):
-        with pytest.raises(ValueError, match=rf"baseline_decay must be in \[0, 1\), got {decay}"):
-            Reinforce(decay)
-    for name in ("coefficient", "entropy_bonus"):
-        with pytest.raises(ValueError, match=f"{name} must be at least 0 and finite, got -1"):
-            Reinforce(**{name: -1})
     rows = np.ones(3, "float32")
     with pytest.raises(ValueError, match=r"reward must be \(batch\), got shape \(3, 1\)"):
         Reinforce()(rows[:, None], rows, rows)
