@@ -10,7 +10,7 @@ import pytest
 from keras import layers, ops
 
 from attention_zoo.layers import AttentionCell, RecurrentDecoder
-from tests.layers.attention_case import VALUE_MASK, AttentionCase, Weights, numbers
+from tests.layers.attention_case import VALUE_MASK, Array, AttentionCase, Result, Weights, numbers
 from tests.layers.conformance import AttentionConformance, NumericLaws
 from tests.layers.running import (
     JAX,
@@ -33,23 +33,14 @@ class RememberingCase(AttentionCase):
     One look: `state`, `(..., X)`, and query `(Dq,)`, keys `(S, Dk)`, mask `(S,)`.
     """
 
-    def start(self, sources: int) -> np.ndarray:
+    def start(self, sources: int) -> Array:
         raise TypeError("a case says where looks start")
 
-    def one(
-        self,
-        weights: Weights,
-        query: np.ndarray,
-        key: np.ndarray,
-        mask: np.ndarray,
-        state: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         """Weights and the next state."""
         raise TypeError("a case says what a look does")
 
-    def oracle(
-        self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
         looked = np.zeros((*query.shape[:2], value.shape[1]))
         for row in range(len(query)):
@@ -120,7 +111,7 @@ class StatefulConformance(RememberingCase, NumericLaws):
         build_random(decoder, *self.sequences())
         return decoder
 
-    def sequences(self) -> list[np.ndarray]:
+    def sequences(self) -> list[Array]:
         """Inputs and memory."""
         rng = np.random.default_rng(0)
         return [rng.normal(size=(B, *s)).astype("float32") for s in ((T, 4), (S, 7))]
@@ -191,5 +182,5 @@ class RememberingConformance(StatefulConformance, AttentionConformance):
     """All of the attention contract, and the state."""
 
 
-def _of_looks(mask: np.ndarray, steps: int) -> np.ndarray:
+def _of_looks(mask: Array, steps: int) -> Array:
     return np.repeat(mask[:, None], steps, axis=1)

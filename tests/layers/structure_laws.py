@@ -209,8 +209,16 @@ class StructureConformance(LayerConformance):
         for number, x in enumerate(tensors):
             for wrong in (x[:, 0], x[..., None]):
                 given = [*tensors[:number], wrong, *tensors[number + 1 :]]
-                with pytest.raises(ValueError, match=rf"{arguments[number]} must .*got shape"):
-                    self.apply(layer, *given)
+                for called in (self.make(), layer):
+                    with pytest.raises(ValueError, match=rf"{arguments[number]} must .*got shape"):
+                        self.apply(called, *given)
+
+    def test_other_widths_than_built_for_are_refused(self) -> None:
+        layer, tensors = self.built(), self.tensors()
+        for number, x in enumerate(tensors):
+            given = [*tensors[:number], x[..., :-1], *tensors[number + 1 :]]
+            with pytest.raises(ValueError, match=r"must be \(.*\), got shape"):
+                self.apply(layer, *given)
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])

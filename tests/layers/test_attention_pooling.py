@@ -118,10 +118,6 @@ def test_the_mask_ends_here() -> None:
 
 def test_misuse_is_refused() -> None:
     inputs, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5), "float32")
-    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, features\)"):
-        AttentionPooling()(inputs[:, 0])
-    with pytest.raises(ValueError, match=r"query must be \(batch, features\)"):
-        AttentionPooling()(inputs, query[:, None])
     own, given = AttentionPooling(), AttentionPooling()
     own(inputs)
     given(inputs, query)
@@ -129,10 +125,6 @@ def test_misuse_is_refused() -> None:
         own(inputs, query)
     with pytest.raises(ValueError, match="built on a query from outside"):
         given(inputs)
-    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, 4\), got shape"):
-        given(inputs[..., :3], query)
-    with pytest.raises(ValueError, match=r"query must be \(batch, 5\), got shape \(2, 4\)"):
-        given(inputs, query[:, :4])
     with pytest.raises(ValueError, match="needs query and key of one width"):
         AttentionPooling(score="dot")(inputs, query)
 

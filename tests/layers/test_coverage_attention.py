@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.layers import Attention, CoverageAttention
-from tests.layers.attention_case import Weights, softmax
+from tests.layers.attention_case import Array, Result, Weights, softmax
 from tests.layers.remembering import RememberingConformance
 from tests.layers.running import MODES, array, compiled, normal
 from tests.layers.wrapper_conformance import WrapperConformance
@@ -19,17 +19,10 @@ class TestCoverageAttention(RememberingConformance, WrapperConformance):
     def equivalent(self) -> Attention:
         return Attention("coverage", "softmax")
 
-    def start(self, sources: int) -> np.ndarray:
+    def start(self, sources: int) -> Array:
         return np.zeros(sources)
 
-    def one(
-        self,
-        weights: Weights,
-        query: np.ndarray,
-        key: np.ndarray,
-        mask: np.ndarray,
-        state: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
         hidden = hidden + state[:, None] * weights["coverage_kernel"]
         looked = softmax(np.tanh(hidden) @ weights["v"], mask)

@@ -22,7 +22,9 @@ from tests.layers.attention_case import (
     OTHER_MASK,
     QUERY_MASK,
     VALUE_MASK,
+    Array,
     AttentionCase,
+    Result,
     S,
     T,
     Weights,
@@ -44,14 +46,12 @@ from tests.layers.running import (
 from tests.layers.wrapper_conformance import WrapperConformance
 
 
-def additive(weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+def additive(weights: Weights, query: Array, key: Array) -> Array:
     hidden = (query @ weights["query_kernel"])[..., :, None, :]
     return np.tanh(hidden + (key @ weights["key_kernel"])[..., None, :, :]) @ weights["v"]
 
 
-def local_p(
-    scores: np.ndarray, share: np.ndarray, mask: np.ndarray, reach: int, span: Any = None
-) -> np.ndarray:
+def local_p(scores: Array, share: Array, mask: Array, reach: int, span: Any = None) -> Array:
     """Equations 9 and 10 of Luong et al., over all places; `share` is the sigmoid, `(..., T)`."""
     places = np.arange(scores.shape[-1])
     centre = (scores.shape[-1] if span is None else span) * share[..., None]
@@ -59,7 +59,7 @@ def local_p(
     return near * np.exp(-((places - centre) ** 2) / (2 * (reach / 2) ** 2))
 
 
-def predicted(weights: Weights, query: np.ndarray) -> np.ndarray:
+def predicted(weights: Weights, query: Array) -> Array:
     hidden = np.tanh(query @ weights["position_kernel"]) @ weights["position_v"]
     return 1 / (1 + np.exp(-hidden))
 
@@ -114,9 +114,7 @@ class TestLocalAttention(LocalLaws, AttentionConformance, WrapperConformance):
         "seed": 5,
     }
 
-    def oracle(
-        self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
         scores = additive(weights, query, key)
         looked = local_p(scores, predicted(weights, query), mask, 2)
@@ -132,9 +130,7 @@ class TestGeneralLocalAttention(LocalLaws, NumericLaws):
     covers = LocalAttention
     options = {"window": 2}
 
-    def oracle(
-        self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
         scores = query @ (key @ weights["key_kernel"]).swapaxes(1, 2)
         looked = local_p(scores, predicted(weights, query), mask, 2)
@@ -145,9 +141,7 @@ class TestMonotonicLocalAttention(LocalLaws, NumericLaws):
     covers = LocalAttention
     options = {"score": "additive", "window": 1, "kind": "monotonic", "units": 8}
 
-    def oracle(
-        self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
         places, steps = np.arange(value.shape[1]), np.arange(query.shape[1])
         near = np.abs(places - steps[:, None]) <= 1

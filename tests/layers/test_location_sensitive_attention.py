@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.layers import Attention, LocationSensitiveAttention
-from tests.layers.attention_case import Weights, softmax
+from tests.layers.attention_case import Array, Result, Weights, softmax
 from tests.layers.conformance import NumericLaws
 from tests.layers.remembering import RememberingCase, StatefulConformance
 from tests.layers.running import MODES, array, compiled
@@ -21,17 +21,10 @@ class LocationSensitiveCase(RememberingCase):
     def equivalent(self) -> Attention:
         return Attention("location_sensitive", "softmax")
 
-    def start(self, sources: int) -> np.ndarray:
+    def start(self, sources: int) -> Array:
         return np.zeros(sources)
 
-    def one(
-        self,
-        weights: Weights,
-        query: np.ndarray,
-        key: np.ndarray,
-        mask: np.ndarray,
-        state: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
         around = [  # NumPy's convolution turns the filter round, so it gets one turned already
             np.convolve(np.pad(state, 1), f[::-1], "valid")
@@ -41,7 +34,7 @@ class LocationSensitiveCase(RememberingCase):
         looked = softmax(np.tanh(hidden) @ weights["v"], mask)
         return looked, self.left(looked, state)
 
-    def left(self, looked: np.ndarray, state: np.ndarray) -> np.ndarray:
+    def left(self, looked: Array, state: Array) -> Array:
         return looked
 
 
@@ -62,7 +55,7 @@ class TestLocationSensitiveAttention(
 class TestCumulativeLocationSensitiveAttention(LocationSensitiveCase, NumericLaws):
     options = {"units": 8, "filters": 3, "kernel_size": 3, "cumulative": True}
 
-    def left(self, looked: np.ndarray, state: np.ndarray) -> np.ndarray:
+    def left(self, looked: Array, state: Array) -> Array:
         return state + looked
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.layers import MixtureWindowAttention
-from tests.layers.attention_case import Weights
+from tests.layers.attention_case import Array, Result, Weights
 from tests.layers.remembering import RememberingConformance
 from tests.layers.running import MODES, array, arrays, compiled, differentiable, normal
 
@@ -19,22 +19,15 @@ class TestMixtureWindowAttention(RememberingConformance):
     sums_to_one = False
     tolerance = 1e-5
 
-    def tensors(self, *sizes: int, scale: float = 1.0, **named: int) -> tuple[np.ndarray, ...]:
+    def tensors(self, *sizes: int, scale: float = 1.0, **named: int) -> tuple[Array, ...]:
         """Quiet queries: what they say is exponentiated twice."""
         query, value, key = super().tensors(*sizes, scale=scale, **named)
         return 0.3 * query, value, key
 
-    def start(self, sources: int) -> np.ndarray:
+    def start(self, sources: int) -> Array:
         return np.zeros(3)
 
-    def one(
-        self,
-        weights: Weights,
-        query: np.ndarray,
-        key: np.ndarray,
-        mask: np.ndarray,
-        state: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         """Equations 46 to 51, place by place and bell by bell."""
         said = np.exp(query @ weights["kernel"] + weights["bias"])
         alpha, beta, kappa = said[:3], said[3:6], state + said[6:]

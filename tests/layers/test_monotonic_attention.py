@@ -20,7 +20,7 @@ from attention_zoo.layers import (
     MultiHeadAttention,
     RecurrentDecoder,
 )
-from tests.layers.attention_case import Weights, softmax
+from tests.layers.attention_case import Array, Result, Weights, softmax
 from tests.layers.attention_laws import DeadRowLaws, LookLaws, PaddingLaws
 from tests.layers.mask_laws import MaskLaws
 from tests.layers.remembering import RememberingCase, StatefulConformance
@@ -39,14 +39,14 @@ from tests.layers.wrapper_conformance import WrapperConformance
 SOFT = {"hard_at_inference": False, "sigmoid_noise": 0.0}
 
 
-def normalized(weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+def normalized(weights: Weights, query: Array, key: Array) -> Array:
     """The energy of Raffel et al., section 2.4, without r: one query `(Dq,)`, keys `(S, Dk)`."""
     v = weights["gain"] * weights["v"] / np.linalg.norm(weights["v"])
     hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
     return np.tanh(hidden) @ v
 
 
-def expected_stop(energy: np.ndarray, mask: np.ndarray, previous: np.ndarray) -> np.ndarray:
+def expected_stop(energy: Array, mask: Array, previous: Array) -> Array:
     """Equation 9 of Raffel et al. as a reader: the chance of coming by, place after place."""
     p = np.where(mask, 1 / (1 + np.exp(-np.clip(energy, -700, 700))), 0)
     weights, coming = np.zeros(len(p)), 0.0
@@ -57,7 +57,7 @@ def expected_stop(energy: np.ndarray, mask: np.ndarray, previous: np.ndarray) ->
     return weights
 
 
-def in_chunks(stop: np.ndarray, energy: np.ndarray, mask: np.ndarray, width: int) -> np.ndarray:
+def in_chunks(stop: Array, energy: Array, mask: Array, width: int) -> Array:
     """The moving sums of MoChA, as one softmax for each place where the reader may stop."""
     weights = np.zeros(len(stop))
     for end in np.flatnonzero(stop):
@@ -69,7 +69,7 @@ def in_chunks(stop: np.ndarray, energy: np.ndarray, mask: np.ndarray, width: int
 class MonotonicCase(RememberingCase):
     sums_to_one = False
 
-    def start(self, sources: int) -> np.ndarray:
+    def start(self, sources: int) -> Array:
         return np.eye(1, sources)[0]
 
 
@@ -89,14 +89,7 @@ class TestMonotonicAttention(MonotonicCase, StatefulConformance, WrapperConforma
     together = {**WrapperConformance.together, "score": {"units": None}}
     same_results = ("form",)  # both forms compute the same recurrence
 
-    def one(
-        self,
-        weights: Weights,
-        query: np.ndarray,
-        key: np.ndarray,
-        mask: np.ndarray,
-        state: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         energy = normalized(weights, query, key) + weights["score_bias"]
         looked = expected_stop(energy, mask, state)
         return looked, looked
@@ -125,14 +118,7 @@ class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, Wrappe
     together = {**TestMonotonicAttention.together, "chunk_score": {"units": None}}
     same_results = TestMonotonicAttention.same_results
 
-    def one(
-        self,
-        weights: Weights,
-        query: np.ndarray,
-        key: np.ndarray,
-        mask: np.ndarray,
-        state: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         stop = expected_stop(normalized(weights, query, key) + weights["score_bias"], mask, state)
         hidden = query @ weights["query_kernel_2"] + key @ weights["key_kernel_2"]
         return in_chunks(stop, np.tanh(hidden) @ weights["v_2"], mask, 3), stop
@@ -145,9 +131,7 @@ class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, Wrappe
 # ------------------------------------------------------------------ inference
 
 
-def reader(
-    energy: np.ndarray, mask: np.ndarray, live: np.ndarray, chunk: tuple[int, np.ndarray] | None
-) -> np.ndarray:
+def reader(energy: Array, mask: Array, live: Array, chunk: tuple[int, Array] | None) -> Array:
     """Algorithm 1 of Raffel et al., and MoChA's chunk: weights `(T, S)`."""
     weights, last = np.zeros(energy.shape), 0
     for t in range(len(energy)):
@@ -260,7 +244,7 @@ def test_dropout_and_noise_of_one_seed_are_independent() -> None:
 # ------------------------------------------------------------------ long memories
 
 
-def grid(p: np.ndarray) -> np.ndarray:
+def grid(p: Array) -> Array:
     """Weights of all looks, `(T, S)`, in float64: one diagonal of looks and places at a time."""
     steps, sources = p.shape
     q, weights = np.zeros(p.shape), np.zeros(p.shape)

@@ -19,7 +19,7 @@ from attention_zoo.layers import (
     LocationSensitiveScore,
     TrilinearScore,
 )
-from tests.layers.attention_case import Weights, numbers
+from tests.layers.attention_case import Array, Weights, numbers
 from tests.layers.conformance import ScoreConformance
 from tests.layers.running import (
     JAX,
@@ -40,11 +40,11 @@ def only(scores: Any) -> float:
     return float(array(scores)[0, 0, 0])
 
 
-def vectors(*rows: list[float]) -> np.ndarray:
+def vectors(*rows: list[float]) -> Array:
     return np.array([rows], "float32")
 
 
-def convolved(weights: np.ndarray, filters: np.ndarray) -> np.ndarray:
+def convolved(weights: Array, filters: Array) -> Array:
     """Rows `(..., S)` with taps `(K, 1, F)` to `(..., S, F)`, tap by tap, zeros outside."""
     taps, sources = len(filters), weights.shape[-1]
     found = np.zeros((*weights.shape, filters.shape[-1]))
@@ -63,7 +63,7 @@ class TestCosineScore(ScoreConformance):
     changed = {"temperature": 0.25, "learn_temperature": True}
     widths = (6, 6)
 
-    def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
         lengths = np.linalg.norm(query, axis=-1)[..., None] * np.linalg.norm(key, axis=-1)[:, None]
         return query @ key.swapaxes(-1, -2) / lengths / 0.5
 
@@ -73,7 +73,7 @@ class TestCosineScoreOfLearnedTemperature(TestCosineScore):
     options = {"temperature": 0.5, "learn_temperature": True}
     changed = {"temperature": 0.25, "learn_temperature": False}
 
-    def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
         return super().oracle({}, query, key) * 0.5 / np.exp(weights["log_temperature"])
 
 
@@ -82,7 +82,7 @@ class TestTrilinearScore(ScoreConformance):
     registered = "trilinear"
     widths = (6, 6)
 
-    def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
         """Side by side indeed, as the paper writes it."""
         steps, sources = query.shape[-2], key.shape[-2]
         query = np.repeat(query[:, :, None], sources, axis=2)
@@ -96,7 +96,7 @@ class TestLocationScore(ScoreConformance):
     options = {"max_length": 8}
     changed = {"max_length": 9}
 
-    def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
         return (query @ weights["kernel"])[..., : key.shape[1]]
 
     def test_found_by_name(self) -> None:
@@ -118,11 +118,11 @@ class TestBilinearScore(ScoreConformance):
     options = {"activation": "tanh"}
     changed = {"activation": "relu", "use_bias": False}
 
-    def tensors(self, batch: int = 3, seed: int = 0, scale: float = 0.5) -> tuple[np.ndarray, ...]:
+    def tensors(self, batch: int = 3, seed: int = 0, scale: float = 0.5) -> tuple[Array, ...]:
         """Small ones: a sum in float32 errs by its terms, and tanh's are then of its own size."""
         return super().tensors(batch, seed, scale)
 
-    def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
         return np.tanh(query @ weights["kernel"] @ key.swapaxes(-1, -2) + weights["bias"])
 
 
@@ -131,7 +131,7 @@ class TestBilinearScoreWithoutBias(TestBilinearScore):
     options = {"use_bias": False}
     changed = {"activation": "relu", "use_bias": True}
 
-    def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
         assert list(weights) == ["kernel"]
         return np.einsum("btq,qk,bsk->bts", query, weights["kernel"], key)
 
@@ -141,11 +141,11 @@ class TestEuclideanScore(ScoreConformance):
     registered = "euclidean"
     widths = (6, 6)
 
-    def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
         return 1 / (1 + np.linalg.norm(query[:, :, None] - key[:, None], axis=-1))
 
 
-def hidden(weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+def hidden(weights: Weights, query: Array, key: Array) -> Array:
     both = (query @ weights["query_kernel"])[..., None, :]
     return both + (key @ weights["key_kernel"])[..., None, :, :] + weights["bias"]
 
@@ -153,9 +153,7 @@ def hidden(weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
 class RememberingScore(ScoreConformance):
     """A score that reads a state of the shape of scores; `oracle` takes it too."""
 
-    def oracle(
-        self, weights: Weights, query: np.ndarray, key: np.ndarray, seen: Any = 0.0
-    ) -> np.ndarray:
+    def oracle(self, weights: Weights, query: Array, key: Array, seen: Any = 0.0) -> Array:
         raise TypeError("a case gives its formula")
 
     @pytest.mark.numerics
@@ -217,9 +215,7 @@ class TestCoverageScore(RememberingScore):
     options = {"units": 8}
     changed = {"units": 9}
 
-    def oracle(
-        self, weights: Weights, query: np.ndarray, key: np.ndarray, seen: Any = 0.0
-    ) -> np.ndarray:
+    def oracle(self, weights: Weights, query: Array, key: Array, seen: Any = 0.0) -> Array:
         covered = np.asarray(seen)[..., None] * weights["coverage_kernel"]
         return np.tanh(hidden(weights, query, key) + covered) @ weights["v"]
 
@@ -234,9 +230,7 @@ class TestLocationSensitiveScore(RememberingScore):
     options = {"units": 7, "filters": 3, "kernel_size": 3}
     changed = {"units": 9, "filters": 4, "kernel_size": 5, "cumulative": True}
 
-    def oracle(
-        self, weights: Weights, query: np.ndarray, key: np.ndarray, seen: Any = 0.0
-    ) -> np.ndarray:
+    def oracle(self, weights: Weights, query: Array, key: Array, seen: Any = 0.0) -> Array:
         around = np.zeros(())
         if np.ndim(seen):
             around = convolved(seen, weights["location_filters"]) @ weights["location_kernel"]

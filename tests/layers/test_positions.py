@@ -24,7 +24,7 @@ from attention_zoo.layers import (
 )
 from attention_zoo.layers.positions import make_positions
 from attention_zoo.ops import implicit_mask
-from tests.layers.attention_case import B, S, T, Weights, numbers
+from tests.layers.attention_case import Array, B, S, T, Weights, numbers
 from tests.layers.attention_laws import PaddingLaws
 from tests.layers.conformance import LayerConformance
 from tests.layers.mask_laws import masked
@@ -52,11 +52,11 @@ H, D = 4, 6
 class AbsoluteCase(LayerConformance):
     """Added to embeddings. A case adds `table`, the vectors of places in float64."""
 
-    def tensors(self, batch: int = B, width: int = D) -> tuple[np.ndarray, ...]:
+    def tensors(self, batch: int = B, width: int = D) -> tuple[Array, ...]:
         rng = np.random.default_rng(0)
         return (rng.normal(size=(batch, T, width)).astype("float32"),)
 
-    def table(self, weights: Weights, places: np.ndarray, width: int) -> np.ndarray:
+    def table(self, weights: Weights, places: Array, width: int) -> Array:
         raise TypeError(f"{type(self).__name__} has no oracle")
 
     @pytest.mark.parametrize("width", [1, 2, 6, 7])
@@ -121,7 +121,7 @@ class TestSinusoidalPositions(AbsoluteCase):
     options = {"max_wavelength": 100.0}
     changed = {"max_wavelength": 1000.0}
 
-    def table(self, weights: Weights, places: np.ndarray, width: int) -> np.ndarray:
+    def table(self, weights: Weights, places: Array, width: int) -> Array:
         rows = [
             [
                 (math.cos if i % 2 else math.sin)(p / 100 ** (2 * (i // 2) / width))
@@ -148,7 +148,7 @@ class TestLearnedPositions(AbsoluteCase):
     options = {"max_length": 9}
     changed = {"max_length": 10}
 
-    def table(self, weights: Weights, places: np.ndarray, width: int) -> np.ndarray:
+    def table(self, weights: Weights, places: Array, width: int) -> Array:
         return weights["table"][places]
 
     def test_worked_by_hand(self) -> None:
@@ -184,15 +184,13 @@ class RelativeCase(PartConformance):
     shift: ClassVar[float] = 1e-5
     """How exactly scores are the same at places moved together."""
 
-    def added(
-        self, weights: Weights, query: np.ndarray, key: np.ndarray, head: int, t: int, s: int
-    ) -> np.ndarray:
+    def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
         """The whole scores of queries `(..., D)` at place t and keys at place s, `(...)`."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
     def tensors(
         self, batch: int = B, steps: int = T, sources: int = S, seed: int = 0
-    ) -> tuple[np.ndarray, ...]:
+    ) -> tuple[Array, ...]:
         rng = np.random.default_rng(seed)
         shapes = ((batch, H, steps, D), (batch, H, sources, D))
         return tuple(rng.normal(size=shape).astype("float32") for shape in shapes)
@@ -253,9 +251,7 @@ class TestRotaryPositions(RelativeCase):
     options = {"max_wavelength": 100.0}
     changed = {"max_wavelength": 1000.0}
 
-    def added(
-        self, weights: Weights, query: np.ndarray, key: np.ndarray, head: int, t: int, s: int
-    ) -> np.ndarray:
+    def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
         """The pairs as complex numbers: the real part of q conj(k) e^(i (t - s) rate)."""
         q, k = (x[..., 0::2] + 1j * x[..., 1::2] for x in (query, key))
         turn = np.exp(1j * (t - s) * 100.0 ** (-2 * np.arange(D // 2) / D))
@@ -282,9 +278,7 @@ class TestAlibiPositions(RelativeCase):
     covers = AlibiPositions
     registered = "alibi"
 
-    def added(
-        self, weights: Weights, query: np.ndarray, key: np.ndarray, head: int, t: int, s: int
-    ) -> np.ndarray:
+    def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
         slope = (1 / 4, 1 / 16, 1 / 64, 1 / 256)[head]
         return (query * key).sum(-1) / np.sqrt(D) - slope * abs(t - s)
 
@@ -308,9 +302,7 @@ class TestT5Positions(RelativeCase):
     options = {"num_buckets": 8, "max_distance": 6}
     changed = {"bidirectional": False, "num_buckets": 10, "max_distance": 20}
 
-    def added(
-        self, weights: Weights, query: np.ndarray, key: np.ndarray, head: int, t: int, s: int
-    ) -> np.ndarray:
+    def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
         """Each side: 0, 1, 2 to 3, then 4 (2 * (6 / 2)^(1 / 2) = 3.46) and more."""
         near = {0: 0, 1: 1, 2: 2, 3: 2}.get(abs(s - t), 3)
         bias = weights["bucket_bias"][near + (4 if s > t else 0), head]
@@ -358,9 +350,7 @@ class TestShawPositions(RelativeCase):
     options = {"max_distance": 2}
     changed = {"max_distance": 3, "use_values": False}
 
-    def added(
-        self, weights: Weights, query: np.ndarray, key: np.ndarray, head: int, t: int, s: int
-    ) -> np.ndarray:
+    def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
         vector = weights["key_table"][min(max(s - t, -2), 2) + 2]
         return (query * (key + vector)).sum(-1) / np.sqrt(D)
 
@@ -392,9 +382,7 @@ class HeadsWithPositions(HeadsNumbers, PaddingLaws):
         positions = self.alone().make(dtype=options.get("dtype"))
         return super().make(positions=positions, **options)
 
-    def head_scores(
-        self, weights: Weights, query: np.ndarray, key: np.ndarray, head: int
-    ) -> np.ndarray:
+    def head_scores(self, weights: Weights, query: Array, key: Array, head: int) -> Array:
         scores = np.zeros((len(query), query.shape[1], key.shape[1]))
         for t, s in np.ndindex(scores.shape[1:]):
             scores[:, t, s] = self.alone().added(weights, query[:, t], key[:, s], head, t, s)
@@ -416,7 +404,7 @@ class TestT5Heads(HeadsWithPositions):
 class TestShawHeads(HeadsWithPositions):
     alone = TestShawPositions
 
-    def head_context(self, weights: Weights, looked: np.ndarray, value: np.ndarray) -> np.ndarray:
+    def head_context(self, weights: Weights, looked: Array, value: Array) -> Array:
         """Equation 3, place by place."""
         context = np.zeros((*looked.shape[:2], D))
         for t, s in np.ndindex(looked.shape[1:]):
@@ -446,7 +434,7 @@ ORDERED = {
 }
 
 
-def reordered(layer: Any) -> tuple[np.ndarray, np.ndarray]:
+def reordered(layer: Any) -> tuple[Array, Array]:
     """What the layer makes of sources, and of the same ones in another order."""
     rng = np.random.default_rng(0)
     query = rng.normal(size=(B, T, 6)).astype("float32")
@@ -469,7 +457,7 @@ def test_attention_with_positions_sees_order(name: str) -> None:
 # ------------------------------------------------------------------ what combines
 
 
-def states() -> tuple[np.ndarray, np.ndarray]:
+def states() -> tuple[Array, Array]:
     rng = np.random.default_rng(0)
     return tuple(rng.normal(size=(B, n, 6)).astype("float32") for n in (T, S))
 

@@ -113,12 +113,3 @@ def test_the_penalty_drives_the_looks_apart() -> None:
     model.fit(data, zeros, batch_size=8, shuffle=False, verbose=0)
     assert model.test_on_batch(data[:8], zeros[:8]) < 0.05 < 1 < first
     assert len(set(array(model(data[:1]))[0].argmax(-1))) == 4
-
-
-def test_misuse_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, features\)"):
-        StructuredSelfAttention(4, 2)(INPUTS[0])
-    layer = StructuredSelfAttention(4, 2)
-    layer(INPUTS)
-    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, 6\), got shape"):
-        layer(INPUTS[..., :5])

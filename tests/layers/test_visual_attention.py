@@ -8,7 +8,7 @@ from keras import layers, ops
 
 from attention_zoo.layers import AttentionCell, RecurrentDecoder, VisualAttention
 from attention_zoo.ops import pass_mask_on
-from tests.layers.attention_case import Weights, numbers, softmax
+from tests.layers.attention_case import Array, Result, Weights, numbers, softmax
 from tests.layers.conformance import AttentionConformance, NumericLaws
 from tests.layers.running import (
     MODES,
@@ -28,15 +28,13 @@ class TestVisualAttention(AttentionConformance):
     options = {"units": 8}
     changed = {"units": 9, "use_gate": False, "alignment": "hard", "dropout": 0.3, "seed": 5}
 
-    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def scores(self, weights: Weights, query: Array, key: Array) -> Array:
         hidden = (query @ weights["query_kernel"])[:, :, None] + (key @ weights["key_kernel"])[
             :, None
         ]
         return np.tanh(hidden) @ weights["v"]
 
-    def oracle(
-        self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         context, looked = super().oracle(weights, tensors, mask)
         query = tensors[0].astype("float64")
         gate = 1 / (1 + np.exp(-(query @ weights["gate_kernel"] + weights["gate_bias"])))
@@ -49,7 +47,7 @@ class TestVisualAttentionWithoutGate(NumericLaws):
     scores = TestVisualAttention.scores
 
 
-def grid(height: int = 3, width: int = 5, seed: int = 0) -> tuple[np.ndarray, ...]:
+def grid(height: int = 3, width: int = 5, seed: int = 0) -> tuple[Array, ...]:
     """States, features of an image, and what of it is there."""
     rng = np.random.default_rng(seed)
     shapes = ((2, 4, 6), (2, height, width, 7))

@@ -110,10 +110,3 @@ def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) ->
     layer.attention.seed_generator.state.assign(start)
     monkeypatch.setattr(by_blocks, "LONG", 1)
     close(first, run(ops.convert_to_tensor(x))[0], 1e-5)
-
-
-def test_bad_input_is_refused() -> None:
-    layer = WindowedAttention(1, 2, window=1)
-    layer(np.ones((1, 3, 4), "float32"))
-    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, 4\), got shape"):
-        layer(np.ones((1, 3, 5), "float32"))
