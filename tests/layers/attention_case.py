@@ -40,6 +40,16 @@ def hard(scores: Array, mask: Array) -> Array:
     return weights
 
 
+def additive_hidden(weights: Weights, query: Array, key: Array) -> Array:
+    """`q W + k U + b` for every query and key, `(..., T, S, H)`."""
+    queries = (query @ weights["query_kernel"])[..., :, None, :]
+    return queries + (key @ weights["key_kernel"])[..., None, :, :] + weights.get("bias", 0)
+
+
+def additive_scores(weights: Weights, query: Array, key: Array) -> Array:
+    return np.tanh(additive_hidden(weights, query, key)) @ weights["v"]
+
+
 class AttentionCase(LayerCase):
     """A case adds `scores`, its float64 oracle, and `align` where it is no softmax."""
 

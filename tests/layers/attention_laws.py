@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import keras
@@ -222,7 +221,6 @@ class NumericLaws(AttentionCase):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_oracle(self) -> None:
-        """Random cases of several shapes against float64 NumPy."""
         rng = np.random.default_rng(7)
         shapes = 20 if FULL and not JAX else 4
         for shape in range(shapes):
@@ -246,7 +244,6 @@ class NumericLaws(AttentionCase):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_gradients_are_finite_differences(self) -> None:
-        """Along random directions, for every input and every weight."""
         layer = self.make(dtype=WIDE)
         tensors = [x.astype(WIDE) for x in self.tensors()]
         build_random(layer, *tensors)
@@ -267,6 +264,7 @@ class NumericLaws(AttentionCase):
         exact, _ = self.oracle(numbers(layer), tuple(array(x) for x in rounded), mask)
         assert np.linalg.norm(context - exact) <= tolerance * np.linalg.norm(exact)
 
+    @pytest.mark.every_backend
     @pytest.mark.numerics
     @pytest.mark.parametrize(
         ("batch", "steps", "sources"), [(0, T, S), (B, 0, S), (B, T, 0), (B, T, 1), (B, 1, 1)]
@@ -343,12 +341,6 @@ class LookLaws(AttentionCase):
         with pytest.raises(ValueError, match="call the layer itself instead"):
             layer.attend(keras.KerasTensor(query[:, 0].shape), layer.prepare(value, key))
 
-    def test_takes_the_keywords_of_multi_head_attention(self) -> None:
-        ours = inspect.signature(self.covers.call).parameters
-        theirs = list(inspect.signature(keras.layers.MultiHeadAttention.call).parameters)
-        assert list(ours)[:4] == theirs[:4] == ["self", "query", "value", "key"]
-        assert set(theirs) <= set(ours)
-
     def test_value_is_the_key_when_none_is_given(self) -> None:
         query, value, _ = self.tensors()
         narrow = value[..., :1] + np.zeros(self.widths[1], "float32")
@@ -387,3 +379,5 @@ class AttentionConformance(
     A case says `covers`, `options`, `changed`, `widths` where they are not any, and `scores`, its
     oracle.
     """
+
+    test_no_rows = None  # a case of test_small_sizes

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
@@ -46,7 +45,6 @@ class TestBahdanauCell(TestAttentionCell):
     """The other order, which never feeds the attention back by default."""
 
     cell_options = {"order": "look_then_step"}
-    changed = {**TestAttentionCell.changed, "order": "step_then_look", "input_feeding": True}
 
 
 def test_input_feeding_follows_the_papers() -> None:

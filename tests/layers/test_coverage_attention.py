@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import numpy as np
@@ -19,9 +18,6 @@ class TestCoverageAttention(RememberingConformance, WrapperConformance):
     def equivalent(self) -> Attention:
         return Attention("coverage", "softmax")
 
-    def start(self, sources: int) -> Array:
-        return np.zeros(sources)
-
     def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
         hidden = hidden + state[:, None] * weights["coverage_kernel"]
@@ -33,14 +29,8 @@ def by_hand(alignment: str, key_kernel: float, covered: float, v: float) -> Cove
     """One hidden unit, `v tanh(key_kernel k + covered c)`."""
     layer = CoverageAttention(units=1, alignment=alignment)
     layer.build((1, 3, 1), (1, 3, 1))
-    for name, value in (
-        ("query_kernel", [[0]]),
-        ("key_kernel", [[key_kernel]]),
-        ("coverage_kernel", [covered]),
-        ("bias", [0]),
-        ("v", [v]),
-    ):
-        getattr(layer.score, name).assign(value)
+    weights = [[0]], [[key_kernel]], [covered], [0], [v]
+    layer.score.set_weights([np.array(x) for x in weights])
     return layer
 
 

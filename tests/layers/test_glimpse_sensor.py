@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import keras
@@ -105,7 +104,6 @@ def test_locations_are_exact_in_half_precision(policy: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_images_of_any_size_and_number(mode: str) -> None:
-    """Nothing is known before the call; integers are read like floats."""
     images, locations = keras.Input((None, None, 1), dtype="uint8"), keras.Input((2,))
     model = keras.Model([images, locations], GlimpseSensor(4, 2)(images, locations))
     assert model.output_shape == (None, 2, 4, 4, 1)

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
@@ -20,9 +19,6 @@ class LocationSensitiveCase(RememberingCase):
 
     def equivalent(self) -> Attention:
         return Attention("location_sensitive", "softmax")
-
-    def start(self, sources: int) -> Array:
-        return np.zeros(sources)
 
     def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
@@ -63,15 +59,8 @@ def walker(taps: list[float], **options: Any) -> LocationSensitiveAttention:
     """One hidden unit, `tanh(0.1 k + 3 f)`, and a hard choice."""
     layer = LocationSensitiveAttention(1, 1, len(taps), alignment="hard", **options)
     layer.build((1, 3, 1), (1, 3, 1))
-    for name, value in (
-        ("query_kernel", [[0]]),
-        ("key_kernel", [[0.1]]),
-        ("location_filters", np.reshape(taps, (-1, 1, 1))),
-        ("location_kernel", [[3]]),
-        ("bias", [0]),
-        ("v", [1]),
-    ):
-        getattr(layer.score, name).assign(value)
+    weights = [[0]], [[0.1]], np.reshape(taps, (-1, 1, 1)), [[3]], [0], [1]
+    layer.score.set_weights([np.array(x) for x in weights])
     return layer
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import numpy as np
@@ -82,7 +81,6 @@ def test_first_windows_move_on_by_one_place_and_weigh_one() -> None:
 
 
 def test_every_bell_learns_its_own() -> None:
-    """Bells that start alike would stay alike for ever."""
     layer = MixtureWindowAttention(num_components=3)
     tensors = normal((2, 6, 4), (2, 9, 4))
     layer(*tensors)
@@ -94,7 +92,6 @@ def test_every_bell_learns_its_own() -> None:
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e30])
 def test_great_queries_stay_finite(size: float) -> None:
-    """The exponential of what they say would not."""
     layer = MixtureWindowAttention(num_components=2)
     rng = np.random.default_rng(0)
     query, value = (rng.normal(size=(2, n, 4)).astype("float32") for n in (50, 9))

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
@@ -17,10 +16,9 @@ from attention_zoo.layers import (
     MonotonicAlignment,
     MonotonicAttention,
     MonotonicChunkwiseAttention,
-    MultiHeadAttention,
     RecurrentDecoder,
 )
-from tests.layers.attention_case import Array, Result, Weights, softmax
+from tests.layers.attention_case import Array, Result, Weights
 from tests.layers.attention_laws import DeadRowLaws, LookLaws, PaddingLaws
 from tests.layers.mask_laws import MaskLaws
 from tests.layers.remembering import RememberingCase, StatefulConformance
@@ -34,6 +32,7 @@ from tests.layers.running import (
     differentiable,
     normal,
 )
+from tests.layers.test_monotonic_alignments import in_chunks
 from tests.layers.wrapper_conformance import WrapperConformance
 
 SOFT = {"hard_at_inference": False, "sigmoid_noise": 0.0}
@@ -54,15 +53,6 @@ def expected_stop(energy: Array, mask: Array, previous: Array) -> Array:
         coming += previous[j]
         weights[j] = p[j] * coming
         coming -= weights[j]
-    return weights
-
-
-def in_chunks(stop: Array, energy: Array, mask: Array, width: int) -> Array:
-    """The moving sums of MoChA, as one softmax for each place where the reader may stop."""
-    weights = np.zeros(len(stop))
-    for end in np.flatnonzero(stop):
-        chunk = slice(max(0, end - width + 1), end + 1)
-        weights[chunk] += stop[end] * softmax(energy[chunk], mask[chunk])
     return weights
 
 
@@ -194,7 +184,6 @@ def test_a_look_that_stops_nowhere_leaves_the_reader_where_it_is() -> None:
 
 
 def test_training_takes_the_expectation_and_inference_does_not() -> None:
-    """By itself, and the scores learn in training only."""
     query, value = normal((2, 4, 5), (2, 4, 5))
     for layer in (MonotonicAttention(seed=1), MonotonicChunkwiseAttention(seed=1)):
         layer(query, value)
@@ -288,7 +277,6 @@ def test_thousands_of_looks_at_thousands_of_places(form: str, size: int) -> None
 
 @pytest.mark.parametrize("make", [MonotonicAttention, MonotonicChunkwiseAttention])
 def test_search_reads_on_where_training_would(make: Any) -> None:
-    """Hard steps of a decoder are its hard pass; hypotheses have readers of their own."""
     inputs, memory = normal((3, 6, 4), (3, 8, 7))
     mask = np.arange(8) < np.array([[8], [5], [0]])
     cell = AttentionCell(layers.GRUCell(6), make(score_bias_init=0.0), attention_layer_size=8)
@@ -307,25 +295,7 @@ def test_search_reads_on_where_training_would(make: Any) -> None:
     assert ends == sorted(ends)
 
 
-@pytest.mark.parametrize("alignment", [MonotonicAlignment, MochaAlignment])
-def test_heads_have_readers_of_their_own(alignment: Any) -> None:
-    layer = MultiHeadAttention(2, 3, score="dot", alignment=alignment(hard_at_inference=False))
-    states = normal((2, 5, 6))[0]
-    mask = np.arange(5) < np.array([[5], [3]])
-    build_random(layer, states, states)
-    _, weights = layer(states, states, value_mask=mask, return_attention_scores=True)
-    memory = layer.prepare(states, value_mask=mask)
-    queries = layer.ask(ops.convert_to_tensor(states))
-    for head in range(2):
-        alone = Attention("dot", alignment(hard_at_inference=False))
-        given = (queries[:, head], memory.values[:, head], memory.keys[:, head])
-        alone(*given)
-        alone.alignment.set_weights(layer.alignment.get_weights())
-        _, wanted = alone(*given, value_mask=mask, return_attention_scores=True)
-        close(array(weights)[:, head], wanted, 1e-6)
-
-
-# ------------------------------------------------------------------ defaults and refusals
+# ------------------------------------------------------------------ defaults
 
 
 def test_additive_is_normalized_as_in_the_paper() -> None:

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import keras
@@ -8,19 +7,9 @@ from keras import layers, ops
 
 from attention_zoo.layers import AttentionCell, RecurrentDecoder, VisualAttention
 from attention_zoo.ops import pass_mask_on
-from tests.layers.attention_case import Array, Result, Weights, numbers, softmax
+from tests.layers.attention_case import Array, Result, Weights, additive_scores, numbers, softmax
 from tests.layers.conformance import AttentionConformance, NumericLaws
-from tests.layers.running import (
-    MODES,
-    WIDE,
-    array,
-    build_random,
-    check_gradients,
-    close,
-    compiled,
-    differentiable,
-    same,
-)
+from tests.layers.running import MODES, array, build_random, close, compiled, differentiable, same
 
 
 class TestVisualAttention(AttentionConformance):
@@ -29,10 +18,7 @@ class TestVisualAttention(AttentionConformance):
     changed = {"units": 9, "use_gate": False, "alignment": "hard", "dropout": 0.3, "seed": 5}
 
     def scores(self, weights: Weights, query: Array, key: Array) -> Array:
-        hidden = (query @ weights["query_kernel"])[:, :, None] + (key @ weights["key_kernel"])[
-            :, None
-        ]
-        return np.tanh(hidden) @ weights["v"]
+        return additive_scores(weights, query, key)
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         context, looked = super().oracle(weights, tensors, mask)
@@ -117,15 +103,6 @@ def test_nothing_of_a_grid_to_attend(mode: str) -> None:
     assert all(np.isfinite(x).all() for x in (context, weights, by_query, by_value, *by_weights))
 
 
-def test_gradients_over_a_grid() -> None:
-    query, value, mask = grid(2, 2)
-    layer = VisualAttention(4, dtype=WIDE)
-    tensors = [query.astype(WIDE), value.astype(WIDE)]
-    build_random(layer, *tensors)
-    run = differentiable(layer, lambda q, v: layer(q, v, value_mask=mask))
-    check_gradients(layer, run, tensors)
-
-
 @pytest.mark.parametrize(("height", "width"), [(0, 5), (3, 0), (1, 1)])
 def test_small_grids(height: int, width: int) -> None:
     layer = VisualAttention(8)
@@ -162,10 +139,8 @@ def test_in_a_decoder_it_looks_before_each_word(mode: str) -> None:
     outputs, (weights,) = run(words, places)
     state, kernel = [np.zeros((2, 6), "float32")] * 2, numbers(look)
     for t in range(3):
-        hidden = np.tanh(
-            (array(state[0]) @ kernel["query_kernel"])[:, None] + places @ kernel["key_kernel"]
-        )
-        looked = softmax(hidden @ kernel["v"], mask)
+        scores = additive_scores(kernel, array(state[0])[:, None], places)[:, 0]
+        looked = softmax(scores, mask)
         gate = 1 / (1 + np.exp(-(array(state[0]) @ kernel["gate_kernel"] + kernel["gate_bias"])))
         seen = gate * np.einsum("bl,blc->bc", looked, places)
         close(array(weights)[:, t], looked, 1e-5)

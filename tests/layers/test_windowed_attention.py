@@ -1,17 +1,23 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
 
 from attention_zoo.layers import WindowedAttention, by_blocks
 from tests.layers.attention_case import numbers, softmax
-from tests.layers.running import JAX, array, arrays, build_random, close, differentiable
+from tests.layers.running import (
+    array,
+    arrays,
+    build_random,
+    close,
+    needs_dynamic_shapes,
+    with_dynamic_shapes,
+)
 from tests.layers.structure_laws import Arrays, StructureConformance
+from tests.layers.test_by_blocks import check
 
 HEADS, K, D = 2, 4, 6
 
@@ -79,23 +85,13 @@ def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     mask = np.arange(100) < np.array([[100], [61]])
     layer = WindowedAttention(HEADS, K, window=3, global_places=2, positions="alibi")
     build_random(layer, x)
-    results = []
-    for length in (1, 10**9):
-        monkeypatch.setattr(by_blocks, "LONG", length)
-        run = differentiable(layer, lambda x: layer(x, mask=mask, use_causal_mask=causal))
-        results.append(keras.tree.flatten(run(x)))
-    scale = max(np.abs(g).max() for g in results[1])
-    for a, b in zip(*results, strict=True):
-        assert np.abs(a - b).max() <= 1e-5 * scale
-    assert not results[0][0][1, 61:].any()
+    check(layer, {"mask": mask, "use_causal_mask": causal}, monkeypatch, x)
 
 
 @pytest.mark.full
-@pytest.mark.skipif(JAX, reason="shapes are always known there")
+@needs_dynamic_shapes
 def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """By blocks, so that the time grows with the length; what dropout drops is the same."""
-    import tensorflow as tf
-
     x = np.random.default_rng(0).normal(size=(2, 50, D)).astype("float32")
     layer = WindowedAttention(HEADS, K, window=2, positions="t5", dropout=0.4, seed=1)
     build_random(layer, x)
@@ -104,7 +100,7 @@ def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) ->
         return layer(x, training=True), layer(x, training=True, return_attention_scores=True)[0]
 
     start = ops.convert_to_numpy(layer.attention.seed_generator.state)
-    free = tf.function(run, [tf.TensorSpec((None, None, D))], autograph=False)
+    free = with_dynamic_shapes(run, (None, None, D))
     first, second = arrays(free(x))
     assert np.abs(first - second).max() > 1e-2
     layer.attention.seed_generator.state.assign(start)

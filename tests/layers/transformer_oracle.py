@@ -37,6 +37,17 @@ def heads(layer: Any, query: Array, memory: Array, allowed: Array) -> Result:
     return np.where(alive, context + double(layer.output_bias), 0), weights
 
 
+def attending(attention: Any, memory: Any, allowed: Array, weights: list[Array]) -> Any:
+    """The work of an attention sublayer, on itself if there is no memory; keeps its weights."""
+
+    def work(x: Array) -> Array:
+        context, looked = heads(attention, x, x if memory is None else memory, allowed)
+        weights.append(looked)
+        return context
+
+    return work
+
+
 def feed_forward(layer: Any, x: Array) -> Array:
     def linear(dense: Any, x: Array) -> Array:
         return x @ double(dense.kernel) + double(dense.bias)

@@ -10,7 +10,17 @@ import pytest
 from keras import ops
 
 from attention_zoo.ops import Reach, blockwise_attention, keep_places, masked_softmax, skew
-from tests.layers.running import JAX, MODES, QUICK, array, arrays, close, differentiable, same
+from tests.layers.running import (
+    MODES,
+    QUICK,
+    array,
+    arrays,
+    close,
+    differentiable,
+    needs_dynamic_shapes,
+    same,
+    with_dynamic_shapes,
+)
 from tests.ops.test_reach import by_hand
 
 B, H, G, K, V = 2, 4, 2, 5, 3
@@ -174,7 +184,6 @@ def test_a_block_drops_what_all_at_once_would() -> None:
 
 
 def test_dropout() -> None:
-    """As weights times `keep_places`, forward and backward."""
     given = tensors(20, 28)
     keep = array(keep_places(SEED, 0.3, B * H, (20, 28))).reshape(B, H, 20, 28).astype("float32")
 
@@ -193,10 +202,8 @@ def test_dropout() -> None:
 
 # ------------------------------------------------------------------ what is made
 
-pytestmark_tensorflow = pytest.mark.skipif(JAX, reason="JAX knows every length when it compiles")
 
-
-@pytestmark_tensorflow
+@needs_dynamic_shapes
 @pytest.mark.parametrize("mode", ["graph", "xla"])
 def test_lengths_known_only_when_it_runs(mode: str) -> None:
     import tensorflow as tf
@@ -207,16 +214,15 @@ def test_lengths_known_only_when_it_runs(mode: str) -> None:
             context, _ = blockwise_attention(*x, reach=Reach(causal=True), block=8)
         return context, *tape.gradient(context, x)
 
-    free = [tf.TensorSpec((None, H, None, K)), *(tf.TensorSpec((None, G, None, n)) for n in (K, V))]
-    run = tf.function(call, free, jit_compile=mode == "xla", autograph=False)
+    specs = (None, H, None, K), (None, G, None, K), (None, G, None, V)
+    run = with_dynamic_shapes(call, *specs, mode=mode)
     for lengths in ((21, 30), (5, 0)) if mode == "graph" else ((21, 30),):
         given = tensors(*lengths)[:3]
         close(run(*given), call(*map(tf.constant, given)), 1e-5)
 
 
-@pytestmark_tensorflow
+@needs_dynamic_shapes
 def test_nothing_of_the_size_of_all_scores_is_made() -> None:
-    """In no graph and no function of the gradient."""
     import tensorflow as tf
 
     length = 500

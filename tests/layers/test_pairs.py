@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
@@ -6,13 +5,14 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from keras import layers, ops
+from keras import layers
 
-from attention_zoo.layers import AttentionFeatureMap
+from attention_zoo.layers import AttentionFeatureMap, AttentionWeightedPooling
 from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import numbers
 from tests.layers.running import JAX, array, close, same, with_dynamic_shapes
 from tests.layers.structure_laws import Arrays, StructureConformance
+from tests.variants import numerics_only
 
 
 def alike(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> Any:
@@ -63,7 +63,7 @@ class TestAttentionFeatureMap(SentencePairCase):
         return (w0[:, : len(y)] @ a.T).T, (w1[:, : len(x)] @ a).T
 
 
-def test_by_hand() -> None:
+def test_feature_map_by_hand() -> None:
     """Words at distances 0 and 3 (A = 1 and 1/4), W0 = [[8], [4]], W1 = [[2], [.]]."""
     layer = AttentionFeatureMap(max_length=2)
     first, second = np.array([[[0.0, 0.0]]]), np.array([[[0.0, 0.0], [0.0, 3.0]]])
@@ -73,30 +73,6 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(array(matrix), [[[1, 0.25]]], atol=1e-6)
     np.testing.assert_allclose(array(of_first), [[[9, 0.25]]], atol=1e-6)
     np.testing.assert_allclose(array(of_second), [[[2, 6], [0.5, 1.5]]], atol=1e-6)
-
-
-@pytest.mark.full
-def test_maps_are_channels_of_a_convolution() -> None:
-    """ABCNN-1: the sentence and its map side by side, read by one convolution; it trains."""
-    tokens = [keras.Input((6,), dtype="int32") for _ in range(2)]
-    embed = layers.Embedding(9, 4, mask_zero=True)
-    sentences = [embed(x) for x in tokens]
-    maps = AttentionFeatureMap(max_length=6)(*sentences)
-    read = layers.Conv2D(5, (3, 4), activation="tanh")
-    vectors = [
-        ops.mean(read(ops.stack([x, extra], axis=-1)), axis=(1, 2))
-        for x, extra in zip(sentences, maps, strict=True)
-    ]
-    match = layers.Dense(1, activation="sigmoid")(ops.multiply(*vectors))
-    model = keras.Model(tokens, match)
-    model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy")
-    rng = np.random.default_rng(0)
-    first = rng.integers(1, 9, size=(1280, 6))
-    equal = np.arange(1280) % 2 == 0
-    second = np.where(equal[:, None], first, rng.integers(1, 9, size=(1280, 6)))
-    before = model.evaluate([first, second], equal, verbose=0)
-    model.fit([first, second], equal, epochs=4, shuffle=False, verbose=0)
-    assert model.evaluate([first, second], equal, verbose=0) < 0.5 * before
 
 
 def test_masks_go_on_with_the_maps() -> None:
@@ -119,7 +95,7 @@ def test_sentences_of_two_widths() -> None:
     assert [tuple(x.shape) for x in maps] == [(2, 3, 4), (2, 5, 6)]
 
 
-def test_misuse_is_refused() -> None:
+def test_misuse_of_feature_map_is_refused() -> None:
     first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
     with pytest.raises(ValueError, match="second has 5 places, but max_length is 4"):
         AttentionFeatureMap(4)(first, second)
@@ -137,3 +113,81 @@ def test_a_sentence_found_too_long_when_it_runs_is_refused() -> None:
         run = with_dynamic_shapes(layer, (None, None, 4), (None, None, 4))
         with pytest.raises(Exception, match=r"size\[0\]"):
             run(longer, longer)
+
+
+def windows(x: np.ndarray, weights: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
+    """Sums over every run of `size` places; 0 of a run in which one is hidden."""
+    count = max(len(x) - size + 1, 0)
+    out = np.zeros((count, x.shape[1]))
+    for start in range(count):
+        if mask[start : start + size].all():
+            for place in range(start, start + size):
+                out[start] += weights[place] * x[place]
+    return out
+
+
+class TestAttentionWeightedPooling(SentencePairCase):
+    covers = AttentionWeightedPooling
+    options = {"window": 2}
+    changed = {"window": 3, "score": "cosine"}
+
+    def output_steps(self, layer: Any, steps: int) -> int:
+        return max(steps - layer.window + 1, 0)
+
+    def pair(self, layer: Any, x: Any, y: Any, a: Any, rows: Any, columns: Any) -> Arrays:
+        return windows(x, a.sum(1), rows, layer.window), windows(y, a.sum(0), columns, layer.window)
+
+
+@numerics_only
+class TestWindowOfOne(TestAttentionWeightedPooling):
+    """Every place alone."""
+
+    options = {"window": 1}
+
+
+@numerics_only
+class TestWindowOfFour(TestAttentionWeightedPooling):
+    """Longer than some sentences."""
+
+    options = {"window": 4}
+
+
+def test_pooling_by_hand() -> None:
+    """Words 0, 3 against 0: A = [1, 1/4]; the rows weigh 1 and 1/4, the only column 5/4."""
+    first, second = np.array([[[0.0], [3.0]]]), np.array([[[0.0]]])
+    of_first, of_second, matrix = AttentionWeightedPooling(2)(
+        first, second, return_attention_scores=True
+    )
+    np.testing.assert_allclose(array(matrix), [[[1], [0.25]]], atol=1e-6)
+    np.testing.assert_allclose(array(of_first), [[[0.75]]], atol=1e-6)
+    assert tuple(of_second.shape) == (1, 0, 1)
+    of_first, of_second = AttentionWeightedPooling(1)(second + 4, first)
+    # |4 - 0| and |4 - 3|: A = [1/5, 1/2], whose sum 0.7 weighs the 4, and 1/2 the 3
+    np.testing.assert_allclose(array(of_first), [[[2.8]]], atol=1e-6)
+    np.testing.assert_allclose(array(of_second), [[[0], [1.5]]], atol=1e-6)
+
+
+def test_masks_of_the_windows_go_on() -> None:
+    """Two poolings in a row: a sentence of n words has n - 1, then n - 2 windows."""
+    tokens = [keras.Input((None,), dtype="int32") for _ in range(2)]
+    embed = layers.Embedding(9, 4, mask_zero=True)
+    once = AttentionWeightedPooling(2)(*[embed(x) for x in tokens])
+    model = keras.Model(tokens, AttentionWeightedPooling(2)(*once))
+    first, second = np.array([[1, 2, 3, 4, 0, 0]]), np.array([[5, 6, 7, 0]])
+    outputs = model([first, second])
+    same(implicit_mask(outputs[0]), np.array([[1, 1, 0, 0]], "bool"))
+    same(implicit_mask(outputs[1]), np.array([[1, 0]], "bool"))
+    for alone, output in zip(model([first[:, :4], second[:, :3]]), outputs, strict=True):
+        close(alone, array(output)[:, : alone.shape[1]], 1e-5)
+
+
+def test_misuse_of_pooling_is_refused() -> None:
+    first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
+    with pytest.raises(ValueError, match=r"first \(the query\) and second .*one width"):
+        AttentionWeightedPooling(2)(first, second[..., :3])
+    bare, learned = AttentionWeightedPooling(2), AttentionWeightedPooling(2, score="general")
+    for layer in (bare, learned):
+        layer(first, second)
+    assert tuple(bare(first[..., :3], second[..., :3])[0].shape) == (2, 2, 3)  # nothing to fit
+    with pytest.raises(ValueError, match=r"first must be \(batch, places, 4\), got shape"):
+        learned(first[..., :3], second)
