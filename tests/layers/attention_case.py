@@ -16,10 +16,13 @@ OTHER_MASK = np.array([[1, 0, 1, 1, 1], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], "bool
 QUERY_MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]], "bool")
 LOOK_MASK = np.random.default_rng(5).random((B, T, S)) > 0.3
 
-Weights = dict[str, np.ndarray]
+Array = np.ndarray
+Weights = dict[str, Array]
+Result = tuple[Array, Array]
+"""As context and weights."""
 
 
-def softmax(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def softmax(scores: Array, mask: Array) -> Array:
     """Float64; rows with nothing to attend are 0."""
     scores = np.where(mask, scores, -np.inf)
     top = np.max(scores, axis=-1, keepdims=True, initial=-1e300)
@@ -27,7 +30,7 @@ def softmax(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return exp / np.maximum(exp.sum(axis=-1, keepdims=True), 1e-300)
 
 
-def hard(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def hard(scores: Array, mask: Array) -> Array:
     """One at the first greatest allowed score; rows with nothing to attend are 0."""
     weights = np.zeros(np.broadcast_shapes(scores.shape, mask.shape))
     ranked = np.where(mask, scores, -np.inf)
@@ -35,6 +38,16 @@ def hard(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         if np.broadcast_to(mask, weights.shape)[row].any():
             weights[row][int(np.argmax(ranked[row]))] = 1
     return weights
+
+
+def additive_hidden(weights: Weights, query: Array, key: Array) -> Array:
+    """`q W + k U + b` for every query and key, `(..., T, S, H)`."""
+    queries = (query @ weights["query_kernel"])[..., :, None, :]
+    return queries + (key @ weights["key_kernel"])[..., None, :, :] + weights.get("bias", 0)
+
+
+def additive_scores(weights: Weights, query: Array, key: Array) -> Array:
+    return np.tanh(additive_hidden(weights, query, key)) @ weights["v"]
 
 
 class AttentionCase(LayerCase):
@@ -45,16 +58,14 @@ class AttentionCase(LayerCase):
     sums_to_one: ClassVar[bool] = True
     """Whether the weights of a look that has something to attend sum to one."""
 
-    def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def scores(self, weights: Weights, query: Array, key: Array) -> Array:
         """Float64 scores `(B, T, S)` from the weights by name: the case's own formula."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
-    def align(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def align(self, scores: Array, mask: Array) -> Array:
         return softmax(scores, mask)
 
-    def oracle(
-        self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         """Context and weights in float64; the mask is `(B, T, S)`."""
         query, value, key = (x.astype("float64") for x in tensors)
         looked = self.align(self.scores(weights, query, key), mask)
@@ -62,14 +73,14 @@ class AttentionCase(LayerCase):
 
     def tensors(
         self, batch: int = B, steps: int = T, sources: int = S, seed: int = 0, scale: float = 1.0
-    ) -> tuple[np.ndarray, ...]:
+    ) -> tuple[Array, ...]:
         """Query, value and key."""
         rng = np.random.default_rng(seed)
         wq, wk, wv = self.widths
         shapes = ((batch, steps, wq), (batch, sources, wv), (batch, sources, wk))
         return tuple((scale * rng.normal(size=shape)).astype("float32") for shape in shapes)
 
-    def look(self, layer: Any, *tensors: Any, **masks: Any) -> tuple[np.ndarray, np.ndarray]:
+    def look(self, layer: Any, *tensors: Any, **masks: Any) -> Result:
         """Context and weights as float64 arrays."""
         outputs = layer(*tensors, return_attention_scores=True, **masks)
         context, weights = self.one_head(outputs)
@@ -96,6 +107,6 @@ def numbers(layer: Any) -> Weights:
     return found
 
 
-def garbage(x: np.ndarray, mask: np.ndarray, fill: float) -> np.ndarray:
+def garbage(x: Array, mask: Array, fill: float) -> Array:
     """`x` with `fill` where the mask hides."""
     return np.where(mask[..., None], x, np.asarray(fill, x.dtype))

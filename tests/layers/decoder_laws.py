@@ -13,14 +13,7 @@ from attention_zoo.layers import AdditiveAttention, AttentionCell, RecurrentDeco
 from attention_zoo.ops import implicit_mask, pass_mask_on
 from tests.layers.attention_case import garbage
 from tests.layers.layer_laws import LayerConformance
-from tests.layers.running import (
-    array,
-    close,
-    differentiable,
-    quick,
-    randomise,
-    same,
-)
+from tests.layers.running import all_finite, array, close, differentiable, quick, randomise, same
 
 B, T, S = 3, 4, 5
 INPUTS_MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 1]], "bool")
@@ -72,8 +65,7 @@ class DecoderConformance(LayerConformance):
             record, state = decoder.step(ops.convert_to_tensor(inputs[:, t]), state, prepared)
             close(record.output, array(outputs)[:, t], 1e-5)
             close(record.weights[0], array(weights[0])[:, t], 1e-5)
-        for got, want in zip(keras.tree.flatten(state.cells), states, strict=True):
-            close(got, want, 1e-5)
+        close(state.cells, states, 1e-5)
 
     def test_hypotheses_know_nothing_of_each_other(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()
@@ -118,8 +110,7 @@ class DecoderConformance(LayerConformance):
         carrying = pass_mask_on(ops.convert_to_tensor(inputs), ops.convert_to_tensor(INPUTS_MASK))
         masked = pass_mask_on(ops.convert_to_tensor(memory), ops.convert_to_tensor(MEMORY_MASK))
         got = decoder(carrying, masked, inputs_mask=other, memory_mask=hidden)
-        for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
-            same(a, b)
+        same(got, want)
         same(implicit_mask(masked), MEMORY_MASK)
 
     @pytest.mark.numerics
@@ -132,9 +123,8 @@ class DecoderConformance(LayerConformance):
         )
         want = run(garbage(inputs, INPUTS_MASK, 0), garbage(memory, MEMORY_MASK, 0))
         got = run(garbage(inputs, INPUTS_MASK, np.nan), garbage(memory, MEMORY_MASK, np.inf))
-        for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
-            assert np.isfinite(a).all()
-            same(a, b)
+        same(got, want)
+        assert all_finite(got)
         assert not got[1][0][~INPUTS_MASK].any()
         assert not got[1][1][~MEMORY_MASK].any()
         assert not got[0][1][0][2].any(), "a memory with nothing to attend weighs 0"
@@ -155,8 +145,7 @@ class DecoderConformance(LayerConformance):
         )
         close(array(longer)[:, :T], outputs, 1e-5)
         close(array(looked[0])[:, :T, :S], weights[0], 1e-5)
-        for got, want in zip(last, states, strict=True):
-            close(got, want, 1e-5)
+        close(last, states, 1e-5)
 
     def test_what_is_asked_for_changes_nothing(self) -> None:
         decoder, tensors = self.decoder(), self.tensors()

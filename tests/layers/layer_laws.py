@@ -224,15 +224,13 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
         layer, tensors = self.built(), self.tensors()
         want = self.apply(layer, *tensors)
         got = compiled(lambda *x: self.apply(layer, *x), mode)(*tensors)
-        for a, b in zip(flat(got), flat(want), strict=True):
-            close(a, b, self.tolerance)
+        close(got, want, self.tolerance)
 
     def test_functional_model_is_eager(self) -> None:
         layer, model = self.functional()
         tensors = self.tensors()
         outputs = flat(self.apply(layer, *tensors))
-        for a, b in zip(flat(model(list(tensors))), outputs, strict=True):
-            close(a, b, self.tolerance)
+        close(model(list(tensors)), outputs, self.tolerance)
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", POLICIES)
@@ -298,5 +296,4 @@ def flat(nest: Any) -> list[Any]:
 
 
 def same_nest(got: Any, want: Any) -> None:
-    for a, b in zip(flat(arrays(got)), flat(arrays(want)), strict=True):
-        same(a, b)
+    same(arrays(got), arrays(want))

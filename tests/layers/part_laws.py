@@ -78,7 +78,6 @@ class ScoreConformance(PartConformance):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_oracle(self) -> None:
-        """Random weights and tensors against float64 NumPy."""
         layer = self.built()
         run = differentiable(layer, layer)
         for seed in range(ORACLE_CASES):
@@ -104,7 +103,6 @@ class ScoreConformance(PartConformance):
             close(one, array(layer(query, key))[:, t : t + 1], 1e-6)
 
     def test_leading_axes_broadcast(self) -> None:
-        """Heads and hypotheses are just more axes."""
         layer, (query, key) = self.built(), self.tensors()
         keys = layer.project(ops.convert_to_tensor(key))[:, None]
         many = np.stack([query, 2 * query], axis=1)

@@ -81,14 +81,33 @@ def any_batch(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     if JAX:
         return function
-    import tensorflow as tf
 
     def run(*tensors: Any) -> Any:
         given = [ops.convert_to_tensor(x) for x in tensors]
-        signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in given]
-        return tf.function(function, input_signature=signature, autograph=False)(*given)
+        specs = [((None, *x.shape[1:]), x.dtype) for x in given]
+        return with_dynamic_shapes(function, *specs)(*given)
 
     return run
+
+
+needs_dynamic_shapes = pytest.mark.skipif(JAX, reason="JAX knows every length when it compiles")
+
+
+def with_dynamic_shapes(
+    function: Callable[..., Any], *specs: tuple[Any, ...], mode: str = "graph"
+) -> Callable[..., Any]:
+    """The function as a TensorFlow graph for tensors of sizes known only when it runs.
+
+    Args:
+        function: Takes tensors.
+        specs: For each tensor its shape, None where a size is unknown, or `(shape, dtype)`.
+        mode: "graph" or "xla".
+    """
+    import tensorflow as tf
+
+    pairs = [spec if spec and isinstance(spec[0], tuple) else (spec, "float32") for spec in specs]
+    signature = [tf.TensorSpec(*pair) for pair in pairs]
+    return tf.function(function, signature, autograph=False, jit_compile=mode == "xla")
 
 
 @contextlib.contextmanager
@@ -174,18 +193,48 @@ def _by_jax(layer: Any, function: Callable[..., Any], mode: str) -> Callable[...
 
 
 def close(got: Any, want: Any, tolerance: float) -> None:
-    """Asserts `|got - want| <= tolerance * max|want|` (at least 1e-30)."""
-    got, want = array(got), array(want)
-    assert got.shape == want.shape
-    if want.size:
-        scale = max(float(np.max(np.abs(want))), 1e-30)
-        difference = float(np.max(np.abs(got - want)))
-        assert difference <= tolerance * scale, f"off by {difference:.2e}, scale {scale:.2e}"
+    """Asserts `|got - want| <= tolerance * max|want|` (at least 1e-30), for each pair of tensors.
+
+    Both are tensors, or nests with the same number of them.
+    """
+    for a, b in _pairs(got, want):
+        if b.size:
+            scale = max(float(np.max(np.abs(b))), 1e-30)
+            difference = float(np.max(np.abs(a - b)))
+            assert difference <= tolerance * scale, f"off by {difference:.2e}, scale {scale:.2e}"
 
 
 def same(got: Any, want: Any) -> None:
-    """Asserts equality bit for bit (NaN equals nothing)."""
-    np.testing.assert_array_equal(array(got), array(want))
+    """Asserts equality bit for bit (NaN equals nothing), for each pair of tensors as `close`."""
+    for a, b in _pairs(got, want):
+        np.testing.assert_array_equal(a, b)
+        assert not np.isnan(a).any()
+
+
+def _pairs(got: Any, want: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The tensors of two nests as arrays; their shapes must be equal."""
+    for nest in zip(*map(keras.tree.flatten, (got, want)), strict=True):
+        first, second = map(array, nest)
+        assert first.shape == second.shape
+        yield first, second
+
+
+def all_finite(*nests: Any) -> bool:
+    """Whether no tensor holds NaN or infinity."""
+    return all(np.isfinite(array(x)).all() for x in keras.tree.flatten(nests))
+
+
+def normal(*shapes: tuple[int, ...], seed: int = 0) -> list[np.ndarray]:
+    """Standard normal float32 arrays of these shapes, drawn one after the other."""
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=shape).astype("float32") for shape in shapes]
+
+
+def build_random(layer: Any, *inputs: Any) -> Any:
+    """The layer, built by a call on the inputs, with random weights."""
+    layer(*inputs)
+    randomise(layer)
+    return layer
 
 
 def randomise(layer: keras.layers.Layer, seed: int = 0, scale: float = 0.5) -> None:

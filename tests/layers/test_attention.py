@@ -1,17 +1,13 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
+
+import inspect
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.layers import (
-    Alignment,
-    Attention,
-    DotScore,
-    HardAlignment,
-)
+from attention_zoo.layers import Alignment, Attention, DotScore, HardAlignment, VisualAttention
 from tests.layers.attention_case import Weights
 from tests.layers.conformance import AttentionConformance
 from tests.layers.running import MODES, array, close, compiled
@@ -32,6 +28,15 @@ class TestAttention(AttentionConformance):
         upper, lower = weights["kernel"][:6], weights["kernel"][6:]
         hidden = (query @ upper)[:, :, None] + (key @ lower)[:, None]
         return np.tanh(hidden) @ weights["v"]
+
+
+@pytest.mark.parametrize("layer", [Attention, VisualAttention], ids=lambda layer: layer.__name__)
+def test_takes_the_keywords_of_multi_head_attention(layer: type) -> None:
+    """Each class that defines `call` itself; the others inherit it."""
+    ours = list(inspect.signature(layer.call).parameters)
+    theirs = list(inspect.signature(keras.layers.MultiHeadAttention.call).parameters)
+    assert ours[:4] == theirs[:4] == ["self", "query", "value", "key"]
+    assert set(theirs) <= set(ours)
 
 
 @keras.saving.register_keras_serializable("attention_zoo_tests")
@@ -59,19 +64,6 @@ def test_alignment_that_remembers_looks_in_order(mode: str) -> None:
     )(query, value)
     assert array(context)[..., 0].tolist() == [[3, 2, 1, 0], [3, 1, 0, 0]]
     assert array(weights)[1].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
-
-
-def test_alignment_that_remembers_step_by_step() -> None:
-    layer = Attention(score="dot", alignment=NeverTwice())
-    value = np.array([[[3.0], [1.0], [2.0]]], "float32")
-    query = np.ones((1, 1), "float32")
-    layer(query[:, None], value)
-    memory = layer.prepare(value)
-    state, seen = layer.initial_state(memory), []
-    for _ in range(3):
-        context, _, state = layer.attend(query, memory, state)
-        seen.append(float(array(context)[0, 0]))
-    assert seen == [3, 2, 1]
 
 
 def test_score_and_alignment_may_be_objects() -> None:

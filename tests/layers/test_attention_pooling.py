@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
@@ -49,18 +48,6 @@ class TestAttentionPoolingWithAQuery(TestAttentionPooling):
         return pooled(query, numbers(layer), inputs, masks[0])
 
 
-def test_it_is_the_formula_of_han() -> None:
-    """u_t = tanh(W h_t + b), weights = softmax(u_t . u), with b what the query makes of itself."""
-    layer, states = AttentionPooling(units=3), np.random.default_rng(0).normal(size=(2, 4, 5))
-    layer(states.astype("float32"))
-    weights = numbers(layer)
-    bias = weights["query"] @ weights["query_kernel"]
-    hidden = np.tanh(states @ weights["key_kernel"] + bias)
-    looked = np.exp(hidden @ weights["v"])
-    looked /= looked.sum(1, keepdims=True)
-    close(layer(states.astype("float32")), (looked[..., None] * states).sum(1), 1e-5)
-
-
 def test_by_hand() -> None:
     """Scores 0 and ln 3, so weights 1/4 and 3/4, of the values 4 and 8."""
     layer = AttentionPooling(score="dot")
@@ -74,7 +61,6 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize("score", SCORES.names())
 def test_every_score(score: str) -> None:
-    """Each by its name alone; only location must be told a length."""
     made = LocationScore(max_length=7) if score == "location" else score
     layer = AttentionPooling(score=made)
     out, weights = layer(np.ones((2, 3, 4), "float32"), return_attention_scores=True)
@@ -118,10 +104,6 @@ def test_the_mask_ends_here() -> None:
 
 def test_misuse_is_refused() -> None:
     inputs, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5), "float32")
-    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, features\)"):
-        AttentionPooling()(inputs[:, 0])
-    with pytest.raises(ValueError, match=r"query must be \(batch, features\)"):
-        AttentionPooling()(inputs, query[:, None])
     own, given = AttentionPooling(), AttentionPooling()
     own(inputs)
     given(inputs, query)
@@ -129,14 +111,6 @@ def test_misuse_is_refused() -> None:
         own(inputs, query)
     with pytest.raises(ValueError, match="built on a query from outside"):
         given(inputs)
-    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, 4\), got shape"):
-        given(inputs[..., :3], query)
-    with pytest.raises(ValueError, match=r"query must be \(batch, 5\), got shape \(2, 4\)"):
-        given(inputs, query[:, :4])
-    with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\)"):
-        AttentionPooling(dropout=1.0)
-    with pytest.raises(ValueError, match="did you mean 'additive'"):
-        AttentionPooling(score="aditive")
     with pytest.raises(ValueError, match="needs query and key of one width"):
         AttentionPooling(score="dot")(inputs, query)
 

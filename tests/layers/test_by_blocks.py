@@ -52,18 +52,16 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def both(layer: Any, calls: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Outputs and gradients by blocks, and all at once."""
+def check(
+    layer: Any, calls: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *inputs: np.ndarray
+) -> None:
+    """Compares outputs and gradients by blocks with those of all looks at once."""
     results = []
     for length in (1, 10**9):
         monkeypatch.setattr(by_blocks, "LONG", length)
         run = differentiable(layer, lambda *x: layer(*x, **calls), MODES[1])
-        results.append(run(sequence(), sequence()))
-    return results
-
-
-def check(layer: Any, calls: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    got, want = (keras.tree.flatten(x) for x in both(layer, calls, monkeypatch))
+        results.append(keras.tree.flatten(run(*(inputs or (sequence(), sequence())))))
+    got, want = results
     scale = max(np.abs(x).max() for x in want)
     for a, b in zip(got, want, strict=True):
         assert np.abs(a - b).max() <= 1e-5 * scale
@@ -94,7 +92,6 @@ def test_one_head(score: str, taken: list[int], monkeypatch: pytest.MonkeyPatch)
 
 
 def test_asking_for_the_weights_changes_nothing(taken: list[int]) -> None:
-    """Also what dropout drops."""
     for layer in (heads(dropout=0.4, seed=5), Attention(dropout=0.4, seed=5)):
         contexts = []
         for scores in (False, True):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import ClassVar
-
 import keras
 import numpy as np
 import pytest
@@ -16,8 +14,8 @@ from tests.layers.running import POLICIES, array, close
 
 class TestCopyHead(LayerConformance):
     covers = CopyHead
-    options: ClassVar = {"copies": 3}
-    changed: ClassVar = {"copies": 2}
+    options = {"copies": 3}
+    changed = {"copies": 2}
 
     # Log probabilities stay in float32 at least, so these two laws read otherwise here.
     test_dtype_policy = None
@@ -66,7 +64,6 @@ def test_hypotheses_of_a_search() -> None:
 
 @pytest.mark.full
 def test_trains_in_a_plain_keras_model() -> None:
-    """What is asked for stands in the source under an id that no vocabulary has."""
     rng = np.random.default_rng(0)
     source = np.stack([rng.permutation(4) for _ in range(512)]) + 4  # ids 4 to 7, of V = 4
     place = rng.integers(0, 4, size=512)
@@ -93,5 +90,3 @@ def test_wrong_shapes_are_refused() -> None:
             head(*given)
     with pytest.raises(ValueError, match=r"source must be \(3, 5\), got shape \(3, 2\)"):
         head(*tensors[:-1], tensors[-1][:, :2])
-    with pytest.raises(ValueError, match="copies must be at least 0, got -1"):
-        CopyHead(-1)

@@ -1,13 +1,12 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
 from attention_zoo.layers import Attention, CoverageAttention
-from tests.layers.attention_case import Weights, softmax
+from tests.layers.attention_case import Array, Result, Weights, softmax
 from tests.layers.remembering import RememberingConformance
-from tests.layers.running import MODES, array, compiled
+from tests.layers.running import MODES, array, compiled, normal
 from tests.layers.wrapper_conformance import WrapperConformance
 
 
@@ -19,17 +18,7 @@ class TestCoverageAttention(RememberingConformance, WrapperConformance):
     def equivalent(self) -> Attention:
         return Attention("coverage", "softmax")
 
-    def start(self, sources: int) -> np.ndarray:
-        return np.zeros(sources)
-
-    def one(
-        self,
-        weights: Weights,
-        query: np.ndarray,
-        key: np.ndarray,
-        mask: np.ndarray,
-        state: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
         hidden = hidden + state[:, None] * weights["coverage_kernel"]
         looked = softmax(np.tanh(hidden) @ weights["v"], mask)
@@ -40,14 +29,8 @@ def by_hand(alignment: str, key_kernel: float, covered: float, v: float) -> Cove
     """One hidden unit, `v tanh(key_kernel k + covered c)`."""
     layer = CoverageAttention(units=1, alignment=alignment)
     layer.build((1, 3, 1), (1, 3, 1))
-    for name, value in (
-        ("query_kernel", [[0]]),
-        ("key_kernel", [[key_kernel]]),
-        ("coverage_kernel", [covered]),
-        ("bias", [0]),
-        ("v", [v]),
-    ):
-        getattr(layer.score, name).assign(value)
+    weights = [[0]], [[key_kernel]], [covered], [0], [v]
+    layer.score.set_weights([np.array(x) for x in weights])
     return layer
 
 
@@ -79,8 +62,7 @@ def test_what_is_covered_is_not_seen_again(mode: str) -> None:
 def test_dropped_weights_are_covered_all_the_same() -> None:
     """Coverage sums the weights as they are returned, before dropout."""
     layer = CoverageAttention(units=4, dropout=0.5, seed=1)
-    rng = np.random.default_rng(0)
-    query, value = rng.normal(size=(2, 2, 3, 4)).astype("float32")
+    query, value = normal((2, 2, 3, 4))[0]
     _, weights, ((coverage,), _) = layer(
         query, value, return_attention_scores=True, return_state=True, training=True
     )
@@ -91,10 +73,3 @@ def test_units_default_to_the_width_of_the_query() -> None:
     layer = CoverageAttention()
     layer(np.ones((1, 2, 3), "float32"), np.ones((1, 2, 4), "float32"))
     assert [tuple(v.shape) for v in layer.weights] == [(3, 3), (4, 3), (3,), (3,), (3,)]
-
-
-def test_windows_and_impossible_values_are_refused() -> None:
-    with pytest.raises(ValueError, match="take another score, or a global alignment"):
-        CoverageAttention(alignment="local_monotonic")
-    with pytest.raises(ValueError, match="units must be at least 1, got 0"):
-        CoverageAttention(units=0)

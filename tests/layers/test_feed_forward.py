@@ -1,10 +1,8 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from math import erf
 
 import numpy as np
-import pytest
 
 from attention_zoo.layers import FeedForward
 from tests.layers.conformance import LayerConformance
@@ -41,11 +39,6 @@ def test_dropout_is_of_training() -> None:
     layer, x = FeedForward(50, dropout=0.5, seed=1), np.ones((2, 3, 4), "float32")
     assert np.ptp(array(layer(x)), axis=0).max() == 0
     assert np.ptp(array(layer(x, training=True)), axis=0).max() > 0
-
-
-def test_sizes_that_are_none_are_refused() -> None:
-    with pytest.raises(ValueError, match="units must be at least 1, got 0"):
-        FeedForward(0)
 
 
 def test_gelu_is_exact_unless_its_approximation_is_asked_for() -> None:

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
@@ -17,9 +16,9 @@ from attention_zoo.layers import (
     ReinforceAlignment,
 )
 from attention_zoo.losses import Reinforce
-from tests.layers.attention_case import VALUE_MASK, B, S, T, Weights, hard, numbers
+from tests.layers.attention_case import B, S, T, Weights, additive_scores, hard, numbers
 from tests.layers.conformance import NumericLaws
-from tests.layers.running import array, differentiable, randomise, same
+from tests.layers.running import array, randomise, same
 from tests.layers.wrapper_conformance import WrapperConformance
 
 
@@ -51,10 +50,7 @@ class TestHardChoice(NumericLaws):
         return super().tensors(batch, steps, sources, seed + 347, scale)
 
     def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        hidden = (query @ weights["query_kernel"])[:, :, None] + (key @ weights["key_kernel"])[
-            :, None
-        ]
-        return np.tanh(hidden) @ weights["v"]
+        return additive_scores(weights, query, key)
 
     def align(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return hard(scores, mask)
@@ -107,8 +103,6 @@ def test_estimators_are_found_by_name() -> None:
         assert getattr(layer.alignment, "seed", 3) == 3
     own = HardAttention(GumbelAlignment(0.3, seed=8), seed=3)
     assert (own.alignment.first_temperature, own.alignment.seed) == (0.3, 8)
-    with pytest.raises(ValueError, match="unknown estimator 'gumble'; did you mean 'gumbel'"):
-        HardAttention("gumble")
 
 
 def test_by_hand() -> None:
@@ -119,40 +113,6 @@ def test_by_hand() -> None:
     assert array(layer(query, value)).tolist() == [[[3]]]
     mask = np.array([[True, False, True]])
     assert array(layer(query, value, value_mask=mask)).tolist() == [[[2]]]
-
-
-@pytest.mark.parametrize("estimator", ["gumbel", "reinforce"])
-def test_one_seed_one_stream(estimator: str) -> None:
-    rng = np.random.default_rng(0)
-    query, value = (rng.normal(size=(3, n, 6)).astype("float32") for n in (20, 5))
-
-    def run(seed: int) -> list[np.ndarray]:
-        layer = HardAttention(estimator, score="dot", dropout=0.2, seed=seed)
-        return [array(layer(query, value, value_mask=VALUE_MASK, training=True)) for _ in range(2)]
-
-    first, second = run(1)
-    for got, want in zip(run(1), (first, second), strict=True):
-        same(got, want)
-    assert (first != second).any()
-    assert (first != run(2)[0]).any()
-
-
-@pytest.mark.full
-def test_what_the_estimators_teach_the_score() -> None:
-    """Through the context: straight-through gives the keys a gradient, the others do not."""
-    rng = np.random.default_rng(0)
-    query, value, key = (rng.normal(size=(2, n, 6)).astype("float32") for n in (4, 5, 5))
-    taught = {}
-    for name in ESTIMATORS.names():
-        layer = HardAttention(name, score="dot", seed=1)
-        run = differentiable(
-            layer, lambda q, v, k, layer=layer: layer(q, v, k, training=True), "xla"
-        )
-        _, (by_query, by_value, by_key), _ = run(query, value, key)
-        assert np.abs(by_value).max() > 0.1
-        assert by_query.any() == by_key.any()
-        taught[name] = bool(by_key.any())
-    assert taught == {"argmax": False, "gumbel": True, "reinforce": False}
 
 
 # ------------------------------------------------------------------ learning to point
@@ -225,7 +185,6 @@ def trained(estimator: str, epochs: int, kernel: np.ndarray | None = None) -> tu
 @pytest.mark.full
 @pytest.mark.parametrize("estimator", ["gumbel", "reinforce"])
 def test_learns_where_to_look_by_plain_fit(estimator: str, tmp_path: Any) -> None:
-    """In 320 steps; saved and loaded, it is the same, its baseline too."""
     model, accuracy = trained(estimator, 10)
     assert accuracy > 0.95
     model.save(tmp_path / "pointer.keras")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.layers import Attention, MarginalMixture, ReinforceAlignment
+from attention_zoo.layers import MarginalMixture, ReinforceAlignment
 from attention_zoo.losses import Reinforce
 from tests.layers.attention_case import softmax
 from tests.layers.conformance import LayerConformance
@@ -91,7 +91,6 @@ def test_gradients_are_finite_differences() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_weighs_nothing_reaches_nothing(mode: str) -> None:
-    """Garbage behind a weight of 0; a look without any weight; weights too small for a number."""
     weights, logits = random()
     weights[1, 2] = 0
     weights[0, 0] = [1, 2e-38, 1e-42, 0, 0]
@@ -110,7 +109,6 @@ def test_what_weighs_nothing_reaches_nothing(mode: str) -> None:
 
 
 def test_great_logits() -> None:
-    """An answer that one place gives for certain and the other never."""
     weights = np.array([[[0.5, 0.5]]], "float32")
     logits = np.array([[[[1e5, -1e5], [-1e5, 1e5]]]], "float32")
     run = differentiable(keras.layers.Identity(), MarginalMixture())
@@ -163,28 +161,6 @@ def test_its_gradient_is_that_of_rewarded_draws() -> None:
     error = each.std(0) / np.sqrt(count)
     assert (np.abs(each.mean(0) - want) <= 5 * error).all()
     assert (error < 0.01 * np.abs(want).max()).all()
-
-
-@pytest.mark.full
-def test_trains_by_plain_cross_entropy() -> None:
-    """The label stands at the place whose key is the query; the loss knows only the label."""
-    rng = np.random.default_rng(0)
-    keys = np.stack([rng.permutation(6) for _ in range(2048)])
-    labels = rng.integers(0, 4, size=(2048, 6))
-    asked = rng.integers(0, 6, size=2048)
-    query, key = np.eye(6)[asked][:, None], np.eye(6)[keys]
-    value = np.eye(4)[labels]
-    target = labels[np.arange(2048), (keys == asked[:, None]).argmax(1)][:, None]
-
-    q, k, v = keras.Input((1, 6)), keras.Input((6, 6)), keras.Input((6, 4))
-    _, weights = Attention("general")(q, v, k, return_attention_scores=True)
-    logits = ops.expand_dims(keras.layers.Dense(4)(v), 1)
-    model = keras.Model([q, k, v], MarginalMixture()(weights, logits))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.02), loss, metrics=["accuracy"])
-    model.fit([query, key, value], target, batch_size=64, epochs=8, shuffle=False, verbose=0)
-    _, accuracy = model.evaluate([query, key, value], target, verbose=0)
-    assert accuracy > 0.95
 
 
 def test_wrong_shapes_are_refused() -> None:

@@ -1,8 +1,6 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from attention_zoo.layers import Maxout
 from tests.layers.attention_case import numbers
@@ -23,8 +21,3 @@ class TestMaxout(LayerConformance):
         weights = numbers(layer)
         linear = inputs @ weights["kernel"] + weights["bias"]
         close(layer(inputs), linear.reshape(3, 2, 4, 3).max(-1), 1e-6)
-
-
-def test_sizes_below_one_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1, got 0 and 2"):
-        Maxout(0)

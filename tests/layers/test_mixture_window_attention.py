@@ -1,13 +1,12 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
 from attention_zoo.layers import MixtureWindowAttention
-from tests.layers.attention_case import Weights
+from tests.layers.attention_case import Array, Result, Weights
 from tests.layers.remembering import RememberingConformance
-from tests.layers.running import MODES, array, arrays, compiled, differentiable
+from tests.layers.running import MODES, array, arrays, compiled, differentiable, normal
 
 
 class TestMixtureWindowAttention(RememberingConformance):
@@ -19,22 +18,15 @@ class TestMixtureWindowAttention(RememberingConformance):
     sums_to_one = False
     tolerance = 1e-5
 
-    def tensors(self, *sizes: int, scale: float = 1.0, **named: int) -> tuple[np.ndarray, ...]:
+    def tensors(self, *sizes: int, scale: float = 1.0, **named: int) -> tuple[Array, ...]:
         """Quiet queries: what they say is exponentiated twice."""
         query, value, key = super().tensors(*sizes, scale=scale, **named)
         return 0.3 * query, value, key
 
-    def start(self, sources: int) -> np.ndarray:
+    def start(self, sources: int) -> Array:
         return np.zeros(3)
 
-    def one(
-        self,
-        weights: Weights,
-        query: np.ndarray,
-        key: np.ndarray,
-        mask: np.ndarray,
-        state: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         """Equations 46 to 51, place by place and bell by bell."""
         said = np.exp(query @ weights["kernel"] + weights["bias"])
         alpha, beta, kappa = said[:3], said[3:6], state + said[6:]
@@ -89,10 +81,8 @@ def test_first_windows_move_on_by_one_place_and_weigh_one() -> None:
 
 
 def test_every_bell_learns_its_own() -> None:
-    """Bells that start alike would stay alike for ever."""
     layer = MixtureWindowAttention(num_components=3)
-    rng = np.random.default_rng(0)
-    tensors = [rng.normal(size=(2, n, 4)).astype("float32") for n in (6, 9)]
+    tensors = normal((2, 6, 4), (2, 9, 4))
     layer(*tensors)
     _, _, (of_kernel, _) = differentiable(layer, layer)(*tensors)
     bells = of_kernel.reshape(4, 3, 3)
@@ -102,7 +92,6 @@ def test_every_bell_learns_its_own() -> None:
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e30])
 def test_great_queries_stay_finite(size: float) -> None:
-    """The exponential of what they say would not."""
     layer = MixtureWindowAttention(num_components=2)
     rng = np.random.default_rng(0)
     query, value = (rng.normal(size=(2, n, 4)).astype("float32") for n in (50, 9))
@@ -124,8 +113,3 @@ def test_places_count_from_the_first_real_one() -> None:
     assert first.argmax(-1).tolist() == [0, 1]
     assert third[0].argmax() == 1
     np.testing.assert_allclose(third[1], [0, np.exp(-5), 0, np.exp(-5), np.exp(-20)], rtol=1e-5)
-
-
-def test_impossible_values_are_refused() -> None:
-    with pytest.raises(ValueError, match="num_components must be at least 1, got 0"):
-        MixtureWindowAttention(num_components=0)

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
@@ -17,10 +16,9 @@ from attention_zoo.layers import (
     MonotonicAlignment,
     MonotonicAttention,
     MonotonicChunkwiseAttention,
-    MultiHeadAttention,
     RecurrentDecoder,
 )
-from tests.layers.attention_case import Weights, softmax
+from tests.layers.attention_case import Array, Result, Weights
 from tests.layers.attention_laws import DeadRowLaws, LookLaws, PaddingLaws
 from tests.layers.mask_laws import MaskLaws
 from tests.layers.remembering import RememberingCase, StatefulConformance
@@ -28,25 +26,27 @@ from tests.layers.running import (
     MODES,
     QUICK,
     array,
+    build_random,
     close,
     compiled,
     differentiable,
-    randomise,
+    normal,
 )
+from tests.layers.test_monotonic_alignments import in_chunks
 from tests.layers.wrapper_conformance import WrapperConformance
 from tests.tiers import FULL
 
 SOFT = {"hard_at_inference": False, "sigmoid_noise": 0.0}
 
 
-def normalized(weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+def normalized(weights: Weights, query: Array, key: Array) -> Array:
     """The energy of Raffel et al., section 2.4, without r: one query `(Dq,)`, keys `(S, Dk)`."""
     v = weights["gain"] * weights["v"] / np.linalg.norm(weights["v"])
     hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
     return np.tanh(hidden) @ v
 
 
-def expected_stop(energy: np.ndarray, mask: np.ndarray, previous: np.ndarray) -> np.ndarray:
+def expected_stop(energy: Array, mask: Array, previous: Array) -> Array:
     """Equation 9 of Raffel et al. as a reader: the chance of coming by, place after place."""
     p = np.where(mask, 1 / (1 + np.exp(-np.clip(energy, -700, 700))), 0)
     weights, coming = np.zeros(len(p)), 0.0
@@ -57,19 +57,10 @@ def expected_stop(energy: np.ndarray, mask: np.ndarray, previous: np.ndarray) ->
     return weights
 
 
-def in_chunks(stop: np.ndarray, energy: np.ndarray, mask: np.ndarray, width: int) -> np.ndarray:
-    """The moving sums of MoChA, as one softmax for each place where the reader may stop."""
-    weights = np.zeros(len(stop))
-    for end in np.flatnonzero(stop):
-        chunk = slice(max(0, end - width + 1), end + 1)
-        weights[chunk] += stop[end] * softmax(energy[chunk], mask[chunk])
-    return weights
-
-
 class MonotonicCase(RememberingCase):
     sums_to_one = False
 
-    def start(self, sources: int) -> np.ndarray:
+    def start(self, sources: int) -> Array:
         return np.eye(1, sources)[0]
 
 
@@ -89,14 +80,7 @@ class TestMonotonicAttention(MonotonicCase, StatefulConformance, WrapperConforma
     together = {**WrapperConformance.together, "score": {"units": None}}
     same_results = ("form",)  # both forms compute the same recurrence
 
-    def one(
-        self,
-        weights: Weights,
-        query: np.ndarray,
-        key: np.ndarray,
-        mask: np.ndarray,
-        state: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         energy = normalized(weights, query, key) + weights["score_bias"]
         looked = expected_stop(energy, mask, state)
         return looked, looked
@@ -125,14 +109,7 @@ class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, Wrappe
     together = {**TestMonotonicAttention.together, "chunk_score": {"units": None}}
     same_results = TestMonotonicAttention.same_results
 
-    def one(
-        self,
-        weights: Weights,
-        query: np.ndarray,
-        key: np.ndarray,
-        mask: np.ndarray,
-        state: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         stop = expected_stop(normalized(weights, query, key) + weights["score_bias"], mask, state)
         hidden = query @ weights["query_kernel_2"] + key @ weights["key_kernel_2"]
         return in_chunks(stop, np.tanh(hidden) @ weights["v_2"], mask, 3), stop
@@ -145,9 +122,7 @@ class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, Wrappe
 # ------------------------------------------------------------------ inference
 
 
-def reader(
-    energy: np.ndarray, mask: np.ndarray, live: np.ndarray, chunk: tuple[int, np.ndarray] | None
-) -> np.ndarray:
+def reader(energy: Array, mask: Array, live: Array, chunk: tuple[int, Array] | None) -> Array:
     """Algorithm 1 of Raffel et al., and MoChA's chunk: weights `(T, S)`."""
     weights, last = np.zeros(energy.shape), 0
     for t in range(len(energy)):
@@ -210,9 +185,7 @@ def test_a_look_that_stops_nowhere_leaves_the_reader_where_it_is() -> None:
 
 
 def test_training_takes_the_expectation_and_inference_does_not() -> None:
-    """By itself, and the scores learn in training only."""
-    rng = np.random.default_rng(0)
-    query, value = (rng.normal(size=(2, 4, 5)).astype("float32") for _ in range(2))
+    query, value = normal((2, 4, 5), (2, 4, 5))
     for layer in (MonotonicAttention(seed=1), MonotonicChunkwiseAttention(seed=1)):
         layer(query, value)
         grads = {}
@@ -234,8 +207,7 @@ def test_training_takes_the_expectation_and_inference_does_not() -> None:
 
 
 def test_noise_is_of_training_and_new_in_every_call() -> None:
-    rng = np.random.default_rng(0)
-    query, value = (rng.normal(size=(2, 4, 5)).astype("float32") for _ in range(2))
+    query, value = normal((2, 4, 5), (2, 4, 5))
     quiet = MonotonicAttention(seed=1, hard_at_inference=False, sigmoid_noise=0.0)
     noisy, twin = (MonotonicAttention(seed=1, hard_at_inference=False) for _ in range(2))
     for layer in (quiet, noisy, twin):
@@ -262,7 +234,7 @@ def test_dropout_and_noise_of_one_seed_are_independent() -> None:
 # ------------------------------------------------------------------ long memories
 
 
-def grid(p: np.ndarray) -> np.ndarray:
+def grid(p: Array) -> Array:
     """Weights of all looks, `(T, S)`, in float64: one diagonal of looks and places at a time."""
     steps, sources = p.shape
     q, weights = np.zeros(p.shape), np.zeros(p.shape)
@@ -306,14 +278,10 @@ def test_thousands_of_looks_at_thousands_of_places(form: str, size: int) -> None
 
 @pytest.mark.parametrize("make", [MonotonicAttention, MonotonicChunkwiseAttention])
 def test_search_reads_on_where_training_would(make: Any) -> None:
-    """Hard steps of a decoder are its hard pass; hypotheses have readers of their own."""
-    rng = np.random.default_rng(0)
-    inputs, memory = (rng.normal(size=(3, *s)).astype("float32") for s in ((6, 4), (8, 7)))
+    inputs, memory = normal((3, 6, 4), (3, 8, 7))
     mask = np.arange(8) < np.array([[8], [5], [0]])
     cell = AttentionCell(layers.GRUCell(6), make(score_bias_init=0.0), attention_layer_size=8)
-    decoder = RecurrentDecoder(cell, alignment_history=True)
-    decoder(inputs, memory)
-    randomise(decoder)
+    decoder = build_random(RecurrentDecoder(cell, alignment_history=True), inputs, memory)
     outputs, (weights,) = decoder(inputs, memory, memory_mask=mask)
     prepared, state = decoder.start(ops.convert_to_tensor(memory), None, mask, 3)
     for t in range(6):
@@ -328,27 +296,7 @@ def test_search_reads_on_where_training_would(make: Any) -> None:
     assert ends == sorted(ends)
 
 
-@pytest.mark.parametrize("alignment", [MonotonicAlignment, MochaAlignment])
-def test_heads_have_readers_of_their_own(alignment: Any) -> None:
-    layer = MultiHeadAttention(2, 3, score="dot", alignment=alignment(hard_at_inference=False))
-    rng = np.random.default_rng(0)
-    states = rng.normal(size=(2, 5, 6)).astype("float32")
-    mask = np.arange(5) < np.array([[5], [3]])
-    layer(states, states)
-    randomise(layer)
-    _, weights = layer(states, states, value_mask=mask, return_attention_scores=True)
-    memory = layer.prepare(states, value_mask=mask)
-    queries = layer.ask(ops.convert_to_tensor(states))
-    for head in range(2):
-        alone = Attention("dot", alignment(hard_at_inference=False))
-        given = (queries[:, head], memory.values[:, head], memory.keys[:, head])
-        alone(*given)
-        alone.alignment.set_weights(layer.alignment.get_weights())
-        _, wanted = alone(*given, value_mask=mask, return_attention_scores=True)
-        close(array(weights)[:, head], wanted, 1e-6)
-
-
-# ------------------------------------------------------------------ defaults and refusals
+# ------------------------------------------------------------------ defaults
 
 
 def test_additive_is_normalized_as_in_the_paper() -> None:
@@ -360,19 +308,3 @@ def test_additive_is_normalized_as_in_the_paper() -> None:
         assert float(array(layer.weights[-1])) == -1, "r starts below 0"
         assert make(AdditiveScore(4)).score.normalize is False if make is MonotonicAttention else 1
     assert MonotonicChunkwiseAttention(units=4).alignment.chunk_score.normalize is False
-
-
-def test_impossible_options_are_refused() -> None:
-    for make in (MonotonicAttention, MonotonicChunkwiseAttention):
-        with pytest.raises(ValueError, match="sigmoid_noise must be at least 0"):
-            make(sigmoid_noise=-0.1)
-        with pytest.raises(ValueError, match="form must be one of"):
-            make(form="sequential")
-        with pytest.raises(ValueError, match="units must be at least 1, got 0"):
-            make(units=0)
-        with pytest.raises(ValueError, match="did you mean 'general'"):
-            make(score="generl")
-    with pytest.raises(ValueError, match="chunk_size must be an integer of at least 1, got 0"):
-        MonotonicChunkwiseAttention(0)
-    with pytest.raises(ValueError, match="set it on the score itself"):
-        MonotonicChunkwiseAttention(units=4, chunk_score=DotScore())

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,25 +12,35 @@ from attention_zoo.layers import (
     ALIGNMENTS,
     EXCLUDED_PAIRS,
     SCORES,
+    Alignment,
+    Attention,
     AttentionCell,
+    LocalMonotonicAlignment,
+    LocalPredictiveAlignment,
     LocationScore,
+    MochaAlignment,
+    MonotonicAlignment,
     MultiHeadAttention,
     RecurrentDecoder,
 )
-from tests.layers.attention_case import QUERY_MASK, VALUE_MASK, B, S, T, Weights, numbers, softmax
+from tests.layers.attention_case import QUERY_MASK, VALUE_MASK, B, S, T, Weights
 from tests.layers.conformance import AttentionConformance, NumericLaws
 from tests.layers.running import (
     JAX,
     MODES,
     array,
     arrays,
+    build_random,
     close,
     compiled,
     differentiable,
     label,
+    needs_dynamic_shapes,
+    normal,
     pairwise,
     randomise,
     same,
+    with_dynamic_shapes,
 )
 
 
@@ -111,9 +120,7 @@ class TestMultiHeadAttention(HeadsNumbers, AttentionConformance):
         """The value's projection fixes its width, so both are narrow from the start here."""
         query, value, _ = self.tensors()
         narrow = value[..., : self.widths[1]]
-        layer = self.make()
-        layer(query, narrow)
-        randomise(layer)
+        layer = build_random(self.make(), query, narrow)
         same(layer(query, narrow), layer(query, narrow, narrow))
 
 
@@ -188,10 +195,7 @@ def test_worked_by_hand() -> None:
 
 def both(**options: Any) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
     """Ours and Keras's with the same weights, and what to call them with."""
-    rng = np.random.default_rng(0)
-    query, value, key = (
-        rng.normal(size=shape).astype("float32") for shape in ((B, T, 6), (B, S, 7), (B, S, 5))
-    )
+    query, value, key = normal((B, T, 6), (B, S, 7), (B, S, 5))
     theirs = keras.layers.MultiHeadAttention(4, 3, **options)
     ours = MultiHeadAttention(4, 3, **options)
     for layer in (theirs, ours):
@@ -204,18 +208,11 @@ def both(**options: Any) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
 @pytest.mark.parametrize("options", [{}, {"value_dim": 5}, {"use_bias": False}], ids=str)
 def test_equals_keras_on_the_same_weights(options: dict[str, Any]) -> None:
     ours, theirs, tensors = both(**options)
-    for causal in (False, True):
-        calls = {"use_causal_mask": causal, "return_attention_scores": True}
-        got, want = ours(*tensors, **calls), theirs(*tensors, **calls)
-        close(got[0], want[0], 1e-5)
-        close(got[1], want[1], 1e-5)
-
-
-def test_equals_keras_where_a_mask_leaves_something() -> None:
-    ours, theirs, tensors = both()
     mask = np.ones((B, T, S), "bool")
     mask[:, 1:, 2:4] = False
-    close(ours(*tensors, attention_mask=mask), theirs(*tensors, attention_mask=mask), 1e-5)
+    for masks in ({}, {"use_causal_mask": True}, {"attention_mask": mask}):
+        got, want = (x(*tensors, return_attention_scores=True, **masks) for x in (ours, theirs))
+        close(got, want, 1e-5)
 
 
 def test_dead_rows_follow_our_law_where_keras_has_two_answers() -> None:
@@ -265,24 +262,18 @@ def test_starts_as_a_plain_matrix_does() -> None:
 def test_no_sources_without_any_mask_give_no_bias(mode: str) -> None:
     layer = MultiHeadAttention(2, 3)
     query, value = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     outputs = array(compiled(layer, mode)(query, value[:, :0]))
     assert outputs.shape == (2, 3, 4)
     assert not outputs.any()
 
 
+@needs_dynamic_shapes
 def test_no_sources_of_unknown_number_give_no_bias() -> None:
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("shapes are always known there")
-    import tensorflow as tf
-
     layer = MultiHeadAttention(2, 3)
     query, value = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    layer(query, value)
-    randomise(layer)
-    unknown = tf.TensorSpec((None, None, 4))
-    run = tf.function(layer, input_signature=[unknown, unknown], autograph=False)
+    build_random(layer, query, value)
+    run = with_dynamic_shapes(layer, (None, None, 4), (None, None, 4))
     assert not array(run(query, value[:, :0])).any()
     close(run(query, value), layer(query, value), 1e-6)
 
@@ -290,8 +281,7 @@ def test_no_sources_of_unknown_number_give_no_bias() -> None:
 def test_no_gradient_through_the_projections_of_what_is_hidden() -> None:
     layer = MultiHeadAttention(2, 3)
     query, value = np.ones((B, T, 4), "float32"), np.ones((B, S, 4), "float32")
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     mask = np.zeros((B, S), "bool")
     run = differentiable(layer, lambda q, v: layer(q, v, value_mask=mask))
     outputs, grads, weight_grads = run(query, np.full_like(value, np.nan))
@@ -325,8 +315,7 @@ def test_heads_of_any_score_and_alignment(case: dict[str, Any]) -> None:
     query, value = pair()
     mask = VALUE_MASK.copy()
     mask[2] = False
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     calls = {"query_mask": QUERY_MASK, "value_mask": mask, "return_attention_scores": True}
     run = compiled(lambda q, v: layer(q, v, training=case["training"], **calls), MODES[1])
     context, weights = arrays(run(query, value))
@@ -343,11 +332,9 @@ def test_heads_of_any_score_and_alignment(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("alignment", ["monotonic", "local_monotonic", "local_predictive"])
 @pytest.mark.parametrize("groups", [4, 2])
 def test_heads_step_by_step(alignment: str, groups: int) -> None:
-    """Every head remembers its own looks, and has its own window."""
     layer = MultiHeadAttention(4, 3, num_key_value_heads=groups, alignment=alignment)
     query, value = pair()
-    layer(query, value)
-    randomise(layer)
+    build_random(layer, query, value)
     context, weights = layer(query, value, value_mask=VALUE_MASK, return_attention_scores=True)
     memory = layer.prepare(value, value_mask=VALUE_MASK)
     state = layer.initial_state(memory)
@@ -355,6 +342,34 @@ def test_heads_step_by_step(alignment: str, groups: int) -> None:
         one, row, state = layer.attend(query[:, t], memory, state)
         close(one, array(context)[:, t], 1e-5)
         close(row, array(weights)[:, :, t], 1e-5)
+
+
+@pytest.mark.parametrize(
+    "alignment",
+    [
+        MonotonicAlignment(hard_at_inference=False),
+        MochaAlignment(hard_at_inference=False),
+        LocalPredictiveAlignment(),
+        LocalMonotonicAlignment(),
+    ],
+    ids=lambda alignment: type(alignment).__name__,
+)
+def test_heads_have_states_and_windows_of_their_own(alignment: Alignment) -> None:
+    """Each head is the attention of its own projections."""
+    config = alignment.get_config()
+    made, *alone = (type(alignment).from_config(config) for _ in range(3))
+    states, mask = normal((2, 30, 6))[0], np.arange(30) < np.array([[30], [26]])
+    layer = build_random(MultiHeadAttention(2, 3, score="dot", alignment=made), states, states)
+    _, weights = layer(states, states, value_mask=mask, return_attention_scores=True)
+    memory = layer.prepare(states, value_mask=mask)
+    queries = layer.ask(ops.convert_to_tensor(states))
+    for head in range(2):
+        one = Attention("dot", alone[head])
+        given = (queries[:, head], memory.values[:, head], memory.keys[:, head])
+        one(*given)
+        one.alignment.set_weights(made.get_weights())
+        _, wanted = one(*given, value_mask=mask, return_attention_scores=True)
+        close(array(weights)[:, head], wanted, 1e-6)
 
 
 def test_grouped_heads_are_heads_whose_keys_are_repeated() -> None:
@@ -400,7 +415,6 @@ def test_grouped_heads_are_heads_whose_keys_are_repeated() -> None:
     ids=str,
 )
 def test_heads_load_from_a_file(options: dict[str, Any], tmp_path: Path) -> None:
-    """Also with weights that an alignment or positions add by themselves."""
     query, value = keras.Input((T, 6)), keras.Input((S, 7))
     layer = MultiHeadAttention(4, 3, num_key_value_heads=2, **options)
     model = keras.Model([query, value], layer(query, value))
@@ -425,8 +439,7 @@ def test_heads_in_a_recurrent_decoder(input_feeding: bool, groups: int) -> None:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(B, T, 5)).astype("float32")
     memory = rng.normal(size=(B, S, 7)).astype("float32")
-    decoder(inputs, memory)
-    randomise(decoder)
+    build_random(decoder, inputs, memory)
     run = compiled(lambda x, m: decoder(x, m, memory_mask=VALUE_MASK), MODES[1])
     outputs, (history,) = run(inputs, memory)
     assert tuple(outputs.shape) == (B, T, 4)
@@ -442,45 +455,3 @@ def test_heads_in_a_recurrent_decoder(input_feeding: bool, groups: int) -> None:
         record, state = decoder.step(inputs[:, t], state, prepared)
         close(record.output, array(outputs)[:, t], 1e-5)
         close(record.weights[0], array(history)[:, t], 1e-5)
-
-
-# ------------------------------------------------------------------ bad input
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
-        ({"num_heads": 2.0}, r"num_heads must be an integer of at least 1, got 2\.0"),
-        ({"key_dim": 0}, "key_dim must be at least 1, got 0"),
-        ({"value_dim": -1}, "value_dim must be at least 1, got -1"),
-        ({"num_key_value_heads": 3}, "num_key_value_heads must divide num_heads, got 3 for 4"),
-        ({"num_key_value_heads": 0}, "num_key_value_heads must be at least 1, got 0"),
-        ({"num_key_value_heads": True}, "num_key_value_heads must be an integer of at least 1"),
-        ({"score": "scaled_bot"}, "did you mean 'scaled_dot'"),
-        ({"positions": "rotory"}, "did you mean 'rotary'"),
-    ],
-    ids=str,
-)
-def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        MultiHeadAttention(**({"num_heads": 4, "key_dim": 3} | options))
-
-
-def test_pairs_that_do_not_combine_are_refused() -> None:
-    with pytest.raises(ValueError, match="score 'coverage'"):
-        MultiHeadAttention(2, 3, score="coverage", alignment="local_predictive")
-
-
-def test_heads_say_how_they_are_weighed() -> None:
-    """The weights that come back are those that made the context, head by head."""
-    layer = MultiHeadAttention(2, 3, use_bias=False)
-    query, value = pair()
-    layer(query, value)
-    randomise(layer)
-    context, weights = arrays(layer(query, value, return_attention_scores=True))
-    named = numbers(layer)
-    values = np.einsum("bsd,dhv->bhsv", value, named["value_projection"])
-    again = np.einsum("bhts,bhsv,hvo->bto", weights, values, named["output_projection"])
-    close(context, again, 1e-5)
-    assert not np.allclose(softmax(np.zeros((1, S)), np.ones((1, S), "bool")), weights)

@@ -6,13 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from attention_zoo.layers import (
-    ALIGNMENTS,
-    EXCLUDED_PAIRS,
-    SCORES,
-    Attention,
-    LocationScore,
-)
+from attention_zoo.layers import ALIGNMENTS, EXCLUDED_PAIRS, SCORES, Attention, LocationScore
 from tests.layers.attention_case import AttentionCase, S
 from tests.layers.attention_laws import DEAD_AXES, check_dead_rows
 from tests.layers.running import POLICIES, full_product, label, pairwise

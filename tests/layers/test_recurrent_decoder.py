@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
@@ -21,6 +20,7 @@ from tests.layers.running import (
     QUICK,
     WIDE,
     array,
+    build_random,
     check_gradients,
     close,
     compiled,
@@ -28,7 +28,6 @@ from tests.layers.running import (
     label,
     pairwise,
     quick,
-    randomise,
 )
 
 
@@ -66,8 +65,7 @@ AXES: dict[str, tuple[Any, ...]] = {
 
 def build(inputs: np.ndarray, memory: Any, *given: Any, **options: Any) -> RecurrentDecoder:
     decoder = RecurrentDecoder(*given, alignment_history=True, return_state=True, **options)
-    decoder(inputs, memory)
-    randomise(decoder)
+    build_random(decoder, inputs, memory)
     return decoder
 
 
@@ -78,7 +76,6 @@ def random(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("case", pairwise(AXES), ids=label)
 def test_is_its_definition(case: dict[str, Any]) -> None:
-    """Against a Python loop over Keras's own cells, from random initial states."""
     case = dict(case)
     live, kind = PADDING[case.pop("padding")], case.pop("cell")
     inputs, memory = random((3, 4, 4), (3, 5, 7))
@@ -91,10 +88,7 @@ def test_is_its_definition(case: dict[str, Any]) -> None:
     run = quick(lambda x, m, *s: decoder(x, m, list(s), inputs_mask=live, memory_mask=hidden))
     plain = quick(lambda x, m, *s: reference(decoder, x, [m], [hidden], live, list(s)))
     given = [ops.convert_to_tensor(x) for x in (inputs, memory, *states)]
-    for a, b in zip(
-        keras.tree.flatten(run(*given)), keras.tree.flatten(plain(*given)), strict=True
-    ):
-        close(a, b, 1e-5)
+    close(run(*given), plain(*given), 1e-5)
 
 
 @pytest.mark.parametrize("order", AXES["order"])
@@ -112,8 +106,7 @@ def test_several_attentions_over_several_memories(order: str) -> None:
     tensors = [ops.convert_to_tensor(x) for x in (inputs, first, second)]
     want, looked, _ = reference(decoder, tensors[0], tensors[1:], masks, live, zeros)
     close(outputs, want, 1e-5)
-    for got, expected in zip(weights, looked, strict=True):
-        close(got, expected, 1e-5)
+    close(weights, looked, 1e-5)
 
 
 def test_one_memory_serves_every_attention() -> None:
@@ -144,16 +137,14 @@ def test_looks_after_the_loop_are_looks_in_the_loop(
         decoder = build(inputs, memory, cell)
         results.append(keras.tree.flatten(decoder(inputs, memory, inputs_mask=live, training=True)))
         monkeypatch.undo()
-    for a, b in zip(*results, strict=True):
-        close(a, b, 1e-5)
+    close(*results, 1e-5)
 
 
 def test_bridge_starts_every_state_from_one_vector() -> None:
     inputs, memory, vector = random((3, 4, 4), (3, 5, 7), (3, 9))
     cell = AttentionCell(layers.LSTMCell(6), AdditiveAttention(8))
     bridged = RecurrentDecoder(cell, bridge=True, return_state=True)
-    bridged(inputs, memory, vector)
-    randomise(bridged)
+    build_random(bridged, inputs, memory, vector)
     named = {v.name: array(v) for v in bridged.weights}
     starts = [
         np.tanh(vector @ named[f"bridge_kernel_{i}"] + named[f"bridge_bias_{i}"]).astype("float32")
@@ -161,16 +152,14 @@ def test_bridge_starts_every_state_from_one_vector() -> None:
     ]
     plain = RecurrentDecoder(cell, return_state=True)
     want = keras.tree.flatten(plain(inputs, memory, starts))
-    for a, b in zip(keras.tree.flatten(bridged(inputs, memory, vector)), want, strict=True):
-        close(a, b, 1e-5)
+    close(bridged(inputs, memory, vector), want, 1e-5)
 
 
 def test_without_attention_it_is_keras_rnn() -> None:
     (inputs,) = random((3, 4, 4))
     live = PADDING["left"]
     ours = RecurrentDecoder([layers.LSTMCell(6), layers.GRUCell(5)], return_state=True)
-    ours(inputs)
-    randomise(ours)
+    build_random(ours, inputs)
     cells = [layers.LSTMCell(6), layers.GRUCell(5)]
     theirs = layers.RNN(cells, return_sequences=True)
     theirs(inputs)
@@ -190,9 +179,7 @@ def test_gradients_are_finite_differences(order: str) -> None:
         attention_layer_size=3,
         dtype=WIDE,
     )
-    decoder = RecurrentDecoder(cell, dtype=WIDE)
-    decoder(inputs, memory)
-    randomise(decoder)
+    decoder = build_random(RecurrentDecoder(cell, dtype=WIDE), inputs, memory)
     live = np.array([[1, 1, 1], [0, 1, 0]], "bool")
     mask = np.array([[1, 1, 1, 1], [1, 0, 0, 0]], "bool")
     run = differentiable(
@@ -208,8 +195,7 @@ def test_gradients_compile(mode: str) -> None:
     decoder = build(inputs, memory, AttentionCell(layers.LSTMCell(6), AdditiveAttention(8)))
     eager = differentiable(decoder, decoder, QUICK)(inputs, memory)
     got = differentiable(decoder, decoder, mode)(inputs, memory)
-    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(eager), strict=True):
-        close(a, b, 1e-5)
+    close(got, eager, 1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -227,25 +213,6 @@ def test_small_sizes(sizes: tuple[int, int, int], mode: str) -> None:
         assert not array(outputs).any()
 
 
-def test_misuse_is_refused() -> None:
-    inputs, memory, other = random((3, 4, 4), (3, 5, 7), (3, 9))
-    cell = AttentionCell(layers.GRUCell(6), AdditiveAttention(8))
-    with pytest.raises(ValueError, match="this decoder attends, so it needs a memory"):
-        RecurrentDecoder(cell)(inputs)
-    with pytest.raises(ValueError, match="with bridge, initial_state must be one tensor"):
-        RecurrentDecoder(cell, bridge=True)(inputs, memory)
-    with pytest.raises(ValueError, match="with bridge, initial_state must be one tensor"):
-        RecurrentDecoder(cell, bridge=True)(inputs, memory, [other])
-    with pytest.raises(ValueError, match=r"states of widths \[6\], initial_state gives \[9\]"):
-        RecurrentDecoder(cell)(inputs, memory, [other])
-    with pytest.raises(ValueError, match=r"inputs_mask has dtype float32"):
-        RecurrentDecoder(cell)(inputs, memory, inputs_mask=np.ones((3, 4), "float32"))
-    with pytest.raises(ValueError, match="1 attentions but 2 memories"):
-        RecurrentDecoder(AttentionCell(layers.GRUCell(6), AdditiveAttention(8)))(
-            inputs, [memory, memory]
-        )
-
-
 def test_a_plain_cell_runs_in_the_decoders_dtype() -> None:
     decoder = RecurrentDecoder(keras.layers.GRUCell(4), dtype="mixed_bfloat16")
     assert decoder.cell.compute_dtype == "bfloat16"
@@ -253,42 +220,28 @@ def test_a_plain_cell_runs_in_the_decoders_dtype() -> None:
     assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
 
 
-STATES = [np.ones((2, 6), "float32")]
-WRONG: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, object]]] = {
-    r"inputs must be \(batch, steps, (5|features)\), got shape \(2, 5\)": ((2, 5), (2, 6, 7), {}),
-    r"inputs must be \(batch, steps, (5|features)\), got": ((2, 3, 5, 1), (2, 6, 7), {}),
-    r"(memory|value) must be .*, got shape \(2, 7\)": ((2, 3, 5), (2, 7), {}),
-    r"memory must be \(2, places, 7\), got shape \(3, 6, 7\)": ((2, 3, 5), (3, 6, 7), {}),
-    "memory_mask has dtype float32, but masks are boolean": (
-        (2, 3, 5),
-        (2, 6, 7),
-        {"memory_mask": np.ones((2, 6), "float32")},
-    ),
-    r"memory_mask has shape \(2, 3\), but \(2, 6\) is expected": (
-        (2, 3, 5),
-        (2, 6, 7),
-        {"memory_mask": np.ones((2, 3), "bool")},
-    ),
-    "1 attentions but 2 of memory_mask": (
-        (2, 3, 5),
-        (2, 6, 7),
-        {"memory_mask": [np.ones((2, 6), "bool")] * 2},
-    ),
-    "initial_state must be a list of tensors": (
-        (2, 3, 5),
-        (2, 6, 7),
-        {"initial_state": STATES[0]},
-    ),
-    r"initial_state must be \(2, 6\), got shape \(3, 6\)": (
-        (2, 3, 5),
-        (2, 6, 7),
-        {"initial_state": [np.ones((3, 6), "float32")]},
-    ),
-    r"initial_state must be \(2, 6\), got shape \(2, 1, 6\)": (
-        (2, 3, 5),
-        (2, 6, 7),
-        {"initial_state": [np.ones((2, 1, 6), "float32")]},
-    ),
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, "float32")
+
+
+GIVEN = {"inputs": ones(2, 3, 5), "memory": ones(2, 6, 7)}
+INPUTS = r"inputs must be \(batch, steps, (5|features)\), got"
+STATE = r"initial_state must be \(2, 6\), got shape"
+WRONG: dict[str, dict[str, Any]] = {
+    rf"{INPUTS} shape \(2, 5\)": {"inputs": ones(2, 5)},
+    rf"{INPUTS} shape \(2, 3, 5, 1\)": {"inputs": ones(2, 3, 5, 1)},
+    r"(memory|value) must be .*, got shape \(2, 7\)": {"memory": ones(2, 7)},
+    r"memory must be \(2, places, 7\), got shape \(3, 6, 7\)": {"memory": ones(3, 6, 7)},
+    "memory_mask has dtype float32, but masks are boolean": {"memory_mask": ones(2, 6)},
+    "inputs_mask has dtype float32": {"inputs_mask": ones(2, 3)},
+    r"memory_mask has shape \(2, 3\), but \(2, 6\) is": {"memory_mask": ones(2, 3) > 0},
+    "1 attentions but 2 of memory_mask": {"memory_mask": [ones(2, 6) > 0] * 2},
+    "1 attentions but 2 memories": {"memory": [ones(2, 6, 7)] * 2},
+    "this decoder attends, so it needs a memory": {"memory": None},
+    "initial_state must be a list of tensors": {"initial_state": ones(2, 6)},
+    r"states of widths \[6\], initial_state gives \[9\]": {"initial_state": [ones(2, 9)]},
+    rf"{STATE} \(3, 6\)": {"initial_state": [ones(3, 6)]},
+    rf"{STATE} \(2, 1, 6\)": {"initial_state": [ones(2, 1, 6)]},
 }
 
 
@@ -297,24 +250,24 @@ WRONG: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, object]]] = {
 def test_what_does_not_fit_is_refused(match: str, built: bool) -> None:
     decoder = RecurrentDecoder(AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4)))
     if built:
-        decoder(np.ones((2, 3, 5), "float32"), np.ones((2, 6, 7), "float32"))
-    inputs, memory, options = WRONG[match]
+        decoder(**GIVEN)
     with pytest.raises(ValueError, match=match):
-        decoder(np.ones(inputs, "float32"), np.ones(memory, "float32"), **options)
+        decoder(**(GIVEN | WRONG[match]))
 
 
 def test_other_widths_than_those_built_for_are_refused() -> None:
-    decoder = RecurrentDecoder(
-        AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4)), bridge=True
-    )
-    inputs, memory = np.ones((2, 3, 5), "float32"), np.ones((2, 6, 7), "float32")
-    decoder(inputs, memory, np.ones((2, 8), "float32"))
-    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, 5\), got shape"):
-        decoder(inputs[..., :4], memory, np.ones((2, 8), "float32"))
-    with pytest.raises(ValueError, match=r"memory must be \(2, places, 7\), got shape"):
-        decoder(inputs, memory[..., :4], np.ones((2, 8), "float32"))
-    with pytest.raises(ValueError, match=r"initial_state must be \(2, 8\), got shape \(2, 9\)"):
-        decoder(inputs, memory, np.ones((2, 9), "float32"))
-    for given in (None, [np.ones((2, 8), "float32")]):
-        with pytest.raises(ValueError, match="with bridge, initial_state must be one tensor"):
-            decoder(inputs, memory, given)
+    cell = AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4))
+    decoder = RecurrentDecoder(cell, bridge=True)
+    bridge = "with bridge, initial_state must be one tensor"
+    with pytest.raises(ValueError, match=bridge):
+        decoder(**GIVEN)
+    decoder(**GIVEN, initial_state=ones(2, 8))
+    for match, wrong in {
+        r"inputs must be \(batch, steps, 5\), got shape": {"inputs": ones(2, 3, 4)},
+        r"memory must be \(2, places, 7\), got shape": {"memory": ones(2, 6, 4)},
+        r"initial_state must be \(2, 8\), got shape \(2, 9\)": {"initial_state": ones(2, 9)},
+        f"(?#none){bridge}": {"initial_state": None},
+        bridge: {"initial_state": [ones(2, 8)]},
+    }.items():
+        with pytest.raises(ValueError, match=match):
+            decoder(**(GIVEN | {"initial_state": ones(2, 8)} | wrong))

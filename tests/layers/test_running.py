@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from keras import ops
 
-from tests.layers.running import JAX_EXCEPTIONS, MODES, close, compiled, differentiable, same
+from tests.layers.running import (
+    JAX_EXCEPTIONS,
+    MODES,
+    all_finite,
+    close,
+    compiled,
+    differentiable,
+    same,
+)
 
 
 def test_few_exceptions_on_jax_each_with_its_reason() -> None:
@@ -37,5 +45,10 @@ def test_comparisons_fail_where_they_should() -> None:
     for got, want in (([1.0], [1.1]), ([1.0], [1.0, 1.0]), ([np.nan], [1.0])):
         with pytest.raises(AssertionError):
             close(np.array(got), np.array(want), 1e-6)
-    with pytest.raises(AssertionError):
-        same(np.array([1.0]), np.array([1.0 + 1e-15]))
+    for got, want in (([1.0], [1.0 + 1e-15]), ([1.0, 1.0], [1.0]), ([np.nan], [np.nan])):
+        with pytest.raises(AssertionError):
+            same(np.array(got), np.array(want))
+    with pytest.raises(ValueError, match="longer"):
+        same([np.zeros(1)], [np.zeros(1), np.zeros(1)])
+    assert all_finite([np.zeros(1)], np.ones(2))
+    assert not all_finite([np.zeros(1)], [np.array([0, np.inf])])

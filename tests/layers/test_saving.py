@@ -70,7 +70,6 @@ def write(folder: Path, name: str, model: keras.Model, tensors: list[np.ndarray]
 
 
 @pytest.mark.full
-@pytest.mark.full
 @pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
 def test_every_layer_loads_in_a_fresh_process(tmp_path: Path) -> None:
     expected = []

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import inspect
@@ -26,7 +25,6 @@ from attention_zoo.layers import (
     ScheduledSampling,
 )
 from attention_zoo.layers.scheduled_sampling import feed_own
-from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.models.presets import PRESETS
 from tests.layers.conformance import LayerConformance
 from tests.layers.running import JAX, MODES, array, close, compiled, differentiable, randomise, same
@@ -88,21 +86,6 @@ def test_every_schedule_falls_from_truth(name: str) -> None:
     assert (np.diff(chances) <= 1e-7).all()
     saved = json.loads(json.dumps(keras.saving.serialize_keras_object(schedule)))
     assert keras.saving.deserialize_keras_object(saved) == schedule
-
-
-def test_schedules_refuse_impossible_values() -> None:
-    for make, match in (
-        (lambda: ConstantSampling(1.1), "probability must be between 0 and 1, got 1.1"),
-        (lambda: LinearSampling(start=-0.1), "start must be between"),
-        (lambda: LinearSampling(slope=float("nan")), "slope must be between"),
-        (lambda: LinearSampling(floor=2), "floor must be between"),
-        (lambda: ExponentialSampling(1.5), "base must be between"),
-        (lambda: InverseSigmoidSampling(0.5), "k must be between 1"),
-        (lambda: InverseSigmoidSampling(float("inf")), "k must be between 1"),
-        (lambda: ScheduledSampling("lineer"), "did you mean 'linear'"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            make()
 
 
 def test_a_schedule_of_ones_own() -> None:
@@ -262,7 +245,6 @@ def test_pads_cannot_be_seen() -> None:
 
 
 def test_gradients_are_those_of_the_tokens_fed() -> None:
-    """Nothing is learned through the choice of a word."""
     toy = Toy(CELLS["input_feeding"]())
     model = keras.Sequential([toy.embedding, toy.decoder.cell.cell, toy.readout])
     fed = _fed(ScheduledSampling(ConstantSampling(0)), toy)
@@ -283,8 +265,7 @@ def test_gradients_are_those_of_the_tokens_fed() -> None:
 
     memory = array(toy.memory).astype("float32")
     got, want = (differentiable(model, run)(memory) for run in (sampled, plain))
-    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
-        close(a, b, 1e-6)
+    close(got, want, 1e-6)
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (3, 1)])
@@ -312,54 +293,6 @@ def test_misuse_is_refused() -> None:
 
 
 # in models
-
-
-class Copier(keras.Model):
-    """Reads five words and says them again: a model of a reader's own."""
-
-    def __init__(self, schedule: Any) -> None:
-        super().__init__()
-        self.embedding = layers.Embedding(9, 16)
-        self.encoder = layers.GRU(32, return_sequences=True)
-        cell = AttentionCell(layers.GRUCell(32), AdditiveAttention(16), attention_layer_size=32)
-        self.decoder, self.readout = RecurrentDecoder(cell), layers.Dense(9)
-        self.sampling = ScheduledSampling(schedule, seed=1)
-
-    def build(self, input_shape: Any) -> None:
-        self.embedding.build(None)
-        self.encoder.build((None, None, 16))
-        self.decoder.build((None, None, 16), (None, None, 32))
-        self.readout.build((None, None, 32))
-
-    def call(self, inputs: Any, training: bool = False) -> Any:
-        memory, tokens = self.encoder(self.embedding(inputs["source"])), inputs["target"]
-        if training:
-            prepared, start = self.decoder.start(memory, None, None, ops.shape(tokens)[0])
-
-            def step(tokens: Any, state: Any) -> Any:
-                record, state = self.decoder.step(self.embedding(tokens), state, prepared)
-                return self.readout(record.output), state
-
-            tokens = self.sampling(tokens, step=step, state=start, training=True)
-        return self.readout(self.decoder(self.embedding(tokens), memory))
-
-
-@pytest.mark.full
-def test_a_model_of_ones_own_trains_with_plain_fit() -> None:
-    """From the truth to its own words within the run; then it copies without being told."""
-    source = np.random.default_rng(0).integers(3, 9, size=(6400, 5))
-    target = np.concatenate([np.full((6400, 1), 2), source[:, :-1]], axis=1)
-    model = Copier(LinearSampling(slope=1 / 150))
-    model.compile(keras.optimizers.Adam(0.01), SequenceCrossEntropy(), jit_compile=JAX)
-    model.fit({"source": source, "target": target}, source, batch_size=32, shuffle=False, verbose=0)
-    assert int(array(model.sampling.updates)) == 200
-    assert float(array(model.sampling.probability)) == 0
-    new = np.random.default_rng(1).integers(3, 9, size=(64, 5))
-    said = np.full((64, 6), 2)
-    for t in range(5):
-        logits = model({"source": new, "target": said[:, :5]})
-        said[:, t + 1] = array(logits)[:, t].argmax(-1)
-    assert (said[:, 1:] == new).mean() > 0.9
 
 
 SIZES = {"source_vocabulary_size": 11, "target_vocabulary_size": 12}
@@ -412,11 +345,8 @@ def test_translators_at_probability_0_read_what_they_would_say() -> None:
             close(logits[row, :length], array(want)[row, :length], 1e-5)
 
 
-def test_sampling_is_saved_with_a_translator() -> None:
+def test_a_translator_without_sampling() -> None:
     options = {**SIZES, "units": 6}
-    model = az.models.from_preset("rnnsearch_small", **options, sampling="linear")
-    again = type(model).from_config(model.get_config())
-    assert again.sampling.schedule == LinearSampling()
     plain = az.models.from_preset("rnnsearch_small", **options)
     assert plain.sampling is None
     assert "sampling" not in plain.get_config()
@@ -430,24 +360,20 @@ def test_sampling_is_saved_with_a_translator() -> None:
         LinearSampling(slope=0.25),
         {"schedule": "linear", "slope": 0.25},
         ScheduledSampling({"schedule": "linear", "slope": 0.25}),
+        "linear",
     ],
-    ids=["schedule", "constants", "layer"],
+    ids=["schedule", "constants", "layer", "name"],
 )
 def test_constants_reach_a_translator(sampling: Any) -> None:
     model = az.models.from_preset("rnnsearch_small", **SIZES, units=6, sampling=sampling)
     model({"source": SOURCE, "target": TARGET}, training=True)
-    assert model.sampling.schedule == LinearSampling(slope=0.25)
+    want = LinearSampling() if sampling == "linear" else LinearSampling(slope=0.25)
+    assert model.sampling.schedule == want
     again = type(model).from_config(model.get_config())
     assert again.sampling.schedule == model.sampling.schedule
 
 
-def test_unknown_constants_are_refused() -> None:
-    with pytest.raises(ValueError, match="no constant 'slop'; did you mean 'slope'"):
-        ScheduledSampling({"schedule": "linear", "slop": 0.25})
-
-
 def test_a_translator_goes_on_with_sampling_or_without(tmp_path: Path) -> None:
-    """From either kind of folder to either kind of model; the count is kept where there is one."""
     options = {**SIZES, "units": 6, "embedding_dim": 4}
     for kind in ({"sampling": "linear"}, {}):
         model = az.models.from_preset("seq2seq_initial_small", **options, **kind)
@@ -457,5 +383,4 @@ def test_a_translator_goes_on_with_sampling_or_without(tmp_path: Path) -> None:
         assert az.models.from_preset(tmp_path).sampling is None
         again = az.models.from_preset(tmp_path, sampling="linear")
         assert int(array(again.sampling.updates)) == (7 if kind else 0)
-        for a, b in zip(again.trainable_variables, model.trainable_variables, strict=True):
-            same(a, b)
+        same(again.trainable_variables, model.trainable_variables)

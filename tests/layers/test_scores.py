@@ -1,22 +1,43 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
+from typing import Any
+
+import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from attention_zoo.layers import (
     SCORES,
     AdditiveScore,
     Attention,
+    BilinearScore,
     ConcatScore,
+    CosineScore,
+    CoverageScore,
     DotScore,
+    EuclideanScore,
     GeneralScore,
+    LocationScore,
+    LocationSensitiveScore,
     ScaledDotScore,
     Score,
+    TrilinearScore,
 )
-from tests.layers.attention_case import Weights
+from tests.layers.attention_case import Array, Weights, additive_hidden, additive_scores, numbers
 from tests.layers.conformance import ScoreConformance
-from tests.layers.running import array
+from tests.layers.running import (
+    MODES,
+    WIDE,
+    array,
+    check_gradients,
+    close,
+    compiled,
+    differentiable,
+    needs_dynamic_shapes,
+    randomise,
+    with_dynamic_shapes,
+)
 from tests.variants import numerics_only
 
 
@@ -56,21 +77,17 @@ class TestAdditiveScore(ScoreConformance):
     changed = {"units": 9, "normalize": False}
 
     def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        hidden = (query @ weights["query_kernel"])[..., :, None, :]
-        hidden = hidden + (key @ weights["key_kernel"])[..., None, :, :] + weights["bias"]
-        v = weights["v"] / np.sqrt((weights["v"] ** 2).sum())
-        return weights["gain"] * (np.tanh(hidden) @ v)
+        scores = additive_scores(weights, query, key)
+        return weights["gain"] * scores / np.sqrt((weights["v"] ** 2).sum())
 
 
 @numerics_only
 class TestAdditiveScoreWithoutNormalization(ScoreConformance):
     covers = AdditiveScore
-    registered = "additive"
     options = {"units": 8}
 
     def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        hidden = (query @ weights["query_kernel"])[..., :, None, :]
-        return np.tanh(hidden + (key @ weights["key_kernel"])[..., None, :, :]) @ weights["v"]
+        return additive_scores(weights, query, key)
 
 
 class TestConcatScore(ScoreConformance):
@@ -92,21 +109,7 @@ class TestConcatScore(ScoreConformance):
         return np.tanh(pairs @ weights["kernel"]) @ weights["v"]
 
 
-@pytest.mark.parametrize("name", [name for name in SCORES.names() if name != "location"])
-def test_a_name_is_enough(name: str) -> None:
-    states = np.ones((2, 3, 4), "float32")
-    assert tuple(Attention(score=name)(states, states).shape) == (2, 3, 4)
-
-
-def test_bad_scores_are_refused() -> None:
-    with pytest.raises(ValueError, match="did you mean 'additive'"):
-        Attention(score="aditive")
-    with pytest.raises(ValueError, match="score 'dot' does not take units"):
-        Attention(score="dot", units=4)
-    with pytest.raises(ValueError, match="units given beside a score object"):
-        Attention(score=DotScore(), units=4)
-    with pytest.raises(ValueError, match="units must be at least 1"):
-        Attention(score="additive", units=0)
+def test_base_class_is_refused() -> None:
     with pytest.raises(TypeError, match="base class"):
         Score().compare(None, None)
 
@@ -130,3 +133,345 @@ def test_user_scores_are_layers_like_ours() -> None:
     keys = np.array([[[0.0], [5.0]]], "float32")
     context = Attention(score=Distance(), alignment="hard")(np.array([[[4.0]]], "float32"), keys)
     assert float(array(context)[0, 0, 0]) == 5
+
+
+def only(scores: Any) -> float:
+    """The one number of scores `(1, 1, 1)`."""
+    return float(array(scores)[0, 0, 0])
+
+
+def vectors(*rows: list[float]) -> Array:
+    return np.array([rows], "float32")
+
+
+def convolved(weights: Array, filters: Array) -> Array:
+    """Rows `(..., S)` with taps `(K, 1, F)` to `(..., S, F)`, tap by tap, zeros outside."""
+    taps, sources = len(filters), weights.shape[-1]
+    found = np.zeros((*weights.shape, filters.shape[-1]))
+    for place in range(sources):
+        for tap in range(taps):
+            seen = place + tap - (taps - 1) // 2
+            if 0 <= seen < sources:
+                found[..., place, :] += weights[..., seen, None] * filters[tap, 0]
+    return found
+
+
+class TestCosineScore(ScoreConformance):
+    covers = CosineScore
+    registered = "cosine"
+    options = {"temperature": 0.5}
+    changed = {"temperature": 0.25, "learn_temperature": True}
+    widths = (6, 6)
+
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
+        lengths = np.linalg.norm(query, axis=-1)[..., None] * np.linalg.norm(key, axis=-1)[:, None]
+        return query @ key.swapaxes(-1, -2) / lengths / 0.5
+
+
+@numerics_only
+class TestCosineScoreOfLearnedTemperature(TestCosineScore):
+    options = {"temperature": 0.5, "learn_temperature": True}
+
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
+        return super().oracle({}, query, key) * 0.5 / np.exp(weights["log_temperature"])
+
+
+class TestTrilinearScore(ScoreConformance):
+    covers = TrilinearScore
+    registered = "trilinear"
+    widths = (6, 6)
+
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
+        """Side by side indeed, as the paper writes it."""
+        steps, sources = query.shape[-2], key.shape[-2]
+        query = np.repeat(query[:, :, None], sources, axis=2)
+        key = np.repeat(key[:, None], steps, axis=1)
+        return np.concatenate([query, key, query * key], axis=-1) @ weights["kernel"]
+
+
+class TestLocationScore(ScoreConformance):
+    covers = LocationScore
+    registered = "location"
+    options = {"max_length": 8}
+    changed = {"max_length": 9}
+
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
+        return (query @ weights["kernel"])[..., : key.shape[1]]
+
+    def test_found_by_name(self) -> None:
+        assert SCORES.get("location") is LocationScore
+        with pytest.raises(ValueError, match="needs max_length, the length of the longest memory"):
+            Attention(score="location")
+
+    def test_leading_axes_of_the_keys_alone(self) -> None:
+        layer, (query, key) = self.built(), self.tensors()
+        heads = ops.convert_to_tensor(np.stack([key, key], axis=1))
+        got = array(layer.compare(ops.convert_to_tensor(query[:, None]), heads))
+        for head in range(2):
+            close(got[:, head], layer(query, key), 1e-6)
+
+
+class TestBilinearScore(ScoreConformance):
+    covers = BilinearScore
+    registered = "bilinear"
+    options = {"activation": "tanh"}
+    changed = {"activation": "relu", "use_bias": False}
+
+    def tensors(self, batch: int = 3, seed: int = 0, scale: float = 0.5) -> tuple[Array, ...]:
+        """Small ones: a sum in float32 errs by its terms, and tanh's are then of its own size."""
+        return super().tensors(batch, seed, scale)
+
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
+        return np.tanh(query @ weights["kernel"] @ key.swapaxes(-1, -2) + weights["bias"])
+
+
+@numerics_only
+class TestBilinearScoreWithoutBias(TestBilinearScore):
+    options = {"use_bias": False}
+
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
+        assert list(weights) == ["kernel"]
+        return np.einsum("btq,qk,bsk->bts", query, weights["kernel"], key)
+
+
+class TestEuclideanScore(ScoreConformance):
+    covers = EuclideanScore
+    registered = "euclidean"
+    widths = (6, 6)
+
+    def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
+        return 1 / (1 + np.linalg.norm(query[:, :, None] - key[:, None], axis=-1))
+
+
+class RememberingScore(ScoreConformance):
+    """A score that reads a state of the shape of scores; `oracle` takes it too."""
+
+    def oracle(self, weights: Weights, query: Array, key: Array, seen: Any = 0.0) -> Array:
+        raise TypeError("a case gives its formula")
+
+    @pytest.mark.numerics
+    def test_scores_of_later_looks(self) -> None:
+        layer = self.built()
+        for seed in range(20):
+            randomise(layer, seed)
+            query, key = self.tensors(seed=seed)
+            seen = np.random.default_rng(seed).random((3, 4, 5)).astype("float32")
+            got = _compared(layer, query, key, seen)
+            wide = (x.astype("float64") for x in (query, key, seen))
+            close(got, self.oracle(numbers(layer), *wide), 1e-6)
+            assert np.abs(array(got) - array(layer(query, key))).max() > 1e-2
+
+    @pytest.mark.numerics
+    def test_gradients_of_later_looks_are_finite_differences(self) -> None:
+        layer = self.make(dtype=WIDE)
+        tensors = [x.astype(WIDE) for x in self.tensors()]
+        seen = np.random.default_rng(1).random((3, 4, 5)).astype(WIDE)
+        layer(*tensors)
+        randomise(layer)
+
+        def run(query: Any, key: Any, seen: Any) -> Any:
+            return _compared(layer, query, key, seen)
+
+        check_gradients(layer, differentiable(layer, run), [*tensors, seen])
+
+    def test_state_of_every_leading_axis(self) -> None:
+        """Heads and hypotheses: `(B, H, T, S)`, each look from its own state."""
+        layer, (query, key) = self.built(), self.tensors()
+        seen = np.random.default_rng(2).random((3, 2, 4, 5)).astype("float32")
+        keys = layer.project(ops.convert_to_tensor(key))[:, None]
+        many = ops.convert_to_tensor(np.stack([query, 2 * query], axis=1))
+        got = array(layer.compare(many, keys, (ops.convert_to_tensor(seen),)))
+        for head in range(2):
+            alone = _compared(layer, (head + 1) * query, key, seen[:, head])
+            close(got[:, head], alone, 1e-6)
+
+    def test_state_starts_at_nothing(self) -> None:
+        layer = self.built()
+        assert layer.remembers
+        for dtype, wanted in (("float16", "float32"), ("float32", "float32")):
+            (state,) = layer.initial_state(ops.ones((3, 2, 5), dtype))
+            assert tuple(state.shape) == (3, 2, 5)
+            assert keras.backend.standardize_dtype(state.dtype) == wanted
+            assert not array(state).any()
+        query, key = self.tensors()
+        close(_compared(layer, query, key, np.zeros((3, 4, 5), "float32")), layer(query, key), 1e-6)
+
+
+def _compared(layer: Any, query: Any, key: Any, seen: Any) -> Any:
+    query, key, seen = (ops.convert_to_tensor(x) for x in (query, key, seen))
+    return layer.compare(query, layer.project(key), (seen,))
+
+
+class TestCoverageScore(RememberingScore):
+    covers = CoverageScore
+    registered = "coverage"
+    options = {"units": 8}
+    changed = {"units": 9}
+
+    def oracle(self, weights: Weights, query: Array, key: Array, seen: Any = 0.0) -> Array:
+        covered = np.asarray(seen)[..., None] * weights["coverage_kernel"]
+        return np.tanh(additive_hidden(weights, query, key) + covered) @ weights["v"]
+
+    def test_remembers_the_sum(self) -> None:
+        (state,) = CoverageScore().remember(np.array([0.25, 0.75]), (np.array([1.0, 0.5]),))
+        assert state.tolist() == [1.25, 1.25]
+
+
+class TestLocationSensitiveScore(RememberingScore):
+    covers = LocationSensitiveScore
+    registered = "location_sensitive"
+    options = {"units": 7, "filters": 3, "kernel_size": 3}
+    changed = {"units": 9, "filters": 4, "kernel_size": 5, "cumulative": True}
+
+    def oracle(self, weights: Weights, query: Array, key: Array, seen: Any = 0.0) -> Array:
+        around = np.zeros(())
+        if np.ndim(seen):
+            around = convolved(seen, weights["location_filters"]) @ weights["location_kernel"]
+        return np.tanh(additive_hidden(weights, query, key) + around) @ weights["v"]
+
+    def test_remembers_the_last_weights_or_their_sum(self) -> None:
+        new, old = np.array([0.25, 0.75]), (np.array([1.0, 0.5]),)
+        assert self.make().remember(new, old)[0].tolist() == [0.25, 0.75]
+        assert self.make(cumulative=True).remember(new, old)[0].tolist() == [1.25, 1.25]
+
+
+@numerics_only
+class TestLocationSensitiveScoreOfEvenAndWideKernels(TestLocationSensitiveScore):
+    """More taps than places, an even number of them."""
+
+    options = {"units": 7, "filters": 3, "kernel_size": 12}
+
+
+# worked by hand
+
+
+def test_cosine_by_hand() -> None:
+    query, key = vectors([3, 4]), vectors([0, 2])
+    assert only(CosineScore()(query, key)) == pytest.approx(8 / 10)
+    assert only(CosineScore(0.5)(query, key)) == pytest.approx(1.6)
+    assert only(CosineScore()(query, -query)) == pytest.approx(-1)
+
+
+def test_cosine_of_any_length_is_that_of_the_direction() -> None:
+    query, key = vectors([3, 4]), vectors([0, 2])
+    for size in (1e-30, 1e30):
+        scaled = (query * np.float32(size), key / np.float32(size))
+        run = differentiable(CosineScore(), CosineScore())
+        scores, gradients, _ = run(*scaled)
+        assert only(scores) == pytest.approx(0.8)
+        assert all(np.isfinite(x).all() for x in gradients)
+
+
+def test_a_vector_of_zeros_has_cosine_0_and_no_gradient() -> None:
+    run = differentiable(CosineScore(), CosineScore())
+    scores, (of_query, of_key), _ = run(vectors([3, 4], [0, 0]), vectors([0, 2], [0, 0]))
+    np.testing.assert_allclose(scores[0], [[0.8, 0], [0, 0]], rtol=1e-6)
+    assert np.isfinite(of_query).all()
+    assert np.isfinite(of_key).all()
+    assert of_query[0, 0].any()
+    assert not of_query[0, 1].any()
+    assert not of_key[0, 1].any()
+
+
+def test_learned_temperature_starts_where_it_is_told_and_stays_above_0() -> None:
+    score = CosineScore(0.5, learn_temperature=True)
+    run = differentiable(score, score)
+    query, key = vectors([3, 4]), vectors([0, 2])
+    score(query, key)
+    scores, _, (gradient,) = run(query, key)
+    assert only(scores) == pytest.approx(1.6)
+    assert float(gradient) == pytest.approx(-1.6 * np.cos(1), rel=1e-5)  # d score / d log t
+    score.log_temperature.assign(-4.0)
+    assert only(score(query, key)) == pytest.approx(0.8 * np.exp(4), rel=1e-5)
+
+
+def test_trilinear_by_hand() -> None:
+    score, query, key = TrilinearScore(), vectors([1, 2]), vectors([3, -1])
+    score(query, key)
+    score.kernel.assign([1, 2, 3, 4, 5, 6])
+    # q . (1, 2) = 5, k . (3, 4) = 5, (3, -2) . (5, 6) = 3
+    assert only(score(query, key)) == pytest.approx(13)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_trilinear_makes_no_pairs(mode: str) -> None:
+    """At T = S = 2000 and D = 64, pairs of 3 D numbers would take 3 GB."""
+    rng = np.random.default_rng(0)
+    score = TrilinearScore()
+    query, key = rng.normal(size=(2, 1, 2000, 64)).astype("float32")
+    score.build(query.shape, key.shape)
+    randomise(score)
+    got = array(compiled(score, mode)(query, key))[0, 1999, :3]
+    w = array(score.kernel)
+    pairs = [np.concatenate([query[0, 1999], k, query[0, 1999] * k]) @ w for k in key[0, :3]]
+    np.testing.assert_allclose(got, pairs, rtol=1e-4)
+
+
+def test_location_by_hand() -> None:
+    score, query = LocationScore(3), vectors([1, 2])
+    score(query, np.full((1, 3, 5), np.nan, "float32"))
+    score.kernel.assign([[1, 0, 2], [0, 1, -1]])
+    for length in (3, 2, 1):
+        got = array(score(query, np.full((1, length, 5), np.nan, "float32")))[0, 0]
+        assert got.tolist() == [1, 2, 0][:length], "what stands in the memory plays no part"
+
+
+def test_location_refuses_a_longer_memory() -> None:
+    states, memory = np.ones((2, 3, 4), "float32"), np.ones((2, 6, 4), "float32")
+    layer = Attention(score=LocationScore(max_length=5))
+    with pytest.raises(ValueError, match="key has 6 places, but max_length is 5"):
+        layer(states, memory)
+    layer(states, memory[:, :5])
+    with pytest.raises(ValueError, match="key has 6 places, but max_length is 5"):
+        layer(states, memory)
+    with pytest.raises(ValueError, match="key has 6 places, but max_length is 5"):
+        Attention(score=LocationScore(max_length=5))(keras.Input((3, 4)), keras.Input((6, 4)))
+
+
+@needs_dynamic_shapes
+@pytest.mark.parametrize("max_length", [1, 5])
+def test_location_fails_on_a_longer_memory_of_unknown_length(max_length: int) -> None:
+    score = LocationScore(max_length)
+    score.build((None, None, 4), (None, None, 4))
+    run = with_dynamic_shapes(score.compare, (None, None, 4), (None, None, 4))
+    query, key = np.ones((2, 3, 4), "float32"), np.ones((2, max_length + 1, 4), "float32")
+    assert run(query, key[:, 1:]).shape == (2, 3, max_length)
+    with pytest.raises(Exception, match=r"[Ii]nvalid|size\["):
+        run(query, key)
+
+
+def test_bilinear_by_hand() -> None:
+    score, query, key = BilinearScore("tanh"), vectors([1, 2]), vectors([3, 0, 1])
+    score(query, key)
+    score.kernel.assign([[1, 0, 1], [0, 5, -2]])
+    score.bias.assign(-0.5)
+    # q W = (1, 10, -3), . k = 0, + b = -0.5
+    assert only(score(query, key)) == pytest.approx(np.tanh(-0.5))
+    assert np.array_equal(BilinearScore(keras.ops.tanh)(query, key).shape, (1, 1, 1))
+
+
+def test_euclidean_by_hand() -> None:
+    run = differentiable(EuclideanScore(), EuclideanScore())
+    scores, (of_query, of_key), _ = run(vectors([3, 4]), vectors([0, 0], [3, 4], [3, 3]))
+    np.testing.assert_allclose(scores[0, 0], [1 / 6, 1, 1 / 2], rtol=1e-6)
+    # d(1 / (1 + r)) = -dr / (1 + r)^2, and dr / dk = (k - q) / r
+    slopes = np.array([[3, 4], [0, 0], [0, 5]]) / np.array([[5 * 36], [1], [5 * 4]])
+    np.testing.assert_allclose(of_key[0], slopes * np.cos([[1], [2], [3]]), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(of_query[0, 0], -of_key[0].sum(0), rtol=1e-5)
+
+
+def test_euclidean_of_near_and_far() -> None:
+    """Expanding the square would give 0 or noise for the first of these."""
+    query = np.full((1, 1, 4), 1000, "float32")
+    near, far = query + np.float32(2**-8), query + np.float32(1e25)
+    run = differentiable(EuclideanScore(), EuclideanScore())
+    for key, want in ((near, 1 / (1 + 2 * 2**-8)), (far, 0)):
+        scores, gradients, _ = run(query, key)
+        assert only(scores) == pytest.approx(want, abs=1e-6)
+        assert all(np.isfinite(x).all() for x in gradients)
+
+
+def test_equal_widths_are_asked_for() -> None:
+    for name, other in (("cosine", "general"), ("trilinear", "concat"), ("euclidean", "additive")):
+        with pytest.raises(ValueError, match=f'{name} needs query and key of one.*score="{other}"'):
+            Attention(score=name)(np.ones((1, 2, 3), "float32"), np.ones((1, 2, 4), "float32"))

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
@@ -11,7 +10,7 @@ from keras import layers
 from attention_zoo.layers import StackedCrossAttention
 from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import softmax
-from tests.layers.running import array, close, differentiable, same
+from tests.layers.running import array, close, differentiable, normal, same
 from tests.layers.structure_laws import Arrays, StructureConformance
 from tests.variants import numerics_only
 
@@ -70,7 +69,6 @@ class TestImageToText(TestTextToImage):
     """The same with words and regions in each other's place."""
 
     options = {"inverse_temperature": 3.0, "direction": "image_to_text"}
-    changed = {**TestTextToImage.changed, "direction": "text_to_image"}
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
         return super().oracle(layer, tensors[::-1], masks[::-1])
@@ -79,7 +77,6 @@ class TestImageToText(TestTextToImage):
 @numerics_only
 class TestLogSumExp(TestTextToImage):
     options = {"inverse_temperature": 3.0, "pooling": "log_sum_exp", "pooling_sharpness": 2.0}
-    changed = {**TestTextToImage.changed, "pooling": "average"}
 
     def pool(self, matches: list[float]) -> float:
         return float(np.log(np.exp(2.0 * np.array(matches)).sum()) / 2.0)
@@ -112,19 +109,6 @@ def test_what_points_away_counts_as_nothing() -> None:
     _, match, weights = StackedCrossAttention()(words, regions, return_attention_scores=True)
     np.testing.assert_allclose(array(weights), [[[0.5, 0.5]]], atol=1e-6)
     np.testing.assert_allclose(array(match), [-1 / np.sqrt(2)], atol=1e-6)
-
-
-def test_the_other_direction_is_the_arguments_swapped() -> None:
-    rng = np.random.default_rng(0)
-    words, regions = rng.normal(size=(3, 4, 6)), rng.normal(size=(3, 5, 6))
-    there, shown = rng.random((3, 4)) < 0.6, rng.random((3, 5)) < 0.6
-    forth, back = StackedCrossAttention(), StackedCrossAttention("image_to_text")
-    for a, b in zip(
-        back(words, regions, there, shown, return_attention_scores=True),
-        forth(regions, words, shown, there, return_attention_scores=True),
-        strict=True,
-    ):
-        same(a, b)
 
 
 @pytest.mark.parametrize("sharpness", [1e-3, 1.0, 500.0])
@@ -166,7 +150,6 @@ def test_the_mask_of_those_who_look_goes_on(direction: str) -> None:
 
 
 def test_only_regions_are_masked() -> None:
-    """What a word saw carries no mask when no word is hidden, whatever the regions' mask."""
     words, regions = np.ones((2, 5, 3), "float32"), np.ones((2, 5, 3), "float32")
     shown = np.array([[1, 1, 0, 0, 0]] * 2, "bool")
     assert implicit_mask(StackedCrossAttention()(words, regions, regions_mask=shown)[0]) is None
@@ -174,31 +157,18 @@ def test_only_regions_are_masked() -> None:
     assert implicit_mask(back[0]) is None
 
 
-def test_misuse_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"direction must be one of .*mean 'image_to_text'"):
-        StackedCrossAttention("image-to-text")
-    with pytest.raises(ValueError, match="pooling must be one of average, log_sum_exp"):
-        StackedCrossAttention(pooling="mean")
-    for name in ("inverse_temperature", "pooling_sharpness"):
-        for number in (0.0, -1.0, float("nan"), float("inf"), True, "4", None):
-            with pytest.raises(ValueError, match=f"{name} must be above 0 and finite"):
-                StackedCrossAttention(**{name: number})
+def test_other_widths_are_refused() -> None:
     words = np.ones((2, 3, 4), "float32")
-    with pytest.raises(ValueError, match=r"regions must be \(batch, places, features\)"):
-        StackedCrossAttention()(words, words[:, 0])
-    layer = StackedCrossAttention()
     with pytest.raises(ValueError, match=r"words and regions must have one width.*got 4 and 3"):
-        layer(words, words[..., :3])
-    layer(words, words)
-    with pytest.raises(ValueError, match=r"regions must be \(batch, places, 4\), got shape"):
-        layer(words, words[..., :3])
+        StackedCrossAttention()(words, words[..., :3])
+    with pytest.raises(ValueError, match="words and regions must have one width"):
+        StackedCrossAttention().similarities(words, words[..., :3])
 
 
 @pytest.mark.every_backend
 @pytest.mark.parametrize("pooling", ["average", "log_sum_exp"])
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
 def test_all_pairs_are_as_one_by_one(direction: str, pooling: str) -> None:
-    """Of regions that are not of one length, and where some, or all, of a row are hidden."""
     layer = StackedCrossAttention(direction=direction, pooling=pooling)
     rng = np.random.default_rng(0)
     words = rng.normal(size=(4, 5, 7)).astype("float32")
@@ -220,15 +190,8 @@ def test_all_pairs_are_as_one_by_one(direction: str, pooling: str) -> None:
 
 @pytest.mark.every_backend
 def test_all_pairs_have_the_gradients_of_a_call() -> None:
-    rng = np.random.default_rng(0)
-    words, regions = (rng.normal(size=(1, n, 4)).astype("float32") for n in (3, 5))
+    words, regions = normal((1, 3, 4), (1, 5, 4))
     layer = StackedCrossAttention()
     of_call = differentiable(layer, lambda w, v: layer(w, v)[1])(words, regions)
     of_all = differentiable(layer, lambda w, v: layer.similarities(w, v)[0])(words, regions)
-    for got, want in zip(of_all[1], of_call[1], strict=True):
-        close(got, want, 1e-4)
-
-
-def test_all_pairs_of_two_widths_are_refused() -> None:
-    with pytest.raises(ValueError, match="words and regions must have one width"):
-        StackedCrossAttention().similarities(np.ones((1, 2, 3)), np.ones((1, 2, 4)))
+    close(of_all[1], of_call[1], 1e-4)

@@ -1,17 +1,23 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
 
 from attention_zoo.layers import WindowedAttention, by_blocks
 from tests.layers.attention_case import numbers, softmax
-from tests.layers.running import JAX, array, arrays, close, differentiable, randomise
+from tests.layers.running import (
+    array,
+    arrays,
+    build_random,
+    close,
+    needs_dynamic_shapes,
+    with_dynamic_shapes,
+)
 from tests.layers.structure_laws import Arrays, StructureConformance
+from tests.layers.test_by_blocks import check
 
 HEADS, K, D = 2, 4, 6
 
@@ -78,48 +84,25 @@ def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).normal(size=(2, 100, D)).astype("float32")
     mask = np.arange(100) < np.array([[100], [61]])
     layer = WindowedAttention(HEADS, K, window=3, global_places=2, positions="alibi")
-    layer(x)
-    randomise(layer)
-    results = []
-    for length in (1, 10**9):
-        monkeypatch.setattr(by_blocks, "LONG", length)
-        run = differentiable(layer, lambda x: layer(x, mask=mask, use_causal_mask=causal))
-        results.append(keras.tree.flatten(run(x)))
-    scale = max(np.abs(g).max() for g in results[1])
-    for a, b in zip(*results, strict=True):
-        assert np.abs(a - b).max() <= 1e-5 * scale
-    assert not results[0][0][1, 61:].any()
+    build_random(layer, x)
+    check(layer, {"mask": mask, "use_causal_mask": causal}, monkeypatch, x)
 
 
 @pytest.mark.full
-@pytest.mark.skipif(JAX, reason="shapes are always known there")
+@needs_dynamic_shapes
 def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """By blocks, so that the time grows with the length; what dropout drops is the same."""
-    import tensorflow as tf
-
     x = np.random.default_rng(0).normal(size=(2, 50, D)).astype("float32")
     layer = WindowedAttention(HEADS, K, window=2, positions="t5", dropout=0.4, seed=1)
-    layer(x)
-    randomise(layer)
+    build_random(layer, x)
 
     def run(x: Any) -> Any:
         return layer(x, training=True), layer(x, training=True, return_attention_scores=True)[0]
 
     start = ops.convert_to_numpy(layer.attention.seed_generator.state)
-    free = tf.function(run, [tf.TensorSpec((None, None, D))], autograph=False)
+    free = with_dynamic_shapes(run, (None, None, D))
     first, second = arrays(free(x))
     assert np.abs(first - second).max() > 1e-2
     layer.attention.seed_generator.state.assign(start)
     monkeypatch.setattr(by_blocks, "LONG", 1)
     close(first, run(ops.convert_to_tensor(x))[0], 1e-5)
-
-
-def test_bad_input_is_refused() -> None:
-    for name in ("window", "global_places"):
-        for number in (-1, 1.5, True, "2"):
-            with pytest.raises(ValueError, match=rf"{name} must be .*at least 0, got"):
-                WindowedAttention(**({"num_heads": 1, "key_dim": 2, "window": 1} | {name: number}))
-    layer = WindowedAttention(1, 2, window=1)
-    layer(np.ones((1, 3, 4), "float32"))
-    with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, 4\), got shape"):
-        layer(np.ones((1, 3, 5), "float32"))

@@ -6,26 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from tests.layers.attention_case import softmax
+from tests.layers.attention_case import Array, Result, softmax
 from tests.layers.running import array
 
 
-def double(x: Any) -> np.ndarray:
+def double(x: Any) -> Array:
     return np.asarray(array(x), "float64")
 
 
-def layer_norm(norm: Any, x: np.ndarray) -> np.ndarray:
+def layer_norm(norm: Any, x: Array) -> Array:
     centred = x - x.mean(-1, keepdims=True)
     unit = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + norm.epsilon)
     return unit * double(norm.gamma) + double(norm.beta)
 
 
-def heads(
-    layer: Any, query: np.ndarray, memory: np.ndarray, allowed: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def heads(layer: Any, query: Array, memory: Array, allowed: Array) -> Result:
     """`MultiHeadAttention` where `allowed (B, T, S)`, and its weights `(B, H, T, S)`."""
 
-    def project(x: np.ndarray, name: str) -> np.ndarray:
+    def project(x: Array, name: str) -> Array:
         kernel, bias = (double(getattr(layer, f"{name}_{part}")) for part in ("projection", "bias"))
         return np.einsum("bld,dhk->bhlk", x, kernel) + bias[:, None]
 
@@ -39,14 +37,25 @@ def heads(
     return np.where(alive, context + double(layer.output_bias), 0), weights
 
 
-def feed_forward(layer: Any, x: np.ndarray) -> np.ndarray:
-    def linear(dense: Any, x: np.ndarray) -> np.ndarray:
+def attending(attention: Any, memory: Any, allowed: Array, weights: list[Array]) -> Any:
+    """The work of an attention sublayer, on itself if there is no memory; keeps its weights."""
+
+    def work(x: Array) -> Array:
+        context, looked = heads(attention, x, x if memory is None else memory, allowed)
+        weights.append(looked)
+        return context
+
+    return work
+
+
+def feed_forward(layer: Any, x: Array) -> Array:
+    def linear(dense: Any, x: Array) -> Array:
         return x @ double(dense.kernel) + double(dense.bias)
 
     return linear(layer.second, np.maximum(linear(layer.first, x), 0))
 
 
-def around(residual: Any, x: np.ndarray, work: Any) -> np.ndarray:
+def around(residual: Any, x: Array, work: Any) -> Array:
     """Pre-norm or post-norm around `work`."""
     if residual.norm_first:
         return x + work(layer_norm(residual.norm, x))

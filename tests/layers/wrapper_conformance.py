@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import numpy as np
 
 from attention_zoo.layers import Attention
 from tests.layers.attention_case import VALUE_MASK, AttentionCase
 from tests.layers.layer_laws import ConfigurationTests, DocumentationTests, without_names
-from tests.layers.running import arrays, randomise
+from tests.layers.running import arrays, randomise, same
 
 
 class WrapperConformance(AttentionCase, ConfigurationTests, DocumentationTests):
@@ -41,8 +40,7 @@ class WrapperConformance(AttentionCase, ConfigurationTests, DocumentationTests):
             keras.tree.flatten(arrays(x(*tensors, value_mask=VALUE_MASK, **switches)))
             for x in (layer, other)
         )
-        for a, b in zip(first, second, strict=True):
-            np.testing.assert_array_equal(a, b)
+        same(first, second)
 
     def test_dtype_reaches_score_and_alignment(self) -> None:
         layer: Any = self.make(dtype="mixed_bfloat16")

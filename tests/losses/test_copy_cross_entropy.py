@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ LOG_PROBS = LOGITS - np.log(np.exp(LOGITS).sum(-1, keepdims=True))
 
 class TestCopyCrossEntropy(LossConformance):
     covers = CopyCrossEntropy
-    changed: ClassVar = {"name": "other"}
+    changed = {"name": "other"}
 
     def given(self) -> tuple[Any, Any]:
         return LABELS, LOG_PROBS

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -42,7 +42,7 @@ def potentials(*energies: Any) -> Any:
 
 class TestCRFLoss(LossConformance):
     covers = CRFLoss
-    changed: ClassVar = {"reduction": "sum", "name": "other"}
+    changed = {"reduction": "sum", "name": "other"}
 
     def given(self) -> tuple[Any, Any]:
         return LABELS, potentials(*OF)
@@ -90,7 +90,6 @@ class TestCRFLoss(LossConformance):
     @pytest.mark.full
     @pytest.mark.parametrize("length", [0, 1, 127, 128, 300])
     def test_is_never_below_0_and_0_of_nothing(self, length: int) -> None:
-        """Of sentences that are sure as well as of those that are not."""
         of = oracle.energies(4, length, 3, scale=8.0)
         chain = zoo_ops.make_chain(*of)
         best, _ = zoo_ops.best_path(chain)
@@ -171,12 +170,6 @@ class TestCRFLoss(LossConformance):
         of = oracle.energies(0, 4, 3)
         got = CRFLoss("none")(np.zeros((0, 4), "int32"), potentials(*of))
         assert tuple(got.shape) == (0,)
-
-    def test_half_precision_gives_a_float32_loss(self) -> None:
-        half = [x.astype("float16") for x in OF[:4]]
-        got = CRFLoss()(LABELS, potentials(*half, OF.mask))
-        assert keras.backend.standardize_dtype(got.dtype) == "float32"
-        assert float(array(got)) == pytest.approx(costs(OF, LABELS).mean(), rel=1e-2)
 
     def test_misuse_is_refused(self) -> None:
         loss, of = CRFLoss(), potentials(*OF)

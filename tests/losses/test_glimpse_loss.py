@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -34,7 +34,7 @@ def wanted(smoothing: float) -> np.ndarray:
 
 class TestGlimpseLoss(LossConformance):
     covers = GlimpseLoss
-    changed: ClassVar = {
+    changed = {
         "label_smoothing": 0.1,
         "coefficient": 0.5,
         "reduction": "sum",
@@ -60,17 +60,13 @@ class TestGlimpseLoss(LossConformance):
         assert got == pytest.approx(wanted(smoothing).mean(), rel=1e-5)
 
 
-class _Nothing(keras.layers.Layer):
-    """Has no weights."""
-
-
 def gradients(loss: GlimpseLoss) -> list[np.ndarray]:
     """By logits, log probabilities and baselines."""
 
     def of(*parts: Any) -> Any:
         return loss(LABELS, dict(zip(PATH, parts, strict=True))) / np.cos(1)
 
-    return differentiable(_Nothing(), of)(*PATH.values())[1]
+    return differentiable(keras.layers.Identity(), of)(*PATH.values())[1]
 
 
 def test_each_part_learns_by_its_own_term() -> None:
@@ -92,10 +88,6 @@ def test_rows_weigh_as_they_are_told_and_none_cost_nothing() -> None:
 
 
 def test_misuse_is_refused() -> None:
-    with pytest.raises(ValueError, match="coefficient must be at least 0 and finite, got -1"):
-        GlimpseLoss(coefficient=-1)
-    with pytest.raises(ValueError, match=r"label_smoothing must be in \[0, 1\)"):
-        GlimpseLoss(1.0)
     with pytest.raises(ValueError, match=r"y_true must be \(4\), got shape \(4, 1\)"):
         GlimpseLoss()(LABELS[:, None], PATH)
     with pytest.raises(ValueError, match=r"logits must be \(batch, classes\), got shape"):

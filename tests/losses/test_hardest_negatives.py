@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 
 from attention_zoo.losses import HardestNegatives
-from tests.layers.layer_laws import run_example
 from tests.layers.running import MODES, array, compiled, differentiable
 from tests.losses.test_sequence_cross_entropy import LossConformance
 
@@ -16,14 +15,10 @@ ALIKE = np.array([[0.9, 0.8, 0.1], [0.3, 0.7, 0.95], [0.85, 0.2, 0.6]], "float32
 
 class TestHardestNegatives(LossConformance):
     covers = HardestNegatives
-    changed: ClassVar = {"margin": 0.1, "sharpness": 5.0, "reduction": "sum", "name": "other"}
+    changed = {"margin": 0.1, "sharpness": 5.0, "reduction": "sum", "name": "other"}
 
     def given(self) -> tuple[Any, Any]:
         return np.array([7, 8, 9]), ALIKE
-
-
-class _Nothing(keras.layers.Layer):
-    """Has no weights."""
 
 
 def costs(numbers: list[int], alike: np.ndarray = ALIKE, **options: float | None) -> np.ndarray:
@@ -58,7 +53,9 @@ def test_without_strangers_nothing_is_to_be_learnt(sharpness: float | None) -> N
     for numbers in ([5], [5, 5, 5]):
         alike = ALIKE[: len(numbers), : len(numbers)]
         assert not costs(numbers, alike, sharpness=sharpness).any()
-        run = differentiable(_Nothing(), lambda x, n=numbers: loss(np.array(n), x) / np.cos(1))
+        run = differentiable(
+            keras.layers.Identity(), lambda x, n=numbers: loss(np.array(n), x) / np.cos(1)
+        )
         assert not run(alike)[1][0].any()
     assert costs([], ALIKE[:0, :0]).shape == (0,)
 
@@ -80,7 +77,8 @@ def test_a_sharpness_goes_from_the_mean_to_the_likest() -> None:
 @pytest.mark.every_backend
 def test_the_gradient_is_that_of_the_likest() -> None:
     run = differentiable(
-        _Nothing(), lambda x: HardestNegatives(reduction="sum")(np.array([1, 2, 3]), x) / np.cos(1)
+        keras.layers.Identity(),
+        lambda x: HardestNegatives(reduction="sum")(np.array([1, 2, 3]), x) / np.cos(1),
     )
     want = np.array([[-2, 2, 0], [0, -2, 2], [2, 0, -2]])
     np.testing.assert_allclose(run(ALIKE)[1][0], want, atol=1e-6)
@@ -94,21 +92,7 @@ def test_compiled_is_eager(mode: str) -> None:
     assert float(array(run(numbers, ALIKE))) == pytest.approx(float(costs([1, 2, 2]).mean()))
 
 
-def test_config_and_half_precision() -> None:
-    loss = HardestNegatives(0.3, 5.0, name="pairs")
-    again = HardestNegatives.from_config(loss.get_config())
-    assert again.get_config() == loss.get_config()
-    half = HardestNegatives(reduction="none", dtype="float16")(np.array([1, 2, 3]), ALIKE)
-    np.testing.assert_allclose(array(half), costs([1, 2, 3]), atol=2e-3)
-    run_example(HardestNegatives)
-
-
 def test_misuse_is_refused() -> None:
-    for margin in (-0.1, float("nan"), float("inf"), "0.2"):
-        with pytest.raises(ValueError, match="margin must be at least 0 and finite, got"):
-            HardestNegatives(margin)
-    with pytest.raises(ValueError, match="sharpness must be above 0 and finite, or None, got 0"):
-        HardestNegatives(sharpness=0)
     with pytest.raises(ValueError, match=r"y_pred must be \(2, 2\), got shape \(2, 3\)"):
         costs([1, 2], ALIKE[:2])
     with pytest.raises(ValueError, match=r"y_true must be \(3\), got shape \(2,\)"):

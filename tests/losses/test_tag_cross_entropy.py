@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -35,7 +35,7 @@ def wanted(smoothing: float, live: np.ndarray = LIVE) -> float:
 
 class TestTagCrossEntropy(LossConformance):
     covers = TagCrossEntropy
-    changed: ClassVar = {"label_smoothing": 0.1, "name": "other"}
+    changed = {"label_smoothing": 0.1, "name": "other"}
 
     def given(self) -> tuple[Any, Any]:
         return LABELS, potentials(*OF)
@@ -85,14 +85,7 @@ class TestTagCrossEntropy(LossConformance):
         assert count == LIVE.sum()
         assert total == pytest.approx(wanted(0.0) * LIVE.sum(), rel=1e-5)
 
-    def test_half_precision_gives_a_float32_loss(self) -> None:
-        got = TagCrossEntropy()(LABELS, keras.ops.cast(potentials(*OF), "float16"))
-        assert keras.backend.standardize_dtype(got.dtype) == "float32"
-        assert float(array(got)) == pytest.approx(wanted(0.0), rel=1e-2)
-
     def test_misuse_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"label_smoothing must be in \[0, 1\), got 1.0"):
-            TagCrossEntropy(1.0)
         with pytest.raises(ValueError, match="y_pred must be what a CRF layer returns"):
             TagCrossEntropy()(LABELS, OF.emissions[:, :3])
         with pytest.raises(ValueError, match=r"y_true, .* must be \(4, 5\), got shape"):

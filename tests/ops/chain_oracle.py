@@ -7,6 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tests.layers.running import MODES
+
+SHAPES = [(3, 5, 4), (3, 3, 1), (2, 1, 4), (3, 0, 2), (0, 3, 2)]
+"""Sentences, places and tags."""
+CASES = [
+    *((MODES[0], shape) for shape in SHAPES),
+    *((mode, shape) for mode in MODES[1:] for shape in (SHAPES[0], SHAPES[3])),
+]
+
 
 class Energies(NamedTuple):
     """Of a batch, as `ops.make_chain` takes them."""

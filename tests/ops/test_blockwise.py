@@ -10,7 +10,17 @@ import pytest
 from keras import ops
 
 from attention_zoo.ops import Reach, blockwise_attention, keep_places, masked_softmax, skew
-from tests.layers.running import JAX, MODES, QUICK, array, arrays, close, differentiable
+from tests.layers.running import (
+    MODES,
+    QUICK,
+    array,
+    arrays,
+    close,
+    differentiable,
+    needs_dynamic_shapes,
+    same,
+    with_dynamic_shapes,
+)
 from tests.ops.test_reach import by_hand
 
 B, H, G, K, V = 2, 4, 2, 5, 3
@@ -123,8 +133,7 @@ def test_nothing_to_attend_and_garbage_in_hidden_places(fill: float) -> None:
         np.where(hidden, np.float32(fill), value),
         bias,
     )
-    for a, b in zip(keras.tree.flatten(dirty), keras.tree.flatten(clean), strict=True):
-        np.testing.assert_array_equal(a, b)
+    same(dirty, clean)
     context, (by_query, by_key, by_value, _), _ = dirty
     assert context[0].all()
     for x in (context, by_query, by_key, by_value):
@@ -157,8 +166,7 @@ def test_half_precision(dtype: str, tolerance: float) -> None:
     context, _ = by_blocks(Reach(), {"bias"})(*rounded)
     assert keras.backend.standardize_dtype(context.dtype) == "float32"
     got, want = run(*rounded), run(*exact)
-    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
-        close(a, b, tolerance)
+    close(got, want, tolerance)
 
 
 # ------------------------------------------------------------------ dropout
@@ -176,7 +184,6 @@ def test_a_block_drops_what_all_at_once_would() -> None:
 
 
 def test_dropout() -> None:
-    """As weights times `keep_places`, forward and backward."""
     given = tensors(20, 28)
     keep = array(keep_places(SEED, 0.3, B * H, (20, 28))).reshape(B, H, 20, 28).astype("float32")
 
@@ -190,16 +197,13 @@ def test_dropout() -> None:
 
     layer = keras.layers.Identity()
     results = [differentiable(layer, run)(*given[:3]) for run in (got, want)]
-    for a, b in zip(*map(keras.tree.flatten, results), strict=True):
-        close(a, b, 1e-5)
+    close(*results, 1e-5)
 
 
 # ------------------------------------------------------------------ what is made
 
-pytestmark_tensorflow = pytest.mark.skipif(JAX, reason="JAX knows every length when it compiles")
 
-
-@pytestmark_tensorflow
+@needs_dynamic_shapes
 @pytest.mark.parametrize("mode", ["graph", "xla"])
 def test_lengths_known_only_when_it_runs(mode: str) -> None:
     import tensorflow as tf
@@ -210,17 +214,15 @@ def test_lengths_known_only_when_it_runs(mode: str) -> None:
             context, _ = blockwise_attention(*x, reach=Reach(causal=True), block=8)
         return context, *tape.gradient(context, x)
 
-    free = [tf.TensorSpec((None, H, None, K)), *(tf.TensorSpec((None, G, None, n)) for n in (K, V))]
-    run = tf.function(call, free, jit_compile=mode == "xla", autograph=False)
+    specs = (None, H, None, K), (None, G, None, K), (None, G, None, V)
+    run = with_dynamic_shapes(call, *specs, mode=mode)
     for lengths in ((21, 30), (5, 0)) if mode == "graph" else ((21, 30),):
         given = tensors(*lengths)[:3]
-        for a, b in zip(run(*given), call(*map(tf.constant, given)), strict=True):
-            close(a, b, 1e-5)
+        close(run(*given), call(*map(tf.constant, given)), 1e-5)
 
 
-@pytestmark_tensorflow
+@needs_dynamic_shapes
 def test_nothing_of_the_size_of_all_scores_is_made() -> None:
-    """In no graph and no function of the gradient."""
     import tensorflow as tf
 
     length = 500

@@ -97,7 +97,6 @@ def test_brute_force() -> None:
 
 
 def test_any_axes_before() -> None:
-    """N hypotheses of one step, as a search has them."""
     parts = case()
     swapped = {name: part[:, 1:] for name, part in parts.items() if part.ndim == 3}
     logits = swapped["hidden"] @ parts["kernel"]

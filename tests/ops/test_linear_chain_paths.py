@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from attention_zoo import ops as zoo_ops
-from tests.layers.running import JAX, MODES, array, arrays, compiled, quick, same
+from tests.layers.running import (
+    MODES,
+    array,
+    arrays,
+    compiled,
+    needs_dynamic_shapes,
+    quick,
+    same,
+    with_dynamic_shapes,
+)
 from tests.ops import chain_oracle as oracle
 
-SHAPES = [(3, 5, 4), (3, 3, 1), (2, 1, 4), (3, 0, 2), (0, 3, 2)]
-CASES = [(MODES[0], shape) for shape in SHAPES]
-CASES += [(mode, shape) for mode in MODES[1:] for shape in (SHAPES[0], SHAPES[3])]
 COUNT = 5
 
 
@@ -20,9 +26,8 @@ def searches(*energies: Any) -> tuple[Any, ...]:
     return *zoo_ops.best_path(chain), *zoo_ops.best_paths(chain, COUNT)
 
 
-@pytest.mark.parametrize(("mode", "shape"), CASES, ids=str)
+@pytest.mark.parametrize(("mode", "shape"), oracle.CASES, ids=str)
 def test_finds_the_best_of_all_sequences(mode: str, shape: tuple[int, int, int]) -> None:
-    """And the five best, in order; as many as there are."""
     run = compiled(searches, mode)
     for seed in range(2 if mode == "eager" else 6):
         of = oracle.energies(*shape, seed, forbidden=0.5 * (seed % 2))
@@ -43,7 +48,6 @@ def test_finds_the_best_of_all_sequences(mode: str, shape: tuple[int, int, int])
 
 
 def test_what_is_forbidden_is_never_taken() -> None:
-    """However great the emissions that speak for it."""
     of = oracle.energies(3, 4, 2)
     emissions = np.zeros_like(of.emissions)
     emissions[..., 1] = 1e6
@@ -77,7 +81,6 @@ def test_the_lowest_tag_wins_among_equals() -> None:
 @pytest.mark.parametrize("pads", [1, 40])
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_pads_cannot_be_seen(side: str, pads: int) -> None:
-    """Not by what is drawn either."""
     of = oracle.energies(4, 6, 3)
     mask = np.ones_like(of.mask)
 
@@ -133,10 +136,8 @@ def test_one_seed_draws_one_result(mode: str) -> None:
     assert (array(drawn(np.int32(1), *rows))[0] != array(drawn(np.int32(1), *rows))[1]).any()
 
 
-@pytest.mark.skipif(JAX, reason="shapes are always known there")
+@needs_dynamic_shapes
 def test_sizes_that_are_not_known_when_it_is_traced() -> None:
-    import tensorflow as tf
-
     def run(emissions: Any, transitions: Any, mask: Any) -> Any:
         chain = zoo_ops.make_chain(emissions, transitions, mask=mask)
         return (
@@ -145,12 +146,7 @@ def test_sizes_that_are_not_known_when_it_is_traced() -> None:
             zoo_ops.sample(chain, 2, 5),
         )
 
-    signature = [
-        tf.TensorSpec(shape, dtype)
-        for shape, dtype in (((None, None, 3), "float32"), ((3, 3), "float32"))
-    ]
-    signature.append(tf.TensorSpec((None, None), "bool"))
-    unknown = tf.function(run, input_signature=signature, autograph=False)
+    unknown = with_dynamic_shapes(run, (None, None, 3), (3, 3), ((None, None), "bool"))
     for shape in ((3, 4, 3), (2, 0, 3), (0, 2, 3)):
         of = oracle.energies(*shape)
         given = of.emissions, of.transitions, of.mask

@@ -72,7 +72,6 @@ def test_so_many_are_kept_wherever_they_stand(rate: float) -> None:
 
 
 def test_seeds_keep_others() -> None:
-    """None of which is another one moved along."""
     masks = np.stack([array(kept((seed, n), 0.5, (5000,))) for seed in (0, 1) for n in (0, 1, 2)])
     for one in range(len(masks)):
         for other in range(one):

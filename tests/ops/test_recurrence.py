@@ -10,7 +10,6 @@ from keras import ops
 from attention_zoo.ops import linear_recurrence, scan
 from attention_zoo.ops.recurrence import revise
 from tests.layers.running import (
-    JAX,
     MODES,
     WIDE,
     array,
@@ -18,6 +17,8 @@ from tests.layers.running import (
     close,
     compiled,
     differentiable,
+    needs_dynamic_shapes,
+    with_dynamic_shapes,
 )
 
 DECAY = np.array([0.5, -0.25], "float32")
@@ -129,7 +130,7 @@ def test_linear_recurrence_over_thousands_of_places() -> None:
     assert array(got)[0, 110] == 2.0**-10
 
 
-@pytest.mark.skipif(JAX, reason="JAX knows every length when it compiles")
+@needs_dynamic_shapes
 def test_linear_recurrence_of_a_length_known_only_when_it_runs() -> None:
     import tensorflow as tf
 
@@ -139,7 +140,7 @@ def test_linear_recurrence_of_a_length_known_only_when_it_runs() -> None:
             result = linear_recurrence(decay, inflow)
         return result, tape.gradient(result, [decay, inflow])
 
-    run = tf.function(call, input_signature=[tf.TensorSpec((None, None))] * 2, autograph=False)
+    run = with_dynamic_shapes(call, (None, None), (None, None))
     rng = np.random.default_rng(0)
     for shape in ((2, 5), (1, 1), (0, 4), (2, 0)):
         decay, inflow = (rng.random(shape).astype("float32") for _ in range(2))

@@ -21,6 +21,8 @@ from tests.layers.running import (
     compiled,
     differentiable,
     double_precision,
+    needs_dynamic_shapes,
+    with_dynamic_shapes,
 )
 from tests.tiers import FULL
 
@@ -231,22 +233,13 @@ def test_precision_and_empty_rows() -> None:
             assert keras.backend.standardize_dtype(weights.dtype) == "float64"
 
 
-def any_lengths(function: Any) -> Any:
-    """The function of tensors whose sizes are not known when it is traced; JAX knows them all."""
-    if JAX:
-        return function
-    import tensorflow as tf
-
-    spec = [tf.TensorSpec((None, None), "float32"), tf.TensorSpec((None, None), "bool")]
-    return tf.function(function, input_signature=spec, autograph=False)
-
-
+@needs_dynamic_shapes
 def test_lengths_known_only_at_run_time() -> None:
     def run(x: Any, mask: Any) -> list[Any]:
         alphas = [entmax(x, mask, alpha) for alpha in (1.3, 1.5, 2.0)]
         return [*alphas, hardmax(x, mask), ops.cast(keep_greatest(x, mask, 2), "float32")]
 
-    graph = any_lengths(run)
+    graph = with_dynamic_shapes(run, (None, None), ((None, None), "bool"))
     for rows, places in ((2, 5), (1, 1), (3, 40), (2, 0), (0, 4)):
         x = np.random.default_rng(rows).normal(size=(rows, places)).astype("float32")
         mask = np.ones((rows, places), "bool")

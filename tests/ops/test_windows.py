@@ -8,7 +8,15 @@ import pytest
 from keras import ops
 
 from attention_zoo.ops import Window, spread_window, take_places
-from tests.layers.running import JAX, MODES, array, compiled, differentiable, same
+from tests.layers.running import (
+    MODES,
+    array,
+    compiled,
+    differentiable,
+    needs_dynamic_shapes,
+    same,
+    with_dynamic_shapes,
+)
 
 
 def by_hand(x: np.ndarray, places: np.ndarray, lead: int) -> np.ndarray:
@@ -53,7 +61,7 @@ def test_nothing_to_take(mode: str) -> None:
     same(run(ops.zeros((2, 0)), places), np.zeros((2, 4, 3)))
 
 
-@pytest.mark.skipif(JAX, reason="JAX knows every length when it compiles")
+@needs_dynamic_shapes
 def test_lengths_known_only_when_it_runs() -> None:
     import tensorflow as tf
 
@@ -63,8 +71,7 @@ def test_lengths_known_only_when_it_runs() -> None:
             taken = take_places(x, places, 1)
         return taken, tape.gradient(taken, x)
 
-    signature = [tf.TensorSpec((None, None, 3)), tf.TensorSpec((None, None, 2), "int32")]
-    run = tf.function(call, input_signature=signature, autograph=False)
+    run = with_dynamic_shapes(call, (None, None, 3), ((None, None, 2), "int32"))
     rng = np.random.default_rng(0)
     for batch, steps, sources in ((2, 4, 5), (1, 1, 1), (0, 4, 5), (2, 0, 5), (2, 4, 0)):
         x = rng.normal(size=(batch, sources, 3)).astype("float32")

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from typing import Any
@@ -8,22 +7,23 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.layers import AdditiveAttention, TransformerEncoderLayer
-from tests.layers.running import array, close, randomise
+from attention_zoo.layers import AdditiveAttention, TransformerDecoderLayer, TransformerEncoderLayer
+from tests.layers.running import array, build_random, close
 from tests.layers.structure_laws import Arrays, StructureConformance
-from tests.layers.transformer_oracle import around, feed_forward, heads
+from tests.layers.transformer_oracle import around, attending, feed_forward, heads
 
 X = np.random.default_rng(5).normal(size=(3, 5, 6)).astype("float32")
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]], "bool")
 
 
-class TestTransformerEncoderLayer(StructureConformance):
-    covers = TransformerEncoderLayer
+class TransformerLayerCase(StructureConformance):
+    """An encoder or decoder layer of a Transformer."""
+
     options = {"units": 8, "num_heads": 2}
     changed = {
         "units": 9,
         "num_heads": 3,
-        "attention": AdditiveAttention(4),
+        "attention": lambda: AdditiveAttention(4),
         "activation": "geglu",
         "norm": "rms",
         "norm_first": False,
@@ -34,6 +34,10 @@ class TestTransformerEncoderLayer(StructureConformance):
     }
     oracle_tolerance = 1e-5
 
+
+class TestTransformerEncoderLayer(TransformerLayerCase):
+    covers = TransformerEncoderLayer
+
     def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
         return ((batch, *lengths, 6),)
 
@@ -41,22 +45,14 @@ class TestTransformerEncoderLayer(StructureConformance):
         (x,), (mask,) = tensors, masks
         x = np.where(mask[..., None], x, 0)
         allowed = mask[:, :, None] & mask[:, None]
-        weights = []
-
-        def look(y: np.ndarray) -> np.ndarray:
-            context, looked = heads(layer.attention, y, y, allowed)
-            weights.append(looked)
-            return context
-
-        x = around(layer.around_attention, x, look)
+        weights: list[np.ndarray] = []
+        x = around(layer.around_attention, x, attending(layer.attention, None, allowed, weights))
         x = around(layer.around_feed_forward, x, lambda y: feed_forward(layer.feed_forward, y))
         return np.where(mask[..., None], x, 0), *weights
 
 
 def test_norm_last_is_another_layer() -> None:
-    layer = TransformerEncoderLayer(8, 2, norm_first=False)
-    layer(X)
-    randomise(layer)
+    layer = build_random(TransformerEncoderLayer(8, 2, norm_first=False), X)
     every = np.ones((3, 5, 5), "bool")
     want = around(layer.around_attention, X, lambda y: heads(layer.attention, y, y, every)[0])
     want = around(layer.around_feed_forward, want, lambda y: feed_forward(layer.feed_forward, y))
@@ -98,20 +94,14 @@ def test_stochastic_depth_leaves_out_whole_sequences() -> None:
     assert 0.15 < (~moved).mean() < 0.35  # both sublayers left out: a quarter
 
 
-def test_misuse_is_refused() -> None:
+def test_width_must_be_divisible_by_heads() -> None:
     with pytest.raises(ValueError, match="num_heads must divide the width of the inputs, got 4 "):
         TransformerEncoderLayer(8, 4)(X)
-    with pytest.raises(ValueError, match=r"stochastic_depth must be in \[0, 1\), got 1"):
-        TransformerEncoderLayer(8, 2, stochastic_depth=1)
-    with pytest.raises(ValueError, match="unknown norm 'layr'; did you mean 'layer'"):
-        TransformerEncoderLayer(8, 2, norm="layr")
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_what_is_read_at_once_is_the_causal_layer(norm_first: bool) -> None:
-    layer = TransformerEncoderLayer(8, 2, norm_first=norm_first)
-    layer(X)
-    randomise(layer)
+    layer = build_random(TransformerEncoderLayer(8, 2, norm_first=norm_first), X)
     want = array(layer(X, mask=MASK, use_causal_mask=True))
     got, kept = layer.prefill(ops.convert_to_tensor(X), ops.convert_to_tensor(MASK))
     close(got, want, 1e-5)
@@ -121,3 +111,42 @@ def test_what_is_read_at_once_is_the_causal_layer(norm_first: bool) -> None:
     close(
         layer.prefill(ops.convert_to_tensor(poisoned), ops.convert_to_tensor(MASK))[0], want, 1e-5
     )
+
+
+class TestTransformerDecoderLayer(TransformerLayerCase):
+    covers = TransformerDecoderLayer
+    names = ("mask", "memory_mask")
+    lengths = (4, 5)
+
+    def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
+        return ((batch, lengths[0], 6), (batch, lengths[1], 7))
+
+    def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
+        (x, memory), (mask, shown) = tensors, masks
+        x, memory = (np.where(m[..., None], y, 0) for y, m in ((x, mask), (memory, shown)))
+        steps = x.shape[1]
+        own = mask[:, :, None] & mask[:, None] & np.tri(steps, dtype="bool")
+        other = mask[:, :, None] & shown[:, None]
+        weights: list[np.ndarray] = []
+        attend = attending(layer.attention, None, own, weights)
+        x = around(layer.around_attention, x, attend)
+        attend = attending(layer.memory_attention, memory, other, weights)
+        x = around(layer.around_memory, x, attend)
+        x = around(layer.around_feed_forward, x, lambda y: feed_forward(layer.feed_forward, y))
+        return np.where(mask[..., None], x, 0), *weights
+
+    def when_dead(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
+        """Nothing written is nothing; nothing to read is no look at it."""
+        for output in outputs if name == "mask" else outputs[2:]:
+            assert not output[1].any()
+        if name == "memory_mask":
+            assert outputs[0][1].any()
+
+
+def test_without_the_causal_mask_all_is_seen() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
+    layer = TransformerDecoderLayer(8, 2)
+    _, own, _ = layer(x, x, use_causal_mask=False, return_attention_scores=True)
+    assert (array(own) > 0).all()
+    _, own, _ = layer(ops.convert_to_tensor(x), x, return_attention_scores=True)
+    assert not np.triu(array(own), 1).any()

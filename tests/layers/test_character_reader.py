@@ -1,0 +1,123 @@
+"""Layers that read words from their characters: shared tests, the CNN and the LSTM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo.layers import CharacterCNN, CharacterLSTM
+from tests.layers.conformance import LayerConformance
+from tests.layers.running import array, close, differentiable
+
+WORDS = np.array([[[4, 5, 6, 7], [3, 5, 0, 0]], [[6, 0, 0, 0], [0, 0, 0, 0]]], "int32")
+
+
+class WordConformance(LayerConformance):
+    """`(B, T, C)` characters to `(B, T, units)`."""
+
+    def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
+        return (np.random.default_rng(0).integers(1, 8, size=(batch, 2, 4)).astype("int32"),)
+
+    @pytest.mark.every_backend
+    def test_padding_cannot_be_seen(self) -> None:
+        layer = self.built()
+        want = array(layer(WORDS))
+        assert want[:1].any(axis=-1).all()
+        assert not want[1, 1].any()
+        close(layer(np.pad(WORDS, ((0, 0), (0, 0), (0, 5)))), want, 1e-5)
+        close(layer(np.pad(WORDS, ((0, 0), (0, 0), (5, 0)))), want, 1e-5)
+        close(layer(WORDS[:1, 1:, :2]), want[:1, 1:], 1e-5)
+        for word in (0, 1):
+            close(layer(WORDS[:, word : word + 1]), want[:, word : word + 1], 1e-5)
+
+    test_no_rows = None  # a case of test_small_sizes
+
+    @pytest.mark.every_backend
+    @pytest.mark.parametrize("sizes", [(0, 2, 4), (2, 0, 4), (2, 3, 0), (1, 1, 1), (1, 1, 2)])
+    def test_small_sizes(self, sizes: tuple[int, ...]) -> None:
+        y = array(self.make()(np.full(sizes, 3, "int32"), training=True))
+        assert y.shape == (*sizes[:2], self.options["units"])
+        assert np.isfinite(y).all()
+        assert y.any() == (0 not in sizes)
+
+    def test_gradients_are_finite_with_empty_words(self) -> None:
+        layer = self.built()
+        _, _, by_weights = differentiable(layer, layer)(WORDS)
+        assert all(np.isfinite(x).all() and x.any() for x in by_weights)
+
+    def test_dropout_acts_in_training_only(self) -> None:
+        layer = self.built(dropout=0.5)
+        words: Any = WORDS[:1]
+        np.testing.assert_array_equal(array(layer(words)), array(layer(words, training=False)))
+        assert (array(layer(words, training=True)) != array(layer(words))).any()
+
+    def test_other_shapes_are_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"\(batch, words, characters\), got shape"):
+            self.make()(np.zeros((2, 3), "int32"))
+
+
+class TestCharacterCNN(WordConformance):
+    covers = CharacterCNN
+    options = {"vocabulary_size": 8, "embedding_dim": 3, "units": 5}
+    changed = {
+        "vocabulary_size": 9,
+        "embedding_dim": 4,
+        "units": 6,
+        "width": 2,
+        "dropout": 0.1,
+        "seed": 3,
+    }
+
+    @pytest.mark.parametrize("width", [1, 2, 3, 5])
+    def test_oracle(self, width: int) -> None:
+        """Float64, filter by filter; the wider ones see more than there is."""
+        layer = self.built(width=width)
+        table, kernel, bias = (array(w) for w in layer.weights)
+        kernel = kernel.reshape(width, 3, 5)
+        got = array(layer(WORDS))
+        for row, word in np.ndindex(WORDS.shape[:2]):
+            letters = [letter for letter in WORDS[row, word] if letter]
+            want = np.zeros(5) if not letters else np.full(5, -np.inf)
+            for place in range(len(letters)):
+                answer = bias.copy()
+                for n in range(width):
+                    source = place - (width - 1) // 2 + n
+                    if 0 <= source < len(letters):
+                        answer += table[letters[source]] @ kernel[n]
+                want = np.maximum(want, answer)
+            np.testing.assert_allclose(got[row, word], want, atol=1e-5)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def last_state(
+    letters: np.ndarray, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray
+) -> np.ndarray:
+    """h of an LSTM after these vectors, in float64."""
+    h = c = np.zeros(len(recurrent))
+    for x in letters:
+        i, f, new, o = np.split(x @ kernel + h @ recurrent + bias, 4)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(new)
+        h = sigmoid(o) * np.tanh(c)
+    return h
+
+
+class TestCharacterLSTM(WordConformance):
+    covers = CharacterLSTM
+    options = {"vocabulary_size": 8, "embedding_dim": 3, "units": 6}
+    changed = {"vocabulary_size": 9, "embedding_dim": 4, "units": 8, "dropout": 0.1, "seed": 3}
+    tolerance = 1e-5
+    keras_cells = True
+
+    def test_oracle(self) -> None:
+        layer = self.built()
+        table, *cells = (array(w) for w in layer.weights)
+        got = array(layer(WORDS))
+        for row, word in np.ndindex(WORDS.shape[:2]):
+            letters = table[[letter for letter in WORDS[row, word] if letter]]
+            want = [last_state(letters, *cells[:3]), last_state(letters[::-1], *cells[3:])]
+            np.testing.assert_allclose(got[row, word], np.concatenate(want), atol=1e-5)
