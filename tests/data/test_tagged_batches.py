@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.data import EncodedWords, TaggedBatches
+from tests.refusals import refuses
 
 RNG = np.random.default_rng(0)
 
@@ -75,17 +76,12 @@ def test_a_run_goes_on_from_any_step() -> None:
         np.testing.assert_array_equal(b.numpy(), d.numpy())
 
 
-BAD: dict[str, tuple[Any, Any, str]] = {
-    "nothing": ([], [], "no sentences to make batches of"),
-    "fewer labels": ([sentence(2)], [], "1 sentences but labels of 0"),
-    "shifted": ([sentence(2), sentence(3)], [[0, 1], [0, 1]], "sentence 1 has 3 words but 2"),
-    "empty": ([EncodedWords([], [])], [[]], "sentence 0 has no token"),
-    "no characters": ([EncodedWords([4], [0], [[]])], [[0]], "the characters of token 0 has no"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_mistakes(name: str) -> None:
-    sentences, labels, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
-        TaggedBatches(sentences, labels, 8, 1)
+@refuses(
+    ([], [], "no sentences to make batches of"),
+    ([sentence(2)], [], "1 sentences but labels of 0"),
+    ([sentence(2), sentence(3)], [[0, 1], [0, 1]], "sentence 1 has 3 words but 2"),
+    ([EncodedWords([], [])], [[]], "sentence 0 has no token"),
+    ([EncodedWords([4], [0], [[]])], [[0]], "the characters of token 0 has no"),
+)
+def test_mistakes(sentences: Any, labels: Any) -> None:
+    TaggedBatches(sentences, labels, 8, 1)

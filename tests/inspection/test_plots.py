@@ -22,6 +22,7 @@ from attention_zoo.inspection import (
     plot_length_curve,
 )
 from attention_zoo.inspection.labels import LONGEST, is_special, readable
+from tests.refusals import refuses
 
 SOURCE = ["▁the", "▁fif", "th", "▁of", "▁March", "</s>"]
 TARGET = ["▁le", "##5", "▁mars", "</s>"]
@@ -126,19 +127,14 @@ def test_labels_fit_however_many(rows: int, columns: int) -> None:
         assert box.y1 <= figure.bbox.y1
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.zeros((3, 4)), r"\(3, 4\) but .* 4 target tokens and 6 source tokens: \(4, 6\)"),
-        (np.zeros((6, 4)), r"\(6, 4\)"),
-        (np.zeros((1, 4, 6)), r"\(1, 4, 6\)"),
-        (np.full((4, 6), np.nan), "NaN"),
-    ],
+@refuses(
+    (np.zeros((3, 4)), r"\(3, 4\) but .* 4 target tokens and 6 source tokens: \(4, 6\)"),
+    (np.zeros((6, 4)), r"\(6, 4\)"),
+    (np.zeros((1, 4, 6)), r"\(1, 4, 6\)"),
+    (np.full((4, 6), np.nan), "NaN"),
 )
-def test_alignment_refuses_in_one_line(weights: np.ndarray, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
-        plot_alignment(weights, TARGET, SOURCE)
-    assert "\n" not in str(caught.value)
+def test_alignment_refuses_in_one_line(weights: np.ndarray) -> None:
+    plot_alignment(weights, TARGET, SOURCE)
 
 
 def test_alignment_of_nothing_is_refused() -> None:

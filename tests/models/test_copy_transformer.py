@@ -15,6 +15,7 @@ from attention_zoo.models import CopyTransformer, Transformer
 from tests.layers.running import JAX, array, close
 from tests.models import test_transformer
 from tests.models.conformance import END, SOURCE, START, TARGET, ModelConformance, forward
+from tests.refusals import refuses
 
 EXTENDED = np.array([[4, 9, 6, 10, 9, 8], [9, 4, 5, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
 """Sources whose words 9 and 10 the vocabulary of 9 lacks."""
@@ -132,15 +133,11 @@ def test_a_trace_tells_what_the_search_saw() -> None:
         assert not trace.copied[row, length:].any()
 
 
-BAD = [
+@refuses(
     ({"copies": -1}, "copies must be at least 0, got -1"),
     ({"num_heads": 3}, "num_heads must divide embedding_dim, got 3 for 8"),
     ({"positions": "rotery"}, "unknown positions 'rotery'; did you mean 'rotary'"),
     ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), BAD)
-def test_numbers_that_make_no_model_are_refused(options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        tiny(**options)
+)
+def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+    tiny(**options)

@@ -15,6 +15,7 @@ from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.models import ShowAttendTell
 from tests.layers.running import JAX, array, close, randomise
 from tests.models.captioning import SOURCE, TARGET, CaptionerConformance, picture_of
+from tests.refusals import refuses
 
 SMALL = {
     "embedding_dim": 6,
@@ -298,26 +299,21 @@ def test_a_pooled_look_cannot_tell_places_apart() -> None:
     assert pooled.grid_shape(grid) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"look": {"kind": "sof"}}, "unknown look 'sof'; did you mean 'soft'"),
-        ({"look": {"kind": "soft", "rate": 1}}, "look soft has no option 'rate'"),
-        ({"look": {"doubly_stochastic": -1}}, "doubly_stochastic must be at least 0, got -1"),
-        ({"encoder": {"kind": "VGG-16"}}, "encoder.kind 'VGG-16' is unknown; did you mean 'VGG16'"),
-        ({"encoder": {"filter": [3]}}, "encoder cnn has no option 'filter'; did you mean"),
-        ({"look": "soft"}, "look must be options by name, as {name: value}, got 'soft'"),
-        ({"encoder": ["cnn"]}, r"encoder must be options by name, .*, got \['cnn'\]"),
-        ({"units": "a"}, "units must be an integer of at least 1, got 'a'"),
-        ({"dropout": "a"}, r"dropout must be in \[0, 1\), got 'a'"),
-        ({"attention_units": 0}, "attention_units must be at least 1, got 0"),
-        ({"encoder": {"filters": []}}, "filters is empty; give a width for each stage"),
-    ],
-    ids=str,
+@refuses(
+    ({"look": {"kind": "sof"}}, "^unknown look 'sof'; did you mean 'soft'"),
+    ({"look": {"kind": "soft", "rate": 1}}, "^look soft has no option 'rate'"),
+    ({"look": {"doubly_stochastic": -1}}, "^doubly_stochastic must be at least 0, got -1"),
+    ({"encoder": {"kind": "VGG-16"}}, "^encoder.kind 'VGG-16' is unknown; did you mean 'VGG16'"),
+    ({"encoder": {"filter": [3]}}, "^encoder cnn has no option 'filter'; did you mean"),
+    ({"look": "soft"}, "^look must be options by name, as {name: value}, got 'soft'"),
+    ({"encoder": ["cnn"]}, r"^encoder must be options by name, .*, got \['cnn'\]"),
+    ({"units": "a"}, "^units must be an integer of at least 1, got 'a'"),
+    ({"dropout": "a"}, r"^dropout must be in \[0, 1\), got 'a'"),
+    ({"attention_units": 0}, "^attention_units must be at least 1, got 0"),
+    ({"encoder": {"filters": []}}, "^filters is empty; give a width for each stage"),
 )
-def test_bad_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}"):
-        ShowAttendTell(V, **{**SMALL, **options})
+def test_bad_options(options: dict[str, Any]) -> None:
+    ShowAttendTell(V, **{**SMALL, **options})
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 3), (2, 8, 8, 1), (2, 0, 0, 3), (2, 8, 8)], ids=str)

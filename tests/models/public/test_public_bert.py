@@ -21,6 +21,7 @@ from tests.models.public.checkpoints import (
     write_safetensors,
     written_by_transformers,
 )
+from tests.refusals import refuses
 
 THERE = GOLDEN / "bert"
 
@@ -110,22 +111,18 @@ def test_tensors_missing_strange_or_misshapen(tmp_path: Path) -> None:
         models.from_preset(folder)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' is"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported, only True"),
-        ({"is_decoder": True}, "is_decoder=True is not supported, only False"),
-        ({"hidden_act": "swoosh"}, "hidden_act='swoosh' is not known here"),
-        ({"hidden_size": None}, "config.json: says nothing of hidden_size"),
-        ({"model_type": "bart"}, "unknown model_type 'bart'; did you mean 'bert'"),
-    ],
+@refuses(
+    ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' is"),
+    ({"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported, only True"),
+    ({"is_decoder": True}, "is_decoder=True is not supported, only False"),
+    ({"hidden_act": "swoosh"}, "hidden_act='swoosh' is not known here"),
+    ({"hidden_size": None}, "config.json: says nothing of hidden_size"),
+    ({"model_type": "bart"}, "unknown model_type 'bart'; did you mean 'bert'"),
 )
-def test_configs_of_other_models(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_configs_of_other_models(changes: dict[str, Any], tmp_path: Path) -> None:
     folder = copy_of("bert", tmp_path)
     change_config(folder, **changes)
-    with pytest.raises(ValueError, match=message):
-        models.from_preset(folder)
+    models.from_preset(folder)
 
 
 def test_another_class_is_refused() -> None:

@@ -21,6 +21,7 @@ from tests.models.public.checkpoints import (
     write_safetensors,
     written_by_transformers,
 )
+from tests.refusals import refuses
 
 THERE = GOLDEN / "gpt2"
 
@@ -74,20 +75,16 @@ def test_names_with_the_model_the_mask_and_the_head(tmp_path: Path) -> None:
         models.from_preset(folder)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"eos_token_id": 5}, "eos_token_id=5 is not supported, only 270"),
-        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True is not"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported"),
-        ({"n_embd": None}, "config.json: says nothing of n_embd"),
-    ],
+@refuses(
+    ({"eos_token_id": 5}, "eos_token_id=5 is not supported, only 270"),
+    ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True is not"),
+    ({"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported"),
+    ({"n_embd": None}, "config.json: says nothing of n_embd"),
 )
-def test_configs_of_other_models(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_configs_of_other_models(changes: dict[str, Any], tmp_path: Path) -> None:
     folder = copy_of("gpt2", tmp_path)
     change_config(folder, **changes)
-    with pytest.raises(ValueError, match=message):
-        models.from_preset(folder)
+    models.from_preset(folder)
 
 
 def test_positions_that_were_not_learned_are_refused() -> None:
