@@ -20,6 +20,7 @@ from tests.cpu_time import FAIL_LIMIT, CPUTime
 
 pytest.register_assert_rewrite(
     "tests.layers.conformance",
+    "tests.models.configuration",
     "tests.models.conformance",
     "tests.models.reading",
     "tests.models.tagging",

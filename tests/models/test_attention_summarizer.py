@@ -31,9 +31,7 @@ class TestAttentionSummarizer(ModelConformance):
 
 
 def tiny(**options: Any) -> AttentionSummarizer:
-    model = TestAttentionSummarizer().make(**options)
-    TestAttentionSummarizer.fill(model)
-    return model
+    return TestAttentionSummarizer().filled(**options)
 
 
 def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int]) -> np.ndarray:

@@ -11,16 +11,14 @@ from attention_zoo.layers import POSITIONS
 from attention_zoo.models import BERT, MaskedLM, from_preset
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import JAX, any_batch, array, close
+from tests.models.conformance import OTHER_STACK, STACK
 from tests.models.reading import TOKENS, ReadingConformance, fill
 from tests.refusals import refuses
 from tests.variants import numerics_only
 
 TINY = {
+    **STACK,
     "vocabulary_size": 13,
-    "embedding_dim": 8,
-    "units": 16,
-    "num_heads": 2,
-    "num_layers": 2,
     "max_length": 60,
     "layer": {"norm_first": False, "activation": "gelu", "epsilon": 1e-12},
 }
@@ -31,15 +29,11 @@ class TestBERT(ReadingConformance):
     options = TINY
     small = {"num_layers": 1}
     changed = {
+        **OTHER_STACK,
         "vocabulary_size": 14,
-        "embedding_dim": 6,
-        "units": 12,
-        "num_heads": 4,
-        "num_layers": 2,
         "max_length": 20,
         "num_segments": 3,
         "layer": {"activation": "swiglu", "norm": "rms", "epsilon": 1e-5},
-        "dropout": 0.25,
         "use_pooler": False,
     }
 

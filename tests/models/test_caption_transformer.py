@@ -9,34 +9,25 @@ import numpy as np
 
 from attention_zoo.models import CaptionTransformer
 from tests.layers.running import array
-from tests.models import test_transformer
 from tests.models.captioning import TARGET, CaptionerConformance
+from tests.models.conformance import OTHER_STACK, STACK
+from tests.models.reading import fill
 from tests.refusals import refuses
 
 
 class TestCaptionTransformer(CaptionerConformance):
     covers = CaptionTransformer
     vocabulary = {"vocabulary_size": 12}
-    options = {
-        "embedding_dim": 8,
-        "units": 16,
-        "num_heads": 2,
-        "num_layers": 2,
-        "encoder": {"kind": "cnn", "filters": [4, 6]},
-    }
+    options = {**STACK, "encoder": {"kind": "cnn", "filters": [4, 6]}}
     small = {"num_layers": 1}
     changed = {
+        **OTHER_STACK,
         "vocabulary_size": 10,
         "embedding_dim": 12,
-        "units": 12,
-        "num_heads": 4,
-        "num_layers": 2,
-        "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
         "encoder": {"kind": "features", "width": 5},
-        "dropout": 0.25,
     }
     rate = 0.01
-    fill = staticmethod(test_transformer.TestTransformer.fill)
+    fill = staticmethod(fill)
 
 
 def test_places_are_told_apart_down_and_across() -> None:
@@ -48,11 +39,8 @@ def test_places_are_told_apart_down_and_across() -> None:
     assert memory.shape == (12, 8)
     apart = np.abs(memory[:, None] - memory[None]).max(-1)
     assert (apart + np.eye(12) > 1e-3).all()
-    assert tuple(model({"image": grid, "target": TARGET[:1]}).shape) == (
-        1,
-        *TARGET[:1].shape[1:],
-        12,
-    )
+    logits = model({"image": grid, "target": TARGET[:1]})
+    assert tuple(logits.shape) == (*TARGET[:1].shape, 12)
 
 
 @refuses(

@@ -13,8 +13,17 @@ from keras import ops
 from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
 from attention_zoo.models import CopyTransformer, Transformer
 from tests.layers.running import JAX, array, close
-from tests.models import test_transformer
-from tests.models.conformance import END, SOURCE, START, TARGET, ModelConformance, forward
+from tests.models.conformance import (
+    END,
+    OTHER_STACK,
+    SOURCE,
+    STACK,
+    START,
+    TARGET,
+    ModelConformance,
+    forward,
+)
+from tests.models.reading import fill
 from tests.refusals import refuses
 
 EXTENDED = np.array([[4, 9, 6, 10, 9, 8], [9, 4, 5, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
@@ -24,21 +33,11 @@ EXTENDED = np.array([[4, 9, 6, 10, 9, 8], [9, 4, 5, 0, 0, 0], [5, 0, 0, 0, 0, 0]
 class TestCopyTransformer(ModelConformance):
     covers = CopyTransformer
     vocabulary = {"copies": 3, "vocabulary_size": 9}
-    options = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}
+    options = STACK
     small = {"num_layers": 1}
-    changed = {
-        "vocabulary_size": 10,
-        "embedding_dim": 6,
-        "units": 12,
-        "num_heads": 4,
-        "num_layers": 2,
-        "copies": 4,
-        "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
-        "dropout": 0.25,
-        "positions": "rotary",
-    }
+    changed = {**OTHER_STACK, "vocabulary_size": 10, "copies": 4, "positions": "rotary"}
     rate = 0.01
-    fill = staticmethod(test_transformer.TestTransformer.fill)
+    fill = staticmethod(fill)
     half = "float32"
 
     def loss(self, model: Any, label_smoothing: float) -> keras.losses.Loss:
@@ -66,9 +65,7 @@ class TestCopyTransformer(ModelConformance):
 
 
 def tiny(**options: Any) -> CopyTransformer:
-    model = TestCopyTransformer().make(**options)
-    TestCopyTransformer.fill(model)
-    return model
+    return TestCopyTransformer().filled(**options)
 
 
 @pytest.mark.every_backend
@@ -96,7 +93,7 @@ def test_words_without_an_id_are_read_alike_and_copied_apart() -> None:
 def test_without_copies_it_is_a_transformer() -> None:
     model = tiny(copies=0)
     words = {"source_vocabulary_size": 9, "target_vocabulary_size": 9}
-    plain = Transformer(**words, **TestCopyTransformer.options, tie="all")
+    plain = Transformer(**words, **STACK, tie="all")
     assert model.count_params() == plain.count_params()
     plain.set_weights(model.get_weights())
     source, target = SOURCE % 9, TARGET % 9

@@ -23,38 +23,28 @@ from tests.layers.running import (
     close,
     in_fresh_process,
 )
-from tests.models.conformance import END, SOURCE, START, ModelConformance, text_of
+from tests.models import test_transformer
+from tests.models.conformance import (
+    END,
+    OTHER_STACK,
+    SOURCE,
+    STACK,
+    START,
+    ModelConformance,
+    text_of,
+)
+from tests.models.reading import fill
 from tests.refusals import refuses
 
 
 class TestGPT(ModelConformance):
     covers = GPT
     vocabulary = {"vocabulary_size": 12}
-    options = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2, "max_length": 256}
+    options = {**STACK, "max_length": 256}
     small = {"num_layers": 1}
-    changed = {
-        "vocabulary_size": 14,
-        "embedding_dim": 6,
-        "units": 12,
-        "num_heads": 4,
-        "num_layers": 2,
-        "max_length": 9,
-        "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
-        "dropout": 0.25,
-        "positions": "rotary",
-    }
+    changed = {**OTHER_STACK, "vocabulary_size": 14, "max_length": 9, "positions": "rotary"}
     rate = 0.01
-
-    @staticmethod
-    def fill(model: Any) -> None:
-        """Kernels as they begin, for larger ones drown what comes by the way around."""
-        rng = np.random.default_rng(0)
-        for variable in model.trainable_variables:
-            noise = rng.normal(size=tuple(variable.shape))
-            if len(variable.shape) == 1:
-                variable.assign(array(variable) + 0.2 * noise)
-            elif "embedding" in variable.path or "positions" in variable.path:
-                variable.assign(noise)
+    fill = staticmethod(fill)
 
     def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray | None = None) -> Any:
         target = np.full((len(source), 1), START, "int32") if target is None else target
@@ -66,9 +56,7 @@ class TestGPT(ModelConformance):
 
 
 def tiny(**options: Any) -> GPT:
-    model = TestGPT().make(**options)
-    TestGPT.fill(model)
-    return model
+    return TestGPT().filled(**options)
 
 
 def logits_of(model: GPT, tokens: np.ndarray) -> np.ndarray:
@@ -291,16 +279,22 @@ def test_the_prompt_is_kept_once_a_source() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("case", [TestGPT, test_transformer.TestTransformer])
 @pytest.mark.parametrize("jit", [False, True])
-def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny()
+def test_stretches_of_the_cache_change_nothing(
+    jit: bool, case: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = case().filled()
     options = {"beam_width": 3, "n_best": 2, "min_length": 9, "max_length": 11, "jit": jit}
-    want = model.compiled_search(TEXT, **options)
+    want = model.compiled_search(SOURCE, **options)
     monkeypatch.setattr(hypothesis_cache.in_stretch, "__defaults__", ((2, 4),))
     model.__dict__.pop("_compiled")
-    found = model.compiled_search(TEXT, **options)
+    found = model.compiled_search(SOURCE, **options)
     np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
     np.testing.assert_allclose(array(found.scores), array(want.scores), rtol=1e-5)
+    assert (want.attention is None) == (case is TestGPT)
+    if want.attention is not None:
+        np.testing.assert_allclose(array(found.attention), array(want.attention), atol=1e-5)
 
 
 @pytest.mark.full

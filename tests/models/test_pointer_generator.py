@@ -13,6 +13,7 @@ from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
 from attention_zoo.models import PointerGenerator
 from tests.layers.running import JAX, array, close, randomise
 from tests.models.conformance import SOURCE, TARGET, ModelConformance, forward
+from tests.refusals import refuses
 
 SIZES = {"vocabulary_size": 8, "embedding_dim": 6, "units": 8, "copies": 4}
 COVERED = {**SIZES, "coverage": {"from_step": 2, "weight": 0.5}}
@@ -147,17 +148,19 @@ def test_what_cannot_be_is_refused() -> None:
     assert isinstance(model.make_loss(), CopyCrossEntropy)
     with pytest.raises(ValueError, match=r"label_smoothing is 0.1, but a model that copies .*0$"):
         model.make_loss(0.1)
-    with pytest.raises(ValueError, match="copies must be at least 0, got -1"):
-        PointerGenerator(**{**SIZES, "copies": -1})
-    for coverage in (True, {"from": 3}):
-        with pytest.raises(ValueError, match="None or any of from_step and weight, got"):
-            PointerGenerator(**SIZES, coverage=coverage)
-    with pytest.raises(ValueError, match=r"coverage.from_step must be at least 0, got -1"):
-        PointerGenerator(**SIZES, coverage={"from_step": -1})
-    with pytest.raises(ValueError, match=r"coverage.weight must be at least 0, got nan"):
-        PointerGenerator(**SIZES, coverage={"weight": float("nan")})
     with pytest.raises(ValueError, match="source has token 12 but the model reads 12 tokens"):
         model.compiled_search(SOURCE + 3)
+
+
+@refuses(
+    ({"copies": -1}, "copies must be at least 0, got -1"),
+    ({"coverage": True}, "None or any of from_step and weight, got"),
+    ({"coverage": {"from": 3}}, "None or any of from_step and weight, got"),
+    ({"coverage": {"from_step": -1}}, r"coverage.from_step must be at least 0, got -1"),
+    ({"coverage": {"weight": float("nan")}}, r"coverage.weight must be at least 0, got nan"),
+)
+def test_bad_options(options: dict) -> None:
+    PointerGenerator(**{**SIZES, **options})
 
 
 # ------------------------------------------------------------------ coverage

@@ -50,9 +50,11 @@ class TestShowAttendTell(CaptionerConformance):
 
     def test_what_is_no_image_is_refused(self) -> None:
         model = self.make()
-        for image in (SOURCE, np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8, 4), "uint8")):
-            with pytest.raises(ValueError, match=r"^image must be \(batch, height, width, 3\)"):
-                model.search(image, max_length=3)
+        for shape in ((3, 6), (8, 8, 3), (2, 8, 8), (2, 8, 8, 1), (2, 8, 8, 4), (2, 0, 0, 3)):
+            image = np.zeros(shape, "uint8")
+            for call in (lambda x: model({"image": x, "target": TARGET[:2]}), model.search):
+                with pytest.raises(ValueError, match=r"image .*shape"):
+                    call(image)
         with pytest.raises(ValueError, match=r"^max_length_ratio: an image has no length"):
             model.search(picture_of(SOURCE), max_length_ratio=2.0, max_length=3)
         with pytest.raises(ValueError, match=r"^max_length: an image has no length; give max_len"):
@@ -314,10 +316,3 @@ def test_a_pooled_look_cannot_tell_places_apart() -> None:
 )
 def test_bad_options(options: dict[str, Any]) -> None:
     ShowAttendTell(V, **{**SMALL, **options})
-
-
-@pytest.mark.parametrize("shape", [(8, 8, 3), (2, 8, 8, 1), (2, 0, 0, 3), (2, 8, 8)], ids=str)
-def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
-    image = np.zeros(shape, "uint8")
-    with pytest.raises(ValueError, match=r"image .*shape"):
-        ShowAttendTell(V, **SMALL)({"image": image, "target": TARGET[:2]})

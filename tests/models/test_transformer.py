@@ -14,46 +14,34 @@ from attention_zoo.layers import POSITIONS, RotaryPositions, by_blocks, hypothes
 from attention_zoo.models import Transformer
 from attention_zoo.models.presets import PRESETS
 from attention_zoo.models.transformer import SINUSOIDAL
-from tests.layers.running import array, close, randomise
+from tests.layers.running import array, close
 from tests.models.conformance import (
+    OTHER_STACK,
     SOURCE,
+    STACK,
     TARGET,
     VOCABULARY,
     ModelConformance,
     forward,
     teacher_forced,
 )
+from tests.models.reading import fill
 from tests.refusals import refuses
 
 
 class TestTransformer(ModelConformance):
     covers = Transformer
-    options = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}
+    options = STACK
     small = {"num_layers": 1}
     changed = {
+        **OTHER_STACK,
         "source_vocabulary_size": 14,
         "target_vocabulary_size": 14,
-        "embedding_dim": 6,
-        "units": 12,
-        "num_heads": 4,
-        "num_layers": 2,
-        "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
         "tie": "none",
-        "dropout": 0.25,
         "positions": "rotary",
     }
     rate = 0.01
-
-    @staticmethod
-    def fill(model: Any) -> None:
-        """Kernels as they begin, for larger ones drown what comes by the way around."""
-        rng = np.random.default_rng(0)
-        for variable in model.trainable_variables:
-            noise = rng.normal(size=tuple(variable.shape))
-            if len(variable.shape) == 1:
-                variable.assign(array(variable) + 0.2 * noise)
-            elif "embedding" in variable.path:
-                variable.assign(noise)
+    fill = staticmethod(fill)
 
 
 SIZES = {
@@ -82,28 +70,12 @@ def count(**sizes: int) -> int:
 @pytest.mark.parametrize("tie", ["none", "target", "all"])
 def test_ties(tie: str) -> None:
     words = {"source_vocabulary_size": 12, "target_vocabulary_size": 12}
-    sizes = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 1}
-    model = Transformer(**words, **sizes, tie=tie)
+    model = Transformer(**words, **STACK | {"num_layers": 1}, tie=tie)
     tables = [v for v in model.trainable_variables if 12 in v.shape]
     assert len(tables) == {"none": 3, "target": 2, "all": 1}[tie]
     assert (model.source_embedding is model.target_embedding) is (tie == "all")
     model.target_embedding.embeddings.assign(np.zeros((12, 8)))
     assert forward(model, SOURCE, TARGET).any() == (tie == "none"), "the vocabulary is that table"
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("jit", [False, True])
-def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Transformer(**VOCABULARY, embedding_dim=8, units=16, num_heads=2, num_layers=2)
-    randomise(model)
-    options = {"beam_width": 3, "n_best": 2, "min_length": 9, "max_length": 11, "jit": jit}
-    want = model.compiled_search(SOURCE, **options)
-    monkeypatch.setattr(hypothesis_cache.in_stretch, "__defaults__", ((2, 4),))
-    model.__dict__.pop("_compiled")
-    found = model.compiled_search(SOURCE, **options)
-    np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
-    np.testing.assert_allclose(array(found.scores), array(want.scores), rtol=1e-5)
-    np.testing.assert_allclose(array(found.attention), array(want.attention), atol=1e-5)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "t5"])
@@ -142,7 +114,7 @@ def placed(positions: str) -> Transformer:
     """A model that hears its places and is sure of nothing: positions learn as much as matters."""
     sizes = {"embedding_dim": 16, "units": 16, "num_heads": 2, "num_layers": 2}
     model = Transformer(**VOCABULARY, **sizes, positions=positions)
-    TestTransformer.fill(model)
+    fill(model)
     rng = np.random.default_rng(1)
     for variable in model.trainable_variables:
         if variable.path.endswith(("_table", "bucket_bias")):
@@ -250,5 +222,4 @@ def test_without_positions_an_encoder_sees_no_order() -> None:
     ({"tie": "all"}, "tie='all' is for one vocabulary, got 11 source and 12 target tokens"),
 )
 def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
-    sizes = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 1}
-    Transformer(**VOCABULARY, **sizes | options)
+    Transformer(**VOCABULARY, **STACK | options)
