@@ -129,35 +129,43 @@ def test_evaluate_writes_results(tmp_path: Path, capsys: Capture) -> None:
     assert results["training_seconds"] > 0
 
 
-def test_evaluate_mistakes(tmp_path: Path, capsys: Capture) -> None:
-    run_folder = small_run()
-    assert "unknown split; did you mean 'test'" in refused(
-        capsys, "evaluate", run_folder, "data.split=tets"
-    )
-    assert "evaluate takes data.* and search.* options only" in refused(
-        capsys, "evaluate", run_folder, "training.steps=3"
-    )
-    assert "is no run folder" in refused(capsys, "evaluate", tmp_path)
-    assert "has no recipe.yaml" in refused(
-        capsys, "evaluate", run_folder / "checkpoints" / "step-00000040"
-    )
-    assert "unknown key 'search.beam'" in refused(capsys, "evaluate", run_folder, "search.beam=2")
-
-
-MISTAKES = {
-    "no command": (["predit"], "unknown command 'predit'; did you mean 'predict'"),
-    "no recipe": (["train"], "the following arguments are required: RECIPE"),
-    "no such recipe": (["train", "nowhere.yaml"], "nowhere.yaml: no such recipe"),
-    "stray word": (["train", "a.yaml", "steps"], "steps: is no key=value"),
-    "unknown switch": (["list", "--all"], "unrecognized arguments: --all"),
-    "no run": (["predict", "nowhere"], "nowhere: no such folder"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes(name: str, capsys: Capture) -> None:
-    words, message = MISTAKES[name]
-    assert message in refused(capsys, *words)
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("predit", "unknown command 'predit'; did you mean 'predict'"),
+        ("list --all", "unrecognized arguments: --all"),
+        ("train", "the following arguments are required: RECIPE"),
+        ("train nowhere.yaml", "nowhere.yaml: no such recipe"),
+        ("train a.yaml steps", "steps: is no key=value"),
+        ("predict nowhere", "nowhere: no such folder"),
+        ("evaluate RUN data.split=tets", "unknown split; did you mean 'test'"),
+        ("evaluate RUN training.steps=3", "evaluate takes data.* and search.* options only"),
+        ("evaluate there", "is no run folder"),
+        ("evaluate RUN/checkpoints/step-00000040", "has no recipe.yaml"),
+        ("evaluate RUN search.beam=2", "unknown key 'search.beam'"),
+        ("average RUN", "the following arguments are required: -o/--out"),
+        ("average RUN -o there", "there: exists already; name a folder that does not"),
+        ("average RUN --last 1 -o new", "last must be at least 2"),
+        ("average RUN --last 9 -o new", "of the 9 checkpoints to average 2 are there"),
+        ("average RUN --last x -o new", "invalid int value: 'x'"),
+        ("export RUN", "export writes one folder, 0 are named"),
+        ("export RUN a b", "export writes one folder, 2 are named"),
+        ("export RUN there", "there: exists already; name a folder that does not"),
+        ("export RUN new training.steps=2", "training.steps=2: export takes search."),
+        ("export RUN new search.beam=2", "search.beam=2: unknown key 'search.beam'"),
+        ("export RUN new search.n_best=2", "n_best is 2 but beam_width is 1"),
+        ("export RUN deep/er/new search.banned_tokens=[99999]", "error: banned_tokens names token"),
+        ("export RUN deep/new --format onnx", "unknown export format 'onnx'"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(
+    words: str, message: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_folder = str(small_run().resolve())
+    monkeypatch.chdir(tmp_path)
+    Path("there").mkdir()
+    assert message in refused(capsys, *words.replace("RUN", run_folder).split())
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
 def test_no_words_at_all(capsys: Capture) -> None:

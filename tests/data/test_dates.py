@@ -111,20 +111,6 @@ def test_the_same_seed_gives_the_same_sentences_in_all_languages():
     assert generate_dates(500, "de", "fr", seed=7).sources == german.targets
 
 
-def test_a_small_corpus_begins_a_large_one():
-    small, large = generate_dates(100), generate_dates(1000)
-    assert small.sources == large.sources[:100]
-    assert small.targets == large.targets[:100]
-
-
-def test_seeds_and_splits_differ():
-    corpora = [
-        generate_dates(300, split=split, seed=seed).sources for split in SPLITS for seed in (1, 2)
-    ]
-    for one, other in combinations(corpora, 2):
-        assert len(set(one) & set(other)) < 30
-
-
 @pytest.mark.full
 def test_splits_never_share_a_sentence_whatever_size_seed_and_lengths():
     corpora = {

@@ -18,10 +18,6 @@ def write(tmp_path):
     return write
 
 
-def one_line(caught):
-    return "\n" not in str(caught.value)
-
-
 def test_named_columns_are_read_in_either_direction(write):
     pairs = read_tsv(write(GOOD), "de", "en")
     assert pairs.sources == ["Ein „roter“ Drachen.", "Er fliegt."]
@@ -142,31 +138,26 @@ def test_named_fields_of_json_lines_are_read(write, zipped):
     assert read_jsonl(write(ROWS[0], "b.jsonl"), "title", "text").sources == ["Kite"]
 
 
-BAD_JSON = {
-    "no JSON": (b"{'a': 1}", r":2: not valid JSON: Expecting property name .* at character 2"),
-    "blank line": (b"", r":2: not valid JSON: Expecting value at character 1"),
-    "too deep": (b"[" * 100_000, r":2: not valid JSON: brackets too deep"),
-    "long number": (b"9" * 5000, r":2: not valid JSON: a number of too many digits"),
-    "a list": (b"[1]", r":2: the line is no JSON object; expected \{...\}"),
-    "no field": (b'{"txt": "a"}', r":2: has no field 'text'; did you mean 'txt'\? \(fields: txt\)"),
-    "a number": (b'{"text": 3, "title": "b"}', r":2: field 'text' is neither a text nor a list"),
-    "null": (b'{"text": "a", "title": null}', r":2: field 'title' is neither"),
-    "list of lists": (b'{"text": [["a"]], "title": "b"}', r":2: field 'text' is neither"),
-    "empty": (b'{"text": " ", "title": "b"}', r":2: the field 'text' is empty"),
-    "no texts": (b'{"text": "a", "title": []}', r":2: the field 'title' is empty"),
-    "one empty": (b'{"text": "a", "title": ["b", ""]}', r":2: the field 'title' is empty"),
-    "surrogate": (b'{"text": "\\ud800", "title": "b"}', r":2: field 'text' is no valid Unicode"),
-    "latin-1": (b'{"text": "caf\xe9"}', r":2: not valid UTF-8 at byte 13"),
-}
-
-
-@pytest.mark.parametrize(("line", "message"), BAD_JSON.values(), ids=BAD_JSON)
-def test_a_bad_json_line_is_refused_with_its_place(write, line, message):
+@refuses(
+    (b"{'a': 1}", r":2: not valid JSON: Expecting property name .* at character 2"),
+    (b"", r":2: not valid JSON: Expecting value at character 1"),
+    (b"[" * 100_000, r":2: not valid JSON: brackets too deep"),
+    (b"9" * 5000, r":2: not valid JSON: a number of too many digits"),
+    (b"[1]", r":2: the line is no JSON object; expected \{...\}"),
+    (b'{"txt": "a"}', r":2: has no field 'text'; did you mean 'txt'\? \(fields: txt\)"),
+    (b'{"text": 3, "title": "b"}', r":2: field 'text' is neither a text nor a list"),
+    (b'{"text": "a", "title": null}', r":2: field 'title' is neither"),
+    (b'{"text": [["a"]], "title": "b"}', r":2: field 'text' is neither"),
+    (b'{"text": " ", "title": "b"}', r":2: the field 'text' is empty"),
+    (b'{"text": "a", "title": []}', r":2: the field 'title' is empty"),
+    (b'{"text": "a", "title": ["b", ""]}', r":2: the field 'title' is empty"),
+    (b'{"text": "\\ud800", "title": "b"}', r":2: field 'text' is no valid Unicode"),
+    (b'{"text": "caf\xe9"}', r":2: not valid UTF-8 at byte 13"),
+)
+def test_a_bad_json_line_is_refused_with_its_place(line, write):
     path = write(ROWS[0].encode() + b"\n" + line + b"\n" + ROWS[1].encode(), "a.jsonl")
-    with pytest.raises(ValueError, match=message) as caught:
-        read_jsonl(path, "text", "title")
-    assert one_line(caught)
     assert len(read_jsonl(path, "text", "title", skip_bad=1)) == 2
+    read_jsonl(path, "text", "title")
 
 
 def test_json_lines_without_a_row_are_refused(write):

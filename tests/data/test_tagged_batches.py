@@ -66,16 +66,6 @@ def test_characters_are_padded_to_the_longest_word_of_the_batch_alone() -> None:
     assert made.batch(np.array([0, 1]))[0]["characters"].shape == (2, 4, 32)
 
 
-def test_a_run_goes_on_from_any_step() -> None:
-    sentences, labels = corpus(pieces=2, characters=True)
-    one, other = (TaggedBatches(sentences, labels, 8, seed=3) for _ in range(2))
-    whole, rest = list(one.dataset(0, 9)), list(other.dataset(5, 9))
-    for (a, b), (c, d) in zip(whole[5:], rest, strict=True):
-        for name in a:
-            np.testing.assert_array_equal(a[name].numpy(), c[name].numpy())
-        np.testing.assert_array_equal(b.numpy(), d.numpy())
-
-
 @refuses(
     ([], [], "no sentences to make batches of"),
     ([sentence(2)], [], "1 sentences but labels of 0"),

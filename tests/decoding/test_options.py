@@ -11,7 +11,6 @@ from keras import ops
 
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions, StepOutput
 from tests.decoding.toys import (
-    DEFAULT,
     END,
     MODES,
     PENALTIES,
@@ -135,20 +134,8 @@ def best_of(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
 def test_a_beam_that_holds_all_finds_the_best_of_all_there_are(name: str, penalty: str) -> None:
     case = CASES[name]
     tables = Tables.random(seed=len(name), sources=SOURCES, vocabulary=VOCABULARY)
-
-    def run() -> Any:
-        return find(
-            tables.step,
-            tables.state(),
-            batch_size=SOURCES,
-            beam_width=WIDTH,
-            n_best=2,
-            max_length=LIMIT,
-            length_penalty=penalty,
-            **case.options,
-        )
-
-    result = to_numpy(compiled(run, DEFAULT)())
+    options = {"beam_width": WIDTH, "n_best": 2, "max_length": LIMIT, **case.options}
+    result = tables.search(length_penalty=penalty, **options)
     for source in range(SOURCES):
         want = best_of(
             [
@@ -176,20 +163,8 @@ def test_coverage_is_added_when_hypotheses_are_compared() -> None:
     def step(tokens: Any, state: Any) -> StepOutput:
         return tables.step(tokens, state)._replace(attention=lookup(looks, tokens))
 
-    def run() -> Any:
-        return find(
-            step,
-            tables.state(),
-            batch_size=SOURCES,
-            beam_width=WIDTH,
-            n_best=2,
-            max_length=LIMIT,
-            length_penalty="gnmt",
-            coverage_penalty=1.3,
-            source_mask=MASK,
-        )
-
-    result = to_numpy(compiled(run, DEFAULT)())
+    options = {"beam_width": WIDTH, "n_best": 2, "max_length": LIMIT, "length_penalty": "gnmt"}
+    result = tables.search(step=step, coverage_penalty=1.3, source_mask=MASK, **options)
     changed = 0
     for source in range(SOURCES):
         plain, covered = [], []
@@ -378,7 +353,7 @@ def test_a_table_that_is_no_automaton_is_refused(table: np.ndarray) -> None:
 def test_no_end_is_an_answer_as_long_as_may_be() -> None:
     tables = Tables.random(seed=1, sources=SOURCES, vocabulary=VOCABULARY)
     options = {"banned_tokens": [END], "max_length_ratio": 2.0, "source_mask": MASK}
-    result = to_numpy(find(tables.step, tables.state(), batch_size=SOURCES, **options))
+    result = tables.search(**options)
     assert result.lengths[:, 0].tolist() == (2 * LENGTHS).tolist()
     assert not result.finished.any()
 

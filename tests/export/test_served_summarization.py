@@ -60,14 +60,7 @@ def wanted(kind: str) -> list[Summary]:
     return task(kind).predict([*TEXTS, LONG] if task(kind).cut_source else TEXTS)
 
 
-@pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """What exports of all answer to all batches."""
-    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"))
-
-
 def assert_same(answers: dict[str, Any], wants: Sequence[Summary]) -> None:
-    """What is served is what `predict` gives, and nothing stands past its end."""
     assert len(answers["text"]) == len(wants)
     for row, best in enumerate(wants):
         places = len(best.source_tokens)

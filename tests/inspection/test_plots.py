@@ -90,13 +90,13 @@ def test_heads_show_every_weight_and_the_tokens_once(layers: tuple, tmp_path: Pa
     assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_heads_refuse_what_is_none() -> None:
-    with pytest.raises(ValueError, match=r"shape \(4, 6\) but .* tokens: \(heads, 4, 6\) is n"):
-        plot_heads(np.zeros((4, 6)), TARGET, SOURCE)
-    with pytest.raises(ValueError, match=r"shape \(2, 6, 4\) but"):
-        plot_heads(np.zeros((2, 6, 4)), TARGET, SOURCE)
-    with pytest.raises(ValueError, match="nothing to draw"):
-        plot_heads(np.zeros((0, 4, 6)), TARGET, SOURCE)
+@refuses(
+    (np.zeros((4, 6)), r"shape \(4, 6\) but .* tokens: \(heads, 4, 6\) is n"),
+    (np.zeros((2, 6, 4)), r"shape \(2, 6, 4\) but"),
+    (np.zeros((0, 4, 6)), "nothing to draw"),
+)
+def test_heads_that_do_not_fit(weights: np.ndarray) -> None:
+    plot_heads(weights, TARGET, SOURCE)
 
 
 def test_formats_follow_the_suffix(tmp_path: Path) -> None:

@@ -116,6 +116,17 @@ def shared_loop(model: Any, inputs: Any, labels: Any, **options: Any) -> tuple[A
     return Steps(model, strategy, **options), iter(spread(strategy, data))
 
 
+def count_parameters(cls: type, settings: dict[str, Any], **vocabulary: int) -> int:
+    """Parameters of a deep model by those of one and of two layers: a large one fills gigabytes."""
+    one, two = (
+        cls(**{**settings, **dict.fromkeys(vocabulary, 5), "num_layers": n}).count_params()
+        for n in (1, 2)
+    )
+    (size,) = set(vocabulary.values())
+    words = (size - 5) * settings["embedding_dim"]
+    return one + (settings["num_layers"] - 1) * (two - one) + words
+
+
 class ConfigurationTests(ArgumentCase):
     """Every constructor argument has an effect, and survives `get_config` and `from_config`."""
 

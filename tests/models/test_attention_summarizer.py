@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 """Rush's language model that looks: against its equations, and what its window sees."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,6 +10,7 @@ from attention_zoo.layers import POSITIONS
 from attention_zoo.models import BERT, MaskedLM, from_preset
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import JAX, any_batch, array, close
+from tests.models.configuration import count_parameters
 from tests.models.conformance import OTHER_STACK, STACK
 from tests.models.reading import TOKENS, ReadingConformance, fill
 from tests.refusals import refuses
@@ -57,25 +57,18 @@ SIZES = {
 
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_are_those_of_the_papers(name: str) -> None:
-    """With the released vocabulary; counted layer by layer, since a large one fills a gigabyte."""
+    """With the released vocabulary."""
     _, settings = PRESETS.get(name)()
     assert settings["num_heads"] == settings["embedding_dim"] // 64
-    sizes = {key: settings[key] for key in ("embedding_dim", "units", "num_heads")}
-    one, two = (
-        BERT(1, **sizes, num_layers=count, layer=settings["layer"]).count_params()
-        for count in (1, 2)
-    )
-    words = (30522 - 1) * settings["embedding_dim"]
-    total = one + (settings["num_layers"] - 1) * (two - one) + words
+    total = count_parameters(BERT, settings, vocabulary_size=30522)
     assert total == pytest.approx(SIZES[name], rel=0.03)
 
 
 def test_sizes_of_the_released_base_model() -> None:
     """109,482,240, as `transformers` counts `bert-base-uncased` without a head."""
-    sizes = {"embedding_dim": 768, "units": 3072, "num_heads": 12}
-    one, two = (BERT(1, **sizes, num_layers=n, layer={"norm_first": False}) for n in (1, 2))
-    layer = two.count_params() - one.count_params()
-    assert one.count_params() + 11 * layer + 30521 * 768 == 109_482_240
+    sizes = {"embedding_dim": 768, "units": 3072, "num_heads": 12, "num_layers": 12}
+    settings = {**sizes, "layer": {"norm_first": False}}
+    assert count_parameters(BERT, settings, vocabulary_size=30522) == 109_482_240
 
 
 def test_released_layers_are_post_norm_with_the_exact_gelu() -> None:

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 """The Transformer that reads places of an image."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 """The Transformer with a pointer: copies what its vocabulary lacks, and is plain without."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import keras
@@ -7,8 +6,8 @@ import pytest
 
 from attention_zoo.models import DeepAttTagger
 from attention_zoo.models.deep_att_tagger import STACK, SUBLAYERS, DeepAttLayer
-from tests.layers.running import JAX, array, randomise
-from tests.models.tagging import TAGS, TaggingConformance
+from tests.layers.running import array, randomise
+from tests.models.tagging import TAGS, TaggingConformance, accuracy_after_fit
 from tests.refusals import refuses
 
 TINY = {
@@ -117,10 +116,7 @@ def test_order_is_learned_by_plain_fit() -> None:
     labels = np.where(words > 0, np.pad(words[:, :-1] % 2, ((0, 0), (1, 0))), -1)
     stack = {**TINY["stack"], "num_layers": 1, "sublayer": "feed_forward"}
     model = DeepAttTagger(9, ["O", "B-A"], 16, 16, stack, dropout=0.0)
-    model.compile(keras.optimizers.Adam(0.01), model.make_loss(), jit_compile=JAX)
-    model.fit({"tokens": words}, labels, batch_size=32, epochs=30, shuffle=False, verbose=0)
-    tags = array(model.decode(model({"tokens": words}))[0])
-    assert (tags == labels)[words > 0].mean() > 0.97
+    assert accuracy_after_fit(model, words, labels, 0.01, 30) > 0.97
 
 
 @pytest.mark.full

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 """GPT writes on: prompts of any length in one batch, read at once, by every way of searching."""
 
 from __future__ import annotations
@@ -14,16 +13,14 @@ import attention_zoo as az
 from attention_zoo.layers import POSITIONS, hypothesis_cache
 from attention_zoo.models import GPT
 from attention_zoo.models.presets import PRESETS
-from attention_zoo.models.searching import fingerprints
 from tests.layers.running import (
     JAX,
-    JAX_EXCEPTIONS,
     any_batch,
     array,
     close,
-    in_fresh_process,
 )
 from tests.models import test_transformer
+from tests.models.configuration import count_parameters
 from tests.models.conformance import (
     END,
     OTHER_STACK,
@@ -76,14 +73,7 @@ SIZES = {
 
 @pytest.mark.parametrize(("name", "vocabulary"), SIZES)
 def test_sizes_are_those_that_were_released(name: str, vocabulary: int) -> None:
-    """Counted layer by layer, since a large one fills gigabytes."""
-    _, settings = PRESETS.get(name)()
-    layers, width = settings["num_layers"], settings["embedding_dim"]
-    one, two = (
-        GPT(**{**settings, "vocabulary_size": 5, "num_layers": count}).count_params()
-        for count in (1, 2)
-    )
-    total = one + (layers - 1) * (two - one) + (vocabulary - 5) * width
+    total = count_parameters(GPT, PRESETS.get(name)()[1], vocabulary_size=vocabulary)
     assert total == pytest.approx(SIZES[name, vocabulary], rel=0.01)
 
 
@@ -166,27 +156,6 @@ def test_positions_in_half_precision_and_small_sizes(positions: str) -> None:
         assert run(np.full(sizes, 4, "int32")).shape == (*sizes, 12)
     nobody = logits_of(model, np.zeros((2, 3), "int32"))
     assert np.isfinite(nobody).all()
-
-
-SAVED = """
-import sys
-import attention_zoo, keras, numpy as np
-model = keras.models.load_model(sys.argv[1] + "/model.keras")
-with np.load(sys.argv[1] + "/data.npz") as data:
-    found = keras.ops.convert_to_numpy(model({"tokens": data["tokens"]}))
-    np.testing.assert_array_equal(found, data["logits"])
-print(model.settings["positions"])
-"""
-
-
-@pytest.mark.full
-@pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
-@pytest.mark.parametrize("positions", ["none", "rotary", "t5"])
-def test_positions_are_there_in_a_fresh_process(positions: str, tmp_path: Path) -> None:
-    model = tiny(positions=positions)
-    model.save(tmp_path / "model.keras")
-    np.savez(tmp_path / "data.npz", tokens=TEXT, logits=logits_of(model, TEXT))
-    assert in_fresh_process(SAVED, tmp_path).split() == [positions]
 
 
 # writing on
@@ -313,20 +282,6 @@ def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
     padded = np.concatenate([np.zeros((3, 8), "int32"), TEXT], axis=1)
     again = model.compiled_search(padded, max_length=4, **options)
     np.testing.assert_array_equal(array(again.tokens), array(found.tokens))
-
-
-@pytest.mark.full
-def test_ids_that_are_none_are_refused() -> None:
-    for search in (tiny().search, tiny().compiled_search):
-        with pytest.raises(ValueError, match=r"source has token \d+ but the model reads 12 tokens"):
-            search(TEXT + 12)
-        with pytest.raises(ValueError, match="attention, and step gives none"):
-            search(TEXT, coverage_penalty=0.5)
-
-
-def test_draws_know_of_no_padding() -> None:
-    left = np.array([[0, 0, 2, 5, 6]], "int32")
-    assert array(fingerprints(left)) == array(fingerprints(left[:, 2:]))
 
 
 @pytest.mark.full

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import math
@@ -290,15 +289,6 @@ def test_misuse_is_refused() -> None:
     model.compile("adam", "sparse_categorical_crossentropy")
     with pytest.raises(ValueError, match=r"cannot learn where to look by .*model.make_loss\(\)"):
         model.train_on_batch(IMAGES, LABELS)
-
-
-@pytest.mark.full
-def test_trains_compiled_by_quick_steps() -> None:
-    """XLA, and every weight moves."""
-    model = TestRecurrentAttentionModel().make()
-    model.compile("adam", model.make_loss(0.1), jit_compile=True)
-    with every_weight_moves(model):
-        assert np.isfinite(model.train_on_batch(IMAGES, LABELS))
 
 
 @pytest.mark.full

@@ -1,18 +1,23 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 
 import attention_zoo as az
 from attention_zoo.models import RecurrentTagger
 from attention_zoo.ops import tag_constraints
-from tests.layers.running import JAX, array, arrays, close, randomise
+from tests.layers.running import array, arrays, close, randomise
 from tests.models.reading import LIVE
-from tests.models.tagging import CHARACTERS, TAGS, TOKENS, TaggingConformance, emissions
+from tests.models.tagging import (
+    CHARACTERS,
+    TAGS,
+    TOKENS,
+    TaggingConformance,
+    accuracy_after_fit,
+    emissions,
+)
 from tests.refusals import refuses
 
 TINY = {
@@ -103,15 +108,7 @@ def test_characters_by_an_lstm_and_no_attention() -> None:
 def test_learns_by_plain_fit(kind: str) -> None:
     words, labels = sentences(256)
     model = RecurrentTagger(13, TAGS, 8, 16, head={"kind": kind}, dropout=0.0, word_dropout=0.01)
-    model.compile(keras.optimizers.Adam(0.03), model.make_loss(), jit_compile=JAX)
-    model.fit(words_only(words), labels, batch_size=32, epochs=10, shuffle=False, verbose=0)
-    tags = array(model.decode(model(words_only(words)))[0])
-    live = words > 0
-    assert (tags == labels)[live].mean() > 0.97
-
-
-def words_only(words: np.ndarray) -> dict[str, np.ndarray]:
-    return {"tokens": words}
+    assert accuracy_after_fit(model, words, labels, 0.03, 10) > 0.97
 
 
 def test_one_width_is_one_layer() -> None:

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 """Soft, hard and pooled looks at an image."""
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -15,6 +12,7 @@ from attention_zoo.models import Transformer
 from attention_zoo.models.presets import PRESETS
 from attention_zoo.models.transformer import SINUSOIDAL
 from tests.layers.running import array, close
+from tests.models.configuration import count_parameters
 from tests.models.conformance import (
     OTHER_STACK,
     SOURCE,
@@ -53,18 +51,10 @@ SIZES = {
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "vocabulary"), SIZES)
 def test_sizes_are_those_of_the_paper(name: str, vocabulary: int) -> None:
-    """Table 3; counted layer by layer, since a big one fills a gigabyte."""
-    _, settings = PRESETS.get(name)()
-    width, units = settings["embedding_dim"], settings["units"]
-    one = count(embedding_dim=width, units=units, num_layers=1, num_heads=settings["num_heads"])
-    two = count(embedding_dim=width, units=units, num_layers=2, num_heads=settings["num_heads"])
-    total = one + (settings["num_layers"] - 1) * (two - one) + (vocabulary - 5) * width
+    """Table 3."""
+    both = {"source_vocabulary_size": vocabulary, "target_vocabulary_size": vocabulary}
+    total = count_parameters(Transformer, {**PRESETS.get(name)()[1], "tie": "all"}, **both)
     assert total == pytest.approx(SIZES[name, vocabulary], rel=0.03)
-
-
-def count(**sizes: int) -> int:
-    words = {"source_vocabulary_size": 5, "target_vocabulary_size": 5}
-    return int(Transformer(**words, **sizes, tie="all").count_params())
 
 
 @pytest.mark.parametrize("tie", ["none", "target", "all"])
@@ -177,15 +167,6 @@ def test_positions_go_on_at_any_length(positions: str) -> None:
     whole = forward(model, source, target)
     assert np.isfinite(whole).all()
     close(forward(model, source, target[:, :5]), whole[:, :5], 1e-5)
-
-
-@pytest.mark.parametrize("positions", ["none", *RELATIVE])
-def test_positions_are_saved(positions: str, tmp_path: Path) -> None:
-    model = placed(positions)
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    assert again.settings == model.settings
-    np.testing.assert_array_equal(forward(again, SOURCE, TARGET), forward(model, SOURCE, TARGET))
 
 
 def test_each_layer_has_positions_of_its_own() -> None:

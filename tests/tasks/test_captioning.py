@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,22 +37,12 @@ def assert_same(one: Caption, other: Caption) -> None:
     np.testing.assert_array_equal(one.image, other.image)
 
 
-@pytest.mark.full
-def test_answers_keep_the_order_and_depend_on_their_image_alone() -> None:
-    images = [*IMAGES, *reversed(IMAGES)]
-    together = captioner().predict(images, batch_size=4)
-    for image, answer in zip(images, together, strict=True):
-        (alone,) = captioner().predict([image], batch_size=4)
-        assert_same(answer, alone)
-        np.testing.assert_array_equal(answer.image, read_image(image, SIDE))
-    assert len({round(answer.score, 3) for answer in together}) == len(IMAGES)
-
-
 def test_paths_bytes_and_arrays_are_the_same(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(encoded(IMAGES[0]))
     given = [IMAGES[0], path, str(path), path.read_bytes()]
     first, *others = captioner().predict(given, batch_size=4)
+    np.testing.assert_array_equal(first.image, read_image(IMAGES[0], SIDE))
     for other in others:
         assert_same(first, other)
     (stacked, _) = captioner().predict(np.stack(IMAGES[:2]), batch_size=4)
@@ -112,10 +101,6 @@ def test_rules_hold_for_all_images() -> None:
     rules = [AllowedTokens(np.isin(np.arange(captioner().tokenizer.vocabulary_size), allowed))]
     for answer in captioner().predict(IMAGES[:2], rules=rules, min_length=3):
         assert set(answer.tokens) <= {"dogs", "park"}
-
-
-def test_nothing_in_nothing_out() -> None:
-    assert captioner().predict([]) == []
 
 
 IMAGE = IMAGES[0]
@@ -209,19 +194,3 @@ def test_looks_are_not_measured_of_who_has_none() -> None:
     report = captioner("pooled").evaluate(captioned(2, boxes=[{}, {}]))
     assert "mass_in_boxes" not in report
     assert report["bleu1"] > 0
-
-
-def test_save_and_load(tmp_path: Path) -> None:
-    task = captioner()
-    task.save(tmp_path)
-    again = Captioning.load(tmp_path)
-    assert again.search == task.search
-    assert (again.image_size, again.max_target_length) == (SIDE, 8)
-    for one, other in zip(*(each.predict(IMAGES[:2]) for each in (task, again)), strict=True):
-        assert_same(one, other)
-    path = tmp_path / "task.json"
-    good = json.loads(path.read_text())
-    for content in ("{", "{}", json.dumps({**good, "search": {"beam": 3}})):
-        path.write_text(content)
-        with pytest.raises(ValueError, match=r"task\.json: .*use another checkpoint"):
-            Captioning.load(tmp_path)

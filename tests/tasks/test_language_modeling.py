@@ -17,7 +17,7 @@ from attention_zoo.data import TextLines, train_tokenizer
 from attention_zoo.data.vocabulary import END, PAD, START
 from attention_zoo.decoding import AllowedTokens
 from attention_zoo.models.searching import sayable
-from attention_zoo.tasks import Continuation, LanguageModeling, SearchOptions
+from attention_zoo.tasks import Continuation, LanguageModeling
 from tests.models.public.checkpoints import GOLDEN
 from tests.refusals import refuses
 
@@ -44,19 +44,6 @@ def shown(answer: Continuation) -> tuple[Any, ...]:
 
 
 # prediction
-
-
-@pytest.mark.full
-def test_answers_keep_the_order_and_depend_on_their_prompt_alone() -> None:
-    task, texts = writer(), [*TEXTS, *reversed(TEXTS), "the cat"]
-    together = task.predict(texts, batch_size=3, max_length=9)
-    for text, answer in zip(texts, together, strict=True):
-        (alone,) = task.predict([text], max_length=9)
-        assert shown(answer) == shown(alone)
-        assert answer.score == pytest.approx(alone.score, abs=1e-4)
-        assert answer.prompt == text
-        assert " ".join(answer.source_tokens) == text
-    assert task.predict([]) == []
 
 
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
@@ -162,24 +149,6 @@ def test_lines_that_are_too_long() -> None:
 
 
 # files
-
-
-@pytest.mark.full
-def test_save_and_load(tmp_path: Path) -> None:
-    task = writer()
-    task.save(tmp_path)
-    again = tasks.load(tmp_path)
-    assert isinstance(again, LanguageModeling)
-    assert (again.search, again.max_length) == (SearchOptions(), 20)
-    options = {"max_length": 5}
-    for one, other in zip(
-        again.predict(TEXTS, **options), task.predict(TEXTS, **options), strict=True
-    ):
-        assert shown(one) == shown(other)
-    path = tmp_path / "task.json"
-    path.write_text(json.dumps({"task": "language_modeling", "max_length": 3}))
-    with pytest.raises(ValueError, match=r"task\.json: damaged \('search'\); use another"):
-        tasks.load(tmp_path)
 
 
 def test_a_released_model_begins_where_it_is_told_to() -> None:

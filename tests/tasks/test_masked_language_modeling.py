@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from attention_zoo import models, tasks, training
 from attention_zoo.cli import main, predict
 from attention_zoo.data import TextLines, load_tokenizer, train_tokenizer
-from attention_zoo.tasks import Filled, MaskedLanguageModeling, SearchOptions
+from attention_zoo.tasks import Filled, MaskedLanguageModeling
 from attention_zoo.tasks.masked_language_modeling import MASK
 from tests.models.public.checkpoints import GOLDEN, expected
 from tests.refusals import refuses
@@ -50,15 +49,6 @@ def shown(answer: Filled) -> tuple[Any, ...]:
 
 
 # prediction
-
-
-def test_answers_keep_the_order_and_depend_on_their_text_alone() -> None:
-    task, texts = teller(), [*MASKED, f"{' '.join(['cat'] * 12)} {MASK}", *reversed(MASKED)]
-    for text, answer in zip(texts, task.predict(texts), strict=True):
-        (alone,) = task.predict([text])
-        assert shown(answer) == shown(alone)
-        assert answer.score == pytest.approx(alone.score, abs=1e-4)
-    assert task.predict([]) == []
 
 
 def test_probabilities_are_those_of_the_logits() -> None:
@@ -194,20 +184,6 @@ def test_lines_that_are_too_long() -> None:
 
 
 # files
-
-
-def test_save_and_load(tmp_path: Path) -> None:
-    task = teller()
-    task.save(tmp_path)
-    again = tasks.load(tmp_path)
-    assert isinstance(again, MaskedLanguageModeling)
-    assert (again.search, again.max_length, again.mask) == (SearchOptions(), 20, task.mask)
-    for one, other in zip(again.predict(MASKED), task.predict(MASKED), strict=True):
-        assert shown(one) == shown(other)
-    path = tmp_path / "task.json"
-    path.write_text(json.dumps({"task": task.name, "max_length": 3}))
-    with pytest.raises(ValueError, match=r"task\.json: damaged \('search'\); use another"):
-        tasks.load(tmp_path)
 
 
 def test_a_released_model_saved_as_a_task(tmp_path: Path) -> None:

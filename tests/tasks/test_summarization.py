@@ -45,21 +45,6 @@ def token(text: str) -> int:
     return int(summarizer().tokenizer.encode([text])[0][-1])
 
 
-@pytest.mark.full
-def test_answers_keep_the_order_and_depend_on_their_source_alone() -> None:
-    task = summarizer()
-    texts = [*TEXTS, *reversed(TEXTS), "no fire"]
-    together = task.predict(texts, batch_size=3)
-    for text, answer in zip(texts, together, strict=True):
-        (alone,) = task.predict([text])
-        assert "".join(answer.source_tokens) == text.replace(" ", "")
-        assert (answer.text, answer.origins) == (alone.text, alone.origins)
-        assert answer.score == pytest.approx(alone.score, abs=1e-4)
-        np.testing.assert_allclose(answer.attention, alone.attention, atol=1e-5)
-        np.testing.assert_allclose(answer.copied, alone.copied, atol=1e-5)
-    assert len({round(answer.score, 3) for answer in together}) == len(TEXTS) + 1
-
-
 def test_an_id_that_no_word_of_the_article_has_is_unknown() -> None:
     task = summarizer()
     size = task.tokenizer.vocabulary_size
@@ -73,7 +58,8 @@ def test_an_id_that_no_word_of_the_article_has_is_unknown() -> None:
 @pytest.mark.full
 def test_every_token_says_where_it_came_from() -> None:
     seen = set()
-    for answer in summarizer().predict(TEXTS):
+    for text, answer in zip(TEXTS, summarizer().predict(TEXTS), strict=True):
+        assert "".join(answer.source_tokens) == text.replace(" ", "")
         assert len(answer.alternatives) == 1
         for one in (answer, *answer.alternatives):
             size = len(one.tokens)
@@ -160,10 +146,6 @@ def test_rules_hold_for_all_texts_and_no_ngram_comes_twice() -> None:
             assert set(answer.tokens) <= set(words)
             ngrams = list(zip(answer.tokens, answer.tokens[1:], strict=False))
             assert len(ngrams) == len(set(ngrams)) >= 3
-
-
-def test_nothing_in_nothing_out() -> None:
-    assert summarizer().predict([]) == []
 
 
 @refuses(
@@ -280,20 +262,3 @@ def test_reports_are_learnt_and_names_that_were_never_seen_are_copied(
     assert figures["rouge1"] > 30
     assert ["facts", f"{figures['facts']:.4f}"] in [line.split() for line in shown.splitlines()]
     assert "metric rouge1" in shown
-
-
-@pytest.mark.full
-def test_save_and_load(tmp_path: Path) -> None:
-    task = summarizer()
-    task.save(tmp_path)
-    again = Summarization.load(tmp_path)
-    assert again.search == task.search
-    assert (again.max_source_length, again.max_target_length, again.cut_source) == (50, 9, False)
-    found = [[answer.text for answer in one.predict(TEXTS)] for one in (task, again)]
-    assert found[0] == found[1]
-    path = tmp_path / "task.json"
-    good = json.loads(path.read_text())
-    for content in ("{", "{}", json.dumps({**good, "search": {"beam": 3}})):
-        path.write_text(content)
-        with pytest.raises(ValueError, match=r"task\.json: .*use another checkpoint"):
-            Summarization.load(tmp_path)

@@ -14,7 +14,6 @@ import pytest
 from attention_zoo import models, tasks, training
 from attention_zoo.cli import main
 from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
-from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks import Tagged, TaggedSpan, Tagging, tagging
 from attention_zoo.training import read_recipe
 from attention_zoo.training.building import build_task
@@ -117,16 +116,6 @@ def test_characters_are_those_of_each_token() -> None:
 
 
 # answers
-
-
-@pytest.mark.full
-def test_an_answer_depends_on_nothing_else_in_the_list() -> None:
-    task = tagger(characters=True, attention=True)
-    texts = ["York", "Ida Lamp saw New York . " * 2, "no lamps"]
-    together = task.predict(texts, batch_size=2)
-    for text, answer in zip(texts, together, strict=True):
-        assert shown(task.predict([text])[0]) == shown(answer)
-    assert task.predict([]) == []
 
 
 @pytest.mark.full
@@ -273,38 +262,30 @@ def test_what_is_too_long_or_has_an_unknown_tag() -> None:
             work(other)
 
 
-def test_models_and_tokenizers_that_do_not_fit() -> None:
-    task, spelling = tagger(), tagger(characters=True)
-    with pytest.raises(ValueError, match="a Dense tags no words; tagging takes a Tagger"):
-        Tagging(keras.layers.Dense(3), task.tokenizer)
-    with pytest.raises(ValueError, match="model reads characters, but their tokenizer is not gi"):
-        Tagging(spelling.model, spelling.tokenizer)
-    with pytest.raises(ValueError, match="model reads no characters, but their tokenizer is given"):
-        Tagging(task.model, task.tokenizer, spelling.characters)
-    with pytest.raises(ValueError, match="a tokenizer of kind whitespace is needed where word is"):
-        Tagging(spelling.model, tagger("word").tokenizer, spelling.characters)
-    large = train_tokenizer("whitespace", [*WORDS, "more", "words"], 60)
-    with pytest.raises(ValueError, match=f"has {large.vocabulary_size} tokens, but the model rea"):
-        Tagging(task.model, large)
-    with pytest.raises(ValueError, match=r"'B-LOC' is none of BMES|'I-LOC' is none of BMES"):
-        Tagging(task.model, task.tokenizer, scheme="BMES")
+LARGE = train_tokenizer("whitespace", [*WORDS, "more", "words"], 60)
+
+
+@refuses(
+    ({"model": keras.layers.Dense(3)}, "a Dense tags no words; tagging takes a Tagger"),
+    ({"characters": None}, "model reads characters, but their tokenizer is not gi"),
+    ({"model": tagger().model}, "model reads no characters, but their tokenizer is given"),
+    ({"tokenizer": tagger("word").tokenizer}, "of kind whitespace is needed where word is"),
+    ({"tokenizer": LARGE}, f"has {LARGE.vocabulary_size} tokens, but the model rea"),
+    ({"scheme": "BMES"}, r"'B-LOC' is none of BMES|'I-LOC' is none of BMES"),
+)
+def test_models_and_tokenizers_that_do_not_fit(given: dict[str, Any]) -> None:
+    task = tagger(characters=True)
+    parts = {"model": task.model, "tokenizer": task.tokenizer, "characters": task.characters}
+    Tagging(**parts | given)
 
 
 # files
 
 
-def test_save_and_load(tmp_path: Path) -> None:
-    task = tagger(characters=True, scheme="BIO", max_length=30)
-    task.save(tmp_path)
-    again = tasks.load(tmp_path)
-    assert isinstance(again, Tagging)
-    assert (again.search, again.max_length, again.scheme) == (SearchOptions(), 30, "BIO")
-    assert shown(again.predict([TEXT])[0]) == shown(task.predict([TEXT])[0])
+def test_damaged_characters(tmp_path: Path) -> None:
+    tagger(characters=True).save(tmp_path)
     (tmp_path / "characters" / "vocabulary.txt").write_text("x")
     with pytest.raises(ValueError, match=r"vocabulary\.txt:1: "):
-        tasks.load(tmp_path)
-    (tmp_path / "task.json").write_text(json.dumps({"task": task.name, "max_length": 3}))
-    with pytest.raises(ValueError, match=r"task\.json: damaged \('search'\); use another"):
         tasks.load(tmp_path)
 
 

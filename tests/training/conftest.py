@@ -5,13 +5,11 @@ from pathlib import Path
 import pytest
 
 from attention_zoo import training
+from tests.eager import shared_run
 from tests.training.foreign import REGISTERED
-from tests.training.small import RESUMED, small_run, write_recipe
+from tests.training.small import RESUMED, write_recipe
 
-
-@pytest.fixture(scope="session", autouse=True)
-def _trained() -> None:
-    small_run()
+__all__ = ["shared_run"]
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from filelock import FileLock
 
 from attention_zoo import tasks, training
@@ -67,6 +68,12 @@ def copy_of_small_run(folder: Path) -> Path:
     return Path(shutil.copytree(small_run(), folder / "run"))
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files by their path in the folder."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
 def records(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
@@ -100,6 +107,19 @@ def assert_same_run(whole: Path, folder: Path) -> None:
         json.loads((newest(run) / "training.json").read_text()) for run in (whole, folder)
     )
     assert timeless([one]) == timeless([other])
+
+
+def assert_similar_run(one: Path, other: Path) -> None:
+    """Two runs have come to the same up to rounding, and have logged the same losses."""
+    expected, found = arrays(one), arrays(other)
+    assert expected.keys() == found.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, atol=1e-6, err_msg=name)
+    for before, after in zip(weights(one), weights(other), strict=True):
+        np.testing.assert_allclose(after, before, atol=1e-6)
+    for before, after in zip(records(one), records(other), strict=True):
+        for name in ("step", "loss", "val_loss"):
+            assert after[name] == pytest.approx(before[name], rel=1e-5)
 
 
 def timeless(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

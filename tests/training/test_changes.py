@@ -21,19 +21,12 @@ from attention_zoo.training.changes import (
 from attention_zoo.training.run_folder import RunState, claim, open_run, read_data
 from tests.training.small import (
     assert_same_run,
+    contents,
     copy_of_small_run,
     newest,
     records,
     write_recipe,
 )
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 def test_all_changes_of_a_recipe_are_named_but_for_the_folder(tmp_path: Path) -> None:
@@ -104,7 +97,7 @@ def test_a_misspelt_name_is_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.full
 def test_a_changed_recipe_is_refused_with_all_differences(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
-    before = files(run)
+    before = contents(run)
     words = [f"run={run}", "training.steps=60", "training.learning_rate=0.5", "data.test_size=9"]
     message = (
         r"test_size is 20 there and 9 here; training\.steps is 40 there and 60 here;"
@@ -115,7 +108,7 @@ def test_a_changed_recipe_is_refused_with_all_differences(tmp_path: Path) -> Non
         training.fit(write_recipe(tmp_path), words)
     with pytest.raises(ValueError, match=r"learning_rate is .* --allow training\.steps,data,train"):
         training.fit(write_recipe(tmp_path), words, allow=["training.steps", "data"])
-    assert files(run) == before
+    assert contents(run) == before
 
 
 @pytest.mark.full
@@ -173,12 +166,12 @@ def test_changed_data_are_refused_unless_allowed(tmp_path: Path) -> None:
     held = read_data(run)
     assert held["train"]["examples"] == 12
     (tmp_path / "train.tsv").write_text("\n".join(["en\tfr", *rows, "it is 1\til est 2"]) + "\n")
-    before = files(run)
+    before = contents(run)
     words = [f"run={run}", "training.steps=4"]
     message = r"data\.train held 12 examples and holds 13, .* --allow training\.steps,data\.train$"
     with pytest.raises(ValueError, match=message):
         training.fit(path, words, allow=["training.steps"])
-    assert {**files(run), "lock": b""} == {**before, "lock": b""}
+    assert {**contents(run), "lock": b""} == {**before, "lock": b""}
     assert training.fit(path, words, allow=["training.steps", "data.train"]).step == 4
     assert read_data(run)["train"]["examples"] == 13
     assert json.loads((run / "data.step-00000002.json").read_text()) == held

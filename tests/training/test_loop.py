@@ -22,7 +22,15 @@ from attention_zoo.training.loop import headline, prepare
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.stopping import StopRequest
 from tests.training import foreign
-from tests.training.small import RESUMED, assert_same_run, newest, records, small_run, write_recipe
+from tests.training.small import (
+    RESUMED,
+    assert_same_run,
+    contents,
+    newest,
+    records,
+    small_run,
+    write_recipe,
+)
 
 
 class StopAfter(keras.callbacks.Callback):
@@ -36,11 +44,6 @@ class StopAfter(keras.callbacks.Callback):
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 @pytest.mark.full
@@ -93,21 +96,6 @@ def test_a_finished_run_is_left_as_it_is(
     training.fit(write_recipe(tmp_path), [f"run={small_run()}"])
     assert "finished at step 40, nothing to do" in capsys.readouterr().out
     assert contents(small_run()) == before
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("batches", "saved"), [(21, 20), (29, 27)], ids=["at an evaluation", "between two"]
-)
-def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(
-    whole: Path, batches: int, saved: int, tmp_path: Path
-) -> None:
-    path, folder = write_recipe(tmp_path), tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        training.fit(path, [f"run={folder}", *RESUMED], callbacks=[StopAfter(batches)])
-    assert newest(folder).name == f"step-{saved:08d}"
-    training.fit(path, [f"run={folder}", *RESUMED])
-    assert_same_run(whole, folder)
 
 
 COVERAGE_PAGE = """\

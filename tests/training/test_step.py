@@ -34,15 +34,17 @@ X = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
 Y = X[:, :2] * 3
 
 
+def compiled_steps(model: Any, optimizer: Any, loss: Any = None, **options: Any) -> Steps:
+    model.compile(optimizer, loss or keras.losses.MeanSquaredError(), auto_scale_loss=False)
+    model.optimizer.build(model.trainable_variables)
+    return Steps(model, tf.distribute.get_strategy(), **options)
+
+
 def steps_of(*layers: keras.layers.Layer, rate: float = 0.1, **options: Any) -> Steps:
     """The steps of a small model with plain gradient descent."""
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.layers.Input((4,)), *layers, keras.layers.Dense(2)])
-    model.compile(
-        keras.optimizers.SGD(rate), keras.losses.MeanSquaredError(), auto_scale_loss=False
-    )
-    model.optimizer.build(model.trainable_variables)
-    return Steps(model, tf.distribute.get_strategy(), **options)
+    return compiled_steps(model, keras.optimizers.SGD(rate), **options)
 
 
 def batches_of(x: np.ndarray, y: np.ndarray, size: int) -> Any:
@@ -136,10 +138,7 @@ def test_rows_of_an_embedding_that_repeat_are_added_before_clipping() -> None:
     model = keras.Sequential(
         [keras.layers.Input((4,)), keras.layers.Embedding(5, 2), keras.layers.Flatten()]
     )
-    loss = keras.losses.MeanSquaredError()
-    model.compile(keras.optimizers.SGD(1.0), loss, auto_scale_loss=False)
-    model.optimizer.build(model.trainable_variables)
-    steps = Steps(model, tf.distribute.get_strategy(), clip_norm=0.01)
+    steps = compiled_steps(model, keras.optimizers.SGD(1.0), clip_norm=0.01)
     (before,) = values(steps)
     steps.train(batches_of(tokens, np.ones((1, 8), "float32"), 1))
     np.testing.assert_allclose(np.linalg.norm(values(steps)[0] - before), 0.01, rtol=1e-5)
@@ -381,9 +380,7 @@ def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
     batch = ({"source": tokens, "target": tokens}, tokens, True)
     found = []
     for loss in (SequenceCrossEntropy(), Doubled()):
-        model.compile(keras.optimizers.SGD(0.0), loss)
-        model.optimizer.build(model.trainable_variables)
-        steps = Steps(model, tf.distribute.get_strategy())
+        steps = compiled_steps(model, keras.optimizers.SGD(0.0), loss)
         assert bool(steps._options) is (type(loss) is SequenceCrossEntropy)
         found.append(steps.test(iter(tf.data.Dataset.from_tensors(batch))).loss)
     assert found[1] == pytest.approx(2 * found[0], rel=1e-5)
@@ -393,9 +390,7 @@ def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
 def test_a_copying_model_is_trained_by_the_labels_probability_alone() -> None:
     """The step's loss and count are those of the whole distribution, coverage added once."""
     model = models.PointerGenerator(8, 6, 8, copies=4, coverage={"from_step": 1, "weight": 0.5})
-    model.compile("adam", model.make_loss(), auto_scale_loss=False)
-    model.optimizer.build(model.trainable_variables)
-    steps = Steps(model, tf.distribute.get_strategy())
+    steps = compiled_steps(model, "adam", model.make_loss())
     rng = np.random.default_rng(0)
     source, target, labels = (rng.integers(4, 12, size=(2, n)).astype("int32") for n in (6, 3, 3))
     inputs = {"source": source, "target": target}
@@ -417,8 +412,6 @@ def test_frozen_weights_are_no_statistics() -> None:
     layers = [keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((3,)), *layers, keras.layers.Dropout(0.5)])
     layers[0].trainable = False
-    model.compile(keras.optimizers.SGD(), keras.losses.MeanSquaredError())
-    model.optimizer.build(model.trainable_variables)
-    steps = Steps(model, tf.distribute.get_strategy())
+    steps = compiled_steps(model, keras.optimizers.SGD())
     kept = [variable.path.rpartition("/")[2] for variable in steps.statistics]
     assert kept == ["moving_mean", "moving_variance"]
