@@ -212,24 +212,10 @@ def test_evaluate_names_the_pair_that_is_too_long() -> None:
 
 PAGE = """\
 task: summarization
-data:
-  corpus: reports
-  size: 400
-  validation_size: 16
-  test_size: 16
-  max_events: 1
-tokenizer:
-  kind: whitespace
-  vocabulary_size: 600
-model:
-  preset: pointer_generator_small
-  embedding_dim: 32
-  units: 32
-training:
-  steps: 60
-  evaluate_every: 60
-  batch_size: 16
-  learning_rate: 0.01
+data: {corpus: reports, size: 400, validation_size: 16, test_size: 16, max_events: 1}
+tokenizer: {kind: whitespace, vocabulary_size: 600}
+model: {preset: pointer_generator_small, embedding_dim: 32, units: 32}
+training: {steps: 60, evaluate_every: 60, batch_size: 16, learning_rate: 0.01}
 """
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from attention_zoo import models, tasks, training
-from attention_zoo.cli import main
 from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
 from attention_zoo.tasks import Tagged, TaggedSpan, Tagging, tagging
 from attention_zoo.training import read_recipe
 from attention_zoo.training.building import build_task
 from attention_zoo.training.fine_tuning import initial_task
+from tests.cli.test_main import Capture, output, refused
 from tests.refusals import refuses
 from tests.training.small import assert_same_run
 
@@ -305,17 +305,13 @@ def page(folder: Path, text: str = PAGE) -> Path:
     return folder / "page.yaml"
 
 
-Capture = pytest.CaptureFixture[str]
-
-
 @pytest.mark.full
 def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     run, file = tmp_path / "run", tmp_path / "in.txt"
     small = ["model.preset=bilstm_cnn", "model.characters=null"]
-    assert main(["train", str(page(tmp_path)), f"run={run}", *small]) == 0
-    assert "60 training sentences, 12 validation sentences" in capsys.readouterr().out
-    assert main(["evaluate", str(run)]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, "train", page(tmp_path), f"run={run}", *small)
+    assert "60 training sentences, 12 validation sentences" in out
+    out = output(capsys, "evaluate", run)
     assert "\ninvalid       " in out
     assert "\n  label ITEM  precision " in out
     (entry,) = json.loads((run / "results.json").read_text())["evaluations"]
@@ -323,14 +319,13 @@ def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     lines = [" ".join(words) for words in generate_orders(3, "test", max_items=1).words]
     file.write_text("\n".join(lines))
     words = ["--n-best", "search.beam_width=2", "--html", str(tmp_path / "page.html")]
-    assert main(["predict", str(run), str(file), "--allow-unknown", *words]) == 0
-    found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    out = output(capsys, "predict", run, file, "--allow-unknown", *words)
+    found = [line.split("\t") for line in out.splitlines()]
     want = tasks.load(run).predict(lines)
     assert [text for _, _, text in found[::2]] == [answer.text for answer in want]
     assert len(found) == 6
     assert "SENDER" in (tmp_path / "page.html").read_text()
-    assert main(["predict", str(run), str(file), "data.max_length=9"]) == 2
-    assert "in.txt:1: " in capsys.readouterr().err
+    assert "in.txt:1: " in refused(capsys, "predict", run, file, "data.max_length=9")
 
 
 def test_fine_tuning_takes_weights_tokenizers_and_tags(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from attention_zoo import tasks
+from attention_zoo.data.vocabulary import END
+from attention_zoo.decoding import AllowedTokens
 from attention_zoo.tasks import SearchOptions
 from tests.tasks import (
     test_captioning,
@@ -98,6 +100,20 @@ def test_answers_keep_the_order_and_depend_on_their_input_alone(name: str) -> No
 def test_nothing_in_nothing_out(name: str) -> None:
     make, _, options = CASES[name]
     assert make().predict([], **options) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["translation", "language_modeling", pytest.param("captioning", marks=pytest.mark.full)]
+)
+def test_rules_hold_for_all_inputs(name: str) -> None:
+    make, inputs, _ = CASES[name]
+    task = make()
+    tokenizer = task.target_tokenizer if name == "translation" else task.tokenizer
+    allowed = np.isin(np.arange(tokenizer.vocabulary_size), [END, 5, 6])
+    answers = task.predict(inputs, rules=[AllowedTokens(allowed)], max_length=4, min_length=3)
+    words = set(tokenizer.tokens([5, 6]))
+    assert all(set(answer.tokens) <= words for answer in answers)
+    assert all(answer.tokens for answer in answers)
 
 
 def settings_of(task: Any) -> dict[str, Any]:

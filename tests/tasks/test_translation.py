@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from attention_zoo.data import TextPairs
-from attention_zoo.data.vocabulary import END
 from attention_zoo.decoding import AllowedTokens
 from attention_zoo.tasks import SearchOptions, Translation
 from tests.refusals import refuses
@@ -57,12 +56,8 @@ def test_prefixes_begin_the_answers() -> None:
         translator().predict(texts, prefixes=["der", "ein Hund sah"], max_length_ratio=1)
 
 
-def test_rules_hold_for_all_texts() -> None:
+def test_rules_that_differ_by_source_are_refused() -> None:
     size = translator().target_tokenizer.vocabulary_size
-    allowed = np.isin(np.arange(size), [END, 5, 6])
-    answers = translator().predict(SOURCES, rules=[AllowedTokens(allowed)], max_length=4)
-    words = set(translator().target_tokenizer.tokens([5, 6]))
-    assert all(set(answer.tokens) <= words for answer in answers)
     with pytest.raises(ValueError, match="rules: AllowedTokens says something else for each"):
         translator().predict(SOURCES, rules=[AllowedTokens(np.ones((4, size), bool))])
 
