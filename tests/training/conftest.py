@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,9 @@ def foreign(monkeypatch: pytest.MonkeyPatch) -> None:
     """The names of `tests.training.foreign`, for one test."""
     for registry, name, factory in REGISTERED:
         monkeypatch.setitem(registry._factories, name, factory)
+
+
+@pytest.fixture
+def no_run_is_left(tmp_path: Path) -> Iterator[None]:
+    yield
+    assert not (tmp_path / "run").exists()

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,12 @@ def write_recipe(folder: Path, page: str = PAGE) -> Path:
     path = folder / "small.yaml"
     path.write_text(page, encoding="utf-8")
     return path
+
+
+def fit(folder: Path, *words: str, callbacks: Sequence[Any] = (), **options: Any) -> Any:
+    """Trains the recipe of `PAGE` in `folder / run`, with these overrides and training options."""
+    words = (f"run={folder / 'run'}", *words, *(f"training.{k}={v}" for k, v in options.items()))
+    return training.fit(write_recipe(folder), words, callbacks)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from attention_zoo.training.changes import (
     refuse_changes,
 )
 from attention_zoo.training.run_folder import RunState, claim, open_run, read_data
+from tests.refusals import refuses
 from tests.training.small import (
     assert_same_run,
     contents,
@@ -78,20 +80,18 @@ def test_what_decides_the_weights_cannot_change(tmp_path: Path) -> None:
     refuse_changes(tmp_path, {"training.steps": "steps"}, ["training"])
 
 
-UNKNOWN = {
-    "training.step": r"--allow training\.step: is no key of a recipe; did you mean 'training\.step",
-    "daat": "did you mean 'data'",
-    "data.trian": r"did you mean 'data\.train'",
-}
-
-
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_a_misspelt_name_is_told(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=UNKNOWN[name]):
-        training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"], allow=[name])
-    with pytest.raises(ValueError, match=r"give a list of names, \['data'\]"):
-        training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"], allow="data")
-    assert not (tmp_path / "run").exists()
+@pytest.mark.usefixtures("no_run_is_left")
+@refuses(
+    (
+        ["training.step"],
+        r"--allow training\.step: is no key of a recipe; did you mean 'training\.st",
+    ),
+    (["daat"], "did you mean 'data'"),
+    (["data.trian"], r"did you mean 'data\.train'"),
+    ("data", r"give a list of names, \['data'\]"),
+)
+def test_a_misspelt_name_is_told(allow: Any, tmp_path: Path) -> None:
+    training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"], allow=allow)
 
 
 @pytest.mark.full

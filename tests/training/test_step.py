@@ -22,6 +22,7 @@ from tests.training.small import (
     RESUMED,
     arrays,
     assert_same_run,
+    fit,
     newest,
     records,
     small_run,
@@ -75,20 +76,6 @@ def test_an_update_is_the_mean_gradient_clipped_by_its_norm(clip_norm: float | N
         np.testing.assert_allclose(after, before - 0.1 * factor * gradient, atol=1e-6)
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
-def test_accumulated_batches_are_one_batch_of_their_union(jit: bool) -> None:
-    """Of 4, 4 and 2 examples: a mean of means would weigh the last two double."""
-    found = {}
-    for accumulate, size in ((1, 10), (3, 4)):
-        steps = steps_of(accumulate=accumulate, clip_norm=0.5, jit=jit)
-        stream = batches_of(X, Y, size)
-        outcomes = [steps.train(stream) for _ in range(4)]
-        found[accumulate] = values(steps)
-        assert [outcome.count for outcome in outcomes] == [10] * 4
-    for one, other in zip(found[1], found[3], strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-
-
 class Counted(keras.layers.Layer):
     """Adds the number of its calls in training."""
 
@@ -102,17 +89,24 @@ class Counted(keras.layers.Layer):
         return x + on
 
 
+@pytest.mark.parametrize("layers", [(), (Counted,)], ids=["plain", "counting updates"])
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
-def test_steps_that_a_layer_counts_are_updates(jit: bool) -> None:
+def test_accumulated_batches_are_one_batch_of_their_union(jit: bool, layers: Any) -> None:
+    """Of 4, 4 and 2 examples: a mean of means would weigh the last two double.
+
+    What a layer counts are updates.
+    """
     found = {}
     for accumulate, size in ((1, 10), (3, 4)):
-        steps = steps_of(Counted(), accumulate=accumulate, jit=jit)
+        made = [layer() for layer in layers]
+        steps = steps_of(*made, accumulate=accumulate, clip_norm=0.5, jit=jit)
         stream = batches_of(X, Y, size)
-        losses = [steps.train(stream).loss for _ in range(3)]
-        found[accumulate] = [np.array(losses), *values(steps)]
-        assert int(steps.model.layers[0].steps) == 3
+        outcomes = [steps.train(stream) for _ in range(4)]
+        found[accumulate] = [*values(steps), np.array([outcome.loss for outcome in outcomes])]
+        assert [outcome.count for outcome in outcomes] == [10] * 4
+        assert [int(layer.steps) for layer in made] == [4] * len(made)
     for one, other in zip(found[1], found[3], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.full
@@ -247,10 +241,9 @@ def test_half_precision_is_within_five_percent_after_50_steps(
 ) -> None:
     losses = []
     for policy in ("float32", precision):
-        words = ["training.steps=50", "training.evaluate_every=10", f"training.precision={policy}"]
-        words.append("model.dropout=0")
-        training.fit(write_recipe(tmp_path), [f"run={tmp_path / policy}", *words])
-        losses.append(records(tmp_path / policy)[-1])
+        (tmp_path / policy).mkdir()
+        options = {"steps": 50, "evaluate_every": 10, "precision": policy}
+        losses.append(records(fit(tmp_path / policy, "model.dropout=0", **options).folder)[-1])
         assert keras.config.dtype_policy().name == "float32"
     for name in ("loss", "val_loss"):
         assert losses[1][name] == pytest.approx(losses[0][name], rel=0.05)
