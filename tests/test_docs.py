@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import re
+import runpy
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -133,12 +134,7 @@ def test_every_name_of_theirs_is_on_the_page() -> None:
 
 def cabinet() -> Any:
     """The script that writes the cabinet."""
-    spec = importlib.util.spec_from_file_location("make_cabinet", DOCS / "make_cabinet.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(DOCS / "make_cabinet.py")))
 
 
 def structures() -> set[type]:

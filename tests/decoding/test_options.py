@@ -362,8 +362,7 @@ def test_rules_may_come_one_by_one() -> None:
     tables = Tables.random(seed=1, sources=3, vocabulary=VOCABULARY)
     masks = [[True, True, False, False, False], [False, True, True, False, False]]
     rules = (AllowedTokens(mask) for mask in masks)
-    result = find(tables.step, tables.state(), batch_size=3, max_length=2, rules=rules)
-    assert (to_numpy(result).tokens == 1).all()
+    assert (tables.search(max_length=2, rules=rules).tokens == 1).all()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -375,15 +374,14 @@ def test_no_prefix_is_none(mode: str) -> None:
         return find(tables.step, tables.state(), prefix=prefix, **options)
 
     result = to_numpy(compiled(run, mode)(np.zeros((3, 0), "int32")))
-    free = to_numpy(find(tables.step, tables.state(), **options))
+    free = tables.search(**options)
     np.testing.assert_array_equal(result.tokens, free.tokens)
 
 
 def test_a_mask_may_be_a_list() -> None:
     tables = Tables.random(seed=1, sources=3, vocabulary=VOCABULARY)
     rules = [AllowedTokens([True, False, False, False, False])]
-    result = find(tables.step, tables.state(), batch_size=3, max_length=2, rules=rules)
-    assert not to_numpy(result).tokens.any()
+    assert not tables.search(max_length=2, rules=rules).tokens.any()
     with pytest.raises(ValueError, match=r"mask is of shape \(\): \(V,\), \(B, V\) or"):
         AllowedTokens(True)
     with pytest.raises(ValueError, match=r"mask has dtype float32.*`mask >= 0`"):

@@ -104,8 +104,7 @@ def test_no_source(mode: str, way: str) -> None:
     tables = Tables.random(seed=1, sources=0, vocabulary=6)
     mask = np.ones((0, 3), bool)
     options = OPTIONS | WAYS[way] | {"coverage_penalty": 0.3}
-    search = functools.partial(find, batch_size=0, source_mask=mask, **options)
-    result = to_numpy(compiled(lambda: search(telling(tables), tables.state()), mode)())
+    result = tables.search(mode, telling(tables), source_mask=mask, **options)
     width = WAYS[way].get("beam_width", 1)
     assert result.tokens.shape == result.token_scores.shape == (0, width, 5)
     assert result.scores.shape == result.lengths.shape == (0, width)
@@ -135,11 +134,10 @@ def test_scores_are_float32_whatever_the_logits(dtype: str, way: str) -> None:
     mask = np.array([[True, True, False], [True, True, True]])
     options = OPTIONS | WAYS[way] | {"coverage_penalty": 0.3}
 
-    def found(dtype: str) -> SearchResult:
-        run = functools.partial(find, batch_size=2, source_mask=mask, **options)
-        return to_numpy(run(telling(tables, dtype), tables.state()))
-
-    got, want = found(dtype), found("float32")
+    got, want = (
+        tables.search("eager", telling(tables, x), source_mask=mask, **options)
+        for x in (dtype, "float32")
+    )
     assert got.scores.dtype == got.token_scores.dtype == np.float32
     assert got.tokens.tolist() == want.tokens.tolist()
     np.testing.assert_allclose(got.scores, want.scores, rtol=3e-2)
@@ -152,8 +150,7 @@ def test_a_source_of_padding_alone_is_searched_like_any(mode: str, way: str) -> 
     tables = Tables.random(seed=1, sources=2, vocabulary=6, end_bias=-9)
     mask = np.array([[False, False, False], [True, True, True]])
     options = WAYS[way] | {"coverage_penalty": 0.3, "max_length_ratio": 1.4}
-    search = functools.partial(find, batch_size=2, source_mask=mask, **options)
-    result = to_numpy(compiled(lambda: search(telling(tables), tables.state()), mode)())
+    result = tables.search(mode, telling(tables), source_mask=mask, **options)
     assert result.lengths.max(axis=1).tolist() == [1, 4]
     assert np.isfinite(result.scores[:, 0]).all()
     np.testing.assert_allclose(result.scores[0], result.token_scores[0].sum(-1), rtol=1e-6)
