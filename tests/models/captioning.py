@@ -15,7 +15,6 @@ from tests.models.conformance import (
     ModelConformance,
     forward,
     picture_of,
-    read_by,
 )
 
 
@@ -82,6 +81,3 @@ class CaptionerConformance(ModelConformance):
         image = picture_of(SOURCE)
         want = model({"image": image, "target": TARGET})
         close(model({"image": image.astype("float32"), "target": TARGET}), want, 1e-6)
-
-
-__all__ = ["SOURCE", "TARGET", "CaptionerConformance", "forward", "picture_of", "read_by"]

@@ -284,16 +284,11 @@ class ModelConformance(ConfigurationTests):
     def test_greedy_search_takes_the_best_token(self, searched: str) -> None:
         model = self.shipped(searched)
         found = self.search(model)
-        log_probs, looked = teacher_forced(model, SOURCE, found.tokens[:, 0])
-        for row in range(len(SOURCE)):
-            n = int(found.lengths[row, 0])
-            tokens = found.tokens[row, 0]
-            assert tokens[:n].tolist() == log_probs[row, :n].argmax(-1).tolist()
-            score = log_probs[row, range(n), tokens[:n]].sum()
-            assert found.scores[row, 0] == pytest.approx(score, rel=1e-4)
-            check_row(tokens, n, found.finished[row, 0])
-            if looked is not None:
-                close(found.attention[row, 0, :n], looked[row, :n], 1e-4)
+        best = check_found(model, found, 0).argmax(-1)
+        for tokens, length, wanted in zip(
+            found.tokens[:, 0], found.lengths[:, 0], best, strict=True
+        ):
+            assert tokens[:length].tolist() == wanted[:length].tolist()
 
     def test_beam_search_tells_where_each_hypothesis_looked(self, searched: str) -> None:
         model = self.shipped(searched)
@@ -301,15 +296,7 @@ class ModelConformance(ConfigurationTests):
         assert found.tokens.shape == (len(SOURCE), 2, LENGTH)
         assert (np.diff(found.scores, axis=1) <= 0).all()
         for rank in range(2):
-            log_probs, looked = teacher_forced(model, SOURCE, found.tokens[:, rank])
-            for row in range(len(SOURCE)):
-                n = int(found.lengths[row, rank])
-                tokens = found.tokens[row, rank]
-                check_row(tokens, n, found.finished[row, rank])
-                score = log_probs[row, range(n), tokens[:n]].sum()
-                assert found.scores[row, rank] == pytest.approx(score, rel=1e-4)
-                if looked is not None:
-                    close(found.attention[row, rank, :n], looked[row, :n], 1e-4)
+            check_found(model, found, rank)
         greedy = self.search(model)
         assert (found.scores[:, 0] >= greedy.scores[:, 0] - 1e-4).all()
 
@@ -401,6 +388,31 @@ class ModelConformance(ConfigurationTests):
         assert np.isfinite(array(logits)).all()
         found = self.search(model, beam_width=2, max_length=3)
         assert np.isfinite(found.scores).all()
+
+
+def check_found(
+    model: Any,
+    found: SearchResult,
+    rank: int,
+    source: np.ndarray = SOURCE,
+    penalty: str = "none",
+) -> np.ndarray:
+    """Scores and attention of the hypotheses of this rank are those of the teacher-forced pass.
+
+    Returns:
+        The log probabilities `(B, L, V)` of that pass.
+    """
+    tokens = array(found.tokens)[:, rank]
+    log_probs, looked = teacher_forced(model, source, tokens)
+    for row, n in enumerate(array(found.lengths)[:, rank].astype(int)):
+        check_row(tokens[row], n, array(found.finished)[row, rank])
+        scores = log_probs[row, range(n), tokens[row, :n]]
+        close(array(found.token_scores)[row, rank, :n], scores, 1e-4)
+        if penalty == "none":
+            assert array(found.scores)[row, rank] == pytest.approx(scores.sum(), rel=1e-4)
+        if looked is not None:
+            close(array(found.attention)[row, rank, :n], looked[row, :n], 1e-4)
+    return log_probs
 
 
 def check_row(tokens: np.ndarray, length: int, finished: bool) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 
 from attention_zoo.models import CaptionTransformer
 from tests.layers.running import array
-from tests.models.captioning import TARGET, CaptionerConformance
-from tests.models.conformance import OTHER_STACK, STACK
+from tests.models.captioning import CaptionerConformance
+from tests.models.conformance import OTHER_STACK, STACK, TARGET
 from tests.models.reading import fill
 from tests.refusals import refuses
 

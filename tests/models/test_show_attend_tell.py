@@ -13,7 +13,8 @@ import pytest
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.models import ShowAttendTell
 from tests.layers.running import JAX, array, close, randomise
-from tests.models.captioning import SOURCE, TARGET, CaptionerConformance, picture_of
+from tests.models.captioning import CaptionerConformance
+from tests.models.conformance import SOURCE, TARGET, picture_of
 from tests.refusals import refuses
 
 SMALL = {

@@ -20,8 +20,8 @@ from tests.models.conformance import (
     TARGET,
     VOCABULARY,
     ModelConformance,
+    check_found,
     forward,
-    teacher_forced,
 )
 from tests.models.reading import fill
 from tests.refusals import refuses
@@ -143,12 +143,7 @@ def test_stretches_know_the_distances(
     found = model.compiled_search(SOURCE, **options)
     model.__dict__.pop("_compiled")
     for rank in range(2):
-        tokens = array(found.tokens)[:, rank]
-        log_probs, looked = teacher_forced(model, SOURCE, tokens)
-        for row, length in enumerate(array(found.lengths)[:, rank]):
-            said = log_probs[row, range(length), tokens[row, :length]].sum()
-            assert array(found.scores)[row, rank] == pytest.approx(said, rel=1e-4)
-            close(array(found.attention)[row, rank, :length], looked[row, :length], 1e-4)
+        check_found(model, found, rank)
 
 
 @pytest.mark.parametrize("positions", RELATIVE)
