@@ -10,6 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 import keras
@@ -20,6 +21,7 @@ from tests.cpu_time import FAIL_LIMIT, CPUTime
 
 pytest.register_assert_rewrite(
     "tests.layers.conformance",
+    "tests.models.configuration",
     "tests.models.conformance",
     "tests.models.reading",
     "tests.models.tagging",
@@ -41,6 +43,13 @@ def _same_start(request: pytest.FixtureRequest) -> Iterator[None]:
         keras.utils.set_random_seed(seed)
     yield
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture
+def tfds(request: pytest.FixtureRequest) -> Any:
+    """TensorFlow Datasets, whose warnings are ignored; skips the test without it."""
+    request.node.add_marker(pytest.mark.filterwarnings("ignore"))
+    return pytest.importorskip("tensorflow_datasets")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,4 +1,4 @@
-"""Fixture: the fast tier runs searches and models eagerly; nothing is traced for one prediction."""
+"""Fixtures: the fast tier runs searches and models eagerly; one small run is trained for all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ import keras
 import pytest
 
 from tests.tiers import FULL
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_run() -> None:
+    """Trains the run that tests share, or copies it, before the first of them."""
+    from tests.training.small import small_run
+
+    small_run()
 
 
 @pytest.fixture(autouse=True)

@@ -90,14 +90,6 @@ def test_nothing_is_used_when_all_are_damaged(tmp_path: Path) -> None:
         store.newest()
 
 
-def test_what_cannot_be_read_is_damage(tmp_path: Path) -> None:
-    store = saved(tmp_path, 1, 2)
-    (store.at(2) / "empty").unlink()
-    (store.at(2) / "empty").mkdir()
-    with pytest.warns(UserWarning, match="empty: Is a directory; the one before is used"):
-        assert store.newest() == store.at(1)
-
-
 def test_a_damaged_one_does_not_bring_an_older_self_back(tmp_path: Path) -> None:
     store = saved(tmp_path, 20, 40)
     shutil.copytree(store.at(40), store.folder / ".step-00000040.old")

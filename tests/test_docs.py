@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import inspect
 import json
 import re
+import runpy
 import shlex
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -21,6 +23,7 @@ from attention_zoo.cli import main
 from tests.layers.running import array
 from tests.models.public.checkpoints import GOLDEN
 from tests.test_hub import pretend
+from tests.test_migration import golden
 from tests.training.small import PAGE, write_recipe
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -42,6 +45,18 @@ def python_of(name: str) -> str:
     return "\n".join(
         re.findall(r"```python\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL)
     )
+
+
+@pytest.fixture
+def run_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Runs a page's Python in an empty folder, with these names; all that it has defined."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str, **names: Any) -> dict[str, Any]:
+        exec(python_of(name), names)
+        return names
+
+    return run
 
 
 def commands_of(name: str, run: str) -> list[list[str]]:
@@ -103,16 +118,13 @@ def test_each_part_of_your_own_is_ten_lines() -> None:
         assert len([line for line in code.splitlines() if line.strip()]) <= 10
 
 
-def test_migrating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with np.load(Path(__file__).parent / "golden" / "attention.npz") as data:
-        case = {k.split("/", 1)[1]: data[k] for k in data if k.startswith("wrapper_lstm_bahdanau/")}
+def test_migrating(run_page: Any) -> None:
+    case = golden("wrapper_lstm_bahdanau")
     cell = ["cell_kernel", "cell_recurrent_kernel", "cell_bias"]
     mechanism = ["attention_v", "attention_g", "attention_b", "query_kernel", "memory_kernel"]
     listed = [case[name] for name in ["attention_layer_kernel", *cell, *mechanism]]
     np.savez("wrapper.npz", **{f"{number:03d}": array for number, array in enumerate(listed)})
-    names: dict = {}
-    exec(python_of("migrating-from-tfa.md"), names)
+    names = run_page("migrating-from-tfa.md")
     mask = np.arange(case["memory"].shape[1]) < case["lengths"][:, None]
     states = [case["initial_h"], case["initial_c"]]
     outputs, _ = names["decoder"](
@@ -136,12 +148,7 @@ def test_every_name_of_theirs_is_on_the_page() -> None:
 
 def cabinet() -> Any:
     """The script that writes the cabinet."""
-    spec = importlib.util.spec_from_file_location("make_cabinet", DOCS / "make_cabinet.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(DOCS / "make_cabinet.py")))
 
 
 def structures() -> set[type]:
@@ -181,13 +188,11 @@ def test_a_picture_of_the_cabinet_is_drawn_from_a_layer() -> None:
 
 
 @pytest.mark.full
-def test_search_and_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
     from tests.tasks.test_translation import translator
 
     translator().save(tmp_path / "run")
-    monkeypatch.chdir(tmp_path)
-    names: dict = {"folder": tmp_path / "run"}
-    exec(python_of("search-and-export.md"), names)
+    names = run_page("search-and-export.md", folder=tmp_path / "run")
     assert len(names["ruled"].tokens) == 3
     assert len(names["answer"].alternatives) == 2
     assert names["answers"]["text"].shape == (1, 1)
@@ -196,13 +201,11 @@ def test_search_and_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.slow
-def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training(run_page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the page, `hf://` is the hub; here it has one small model."""
     pretend(monkeypatch, lambda name, **_: str(GOLDEN / "bert"))
-    monkeypatch.chdir(tmp_path)
     page = PAGE.replace("steps: 40", "steps: 4").replace("evaluate_every: 20", "evaluate_every: 4")
-    names: dict = {"recipe": write_recipe(tmp_path, page)}
-    exec(python_of("training.md"), names)
+    names = run_page("training.md", recipe=write_recipe(tmp_path, page))
     assert (names["first"].step, names["more"].step, names["tuned"].step) == (4, 8, 4)
     one, other = (names[name].task.model.encoder.weights for name in ("more", "tuned"))
     for before, after in zip(one, other, strict=True):
@@ -213,28 +216,24 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_tagging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    exec(python_of("tagging.md"), names)
+def test_tagging(run_page: Any) -> None:
+    names = run_page("tagging.md")
     answer, split = names["answer"], names["split"]
     assert answer.words == split.words
     assert len(split.alternatives) == 2
     assert not any(tags[0].startswith("I-") for tags in (answer.tags, split.tags))
-    assert "York" in (tmp_path / "page.html").read_text("utf-8")
+    assert "York" in Path("page.html").read_text("utf-8")
 
 
 @pytest.mark.slow
-def test_summarization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    exec(python_of("summarization.md"), names)
+def test_summarization(run_page: Any) -> None:
+    names = run_page("summarization.md")
     answer, report = names["answer"], names["reports"].sources[0]
     assert list(answer.source_tokens) == report.split()
     assert 3 <= len(answer.tokens) == len(answer.copied) == len(answer.origins)
     told = f"{sum(place >= 0 for place in answer.origins)} of {len(answer.tokens)} words copied"
-    assert told in (tmp_path / "page.html").read_text("utf-8")
-    assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
+    assert told in Path("page.html").read_text("utf-8")
+    assert Path("heat.png").read_bytes().startswith(b"\x89PNG")
     log_probs = names["mine"]([np.array([[2, 50]]), np.array([[4, 50, 0]])])
     np.testing.assert_allclose(np.exp(array(log_probs)).sum(-1), 1, atol=1e-5)
     assert (array(log_probs)[..., 51:] < -60).all(), "no source has these"
@@ -242,28 +241,22 @@ def test_summarization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_captioning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    exec(python_of("captioning.md"), names)
+def test_captioning(run_page: Any) -> None:
+    names = run_page("captioning.md")
     answer, served = names["answer"], names["answers"]
     assert answer.image.shape == (32, 32, 3)
     assert len(answer.tokens) >= 2
     assert answer.attention.shape == (len(answer.tokens), 8, 8)
-    assert (tmp_path / "looks.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "page.html").read_text("utf-8").count("<article") == 1
+    assert Path("looks.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("page.html").read_text("utf-8").count("<article") == 1
     (want,) = names["task"].predict([names["image"]])
     assert served["text"][0, 0].numpy().decode() == want.text
     assert served["attention"].shape == (1, 1, served["tokens"].shape[2], 8, 8)
 
 
 @pytest.mark.slow
-def test_glimpses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    exec(python_of("glimpses.md"), names)
+def test_glimpses(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    names = run_page("glimpses.md")
     answer, other = names["answer"], names["other"]
     assert answer.locations.shape == (6, 2)
     assert len(other.tokens) == 6
@@ -282,12 +275,8 @@ def test_glimpses(
 
 
 @pytest.mark.slow
-def test_retrieval(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    exec(python_of("retrieval.md"), names)
+def test_retrieval(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    names = run_page("retrieval.md")
     answer = names["answer"]
     assert answer.source == names["texts"][0]
     assert len(answer.alternatives) == 2

@@ -35,6 +35,13 @@ def sources(folder: str) -> list[Path]:
     return found
 
 
+def make_files(folder: Path, names: Iterable[str]) -> None:
+    """Empty files."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
 def line_count(paths: Iterable[Path]) -> int:
     return sum(path.read_text(encoding="utf-8").count("\n") for path in paths)
 
@@ -269,16 +276,10 @@ def untested(package: Path, tests: Path) -> list[str]:
 
 
 def test_tests_mirror_the_package(tmp_path: Path) -> None:
-    for name in (
-        "a/__init__.py",
-        "b/__init__.py",
-        "c.py",
-        "d.py",
-        "tests/a/test_x.py",
-        "tests/test_c.py",
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+    make_files(
+        tmp_path,
+        ["a/__init__.py", "b/__init__.py", "c.py", "d.py", "tests/a/test_x.py", "tests/test_c.py"],
+    )
     assert untested(tmp_path, tmp_path / "tests") == ["b", "d.py"]
     assert untested(PACKAGE, ROOT / "tests") == []
 
@@ -388,23 +389,15 @@ def unfounded(card: str, *results: object) -> list[str]:
 
 
 def test_models_and_training_hold_no_code(tmp_path: Path) -> None:
-    for name in ("models/a/x.py", "training/y.py", "training/y.yaml"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+    make_files(tmp_path, ["models/a/x.py", "training/y.py", "training/y.yaml"])
     assert strange_files(tmp_path) == ["models/a/x.py", "training/y.py"]
     assert strange_files(ROOT) == []
 
 
 def test_recipes_cards_and_presets_agree_in_name(tmp_path: Path) -> None:
-    for name in (
-        "training/translation/small.dates.yaml",
-        "training/translation/smal.dates.yaml",
-        "models/translation/small.dates/README.md",
-        "models/translation/small.dates/results.json",
-        "models/translation/small.other/README.md",
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+    make_files(tmp_path / "training/translation", ["small.dates.yaml", "smal.dates.yaml"])
+    make_files(tmp_path / "models/translation/small.dates", ["README.md", "results.json"])
+    make_files(tmp_path / "models/translation/small.other", ["README.md"])
     assert misnamed(tmp_path, ["small"]) == [
         "models/translation/small.other: no recipe training/translation/small.other.yaml",
         "models/translation/small.other: no results.json",

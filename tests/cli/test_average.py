@@ -1,4 +1,4 @@
-"""`average` writes a folder that the other commands take; mistakes leave nothing behind."""
+"""`average` writes a folder that the other commands take."""
 
 from __future__ import annotations
 
@@ -25,28 +25,3 @@ def test_other_commands_take_the_average(tmp_path: Path, capsys: Capture) -> Non
     lines.write_text("it is five\n", encoding="utf-8")
     assert main(["predict", str(folder), str(lines), "--allow-unknown"]) == 0
     assert capsys.readouterr().out.count("\n") == 1
-
-
-MISTAKES = {
-    "no folder": ([], "the following arguments are required: -o/--out"),
-    "there": (["-o", "there"], "there: exists already; name a folder that does not"),
-    "one": (["--last", "1", "-o", "new"], "last must be at least 2"),
-    "many": (["--last", "9", "-o", "new"], "of the 9 checkpoints to average 2 are there"),
-    "no number": (["--last", "x", "-o", "new"], "invalid int value: 'x'"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_one_line_and_leave_nothing(
-    name: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = str(small_run().resolve())
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "there").mkdir()
-    words, message = MISTAKES[name]
-    capsys.readouterr()
-    assert main(["average", run, *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["there"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention_zoo.data import copied_ids, train_tokenizer
+from tests.refusals import refuses
 
 TEXTS = ["the fire in the old mill of", ". , 1 2 3"]
 WORDS = train_tokenizer("word", TEXTS)
@@ -78,10 +78,10 @@ def test_ids_say_what_the_text_says(text: str, copies: int) -> None:
             assert token != 1 or (surface not in words and len(words) == copies)
 
 
-def test_what_is_refused() -> None:
-    with pytest.raises(ValueError, match="copies=-1 must be at least 0"):
-        copied_ids(WORDS, ["a"], copies=-1)
-    with pytest.raises(ValueError, match="1 sources and 2 targets; give pairs"):
-        copied_ids(WORDS, ["a"], ["a", "b"])
-    with pytest.raises(ValueError, match="list of strings"):
-        copied_ids(WORDS, "a")
+@refuses(
+    ((["a"],), {"copies": -1}, "copies=-1 must be at least 0"),
+    ((["a"], ["a", "b"]), {}, "1 sources and 2 targets; give pairs"),
+    (("a",), {}, "list of strings"),
+)
+def test_what_is_refused(texts: tuple, options: dict) -> None:
+    copied_ids(WORDS, *texts, **options)

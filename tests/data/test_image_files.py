@@ -12,30 +12,27 @@ import numpy as np
 import pytest
 
 from attention_zoo.data.image_files import ImageStack, image_files, is_image
+from tests.data.image_folders import folder, zipped
 
 CONTENTS = {"b.jpg": b"bb" * 99, "a/2.PNG": b"2", "a/10.png": b"10", "notes.txt": b"n"}
 ADDED = {".DS_Store": b"", "__MACOSX/._b.jpg": b"x", "a/.2.PNG": b"y"}
 
 
-def folder(path: Path) -> Path:
-    for name, content in (CONTENTS | ADDED).items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(content)
-    return path
-
-
 def packed(path: Path, method: int = zipfile.ZIP_DEFLATED) -> Path:
-    with zipfile.ZipFile(path, "w", method) as archive:
+    zipped(path, CONTENTS | ADDED, method)
+    with zipfile.ZipFile(path, "a") as archive:
         archive.mkdir("a")
-        for name, content in (CONTENTS | ADDED).items():
-            archive.writestr(name, content)
     return path
 
 
 @pytest.mark.parametrize("kind", ["folder", "stored", "deflated"])
 def test_files_are_found_by_name_and_read(tmp_path: Path, kind: str) -> None:
     method = zipfile.ZIP_STORED if kind == "stored" else zipfile.ZIP_DEFLATED
-    path = folder(tmp_path / "f") if kind == "folder" else packed(tmp_path / "f.zip", method)
+    path = (
+        folder(tmp_path / "f", CONTENTS | ADDED)
+        if kind == "folder"
+        else packed(tmp_path / "f.zip", method)
+    )
     with image_files(path) as files:
         assert list(files) == sorted(CONTENTS)
         assert {name: read() for name, read in files.items()} == CONTENTS
@@ -54,7 +51,7 @@ def test_what_is_neither_folder_nor_zip_is_refused(tmp_path: Path) -> None:
 
 
 def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
-    path = folder(tmp_path / "f")
+    path = folder(tmp_path / "f", CONTENTS | ADDED)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "3.png").write_bytes(b"3")
     (path / "linked").symlink_to(tmp_path / "other")

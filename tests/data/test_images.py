@@ -130,17 +130,19 @@ def test_a_path_is_read(tmp_path: Any) -> None:
         np.testing.assert_array_equal(read_image(source), read_image(GOOD["JPEG"]))
 
 
-def turned(orientation: int, kind: str) -> bytes:
+def tags(orientation: int) -> Image.Exif:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return encoded(COLOURS, kind, exif=exif)
+    return exif
+
+
+def turned(orientation: int, kind: str) -> bytes:
+    return encoded(COLOURS, kind, exif=tags(orientation))
 
 
 def late_tags(orientation: int) -> bytes:
     """A PNG whose tags stand behind its pixels."""
-    tags = Image.Exif()
-    tags[0x0112] = orientation
-    data = tags.tobytes().removeprefix(b"Exif\0\0")
+    data = tags(orientation).tobytes().removeprefix(b"Exif\0\0")
     sums = struct.pack(">I", zlib.crc32(b"eXIf" + data))
     plain = encoded(COLOURS)
     return plain[:-12] + struct.pack(">I", len(data)) + b"eXIf" + data + sums + plain[-12:]
@@ -148,9 +150,7 @@ def late_tags(orientation: int) -> bytes:
 
 def raw_profile(orientation: int) -> bytes:
     """A PNG whose tags are text, as older programs write them."""
-    tags = Image.Exif()
-    tags[0x0112] = orientation
-    data = tags.tobytes()
+    data = tags(orientation).tobytes()
     info = PngInfo()
     info.add_text("Raw profile type exif", f"\nexif\n{len(data):8}\n{data.hex()}\n")
     return encoded(COLOURS, pnginfo=info)

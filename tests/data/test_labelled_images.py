@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from attention_zoo.data import LabelledImages, read_class_folders, read_image, read_npz_images
+from tests.data.image_folders import folder, picture, zipped
+from tests.refusals import refuses
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (6, 4, 5), np.uint8)
@@ -35,38 +36,24 @@ def test_arrays_are_read(tmp_path: Path, shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(part.images, found.images[[5, 0]])
 
 
-BAD_ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
-    "missing": (
-        {"x_trainn": GREY, "y_train": NUMBERS},
-        "no array 'x_train'; did you mean 'x_trainn'",
-    ),
-    "floats": ({"x_train": GREY / 255, "y_train": NUMBERS}, "'x_train' is of float64; give uint8"),
-    "flat": ({"x_train": GREY.reshape(6, 20), "y_train": NUMBERS}, r"shape \(6, 20\); give \(N, H"),
-    "a number": ({"x_train": np.uint8(3), "y_train": NUMBERS}, r"shape \(\); give \(N, H"),
-    "two channels": (
-        {"x_train": np.stack([GREY] * 2, -1), "y_train": NUMBERS},
-        r"images of shape \(6, 4, 5, 2\)",
-    ),
-    "float labels": (
-        {"x_train": GREY, "y_train": NUMBERS / 2},
-        "'y_train' is of float64 and shape",
-    ),
-    "one hot": ({"x_train": GREY, "y_train": np.eye(6, dtype=int)}, r"of int64 and shape \(6, 6\)"),
-    "negative": ({"x_train": GREY, "y_train": NUMBERS.astype(int) - 1}, "goes from -1 to 3; count"),
-    "enormous": ({"x_train": GREY, "y_train": NUMBERS.astype(int) * 99_999}, "from 0 to 399996"),
-    "fewer": ({"x_train": GREY, "y_train": NUMBERS[:5]}, "6 images, 5 labels and 5 names"),
-    "none": ({"x_train": GREY[:0], "y_train": NUMBERS[:0]}, "'y_train' is empty"),
-    "objects": ({"x_train": np.array([None]), "y_train": NUMBERS}, "holds Python objects"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_ARRAYS)
-def test_bad_arrays_are_refused(tmp_path: Path, name: str) -> None:
-    arrays, message = BAD_ARRAYS[name]
-    np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(ValueError, match=rf"a\.npz: .*{message}") as caught:
-        read_npz_images(tmp_path / "a.npz")
-    assert "\n" not in str(caught.value)
+@refuses(
+    ({"x_trainn": GREY, "y_train": NUMBERS}, "no array 'x_train'; did you mean 'x_trainn'"),
+    ({"x_train": GREY / 255}, "'x_train' is of float64; give uint8"),
+    ({"x_train": GREY.reshape(6, 20)}, r"shape \(6, 20\); give \(N, H"),
+    ({"x_train": np.uint8(3)}, r"shape \(\); give \(N, H"),
+    ({"x_train": np.stack([GREY] * 2, -1)}, r"images of shape \(6, 4, 5, 2\)"),
+    ({"y_train": NUMBERS / 2}, "'y_train' is of float64 and shape"),
+    ({"y_train": np.eye(6, dtype=int)}, r"of int64 and shape \(6, 6\)"),
+    ({"y_train": NUMBERS.astype(int) - 1}, "goes from -1 to 3; count"),
+    ({"y_train": NUMBERS.astype(int) * 99_999}, "from 0 to 399996"),
+    ({"y_train": NUMBERS[:5]}, "6 images, 5 labels and 5 names"),
+    ({"x_train": GREY[:0], "y_train": NUMBERS[:0]}, "'y_train' is empty"),
+    ({"x_train": np.array([None])}, "holds Python objects"),
+)
+def test_bad_arrays(arrays: dict[str, Any], tmp_path: Path) -> None:
+    good = {} if "x_trainn" in arrays else {"x_train": GREY, "y_train": NUMBERS}
+    np.savez(tmp_path / "a.npz", **good | arrays)
+    read_npz_images(tmp_path / "a.npz")
 
 
 def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:
@@ -82,25 +69,20 @@ def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:
         read_npz_images(tmp_path / "none.npz")
 
 
-HEADERS = {
-    "more than there is": ((6, 4, 5), b"\0" * 10, "no npz file, or a damaged one"),
-    "no shape": ((-1, 4, 5), b"", "no npz file, or a damaged one"),
-    "enormous": ((1 << 20, 1 << 20, 1 << 20), b"", "holds more than there is memory for"),
-    "no pixel": ((6, 0, 5), b"", r"images of shape \(6, 0, 5, 1\); give \(N, H, W, 1\) or"),
-}
-
-
-@pytest.mark.parametrize("name", HEADERS)
-def test_an_array_that_is_not_what_it_says_is_refused(tmp_path: Path, name: str) -> None:
-    shape, body, message = HEADERS[name]
+@refuses(
+    ((6, 4, 5), b"\0" * 10, r"a\.npz: no npz file, or a damaged one"),
+    ((-1, 4, 5), b"", r"a\.npz: no npz file, or a damaged one"),
+    ((1 << 20, 1 << 20, 1 << 20), b"", r"a\.npz: holds more than there is memory for"),
+    ((6, 0, 5), b"", r"a\.npz: images of shape \(6, 0, 5, 1\); give \(N, H, W, 1\) or"),
+)
+def test_an_array_that_is_not_what_it_says(shape: Any, body: bytes, tmp_path: Path) -> None:
     file, path = io.BytesIO(), tmp_path / "a.npz"
     header = {"descr": "|u1", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
     np.savez(path, y_train=NUMBERS)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("x_train.npy", file.getvalue() + body)
-    with pytest.raises(ValueError, match=rf"a\.npz: {message}"):
-        read_npz_images(path)
+    read_npz_images(path)
 
 
 def test_whatever_byte_of_an_npz_is_wrong_the_file_is_named(tmp_path: Path) -> None:
@@ -119,28 +101,10 @@ def test_whatever_byte_of_an_npz_is_wrong_the_file_is_named(tmp_path: Path) -> N
     assert [said for said in refused if not said.startswith(f"{path}: ")] == []
 
 
-def picture(number: int, sides: tuple[int, int] = (4, 5)) -> bytes:
-    file = io.BytesIO()
-    pixels = np.random.default_rng(number).integers(0, 256, sides, np.uint8)
-    Image.fromarray(pixels).save(file, "PNG")
-    return file.getvalue()
-
-
-FILES = {"dog/2.png": picture(0), "dog/1.png": picture(1), "cat/deep/3.PNG": picture(2)}
-
-
-def folder(path: Path, files: dict[str, bytes]) -> Path:
-    for name, raw in files.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(raw)
-    return path
-
-
-def zipped(path: Path, files: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(path.with_suffix(".zip"), "w") as archive:
-        for name, raw in files.items():
-            archive.writestr(name, raw)
-    return path.with_suffix(".zip")
+FILES = {
+    name: picture(seed, (4, 5))
+    for seed, name in enumerate(("dog/2.png", "dog/1.png", "cat/deep/3.PNG"))
+}
 
 
 @pytest.mark.parametrize("size", [None, (3, 2)])
@@ -154,24 +118,22 @@ def test_folders_are_classes(tmp_path: Path, put: Any, size: Any) -> None:
     np.testing.assert_array_equal(found.images, expected)
 
 
-BAD_FILES = {
-    "a folder without images": ("notes/a.txt", b"n", "f/notes: has no image; take it away"),
-    "a kind by its suffix": ("dog/3.ppm", b"P6", r"f/dog/3\.ppm: is no image that is known"),
-    "a kind not read": ("dog/3.jfif", b"a dog", r"f/dog/3\.jfif: is no image that is known"),
-    "in no class": ("3.png", picture(3), r"f/3\.png: is in no class; put it into the folder"),
-    "no image": ("dog/3.jpg", b"a dog", r"f/dog/3\.jpg: is no image that is known"),
-    "another size": ("dog/3.png", picture(3, (5, 5)), r"3\.png: is 5 x 5 x 3, but .*3\.PNG is 4 x"),
-}
+SKIP = ".*skip_bad=1 or more"
 
 
-@pytest.mark.parametrize("kind", BAD_FILES)
-def test_bad_files_are_refused_or_counted(tmp_path: Path, kind: str) -> None:
-    name, raw, message = BAD_FILES[kind]
+@refuses(
+    ("notes/a.txt", b"n", "f/notes: has no image; take it away" + SKIP),
+    ("dog/3.ppm", b"P6", r"f/dog/3\.ppm: is no image that is known" + SKIP),
+    ("dog/3.jfif", b"a dog", r"f/dog/3\.jfif: is no image that is known" + SKIP),
+    ("3.png", picture(3, (4, 5)), r"f/3\.png: is in no class; put it into the folder" + SKIP),
+    ("dog/3.jpg", b"a dog", r"f/dog/3\.jpg: is no image that is known" + SKIP),
+    ("dog/3.png", picture(3, (5, 5)), r"3\.png: is 5 x 5 x 3, but .*3\.PNG is 4 x" + SKIP),
+)
+def test_bad_files_are_refused_or_counted(name: str, raw: bytes, tmp_path: Path) -> None:
     path = folder(tmp_path / "f", FILES | {name: raw})
-    with pytest.raises(ValueError, match=message + ".*skip_bad=1 or more"):
-        read_class_folders(path)
     found = read_class_folders(path, skip_bad=1)
     assert (len(found), len(found.images), found.skipped) == (3, 3, 1)
+    read_class_folders(path)
 
 
 def test_folders_without_images_are_refused(tmp_path: Path) -> None:
@@ -190,7 +152,7 @@ def test_a_folder_around_those_of_classes_is_no_class(tmp_path: Path, put: Any) 
 
 
 def test_an_image_without_suffix_is_one(tmp_path: Path) -> None:
-    path = folder(tmp_path / "f", FILES | {"cat/5": picture(5), "README": b"of cats"})
+    path = folder(tmp_path / "f", FILES | {"cat/5": picture(5, (4, 5)), "README": b"of cats"})
     assert "cat/5" in read_class_folders(path).names
 
 
@@ -201,14 +163,13 @@ def test_an_impossible_size_is_no_bad_image(tmp_path: Path, size: int) -> None:
     assert "skip_bad" not in str(caught.value)
 
 
-def test_labels_must_be_of_classes() -> None:
-    images = np.zeros((2, 4, 4, 1), np.uint8)
-    for label in (-1, 2):
-        labels = np.array([0, label], np.int32)
-        with pytest.raises(
-            ValueError, match=f"mine: image b has label {label}; there are 2 classes"
-        ):
-            LabelledImages(images, labels, ["x", "y"], ["a", "b"], "mine")
+@refuses(
+    (-1, "mine: image b has label -1; there are 2 classes"),
+    (2, "mine: image b has label 2; there are 2 classes"),
+)
+def test_labels_must_be_of_classes(label: int) -> None:
+    labels = np.array([0, label], np.int32)
+    LabelledImages(np.zeros((2, 4, 4, 1), np.uint8), labels, ["x", "y"], ["a", "b"], "mine")
 
 
 def test_what_are_no_images_is_refused_and_none_are_resized() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.data import Marks, MaskedBatches
+from tests.refusals import refuses
 
 MARKS = Marks(start=2, end=3, mask=50, others=np.arange(4, 50))
 RNG = np.random.default_rng(0)
@@ -72,37 +73,17 @@ def test_masks_are_a_function_of_seed_pass_and_line() -> None:
     assert first[first != 0].tolist() == [i for i in one.masked(np.array([5]), 1)[1][0] if i]
 
 
-def test_evaluation_always_hides_the_same() -> None:
-    made = batches()
-    found = [[x["tokens"].numpy() for x, _ in made.in_order()] for _ in range(2)]
-    assert sum(map(len, found[0])) == len(LINES)
-    for a, b in zip(*found, strict=True):
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(found[0][1], made.batch(np.arange(8, 16))[0]["tokens"])
-
-
-def test_a_run_goes_on_from_any_step() -> None:
-    made = batches()
-    whole = [(x["tokens"].numpy(), y.numpy()) for x, y in made.dataset(0, 20)]
-    rest = [(x["tokens"].numpy(), y.numpy()) for x, y in batches().dataset(13, 20)]
-    for (a, b), (c, d) in zip(whole[13:], rest, strict=True):
-        np.testing.assert_array_equal(a, c)
-        np.testing.assert_array_equal(b, d)
-
-
 def test_everything_may_be_hidden() -> None:
     made = MaskedBatches(LINES, MARKS, batch_size=8, seed=1, rate=1.0)
     _, labels = made.at(0)
     assert (labels != 0).sum() == sum(len(LINES[row]) for row in made.rows(0))
 
 
-def test_mistakes() -> None:
-    with pytest.raises(ValueError, match="no lines to make batches of"):
-        MaskedBatches([], MARKS, 8, 1)
-    for rate in (0.0, 1.5):
-        with pytest.raises(ValueError, match="rate must be above 0 and at most 1"):
-            MaskedBatches(LINES, MARKS, 8, 1, rate=rate)
-    with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
-        batches(batch_size=0)
-    with pytest.raises(ValueError, match="line 1 has no token"):
-        MaskedBatches([[4], []], MARKS, 8, 1)
+@refuses(
+    ([], {}, "no lines to make batches of"),
+    (LINES, {"rate": 0.0}, "rate must be above 0 and at most 1"),
+    (LINES, {"rate": 1.5}, "rate must be above 0 and at most 1"),
+    ([[4], []], {}, "line 1 has no token"),
+)
+def test_mistakes(lines: list, options: dict) -> None:
+    MaskedBatches(lines, MARKS, **{"batch_size": 8, "seed": 1, **options})

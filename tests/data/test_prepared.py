@@ -6,12 +6,16 @@ import pytest
 from attention_zoo.data import read_tfds
 
 NAME = "ted_hrlr_translate/pt_to_en"
-MOCK_WARNINGS = pytest.mark.filterwarnings("ignore")  # of TFDS itself
 
 
-@MOCK_WARNINGS
-def test_pairs_come_out_of_a_prepared_set(tmp_path):
-    tfds = pytest.importorskip("tensorflow_datasets")
+def rows_of(columns):
+    """What stands for `as_dataset` in `mock_data`: a data set of these columns."""
+    import tensorflow as tf
+
+    return lambda *args, **kwargs: tf.data.Dataset.from_tensor_slices(columns)
+
+
+def test_pairs_come_out_of_a_prepared_set(tfds, tmp_path):
     with tfds.testing.mock_data(num_examples=7):
         pairs = read_tfds(NAME, "train", "pt", "en", data_dir=tmp_path)
         swapped = read_tfds(NAME, "train", "en", "pt", data_dir=tmp_path)
@@ -30,10 +34,8 @@ SUMMARIES = [
 ]
 
 
-@MOCK_WARNINGS
 @pytest.mark.parametrize(("name", "source", "target"), SUMMARIES)
-def test_texts_and_summaries_come_out_of_their_sets(tmp_path, name, source, target):
-    tfds = pytest.importorskip("tensorflow_datasets")
+def test_texts_and_summaries_come_out_of_their_sets(tfds, tmp_path, name, source, target):
     import tensorflow as tf
 
     def rows(self, *args, **kwargs):
@@ -47,9 +49,7 @@ def test_texts_and_summaries_come_out_of_their_sets(tmp_path, name, source, targ
     assert pairs.origin == f"{name} validation"
 
 
-@MOCK_WARNINGS
-def test_a_missing_feature_is_named(tmp_path):
-    tfds = pytest.importorskip("tensorflow_datasets")
+def test_a_missing_feature_is_named(tfds, tmp_path):
     with (
         tfds.testing.mock_data(num_examples=1),
         pytest.raises(
@@ -59,15 +59,9 @@ def test_a_missing_feature_is_named(tmp_path):
         read_tfds(NAME, "train", "pt", "eng", data_dir=tmp_path)
 
 
-@MOCK_WARNINGS
-def test_an_empty_field_is_refused_or_counted(tmp_path):
-    tfds = pytest.importorskip("tensorflow_datasets")
-    import tensorflow as tf
-
-    def rows(self, *args, **kwargs):
-        return tf.data.Dataset.from_tensor_slices({"pt": ["um", "", "dois"], "en": ["1", "2", "3"]})
-
-    with tfds.testing.mock_data(as_dataset_fn=rows):
+def test_an_empty_field_is_refused_or_counted(tfds, tmp_path):
+    rows = {"pt": ["um", "", "dois"], "en": ["1", "2", "3"]}
+    with tfds.testing.mock_data(as_dataset_fn=rows_of(rows)):
         with pytest.raises(ValueError, match=r"row 2: the field 'pt' is empty"):
             read_tfds(NAME, "train", "pt", "en", data_dir=tmp_path)
         pairs = read_tfds(NAME, "train", "pt", "en", data_dir=tmp_path, skip_bad=1)
@@ -81,10 +75,8 @@ ABSENT = {
 }
 
 
-@MOCK_WARNINGS
 @pytest.mark.parametrize(("name", "message"), ABSENT.values(), ids=ABSENT)
-def test_an_absent_set_fails_at_once_with_one_line(tmp_path, name, message):
-    pytest.importorskip("tensorflow_datasets")
+def test_an_absent_set_fails_at_once_with_one_line(tfds, tmp_path, name, message):
     began = time.perf_counter()
     with pytest.raises(ValueError, match=message) as caught:
         read_tfds(name, "train", "pt", "en", data_dir=tmp_path)

@@ -10,6 +10,7 @@ import pytest
 
 from attention_zoo.data import generate_reports
 from attention_zoo.data.reports import NAMES, SPLITS, VALUES, name
+from tests.refusals import refuses
 
 
 def facts(text: str) -> list[str]:
@@ -111,14 +112,10 @@ def test_no_report_is_in_two_splits(corpora: dict) -> None:
     assert sum(map(len, found)) == len(set.union(*found)) == 3600
 
 
-BAD = [
+@refuses(
     ({"split": "unsen"}, "reports has no 'unsen'; did you mean 'unseen'"),
     ({"size": 0}, "size=0 must be at least 1"),
     ({"max_events": 6}, "min_events=1, max_events=6: expected 1 <= min_events <= max_events <= 5"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), BAD)
-def test_what_is_refused(options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        generate_reports(**{"size": 1, **options})
+)
+def test_what_is_refused(options: dict) -> None:
+    generate_reports(**{"size": 1, **options})

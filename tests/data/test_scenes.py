@@ -12,6 +12,7 @@ import pytest
 from attention_zoo.data import CaptionedImages, generate_scenes
 from attention_zoo.data.drawn_shapes import SHAPES
 from attention_zoo.data.scenes import COLOURS, SIZES, SPLITS, UNSEEN
+from tests.refusals import refuses
 
 THING = rf"a (small|large) ({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})"
 CAPTION = re.compile(
@@ -191,16 +192,12 @@ def test_more_begin_with_the_same_ones(corpora: dict) -> None:
     assert generate_scenes(20, "unseen", seed=2).captions != fewer.captions
 
 
-BAD = [
+@refuses(
     ({"split": "unsen"}, "scenes has no 'unsen'; did you mean 'unseen'"),
     ({"size": 0}, "size=0 must be at least 1"),
     ({"size": 2.5}, "size=2.5 must be at least 1, and whole"),
     ({"min_things": 0}, "min_things=0, max_things=4: expected 1 <= min_things <= max_things <= 4"),
     ({"max_things": 5}, "min_things=1, max_things=5: expected"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), BAD)
-def test_what_is_refused(options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        generate_scenes(**{"size": 1, **options})
+)
+def test_what_is_refused(options: dict) -> None:
+    generate_scenes(**{"size": 1, **options})

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.data import EncodedWords, TaggedBatches
+from tests.refusals import refuses
 
 RNG = np.random.default_rng(0)
 
@@ -65,27 +66,12 @@ def test_characters_are_padded_to_the_longest_word_of_the_batch_alone() -> None:
     assert made.batch(np.array([0, 1]))[0]["characters"].shape == (2, 4, 32)
 
 
-def test_a_run_goes_on_from_any_step() -> None:
-    sentences, labels = corpus(pieces=2, characters=True)
-    one, other = (TaggedBatches(sentences, labels, 8, seed=3) for _ in range(2))
-    whole, rest = list(one.dataset(0, 9)), list(other.dataset(5, 9))
-    for (a, b), (c, d) in zip(whole[5:], rest, strict=True):
-        for name in a:
-            np.testing.assert_array_equal(a[name].numpy(), c[name].numpy())
-        np.testing.assert_array_equal(b.numpy(), d.numpy())
-
-
-BAD: dict[str, tuple[Any, Any, str]] = {
-    "nothing": ([], [], "no sentences to make batches of"),
-    "fewer labels": ([sentence(2)], [], "1 sentences but labels of 0"),
-    "shifted": ([sentence(2), sentence(3)], [[0, 1], [0, 1]], "sentence 1 has 3 words but 2"),
-    "empty": ([EncodedWords([], [])], [[]], "sentence 0 has no token"),
-    "no characters": ([EncodedWords([4], [0], [[]])], [[0]], "the characters of token 0 has no"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_mistakes(name: str) -> None:
-    sentences, labels, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
-        TaggedBatches(sentences, labels, 8, 1)
+@refuses(
+    ([], [], "no sentences to make batches of"),
+    ([sentence(2)], [], "1 sentences but labels of 0"),
+    ([sentence(2), sentence(3)], [[0, 1], [0, 1]], "sentence 1 has 3 words but 2"),
+    ([EncodedWords([], [])], [[]], "sentence 0 has no token"),
+    ([EncodedWords([4], [0], [[]])], [[0]], "the characters of token 0 has no"),
+)
+def test_mistakes(sentences: Any, labels: Any) -> None:
+    TaggedBatches(sentences, labels, 8, 1)

@@ -31,8 +31,7 @@ LIMIT = 6
 
 
 def run(tables: Tables, mode: str = DEFAULT, **options: Any) -> SearchResult:
-    given = {"batch_size": tables.sources, "max_length": LIMIT} | options
-    return to_numpy(compiled(lambda: find(tables.step, tables.state(), **given), mode)())
+    return tables.search(mode, **{"max_length": LIMIT} | options)
 
 
 # ------------------------------------------------------------------ sampling

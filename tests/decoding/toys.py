@@ -108,6 +108,12 @@ class Tables(NamedTuple):
     def row(self, source: int) -> Tables:
         return Tables(self.first[source : source + 1], self.second[source : source + 1])
 
+    def search(self, mode: str = DEFAULT, step: Any = None, **options: Any) -> SearchResult:
+        """What `find` finds in them, or by another step of the same state."""
+        given = {"batch_size": self.sources} | options
+        run = compiled(lambda: find(step or self.step, self.state(), **given), mode)
+        return to_numpy(run())
+
 
 class Hypothesis(NamedTuple):
     score: float

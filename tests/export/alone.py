@@ -6,7 +6,7 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,23 +50,19 @@ Batch = Sequence[str | bytes] | Mapping[str, Sequence[str | bytes]]
 class Answers(dict[str, list[Any]]):
     """What the exports of several tasks answer to batches, by the name of the task.
 
-    Full tier: what `write` exports, loaded in a process that has TensorFlow alone. Fast tier: the
-    exported module, run eagerly in this process; the first task's here, others' when asked for.
+    A test module has the function `task`, the names `KINDS` and `BATCHES`, and may have `EXPORT`,
+    which exports a task to a folder. Full tier: what it exports, loaded in a process that has
+    TensorFlow alone. Fast tier: the exported module, run eagerly in this process; the first task's
+    here, others' when asked for.
     """
 
-    def __init__(
-        self,
-        task: Callable[[str], Any],
-        names: Sequence[str],
-        batches: Sequence[Batch],
-        folder: Path,
-        write: Callable[[Any, Path], Path] = export,
-    ) -> None:
+    def __init__(self, module: Any, folder: Path) -> None:
         super().__init__()
-        self.task, self.batches = task, batches
+        self.task, self.batches, names = module.task, module.BATCHES, list(module.KINDS)
         if FULL:
-            folders = [write(task(name), folder / str(n)) for n, name in enumerate(names)]
-            self.update(zip(names, answers_alone(folders, batches), strict=True))
+            write = getattr(module, "EXPORT", export)
+            folders = [write(self.task(name), folder / str(n)) for n, name in enumerate(names)]
+            self.update(zip(names, answers_alone(folders, self.batches), strict=True))
         else:
             self.__missing__(names[0])
 

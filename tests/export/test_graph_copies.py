@@ -32,7 +32,6 @@ def test_ids_are_those_of_the_data(kind: str, copies: int) -> None:
 
 
 VOCABULARY = ["<pad>", "<unk>", "<s>", "</s>", "▁a", "▁saw", "▁."]
-SIZE = len(VOCABULARY)
 
 
 def test_words_are_numbered_text_by_text() -> None:

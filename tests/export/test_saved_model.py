@@ -16,6 +16,7 @@ from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
 from attention_zoo.export.saved_model import SERVERS
 from attention_zoo.tasks import LanguageModeling, Translation
+from tests.export import test_served_glimpses, test_served_retrieval, test_served_tagging
 from tests.export.alone import answered_eagerly, answers_alone
 from tests.tasks.test_language_modeling import TEXTS, writer
 from tests.tasks.translators import untrained
@@ -227,6 +228,21 @@ def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="unknown task that exports as saved_model 'juggling'"):
         export(Other(), tmp_path / "new")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        test_served_glimpses.task("grey"),
+        test_served_retrieval.task("words look"),
+        test_served_tagging.task("subwords"),
+    ],
+    ids=lambda task: task.name,
+)
+def test_rules_of_tasks_that_do_not_search_are_refused(task: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"rules are for searches, and {task.name} has none"):
+        export(task, tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
     assert not list(tmp_path.iterdir())
 
 

@@ -9,23 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks import Caption, Captioning
 from tests.export.alone import Answers
-from tests.tasks.captioners import encoded, picture, untrained
+from tests.export.test_served_glimpses import BATCHES, IMAGES
+from tests.tasks.captioners import untrained
 from tests.tiers import first_fast
 
-IMAGES = [
-    encoded(picture(1)),
-    encoded(picture(2, 9, 40), "JPEG"),
-    encoded(np.asarray(Image.fromarray(picture(3, 33, 7)).convert("L"))),
-    encoded(picture(4, 12, 12)),
-]
-"""A PNG, a JPEG, a grey PNG, and one of the very size that is read."""
-
-BATCHES = [IMAGES, IMAGES[1:2], [], [IMAGES[0], b"GIF89a"], [IMAGES[0], IMAGES[0][:60]]]
 KINDS = ("soft", "hard", "pooled", "Transformer")
 
 
@@ -40,14 +31,7 @@ def task(kind: str) -> Captioning:
     )
 
 
-@pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """What exports of all answer to all batches."""
-    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"))
-
-
 def assert_same(answers: dict[str, Any], wants: Sequence[Caption]) -> None:
-    """What is served is what `predict` gives, and nothing stands past its end."""
     assert len(answers["text"]) == len(wants)
     for row, best in enumerate(wants):
         found = (best, *best.alternatives)

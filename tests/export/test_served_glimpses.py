@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,8 +13,6 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from attention_zoo.decoding import Automaton
-from attention_zoo.export import export
 from attention_zoo.export.served_glimpses import ServedGlimpses, grey_images
 from attention_zoo.models import RecurrentAttentionModel
 from attention_zoo.tasks import Glimpsed, Glimpses
@@ -34,6 +31,7 @@ IMAGES = [
 ]
 """A PNG, a JPEG, a grey PNG, one of the very size that is read, and a grey JPEG."""
 
+EXPORT = exported
 BATCHES = [IMAGES, IMAGES[1:2], [], [IMAGES[0], b"GIF89a"], [IMAGES[0], IMAGES[0][:60]]]
 KINDS = {"grey": (1, 1), "coloured": (3, 2)}
 """Channels, and a seed of weights whose answers differ."""
@@ -48,14 +46,7 @@ def task(kind: str) -> Glimpses:
     return made
 
 
-@pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """What exports of all answer to all batches."""
-    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"), exported)
-
-
 def assert_same(answers: dict[str, Any], wants: Sequence[Glimpsed], bound: float = 1e-4) -> None:
-    """What is served is what `predict` gives, classes with the likeliest first."""
     assert len(answers["text"]) == len(wants)
     for row, want in enumerate(wants):
         told = {name: of_all[row] for name, of_all in answers.items()}
@@ -121,9 +112,3 @@ def test_of_double_precision() -> None:
     for name in ("text", "classes", "tokens"):
         plain[name] = np.char.decode(np.array(plain[name], bytes)).tolist()
     assert_same(plain, own.predict(IMAGES), 1e-5)
-
-
-def test_rules_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="rules are for searches, and glimpses has none"):
-        export(task("grey"), tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
-    assert not list(tmp_path.iterdir())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,8 +12,7 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo.data import train_tokenizer
-from attention_zoo.decoding import Automaton, SearchOptions
-from attention_zoo.export import export
+from attention_zoo.decoding import SearchOptions
 from attention_zoo.export.served_retrieval import ServedRetrieval
 from attention_zoo.models import CrossAttentionRetriever
 from attention_zoo.tasks import Retrieval
@@ -25,6 +23,7 @@ from tests.tasks.captioners import KNOWN, SIDE
 from tests.tiers import first_fast
 
 TEXTS = ["a dog runs", "two  DOGS", "x ", "a red ball in the 東京 park , no zebra runs in it"]
+EXPORT = exported
 BATCHES = [
     {"image": IMAGES, "text": TEXTS},
     {"image": IMAGES[1:2], "text": TEXTS[3:]},
@@ -55,16 +54,9 @@ def task(kind: str, dtype: str = "float32") -> Retrieval:
     return Retrieval(model, words, search, image_size=SIDE)
 
 
-@pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """What exports of all answer to all batches."""
-    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"), exported)
-
-
 def assert_same(
     answers: dict[str, Any], own: Retrieval, images: list[bytes], texts: list[str], bound: float
 ) -> None:
-    """What is served are the figures of the task, and nothing stands past the end of a text."""
     index = own.index(images)
     alike = own.similarities(index, texts)
     np.testing.assert_allclose(answers["similarities"], alike, rtol=bound, atol=bound)
@@ -122,9 +114,3 @@ def test_of_any_policy(policy: str) -> None:
     plain = {name: x.numpy().tolist() for name, x in served.items()}
     plain["tokens"] = [[one.decode() for one in row] for row in plain["tokens"]]
     assert_same(plain, own, IMAGES, TEXTS, 1e-2 if policy == "mixed_float16" else 1e-5)
-
-
-def test_rules_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="rules are for searches, and retrieval has none"):
-        export(task("words look"), tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
-    assert not list(tmp_path.iterdir())

@@ -15,6 +15,7 @@ from attention_zoo.data import train_tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks import Summarization, Summary
 from tests.export.alone import Answers
+from tests.tasks.captioners import with_normal_weights
 from tests.tiers import first_fast
 
 KNOWN = ["a fire in the harbour , said the mayor .", "the fire is out ."]
@@ -45,10 +46,7 @@ def task(kind: str) -> Summarization:
     else:
         model = models.AttentionSummarizer(size, embedding_dim=4, units=6, source_dim=8)
         search = SearchOptions(replace_unknown=True, forced_tokens={1: 1}, max_length_ratio=1.0)
-    for seed, weight in enumerate(model.trainable_weights):
-        values = np.random.default_rng(seed).normal(size=weight.shape)
-        weight.assign(values.astype("float32"))
-    return Summarization(model, tokenizer, search, **limits)
+    return Summarization(with_normal_weights(model), tokenizer, search, **limits)
 
 
 KINDS = ("pointer generator", "Transformer", "attention alone")
@@ -60,14 +58,7 @@ def wanted(kind: str) -> list[Summary]:
     return task(kind).predict([*TEXTS, LONG] if task(kind).cut_source else TEXTS)
 
 
-@pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """What exports of all answer to all batches."""
-    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"))
-
-
 def assert_same(answers: dict[str, Any], wants: Sequence[Summary]) -> None:
-    """What is served is what `predict` gives, and nothing stands past its end."""
     assert len(answers["text"]) == len(wants)
     for row, best in enumerate(wants):
         places = len(best.source_tokens)

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
-from attention_zoo.decoding import Automaton
 from attention_zoo.export import export
 from attention_zoo.export.served_tagging import ServedTagging
 from attention_zoo.metrics import invalid_sequences
@@ -101,7 +100,6 @@ def task(kind: str) -> Tagging:
 
 
 def assert_same(answers: dict[str, Any], wants: Sequence[Tagged]) -> None:
-    """What is served is what `predict` gives, and nothing stands past its end."""
     assert len(answers["words"]) == len(wants)
     for row, want in enumerate(wants):
         size = len(want.words)
@@ -123,12 +121,6 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Tagged]) -> None:
             np.testing.assert_allclose(got[: len(told)], told, rtol=1e-4, atol=1e-6)
             assert not got[len(told) :].any()
         np.testing.assert_allclose(answers["scores"][row], want.score, rtol=1e-4, atol=1e-4)
-
-
-@pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """What exports of all answer to all batches."""
-    return Answers(task, list(KINDS), BATCHES, tmp_path_factory.mktemp("served"))
 
 
 @pytest.mark.parametrize("kind", first_fast(KINDS))
@@ -178,8 +170,6 @@ def test_more_tokens_than_places_are_refused() -> None:
 
 
 def test_what_has_no_export_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="rules are for searches, and tagging has none"):
-        export(task("subwords"), tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
     own = task("subwords")
     settings = {**own.model.settings, "marks": True}
     marked = Tagging(models.RecurrentTagger(**settings), own.tokenizer)

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from attention_zoo.inspection import plot_glimpse_path, write_glimpse_gif
+from tests.refusals import refuses
 
 IMAGE = np.arange(12 * 10, dtype="uint8").reshape(12, 10) * 2
 PLACES = np.array([[0.0, 0.0], [-0.5, 0.2], [1.0, -1.0]])
@@ -82,20 +83,15 @@ def test_the_animation_has_a_frame_for_each_glimpse(tmp_path: Path) -> None:
     assert changes[1][right:].any()
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"image": IMAGE[0]}, r"image must be \(H, W\).*got shape \(10,\)"),
-        ({"image": np.zeros((3, 3, 4))}, r"got shape \(3, 3, 4\)"),
-        ({"image": np.zeros((0, 3))}, r"got shape \(0, 3\)"),
-        ({"locations": PLACES[0]}, r"locations must be \(glimpses, 2\), got shape \(2,\)"),
-        ({"locations": PLACES[:0]}, r"locations must be \(glimpses, 2\), got shape \(0, 2\)"),
-        ({"locations": PLACES * np.nan}, "must be finite"),
-        ({"answers": ["a"]}, "1 answers for 3 glimpses"),
-        ({"glimpse_size": 0}, "size must be at least 1"),
-    ],
+@refuses(
+    ({"image": IMAGE[0]}, r"image must be \(H, W\).*got shape \(10,\)"),
+    ({"image": np.zeros((3, 3, 4))}, r"got shape \(3, 3, 4\)"),
+    ({"image": np.zeros((0, 3))}, r"got shape \(0, 3\)"),
+    ({"locations": PLACES[0]}, r"locations must be \(glimpses, 2\), got shape \(2,\)"),
+    ({"locations": PLACES[:0]}, r"locations must be \(glimpses, 2\), got shape \(0, 2\)"),
+    ({"locations": PLACES * np.nan}, "must be finite"),
+    ({"answers": ["a"]}, "1 answers for 3 glimpses"),
+    ({"glimpse_size": 0}, "size must be at least 1"),
 )
-def test_misuse_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said) as caught:
-        plot_glimpse_path(**{"image": IMAGE, "locations": PLACES, "glimpse_size": 4, **given})
-    assert "\n" not in str(caught.value)
+def test_misuse_is_refused_in_one_line(given: dict[str, Any]) -> None:
+    plot_glimpse_path(**{"image": IMAGE, "locations": PLACES, "glimpse_size": 4, **given})

@@ -22,6 +22,7 @@ from attention_zoo.inspection import (
     plot_length_curve,
 )
 from attention_zoo.inspection.labels import LONGEST, is_special, readable
+from tests.refusals import refuses
 
 SOURCE = ["▁the", "▁fif", "th", "▁of", "▁March", "</s>"]
 TARGET = ["▁le", "##5", "▁mars", "</s>"]
@@ -89,13 +90,13 @@ def test_heads_show_every_weight_and_the_tokens_once(layers: tuple, tmp_path: Pa
     assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_heads_refuse_what_is_none() -> None:
-    with pytest.raises(ValueError, match=r"shape \(4, 6\) but .* tokens: \(heads, 4, 6\) is n"):
-        plot_heads(np.zeros((4, 6)), TARGET, SOURCE)
-    with pytest.raises(ValueError, match=r"shape \(2, 6, 4\) but"):
-        plot_heads(np.zeros((2, 6, 4)), TARGET, SOURCE)
-    with pytest.raises(ValueError, match="nothing to draw"):
-        plot_heads(np.zeros((0, 4, 6)), TARGET, SOURCE)
+@refuses(
+    (np.zeros((4, 6)), r"shape \(4, 6\) but .* tokens: \(heads, 4, 6\) is n"),
+    (np.zeros((2, 6, 4)), r"shape \(2, 6, 4\) but"),
+    (np.zeros((0, 4, 6)), "nothing to draw"),
+)
+def test_heads_that_do_not_fit(weights: np.ndarray) -> None:
+    plot_heads(weights, TARGET, SOURCE)
 
 
 def test_formats_follow_the_suffix(tmp_path: Path) -> None:
@@ -126,19 +127,14 @@ def test_labels_fit_however_many(rows: int, columns: int) -> None:
         assert box.y1 <= figure.bbox.y1
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.zeros((3, 4)), r"\(3, 4\) but .* 4 target tokens and 6 source tokens: \(4, 6\)"),
-        (np.zeros((6, 4)), r"\(6, 4\)"),
-        (np.zeros((1, 4, 6)), r"\(1, 4, 6\)"),
-        (np.full((4, 6), np.nan), "NaN"),
-    ],
+@refuses(
+    (np.zeros((3, 4)), r"\(3, 4\) but .* 4 target tokens and 6 source tokens: \(4, 6\)"),
+    (np.zeros((6, 4)), r"\(6, 4\)"),
+    (np.zeros((1, 4, 6)), r"\(1, 4, 6\)"),
+    (np.full((4, 6), np.nan), "NaN"),
 )
-def test_alignment_refuses_in_one_line(weights: np.ndarray, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
-        plot_alignment(weights, TARGET, SOURCE)
-    assert "\n" not in str(caught.value)
+def test_alignment_refuses_in_one_line(weights: np.ndarray) -> None:
+    plot_alignment(weights, TARGET, SOURCE)
 
 
 def test_alignment_of_nothing_is_refused() -> None:

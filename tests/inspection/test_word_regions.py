@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from attention_zoo.inspection import plot_word_regions
 from attention_zoo.tasks import Found
+from tests.refusals import refuses
 
 WORDS = ("a", "red", "dog", "in", "$x$", "big", "snow")
 LOOKS = np.full((7, 1, 2), 0.5)
@@ -55,11 +55,10 @@ def test_light_is_where_a_word_matches() -> None:
         assert (dog[:, -1] == value // 4).all()
 
 
-def test_misuse_is_refused() -> None:
-    for given, message in (
-        ({"attention": LOOKS[:2]}, r"attention has shape \(2, 1, 2\): expected \(7, h, w\)"),
-        ({"attention": -LOOKS}, "attention must be of finite weights"),
-        ({"image": np.zeros((4, 4))}, r"image must be \(H, W, 3\)"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            plot_word_regions(replace(SECOND, **given))
+@refuses(
+    ({"attention": LOOKS[:2]}, r"attention has shape \(2, 1, 2\): expected \(7, h, w\)"),
+    ({"attention": -LOOKS}, "attention must be of finite weights"),
+    ({"image": np.zeros((4, 4))}, r"image must be \(H, W, 3\)"),
+)
+def test_misuse(given: dict) -> None:
+    plot_word_regions(replace(SECOND, **given))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from attention_zoo.metrics import caption_scores, cider, exact_match
 from attention_zoo.metrics.wording import caption_words
+from tests.refusals import refuses
 
 
 def test_bleu_by_hand() -> None:
@@ -76,16 +78,12 @@ def test_exact_match_takes_any_reference() -> None:
     assert exact_match(["a"], ["ab"]) == 0
 
 
-BAD = [
+@pytest.mark.parametrize("metric", [caption_scores, cider])
+@refuses(
     (([], []), "there are 0 captions, 0 references: give at least one"),
     ((["a"], [["a"], ["b"]]), "there are 1 captions, 2 references"),
     (("a", [["a"]]), "captions is one string"),
     ((["a", "b"], [["a"], []]), "text 1 has no reference: give one at least"),
-]
-
-
-@pytest.mark.parametrize("metric", [caption_scores, cider])
-@pytest.mark.parametrize(("texts", "message"), BAD)
-def test_what_is_refused(metric, texts: tuple, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        metric(*texts)
+)
+def test_what_is_refused(texts: tuple, metric: Any) -> None:
+    metric(*texts)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.metrics import BoxMass, mass_in_boxes
+from tests.refusals import refuses
 
 DOG = (0.25, 0.5, 1.0, 1.0)  # of 2 x 2 cells half of the upper right one, and the lower right one
 
@@ -36,7 +37,7 @@ def test_every_naming_word_counts_once() -> None:
     assert mass_in_boxes([np.array([right])], [["fish"]], [boxes]) == BoxMass(0.0, 0.0, 0)
 
 
-BAD = [
+@refuses(
     ([], [], [], "there are 0 attention, 0 tokens, 0 boxes: give at least one"),
     ([np.zeros((1, 2, 2))], [["a"], ["b"]], [{}], "there are 1 attention, 2 tokens, 1 boxes"),
     ([np.zeros((2, 2, 2))], [["a"]], [{}], r"image 0 has shape \(2, 2, 2\): expected \(1, h, w\)"),
@@ -48,10 +49,6 @@ BAD = [
     ([np.ones((1, 0, 3))], [["a"]], [{"a": (0, 0, 1, 1)}], r"\(1, 0, 3\): expected \(1, h, w\)"),
     ([np.ones((1, 1, 1))], [["a"]], [{"a": (0, 0, 1)}], r"box of 'a' in image 0 is \(0, 0, 1\)"),
     ([np.zeros((1, 4))], [["a"]], [{}], r"image 0 has shape \(1, 4\): expected \(1, h, w\)"),
-]
-
-
-@pytest.mark.parametrize(("attention", "tokens", "boxes", "message"), BAD)
-def test_what_is_refused(attention: list, tokens: list, boxes: list, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        mass_in_boxes(attention, tokens, boxes)
+)
+def test_what_is_refused(attention: list, tokens: list, boxes: list) -> None:
+    mass_in_boxes(attention, tokens, boxes)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.metrics import Recalls, recall_at
+from tests.refusals import refuses
 
 ALIKE = np.array(
     [
@@ -39,7 +40,7 @@ def test_an_image_without_texts_only_distracts() -> None:
     assert recall_at([[0.5]], [0]).image == {1: 100, 5: 100, 10: 100}
 
 
-BAD = [
+@refuses(
     (np.zeros((0, 0)), [], (1,), r"similarities must be \(images, texts\), got shape \(0, 0\)"),
     (np.zeros(3), [0], (1,), r"similarities must be \(images, texts\), got shape \(3,\)"),
     (ALIKE, [0, 1], (1,), r"image_of_text has shape \(2,\): expected \(5,\)"),
@@ -50,10 +51,6 @@ BAD = [
     (ALIKE, OWNERS, (0, 1), r"k must be numbers of at least 1, got \(0, 1\)"),
     (ALIKE, OWNERS, 1, "k must be numbers of at least 1, got 1"),
     (ALIKE, OWNERS, (), r"k must be numbers of at least 1, got \(\)"),
-]
-
-
-@pytest.mark.parametrize(("alike", "owners", "k", "message"), BAD)
-def test_what_is_refused(alike: np.ndarray, owners: list, k: tuple, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        recall_at(alike, owners, k)
+)
+def test_what_is_refused(alike: np.ndarray, owners: list, k: tuple) -> None:
+    recall_at(alike, owners, k)

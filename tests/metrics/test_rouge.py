@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attention_zoo.metrics import rouge
+from tests.refusals import refuses
 
 
 def test_by_hand() -> None:
@@ -54,16 +55,12 @@ def test_draws_are_seeded() -> None:
     assert first != rouge(texts, references, samples=20, seed=5)
 
 
-BAD = [
+@refuses(
     (([], []), {}, "0 hypotheses, 0 references: give at least one"),
     ((["a"], ["a", "b"]), {}, "1 hypotheses, 2 references"),
     (("a", ["a"]), {}, "hypotheses is one string"),
     ((["a"], [[]]), {}, "text 0 has no reference"),
     ((["a"], ["a"]), {"samples": 0}, "samples is 0: it must be at least 1"),
-]
-
-
-@pytest.mark.parametrize(("texts", "options", "message"), BAD)
-def test_what_is_refused(texts: tuple, options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        rouge(*texts, **options)
+)
+def test_what_is_refused(texts: tuple, options: dict) -> None:
+    rouge(*texts, **options)

@@ -1,20 +1,130 @@
-"""Conformance of a model's constructor arguments and config."""
+"""Conformance of every model: constructor arguments, config, files, dtype policies, exports."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
 import keras
 import numpy as np
+import pytest
+from keras import ops
 
-from tests.layers.layer_laws import ArgumentCase, same_behaviour, saved_config, without_names
-from tests.layers.running import array
+import attention_zoo as az
+from tests.layers.layer_laws import (
+    ArgumentCase,
+    check_docstring,
+    same_behaviour,
+    saved_config,
+    without_names,
+)
+from tests.layers.running import (
+    JAX,
+    MODES,
+    QUICK,
+    array,
+    close,
+    compiled,
+    in_fresh_process,
+    randomise,
+    same,
+)
+from tests.tiers import FULL
 
 BASES: dict[tuple[type, str], Any] = {}
 """Unchanged models, by case and options."""
 OUTPUTS: dict[tuple[type, str, bool], list[np.ndarray]] = {}
 """Their outputs and losses, by the training switch too."""
+
+ALONE = """
+import sys
+import numpy as np
+import tensorflow as tf
+served = tf.saved_model.load(sys.argv[1])
+given = dict(np.load(sys.argv[2]))
+outputs = tf.nest.flatten(served.serve(given.get("", given)))
+assert "attention_zoo" not in sys.modules
+np.savez(sys.argv[3], *outputs)
+"""
+
+
+def outputs(model: Any, given: Any, mode: str = QUICK) -> list[np.ndarray]:
+    """All outputs, in the order of their names."""
+    run = compiled(lambda x: keras.tree.flatten(model(x, training=False)), mode)
+    return [array(x) for x in run(keras.tree.map_structure(ops.convert_to_tensor, given))]
+
+
+def served_outputs(model: Any, given: Any, folder: Path) -> list[np.ndarray]:
+    """Outputs of the exported model in a process that imports TensorFlow alone.
+
+    Sizes of integer inputs are dynamic; of images only the batch size is.
+    """
+
+    def spec(name: str, x: np.ndarray) -> keras.InputSpec:
+        sizes = x.shape[1:] if x.dtype == np.uint8 else (None,) * (x.ndim - 1)
+        return keras.InputSpec(shape=(None, *sizes), dtype=str(x.dtype), name=name or None)
+
+    named = given if isinstance(given, dict) else {"": given}
+    specs = {name: spec(name, x) for name, x in named.items()}
+    model.export(folder / "served", input_signature=[specs.get("", specs)], verbose=False)
+    files = [folder / name for name in ("served", "given.npz", "outputs.npz")]
+    np.savez(files[1], **named)
+    in_fresh_process(ALONE, *files)
+    with np.load(files[2]) as found:
+        return [found[name] for name in found.files]
+
+
+def with_numpy_numbers(options: Any) -> Any:
+    """Options whose numbers are NumPy's, of types that JSON cannot write."""
+
+    def of_numpy(x: Any) -> Any:
+        return {int: np.int64, float: np.float32}.get(type(x), lambda x: x)(x)
+
+    return keras.tree.map_structure(of_numpy, options)
+
+
+def assert_finite_and_used(model: Any, gradients: list[np.ndarray]) -> None:
+    """Gradients by the trainable weights, none of which is 0 everywhere."""
+    for weight, gradient in zip(model.trainable_variables, gradients, strict=True):
+        assert np.isfinite(gradient).all(), weight.path
+        assert gradient.any(), weight.path
+
+
+@contextmanager
+def every_weight_moves(model: Any) -> Iterator[None]:
+    before = [array(v) for v in model.trainable_variables]
+    yield
+    moved = zip(model.trainable_variables, before, strict=True)
+    assert [v.path for v, old in moved if (array(v) == old).all()] == [], "without a gradient"
+
+
+def shared_loop(model: Any, inputs: Any, labels: Any, **options: Any) -> tuple[Any, Any]:
+    """The steps of the training loop for a model, and batches, each of all examples."""
+    import tensorflow as tf
+
+    from attention_zoo.training.devices import spread
+    from attention_zoo.training.step import Steps, check_loss
+
+    model.compile(keras.optimizers.Adam(0.01), model.make_loss(), auto_scale_loss=False)
+    check_loss(model.loss)
+    model.optimizer.build(model.trainable_variables)
+    strategy = tf.distribute.get_strategy()
+    data = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(len(labels)).repeat()
+    return Steps(model, strategy, **options), iter(spread(strategy, data))
+
+
+def count_parameters(cls: type, settings: dict[str, Any], **vocabulary: int) -> int:
+    """Parameters of a deep model by those of one and of two layers: a large one fills gigabytes."""
+    one, two = (
+        cls(**{**settings, **dict.fromkeys(vocabulary, 5), "num_layers": n}).count_params()
+        for n in (1, 2)
+    )
+    (size,) = set(vocabulary.values())
+    words = (size - 5) * settings["embedding_dim"]
+    return one + (settings["num_layers"] - 1) * (two - one) + words
 
 
 class ConfigurationTests(ArgumentCase):
@@ -23,8 +133,19 @@ class ConfigurationTests(ArgumentCase):
     small: ClassVar[dict[str, Any]] = {}
     """Options that make the models of these tests smaller than those of the others."""
 
+    options: ClassVar[dict[str, Any]]
+    numpy_numbers: ClassVar[bool] = False
+    """Whether the constructor accepts numbers of NumPy."""
+    fill: Any = staticmethod(randomise)
+    """Gives a model random weights."""
+
     def make(self, **options: Any) -> Any:
-        raise TypeError(f"{type(self).__name__} does not make a model")
+        return self.covers(**{**self.options, **options})
+
+    def filled(self, **options: Any) -> Any:
+        model = self.make(**options)
+        self.fill(model)
+        return model
 
     def inputs(self) -> Any:
         """What the model is called with."""
@@ -58,8 +179,10 @@ class ConfigurationTests(ArgumentCase):
 
     def test_rebuilt_model_computes_the_same(self) -> None:
         """In training too: noise and dropout masks follow from the seed alone."""
+        options = {**self.options, **self.small}
+        options = with_numpy_numbers(options) if self.numpy_numbers else options
         with mock.patch("random.randint", return_value=7):
-            again = self.covers.from_config(saved_config(self.make(**self.small)))
+            again = self.covers.from_config(saved_config(self.make(**options)))
             behaviour = self.behaviour(again, training=True)
             assert same_behaviour(behaviour, self.base_behaviour(self.small, training=True))
 
@@ -80,6 +203,61 @@ class ConfigurationTests(ArgumentCase):
         """Outputs and losses; models made with one seed have the same weights."""
         outputs = keras.tree.flatten(model(self.inputs_of(model), training=training))
         return [array(x) for x in [*outputs, *model.losses] if keras.ops.is_tensor(x)]
+
+    def test_weights_exist_before_the_first_call(self) -> None:
+        model = self.make()
+        before = [v.path for v in model.variables]
+        model(self.inputs(), training=True)
+        assert before
+        assert [v.path for v in model.variables] == before
+
+    def test_preset_folder(self, tmp_path: Path) -> None:
+        model = self.filled()
+        model.save_to_preset(tmp_path / "saved")
+        loads = (az.models.from_preset, self.covers.from_preset)
+        for load in loads if FULL else loads[:1]:
+            again = load(str(tmp_path / "saved"))
+            assert type(again) is self.covers
+            assert again.settings == model.settings
+            for a, b in zip(*(outputs(x, self.inputs()) for x in (again, model)), strict=True):
+                same(a, b)
+
+    def with_policy(self, policy: str, own: bool = True) -> Any:
+        """A model with this dtype policy, its own or the global one, which all its layers have."""
+        if not own:
+            keras.config.set_dtype_policy(policy)
+        model = self.make(**({"dtype": policy} if own else {}))
+        sublayers = model._flatten_layers(include_self=False)
+        assert {layer.dtype_policy.name for layer in sublayers} == {policy}
+        wanted = keras.dtype_policies.get(policy).variable_dtype
+        assert {v.dtype for v in model.trainable_variables} == {wanted}
+        return model
+
+    def test_docstring(self) -> None:
+        check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
+
+
+class PathTests(ConfigurationTests):
+    """A model that makes its prediction in one call."""
+
+    def all_inputs(self) -> Any:
+        """Inputs with those that are optional."""
+        return self.inputs()
+
+    @pytest.mark.every_backend
+    @pytest.mark.parametrize("mode", MODES[1:])
+    def test_compiled_is_eager(self, mode: str) -> None:
+        model, given = self.filled(), self.all_inputs()
+        for a, b in zip(outputs(model, given, mode), outputs(model, given, "eager"), strict=True):
+            close(a, b, 1e-5)
+
+    @pytest.mark.full
+    @pytest.mark.skipif(JAX, reason="an export is TensorFlow's")
+    def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
+        model, given = self.filled(), self.all_inputs()
+        want = outputs(model, given, "graph")
+        for a, b in zip(served_outputs(model, given, tmp_path), want, strict=True):
+            close(a, b, 1e-5)
 
 
 def shapes(model: Any) -> list[tuple[int, ...]]:

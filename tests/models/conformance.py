@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
@@ -25,15 +24,24 @@ import attention_zoo as az
 from attention_zoo.decoding import SearchResult
 from attention_zoo.decoding.step import staying
 from attention_zoo.models.presets import PRESETS
-from tests.layers.layer_laws import check_docstring
 from tests.layers.running import JAX, any_batch, array, close, differentiable, quick, randomise
-from tests.models.configuration import ConfigurationTests
+from tests.models.configuration import ConfigurationTests, every_weight_moves
 from tests.tiers import FULL, in_full_tier
 
 SOURCE = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
 TARGET = np.array([[2, 4, 5, 6, 7], [2, 8, 9, 0, 0], [2, 0, 0, 0, 0]], "int32")
 VOCABULARY = {"source_vocabulary_size": 11, "target_vocabulary_size": 12}
 PAD, START, END = 0, 2, 3
+STACK = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}
+"""Sizes of a tiny Transformer, and other ones."""
+OTHER_STACK = {
+    "embedding_dim": 6,
+    "units": 12,
+    "num_heads": 4,
+    "num_layers": 2,
+    "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
+    "dropout": 0.25,
+}
 LENGTH = 7 if FULL or JAX else 2
 """Limit of the searches; those of the fast tier are eager."""
 
@@ -160,7 +168,6 @@ def one_hypothesis(state: Any) -> Any:
 class ModelConformance(ConfigurationTests):
     """One public model. A case says `covers`, `options` and `changed`."""
 
-    options: ClassVar[dict[str, Any]]
     vocabulary: ClassVar[dict[str, int]] = VOCABULARY
     rate: ClassVar[float] = 0.02
     half: ClassVar[str] = "float16"
@@ -170,6 +177,14 @@ class ModelConformance(ConfigurationTests):
     def fill(model: Any) -> None:
         """Random weights, such that what is said at one end is heard at the other."""
         randomise(model, scale=0.4)
+
+    def padded(self, source: np.ndarray, none: np.ndarray) -> np.ndarray:
+        """Sources with padding behind them."""
+        return np.concatenate([source, none], 1)
+
+    def tokens_of(self, source: np.ndarray) -> np.ndarray:
+        """Where a source `(S,)` is no padding."""
+        return source != 0
 
     def make(self, **options: Any) -> Any:
         return self.covers(**{**self.vocabulary, **self.options, **options})
@@ -203,7 +218,7 @@ class ModelConformance(ConfigurationTests):
         want = forward(model, SOURCE, TARGET)
         for pads in (100,) if JAX else (1, 8, 100) if FULL else (8,):
             none = np.zeros((len(SOURCE), pads), "int32")
-            longer = np.concatenate([SOURCE, none], 1), np.concatenate([TARGET, none], 1)
+            longer = self.padded(SOURCE, none), np.concatenate([TARGET, none], 1)
             got = forward(model, *longer)[:, : TARGET.shape[1]]
             close(got[TARGET != 0], want[TARGET != 0], 1e-5)
 
@@ -211,7 +226,7 @@ class ModelConformance(ConfigurationTests):
         model = self.shipped(preset)
         together = forward(model, SOURCE, TARGET)
         for row in range(len(SOURCE)):
-            live, said = SOURCE[row] != 0, TARGET[row] != 0
+            live, said = self.tokens_of(SOURCE[row]), TARGET[row] != 0
             alone = forward(model, SOURCE[row : row + 1, live], TARGET[row : row + 1, said])
             close(alone[0], together[row, said], 1e-5)
 
@@ -269,16 +284,11 @@ class ModelConformance(ConfigurationTests):
     def test_greedy_search_takes_the_best_token(self, searched: str) -> None:
         model = self.shipped(searched)
         found = self.search(model)
-        log_probs, looked = teacher_forced(model, SOURCE, found.tokens[:, 0])
-        for row in range(len(SOURCE)):
-            n = int(found.lengths[row, 0])
-            tokens = found.tokens[row, 0]
-            assert tokens[:n].tolist() == log_probs[row, :n].argmax(-1).tolist()
-            score = log_probs[row, range(n), tokens[:n]].sum()
-            assert found.scores[row, 0] == pytest.approx(score, rel=1e-4)
-            check_row(tokens, n, found.finished[row, 0])
-            if looked is not None:
-                close(found.attention[row, 0, :n], looked[row, :n], 1e-4)
+        best = check_found(model, found, 0).argmax(-1)
+        for tokens, length, wanted in zip(
+            found.tokens[:, 0], found.lengths[:, 0], best, strict=True
+        ):
+            assert tokens[:length].tolist() == wanted[:length].tolist()
 
     def test_beam_search_tells_where_each_hypothesis_looked(self, searched: str) -> None:
         model = self.shipped(searched)
@@ -286,15 +296,7 @@ class ModelConformance(ConfigurationTests):
         assert found.tokens.shape == (len(SOURCE), 2, LENGTH)
         assert (np.diff(found.scores, axis=1) <= 0).all()
         for rank in range(2):
-            log_probs, looked = teacher_forced(model, SOURCE, found.tokens[:, rank])
-            for row in range(len(SOURCE)):
-                n = int(found.lengths[row, rank])
-                tokens = found.tokens[row, rank]
-                check_row(tokens, n, found.finished[row, rank])
-                score = log_probs[row, range(n), tokens[:n]].sum()
-                assert found.scores[row, rank] == pytest.approx(score, rel=1e-4)
-                if looked is not None:
-                    close(found.attention[row, rank, :n], looked[row, :n], 1e-4)
+            check_found(model, found, rank)
         greedy = self.search(model)
         assert (found.scores[:, 0] >= greedy.scores[:, 0] - 1e-4).all()
 
@@ -330,7 +332,7 @@ class ModelConformance(ConfigurationTests):
             assert np.isfinite(found.scores).all()
             for row in range(3):
                 check_row(found.tokens[row, 0], int(found.lengths[row, 0]), found.finished[row, 0])
-            if found.attention is not None:
+            if found.attention is not None and not self.tokens_of(source[1]).any():
                 assert not found.attention[1].any()
 
     def test_a_vocabulary_without_room_is_refused(self) -> None:
@@ -343,12 +345,15 @@ class ModelConformance(ConfigurationTests):
     @pytest.mark.full
     @pytest.mark.numerics
     def test_learns(self) -> None:
-        """Turns sequences around, after a minute's work of a plain `compile` and `fit`."""
+        self.taught()
+
+    def taught(self, epochs: int = 12, **options: Any) -> tuple[Any, np.ndarray, Any, Any]:
+        """A model taught by plain `compile` and `fit` to turn sequences around, and these."""
         rng = np.random.default_rng(0)
         words = rng.integers(4, 9, size=(256, 3)).astype("int32")
         target = np.concatenate([np.full((256, 1), START), words[:, ::-1]], 1).astype("int32")
         labels = np.concatenate([words[:, ::-1], np.full((256, 1), END)], 1).astype("int32")
-        model = self.make(units=24, embedding_dim=12, dropout=0.0)
+        model = self.make(units=24, embedding_dim=12, dropout=0.0, **options)
         model.compile(
             optimizer=keras.optimizers.Adam(self.rate),
             loss=self.loss(model, 0.0),
@@ -357,11 +362,12 @@ class ModelConformance(ConfigurationTests):
         data, labels = self.lesson(words, target, labels)
         untrained = model.evaluate(data, labels, batch_size=32, verbose=0)
         history = model.fit(
-            data, labels, batch_size=32, epochs=12, shuffle=False, verbose=0
+            data, labels, batch_size=32, epochs=epochs, shuffle=False, verbose=0
         ).history["loss"]
         assert untrained > 1.2
         assert history[-1] < 0.5 * history[0]
         assert np.isfinite(history).all()
+        return model, words, target, labels
 
     @pytest.mark.full
     @pytest.mark.every_backend
@@ -370,53 +376,43 @@ class ModelConformance(ConfigurationTests):
         model.compile(optimizer="adam", loss=self.loss(model, 0.1), jit_compile=True)
         labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
         inputs, labels = self.lesson(SOURCE, TARGET, labels)
-        before = [array(v) for v in model.trainable_variables]
-        assert np.isfinite(model.train_on_batch(inputs, labels))
-        moved = [
-            bool(np.abs(array(v) - old).max())
-            for v, old in zip(model.trainable_variables, before, strict=True)
-        ]
-        assert all(moved), "a weight has no gradient"
+        with every_weight_moves(model):
+            assert np.isfinite(model.train_on_batch(inputs, labels))
 
     @pytest.mark.full
     @pytest.mark.parametrize("own", [False, True])
     def test_mixed_precision(self, own: bool) -> None:
-        """By the global policy, and by the model's own dtype alone."""
-        if not own:
-            keras.config.set_dtype_policy("mixed_float16")
-        model = self.make(**({"dtype": "mixed_float16"} if own else {}))
-        sublayers = model._flatten_layers(include_self=False)
-        assert {layer.dtype_policy.name for layer in sublayers} == {"mixed_float16"}
-        assert {v.dtype for v in model.trainable_variables} == {"float32"}
+        model = self.with_policy("mixed_float16", own)
         logits = model(self.inputs())
         assert keras.backend.standardize_dtype(logits.dtype) == self.half
         assert np.isfinite(array(logits)).all()
         found = self.search(model, beam_width=2, max_length=3)
         assert np.isfinite(found.scores).all()
 
-    # configuration
 
-    def test_weights_exist_before_the_first_call(self) -> None:
-        model = self.make()
-        before = [v.path for v in model.variables]
-        forward(model, SOURCE, TARGET)
-        assert before
-        assert [v.path for v in model.variables] == before
+def check_found(
+    model: Any,
+    found: SearchResult,
+    rank: int,
+    source: np.ndarray = SOURCE,
+    penalty: str = "none",
+) -> np.ndarray:
+    """Scores and attention of the hypotheses of this rank are those of the teacher-forced pass.
 
-    def test_preset_folder(self, tmp_path: Path) -> None:
-        model = self.make()
-        randomise(model)
-        model.save_to_preset(tmp_path / "saved")
-        loads = [az.models.from_preset, lambda path: self.covers.from_preset(str(path))]
-        for load in loads if FULL else loads[:1]:
-            again = load(tmp_path / "saved")
-            assert type(again) is self.covers
-            np.testing.assert_array_equal(
-                forward(again, SOURCE, TARGET), forward(model, SOURCE, TARGET)
-            )
-
-    def test_docstring(self) -> None:
-        check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
+    Returns:
+        The log probabilities `(B, L, V)` of that pass.
+    """
+    tokens = array(found.tokens)[:, rank]
+    log_probs, looked = teacher_forced(model, source, tokens)
+    for row, n in enumerate(array(found.lengths)[:, rank].astype(int)):
+        check_row(tokens[row], n, array(found.finished)[row, rank])
+        scores = log_probs[row, range(n), tokens[row, :n]]
+        close(array(found.token_scores)[row, rank, :n], scores, 1e-4)
+        if penalty == "none":
+            assert array(found.scores)[row, rank] == pytest.approx(scores.sum(), rel=1e-4)
+        if looked is not None:
+            close(array(found.attention)[row, rank, :n], looked[row, :n], 1e-4)
+    return log_probs
 
 
 def check_row(tokens: np.ndarray, length: int, finished: bool) -> None:

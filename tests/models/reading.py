@@ -11,53 +11,24 @@ nothing, or `(B, ...)`.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
-import attention_zoo as az
-from tests.layers.layer_laws import check_docstring
-from tests.layers.running import (
-    JAX,
-    JAX_EXCEPTIONS,
-    MODES,
-    any_batch,
-    array,
-    close,
-    compiled,
-    differentiable,
-    quick,
-)
-from tests.models.configuration import ConfigurationTests
+from tests.layers.running import JAX, any_batch, array, close, differentiable
+from tests.models.configuration import PathTests, assert_finite_and_used
+from tests.models.configuration import outputs as outputs_of
 from tests.tiers import FULL, in_full_tier
 
 TOKENS = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
 LIVE = TOKENS != 0
 DEPTH = 12 if FULL else 2
 
-ALONE = """
-import json, sys
-import tensorflow as tf
-served = tf.saved_model.load(sys.argv[1])
-given = {name: tf.constant(value, "int32") for name, value in json.load(sys.stdin).items()}
-outputs = tf.nest.flatten(served.serve(given))
-assert "attention_zoo" not in sys.modules
-print(json.dumps([x.numpy().tolist() for x in outputs]))
-"""
 
-
-def outputs(model: Any, tokens: np.ndarray, mode: str | None = None) -> list[np.ndarray]:
-    """All outputs, in the order of their names."""
-    run = quick if mode is None else lambda function: compiled(function, mode)
-    result = run(lambda t: keras.tree.flatten(model({"tokens": t}, training=False)))
-    return [array(x) for x in result(ops.convert_to_tensor(tokens))]
+def outputs(model: Any, tokens: np.ndarray) -> list[np.ndarray]:
+    return outputs_of(model, {"tokens": tokens})
 
 
 def of_tokens(results: list[np.ndarray], tokens: np.ndarray) -> list[np.ndarray]:
@@ -80,42 +51,16 @@ def fill(model: Any) -> None:
             variable.assign(noise)
 
 
-def answers_alone(model: Any, given: dict[str, np.ndarray], folder: Path) -> list[np.ndarray]:
-    """What the exported model says to inputs in a process that imports TensorFlow alone."""
-    spec = {
-        name: keras.InputSpec(shape=(None,) * x.ndim, dtype="int32", name=name)
-        for name, x in given.items()
-    }
-    model.export(folder, input_signature=[spec], verbose=False)
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, folder],
-        input=json.dumps({name: x.tolist() for name, x in given.items()}),
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [np.array(x) for x in json.loads(done.stdout.splitlines()[-1])]
-
-
-class ReadingConformance(ConfigurationTests):
+class ReadingConformance(PathTests):
     """One public model. A case says `covers`, `options` and `changed`, and `make` if need be."""
 
-    options: ClassVar[dict[str, Any]]
+    fill = staticmethod(fill)
     places: ClassVar[tuple[str, ...]] = ("right", "left", "inside")
     """Where padding cannot be seen."""
-
-    def make(self, **options: Any) -> Any:
-        return self.covers(**{**self.options, **options})
 
     def deep(self) -> Any:
         """As tiny, as deep as a real one, with random weights."""
         return self.filled(num_layers=DEPTH)
-
-    def filled(self, **options: Any) -> Any:
-        model = self.make(**options)
-        fill(model)
-        return model
 
     def inputs(self) -> dict[str, np.ndarray]:
         """What a model of this case can be called with."""
@@ -164,25 +109,11 @@ class ReadingConformance(ConfigurationTests):
 
     # paths
 
-    @pytest.mark.every_backend
-    @pytest.mark.parametrize("mode", MODES[1:])
-    def test_compiled_is_eager(self, mode: str) -> None:
-        model = self.filled()
-        for a, b in zip(outputs(model, TOKENS, mode), outputs(model, TOKENS), strict=True):
-            close(a, b, 1e-5)
-
     @pytest.mark.full
     @pytest.mark.parametrize("own", [False, True])
     @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
     def test_mixed_precision(self, policy: str, own: bool) -> None:
-        """By the global policy, and by the model's own dtype alone."""
-        if not own:
-            keras.config.set_dtype_policy(policy)
-        model = self.make(**({"dtype": policy} if own else {}))
-        sublayers = model._flatten_layers(include_self=False)
-        assert {layer.dtype_policy.name for layer in sublayers} == {policy}
-        assert {v.dtype for v in model.trainable_variables} == {"float32"}
-        for x in keras.tree.flatten(model({"tokens": TOKENS})):
+        for x in keras.tree.flatten(self.with_policy(policy, own)({"tokens": TOKENS})):
             assert keras.backend.standardize_dtype(x.dtype) == policy.removeprefix("mixed_")
             assert np.isfinite(array(x)).all()
 
@@ -208,44 +139,5 @@ class ReadingConformance(ConfigurationTests):
             model, lambda t: keras.tree.flatten(model({"tokens": t}, training=False))
         )
         results, _, by_weights = run(tokens)
-        assert all(np.isfinite(x).all() for x in (*keras.tree.flatten(results), *by_weights))
-        still = [
-            variable.path
-            for variable, gradient in zip(model.trainable_variables, by_weights, strict=True)
-            if not np.abs(gradient).max()
-        ]
-        assert still == []
-
-    @pytest.mark.full
-    @pytest.mark.skipif(JAX, reason="an export is TensorFlow's")
-    def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
-        model = self.filled()
-        want = outputs(model, TOKENS, "graph")
-        got = answers_alone(model, {"tokens": TOKENS}, tmp_path / "served")
-        for a, b in zip(got, want, strict=True):
-            close(a, b, 1e-5)
-
-    # configuration
-
-    def test_weights_exist_before_the_first_call(self) -> None:
-        model = self.make()
-        before = [v.path for v in model.variables]
-        outputs(model, TOKENS)
-        assert before
-        assert [v.path for v in model.variables] == before
-
-    @pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
-    def test_preset_folder(self, tmp_path: Path) -> None:
-        model = self.filled()
-        model.save_to_preset(tmp_path / "saved")
-        for again in (
-            az.models.from_preset(tmp_path / "saved"),
-            self.covers.from_preset(str(tmp_path / "saved")),
-        ):
-            assert type(again) is self.covers
-            assert again.settings == model.settings
-            for a, b in zip(outputs(again, TOKENS), outputs(model, TOKENS), strict=True):
-                np.testing.assert_array_equal(a, b)
-
-    def test_docstring(self) -> None:
-        check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
+        assert all(np.isfinite(x).all() for x in keras.tree.flatten(results))
+        assert_finite_and_used(model, by_weights)

@@ -1,7 +1,5 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -10,41 +8,20 @@ import pytest
 from keras import ops
 
 import attention_zoo as az
-from attention_zoo.losses import HardestNegatives
 from attention_zoo.models import CrossAttentionRetriever, cross_attention_retriever
-from tests.layers.layer_laws import check_docstring
-from tests.layers.running import (
-    JAX,
-    JAX_EXCEPTIONS,
-    any_batch,
-    array,
-    close,
-    compiled,
-    differentiable,
-    in_fresh_process,
-    randomise,
-)
-from tests.models.configuration import ConfigurationTests
+from tests.layers.running import JAX, any_batch, array, close, differentiable
+from tests.models.configuration import PathTests, assert_finite_and_used, shared_loop
+from tests.refusals import refuses
 from tests.tiers import FULL
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (3, 8, 12, 3)).astype("uint8")
 TEXTS = np.array([[4, 5, 6, 7], [9, 8, 0, 0], [5, 0, 0, 0]], "int32")
 
-ALONE = """
-import sys
-import numpy as np
-import tensorflow as tf
-served = tf.saved_model.load(sys.argv[1])
-given = np.load(sys.argv[2])
-alike = served.serve({"image": given["image"], "text": given["text"]})
-assert "attention_zoo" not in sys.modules
-np.save(sys.argv[3], alike.numpy())
-"""
 
-
-class TestCrossAttentionRetriever(ConfigurationTests):
+class TestCrossAttentionRetriever(PathTests):
     covers = CrossAttentionRetriever
+    numpy_numbers = True
     options = {
         "vocabulary_size": 11,
         "embedding_dim": 5,
@@ -65,9 +42,6 @@ class TestCrossAttentionRetriever(ConfigurationTests):
     }
     together = {"pooling_sharpness": {"pooling": "log_sum_exp"}}
 
-    def make(self, **options: Any) -> Any:
-        return self.covers(**{**self.options, **options})
-
     def inputs(self) -> dict[str, np.ndarray]:
         return {"image": IMAGES, "text": TEXTS}
 
@@ -75,11 +49,6 @@ class TestCrossAttentionRetriever(ConfigurationTests):
         """Similarities and their loss."""
         (similarities,) = super().behaviour(model, training)
         return [similarities, array(model.make_loss()(np.arange(3), similarities))]
-
-    def filled(self, **options: Any) -> Any:
-        model = self.make(**options)
-        randomise(model)
-        return model
 
     def alike(self, model: Any, image: np.ndarray = IMAGES, text: np.ndarray = TEXTS) -> np.ndarray:
         return array(model({"image": image, "text": text}))
@@ -146,18 +115,9 @@ class TestCrossAttentionRetriever(ConfigurationTests):
     # paths
 
     @pytest.mark.every_backend
-    @pytest.mark.parametrize("mode", ["graph", "xla"])
-    def test_compiled_is_eager(self, mode: str) -> None:
-        model = self.filled()
-        run = compiled(lambda x, t: model({"image": x, "text": t}), mode)
-        close(run(IMAGES, TEXTS), self.alike(model), 1e-5)
-
-    @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
     def test_half_precision(self, policy: str) -> None:
-        model = self.make(dtype=policy)
-        sublayers = model._flatten_layers(include_self=False)
-        assert {layer.dtype_policy.name for layer in sublayers} == {policy}
+        model = self.with_policy(policy)
         alike = model({"image": IMAGES, "text": TEXTS}, training=True)
         assert keras.backend.standardize_dtype(alike.dtype) == "float32"
         assert np.isfinite(array(alike)).all()
@@ -187,43 +147,7 @@ class TestCrossAttentionRetriever(ConfigurationTests):
         )
         cost, _, gradients = run(text)
         assert np.isfinite(cost)
-        for weight, gradient in zip(model.trainable_variables, gradients, strict=True):
-            assert np.isfinite(gradient).all(), weight.path
-            assert gradient.any(), weight.path
-
-    # configuration
-
-    def test_weights_exist_before_the_first_call(self) -> None:
-        model = self.make()
-        before = [v.path for v in model.variables]
-        self.alike(model)
-        assert before
-        assert [v.path for v in model.variables] == before
-
-    @pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
-    def test_preset_folder(self, tmp_path: Path) -> None:
-        model = self.filled()
-        model.save_to_preset(tmp_path / "saved")
-        again = az.models.from_preset(tmp_path / "saved")
-        assert again.settings == model.settings
-        np.testing.assert_array_equal(self.alike(again), self.alike(model))
-
-    @pytest.mark.full
-    @pytest.mark.skipif(JAX, reason="an export is TensorFlow's")
-    def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
-        model = self.filled()
-        spec = {
-            "image": keras.InputSpec(shape=(None, *IMAGES.shape[1:]), dtype="uint8", name="image"),
-            "text": keras.InputSpec(shape=(None, None), dtype="int32", name="text"),
-        }
-        model.export(tmp_path / "served", input_signature=[spec], verbose=False)
-        np.savez(tmp_path / "given.npz", image=IMAGES, text=TEXTS)
-        files = [tmp_path / name for name in ("served", "given.npz", "alike.npy")]
-        in_fresh_process(ALONE, *files)
-        close(np.load(files[-1]), self.alike(model), 1e-5)
-
-    def test_docstring(self) -> None:
-        check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
+        assert_finite_and_used(model, gradients)
 
 
 def test_presets() -> None:
@@ -266,51 +190,33 @@ def test_learns_by_plain_fit() -> None:
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
 def test_the_shared_loop_trains_it() -> None:
-    import tensorflow as tf
-
-    from attention_zoo.training.devices import spread
-    from attention_zoo.training.step import Steps, check_loss
-
     given, numbers = squares(16)
     model = CrossAttentionRetriever(9, 8, 16, {"filters": [8]})
-    model.compile(keras.optimizers.Adam(0.01), model.make_loss(), auto_scale_loss=False)
-    check_loss(model.loss)
-    model.optimizer.build(model.trainable_variables)
-    strategy = tf.distribute.get_strategy()
-    data = tf.data.Dataset.from_tensor_slices((given, numbers)).batch(16).repeat()
-    batches = iter(spread(strategy, data))
+    steps, batches = shared_loop(model, given, numbers)
     want = 16 * float(model.loss(numbers, model(given)))
-    outcome = Steps(model, strategy).train(batches)
+    outcome = steps.train(batches)
     assert (outcome.count, outcome.code) == (16, 0)
     assert outcome.loss == pytest.approx(want, rel=1e-4)
 
 
-def test_misuse_is_refused() -> None:
-    case = TestCrossAttentionRetriever()
-    for options, message in (
-        ({"vocabulary_size": 4}, "vocabulary_size must be at least 5, got 4"),
-        ({"units": 0}, "units must be at least 1, got 0"),
-        ({"direction": "text"}, "direction must be one of text_to_image, image_to_text"),
-        ({"ranking": {"margin": -1.0}}, "margin must be at least 0 and finite, got -1.0"),
-        ({"ranking": {"margins": 0.1}}, "HardestNegatives has no argument 'margins'.*'margin'"),
-        ({"encoder": {"kind": "cn"}}, "encoder.kind 'cn' is unknown"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            case.make(**options)
-    model = case.make()
+@refuses(
+    ({"vocabulary_size": 4}, "vocabulary_size must be at least 5, got 4"),
+    ({"units": 0}, "units must be at least 1, got 0"),
+    ({"direction": "text"}, "direction must be one of text_to_image, image_to_text"),
+    ({"ranking": {"margin": -1.0}}, "margin must be at least 0 and finite, got -1.0"),
+    ({"ranking": {"margins": 0.1}}, "HardestNegatives has no argument 'margins'.*'margin'"),
+    ({"encoder": {"kind": "cn"}}, "encoder.kind 'cn' is unknown"),
+)
+def test_bad_options(options: dict[str, Any]) -> None:
+    TestCrossAttentionRetriever().make(**options)
+
+
+def test_bad_inputs() -> None:
+    model = TestCrossAttentionRetriever().make()
     with pytest.raises(ValueError, match=r"image must be \(batch, height, width, 3\), got shape"):
         model({"image": IMAGES[0], "text": TEXTS})
     with pytest.raises(ValueError, match=r"text must be \(batch, tokens\), got shape"):
         model({"image": IMAGES, "text": TEXTS[0]})
-    assert isinstance(model.make_loss(), HardestNegatives)
-
-
-@pytest.mark.full
-def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
-    options = {"encoder": {"filters": (np.int64(4), 5)}, "inverse_temperature": np.float32(9)}
-    model = CrossAttentionRetriever(np.int64(12), np.int32(4), np.int64(6), **options)
-    model.save_to_preset(tmp_path)
-    assert az.models.from_preset(tmp_path).settings == model.settings
 
 
 @pytest.mark.full

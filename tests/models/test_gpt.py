@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 """GPT writes on: prompts of any length in one batch, read at once, by every way of searching."""
 
 from __future__ import annotations
@@ -14,47 +13,37 @@ import attention_zoo as az
 from attention_zoo.layers import POSITIONS, hypothesis_cache
 from attention_zoo.models import GPT
 from attention_zoo.models.presets import PRESETS
-from attention_zoo.models.searching import fingerprints
 from tests.layers.running import (
     JAX,
-    JAX_EXCEPTIONS,
     any_batch,
     array,
     close,
-    in_fresh_process,
 )
-from tests.models.conformance import END, SOURCE, START, ModelConformance, text_of
+from tests.models import test_transformer
+from tests.models.configuration import count_parameters
+from tests.models.conformance import (
+    END,
+    OTHER_STACK,
+    SOURCE,
+    STACK,
+    START,
+    ModelConformance,
+    check_found,
+    text_of,
+)
+from tests.models.reading import fill
+from tests.refusals import refuses
 from tests.tiers import first_fast
 
 
 class TestGPT(ModelConformance):
     covers = GPT
     vocabulary = {"vocabulary_size": 12}
-    options = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2, "max_length": 256}
+    options = {**STACK, "max_length": 256}
     small = {"num_layers": 1}
-    changed = {
-        "vocabulary_size": 14,
-        "embedding_dim": 6,
-        "units": 12,
-        "num_heads": 4,
-        "num_layers": 2,
-        "max_length": 9,
-        "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
-        "dropout": 0.25,
-        "positions": "rotary",
-    }
+    changed = {**OTHER_STACK, "vocabulary_size": 14, "max_length": 9, "positions": "rotary"}
     rate = 0.01
-
-    @staticmethod
-    def fill(model: Any) -> None:
-        """Kernels as they begin, for larger ones drown what comes by the way around."""
-        rng = np.random.default_rng(0)
-        for variable in model.trainable_variables:
-            noise = rng.normal(size=tuple(variable.shape))
-            if len(variable.shape) == 1:
-                variable.assign(array(variable) + 0.2 * noise)
-            elif "embedding" in variable.path or "positions" in variable.path:
-                variable.assign(noise)
+    fill = staticmethod(fill)
 
     def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray | None = None) -> Any:
         target = np.full((len(source), 1), START, "int32") if target is None else target
@@ -66,9 +55,7 @@ class TestGPT(ModelConformance):
 
 
 def tiny(**options: Any) -> GPT:
-    model = TestGPT().make(**options)
-    TestGPT.fill(model)
-    return model
+    return TestGPT().filled(**options)
 
 
 def logits_of(model: GPT, tokens: np.ndarray) -> np.ndarray:
@@ -88,15 +75,8 @@ SIZES = {
 
 @pytest.mark.parametrize("case", first_fast(SIZES), ids=lambda case: case[0])
 def test_sizes_are_those_that_were_released(case: tuple[str, int]) -> None:
-    """Counted layer by layer, since a large one fills gigabytes."""
     name, vocabulary = case
-    _, settings = PRESETS.get(name)()
-    layers, width = settings["num_layers"], settings["embedding_dim"]
-    one, two = (
-        GPT(**{**settings, "vocabulary_size": 5, "num_layers": count}).count_params()
-        for count in (1, 2)
-    )
-    total = one + (layers - 1) * (two - one) + (vocabulary - 5) * width
+    total = count_parameters(GPT, PRESETS.get(name)()[1], vocabulary_size=vocabulary)
     assert total == pytest.approx(SIZES[case], rel=0.01)
 
 
@@ -181,27 +161,6 @@ def test_positions_in_half_precision_and_small_sizes(positions: str) -> None:
     assert np.isfinite(nobody).all()
 
 
-SAVED = """
-import sys
-import attention_zoo, keras, numpy as np
-model = keras.models.load_model(sys.argv[1] + "/model.keras")
-with np.load(sys.argv[1] + "/data.npz") as data:
-    found = keras.ops.convert_to_numpy(model({"tokens": data["tokens"]}))
-    np.testing.assert_array_equal(found, data["logits"])
-print(model.settings["positions"])
-"""
-
-
-@pytest.mark.full
-@pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
-@pytest.mark.parametrize("positions", ["none", "rotary", "t5"])
-def test_positions_are_there_in_a_fresh_process(positions: str, tmp_path: Path) -> None:
-    model = tiny(positions=positions)
-    model.save(tmp_path / "model.keras")
-    np.savez(tmp_path / "data.npz", tokens=TEXT, logits=logits_of(model, TEXT))
-    assert in_fresh_process(SAVED, tmp_path).split() == [positions]
-
-
 # writing on
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -236,7 +195,8 @@ def test_prompts_of_any_length_go_on(way: str, positions: str) -> None:
     model = tiny(positions=positions)
     options = {"max_length": 6, **WAYS[way]}
     together = model.compiled_search(TEXT, **options)
-    check_scores(model, together)
+    for rank in range(together.tokens.shape[1]):
+        check_found(model, together, rank, TEXT, options.get("length_penalty", "none"))
     left = np.zeros((3, 8), "int32")
     for row, length in enumerate((TEXT != 0).sum(1)):
         left[row, 8 - length :] = TEXT[row, :length]
@@ -246,20 +206,6 @@ def test_prompts_of_any_length_go_on(way: str, positions: str) -> None:
     alone = model.compiled_search(TEXT[1:2, TEXT[1] != 0], **options)
     np.testing.assert_array_equal(array(alone.tokens)[0], array(together.tokens)[1])
     close(array(alone.scores)[0], array(together.scores)[1], 1e-5)
-
-
-def check_scores(model: GPT, found: Any) -> None:
-    """Each token's score against the logits of the whole text."""
-    for n in range(found.tokens.shape[1]):
-        tokens = array(found.tokens)[:, n].astype("int32")
-        logits = logits_of(model, np.concatenate([TEXT, tokens], axis=1))
-        logits[..., [0, START]] = -np.inf
-        shifted = logits - logits.max(-1, keepdims=True)
-        log_probs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-        for row, length in enumerate(array(found.lengths)[:, n].astype(int)):
-            at = [(TEXT[row] != 0).sum() - 1, *range(6, 6 + length - 1)]
-            want = log_probs[row, at, tokens[row, :length]]
-            close(array(found.token_scores)[row, n, :length], want, 1e-4)
 
 
 @pytest.mark.full
@@ -292,16 +238,22 @@ def test_the_prompt_is_kept_once_a_source() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("case", [TestGPT, test_transformer.TestTransformer])
 @pytest.mark.parametrize("jit", [False, True])
-def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny()
+def test_stretches_of_the_cache_change_nothing(
+    jit: bool, case: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = case().filled()
     options = {"beam_width": 3, "n_best": 2, "min_length": 9, "max_length": 11, "jit": jit}
-    want = model.compiled_search(TEXT, **options)
+    want = model.compiled_search(SOURCE, **options)
     monkeypatch.setattr(hypothesis_cache.in_stretch, "__defaults__", ((2, 4),))
     model.__dict__.pop("_compiled")
-    found = model.compiled_search(TEXT, **options)
+    found = model.compiled_search(SOURCE, **options)
     np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
     np.testing.assert_allclose(array(found.scores), array(want.scores), rtol=1e-5)
+    assert (want.attention is None) == (case is TestGPT)
+    if want.attention is not None:
+        np.testing.assert_allclose(array(found.attention), array(want.attention), atol=1e-5)
 
 
 @pytest.mark.full
@@ -320,20 +272,6 @@ def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
     padded = np.concatenate([np.zeros((3, 8), "int32"), TEXT], axis=1)
     again = model.compiled_search(padded, max_length=4, **options)
     np.testing.assert_array_equal(array(again.tokens), array(found.tokens))
-
-
-@pytest.mark.full
-def test_ids_that_are_none_are_refused() -> None:
-    for search in (tiny().search, tiny().compiled_search):
-        with pytest.raises(ValueError, match=r"source has token \d+ but the model reads 12 tokens"):
-            search(TEXT + 12)
-        with pytest.raises(ValueError, match="attention, and step gives none"):
-            search(TEXT, coverage_penalty=0.5)
-
-
-def test_draws_know_of_no_padding() -> None:
-    left = np.array([[0, 0, 2, 5, 6]], "int32")
-    assert array(fingerprints(left)) == array(fingerprints(left[:, 2:]))
 
 
 @pytest.mark.full
@@ -360,16 +298,12 @@ def test_logits_can_be_exported(tmp_path: Path) -> None:
         close(array(served.serve({"tokens": text})), logits_of(model, text), 1e-6)
 
 
-BAD = [
+@refuses(
     ({"num_heads": 3}, "num_heads must divide embedding_dim, got 3 for 8"),
     ({"positions": "rotari"}, "unknown positions 'rotari'; did you mean 'rotary'"),
     ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
     ({"max_length": 0}, "max_length must be at least 1, got 0"),
     ({"num_layers": 1.5}, "num_layers must be an integer"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), BAD)
-def test_numbers_that_make_no_model_are_refused(options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        tiny(**options)
+)
+def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+    tiny(**options)

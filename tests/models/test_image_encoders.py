@@ -21,6 +21,7 @@ from attention_zoo.models.image_encoders import (
 )
 from attention_zoo.tasks import Captioning
 from tests.layers.running import any_batch, array, close, quick, same
+from tests.refusals import refuses
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 13, 7, 3)).astype("uint8")
 TARGET = np.array([[2, 5, 6], [2, 7, 0]], "int32")
@@ -238,33 +239,21 @@ def test_images_that_are_too_small_are_refused() -> None:
         Captioning(captioner, train_tokenizer("whitespace", ["a b c d e f g h"], 12), image_size=3)
 
 
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no kind": ({"kind": "cn"}, "encoder.kind 'cn' is unknown; did you mean 'cnn'"),
-    "small letters": (
-        {"kind": "vgg16"},
-        "encoder.kind 'vgg16' is unknown; it is one of cnn, features, or",
-    ),
-    "no option": ({"filter": [3]}, "encoder cnn has no option 'filter'; did you mean 'filters'"),
-    "another's": ({"kind": "VGG16", "width": 3}, "encoder VGG16 has no option 'width'"),
-    "missing": ({"kind": "features"}, "encoder features needs the option 'width'"),
-    "no width": ({"kind": "features", "width": 0}, "width must be at least 1, got 0"),
-    "no stage": ({"filters": []}, "filters is empty; give a width for each stage"),
-    "no list": ({"filters": 8}, "filters must be a list, a width for each stage, got 8"),
-    "no filter": ({"filters": [4, 0]}, "filters must be at least 1, got 0"),
-    "no layer": (
+@refuses(
+    ({"kind": "cn"}, "^encoder.kind 'cn' is unknown; did you mean 'cnn'"),
+    ({"kind": "vgg16"}, "^encoder.kind 'vgg16' is unknown; it is one of cnn, features, or"),
+    ({"filter": [3]}, "^encoder cnn has no option 'filter'; did you mean 'filters'"),
+    ({"kind": "VGG16", "width": 3}, "^encoder VGG16 has no option 'width'"),
+    ({"kind": "features"}, "^encoder features needs the option 'width'"),
+    ({"kind": "features", "width": 0}, "^width must be at least 1, got 0"),
+    ({"filters": []}, "^filters is empty; give a width for each stage"),
+    ({"filters": 8}, "^filters must be a list, a width for each stage, got 8"),
+    ({"filters": [4, 0]}, "^filters must be at least 1, got 0"),
+    (
         {**VGG, "layer": "block2_conv9"},
-        "VGG16 has no layer 'block2_conv9'; did you mean 'block2_conv",
+        "^VGG16 has no layer 'block2_conv9'; did you mean 'block2_conv",
     ),
-    "no weights": (
-        {**VGG, "weights": "nowhere.h5"},
-        "encoder VGG16: no weights from 'nowhere.h5': ",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_wrong_options_are_refused(name: str) -> None:
-    options, message = BAD[name]
-    with pytest.raises(ValueError, match=f"^{message}") as caught:
-        encoder(**options)
-    assert "\n" not in str(caught.value)
+    ({**VGG, "weights": "nowhere.h5"}, "^encoder VGG16: no weights from 'nowhere.h5': "),
+)
+def test_wrong_options_are_refused(options: Any) -> None:
+    encoder(**options)

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,6 +12,7 @@ from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
 from attention_zoo.models import PointerGenerator
 from tests.layers.running import JAX, array, close, randomise
 from tests.models.conformance import SOURCE, TARGET, ModelConformance, forward
+from tests.refusals import refuses
 
 SIZES = {"vocabulary_size": 8, "embedding_dim": 6, "units": 8, "copies": 4}
 COVERED = {**SIZES, "coverage": {"from_step": 2, "weight": 0.5}}
@@ -50,6 +50,12 @@ class TestPointerGenerator(ModelConformance):
         return model.make_loss()
 
 
+def tiny(**options: Any) -> PointerGenerator:
+    model = PointerGenerator(**{**SIZES, **options})
+    randomise(model)
+    return model
+
+
 def test_sizes_are_the_papers() -> None:
     """Section 4: 21,499,600 without the pointer, which has 1153 more, and coverage 512."""
     sizes = {"vocabulary_size": 50_000, "embedding_dim": 128, "units": 256}
@@ -82,8 +88,7 @@ def parts_of(model: PointerGenerator, source: np.ndarray, target: np.ndarray) ->
 
 
 def test_the_distribution_is_the_papers() -> None:
-    model = PointerGenerator(**SIZES)
-    randomise(model)
+    model = tiny()
     p_gen, said, copied = parts_of(model, SOURCE, TARGET)
     live = TARGET != 0
     want = (p_gen * said + (1 - p_gen) * copied)[live]
@@ -93,8 +98,7 @@ def test_the_distribution_is_the_papers() -> None:
 
 
 def test_words_beyond_the_vocabulary_are_read_as_unknown_and_written_as_themselves() -> None:
-    model = PointerGenerator(**SIZES)
-    randomise(model)
+    model = tiny()
     assert array(model.known(SOURCE)).tolist() == np.where(SOURCE >= 8, 1, SOURCE).tolist()
     unknown = np.where(SOURCE >= 8, 1, SOURCE)
     own, one = (np.exp(forward(model, source, TARGET)) for source in (SOURCE, unknown))
@@ -106,8 +110,7 @@ def test_words_beyond_the_vocabulary_are_read_as_unknown_and_written_as_themselv
 
 
 def test_trace_tells_what_was_copied_and_from_where() -> None:
-    model = PointerGenerator(**SIZES)
-    randomise(model)
+    model = tiny()
     tokens = np.array([[8, 4, 3, 0], [5, 9, 8, 3], [5, 3, 0, 0]], "int32")
     trace = model.compiled_trace(SOURCE, tokens)
     eager = model.trace(SOURCE, tokens)
@@ -129,8 +132,7 @@ def test_trace_tells_what_was_copied_and_from_where() -> None:
 
 @pytest.mark.full
 def test_without_copies_nothing_is_copied() -> None:
-    model = PointerGenerator(**{**SIZES, "copies": 0})
-    randomise(model)
+    model = tiny(copies=0)
     assert forward(model, SOURCE % 8, TARGET % 8).shape == (3, 5, 8)
     assert model.head is None
     loss = model.make_loss(0.1)
@@ -147,17 +149,19 @@ def test_what_cannot_be_is_refused() -> None:
     assert isinstance(model.make_loss(), CopyCrossEntropy)
     with pytest.raises(ValueError, match=r"label_smoothing is 0.1, but a model that copies .*0$"):
         model.make_loss(0.1)
-    with pytest.raises(ValueError, match="copies must be at least 0, got -1"):
-        PointerGenerator(**{**SIZES, "copies": -1})
-    for coverage in (True, {"from": 3}):
-        with pytest.raises(ValueError, match="None or any of from_step and weight, got"):
-            PointerGenerator(**SIZES, coverage=coverage)
-    with pytest.raises(ValueError, match=r"coverage.from_step must be at least 0, got -1"):
-        PointerGenerator(**SIZES, coverage={"from_step": -1})
-    with pytest.raises(ValueError, match=r"coverage.weight must be at least 0, got nan"):
-        PointerGenerator(**SIZES, coverage={"weight": float("nan")})
     with pytest.raises(ValueError, match="source has token 12 but the model reads 12 tokens"):
         model.compiled_search(SOURCE + 3)
+
+
+@refuses(
+    ({"copies": -1}, "copies must be at least 0, got -1"),
+    ({"coverage": True}, "None or any of from_step and weight, got"),
+    ({"coverage": {"from": 3}}, "None or any of from_step and weight, got"),
+    ({"coverage": {"from_step": -1}}, r"coverage.from_step must be at least 0, got -1"),
+    ({"coverage": {"weight": float("nan")}}, r"coverage.weight must be at least 0, got nan"),
+)
+def test_bad_options(options: dict) -> None:
+    PointerGenerator(**{**SIZES, **options})
 
 
 # ------------------------------------------------------------------ coverage
@@ -201,8 +205,7 @@ def test_coverage_comes_in_at_its_step_and_changes_nothing_before() -> None:
 
 def test_the_coverage_loss_is_the_papers() -> None:
     """Equation 12, meaned over the words of a text, times its weight, in training alone."""
-    model = PointerGenerator(**{**COVERED, "coverage": {"weight": 0.5}})
-    randomise(model)
+    model = tiny(coverage={"weight": 0.5})
     of = model(INPUTS, project=False)
     assert model.losses == []
     model(INPUTS, training=True)
@@ -219,8 +222,7 @@ def test_the_coverage_loss_is_the_papers() -> None:
 
 def test_coverage_turns_the_look_away_from_what_was_seen() -> None:
     """By the w_c of equation 11: only later looks change, and only where it counts already."""
-    model = PointerGenerator(**COVERED)
-    randomise(model)
+    model = tiny(**COVERED)
     model.attention.score.coverage_kernel.assign(np.full(16, 3.0))
     looks = {}
     for steps in (1, 2):
@@ -249,8 +251,7 @@ def test_training_goes_on_exactly_across_the_switch(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_weights_go_from_a_model_without_coverage_to_one_with_it(tmp_path: Path) -> None:
-    plain = PointerGenerator(**SIZES)
-    randomise(plain)
+    plain = tiny()
     plain.save_to_preset(tmp_path / "plain")
     covered = az.models.from_preset(tmp_path / "plain", coverage={"from_step": 1})
     assert int(covered.switch.steps) == 0

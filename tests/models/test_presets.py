@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import attention_zoo as az
-from attention_zoo.decoding import SearchOptions
 from attention_zoo.models.presets import PRESETS, check_arguments
 from tests.models.conformance import VOCABULARY
 
@@ -74,14 +73,6 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
 def test_wrong_class_is_refused() -> None:
     with pytest.raises(ValueError, match="luong_small is a LuongTranslator, not a RNNSearch"):
         az.models.RNNSearch.from_preset("luong_small", **TINY)
-
-
-@pytest.mark.full
-def test_search_takes_every_option_by_name() -> None:
-    model = az.models.from_preset("rnnsearch_small", **TINY)
-    for name, value in SearchOptions().as_dict().items():
-        found = model.search(np.array([[4, 5]]), **{"max_length": 2, name: value})
-        assert found.tokens.shape[:2] == (1, 1)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.weights.h5"])

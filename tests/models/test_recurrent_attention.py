@@ -1,8 +1,6 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -10,24 +8,21 @@ import numpy as np
 import pytest
 from keras import ops
 
-import attention_zoo as az
 from attention_zoo.losses import GlimpseLoss
 from attention_zoo.models import RecurrentAttentionModel
-from tests.layers.layer_laws import check_docstring
 from tests.layers.running import (
     JAX,
-    JAX_EXCEPTIONS,
     MODES,
     any_batch,
     array,
     close,
     compiled,
     differentiable,
-    in_fresh_process,
     randomise,
     same,
 )
-from tests.models.configuration import ConfigurationTests
+from tests.models.configuration import PathTests, every_weight_moves, shared_loop
+from tests.refusals import refuses
 from tests.tiers import FULL
 
 RNG = np.random.default_rng(0)
@@ -35,19 +30,10 @@ IMAGES = RNG.integers(0, 256, (4, 7, 6, 2)).astype("uint8")
 LABELS = np.array([0, 2, 1, 1])
 WALKS = 100_000
 
-ALONE = """
-import sys
-import numpy as np
-import tensorflow as tf
-served = tf.saved_model.load(sys.argv[1])
-logits = served.serve(np.load(sys.argv[2]))
-assert "attention_zoo" not in sys.modules
-np.save(sys.argv[3], logits.numpy())
-"""
 
-
-class TestRecurrentAttentionModel(ConfigurationTests):
+class TestRecurrentAttentionModel(PathTests):
     covers = RecurrentAttentionModel
+    numpy_numbers = True
     options = {
         "image_shape": [7, 6, 2],
         "classes": 3,
@@ -71,14 +57,6 @@ class TestRecurrentAttentionModel(ConfigurationTests):
         "seed": None,
     }
 
-    def make(self, **options: Any) -> Any:
-        return self.covers(**{**self.options, **options})
-
-    def filled(self, **options: Any) -> Any:
-        model = self.make(**options)
-        randomise(model)
-        return model
-
     def inputs(self) -> np.ndarray:
         return IMAGES
 
@@ -86,18 +64,15 @@ class TestRecurrentAttentionModel(ConfigurationTests):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
-    def test_compiled_is_eager(self, mode: str) -> None:
+    def test_compiled_looks_are_eager(self, mode: str) -> None:
         model = self.filled()
-        run = compiled(lambda x: (model(x), *model.look(x)), mode)
-        for got, want in zip(run(IMAGES), (model(IMAGES), *model.look(IMAGES)), strict=True):
+        for got, want in zip(compiled(model.look, mode)(IMAGES), model.look(IMAGES), strict=True):
             close(got, want, 1e-5)
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
     def test_half_precision(self, policy: str) -> None:
-        model = self.make(dtype=policy)
-        sublayers = model._flatten_layers(include_self=False)
-        assert {layer.dtype_policy.name for layer in sublayers} == {policy}
+        model = self.with_policy(policy)
         for training in (False, True):
             made = model(IMAGES, training=training)
             logits = made["logits"] if training else made
@@ -201,37 +176,6 @@ class TestRecurrentAttentionModel(ConfigurationTests):
             for weight, gradient in zip(model.trainable_variables, gradients, strict=True):
                 assert gradient.any() == (weight.path.split("/")[-2] in trained), weight.path
 
-    # configuration
-
-    def test_weights_exist_before_the_first_call(self) -> None:
-        model = self.make()
-        before = [v.path for v in model.variables]
-        model(IMAGES, training=True)
-        assert before
-        assert [v.path for v in model.variables] == before
-
-    @pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
-    def test_preset_folder(self, tmp_path: Path) -> None:
-        model = self.filled()
-        model.save_to_preset(tmp_path / "saved")
-        again = az.models.from_preset(tmp_path / "saved")
-        assert again.settings == model.settings
-        same(again(IMAGES), model(IMAGES))
-
-    @pytest.mark.full
-    @pytest.mark.skipif(JAX, reason="an export is TensorFlow's")
-    def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
-        model = self.filled()
-        spec = keras.InputSpec(shape=(None, *IMAGES.shape[1:]), dtype="uint8")
-        model.export(tmp_path / "served", input_signature=[spec], verbose=False)
-        np.save(tmp_path / "images.npy", IMAGES)
-        files = [tmp_path / name for name in ("served", "images.npy", "logits.npy")]
-        in_fresh_process(ALONE, *files)
-        close(np.load(files[-1]), model(IMAGES), 1e-5)
-
-    def test_docstring(self) -> None:
-        check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
-
 
 @pytest.mark.parametrize(
     ("name", "side", "pixels", "glimpses"),
@@ -279,26 +223,14 @@ def test_learns_where_to_look_by_plain_fit() -> None:
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
 def test_the_shared_loop_trains_it(jit: bool) -> None:
     """With hardly any draw at the first step, its loss is the one of inference."""
-    import tensorflow as tf
-
-    from attention_zoo.training.devices import spread
-    from attention_zoo.training.step import Steps, check_loss
-
     images, labels = hidden_sign(64)
     model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 2, 8, 16, location_std=1e-4, seed=1)
-    model.compile(keras.optimizers.Adam(0.01), model.make_loss(), auto_scale_loss=False)
-    check_loss(model.loss)
-    model.optimizer.build(model.trainable_variables)
-    strategy = tf.distribute.get_strategy()
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(64).repeat()
-    batches = iter(spread(strategy, data))
-    steps = Steps(model, strategy, jit=jit)
-    before, tested = [array(v) for v in model.trainable_variables], steps.test(batches)
-    outcome = steps.train(batches)
+    steps, batches = shared_loop(model, images, labels, jit=jit)
+    tested = steps.test(batches)
+    with every_weight_moves(model):
+        outcome = steps.train(batches)
     assert (outcome.count, outcome.code) == (64, 0)
     assert outcome.loss == pytest.approx(tested.loss, rel=1e-3)
-    moved = zip(model.trainable_variables, before, strict=True)
-    assert all(np.abs(array(v) - old).max() > 0 for v, old in moved), "a weight has no gradient"
 
 
 def test_a_sampled_gradient_is_that_of_the_expected_reward() -> None:
@@ -337,33 +269,31 @@ def test_a_sampled_gradient_is_that_of_the_expected_reward() -> None:
     assert np.abs(want).max() > 30 * error.max()
 
 
+SHAPE = r"image_shape must be \(height, width, channels\)"
+
+
+@refuses(
+    ({"image_shape": (28, 28)}, SHAPE),
+    ({"image_shape": "28x28"}, SHAPE),
+    ({"image_shape": 28}, SHAPE),
+    ({"image_shape": (28, 28, 1, 1)}, SHAPE),
+    ({"image_shape": (28, 0, 1)}, "image_shape's width must be at least 1, got 0"),
+    ({"location_std": 0}, "location_std must be above 0"),
+    ({"location_std": -1.0}, "location_std must be above 0"),
+    ({"location_std": float("nan")}, "location_std must be above 0"),
+    ({"location_std": "wide"}, "location_std must be above 0"),
+)
+def test_bad_options(options: dict[str, Any]) -> None:
+    TestRecurrentAttentionModel().make(**options)
+
+
 def test_misuse_is_refused() -> None:
-    case = TestRecurrentAttentionModel()
-    for shape in ((28, 28), "28x28", 28, (28, 28, 1, 1)):
-        with pytest.raises(ValueError, match=r"image_shape must be \(height, width, channels\)"):
-            case.make(image_shape=shape)
-    with pytest.raises(ValueError, match="image_shape's width must be at least 1, got 0"):
-        case.make(image_shape=(28, 0, 1))
-    for std in (0, -1.0, float("nan"), "wide"):
-        with pytest.raises(ValueError, match="location_std must be above 0"):
-            case.make(location_std=std)
+    model = TestRecurrentAttentionModel().make()
     with pytest.raises(ValueError, match=r"images must be \(batch, 7, 6, 2\), got shape"):
-        case.make()(IMAGES[..., :1])
-    model = case.make()
+        model(IMAGES[..., :1])
     model.compile("adam", "sparse_categorical_crossentropy")
     with pytest.raises(ValueError, match=r"cannot learn where to look by .*model.make_loss\(\)"):
         model.train_on_batch(IMAGES, LABELS)
-
-
-@pytest.mark.full
-def test_trains_compiled_by_quick_steps() -> None:
-    """XLA, and every weight moves."""
-    model = TestRecurrentAttentionModel().make()
-    model.compile("adam", model.make_loss(0.1), jit_compile=True)
-    before = [array(v) for v in model.trainable_variables]
-    assert np.isfinite(model.train_on_batch(IMAGES, LABELS))
-    moved = zip(model.trainable_variables, before, strict=True)
-    assert all(np.abs(array(v) - old).max() > 0 for v, old in moved)
 
 
 @pytest.mark.full
@@ -378,10 +308,3 @@ def test_what_is_added_to_the_loss_is_learnt() -> None:
     images, labels = np.zeros((2, 8, 8, 1), "uint8"), np.array([0, 1])
     assert model.train_on_batch(images, labels) > 100
     assert model.test_on_batch(images, labels) > 100
-
-
-def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
-    numbers = {"glimpses": np.int64(2), "units": np.int32(5), "location_std": np.float32(0.25)}
-    model = RecurrentAttentionModel((np.int64(8), 8, 1), np.int64(3), np.int64(3), **numbers)
-    model.save_to_preset(tmp_path)
-    assert az.models.from_preset(tmp_path).settings == model.settings

@@ -1,18 +1,24 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 
 import attention_zoo as az
 from attention_zoo.models import RecurrentTagger
 from attention_zoo.ops import tag_constraints
-from tests.layers.running import JAX, array, arrays, close, randomise
+from tests.layers.running import array, arrays, close, randomise
 from tests.models.reading import LIVE
-from tests.models.tagging import CHARACTERS, TAGS, TOKENS, TaggingConformance, emissions
+from tests.models.tagging import (
+    CHARACTERS,
+    TAGS,
+    TOKENS,
+    TaggingConformance,
+    accuracy_after_fit,
+    emissions,
+)
+from tests.refusals import refuses
 
 TINY = {
     "vocabulary_size": 13,
@@ -76,18 +82,6 @@ class TestRecurrentTagger(TaggingConformance):
         with pytest.raises(ValueError, match="label_smoothing is for the head 'softmax'"):
             crf.make_loss(0.1)
 
-    def test_bad_options_are_refused(self) -> None:
-        for options, message in (
-            ({"tags": "O"}, "tags must be a list of names, at least one, got 'O'"),
-            ({"tags": []}, "tags must be a list of names"),
-            ({"head": {"kind": "soft"}}, "unknown tagger's head 'soft'; did you mean 'softmax'"),
-            ({"head": {"scheme": "BIO"}}, "head has no 'scheme'; did you mean 'tag_scheme'"),
-            ({"head": "crf"}, "head must be a dict of kind, tag_scheme, got 'crf'"),
-            ({"head": {"tag_scheme": "BIOX"}}, "unknown tag scheme 'BIOX'; did you mean"),
-        ):
-            with pytest.raises(ValueError, match=message):
-                self.make(**options)
-
 
 def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Words of one span each after 3, or of two kinds; the kind is told by the word before."""
@@ -114,24 +108,13 @@ def test_characters_by_an_lstm_and_no_attention() -> None:
 def test_learns_by_plain_fit(kind: str) -> None:
     words, labels = sentences(256)
     model = RecurrentTagger(13, TAGS, 8, 16, head={"kind": kind}, dropout=0.0, word_dropout=0.01)
-    model.compile(keras.optimizers.Adam(0.03), model.make_loss(), jit_compile=JAX)
-    model.fit(words_only(words), labels, batch_size=32, epochs=10, shuffle=False, verbose=0)
-    tags = array(model.decode(model(words_only(words)))[0])
-    live = words > 0
-    assert (tags == labels)[live].mean() > 0.97
-
-
-def words_only(words: np.ndarray) -> dict[str, np.ndarray]:
-    return {"tokens": words}
+    assert accuracy_after_fit(model, words, labels, 0.03, 10) > 0.97
 
 
 def test_one_width_is_one_layer() -> None:
     one, listed = RecurrentTagger(**TINY), RecurrentTagger(**{**TINY, "units": [8]})
     assert one.count_params() == listed.count_params()
     assert one.settings["units"] == 8
-    for units in ([], 0, [7], "wide"):
-        with pytest.raises(ValueError, match="units"):
-            RecurrentTagger(**{**TINY, "units": units})
 
 
 def test_sizes_of_the_papers() -> None:
@@ -151,16 +134,25 @@ def test_sizes_of_the_papers() -> None:
     assert small.count_params() == 1000 * 100 + 2 * 4 * (100 + 100 + 1) * 100 + 200 * 5 + 5
 
 
-def test_bad_characters_are_refused() -> None:
-    for given, message in (
-        ({}, "characters needs a vocabulary_size"),
-        ({"vocabulary_size": 0}, "characters' vocabulary_size must be at least 1"),
-        ({"vocabulary_size": 9, "kind": "cnm"}, "unknown reader of characters 'cnm'; did you"),
-        ({"vocabulary_size": 9, "kind": "lstm", "width": 3}, "characters has no 'width'"),
-        ("cnn", "characters must be a dict"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            RecurrentTagger(**{**TINY, "characters": given})
+@refuses(
+    ({"characters": {}}, "characters needs a vocabulary_size"),
+    ({"characters": {"vocabulary_size": 0}}, "characters' vocabulary_size must be at least 1"),
+    ({"characters": {"vocabulary_size": 9, "kind": "cnm"}}, "reader of characters 'cnm'; did you"),
+    (
+        {"characters": {"vocabulary_size": 9, "kind": "lstm", "width": 3}},
+        "characters has no 'width'",
+    ),
+    ({"characters": "cnn"}, "characters must be a dict"),
+    ({"tags": "O"}, "tags must be a list of names, at least one, got 'O'"),
+    ({"tags": []}, "tags must be a list of names"),
+    ({"head": {"kind": "soft"}}, "unknown tagger's head 'soft'; did you mean 'softmax'"),
+    ({"head": {"scheme": "BIO"}}, "head has no 'scheme'; did you mean 'tag_scheme'"),
+    ({"head": "crf"}, "head must be a dict of kind, tag_scheme, got 'crf'"),
+    ({"head": {"tag_scheme": "BIOX"}}, "unknown tag scheme 'BIOX'; did you mean"),
+    *(({"units": units}, "units") for units in ([], 0, [7], "wide")),
+)
+def test_bad_options(options: dict) -> None:
+    RecurrentTagger(**{**TINY, **options})
 
 
 def test_word_vectors_are_loaded(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012
 """Soft, hard and pooled looks at an image."""
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ import pytest
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.models import ShowAttendTell
 from tests.layers.running import JAX, array, close, randomise
-from tests.models.captioning import SOURCE, TARGET, CaptionerConformance, picture_of
+from tests.models.captioning import CaptionerConformance
+from tests.models.conformance import SOURCE, TARGET, picture_of
+from tests.refusals import refuses
 
 SMALL = {
     "embedding_dim": 6,
@@ -49,9 +50,11 @@ class TestShowAttendTell(CaptionerConformance):
 
     def test_what_is_no_image_is_refused(self) -> None:
         model = self.make()
-        for image in (SOURCE, np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8, 4), "uint8")):
-            with pytest.raises(ValueError, match=r"^image must be \(batch, height, width, 3\)"):
-                model.search(image, max_length=3)
+        for shape in ((3, 6), (8, 8, 3), (2, 8, 8), (2, 8, 8, 1), (2, 8, 8, 4), (2, 0, 0, 3)):
+            image = np.zeros(shape, "uint8")
+            for call in (lambda x: model({"image": x, "target": TARGET[:2]}), model.search):
+                with pytest.raises(ValueError, match=r"image .*shape"):
+                    call(image)
         with pytest.raises(ValueError, match=r"^max_length_ratio: an image has no length"):
             model.search(picture_of(SOURCE), max_length_ratio=2.0, max_length=3)
         with pytest.raises(ValueError, match=r"^max_length: an image has no length; give max_len"):
@@ -298,30 +301,18 @@ def test_a_pooled_look_cannot_tell_places_apart() -> None:
     assert pooled.grid_shape(grid) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"look": {"kind": "sof"}}, "unknown look 'sof'; did you mean 'soft'"),
-        ({"look": {"kind": "soft", "rate": 1}}, "look soft has no option 'rate'"),
-        ({"look": {"doubly_stochastic": -1}}, "doubly_stochastic must be at least 0, got -1"),
-        ({"encoder": {"kind": "VGG-16"}}, "encoder.kind 'VGG-16' is unknown; did you mean 'VGG16'"),
-        ({"encoder": {"filter": [3]}}, "encoder cnn has no option 'filter'; did you mean"),
-        ({"look": "soft"}, "look must be options by name, as {name: value}, got 'soft'"),
-        ({"encoder": ["cnn"]}, r"encoder must be options by name, .*, got \['cnn'\]"),
-        ({"units": "a"}, "units must be an integer of at least 1, got 'a'"),
-        ({"dropout": "a"}, r"dropout must be in \[0, 1\), got 'a'"),
-        ({"attention_units": 0}, "attention_units must be at least 1, got 0"),
-        ({"encoder": {"filters": []}}, "filters is empty; give a width for each stage"),
-    ],
-    ids=str,
+@refuses(
+    ({"look": {"kind": "sof"}}, "^unknown look 'sof'; did you mean 'soft'"),
+    ({"look": {"kind": "soft", "rate": 1}}, "^look soft has no option 'rate'"),
+    ({"look": {"doubly_stochastic": -1}}, "^doubly_stochastic must be at least 0, got -1"),
+    ({"encoder": {"kind": "VGG-16"}}, "^encoder.kind 'VGG-16' is unknown; did you mean 'VGG16'"),
+    ({"encoder": {"filter": [3]}}, "^encoder cnn has no option 'filter'; did you mean"),
+    ({"look": "soft"}, "^look must be options by name, as {name: value}, got 'soft'"),
+    ({"encoder": ["cnn"]}, r"^encoder must be options by name, .*, got \['cnn'\]"),
+    ({"units": "a"}, "^units must be an integer of at least 1, got 'a'"),
+    ({"dropout": "a"}, r"^dropout must be in \[0, 1\), got 'a'"),
+    ({"attention_units": 0}, "^attention_units must be at least 1, got 0"),
+    ({"encoder": {"filters": []}}, "^filters is empty; give a width for each stage"),
 )
-def test_bad_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}"):
-        ShowAttendTell(V, **{**SMALL, **options})
-
-
-@pytest.mark.parametrize("shape", [(8, 8, 3), (2, 8, 8, 1), (2, 0, 0, 3), (2, 8, 8)], ids=str)
-def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
-    image = np.zeros(shape, "uint8")
-    with pytest.raises(ValueError, match=r"image .*shape"):
-        ShowAttendTell(V, **SMALL)({"image": image, "target": TARGET[:2]})
+def test_bad_options(options: dict[str, Any]) -> None:
+    ShowAttendTell(V, **{**SMALL, **options})

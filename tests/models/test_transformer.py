@@ -1,11 +1,8 @@
-# ruff: noqa: RUF012
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -14,45 +11,35 @@ from attention_zoo.layers import POSITIONS, RotaryPositions, by_blocks, hypothes
 from attention_zoo.models import Transformer
 from attention_zoo.models.presets import PRESETS
 from attention_zoo.models.transformer import SINUSOIDAL
-from tests.layers.running import array, close, randomise
+from tests.layers.running import array, close
+from tests.models.configuration import count_parameters
 from tests.models.conformance import (
+    OTHER_STACK,
     SOURCE,
+    STACK,
     TARGET,
     VOCABULARY,
     ModelConformance,
+    check_found,
     forward,
-    teacher_forced,
 )
+from tests.models.reading import fill
+from tests.refusals import refuses
 
 
 class TestTransformer(ModelConformance):
     covers = Transformer
-    options = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}
+    options = STACK
     small = {"num_layers": 1}
     changed = {
+        **OTHER_STACK,
         "source_vocabulary_size": 14,
         "target_vocabulary_size": 14,
-        "embedding_dim": 6,
-        "units": 12,
-        "num_heads": 4,
-        "num_layers": 2,
-        "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
         "tie": "none",
-        "dropout": 0.25,
         "positions": "rotary",
     }
     rate = 0.01
-
-    @staticmethod
-    def fill(model: Any) -> None:
-        """Kernels as they begin, for larger ones drown what comes by the way around."""
-        rng = np.random.default_rng(0)
-        for variable in model.trainable_variables:
-            noise = rng.normal(size=tuple(variable.shape))
-            if len(variable.shape) == 1:
-                variable.assign(array(variable) + 0.2 * noise)
-            elif "embedding" in variable.path:
-                variable.assign(noise)
+    fill = staticmethod(fill)
 
 
 SIZES = {
@@ -64,45 +51,21 @@ SIZES = {
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "vocabulary"), SIZES)
 def test_sizes_are_those_of_the_paper(name: str, vocabulary: int) -> None:
-    """Table 3; counted layer by layer, since a big one fills a gigabyte."""
-    _, settings = PRESETS.get(name)()
-    width, units = settings["embedding_dim"], settings["units"]
-    one = count(embedding_dim=width, units=units, num_layers=1, num_heads=settings["num_heads"])
-    two = count(embedding_dim=width, units=units, num_layers=2, num_heads=settings["num_heads"])
-    total = one + (settings["num_layers"] - 1) * (two - one) + (vocabulary - 5) * width
+    """Table 3."""
+    both = {"source_vocabulary_size": vocabulary, "target_vocabulary_size": vocabulary}
+    total = count_parameters(Transformer, {**PRESETS.get(name)()[1], "tie": "all"}, **both)
     assert total == pytest.approx(SIZES[name, vocabulary], rel=0.03)
-
-
-def count(**sizes: int) -> int:
-    words = {"source_vocabulary_size": 5, "target_vocabulary_size": 5}
-    return int(Transformer(**words, **sizes, tie="all").count_params())
 
 
 @pytest.mark.parametrize("tie", ["none", "target", "all"])
 def test_ties(tie: str) -> None:
     words = {"source_vocabulary_size": 12, "target_vocabulary_size": 12}
-    sizes = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 1}
-    model = Transformer(**words, **sizes, tie=tie)
+    model = Transformer(**words, **STACK | {"num_layers": 1}, tie=tie)
     tables = [v for v in model.trainable_variables if 12 in v.shape]
     assert len(tables) == {"none": 3, "target": 2, "all": 1}[tie]
     assert (model.source_embedding is model.target_embedding) is (tie == "all")
     model.target_embedding.embeddings.assign(np.zeros((12, 8)))
     assert forward(model, SOURCE, TARGET).any() == (tie == "none"), "the vocabulary is that table"
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("jit", [False, True])
-def test_stretches_of_the_cache_change_nothing(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Transformer(**VOCABULARY, embedding_dim=8, units=16, num_heads=2, num_layers=2)
-    randomise(model)
-    options = {"beam_width": 3, "n_best": 2, "min_length": 9, "max_length": 11, "jit": jit}
-    want = model.compiled_search(SOURCE, **options)
-    monkeypatch.setattr(hypothesis_cache.in_stretch, "__defaults__", ((2, 4),))
-    model.__dict__.pop("_compiled")
-    found = model.compiled_search(SOURCE, **options)
-    np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
-    np.testing.assert_allclose(array(found.scores), array(want.scores), rtol=1e-5)
-    np.testing.assert_allclose(array(found.attention), array(want.attention), atol=1e-5)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "t5"])
@@ -141,7 +104,7 @@ def placed(positions: str) -> Transformer:
     """A model that hears its places and is sure of nothing: positions learn as much as matters."""
     sizes = {"embedding_dim": 16, "units": 16, "num_heads": 2, "num_layers": 2}
     model = Transformer(**VOCABULARY, **sizes, positions=positions)
-    TestTransformer.fill(model)
+    fill(model)
     rng = np.random.default_rng(1)
     for variable in model.trainable_variables:
         if variable.path.endswith(("_table", "bucket_bias")):
@@ -180,12 +143,7 @@ def test_stretches_know_the_distances(
     found = model.compiled_search(SOURCE, **options)
     model.__dict__.pop("_compiled")
     for rank in range(2):
-        tokens = array(found.tokens)[:, rank]
-        log_probs, looked = teacher_forced(model, SOURCE, tokens)
-        for row, length in enumerate(array(found.lengths)[:, rank]):
-            said = log_probs[row, range(length), tokens[row, :length]].sum()
-            assert array(found.scores)[row, rank] == pytest.approx(said, rel=1e-4)
-            close(array(found.attention)[row, rank, :length], looked[row, :length], 1e-4)
+        check_found(model, found, rank)
 
 
 @pytest.mark.parametrize("positions", RELATIVE)
@@ -204,15 +162,6 @@ def test_positions_go_on_at_any_length(positions: str) -> None:
     whole = forward(model, source, target)
     assert np.isfinite(whole).all()
     close(forward(model, source, target[:, :5]), whole[:, :5], 1e-5)
-
-
-@pytest.mark.parametrize("positions", ["none", *RELATIVE])
-def test_positions_are_saved(positions: str, tmp_path: Path) -> None:
-    model = placed(positions)
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    assert again.settings == model.settings
-    np.testing.assert_array_equal(forward(again, SOURCE, TARGET), forward(model, SOURCE, TARGET))
 
 
 def test_each_layer_has_positions_of_its_own() -> None:
@@ -238,7 +187,7 @@ def test_without_positions_an_encoder_sees_no_order() -> None:
         assert gap < 1e-5 if positions == "none" else gap > 1e-3, positions
 
 
-BAD = [
+@refuses(
     ({"positions": "rotery"}, "unknown positions 'rotery'; did you mean 'rotary'"),
     ({"positions": "sinusoid"}, "unknown positions 'sinusoid'; did you mean 'sinusoidal'"),
     ({"positions": None}, "unknown positions None"),
@@ -247,11 +196,6 @@ BAD = [
     ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
     ({"tie": "both"}, "tie must be one of none, target, all, got 'both'"),
     ({"tie": "all"}, "tie='all' is for one vocabulary, got 11 source and 12 target tokens"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), BAD)
-def test_numbers_that_make_no_model_are_refused(options: dict, message: str) -> None:
-    sizes = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 1}
-    with pytest.raises(ValueError, match=message):
-        Transformer(**VOCABULARY, **sizes | options)
+)
+def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+    Transformer(**VOCABULARY, **STACK | options)

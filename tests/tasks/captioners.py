@@ -22,6 +22,12 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
+def with_normal_weights(model: Any) -> Any:
+    for seed, weight in enumerate(model.trainable_weights):
+        weight.assign(np.random.default_rng(seed).normal(size=weight.shape).astype("float32"))
+    return model
+
+
 def untrained(
     preset: str = "show_attend_tell_small", look: str = "soft", **task: Any
 ) -> Captioning:
@@ -31,9 +37,7 @@ def untrained(
     if preset.startswith("show"):
         sizes["look"] = {"kind": look}
     made = models.from_preset(preset, vocabulary_size=tokenizer.vocabulary_size, **sizes)
-    for seed, weight in enumerate(made.trainable_weights):
-        values = np.random.default_rng(seed).normal(size=weight.shape)
-        weight.assign(values.astype("float32"))
+    made = with_normal_weights(made)
     return Captioning(made, tokenizer, **{"image_size": SIDE, "max_target_length": 8, **task})
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from attention_zoo import models
 from attention_zoo.data import train_tokenizer
 from attention_zoo.tasks import Summarization
+from tests.tasks.captioners import with_normal_weights
 
 
 def untrained(
@@ -23,7 +22,4 @@ def untrained(
     tokenizer = train_tokenizer("word", texts)
     sizes = {"embedding_dim": 8, "units": 8, "copies": 3, **(model or {})}
     made = models.from_preset(preset, vocabulary_size=tokenizer.vocabulary_size, **sizes)
-    for seed, weight in enumerate(made.trainable_weights):
-        values = np.random.default_rng(seed).normal(size=weight.shape)
-        weight.assign(values.astype("float32"))
-    return Summarization(made, tokenizer, **task)
+    return Summarization(with_normal_weights(made), tokenizer, **task)

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from attention_zoo import models, tasks, training
-from attention_zoo.cli import main, predict
+from attention_zoo.cli import predict
 from attention_zoo.data import TextLines, train_tokenizer
 from attention_zoo.data.vocabulary import END, PAD, START
-from attention_zoo.decoding import AllowedTokens
 from attention_zoo.models.searching import sayable
-from attention_zoo.tasks import Continuation, LanguageModeling, SearchOptions
+from attention_zoo.tasks import Continuation, LanguageModeling
+from tests.cli.test_main import Capture, output, refused
 from tests.models.public.checkpoints import GOLDEN
+from tests.refusals import refuses
+from tests.tasks.captioners import with_normal_weights
 
 TEXTS = ["a cat", "a dog saw the cat", "", "the dog", "a cat saw a dog and the dog saw a cat ."]
 
@@ -29,9 +31,7 @@ def writer(kind: str = "word", **options: Any) -> LanguageModeling:
     tokenizer = train_tokenizer(kind, [text for text in TEXTS if text], 60)
     sizes = {"embedding_dim": 8, "units": 8, "num_layers": 2, "max_length": 32}
     model = models.GPT(tokenizer.vocabulary_size, num_heads=2, **sizes)
-    for seed, weight in enumerate(model.trainable_weights):
-        weight.assign(np.random.default_rng(seed).normal(size=weight.shape).astype("float32"))
-    return LanguageModeling(model, tokenizer, max_length=20, **options)
+    return LanguageModeling(with_normal_weights(model), tokenizer, max_length=20, **options)
 
 
 def lines(texts: list[str]) -> TextLines:
@@ -43,19 +43,6 @@ def shown(answer: Continuation) -> tuple[Any, ...]:
 
 
 # prediction
-
-
-@pytest.mark.full
-def test_answers_keep_the_order_and_depend_on_their_prompt_alone() -> None:
-    task, texts = writer(), [*TEXTS, *reversed(TEXTS), "the cat"]
-    together = task.predict(texts, batch_size=3, max_length=9)
-    for text, answer in zip(texts, together, strict=True):
-        (alone,) = task.predict([text], max_length=9)
-        assert shown(answer) == shown(alone)
-        assert answer.score == pytest.approx(alone.score, abs=1e-4)
-        assert answer.prompt == text
-        assert " ".join(answer.source_tokens) == text
-    assert task.predict([]) == []
 
 
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
@@ -86,37 +73,24 @@ def test_samples_are_those_of_the_seed() -> None:
     assert first != other
 
 
-def test_rules_hold_for_all_prompts() -> None:
-    size = writer().tokenizer.vocabulary_size
-    allowed = np.isin(np.arange(size), [END, 5, 6])
-    answers = writer().predict(TEXTS, rules=[AllowedTokens(allowed)], max_length=4)
-    words = set(writer().tokenizer.tokens([5, 6]))
-    assert all(set(answer.tokens) <= words for answer in answers)
-
-
 def test_unknown_words_of_a_prompt_are_told() -> None:
     (answer,) = writer().predict(["a bird saw the worm"], max_length=2)
     assert answer.unknown == (1, 4)
     assert writer().unknown_characters("a ☃ cat") == ["☃"]
 
 
-BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "one string": ("a cat", {}, r"write predict\(\[text\]\)"),
-    "too long": ([" ".join(["cat"] * 20)], {}, "^source 0: 20 tokens and the start, the limit is"),
-    "no room": (
+@refuses(
+    ("a cat", {}, r"write predict\(\[text\]\)"),
+    ([" ".join(["cat"] * 20)], {}, "^source 0: 20 tokens and the start, the limit is"),
+    (
         ["a cat", " ".join(["cat"] * 15)],
         {"max_length": 20},
         "^source 1: 16 tokens, and as many as 20 may follow, but the model has 32 .* most 17",
     ),
-    "option": (["a cat"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input(name: str) -> None:
-    texts, options, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
-        writer().predict(texts, **options)
+    (["a cat"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
+)
+def test_bad_input(texts: Any, options: Any) -> None:
+    writer().predict(texts, **options)
 
 
 # evaluation
@@ -168,24 +142,6 @@ def test_lines_that_are_too_long() -> None:
 # files
 
 
-@pytest.mark.full
-def test_save_and_load(tmp_path: Path) -> None:
-    task = writer()
-    task.save(tmp_path)
-    again = tasks.load(tmp_path)
-    assert isinstance(again, LanguageModeling)
-    assert (again.search, again.max_length) == (SearchOptions(), 20)
-    options = {"max_length": 5}
-    for one, other in zip(
-        again.predict(TEXTS, **options), task.predict(TEXTS, **options), strict=True
-    ):
-        assert shown(one) == shown(other)
-    path = tmp_path / "task.json"
-    path.write_text(json.dumps({"task": "language_modeling", "max_length": 3}))
-    with pytest.raises(ValueError, match=r"task\.json: damaged \('search'\); use another"):
-        tasks.load(tmp_path)
-
-
 def test_a_released_model_begins_where_it_is_told_to() -> None:
     task = tasks.load(GOLDEN / "gpt2")
     (answer,) = task.predict(["<|endoftext|>"], max_length=3, min_length=3)
@@ -215,54 +171,49 @@ search: {{max_length: 5}}
 
 
 @pytest.mark.full
-def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     some = "\n\n".join(text for text in TEXTS if text)
     (tmp_path / "train.txt").write_text(f"{some}\n{'cat ' * 30}\n" * 3)
     (tmp_path / "some.txt").write_text(some)
     (tmp_path / "page.yaml").write_text(PAGE.format(tmp_path))
     run = tmp_path / "run"
-    assert main(["train", str(tmp_path / "page.yaml"), f"run={run}"]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, "train", tmp_path / "page.yaml", f"run={run}")
     assert "12 training lines (3 over the length limits left out), 4 validation lines" in out
-    assert main(["evaluate", str(run)]) == 0
-    figures = capsys.readouterr().out
-    assert "bits_per_character  " in figures
+    assert "bits_per_character  " in output(capsys, "evaluate", run)
     (entry,) = json.loads((run / "results.json").read_text())["evaluations"]
     assert entry["metrics"]["perplexity"] < 16
     (tmp_path / "in.txt").write_text("a dog\n\nthe cat saw\n")
-    assert main(["predict", str(run), str(tmp_path / "in.txt"), "search.max_length=3"]) == 0
-    answers = capsys.readouterr().out.splitlines()
+    words = ["predict", run, tmp_path / "in.txt"]
+    answers = output(capsys, *words, "search.max_length=3").splitlines()
     expected = tasks.load(run).predict(["a dog", "", "the cat saw"], max_length=3)
     assert answers == [answer.text for answer in expected]
-    assert main(["predict", str(run), str(tmp_path / "in.txt"), "data.max_length=2"]) == 2
-    assert "in.txt:1: 2 tokens and the start, the limit is 2" in capsys.readouterr().err
+    message = refused(capsys, *words, "data.max_length=2")
+    assert "in.txt:1: 2 tokens and the start, the limit is 2" in message
     result = training.fit(tmp_path / "page.yaml", [f"run={run}"])
     assert result.step == 20
 
 
 def test_no_line_is_answered_where_a_later_one_has_no_room(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predict, "CHUNK", 1)
     writer().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a\nthe\na cat saw a dog\n")
-    words = ["predict", str(tmp_path / "task"), str(tmp_path / "in.txt"), "search.max_length=28"]
-    assert main(words) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "in.txt:3: 6 tokens, and as many as 28 may follow, but the model has 32 places" in err
+    words = ["predict", tmp_path / "task", tmp_path / "in.txt", "search.max_length=28"]
+    message = "in.txt:3: 6 tokens, and as many as 28 may follow, but the model has 32 places"
+    assert message in refused(capsys, *words)
 
 
 def test_a_line_feed_in_an_answer_is_printed_as_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a\nthe\n")
-    monkeypatch.setattr(tasks.LanguageModeling, "predict", _two_lines)
-    assert main(["predict", str(tmp_path / "task"), str(tmp_path / "in.txt")]) == 0
-    assert capsys.readouterr().out == "one\\ntwo\n" * 2
 
+    def two_lines(task: Any, texts: list[str]) -> list[Continuation]:
+        """As a tokenizer of bytes may write them."""
+        return [Continuation("one\ntwo", 0.0, (), (), text, (), False) for text in texts]
 
-def _two_lines(task: Any, texts: list[str]) -> list[Continuation]:
-    """As a tokenizer of bytes may write them."""
-    return [Continuation("one\ntwo", 0.0, (), (), text, (), False) for text in texts]
+    monkeypatch.setattr(tasks.LanguageModeling, "predict", two_lines)
+    out = output(capsys, "predict", tmp_path / "task", tmp_path / "in.txt")
+    assert out == "one\\ntwo\n" * 2

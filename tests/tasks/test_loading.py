@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attention_zoo import tasks
+from tests.test_hub import pretend
 from tests.training.small import copy_of_small_run, small_run
 
 
@@ -59,8 +58,6 @@ def test_task_of_another_kind(tmp_path: Path) -> None:
 
 
 def test_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = types.ModuleType("huggingface_hub")
-    hub.snapshot_download = lambda name, **_: str(small_run())  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    pretend(monkeypatch, lambda name, **_: str(small_run()))
     assert tasks.load("hf://someone/dates").name == "translation"
     assert tasks.load("hf://someone/dates/checkpoints/step-00000040").name == "translation"

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from attention_zoo import models, tasks, training
-from attention_zoo.cli import main
 from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
-from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks import Tagged, TaggedSpan, Tagging, tagging
 from attention_zoo.training import read_recipe
 from attention_zoo.training.building import build_task
 from attention_zoo.training.fine_tuning import initial_task
+from tests.cli.test_main import Capture, output, refused
+from tests.refusals import refuses
 from tests.training.small import assert_same_run
 
 CORPUS = TaggedSentences(
@@ -119,16 +119,6 @@ def test_characters_are_those_of_each_token() -> None:
 
 
 @pytest.mark.full
-def test_an_answer_depends_on_nothing_else_in_the_list() -> None:
-    task = tagger(characters=True, attention=True)
-    texts = ["York", "Ida Lamp saw New York . " * 2, "no lamps"]
-    together = task.predict(texts, batch_size=2)
-    for text, answer in zip(texts, together, strict=True):
-        assert shown(task.predict([text])[0]) == shown(answer)
-    assert task.predict([]) == []
-
-
-@pytest.mark.full
 def test_scores_and_probabilities_are_those_of_all_sequences() -> None:
     for head in (("crf", None), ("crf", "BIO"), ("softmax", None), ("softmax", "BIO")):
         task = tagger(head=(("kind", head[0]), ("tag_scheme", head[1])))
@@ -209,23 +199,18 @@ def test_marked_words() -> None:
         tagger().predict([TEXT], marks=[[0]])
 
 
-BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "one string": ("York", {}, r"write predict\(\[text\]\)"),
-    "empty": (["York", ""], {}, "^source 1: is empty; there is nothing to tag in it"),
-    "blank": ([" \u3000\n"], {}, "^source 0: is empty"),
-    "no words": ([[]], {}, "^source 0: is empty"),
-    "blank word": ([["York", " "]], {}, "^source 0: word 1 is ' '; give words, none blank"),
-    "no word": ([["York", 3]], {}, "^source 0: word 1 is 3; give words"),
-    "too long": (["York " * 31], {}, "^source 0: 31 words, the limit is 30; shorten it or raise"),
-    "option": (["York"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input(name: str) -> None:
-    texts, options, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
-        tagger(max_length=30).predict(texts, **options)
+@refuses(
+    ("York", {}, r"write predict\(\[text\]\)"),
+    (["York", ""], {}, "^source 1: is empty; there is nothing to tag in it"),
+    ([" \u3000\n"], {}, "^source 0: is empty"),
+    ([[]], {}, "^source 0: is empty"),
+    ([["York", " "]], {}, "^source 0: word 1 is ' '; give words, none blank"),
+    ([["York", 3]], {}, "^source 0: word 1 is 3; give words"),
+    (["York " * 31], {}, "^source 0: 31 words, the limit is 30; shorten it or raise"),
+    (["York"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
+)
+def test_bad_input(texts: Any, options: Any) -> None:
+    tagger(max_length=30).predict(texts, **options)
 
 
 # training and evaluation
@@ -281,38 +266,30 @@ def test_what_is_too_long_or_has_an_unknown_tag() -> None:
             work(other)
 
 
-def test_models_and_tokenizers_that_do_not_fit() -> None:
-    task, spelling = tagger(), tagger(characters=True)
-    with pytest.raises(ValueError, match="a Dense tags no words; tagging takes a Tagger"):
-        Tagging(keras.layers.Dense(3), task.tokenizer)
-    with pytest.raises(ValueError, match="model reads characters, but their tokenizer is not gi"):
-        Tagging(spelling.model, spelling.tokenizer)
-    with pytest.raises(ValueError, match="model reads no characters, but their tokenizer is given"):
-        Tagging(task.model, task.tokenizer, spelling.characters)
-    with pytest.raises(ValueError, match="a tokenizer of kind whitespace is needed where word is"):
-        Tagging(spelling.model, tagger("word").tokenizer, spelling.characters)
-    large = train_tokenizer("whitespace", [*WORDS, "more", "words"], 60)
-    with pytest.raises(ValueError, match=f"has {large.vocabulary_size} tokens, but the model rea"):
-        Tagging(task.model, large)
-    with pytest.raises(ValueError, match=r"'B-LOC' is none of BMES|'I-LOC' is none of BMES"):
-        Tagging(task.model, task.tokenizer, scheme="BMES")
+LARGE = train_tokenizer("whitespace", [*WORDS, "more", "words"], 60)
+
+
+@refuses(
+    ({"model": keras.layers.Dense(3)}, "a Dense tags no words; tagging takes a Tagger"),
+    ({"characters": None}, "model reads characters, but their tokenizer is not gi"),
+    ({"model": tagger().model}, "model reads no characters, but their tokenizer is given"),
+    ({"tokenizer": tagger("word").tokenizer}, "of kind whitespace is needed where word is"),
+    ({"tokenizer": LARGE}, f"has {LARGE.vocabulary_size} tokens, but the model rea"),
+    ({"scheme": "BMES"}, r"'B-LOC' is none of BMES|'I-LOC' is none of BMES"),
+)
+def test_models_and_tokenizers_that_do_not_fit(given: dict[str, Any]) -> None:
+    task = tagger(characters=True)
+    parts = {"model": task.model, "tokenizer": task.tokenizer, "characters": task.characters}
+    Tagging(**parts | given)
 
 
 # files
 
 
-def test_save_and_load(tmp_path: Path) -> None:
-    task = tagger(characters=True, scheme="BIO", max_length=30)
-    task.save(tmp_path)
-    again = tasks.load(tmp_path)
-    assert isinstance(again, Tagging)
-    assert (again.search, again.max_length, again.scheme) == (SearchOptions(), 30, "BIO")
-    assert shown(again.predict([TEXT])[0]) == shown(task.predict([TEXT])[0])
+def test_damaged_characters(tmp_path: Path) -> None:
+    tagger(characters=True).save(tmp_path)
     (tmp_path / "characters" / "vocabulary.txt").write_text("x")
     with pytest.raises(ValueError, match=r"vocabulary\.txt:1: "):
-        tasks.load(tmp_path)
-    (tmp_path / "task.json").write_text(json.dumps({"task": task.name, "max_length": 3}))
-    with pytest.raises(ValueError, match=r"task\.json: damaged \('search'\); use another"):
         tasks.load(tmp_path)
 
 
@@ -332,17 +309,13 @@ def page(folder: Path, text: str = PAGE) -> Path:
     return folder / "page.yaml"
 
 
-Capture = pytest.CaptureFixture[str]
-
-
 @pytest.mark.full
 def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     run, file = tmp_path / "run", tmp_path / "in.txt"
     small = ["model.preset=bilstm_cnn", "model.characters=null"]
-    assert main(["train", str(page(tmp_path)), f"run={run}", *small]) == 0
-    assert "60 training sentences, 12 validation sentences" in capsys.readouterr().out
-    assert main(["evaluate", str(run)]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, "train", page(tmp_path), f"run={run}", *small)
+    assert "60 training sentences, 12 validation sentences" in out
+    out = output(capsys, "evaluate", run)
     assert "\ninvalid       " in out
     assert "\n  label ITEM  precision " in out
     (entry,) = json.loads((run / "results.json").read_text())["evaluations"]
@@ -350,14 +323,13 @@ def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     lines = [" ".join(words) for words in generate_orders(3, "test", max_items=1).words]
     file.write_text("\n".join(lines))
     words = ["--n-best", "search.beam_width=2", "--html", str(tmp_path / "page.html")]
-    assert main(["predict", str(run), str(file), "--allow-unknown", *words]) == 0
-    found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    out = output(capsys, "predict", run, file, "--allow-unknown", *words)
+    found = [line.split("\t") for line in out.splitlines()]
     want = tasks.load(run).predict(lines)
     assert [text for _, _, text in found[::2]] == [answer.text for answer in want]
     assert len(found) == 6
     assert "SENDER" in (tmp_path / "page.html").read_text()
-    assert main(["predict", str(run), str(file), "data.max_length=9"]) == 2
-    assert "in.txt:1: " in capsys.readouterr().err
+    assert "in.txt:1: " in refused(capsys, "predict", run, file, "data.max_length=9")
 
 
 def test_fine_tuning_takes_weights_tokenizers_and_tags(tmp_path: Path) -> None:

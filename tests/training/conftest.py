@@ -1,17 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from attention_zoo import training
+from tests.eager import shared_run
 from tests.training.foreign import REGISTERED
-from tests.training.small import RESUMED, small_run, write_recipe
+from tests.training.small import RESUMED, write_recipe
 
-
-@pytest.fixture(scope="session", autouse=True)
-def _trained() -> None:
-    small_run()
+__all__ = ["shared_run"]
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +25,9 @@ def foreign(monkeypatch: pytest.MonkeyPatch) -> None:
     """The names of `tests.training.foreign`, for one test."""
     for registry, name, factory in REGISTERED:
         monkeypatch.setitem(registry._factories, name, factory)
+
+
+@pytest.fixture
+def no_run_is_left(tmp_path: Path) -> Iterator[None]:
+    yield
+    assert not (tmp_path / "run").exists()

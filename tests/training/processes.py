@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ except KeyboardInterrupt:
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start(program: str, words: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+def start(program: str, words: Iterable[str], **environment: str) -> subprocess.Popen[str]:
     """A Python program, begun."""
     return subprocess.Popen(
         [sys.executable, "-c", program, *words],

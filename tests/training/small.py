@@ -8,11 +8,13 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from filelock import FileLock
 
 from attention_zoo import tasks, training
@@ -50,6 +52,12 @@ def write_recipe(folder: Path, page: str = PAGE) -> Path:
     return path
 
 
+def fit(folder: Path, *words: str, callbacks: Sequence[Any] = (), **options: Any) -> Any:
+    """Trains the recipe of `PAGE` in `folder / run`, with these overrides and training options."""
+    words = (f"run={folder / 'run'}", *words, *(f"training.{k}={v}" for k, v in options.items()))
+    return training.fit(write_recipe(folder), words, callbacks)
+
+
 @functools.cache
 def small_run() -> Path:
     """A finished run of `PAGE`; only to be read. Trained once for all workers, which copy it."""
@@ -65,6 +73,12 @@ def small_run() -> Path:
 def copy_of_small_run(folder: Path) -> Path:
     """A copy of `small_run` that a test may change."""
     return Path(shutil.copytree(small_run(), folder / "run"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files by their path in the folder."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def records(folder: Path) -> list[dict[str, float]]:
@@ -100,6 +114,19 @@ def assert_same_run(whole: Path, folder: Path) -> None:
         json.loads((newest(run) / "training.json").read_text()) for run in (whole, folder)
     )
     assert timeless([one]) == timeless([other])
+
+
+def assert_similar_run(one: Path, other: Path) -> None:
+    """Two runs have come to the same up to rounding, and have logged the same losses."""
+    expected, found = arrays(one), arrays(other)
+    assert expected.keys() == found.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, atol=1e-6, err_msg=name)
+    for before, after in zip(weights(one), weights(other), strict=True):
+        np.testing.assert_allclose(after, before, atol=1e-6)
+    for before, after in zip(records(one), records(other), strict=True):
+        for name in ("step", "loss", "val_loss"):
+            assert after[name] == pytest.approx(before[name], rel=1e-5)
 
 
 def timeless(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -46,13 +46,17 @@ def test_options_of_layers_are_merged_into_the_presets() -> None:
 REPORTS = TextPairs(["a fire in Tromak", "no fire"], ["fire in Tromak", "none"], "here")
 
 
+def recipe_of(task: str, preset: str, data: Any, words: Any = None, **model: Any) -> Recipe:
+    """A recipe of a tiny model."""
+    sizes = {"preset": preset, "embedding_dim": 8, "units": 8}
+    tokenizer = words or TokenizerOptions("word", 60)
+    return Recipe(task=task, data=data, tokenizer=tokenizer, model={**sizes, **model})
+
+
 def summarization(data: Couples | None = None, **model: object) -> Recipe:
-    preset = {"preset": "pointer_generator_small", "embedding_dim": 8, "units": 8}
-    return Recipe(
-        task="summarization",
-        data=data or Reports(max_source_length=30, cut_source=True),
-        model={**preset, **model},
-    )
+    data = data or Reports(max_source_length=30, cut_source=True)
+    preset = model.pop("preset", "pointer_generator_small")
+    return recipe_of("summarization", preset, data, TokenizerOptions(), **model)
 
 
 def test_a_summarizer_has_one_vocabulary_of_both_sides_and_may_copy() -> None:
@@ -80,14 +84,10 @@ def test_a_translation_has_no_source_to_cut() -> None:
         Recipe(data=Dates(cut_source=True))
 
 
-def captioning(**model: object) -> Recipe:
-    preset = {"preset": "show_attend_tell_small", "embedding_dim": 8, "units": 8}
-    return Recipe(
-        task="captioning",
-        data=Scenes(image_size=12, max_target_length=9),
-        tokenizer=TokenizerOptions("whitespace", 60, lowercase=True, min_count=2),
-        model={**preset, **model},
-    )
+def captioning(preset: str = "show_attend_tell_small", **model: object) -> Recipe:
+    data = Scenes(image_size=12, max_target_length=9)
+    words = TokenizerOptions("whitespace", 60, lowercase=True, min_count=2)
+    return recipe_of("captioning", preset, data, words, **model)
 
 
 @pytest.mark.full
@@ -103,14 +103,9 @@ def test_a_captioner_has_the_words_of_its_captions_and_the_limits_of_its_data() 
         build_task(captioning(preset="gpt_tiny", num_layers=1), data)
 
 
-def language_model(**model: object) -> Recipe:
-    preset = {"preset": "gpt_tiny", "embedding_dim": 8, "units": 8, "num_layers": 1}
-    return Recipe(
-        task="language_modeling",
-        data=DateLines(max_length=30),
-        tokenizer=TokenizerOptions("word", 60),
-        model={**preset, **model},
-    )
+def language_model(preset: str = "gpt_tiny", **model: object) -> Recipe:
+    data = DateLines(max_length=30)
+    return recipe_of("language_modeling", preset, data, num_layers=1, **model)
 
 
 def test_a_language_model_has_one_vocabulary_and_the_limit_of_its_data() -> None:
@@ -129,12 +124,8 @@ def test_a_model_that_does_not_write_on_is_refused() -> None:
 
 
 def test_a_masked_language_model_reads_the_mask_too() -> None:
-    recipe = Recipe(
-        task="masked_language_modeling",
-        data=DateLines(max_length=30),
-        tokenizer=TokenizerOptions("word", 60),
-        model={"preset": "bert_tiny", "embedding_dim": 8, "units": 8, "num_layers": 1},
-    )
+    data = DateLines(max_length=30)
+    recipe = recipe_of("masked_language_modeling", "bert_tiny", data, num_layers=1)
     task = build_task(recipe, LINES)
     settings = task.model.bert.settings
     assert settings["vocabulary_size"] == task.tokenizer.vocabulary_size + 1 == 4 + 4 + 1

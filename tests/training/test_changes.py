@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,21 +20,15 @@ from attention_zoo.training.changes import (
     refuse_changes,
 )
 from attention_zoo.training.run_folder import RunState, claim, open_run, read_data
+from tests.refusals import refuses
 from tests.training.small import (
     assert_same_run,
+    contents,
     copy_of_small_run,
     newest,
     records,
     write_recipe,
 )
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 def test_all_changes_of_a_recipe_are_named_but_for_the_folder(tmp_path: Path) -> None:
@@ -85,26 +80,24 @@ def test_what_decides_the_weights_cannot_change(tmp_path: Path) -> None:
     refuse_changes(tmp_path, {"training.steps": "steps"}, ["training"])
 
 
-UNKNOWN = {
-    "training.step": r"--allow training\.step: is no key of a recipe; did you mean 'training\.step",
-    "daat": "did you mean 'data'",
-    "data.trian": r"did you mean 'data\.train'",
-}
-
-
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_a_misspelt_name_is_told(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=UNKNOWN[name]):
-        training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"], allow=[name])
-    with pytest.raises(ValueError, match=r"give a list of names, \['data'\]"):
-        training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"], allow="data")
-    assert not (tmp_path / "run").exists()
+@pytest.mark.usefixtures("no_run_is_left")
+@refuses(
+    (
+        ["training.step"],
+        r"--allow training\.step: is no key of a recipe; did you mean 'training\.st",
+    ),
+    (["daat"], "did you mean 'data'"),
+    (["data.trian"], r"did you mean 'data\.train'"),
+    ("data", r"give a list of names, \['data'\]"),
+)
+def test_a_misspelt_name_is_told(allow: Any, tmp_path: Path) -> None:
+    training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"], allow=allow)
 
 
 @pytest.mark.full
 def test_a_changed_recipe_is_refused_with_all_differences(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
-    before = files(run)
+    before = contents(run)
     words = [f"run={run}", "training.steps=60", "training.learning_rate=0.5", "data.test_size=9"]
     message = (
         r"test_size is 20 there and 9 here; training\.steps is 40 there and 60 here;"
@@ -115,7 +108,7 @@ def test_a_changed_recipe_is_refused_with_all_differences(tmp_path: Path) -> Non
         training.fit(write_recipe(tmp_path), words)
     with pytest.raises(ValueError, match=r"learning_rate is .* --allow training\.steps,data,train"):
         training.fit(write_recipe(tmp_path), words, allow=["training.steps", "data"])
-    assert files(run) == before
+    assert contents(run) == before
 
 
 @pytest.mark.full
@@ -173,12 +166,12 @@ def test_changed_data_are_refused_unless_allowed(tmp_path: Path) -> None:
     held = read_data(run)
     assert held["train"]["examples"] == 12
     (tmp_path / "train.tsv").write_text("\n".join(["en\tfr", *rows, "it is 1\til est 2"]) + "\n")
-    before = files(run)
+    before = contents(run)
     words = [f"run={run}", "training.steps=4"]
     message = r"data\.train held 12 examples and holds 13, .* --allow training\.steps,data\.train$"
     with pytest.raises(ValueError, match=message):
         training.fit(path, words, allow=["training.steps"])
-    assert {**files(run), "lock": b""} == {**before, "lock": b""}
+    assert {**contents(run), "lock": b""} == {**before, "lock": b""}
     assert training.fit(path, words, allow=["training.steps", "data.train"]).step == 4
     assert read_data(run)["train"]["examples"] == 13
     assert json.loads((run / "data.step-00000002.json").read_text()) == held

@@ -13,7 +13,7 @@ from attention_zoo import training
 from attention_zoo.training.devices import device_names, make_strategy, spread, use_xla
 from tests.training import foreign
 from tests.training.processes import FIT, end, fit_words, start
-from tests.training.small import arrays, assert_same_run, records, weights, write_recipe
+from tests.training.small import assert_same_run, assert_similar_run, write_recipe
 
 FIT_PAGE = "import sys; from attention_zoo import training; training.fit(sys.argv[1], sys.argv[2:])"
 
@@ -90,11 +90,7 @@ def test_two_devices_write_the_sentences_of_one(tmp_path: Path) -> None:
     words += ["training.learning_rate=0.5", "training.evaluate_every=10", "training.steps=30"]
     end(start(FIT_PAGE, [str(path), f"run={tmp_path / 'two'}", *words, "training.devices=2"]))
     training.fit(path, [f"run={tmp_path / 'one'}", *words])
-    for one, two in zip(weights(tmp_path / "one"), weights(tmp_path / "two"), strict=True):
-        np.testing.assert_allclose(two, one, atol=1e-6)
-    for one, two in zip(records(tmp_path / "one"), records(tmp_path / "two"), strict=True):
-        assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
-        assert two["val_loss"] == pytest.approx(one["val_loss"], rel=1e-5)
+    assert_similar_run(tmp_path / "one", tmp_path / "two")
 
 
 @pytest.mark.slow
@@ -105,12 +101,7 @@ def test_devices_without_a_share_of_a_small_batch(devices: int, tmp_path: Path) 
     options = {"ema": 0.9, "accumulate": 2, "clip_norm": 0.1}
     end(start(FIT, fit_words(tmp_path / "many", devices=devices, **options)))
     training.fit(foreign.recipe(tmp_path / "one", **options))
-    one, many = arrays(tmp_path / "one"), arrays(tmp_path / "many")
-    assert one.keys() == many.keys()
-    for name, array in one.items():
-        np.testing.assert_allclose(many[name], array, atol=1e-6, err_msg=name)
-    for before, after in zip(weights(tmp_path / "one"), weights(tmp_path / "many"), strict=True):
-        np.testing.assert_allclose(after, before, atol=1e-6)
+    assert_similar_run(tmp_path / "one", tmp_path / "many")
 
 
 @pytest.mark.slow

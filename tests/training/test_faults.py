@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ import pytest
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.files import damage
 from attention_zoo.training.faults import writing_run
+from tests.training import processes
 from tests.training.small import RESUMED, assert_same_run, copy_of_small_run, newest, write_recipe
 
 PROGRAM = "import sys; from attention_zoo.cli import main; sys.exit(main())"
@@ -28,13 +28,7 @@ PROGRAM = "import sys; from attention_zoo.cli import main; sys.exit(main())"
 
 def start(*words: object, before: str = "") -> subprocess.Popen[str]:
     """The program, in a process of its own, after some lines of Python."""
-    return subprocess.Popen(
-        [sys.executable, "-c", f"{before}\n{PROGRAM}", *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"},
-    )
+    return processes.start(f"{before}\n{PROGRAM}", map(str, words), PYTHONUNBUFFERED="1")
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:

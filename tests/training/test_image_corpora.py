@@ -99,9 +99,7 @@ def test_coco(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.filterwarnings("ignore")  # of TFDS itself
-def test_captions_tfds(tmp_path: Path) -> None:
-    tfds = pytest.importorskip("tensorflow_datasets")
+def test_captions_tfds(tfds: Any, tmp_path: Path) -> None:
     corpus = CaptionsTfds(image_size=6, data_dir=str(tmp_path))
     with tfds.testing.mock_data(num_examples=2):
         found = corpus.read("validation")
@@ -178,9 +176,7 @@ def test_folders_of_digits_are_scattered_as_large_as_they_are(tmp_path: Path) ->
     assert (moved.images[:10] != moved.images[10:]).any()
 
 
-@pytest.mark.filterwarnings("ignore")  # of TFDS itself
-def test_classes_tfds(tmp_path: Path) -> None:
-    tfds = pytest.importorskip("tensorflow_datasets")
+def test_classes_tfds(tfds: Any, tmp_path: Path) -> None:
     corpus = LabelledTfds(image_size=6, data_dir=str(tmp_path))
     rows = [(4, 4), (4, 0), (5, 3)]
 

@@ -21,8 +21,18 @@ from attention_zoo.training.callbacks import Clock, Progress
 from attention_zoo.training.loop import headline, prepare
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.stopping import StopRequest
+from tests.refusals import refuses
 from tests.training import foreign
-from tests.training.small import RESUMED, assert_same_run, newest, records, small_run, write_recipe
+from tests.training.small import (
+    RESUMED,
+    assert_same_run,
+    contents,
+    fit,
+    newest,
+    records,
+    small_run,
+    write_recipe,
+)
 
 
 class StopAfter(keras.callbacks.Callback):
@@ -38,11 +48,6 @@ class StopAfter(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 @pytest.mark.full
 def test_later_evaluations_trace_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is traced stays in memory for good."""
@@ -55,11 +60,10 @@ def test_later_evaluations_trace_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 
     _share = devices._share
     monkeypatch.setattr(devices, "_share", share)
-    options = (f"run={tmp_path / 'run'}", "training.steps=4", "training.evaluate_every=1")
     after = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: at_ends.append(len(traced))
     )
-    training.fit(write_recipe(tmp_path), options, [after])
+    fit(tmp_path, callbacks=[after], steps=4, evaluate_every=1)
     assert at_ends == [at_ends[0]] * 4
     assert at_ends[0] > 0
 
@@ -95,43 +99,13 @@ def test_a_finished_run_is_left_as_it_is(
     assert contents(small_run()) == before
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("batches", "saved"), [(21, 20), (29, 27)], ids=["at an evaluation", "between two"]
-)
-def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(
-    whole: Path, batches: int, saved: int, tmp_path: Path
-) -> None:
-    path, folder = write_recipe(tmp_path), tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        training.fit(path, [f"run={folder}", *RESUMED], callbacks=[StopAfter(batches)])
-    assert newest(folder).name == f"step-{saved:08d}"
-    training.fit(path, [f"run={folder}", *RESUMED])
-    assert_same_run(whole, folder)
-
-
 COVERAGE_PAGE = """\
 task: summarization
-data:
-  corpus: reports
-  size: 100
-  validation_size: 8
-  test_size: 4
-tokenizer:
-  kind: whitespace
-  vocabulary_size: 80
-model:
-  preset: pointer_generator_coverage_small
-  embedding_dim: 8
-  units: 8
-  coverage:
-    from_step: 5
-    weight: 1.0
-training:
-  steps: 8
-  evaluate_every: 4
-  batch_size: 8
-  checkpoint_every: 3
+data: {corpus: reports, size: 100, validation_size: 8, test_size: 4}
+tokenizer: {kind: whitespace, vocabulary_size: 80}
+model: {preset: pointer_generator_coverage_small, embedding_dim: 8, units: 8,
+  coverage: {from_step: 5, weight: 1.0}}
+training: {steps: 8, evaluate_every: 4, batch_size: 8, checkpoint_every: 3}
 """
 
 
@@ -168,29 +142,24 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
 
 
-BAD = {
-    "training.monitor=blue": r"training\.monitor=blue: unknown; did you mean 'bleu'\?",
-    "training.optimizer=adm": "unknown optimizer 'adm'; did you mean 'adam'",
-    "training.schedule=nom": "unknown schedule 'nom'; did you mean 'noam'",
-    "model.preset=rnnserch_small": "did you mean 'rnnsearch_small'",
-    "model.unit=3": r"^model: RNNSearch has no argument 'unit'; did you mean 'units'",
-    "model.source_vocabulary_size=3": r"^model\.source_vocabulary_size: the data decide it",
-    "model.units=wide": r"^model\.units: expected int, got 'wide'",
-    "model.units=true": r"^model\.units: expected int, got True",
-    "model.units=-1": r"^model: ",
-    "tokenizer.kind=words": "unknown tokenizer.*'words'; did you mean 'word'",
-    "task=translate": "unknown task 'translate'; did you mean 'translation'",
-    "data.source=xx": "xx",
-    "data.max_target_length=1": r"none of its 300 pairs fits .* raise data\.max_source_length",
-}
-
-
-@pytest.mark.parametrize("override", BAD)
+@pytest.mark.usefixtures("no_run_is_left")
+@refuses(
+    ("training.monitor=blue", r"training\.monitor=blue: unknown; did you mean 'bleu'\?"),
+    ("training.optimizer=adm", "unknown optimizer 'adm'; did you mean 'adam'"),
+    ("training.schedule=nom", "unknown schedule 'nom'; did you mean 'noam'"),
+    ("model.preset=rnnserch_small", "did you mean 'rnnsearch_small'"),
+    ("model.unit=3", r"^model: RNNSearch has no argument 'unit'; did you mean 'units'"),
+    ("model.source_vocabulary_size=3", r"^model\.source_vocabulary_size: the data decide it"),
+    ("model.units=wide", r"^model\.units: expected int, got 'wide'"),
+    ("model.units=true", r"^model\.units: expected int, got True"),
+    ("model.units=-1", r"^model: "),
+    ("tokenizer.kind=words", "unknown tokenizer.*'words'; did you mean 'word'"),
+    ("task=translate", "unknown task 'translate'; did you mean 'translation'"),
+    ("data.source=xx", "xx"),
+    ("data.max_target_length=1", r"none of its 300 pairs fits .* raise data\.max_source_length"),
+)
 def test_a_mistake_leaves_no_folder(override: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=BAD[override]) as caught:
-        training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}", override])
-    assert len(str(caught.value).splitlines()) == 1
-    assert not (tmp_path / "run").exists()
+    fit(tmp_path, override)
 
 
 @pytest.mark.full
@@ -202,17 +171,8 @@ def test_no_preset(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
     """A rate of nearly 0 never gets better than its first evaluation."""
-    result = training.fit(
-        write_recipe(tmp_path),
-        [
-            f"run={tmp_path / 'run'}",
-            "training.learning_rate=1e-9",
-            "training.monitor=exact_match",
-            "training.monitor_size=3",
-            "training.evaluate_every=2",
-            "training.patience=2",
-        ],
-    )
+    options = {"learning_rate": 1e-9, "monitor": "exact_match", "monitor_size": 3}
+    result = fit(tmp_path, **options, evaluate_every=2, patience=2)
     assert (result.step, result.best_step) == (6, 2)
     kept = [path.name for path in sorted((result.folder / "checkpoints").iterdir())]
     assert kept == [f"step-{step:08d}" for step in (2, 4, 6)]
@@ -225,16 +185,14 @@ def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
 def test_the_best_checkpoint_and_patience_outlive_a_start(tmp_path: Path) -> None:
     """The best is older than the newest, and the third evaluation after it ends the run."""
     folder = tmp_path / "run"
-    words = [f"run={folder}", "training.learning_rate=1e-9", "training.monitor=exact_match"]
-    words += ["training.monitor_size=3", "training.evaluate_every=2", "training.patience=3"]
-    words += ["training.checkpoint_every=1", "training.keep_checkpoints=1"]
-    path = write_recipe(tmp_path)
+    options = {"learning_rate": 1e-9, "monitor": "exact_match", "monitor_size": 3}
+    options |= {"evaluate_every": 2, "patience": 3, "checkpoint_every": 1, "keep_checkpoints": 1}
     for batches, saved in ((6, 5), (2, 7)):
         with pytest.raises(KeyboardInterrupt):
-            training.fit(path, words, callbacks=[StopAfter(batches)])
+            fit(tmp_path, callbacks=[StopAfter(batches)], **options)
         assert newest(folder).name == f"step-{saved:08d}"
         assert tasks.task_folder(folder).name == "step-00000002"
-    result = training.fit(path, words)
+    result = fit(tmp_path, **options)
     assert (result.step, result.best_step) == (8, 2)
     assert [line["step"] for line in records(folder)] == [2, 4, 6, 8]
     kept = [path.name for path in sorted((folder / "checkpoints").iterdir())]
@@ -247,10 +205,9 @@ def test_a_callers_callback_may_stop_it(tmp_path: Path) -> None:
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self.model.stop_training = True
 
-    words = [f"run={tmp_path / 'run'}", "training.evaluate_every=4", "training.steps=12"]
-    words.append("training.keep_checkpoints=1")
-    assert training.fit(write_recipe(tmp_path), words, [Enough()]).step == 4
-    assert training.fit(write_recipe(tmp_path), words).step == 12
+    options = {"evaluate_every": 4, "steps": 12, "keep_checkpoints": 1}
+    assert fit(tmp_path, callbacks=[Enough()], **options).step == 4
+    assert fit(tmp_path, **options).step == 12
     assert [line["step"] for line in records(tmp_path / "run")] == [4, 8, 12]
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
@@ -269,15 +226,7 @@ def test_the_head_line_counts_the_pairs_that_are_left_out(tmp_path: Path) -> Non
 @pytest.mark.full
 def test_a_loss_that_is_not_finite_saves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^step \d: the loss is (nan|inf) on training examples "):
-        training.fit(
-            write_recipe(tmp_path),
-            [
-                f"run={tmp_path / 'run'}",
-                "training.learning_rate=1e38",
-                "training.clip_norm=null",
-                "training.optimizer=sgd",
-            ],
-        )
+        fit(tmp_path, learning_rate=1e38, clip_norm="null", optimizer="sgd")
     assert not list((tmp_path / "run" / "checkpoints").iterdir())
 
 
@@ -292,10 +241,7 @@ def test_a_damaged_checkpoint_is_trained_anew(whole: Path, tmp_path: Path) -> No
 
 @pytest.mark.full
 def test_mixed_precision_trains_and_leaves_the_policy(tmp_path: Path) -> None:
-    result = training.fit(
-        write_recipe(tmp_path),
-        [f"run={tmp_path / 'run'}", "training.precision=mixed_bfloat16"],
-    )
+    result = fit(tmp_path, precision="mixed_bfloat16")
     assert keras.config.dtype_policy().name == "float32"
     assert records(result.folder)[-1]["loss"] == pytest.approx(
         records(small_run())[-1]["loss"], rel=0.05
@@ -353,9 +299,8 @@ def test_the_seconds_of_a_step_are_not_those_of_the_checkpoint_before_it() -> No
 def test_validation_examples_over_the_limits_are_left_out_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [f"run={tmp_path / 'run'}", "data.max_source_length=8", "training.monitor=bleu"]
-    words += ["training.steps=2", "training.evaluate_every=2", "training.monitor_size=40"]
-    result = training.fit(write_recipe(tmp_path), words)
+    options = {"monitor": "bleu", "steps": 2, "evaluate_every": 2, "monitor_size": 40}
+    result = fit(tmp_path, "data.max_source_length=8", **options)
     assert result.best is not None
     (counts,) = re.findall(
         r"(\d+) validation pairs \((\d+) over the length limits left out\)", capsys.readouterr().out

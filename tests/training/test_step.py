@@ -22,6 +22,7 @@ from tests.training.small import (
     RESUMED,
     arrays,
     assert_same_run,
+    fit,
     newest,
     records,
     small_run,
@@ -34,15 +35,17 @@ X = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
 Y = X[:, :2] * 3
 
 
+def compiled_steps(model: Any, optimizer: Any, loss: Any = None, **options: Any) -> Steps:
+    model.compile(optimizer, loss or keras.losses.MeanSquaredError(), auto_scale_loss=False)
+    model.optimizer.build(model.trainable_variables)
+    return Steps(model, tf.distribute.get_strategy(), **options)
+
+
 def steps_of(*layers: keras.layers.Layer, rate: float = 0.1, **options: Any) -> Steps:
     """The steps of a small model with plain gradient descent."""
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.layers.Input((4,)), *layers, keras.layers.Dense(2)])
-    model.compile(
-        keras.optimizers.SGD(rate), keras.losses.MeanSquaredError(), auto_scale_loss=False
-    )
-    model.optimizer.build(model.trainable_variables)
-    return Steps(model, tf.distribute.get_strategy(), **options)
+    return compiled_steps(model, keras.optimizers.SGD(rate), **options)
 
 
 def batches_of(x: np.ndarray, y: np.ndarray, size: int) -> Any:
@@ -73,20 +76,6 @@ def test_an_update_is_the_mean_gradient_clipped_by_its_norm(clip_norm: float | N
         np.testing.assert_allclose(after, before - 0.1 * factor * gradient, atol=1e-6)
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
-def test_accumulated_batches_are_one_batch_of_their_union(jit: bool) -> None:
-    """Of 4, 4 and 2 examples: a mean of means would weigh the last two double."""
-    found = {}
-    for accumulate, size in ((1, 10), (3, 4)):
-        steps = steps_of(accumulate=accumulate, clip_norm=0.5, jit=jit)
-        stream = batches_of(X, Y, size)
-        outcomes = [steps.train(stream) for _ in range(4)]
-        found[accumulate] = values(steps)
-        assert [outcome.count for outcome in outcomes] == [10] * 4
-    for one, other in zip(found[1], found[3], strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-
-
 class Counted(keras.layers.Layer):
     """Adds the number of its calls in training."""
 
@@ -100,17 +89,24 @@ class Counted(keras.layers.Layer):
         return x + on
 
 
+@pytest.mark.parametrize("layers", [(), (Counted,)], ids=["plain", "counting updates"])
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
-def test_steps_that_a_layer_counts_are_updates(jit: bool) -> None:
+def test_accumulated_batches_are_one_batch_of_their_union(jit: bool, layers: Any) -> None:
+    """Of 4, 4 and 2 examples: a mean of means would weigh the last two double.
+
+    What a layer counts are updates.
+    """
     found = {}
     for accumulate, size in ((1, 10), (3, 4)):
-        steps = steps_of(Counted(), accumulate=accumulate, jit=jit)
+        made = [layer() for layer in layers]
+        steps = steps_of(*made, accumulate=accumulate, clip_norm=0.5, jit=jit)
         stream = batches_of(X, Y, size)
-        losses = [steps.train(stream).loss for _ in range(3)]
-        found[accumulate] = [np.array(losses), *values(steps)]
-        assert int(steps.model.layers[0].steps) == 3
+        outcomes = [steps.train(stream) for _ in range(4)]
+        found[accumulate] = [*values(steps), np.array([outcome.loss for outcome in outcomes])]
+        assert [outcome.count for outcome in outcomes] == [10] * 4
+        assert [int(layer.steps) for layer in made] == [4] * len(made)
     for one, other in zip(found[1], found[3], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.full
@@ -136,10 +132,7 @@ def test_rows_of_an_embedding_that_repeat_are_added_before_clipping() -> None:
     model = keras.Sequential(
         [keras.layers.Input((4,)), keras.layers.Embedding(5, 2), keras.layers.Flatten()]
     )
-    loss = keras.losses.MeanSquaredError()
-    model.compile(keras.optimizers.SGD(1.0), loss, auto_scale_loss=False)
-    model.optimizer.build(model.trainable_variables)
-    steps = Steps(model, tf.distribute.get_strategy(), clip_norm=0.01)
+    steps = compiled_steps(model, keras.optimizers.SGD(1.0), clip_norm=0.01)
     (before,) = values(steps)
     steps.train(batches_of(tokens, np.ones((1, 8), "float32"), 1))
     np.testing.assert_allclose(np.linalg.norm(values(steps)[0] - before), 0.01, rtol=1e-5)
@@ -248,10 +241,9 @@ def test_half_precision_is_within_five_percent_after_50_steps(
 ) -> None:
     losses = []
     for policy in ("float32", precision):
-        words = ["training.steps=50", "training.evaluate_every=10", f"training.precision={policy}"]
-        words.append("model.dropout=0")
-        training.fit(write_recipe(tmp_path), [f"run={tmp_path / policy}", *words])
-        losses.append(records(tmp_path / policy)[-1])
+        (tmp_path / policy).mkdir()
+        options = {"steps": 50, "evaluate_every": 10, "precision": policy}
+        losses.append(records(fit(tmp_path / policy, "model.dropout=0", **options).folder)[-1])
         assert keras.config.dtype_policy().name == "float32"
     for name in ("loss", "val_loss"):
         assert losses[1][name] == pytest.approx(losses[0][name], rel=0.05)
@@ -381,9 +373,7 @@ def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
     batch = ({"source": tokens, "target": tokens}, tokens, True)
     found = []
     for loss in (SequenceCrossEntropy(), Doubled()):
-        model.compile(keras.optimizers.SGD(0.0), loss)
-        model.optimizer.build(model.trainable_variables)
-        steps = Steps(model, tf.distribute.get_strategy())
+        steps = compiled_steps(model, keras.optimizers.SGD(0.0), loss)
         assert bool(steps._options) is (type(loss) is SequenceCrossEntropy)
         found.append(steps.test(iter(tf.data.Dataset.from_tensors(batch))).loss)
     assert found[1] == pytest.approx(2 * found[0], rel=1e-5)
@@ -393,9 +383,7 @@ def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
 def test_a_copying_model_is_trained_by_the_labels_probability_alone() -> None:
     """The step's loss and count are those of the whole distribution, coverage added once."""
     model = models.PointerGenerator(8, 6, 8, copies=4, coverage={"from_step": 1, "weight": 0.5})
-    model.compile("adam", model.make_loss(), auto_scale_loss=False)
-    model.optimizer.build(model.trainable_variables)
-    steps = Steps(model, tf.distribute.get_strategy())
+    steps = compiled_steps(model, "adam", model.make_loss())
     rng = np.random.default_rng(0)
     source, target, labels = (rng.integers(4, 12, size=(2, n)).astype("int32") for n in (6, 3, 3))
     inputs = {"source": source, "target": target}
@@ -417,8 +405,6 @@ def test_frozen_weights_are_no_statistics() -> None:
     layers = [keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((3,)), *layers, keras.layers.Dropout(0.5)])
     layers[0].trainable = False
-    model.compile(keras.optimizers.SGD(), keras.losses.MeanSquaredError())
-    model.optimizer.build(model.trainable_variables)
-    steps = Steps(model, tf.distribute.get_strategy())
+    steps = compiled_steps(model, keras.optimizers.SGD())
     kept = [variable.path.rpartition("/")[2] for variable in steps.statistics]
     assert kept == ["moving_mean", "moving_variance"]

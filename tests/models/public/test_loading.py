@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,11 @@ from attention_zoo.models.public import FAMILIES, from_public, read_config
 from attention_zoo.models.public.loading import Checkpoint
 from attention_zoo.models.public.tensors import Tensors
 from tests.models.public.checkpoints import GOLDEN, copy_of
+from tests.test_hub import pretend
 
 
 def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = types.ModuleType("huggingface_hub")
-    hub.snapshot_download = lambda name, **_: str(GOLDEN / name.split("/")[1])  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    pretend(monkeypatch, lambda name, **_: str(GOLDEN / name.split("/")[1]))
     assert type(models.from_preset("hf://someone/bert")) is models.MaskedLM
     assert type(models.BERT.from_preset("hf://someone/bert")) is models.BERT
     assert type(from_public("hf://someone/bert")) is models.MaskedLM

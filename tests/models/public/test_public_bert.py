@@ -15,11 +15,9 @@ from attention_zoo.models.public.tensors import FILE, Tensors
 from tests.layers.running import array
 from tests.models.public.checkpoints import (
     GOLDEN,
-    change_config,
     copy_of,
     expected,
     write_safetensors,
-    written_by_transformers,
 )
 
 THERE = GOLDEN / "bert"
@@ -110,67 +108,7 @@ def test_tensors_missing_strange_or_misshapen(tmp_path: Path) -> None:
         models.from_preset(folder)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' is"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported, only True"),
-        ({"is_decoder": True}, "is_decoder=True is not supported, only False"),
-        ({"hidden_act": "swoosh"}, "hidden_act='swoosh' is not known here"),
-        ({"hidden_size": None}, "config.json: says nothing of hidden_size"),
-        ({"model_type": "bart"}, "unknown model_type 'bart'; did you mean 'bert'"),
-    ],
-)
-def test_configs_of_other_models(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    folder = copy_of("bert", tmp_path)
-    change_config(folder, **changes)
-    with pytest.raises(ValueError, match=message):
-        models.from_preset(folder)
-
-
-def test_another_class_is_refused() -> None:
-    with pytest.raises(ValueError, match="is a BERT or a MaskedLM, not a Transformer"):
-        models.Transformer.from_preset(THERE)
-    with pytest.raises(ValueError, match="is a BERT or a MaskedLM, not a int"):
-        models.from_public(THERE, int)
-
-
 def test_weights_are_float32_under_any_policy() -> None:
     keras.config.set_dtype_policy("mixed_float16")
     model = BERT.from_preset(THERE)
     assert {v.dtype for v in model.trainable_variables} == {"float32"}
-
-
-@pytest.mark.zoo
-@pytest.mark.parametrize(
-    "settings",
-    [
-        (),
-        ("head=false", "type_vocab_size=3"),
-        ("num_attention_heads=4", "num_hidden_layers=5", "max_position_embeddings=40"),
-        ('hidden_act="relu"', "layer_norm_eps=1e-3"),
-        ('hidden_act="gelu_new"',),
-        ("hidden_size=64", "intermediate_size=256", "num_hidden_layers=12"),
-    ],
-    ids=str,
-)
-def test_random_configurations(tmp_path: Path, settings: tuple[str, ...]) -> None:
-    folder = written_by_transformers("bert", tmp_path, *settings)
-    check(folder, models.from_preset(folder))
-    check(folder, BERT.from_preset(folder))
-
-
-def test_positions_that_were_not_learned_are_refused() -> None:
-    with pytest.raises(ValueError, match="its positions are learned, not 'rotary'; leave posit"):
-        BERT.from_preset(THERE, layer={"positions": "rotary"})
-
-
-def test_options_of_layers_are_changed_one_by_one() -> None:
-    for model in (
-        BERT.from_preset(THERE, layer={"stochastic_depth": 0.1}),
-        MaskedLM.from_preset(THERE, layer={"stochastic_depth": 0.1}),
-    ):
-        check(THERE, model)
-        style = getattr(model, "bert", model).settings["layer"]
-        assert style["stochastic_depth"] == 0.1
-        assert style["norm_first"] is False

@@ -15,11 +15,9 @@ from attention_zoo.models.public.tensors import FILE, Tensors
 from tests.layers.running import array
 from tests.models.public.checkpoints import (
     GOLDEN,
-    change_config,
     copy_of,
     expected,
     write_safetensors,
-    written_by_transformers,
 )
 
 THERE = GOLDEN / "gpt2"
@@ -72,51 +70,3 @@ def test_names_with_the_model_the_mask_and_the_head(tmp_path: Path) -> None:
     write_safetensors(folder / FILE, head)
     with pytest.raises(ValueError, match=r"tensor h.1.ln_2.bias is missing"):
         models.from_preset(folder)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"eos_token_id": 5}, "eos_token_id=5 is not supported, only 270"),
-        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True is not"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported"),
-        ({"n_embd": None}, "config.json: says nothing of n_embd"),
-    ],
-)
-def test_configs_of_other_models(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    folder = copy_of("gpt2", tmp_path)
-    change_config(folder, **changes)
-    with pytest.raises(ValueError, match=message):
-        models.from_preset(folder)
-
-
-def test_positions_that_were_not_learned_are_refused() -> None:
-    with pytest.raises(ValueError, match="its positions are learned, not 'rotary'; leave posit"):
-        models.from_public(THERE, positions="rotary")
-
-
-def test_another_class_is_refused() -> None:
-    with pytest.raises(ValueError, match="is a GPT, not a BERT"):
-        models.BERT.from_preset(THERE)
-
-
-@pytest.mark.zoo
-@pytest.mark.parametrize(
-    "settings",
-    [
-        (),
-        ("n_head=4", "n_layer=5", "n_positions=30", "n_inner=24"),
-        ('activation_function="relu"', "layer_norm_epsilon=1e-3"),
-        ("n_embd=64", "n_layer=12"),
-    ],
-    ids=str,
-)
-def test_random_configurations(tmp_path: Path, settings: tuple[str, ...]) -> None:
-    folder = written_by_transformers("gpt2", tmp_path, *settings)
-    check(folder, models.from_preset(folder))
-
-
-def test_options_of_layers_are_changed_one_by_one() -> None:
-    model = models.from_public(THERE, layer={"stochastic_depth": 0.1})
-    assert model.settings["layer"]["stochastic_depth"] == 0.1
-    check(THERE, model)

@@ -1,0 +1,29 @@
+"""Images as folders and zips hold them."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from tests.tasks.captioners import encoded
+
+
+def picture(seed: int, shape: tuple[int, ...] = (5, 7, 3), kind: str = "PNG") -> bytes:
+    """A file of random pixels."""
+    return encoded(np.random.default_rng(seed).integers(0, 256, shape, np.uint8), kind)
+
+
+def folder(path: Path, files: dict[str, bytes]) -> Path:
+    for name, raw in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(raw)
+    return path
+
+
+def zipped(path: Path, files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path.with_suffix(".zip"), "w", method) as archive:
+        for name, raw in files.items():
+            archive.writestr(name, raw)
+    return path.with_suffix(".zip")

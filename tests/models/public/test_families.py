@@ -1,0 +1,88 @@
+"""What holds for released models of every family."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attention_zoo import models
+from tests.models.public import test_public_bert, test_public_gpt2
+from tests.models.public.checkpoints import (
+    GOLDEN,
+    change_config,
+    copy_of,
+    written_by_transformers,
+)
+from tests.refusals import refuses
+
+CHECKS = {"bert": test_public_bert.check, "gpt2": test_public_gpt2.check}
+BERT, GPT2 = GOLDEN / "bert", GOLDEN / "gpt2"
+
+
+@refuses(
+    ("bert", {"position_embedding_type": "relative_key"}, "type='relative_key' is not supported"),
+    ("bert", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported, only T"),
+    ("bert", {"is_decoder": True}, "is_decoder=True is not supported, only False"),
+    ("bert", {"hidden_act": "swoosh"}, "hidden_act='swoosh' is not known here"),
+    ("bert", {"hidden_size": None}, "config.json: says nothing of hidden_size"),
+    ("bert", {"model_type": "bart"}, "unknown model_type 'bart'; did you mean 'bert'"),
+    ("gpt2", {"eos_token_id": 5}, "eos_token_id=5 is not supported, only 270"),
+    ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "by_inverse_layer_idx=True is not"),
+    ("gpt2", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported"),
+    ("gpt2", {"n_embd": None}, "config.json: says nothing of n_embd"),
+)
+def test_configs_of_other_models(family: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    folder = copy_of(family, tmp_path)
+    change_config(folder, **changes)
+    models.from_preset(folder)
+
+
+LEARNED = "its positions are learned, not 'rotary'; leave posit"
+
+
+@refuses(
+    (lambda: models.BERT.from_preset(BERT, layer={"positions": "rotary"}), LEARNED),
+    (lambda: models.from_public(GPT2, positions="rotary"), LEARNED),
+    (lambda: models.Transformer.from_preset(BERT), "is a BERT or a MaskedLM, not a Transformer"),
+    (lambda: models.from_public(BERT, int), "is a BERT or a MaskedLM, not a int"),
+    (lambda: models.BERT.from_preset(GPT2), "is a GPT, not a BERT"),
+)
+def test_what_the_checkpoint_decides_is_refused(load: Any) -> None:
+    load()
+
+
+@pytest.mark.parametrize(
+    ("family", "cls"), [("bert", models.BERT), ("bert", models.MaskedLM), ("gpt2", models.GPT)]
+)
+def test_options_of_layers_are_changed_one_by_one(family: str, cls: Any) -> None:
+    model = cls.from_preset(GOLDEN / family, layer={"stochastic_depth": 0.1})
+    CHECKS[family](GOLDEN / family, model)
+    style = getattr(model, "bert", model).settings["layer"]
+    assert style["stochastic_depth"] == 0.1
+    assert style["norm_first"] is (family == "gpt2")
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("bert", ()),
+        ("bert", ("head=false", "type_vocab_size=3")),
+        ("bert", ("num_attention_heads=4", "num_hidden_layers=5", "max_position_embeddings=40")),
+        ("bert", ('hidden_act="relu"', "layer_norm_eps=1e-3")),
+        ("bert", ('hidden_act="gelu_new"',)),
+        ("bert", ("hidden_size=64", "intermediate_size=256", "num_hidden_layers=12")),
+        ("gpt2", ()),
+        ("gpt2", ("n_head=4", "n_layer=5", "n_positions=30", "n_inner=24")),
+        ("gpt2", ('activation_function="relu"', "layer_norm_epsilon=1e-3")),
+        ("gpt2", ("n_embd=64", "n_layer=12")),
+    ],
+    ids=str,
+)
+def test_random_configurations(family: str, settings: tuple[str, ...], tmp_path: Path) -> None:
+    folder = written_by_transformers(family, tmp_path, *settings)
+    CHECKS[family](folder, models.from_preset(folder))
+    if family == "bert":
+        CHECKS[family](folder, models.BERT.from_preset(folder))

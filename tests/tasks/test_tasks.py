@@ -1,0 +1,151 @@
+"""What holds for every task: answers are independent of the batch, and files keep all settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from attention_zoo import tasks
+from attention_zoo.data.vocabulary import END
+from attention_zoo.decoding import AllowedTokens
+from attention_zoo.tasks import SearchOptions
+from tests.tasks import (
+    test_captioning,
+    test_glimpses,
+    test_language_modeling,
+    test_masked_language_modeling,
+    test_retrieval,
+    test_summarization,
+    test_tagging,
+    test_translation,
+)
+
+
+class Case(NamedTuple):
+    """A task with random weights, and unlike inputs of `predict`."""
+
+    make: Callable[[], Any]
+    inputs: list[Any]
+    options: dict[str, Any] = {}  # noqa: RUF012
+
+
+MASK = test_masked_language_modeling.MASK
+CASES = {
+    "translation": Case(
+        test_translation.translator, [*test_translation.SOURCES, "the cat"], {"max_length": 9}
+    ),
+    "summarization": Case(test_summarization.summarizer, [*test_summarization.TEXTS, "no fire"]),
+    "language_modeling": Case(
+        test_language_modeling.writer, [*test_language_modeling.TEXTS, "the cat"], {"max_length": 9}
+    ),
+    "masked_language_modeling": Case(
+        test_masked_language_modeling.teller,
+        [*test_masked_language_modeling.MASKED, f"{' '.join(['cat'] * 12)} {MASK}"],
+    ),
+    "tagging": Case(
+        lambda: test_tagging.tagger(characters=True, attention=True, scheme="BIO", max_length=30),
+        ["York", "Ida Lamp saw New York . " * 2, "no lamps"],
+    ),
+    "captioning": Case(test_captioning.captioner, test_captioning.IMAGES),
+    # In float64: from look to look, noise magnifies the last bits, which differ by batch size.
+    "glimpses": Case(lambda: test_glimpses.task_of(dtype="float64"), list(test_glimpses.images())),
+    "retrieval": Case(
+        lambda: test_retrieval.TASK, test_retrieval.TEXTS[::8][:3], {"index": test_retrieval.INDEX}
+    ),
+}
+SEARCHING = ("translation", "summarization", "language_modeling")
+
+
+def in_full_tier(*slow: str) -> list[Any]:
+    """All cases; these ones in the full tier only."""
+    return [pytest.param(name, marks=[pytest.mark.full] * (name in slow)) for name in CASES]
+
+
+def assert_alike(one: Any, other: Any) -> None:
+    """The same answer, up to the last bits of its numbers."""
+    if dataclasses.is_dataclass(one):
+        one, other = ([getattr(x, f.name) for f in dataclasses.fields(one)] for x in (one, other))
+    if isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_alike(a, b)
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        assert_alike(list(one.values()), list(other.values()))
+    elif isinstance(one, float | np.floating):
+        assert one == pytest.approx(other, abs=1e-4)
+    elif isinstance(one, np.ndarray):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    else:
+        assert one == other
+
+
+@pytest.mark.parametrize("name", in_full_tier(*SEARCHING, "captioning", "tagging"))
+def test_answers_keep_the_order_and_depend_on_their_input_alone(name: str) -> None:
+    make, inputs, options = CASES[name]
+    task = make()
+    together = task.predict([*inputs, *reversed(inputs)], batch_size=3, **options)
+    assert len({round(answer.score, 4) for answer in together}) == len(inputs)
+    for one, answer in zip([*inputs, *reversed(inputs)], together, strict=True):
+        assert_alike(task.predict([one], **options), [answer])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_in_nothing_out(name: str) -> None:
+    make, _, options = CASES[name]
+    assert make().predict([], **options) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["translation", "language_modeling", pytest.param("captioning", marks=pytest.mark.full)]
+)
+def test_rules_hold_for_all_inputs(name: str) -> None:
+    make, inputs, _ = CASES[name]
+    task = make()
+    tokenizer = task.target_tokenizer if name == "translation" else task.tokenizer
+    allowed = np.isin(np.arange(tokenizer.vocabulary_size), [END, 5, 6])
+    answers = task.predict(inputs, rules=[AllowedTokens(allowed)], max_length=4, min_length=3)
+    words = set(tokenizer.tokens([5, 6]))
+    assert all(set(answer.tokens) <= words for answer in answers)
+    assert all(answer.tokens for answer in answers)
+
+
+def settings_of(task: Any) -> dict[str, Any]:
+    plain = (str, int, tuple, list, type(None), SearchOptions)
+    return {k: v for k, v in vars(task).items() if k[0] != "_" and isinstance(v, plain)}
+
+
+@pytest.mark.parametrize("name", in_full_tier(*SEARCHING))
+def test_save_and_load(name: str, tmp_path: Path) -> None:
+    make, inputs, options = CASES[name]
+    task = make()
+    task.save(tmp_path)
+    again = tasks.load(tmp_path)
+    assert type(again) is type(task)
+    assert settings_of(again) == settings_of(task)
+    assert_alike(*(one.predict(inputs[:2], **options) for one in (again, task)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_damaged_task_file_is_refused(name: str, tmp_path: Path) -> None:
+    task = CASES[name].make()
+    task.save(tmp_path)
+    path = tmp_path / "task.json"
+    good = json.loads(path.read_text())
+    bad = [good | {"search": {"beam": 3}}] if "search" in good else []
+    for content in ([], {}, {"task": name}, {"task": name, "max_length": 3}, *bad):
+        path.write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=r"task\.json: .*use another checkpoint"):
+            type(task).load(tmp_path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"task\.json: .*use another checkpoint"):
+        type(task).load(tmp_path)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"task\.json: no such file"):
+        type(task).load(tmp_path)
