@@ -1,44 +1,37 @@
-"""Paths of the tested repository: package sources, test files, and which tests mirror a module."""
+"""The tested repository: its modules, its test files, and copies in which pytest runs."""
 
-from __future__ import annotations
-
-import ast
 import functools
 import hashlib
-import re
+import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-OWN_TESTS = "tests/mutation/"
-SHARED_RESULTS = re.compile(r"\b(?:lru_cache|functools\.cache|scope=\"(?:class|module|session)\")")
+NOT_INHERITED = ("PYTEST_", "COV_", "COVERAGE_", "ATTENTION_ZOO_", "KERAS_BACKEND")
 
 
-class UsageError(ValueError):
-    """An option or a committed file has a wrong value."""
+class MutationError(Exception):
+    """A wrong option or file, or a pytest that fails for another reason than a mutant."""
 
 
 def compute_digest(*parts: str | bytes) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of the parts."""
-    hashed = hashlib.sha256()
-    for part in parts:
-        hashed.update(part.encode() if isinstance(part, str) else part)
-        hashed.update(b"\0")
-    return hashed.hexdigest()[:16]
+    encoded = [part.encode() if isinstance(part, str) else part for part in parts]
+    return hashlib.sha256(b"".join(part + b"\0" for part in encoded)).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Project:
-    """A repository with one Python package and its `tests/` folder.
-
-    All paths that it returns and accepts are POSIX paths relative to `root`.
-
-    Args:
-        root: folder of the repository, or of a copy of it.
-        package: name of the package whose sources are mutated.
-    """
+    """A repository with one package. Paths are relative to it; hashed files must not change."""
 
     root: Path = ROOT
     package: str = "attention_zoo"
@@ -47,93 +40,84 @@ class Project:
         return (self.root / path).read_bytes()
 
     @functools.cache  # noqa: B019
-    def compute_hash(self, path: str) -> str:
-        """Hash of a file as it was at the first call; "" if there is no such file."""
+    def hash(self, path: str) -> str:
         return compute_digest(self.read(path)) if (self.root / path).is_file() else ""
 
-    def _python_files(self, folder: str, pattern: str = "*.py") -> list[str]:
-        paths = (self.root / folder).rglob(pattern)
+    def find(self, folder: str, pattern: str) -> list[str]:
+        paths = (self.root / folder).glob(pattern)
         return sorted(path.relative_to(self.root).as_posix() for path in paths)
 
-    def list_sources(self) -> list[str]:
-        """Modules of the package."""
-        return self._python_files(self.package)
-
-    def list_test_files(self, restricted_to: tuple[str, ...] = ()) -> list[str]:
-        """Test files, all of them or those at or below the given paths, without our own."""
-        found = [f for f in self._python_files("tests", "test_*.py") if OWN_TESTS not in f]
-        if not restricted_to:
+    def list_test_files(self, restricted_to: list[str]) -> list[str]:
+        """Test files at or below some paths, all for none, without those of this tool."""
+        roots = [Path(path) for path in restricted_to or ["tests"]]
+        found = [f for f in self.find("tests", "**/test_*.py") if "tests/mutation/" not in f]
+        if found := [f for f in found if any(Path(f).is_relative_to(root) for root in roots)]:
             return found
-        roots = [path.rstrip("/") for path in restricted_to]
-        for root in roots:
-            if not (self.root / root).exists():
-                raise UsageError(f"--tests: no such file or folder: {root}")
-        return [f for f in found if any(f == r or f.startswith(f"{r}/") for r in roots)]
+        raise MutationError(f"--tests: no test files in {' or '.join(restricted_to)}.")
 
-    def get_group(self, path: str) -> str:
-        """Subpackage of a module; modules directly in the package form one group."""
-        parts = Path(path).parts
-        return parts[1] if len(parts) > 2 else f"{self.package}/*.py"
+    def list_helpers(self, test_file: str) -> list[str]:
+        """Modules without tests in the folder of a test file and in `tests/`."""
+        folders = {Path(test_file).parent.as_posix(), "tests"}
+        return [p for folder in folders for p in self.find(folder, "*.py") if "/test_" not in p]
 
-    # -------------------------------------------------------------- mirrored tests
+    def copy(self, target: Path) -> "Project":
+        """Copy the files that git tracks or would add, with uncommitted changes."""
+        listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(listing, cwd=self.root, check=True, capture_output=True, text=True)
+        for name in filter(None, names.stdout.split("\0")):
+            if (self.root / name).is_file():  # a tracked file may have been deleted
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(self.root / name, target / name)
+        return Project(target.resolve(), self.package)
 
-    @functools.cache  # noqa: B019
-    def _text(self, path: str) -> str:
-        return self.read(path).decode()
 
-    @functools.cache  # noqa: B019
-    def get_public_names(self, path: str) -> frozenset[str]:
-        """Public functions and classes that a module defines."""
-        return frozenset(
-            node.name
-            for node in ast.parse(self._text(path)).body
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
-        )
+class Outcome(NamedTuple):
+    """What a run of pytest did."""
 
-    def has_mirrored_name(self, test_file: str, path: str) -> bool:
-        """Whether a test file is named after a module: tests/a/test_b.py after package/a/b.py."""
-        test, module = Path(test_file), Path(path)
-        in_folder = module.parts[1:-1][:1] == test.parts[1:-1][:1]
-        return in_folder and test.stem == f"test_{module.stem}"
+    status: str  # killed if a test failed, broken if pytest did, else timeout or survived
+    output: str
+    failed: list[str]
+    seconds: dict[str, float]  # durations of all tests
 
-    @functools.cache  # noqa: B019
-    def get_mirror_rank(self, test_file: str, path: str) -> int:
-        """0: named after the module; 1: in its folder and mentions its public names; else 2."""
-        if self.has_mirrored_name(test_file, path):
-            return 0
-        folders = Path(path).parts[1:-1][:1]
-        if folders and Path(test_file).parts[1:-1][:1] == folders:
-            words = set(re.findall(r"\w+", self._text(test_file)))
-            return 1 if words & self.get_public_names(path) else 2
-        return 2
 
-    def list_mirrored_tests(self, path: str, test_files: list[str]) -> list[str]:
-        """Test files of rank 0 and 1, in this order."""
-        ranked = [(self.get_mirror_rank(f, path), f) for f in test_files]
-        return [f for rank, f in sorted(ranked) if rank < 2]
+class Copy:
+    """A private copy of a repository, in a folder; pytest in it ends when `stop` is set."""
 
-    @functools.cache  # noqa: B019
-    def shares_results(self, test_file: str) -> bool:
-        """Whether tests of a file share cached results or fixtures of a wider scope.
+    def __init__(self, project: Project, folder: Path, stop: threading.Event) -> None:
+        self.folder = folder
+        self.stop = stop
+        shutil.copytree(project.root, folder / "repository")
+        self.project = Project(folder / "repository", project.package)
+        shutil.copy(Path(__file__).with_name("plugin.py"), folder / "mutation_plugin.py")
 
-        Line coverage then names only the first test that computed the shared result.
+    def pytest(self, options: list[str], targets: list[str], limit: float = 1e9) -> Outcome:
+        """Run test files, or tests in the given order if they exist.
+
+        The limit is in seconds; it grows while other programs run too.
         """
-        text = self._text(test_file)
-        helpers = [
-            helper.relative_to(self.root).as_posix()
-            for helper in (self.root / test_file).parent.glob("*.py")
-            if not helper.name.startswith("test_")
-            and (helper.stem == "conftest" or re.search(rf"\b{helper.stem}\b", text))
-        ]
-        return any(SHARED_RESULTS.search(self._text(path)) for path in [test_file, *helpers])
-
-
-def copy_repository(root: Path, target: Path) -> Path:
-    """Copy the files that git tracks or would add, with uncommitted changes; return the copy."""
-    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listing, cwd=root, check=True, capture_output=True, text=True).stdout
-    for name in filter(None, names.split("\0")):
-        if (root / name).is_file():  # a tracked file may have been deleted
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(root / name, target / name)
-    return target.resolve()
+        tests, output = self.folder / "tests.json", self.folder / "output.txt"
+        tests.write_text("[[], {}]")
+        selected = "\n".join(target for target in targets if "::" in target)
+        (self.folder / "selected.txt").write_text(selected, encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "mutation_plugin", "--tb=line"]
+        command += ["--basetemp", str(self.folder / "tmp"), *options]
+        command += dict.fromkeys(target.partition("::")[0] for target in targets)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(NOT_INHERITED)}
+        environment["PYTHONPATH"] = os.pathsep.join([str(self.project.root), str(self.folder)])
+        environment |= {"PYTHONDONTWRITEBYTECODE": "1", "MUTATION_FOLDER": str(self.folder)}
+        end = time.monotonic() + limit * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        with output.open("wb") as file:
+            where = {"cwd": self.project.root, "env": environment, "start_new_session": True}
+            process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, **where)
+        try:
+            while (code := process.poll()) is None and time.monotonic() < end:
+                if self.stop.wait(0.05):
+                    raise KeyboardInterrupt
+        finally:
+            with suppress(ProcessLookupError):  # child processes that are left over are ended too
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        failed, seconds = json.loads(tests.read_text(encoding="utf-8"))
+        status = {0: "survived", 5: "survived", None: "timeout"}.get(code, "broken")
+        text = output.read_text(errors="replace")
+        return Outcome("killed" if failed else status, text, failed, seconds)

@@ -1,140 +1,112 @@
-"""The report on a set of mutants, as Markdown."""
+"""Results of mutants, kept in a file; the mutants known to be equivalent; and the report."""
 
-from __future__ import annotations
+import json
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 
-from collections import defaultdict
-from dataclasses import dataclass
+import yaml
 
-from tests.mutation.mutants import Mutant
-from tests.mutation.project import Project
-from tests.mutation.state import Equivalent, Result
+from tests.mutation.mutants import Mutant, get_group
+from tests.mutation.project import MutationError
 
-SHOWN_LINES = 3
-EXPLANATIONS = {
-    "uncovered": "no test of the fast tier executes it",
-    "killed_full": "the full tier kills it",
-}
+FULL = "killed by the full tier only"
+Equivalents = dict[tuple[str, str, str], str]  # module, old lines, new lines -> reason
 
 
 @dataclass(frozen=True)
-class Row:
-    """A mutant with its result (None if it has not been run) and its entry as an equivalent."""
+class Result:
+    """Result of one mutant."""
 
-    mutant: Mutant
-    result: Result | None
-    equivalent: Equivalent | None
+    id: str
+    status: str  # of the fast tier: killed, timeout (a kill too), survived or no tests
+    killed_by: str = ""  # the test that failed; "" if pytest crashed or hung
+    full_tier: str = ""  # killed, survived, timeout (no kill) or no tests; "" if not run
+    tests: int = 0  # number of tests that ran
+    covering: int = 0  # number of tests that cover the mutant
+    new: str = ""  # the changed lines
+    source_hash: str = ""  # of the module
+    evidence: str = ""  # hash of the tests
 
     @property
     def kind(self) -> str:
-        if self.result is None:
-            return "equivalent" if self.equivalent else "not run"
-        if self.result.is_killed:
+        """How the mutant is counted: killed, killed by the full tier only, or survived."""
+        if self.status in ("killed", "timeout"):
             return "killed"
-        return "equivalent" if self.equivalent else "survived"
+        return FULL if self.full_tier == "killed" else "survived"
 
 
-def make_rows(
-    mutants: list[Mutant], results: list[Result | None], equivalents: list[Equivalent]
-) -> list[Row]:
-    """Join mutants, results and the list of equivalents."""
-    return [
-        Row(mutant, result, next((e for e in equivalents if e.matches(mutant)), None))
-        for mutant, result in zip(mutants, results, strict=True)
-    ]
+class State:
+    """Results in a JSON-lines file, of which the last line of a mutant counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.results: dict[str, Result] = {}
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:  # empty, or truncated when a run was interrupted
+                continue
+            known = {f.name: row[f.name] for f in fields(Result) if f.name in row}
+            self.results[row["id"]] = Result(**known)
+
+    def add(self, result: Result) -> None:
+        self.results[result.id] = result
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write("\n" + json.dumps(asdict(result), ensure_ascii=False) + "\n")
 
 
-def _format_score(rows: list[Row]) -> str:
-    """Killed among the mutants that are run and not equivalent."""
-    kinds = [row.kind for row in rows]
-    counted = kinds.count("killed") + kinds.count("survived")
-    return f"{100 * kinds.count('killed') / counted:.1f} %" if counted else "-"
+def read_equivalents(path: Path) -> Equivalents:
+    """Read the list of equivalent mutants; indentation of the lines does not matter."""
+    found = {}
+    entries = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
+    for entry in entries or []:
+        if entry.keys() != {"path", "old", "new", "reason"} or not entry["reason"]:
+            raise MutationError(f"{path.name}: expected path, old, new and reason, got {entry}.")
+        texts = [str(entry[name]).splitlines() for name in ("path", "old", "new", "reason")]
+        *key, reason = ("\n".join(filter(None, map(str.strip, lines))) for lines in texts)
+        found[tuple(key)] = reason
+    return found
 
 
-def _format_table(project: Project, rows: list[Row]) -> list[str]:
-    groups: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[project.get_group(row.mutant.path)].append(row)
-    lines = [
-        "| subpackage | mutants | killed | equivalent | survived | score |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, members in [*sorted(groups.items()), ("all", rows)]:
-        kinds = [row.kind for row in members]
-        counts = [kinds.count(kind) for kind in ("killed", "equivalent", "survived")]
-        cells = [f"`{name}`" if name != "all" else name, len(members), *counts]
-        lines.append(f"| {' | '.join(map(str, cells))} | {_format_score(members)} |")
+def format_table(groups: dict[str, Counter[str]]) -> list[str]:
+    """Numbers of mutants, and kill rates of those that are not equivalent, by subpackage."""
+    lines = ["| subpackage | mutants | equivalent | survived | fast tier kills | both tiers kill |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for name, kinds in [*sorted(groups.items()), ("all", sum(groups.values(), Counter()))]:
+        fast, both = kinds["killed"], kinds["killed"] + kinds[FULL]
+        total = both + kinds["survived"]
+        rates = [f"{100 * killed / total:.1f} %" if total else "-" for killed in (fast, both)]
+        cells = [name, kinds.total(), kinds["equivalent"], kinds["survived"], *rates]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
 
 
-def _format_diff(mutant: Mutant) -> list[str]:
-    lines = ["```diff"]
-    for sign, text in (("-", mutant.old), ("+", mutant.new)):
-        parts = text.splitlines()
-        shown = parts if len(parts) <= SHOWN_LINES else [*parts[:SHOWN_LINES], "..."]
-        lines += [f"{sign} {part}" for part in shown]
-    return [*lines, "```", ""]
-
-
-def _format_note(result: Result) -> str:
-    """What is known about a survivor, beside that it survived."""
-    notes = [EXPLANATIONS.get(result.status, f"{result.tests} tests pass")]
-    if result.status == "killed_full":
-        notes.append(f"`{result.killed_by}`")
-    elif result.full_tier:
-        notes.append(f"full tier: {result.full_tier}")
-    if result.dropped:
-        notes.append(f"{result.dropped} more covering tests are over the budget")
-    return "; ".join(notes)
-
-
-def _format_survivors(rows: list[Row]) -> list[str]:
-    lines = []
-    for row in rows:
-        if row.kind == "survived" and row.result is not None:
-            lines += [
-                f"`{row.mutant.id}`: {_format_note(row.result)}.",
-                "",
-                *_format_diff(row.mutant),
-            ]
-    return lines or ["None.", ""]
-
-
-def _format_equivalents(rows: list[Row]) -> list[str]:
-    lines = []
-    for row in rows:
-        if row.kind == "equivalent" and row.equivalent is not None:
-            reason = " ".join(row.equivalent.reason.split())
-            lines += [f"`{row.mutant.id}`: {reason}", "", *_format_diff(row.mutant)]
-    return lines or ["None.", ""]
-
-
 def format_report(
-    project: Project, rows: list[Row], seed: int, requested: int, restriction: str = ""
+    title: str, results: dict[Mutant, Result | None], equivalents: Equivalents, sample: list[Mutant]
 ) -> str:
-    """Return the text of the report.
-
-    Args:
-        project: the repository.
-        rows: all mutants of the run.
-        seed, requested: `--seed` and `--count`.
-        restriction: options that exclude mutants or tests, for a partial run.
-    """
-    in_full_tier = [row for row in rows if row.result and row.result.status == "killed_full"]
-    not_run = sum(row.kind == "not run" for row in rows)
-    counts = f"{len(rows)} mutants (`--seed {seed} --count {requested}{restriction}`)"
-    score = f"The fast tier kills {_format_score(rows)} of the mutants that are not equivalent."
-    lines = ["# Mutation testing", "", "Written by `make mutants`.", "", f"{counts}. {score}"]
-    lines.append("A mutant that makes the tests hang or crash counts as killed.")
-    if in_full_tier:
-        lines.append(f"The full tier kills {len(in_full_tier)} of the survivors.")
-    if not_run:
-        lines.append(f"{not_run} mutants have not been run and are not counted.")
-    lines += ["", *_format_table(project, rows), ""]
-    wrong = [row for row in rows if row.equivalent and row.kind == "killed"]
-    if wrong:
-        lines += ["## Wrong entries of equivalent.yaml: a test kills the mutant", ""]
-        lines += [f"- `{row.mutant.id}`, by `{row.result.killed_by}`" for row in wrong]
-        lines.append("")
-    lines += ["## Survivors", "", *_format_survivors(rows)]
-    lines += ["## Equivalent mutants", "", *_format_equivalents(rows)]
-    return "\n".join(lines).rstrip() + "\n"
+    """Return the report as Markdown; the result of a mutant that has not been run is None."""
+    groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    sections: dict[str, list[str]] = {"survived": [], FULL: [], "equivalent": []}
+    unknown = sorted(equivalents.keys() - {mutant.key for mutant in sample})
+    warnings = [f"- equivalent.yaml: no mutant is {key}" for key in unknown]
+    for mutant, result in results.items():
+        note = reason = equivalents.get(mutant.key, "")
+        kind = result.kind if result else "not run"
+        if reason and kind in ("survived", "not run"):
+            kind = "equivalent"
+        elif result:
+            note = f"{result.tests} fast tests pass, {result.covering} cover it; full tier: "
+            note += f"{result.full_tier or 'not run'} {result.killed_by}".strip()
+        groups[get_group(mutant.path)][kind] += 1
+        if kind in sections:
+            old, new = mutant.old.replace("\n", "\n- "), mutant.new.replace("\n", "\n+ ")
+            diff = f"```diff\n- {old}\n+ {new}\n```\n"
+            sections[kind].append(f"`{mutant.id}`: {note}.\n\n{diff}")
+        if kind == "not run" or (reason and kind != "equivalent"):
+            warnings.append(f"- {mutant.id}: {kind}" + ", but in equivalent.yaml" * bool(reason))
+    lines = [f"# Mutation testing\n\n{title} Mutants that make tests hang or crash are killed.\n"]
+    lines += [*format_table(groups), "\n## Warnings\n", *(warnings or ["None."]), ""]
+    for name, mutants in sections.items():
+        lines += [f"## Mutants: {name}\n", *(mutants or ["None.\n"])]
+    return "\n".join(lines)

@@ -1,133 +1,176 @@
-"""Whole runs on a tiny package."""
-
-from __future__ import annotations
+"""Selection of tests, outcomes of pytest, and whole runs on a tiny package."""
 
 import json
-import shutil
 import subprocess
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.mutation import runner
-from tests.mutation.execute import Copy
-from tests.mutation.project import ROOT, Project, copy_repository
-from tests.mutation.run import main
-from tests.mutation.state import Result, State
+from tests.mutation.coverage import FileCoverage, select
+from tests.mutation.mutants import Mutant
+from tests.mutation.project import ROOT, Copy, MutationError, Outcome, Project, compute_digest
+from tests.mutation.report import read_equivalents
+from tests.mutation.run import EQUIVALENTS, REPORT, main
 
-CLAMP_TESTS = [f"tests/test_core.py::test_clamp[{x}]" for x in (1, 1000)]
-TINY = {
-    ".gitignore": "build/\n",
-    "pytest.ini": "[pytest]\naddopts = --import-mode=importlib\nmarkers = full\n slow\n",
-    "pkg/__init__.py": "",
-    "pkg/core.py": """\
-def clamp(x):
-    is_large = x > 100
-    return 100 if is_large else x
-
-
-def unused(x):
-    return -x
-
-
-def rarely(x):
-    return x * 2
-""",
-    "tests/test_core.py": """\
-import os
-import pytest
-from pkg.core import clamp, rarely
-
-@pytest.mark.parametrize("x", [1, 1000])
-def test_clamp(x):
-    assert clamp(x) == min(x, 100)
-
-@pytest.mark.full
-def test_rarely():
-    assert rarely(3) == 6
-""",
-    "tests/conftest.py": """\
-from tests.cpu_time import CPUTime
-
-def pytest_addoption(parser):
-    parser.addoption("--cpu-report")
-    parser.addoption("--fail-slow", action="store_true")
-    parser.addoption("--full", action="store_true")
-
-def pytest_configure(config):
-    config.pluginmanager.register(CPUTime(config), "cpu_time")
-    config.option.markexpr = config.option.markexpr or "not full"
-""",
+FILE, CORE, CONFTEST = "tests/test_core.py", "pkg/core.py", "tests/conftest.py"
+TEST, OTHER = f"{FILE}::test_core", f"{FILE}::test_equal"
+FILES = {
+    "pytest.ini": "[pytest]\naddopts = --import-mode=importlib -p no:hypothesispytest -p no:anyio",
+    CONFTEST: "",
+    CORE: "def core(a, b):\n    c = a < b\n    d = a * b\n    e = a is b\n    f = a in {}\n"
+    "    g = b == a\n    return c, d, e, f, g\n",
+    FILE: "from pkg.core import core\ndef test_core(): assert core(1, 2)[:4] == (1, 2, 0, 0)\n"
+    "def test_equal(): assert core(2, 2)[0] is False\n",
 }
+PASSED, FAILED = Outcome("survived", "", [], {}), Outcome("killed", "", [TEST], {})
+BROKEN, HANGING = Outcome("broken", "", [], {}), Outcome("timeout", "", [], {})
+OUTCOMES = {  # of pytest with a mutant, and after that without it
+    "a <= b": (FAILED, PASSED),
+    "a / b": (HANGING, PASSED),
+    "a is not b": (BROKEN, BROKEN),
+    "a not in {}": (BROKEN, PASSED),
+    "b != a": (FAILED, FAILED),
+    "return None": (PASSED, PASSED),
+}
+RUN = ["--count", "6", "--workers", "1"]
 
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Project:
-    """A repository whose tests cover two lines of four, one of them badly."""
-    for name, text in TINY.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    shutil.copy(ROOT / "tests" / "cpu_time.py", tmp_path / "tests")
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-    return Project(tmp_path, "pkg")
+    root = tmp_path / "tiny"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+    return Project(root, "pkg")
 
 
-@pytest.mark.full
-def test_run_of_a_tiny_package(tiny: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    def results() -> dict[int, Result]:
-        rows = State(tiny.root / "build/mutants/state.jsonl").results.values()
-        return {int(row.id.split(":")[1]): row for row in rows}
-
-    options = ["--count", "4", "--workers", "1"]
-    assert main(options, tiny, minimum=1) == 0
-    statuses = {line: result.status for line, result in results().items()}
-    assert statuses == {2: "survived", 3: "killed", 7: "uncovered", 11: "uncovered"}
-    assert results()[3].killed_by in CLAMP_TESTS
-    assert results()[3].is_confirmed
-    report = (tiny.root / "tests/mutation/report.md").read_text()
-    assert "The fast tier kills 25.0 %" in report
-    assert (tiny.root / "pkg/core.py").read_text() == TINY["pkg/core.py"]
-
-    survivor = results()[2]
-    entry = {"path": survivor.path, "old": survivor.old, "new": survivor.new, "reason": "a test"}
-    (tiny.root / "tests/mutation/equivalent.yaml").write_text(json.dumps([entry]))
-    capsys.readouterr()
-    assert main([*options, "--full-tier"], tiny, minimum=1) == 0
-    printed = capsys.readouterr().out
-    assert "4 mutants have a result, 0 to run" in printed
-    assert "coverage: test files" not in printed
-    assert "| all | 4 | 1 | 1 | 2 | 33.3 % |" in printed
-    assert {line: r.status for line, r in results().items()} == {**statuses, 11: "killed_full"}
+def save_coverage(project: Project) -> None:
+    """Record that `TEST` covers all lines."""
+    hashes = [compute_digest(project.read(path)) for path in (FILE, CONFTEST)]
+    record = FileCoverage(FILE, hashes[0], [TEST], [1.0], sources={CONFTEST: hashes[1]})
+    record.lines = {CORE: {str(line): "1" for line in range(1, 8)}}
+    (project.root / "build/mutants/coverage").mkdir(parents=True, exist_ok=True)
+    (project.root / "build/mutants/coverage/record.json").write_text(json.dumps(vars(record)))
 
 
-@pytest.mark.full
+@pytest.fixture
+def runs(tiny: Project, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replace pytest by `OUTCOMES`; list the mutants that run."""
+    save_coverage(tiny)
+    done: list[str] = []
+
+    def run_pytest(copy: Copy, options: list[str], targets: list[str], limit: float) -> Outcome:
+        mutated = [text for text in OUTCOMES if text in copy.project.read(CORE).decode()]
+        done.extend(mutated)
+        if "--full" in options:
+            return FAILED if mutated else PASSED
+        return PASSED if f"--deselect={TEST}" in options else OUTCOMES[done[-1]][not mutated]
+
+    monkeypatch.setattr(Copy, "pytest", run_pytest)
+    return done
+
+
+def test_run(tiny: Project, runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A hang or a crash is a kill, a failure without the mutant is none, a second run resumes."""
+    assert main(RUN, tiny) == 1
+    assert f"error: pytest fails without {CORE}:4:8:comparison:0 too" in capsys.readouterr().out
+    assert runs == sorted([*OUTCOMES, "b != a"], key=[*OUTCOMES].index)
+    report = (tiny.root / REPORT).read_text()
+    assert "| pkg/*.py | 6 | 0 | 2 | 60.0 % | 60.0 % |" in report
+    assert f"- {CORE}:4:8:comparison:0: not run" in report
+    assert "1 fast tests pass, 1 cover it; full tier: not run" in report
+    assert "```diff\n- g = b == a\n+ g = b != a\n```" in report
+    assert (tiny.root / CORE).read_text() == FILES[CORE]
+
+    runs.clear()
+    entries = [("g = b == a", "g = b != a"), (" c = a < b", "c = a <= b"), ("x", "y")]
+    entries = [{"path": CORE, "old": a, "new": b, "reason": "r."} for a, b in entries]
+    (tiny.root / EQUIVALENTS).write_text(json.dumps(entries))
+    with (tiny.root / "build/mutants/state.jsonl").open("a") as file:
+        file.write('{"id": "trunca')
+    assert main([*RUN, "--full-tier"], tiny) == 1
+    assert runs == ["a is not b", "return None"]
+    report = (tiny.root / REPORT).read_text()
+    assert "| all | 6 | 1 | 0 | 75.0 % | 100.0 % |" in report
+    assert f"full tier: killed {TEST}" in report
+    assert f"`{CORE}:6:8:comparison:0`: r.." in report
+    assert f"- equivalent.yaml: no mutant is {(CORE, 'x', 'y')}" in report
+    assert f"- {CORE}:2:8:comparison:0: killed, but in equivalent.yaml" in report
+
+
+def test_changed_files_invalidate_results(tiny: Project, runs: list[str]) -> None:
+    main(RUN, tiny)
+    for path, rerun in ((CONFTEST, [*OUTCOMES][1:]), (FILE, [*OUTCOMES]), (CORE, [*OUTCOMES])):
+        runs.clear()
+        (tiny.root / path).write_text(FILES[path] + "\n")
+        save_coverage(tiny)
+        main(RUN, tiny)
+        assert [*dict.fromkeys(runs)] == rerun
+
+
+def test_list_and_usage_errors(tiny: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*RUN, "--list", "--only", f"{CORE}:2"], tiny) == 0
+    assert capsys.readouterr().out == f"{CORE}:2:8:comparison:0\n  - c = a < b\n  + c = a <= b\n"
+    assert [main([*RUN, option, "none"], tiny) for option in ("--only", "--tests")] == [2, 2]
+    assert "--tests: no test files in none" in capsys.readouterr().err
+
+
+def test_equivalents_need_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "e.yaml").write_text("- {path: a.py, old: x, new: y, reason: ''}")
+    with pytest.raises(MutationError, match=r"^e\.yaml: expected path, old, new and reason, got"):
+        read_equivalents(tmp_path / "e.yaml")
+    read_equivalents(ROOT / EQUIVALENTS)
+
+
+def test_selection(tmp_path: Path) -> None:
+    """Each file has tests a (2 s) and b (1 s) that cover line 2, and c (0.1 s) that does not."""
+    mutant = Mutant("pkg/sub/core.py", 2, 4, "comparison", 0, (1, 2), (0, 1, "y"))
+    records = {}
+    for file in ("tests/sub/test_x.py", "tests/test_core.py", "tests/sub/test_core.py"):
+        records[file] = FileCoverage(file, "", [f"{file}::{x}" for x in "abc"], [2.0, 1.0, 0.1])
+        records[file].lines = {"pkg/sub/core.py": {"2": "3"}}
+    found = select(Project(tmp_path, "pkg"), records, mutant, budget=100)
+    names = [test.removeprefix("tests/").replace(".py::", " ") for test in found.tests]
+    assert names[:4] == ["sub/test_core b", "sub/test_core a", "sub/test_x b", "sub/test_x a"]
+    assert names[4:] == ["test_core b", "test_core a", "sub/test_core c", "sub/test_x c"]
+    assert found[1:3] == (6, ["tests/sub/test_core.py", "tests/sub/test_x.py"])
+    assert select(Project(tmp_path, "pkg"), records, mutant, budget=4).tests == found.tests[:3]
+    uncovered = select(Project(tmp_path), records, replace(mutant, covered=(3, 9)), budget=100)
+    assert uncovered.tests == [f"tests/sub/test_core.py::{x}" for x in "cba"]
+
+
 def test_pytest_in_a_copy(tiny: Project, tmp_path: Path) -> None:
-    root = copy_repository(tiny.root, tmp_path / "copy")
-    copy = Copy(Project(root, "pkg"), tmp_path / "scratch")
-    names = [*reversed(CLAMP_TESTS), "tests/test_core.py::test_clamp[2]"]
-    outcome = copy.pytest([], names)
-    assert (outcome.exit_code, outcome.passed) == (0, names[:2])
-    assert copy.pytest([], names[2:]).exit_code == 5
-    (root / "pkg/core.py").write_text("import time\ntime.sleep(60)\n")
-    assert copy.pytest([], names, limit=2.0).exit_code is None
-    (root / "pkg/core.py").write_text("x = y\n")
-    assert copy.pytest([], names).classify() == ("killed", "collection of tests/test_core.py")
+    copy = Copy(tiny, tmp_path / "copy", threading.Event())
+    outcome = copy.pytest([], [OTHER, f"{FILE}::missing", TEST])
+    assert (outcome.status, list(outcome.seconds)) == ("survived", [OTHER, TEST])
+    (copy.project.root / CORE).write_text("def core(a, b): return [1, 2, 0, 0]")
+    assert copy.pytest(["-x"], [OTHER, TEST]).failed == [OTHER]
 
 
-@pytest.mark.full
-def test_interrupted_run_leaves_no_result(tiny: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
+def test_pytest_that_crashes_hangs_or_is_stopped(tiny: Project, tmp_path: Path) -> None:
+    copy = Copy(tiny, tmp_path / "copy", threading.Event())
+    (copy.project.root / CORE).write_text("x = y\n")
+    assert copy.pytest([], [TEST]).status == "broken"
+    assert copy.pytest([], [TEST], limit=0.0).status == "timeout"
+    copy.stop.set()
+    with pytest.raises(KeyboardInterrupt):
+        copy.pytest([], [TEST])
 
-    monkeypatch.setattr(runner.MutantRunner, "_record", stop)
-    assert main(["--count", "4", "--workers", "2"], tiny, minimum=1) == 130
+
+def test_interruption(tiny: Project, runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Copy, "pytest", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert main(RUN, tiny) == 2
     assert not (tiny.root / "build/mutants/state.jsonl").exists()
 
 
 @pytest.mark.full
-def test_copies_have_uncommitted_files_and_no_ignored_ones(tiny: Project, tmp_path: Path) -> None:
-    (tiny.root / "build").mkdir()
-    (tiny.root / "build" / "x.py").touch()
-    copy = copy_repository(tiny.root, tmp_path / "copy")
-    assert (copy / "pkg/core.py").is_file()
-    assert not (copy / "build").exists()
+def test_run_with_processes(tiny: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(RUN, tiny) == main(RUN, tiny) == 0
+    assert capsys.readouterr().out.count("coverage:") == 1
+    assert "| all | 6 | 0 | 1 | 83.3 % | 83.3 % |" in (tiny.root / REPORT).read_text()
+    state = (tiny.root / "build/mutants/state.jsonl").read_text().split("\n")
+    results = map(json.loads, filter(None, state))
+    assert [row["killed_by"] for row in results][:5] == [OTHER, TEST, TEST, TEST, ""]
