@@ -60,7 +60,7 @@ mutants: .venv/dev
 	$(BIN)/python -m tests.mutation.run --full-tier
 
 bench: .venv/dev bench-peers
-	$(BIN)/pytest -q -m soak --timeout 0
+	$(BIN)/pytest -q --full -m soak --timeout 0
 	KERAS_BACKEND=jax $(BIN)/pytest -q -n auto --full --whole $(BACKEND_FREE)
 	$(BIN)/python benchmarks/recurrent_training.py \
 		--tfa-python .venv-tfa/bin/python --joeynmt-python .venv-joeynmt/bin/python

@@ -73,7 +73,9 @@ def test_evaluation_has_the_order_of_the_corpus(cls: type) -> None:
     batches = made(cls)
     parts = np.split(np.arange(len(batches)), range(4, len(batches), 4))
     for _ in range(2):
-        assert_same(batches.in_order().as_numpy_iterator(), map(batches.batch, parts))
+        in_order = batches.in_order()
+        assert in_order.cardinality() == len(parts)
+        assert_same(in_order.as_numpy_iterator(), map(batches.batch, parts))
 
 
 @every_kind

@@ -204,3 +204,10 @@ def test_generation_is_fast():
 )
 def test_bad_options_are_refused_in_one_line(options):
     generate_dates(**options)
+
+
+def test_a_small_corpus_is_the_beginning_of_a_large_one():
+    small, large = generate_dates(100), generate_dates(1000)
+    assert small.sources == large.sources[:100]
+    assert small.targets == large.targets[:100]
+    assert small.sources != generate_dates(100, seed=2).sources

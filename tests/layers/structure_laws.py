@@ -216,6 +216,7 @@ class StructureConformance(LayerConformance):
             with pytest.raises(ValueError, match=r"must be \(.*\), got shape"):
                 self.apply(layer, *given)
 
+    @pytest.mark.numerics
     @pytest.mark.every_backend
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
     def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:

@@ -111,6 +111,10 @@ def test_misuse_is_refused() -> None:
         own(inputs, query)
     with pytest.raises(ValueError, match="built on a query from outside"):
         given(inputs)
+    with pytest.raises(ValueError, match=r"query must be \(batch, features\)"):
+        AttentionPooling()(inputs, query[:, None])
+    with pytest.raises(ValueError, match=r"query must be \(batch, 5\)"):
+        given(inputs, query[:, :4])
     with pytest.raises(ValueError, match="needs query and key of one width"):
         AttentionPooling(score="dot")(inputs, query)
 

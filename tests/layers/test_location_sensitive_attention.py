@@ -7,7 +7,9 @@ import pytest
 
 from attention_zoo.layers import Attention, LocationSensitiveAttention
 from tests.layers.attention_case import Array, Result, Weights, softmax
+from tests.layers.attention_laws import DeadRowLaws, LookLaws, PaddingLaws
 from tests.layers.conformance import NumericLaws
+from tests.layers.mask_laws import MaskLaws
 from tests.layers.remembering import RememberingCase, StatefulConformance
 from tests.layers.running import MODES, array, compiled
 from tests.layers.wrapper_conformance import WrapperConformance
@@ -32,6 +34,15 @@ class LocationSensitiveCase(RememberingCase):
 
     def left(self, looked: Array, state: Array) -> Array:
         return looked
+
+
+@pytest.mark.full
+class TestMasksOfLocationSensitiveAttention(
+    LocationSensitiveCase, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws
+):
+    """A score that reads the weights of the step before."""
+
+    options = LocationSensitiveCase.options
 
 
 class TestLocationSensitiveAttention(

@@ -119,6 +119,15 @@ class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, Wrappe
         return Attention(AdditiveScore(normalize=True), alignment)
 
 
+@pytest.mark.full
+class TestMasksOfMonotonicChunkwiseAttention(
+    MonotonicCase, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws
+):
+    covers = MonotonicChunkwiseAttention
+    options = TestMonotonicChunkwiseAttention.options
+    one = TestMonotonicChunkwiseAttention.one
+
+
 # ------------------------------------------------------------------ inference
 
 

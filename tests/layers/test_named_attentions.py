@@ -10,7 +10,7 @@ from attention_zoo.layers import (
     DotProductAttention,
     MultiplicativeAttention,
 )
-from tests.layers.running import array
+from tests.layers.running import array, same
 from tests.layers.wrapper_conformance import WrapperConformance
 
 
@@ -51,6 +51,12 @@ class TestDotProductAttention(WrapperConformance):
 
     def equivalent(self) -> Attention:
         return Attention("dot", "softmax")
+
+
+def test_scaled_dot_product() -> None:
+    tensors = np.random.default_rng(0).normal(size=(2, 2, 3, 16)).astype("float32")
+    scaled = DotProductAttention(scale=True)(*tensors, return_attention_scores=True)
+    same(scaled, Attention("scaled_dot")(*tensors, return_attention_scores=True))
 
 
 def test_widths_that_differ_are_refused() -> None:

@@ -167,6 +167,9 @@ class ConfigurationTests(ArgumentCase):
             assert shapes(again) == shapes(model)
             base = self.base(others)
             assert config[argument] != saved_config(base)[argument]
+            given = self.changed_option(argument)[argument]
+            if isinstance(given, bool | int | float | str):
+                assert config[argument] == given
             if shapes(again) != shapes(base):
                 return
             unchanged = all(
@@ -244,6 +247,7 @@ class PathTests(ConfigurationTests):
         """Inputs with those that are optional."""
         return self.inputs()
 
+    @pytest.mark.numerics
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_compiled_is_eager(self, mode: str) -> None:

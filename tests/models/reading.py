@@ -86,6 +86,7 @@ class ReadingConformance(PathTests):
                 for a, b in zip(got, want, strict=True):
                     close(a, b, 1e-5)
 
+    @pytest.mark.numerics
     def test_batch_cannot_be_seen(self) -> None:
         model = self.deep()
         together = outputs(model, TOKENS)

@@ -275,6 +275,12 @@ def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("options", [{"coverage_penalty": 0.5}, {"replace_unknown": True}], ids=str)
+def test_search_options_that_need_attention_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(options))} needs attention, and step gives"):
+        tiny().search(TEXT, **options)
+
+
 def test_an_ensemble_writes_on() -> None:
     model = tiny()
     both = az.models.Ensemble([model, model])
