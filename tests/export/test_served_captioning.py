@@ -15,7 +15,7 @@ from attention_zoo.tasks import Caption, Captioning
 from tests.export.alone import Answers
 from tests.export.test_served_glimpses import BATCHES, IMAGES
 from tests.tasks.captioners import untrained
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 KINDS = ("soft", "hard", "pooled", "Transformer")
 
@@ -55,7 +55,7 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Caption]) -> None:
             assert not looks[size:].any()
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     (several, shapes), (one, _), *_ = answered[kind]
     wants = task(kind).predict(IMAGES)
@@ -67,7 +67,7 @@ def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
         assert shapes["attention"] == [*shapes["tokens"], 3, 3]
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_no_images(kind: str, answered: Answers) -> None:
     _, shapes = answered[kind][BATCHES.index([])]
     count = task(kind).search.n_best

@@ -20,7 +20,7 @@ from tests.export.alone import Answers, exported
 from tests.layers.running import randomise
 from tests.tasks.captioners import encoded, picture
 from tests.tasks.test_glimpses import CLASSES, task_of
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 IMAGES = [
     encoded(picture(1)),
@@ -59,7 +59,7 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Glimpsed], bound: float
         np.testing.assert_allclose(told["locations"], want.locations, atol=bound)
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     (several, _), (one, _), *_ = answered[kind]
     wants = task(kind).predict(IMAGES)
@@ -70,7 +70,7 @@ def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     assert len({tuple(want.locations[-1]) for want in wants}) == len(IMAGES)
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_no_images(kind: str, answered: Answers) -> None:
     _, shapes = answered[kind][BATCHES.index([])]
     assert shapes == {

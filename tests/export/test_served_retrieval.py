@@ -20,7 +20,7 @@ from tests.export.alone import Answers, exported
 from tests.export.test_served_glimpses import IMAGES
 from tests.layers.running import randomise
 from tests.tasks.captioners import KNOWN, SIDE
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 TEXTS = ["a dog runs", "two  DOGS", "x ", "a red ball in the 東京 park , no zebra runs in it"]
 EXPORT = exported
@@ -74,7 +74,7 @@ def assert_same(
             assert not looks[size:].any()
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     (several, shapes), (one, _), *_ = answered[kind]
     assert_same(several, task(kind), IMAGES, TEXTS, 1e-4)
@@ -83,7 +83,7 @@ def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     assert shapes["attention"] == [4, FOUND[kind], max(several["lengths"]), 3, 3]
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_no_images_or_no_texts(kind: str, answered: Answers) -> None:
     for batch, answers in zip(BATCHES[2:5], answered[kind][2:5], strict=True):
         _, shapes = answers

@@ -16,7 +16,7 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks import Summarization, Summary
 from tests.export.alone import Answers
 from tests.tasks.captioners import with_normal_weights
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 KNOWN = ["a fire in the harbour , said the mayor .", "the fire is out ."]
 TEXTS = [
@@ -93,7 +93,7 @@ def assert_numbers(got: list[float], want: Sequence[float]) -> None:
     assert not any(got[len(want) :])
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     (several, _), (one, _), *_ = answered[kind]
     assert_same(several, wanted(kind)[:4])
@@ -128,7 +128,7 @@ def test_no_articles(kind: str, answered: Answers) -> None:
     assert task(kind).predict([]) == []
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_an_empty_article_is_refused(kind: str, answered: Answers) -> None:
     assert re.search(r"source.*2.*is empty", answered[kind][3])
 

@@ -19,7 +19,7 @@ from attention_zoo.export.served_tagging import ServedTagging
 from attention_zoo.metrics import invalid_sequences
 from attention_zoo.tasks import Tagged, Tagging
 from tests.export.alone import Answers
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 TEXTS = [
     "Ada Lamp didn't send 1,000.5 lamps.",
@@ -123,7 +123,7 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Tagged]) -> None:
         np.testing.assert_allclose(answers["scores"][row], want.score, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     (several, _), (one, _), *_ = answered[kind]
     wants = task(kind).predict(TEXTS)
@@ -132,7 +132,7 @@ def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     assert any(row and row[0] for row in several["span_labels"])
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_constrained_tags_keep_the_scheme(kind: str, answered: Answers) -> None:
     answers, _ = answered[kind][BATCHES.index(RANDOM)]
     tags = [row[:size] for row, size in zip(answers["tags"], answers["lengths"], strict=True)]
@@ -154,7 +154,7 @@ def test_no_sentences(kind: str, answered: Answers) -> None:
     assert task(kind).predict([]) == []
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_what_predict_refuses_is_refused(kind: str, answered: Answers) -> None:
     empty, long = answered[kind][-2:]
     assert re.search(r"source.*1.*is empty", empty)

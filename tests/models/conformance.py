@@ -26,7 +26,7 @@ from attention_zoo.decoding.step import staying
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import JAX, any_batch, array, close, differentiable, quick, randomise
 from tests.models.configuration import ConfigurationTests, every_weight_moves
-from tests.tiers import FULL, in_full_tier
+from tests.tiers import FULL, mark_full
 
 SOURCE = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
 TARGET = np.array([[2, 4, 5, 6, 7], [2, 8, 9, 0, 0], [2, 0, 0, 0, 0]], "int32")
@@ -304,7 +304,7 @@ class ModelConformance(ConfigurationTests):
 
     @pytest.mark.numerics
     @pytest.mark.parametrize(
-        "sizes", [in_full_tier((0, 4, 3)), (2, 1, 1), (2, 4, 1), (2, 1, 3)], ids=str
+        "sizes", [mark_full((0, 4, 3)), (2, 1, 1), (2, 4, 1), (2, 1, 3)], ids=str
     )
     def test_small_sizes(self, sizes: tuple[int, int, int]) -> None:
         batch, sources, steps = sizes

@@ -19,7 +19,7 @@ from attention_zoo.ops import unpack
 from tests.layers.running import JAX, any_batch, array, close, differentiable
 from tests.models.configuration import PathTests, assert_finite_and_used, outputs
 from tests.models.reading import LIVE, TOKENS, fill
-from tests.tiers import FULL, in_full_tier
+from tests.tiers import FULL, mark_full
 
 TAGS = ["O", "B-A", "I-A", "B-B", "I-B"]
 RNG = np.random.default_rng(0)
@@ -159,7 +159,7 @@ class TaggingConformance(PathTests):
         assert getattr(got, "_keras_mask", None) is None
         assert np.isfinite(array(got)).all()
 
-    @pytest.mark.parametrize("sizes", [in_full_tier((0, 4)), (1, 1), (2, 3)], ids=str)
+    @pytest.mark.parametrize("sizes", [mark_full((0, 4)), (1, 1), (2, 3)], ids=str)
     def test_small_sizes(self, sizes: tuple[int, int]) -> None:
         model, given = self.make(), self.inputs()
         shapes = {name: (*sizes, *x.shape[2:]) for name, x in given.items()}

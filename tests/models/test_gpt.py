@@ -33,7 +33,7 @@ from tests.models.conformance import (
 )
 from tests.models.reading import fill
 from tests.refusals import refuses
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 
 class TestGPT(ModelConformance):
@@ -73,7 +73,7 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("case", first_fast(SIZES), ids=lambda case: case[0])
+@pytest.mark.parametrize("case", mark_others_full(SIZES), ids=lambda case: case[0])
 def test_sizes_are_those_that_were_released(case: tuple[str, int]) -> None:
     name, vocabulary = case
     total = count_parameters(GPT, PRESETS.get(name)()[1], vocabulary_size=vocabulary)

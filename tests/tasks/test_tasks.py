@@ -62,7 +62,7 @@ CASES = {
 SEARCHING = ("translation", "summarization", "language_modeling")
 
 
-def in_full_tier(*slow: str) -> list[Any]:
+def mark_slow_cases(*slow: str) -> list[Any]:
     """All cases; these ones in the full tier only."""
     return [pytest.param(name, marks=[pytest.mark.full] * (name in slow)) for name in CASES]
 
@@ -86,7 +86,7 @@ def assert_alike(one: Any, other: Any) -> None:
         assert one == other
 
 
-@pytest.mark.parametrize("name", in_full_tier(*SEARCHING, "captioning", "tagging"))
+@pytest.mark.parametrize("name", mark_slow_cases(*SEARCHING, "captioning", "tagging"))
 def test_answers_keep_the_order_and_depend_on_their_input_alone(name: str) -> None:
     make, inputs, options = CASES[name]
     task = make()
@@ -121,7 +121,7 @@ def settings_of(task: Any) -> dict[str, Any]:
     return {k: v for k, v in vars(task).items() if k[0] != "_" and isinstance(v, plain)}
 
 
-@pytest.mark.parametrize("name", in_full_tier(*SEARCHING))
+@pytest.mark.parametrize("name", mark_slow_cases(*SEARCHING))
 def test_save_and_load(name: str, tmp_path: Path) -> None:
     make, inputs, options = CASES[name]
     task = make()
