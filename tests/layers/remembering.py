@@ -59,7 +59,7 @@ class DecoderLaws(AttentionCase):
 
     @needs_dynamic_shapes
     def test_lengths_known_only_when_it_runs(self) -> None:
-        """The gradient's graph too."""
+        """Outputs and gradients."""
         import tensorflow as tf
 
         layer = self.built()
@@ -96,7 +96,7 @@ class DecoderLaws(AttentionCase):
 
     @pytest.mark.every_backend
     def test_decoder_steps_are_the_whole(self) -> None:
-        """Row by row, one step at a time, without the hidden ones."""
+        """Row by row, one step at a time, without masked positions."""
         decoder, (inputs, memory) = self.decoder(), self.sequences()
         masks = {"inputs_mask": INPUTS_MASK, "memory_mask": VALUE_MASK}
         outputs, (weights,) = arrays(decoder(inputs, memory, **masks))
@@ -188,4 +188,4 @@ class StatefulConformance(RememberingCase, NumericLaws, DecoderLaws):
 
 
 class RememberingConformance(StatefulConformance, AttentionConformance):
-    """All of the attention contract, and the state."""
+    """Attention conformance, with tests of the state."""

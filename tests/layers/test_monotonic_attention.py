@@ -91,7 +91,7 @@ class TestMonotonicAttention(MonotonicCase, StatefulConformance, WrapperConforma
 
 @pytest.mark.full
 class TestMasksOfMonotonicAttention(MonotonicCase, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws):
-    """An alignment whose steps are computed from those before, in parallel."""
+    """Masking rules of an alignment whose steps depend on previous ones."""
 
     covers = MonotonicAttention
     options = TestMonotonicAttention.options
@@ -142,7 +142,7 @@ def reader(energy: Array, mask: Array, live: Array, chunk: tuple[int, Array] | N
 @pytest.mark.parametrize("mode", sorted({QUICK, MODES[-1]}))
 @pytest.mark.parametrize("chunk_size", [None, 1, 3])
 def test_inference_is_a_reader_that_stops(chunk_size: int | None, mode: str) -> None:
-    """Against a loop over positions in Python; many attention steps stop nowhere."""
+    """Compare with a Python loop over positions; many attention steps select no position."""
     if chunk_size:
         layer = MonotonicChunkwiseAttention(chunk_size, "general", DotScore(), score_bias_init=-1)
     else:

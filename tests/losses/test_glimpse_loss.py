@@ -41,11 +41,11 @@ class TestGlimpseLoss(LossConformance):
         "name": "other",
     }
 
-    def given(self) -> tuple[Any, Any]:
+    def labels_and_predictions(self) -> tuple[Any, Any]:
         return LABELS, PATH
 
     def behaviour(self, loss: GlimpseLoss) -> list[np.ndarray]:
-        """Value and gradients: the value is the cross entropy, whatever the coefficient."""
+        """Return value and gradients: the coefficient does not change the value."""
         return [*super().behaviour(loss), *gradients(loss)]
 
     @pytest.mark.parametrize("smoothing", [0.0, 0.2])

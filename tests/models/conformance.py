@@ -25,7 +25,7 @@ from attention_zoo.decoding import SearchResult
 from attention_zoo.decoding.step import staying
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import JAX, any_batch, array, close, differentiable, quick, randomise
-from tests.models.configuration import ConfigurationTests, every_weight_moves
+from tests.models.configuration import ConfigurationTests, assert_every_weight_changes
 from tests.tiers import FULL, mark_full
 
 SOURCE = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
@@ -376,7 +376,7 @@ class ModelConformance(ConfigurationTests):
         model.compile(optimizer="adam", loss=self.loss(model, 0.1), jit_compile=True)
         labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
         inputs, labels = self.lesson(SOURCE, TARGET, labels)
-        with every_weight_moves(model):
+        with assert_every_weight_changes(model):
             assert np.isfinite(model.train_on_batch(inputs, labels))
 
     @pytest.mark.full

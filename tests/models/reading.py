@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from tests.layers.running import JAX, any_batch, array, close, differentiable
-from tests.models.configuration import PathTests, assert_finite_and_used
+from tests.models.configuration import PathTests, assert_finite_and_nonzero
 from tests.models.configuration import outputs as outputs_of
 from tests.tiers import FULL, mark_full
 
@@ -140,4 +140,4 @@ class ReadingConformance(PathTests):
         )
         results, _, by_weights = run(tokens)
         assert all(np.isfinite(x).all() for x in keras.tree.flatten(results))
-        assert_finite_and_used(model, by_weights)
+        assert_finite_and_nonzero(model, by_weights)

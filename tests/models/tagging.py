@@ -17,7 +17,7 @@ import pytest
 from attention_zoo.models import Tagger
 from attention_zoo.ops import unpack
 from tests.layers.running import JAX, any_batch, array, close, differentiable
-from tests.models.configuration import PathTests, assert_finite_and_used, outputs
+from tests.models.configuration import PathTests, assert_finite_and_nonzero, outputs
 from tests.models.reading import LIVE, TOKENS, fill
 from tests.tiers import FULL, mark_full
 
@@ -188,7 +188,7 @@ class TaggingConformance(PathTests):
         )
         value, _, by_weights = work(*rows)
         assert np.isfinite(value).all()
-        assert_finite_and_used(model, by_weights)
+        assert_finite_and_nonzero(model, by_weights)
 
     @pytest.mark.every_backend
     def test_attention_is_that_of_every_layer(self) -> None:
