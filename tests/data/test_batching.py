@@ -177,7 +177,7 @@ def test_lines_start_and_labels_end():
     assert sorted(seen) == list(range(50))
 
 
-def test_examples_have_the_numbers_of_the_corpus():
+def test_examples_keep_their_numbers_in_the_corpus():
     batches = LineBatches(corpus(21)[0], 4, seed=5, numbers=range(101, 122))
     assert batches.examples(3) == sorted(101 + batches.rows(3))
 

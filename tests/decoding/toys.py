@@ -109,7 +109,7 @@ class Tables(NamedTuple):
         return Tables(self.first[source : source + 1], self.second[source : source + 1])
 
     def search(self, mode: str = DEFAULT, step: Any = None, **options: Any) -> SearchResult:
-        """What `find` finds in them, or by another step of the same state."""
+        """Run `find` with `step`, by default the step of these tables."""
         given = {"batch_size": self.sources} | options
         run = compiled(lambda: find(step or self.step, self.state(), **given), mode)
         return to_numpy(run())

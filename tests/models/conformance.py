@@ -33,7 +33,7 @@ TARGET = np.array([[2, 4, 5, 6, 7], [2, 8, 9, 0, 0], [2, 0, 0, 0, 0]], "int32")
 VOCABULARY = {"source_vocabulary_size": 11, "target_vocabulary_size": 12}
 PAD, START, END = 0, 2, 3
 STACK = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}
-"""Sizes of a tiny Transformer, and other ones."""
+"""Options of a tiny Transformer."""
 OTHER_STACK = {
     "embedding_dim": 6,
     "units": 12,
@@ -43,7 +43,7 @@ OTHER_STACK = {
     "dropout": 0.25,
 }
 LENGTH = 7 if FULL or JAX else 2
-"""Limit of the searches; those of the fast tier are eager."""
+"""Maximal length of searches, which are eager in the fast tier."""
 
 
 def presets_of(cls: type) -> list[str]:
@@ -53,8 +53,8 @@ def presets_of(cls: type) -> list[str]:
 def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
     """Gives a test with the argument `preset` every preset of its model; deep ones run later.
 
-    With the argument `searched` the first runs in the fast tier. Those of more than two layers, but
-    for the shallowest, run in the soak tier: what their searches would show, their steps show.
+    With the argument `searched` the first runs in the fast tier. Presets of more than two layers,
+    except the shallowest, run in the soak tier: the tests of their steps cover searches too.
     """
     if not {"preset", "searched"} & set(metafunc.fixturenames):
         return
@@ -179,11 +179,11 @@ class ModelConformance(ConfigurationTests):
         randomise(model, scale=0.4)
 
     def padded(self, source: np.ndarray, none: np.ndarray) -> np.ndarray:
-        """Sources with padding behind them."""
+        """Return sources padded on the right."""
         return np.concatenate([source, none], 1)
 
     def tokens_of(self, source: np.ndarray) -> np.ndarray:
-        """Where a source `(S,)` is no padding."""
+        """Return the padding mask of a source `(S,)`: False at padding."""
         return source != 0
 
     def make(self, **options: Any) -> Any:
@@ -206,7 +206,7 @@ class ModelConformance(ConfigurationTests):
         return shipped(preset, tuple(sorted({**sizes, **self.vocabulary}.items())), self.fill)
 
     def search(self, model: Any, source: np.ndarray = SOURCE, **options: Any) -> SearchResult:
-        """The search, eager in the fast tier and compiled in the full one."""
+        """Run a search, eager in the fast tier and compiled in the full one."""
         run = model.compiled_search if FULL or JAX else model.search
         found = run(read_by(model, source), **{"max_length": LENGTH, **options})
         return SearchResult(*(None if x is None else np.asarray(x) for x in found))
@@ -284,7 +284,7 @@ class ModelConformance(ConfigurationTests):
     def test_greedy_search_takes_the_best_token(self, searched: str) -> None:
         model = self.shipped(searched)
         found = self.search(model)
-        best = check_found(model, found, 0).argmax(-1)
+        best = check_hypotheses(model, found, 0).argmax(-1)
         for tokens, length, wanted in zip(
             found.tokens[:, 0], found.lengths[:, 0], best, strict=True
         ):
@@ -296,7 +296,7 @@ class ModelConformance(ConfigurationTests):
         assert found.tokens.shape == (len(SOURCE), 2, LENGTH)
         assert (np.diff(found.scores, axis=1) <= 0).all()
         for rank in range(2):
-            check_found(model, found, rank)
+            check_hypotheses(model, found, rank)
         greedy = self.search(model)
         assert (found.scores[:, 0] >= greedy.scores[:, 0] - 1e-4).all()
 
@@ -345,10 +345,12 @@ class ModelConformance(ConfigurationTests):
     @pytest.mark.full
     @pytest.mark.numerics
     def test_learns(self) -> None:
-        self.taught()
+        self.train_to_reverse()
 
-    def taught(self, epochs: int = 12, **options: Any) -> tuple[Any, np.ndarray, Any, Any]:
-        """A model taught by plain `compile` and `fit` to turn sequences around, and these."""
+    def train_to_reverse(
+        self, epochs: int = 12, **options: Any
+    ) -> tuple[Any, np.ndarray, Any, Any]:
+        """Train a model with `compile` and `fit` to reverse sequences; return it and the data."""
         rng = np.random.default_rng(0)
         words = rng.integers(4, 9, size=(256, 3)).astype("int32")
         target = np.concatenate([np.full((256, 1), START), words[:, ::-1]], 1).astype("int32")
@@ -390,17 +392,17 @@ class ModelConformance(ConfigurationTests):
         assert np.isfinite(found.scores).all()
 
 
-def check_found(
+def check_hypotheses(
     model: Any,
     found: SearchResult,
     rank: int,
     source: np.ndarray = SOURCE,
     penalty: str = "none",
 ) -> np.ndarray:
-    """Scores and attention of the hypotheses of this rank are those of the teacher-forced pass.
+    """Compare scores and attention of the hypotheses of a rank with a teacher-forced pass.
 
     Returns:
-        The log probabilities `(B, L, V)` of that pass.
+        The log probabilities `(B, L, V)` of the teacher-forced pass.
     """
     tokens = array(found.tokens)[:, rank]
     log_probs, looked = teacher_forced(model, source, tokens)

@@ -45,10 +45,10 @@ def emissions(model: Any, given: Given) -> np.ndarray:
     return array(chain.emissions)
 
 
-def accuracy_after_fit(
+def fit_and_evaluate(
     model: Any, words: np.ndarray, labels: np.ndarray, rate: float, epochs: int
 ) -> float:
-    """The share of words that are tagged right after plain `compile` and `fit`."""
+    """Train with `compile` and `fit`; return the accuracy on the training set."""
     model.compile(keras.optimizers.Adam(rate), model.make_loss(), jit_compile=JAX)
     model.fit({"tokens": words}, labels, batch_size=32, epochs=epochs, shuffle=False, verbose=0)
     tags = array(model.decode(model({"tokens": words}))[0])
@@ -63,8 +63,8 @@ class TaggingConformance(PathTests):
     """What makes the model of the law of masks as deep as a real one."""
     attentions: ClassVar[int] = 0
 
-    def deepened(self) -> Any:
-        """As deep as a real one, in the full tier."""
+    def make_deep(self) -> Any:
+        """Return a model with the depth of a real one in the full tier."""
         return self.filled(**(self.deep if FULL else {}))
 
     def inputs(self) -> Given:
@@ -94,7 +94,7 @@ class TaggingConformance(PathTests):
 
     @pytest.mark.every_backend
     def test_pads_cannot_be_seen(self) -> None:
-        model = self.deepened()
+        model = self.make_deep()
         want = emissions(model, self.inputs())
         for where in ("right", "left", "inside") if FULL else ("inside",):
             longer, places = self.padded(where, 7)
@@ -102,7 +102,7 @@ class TaggingConformance(PathTests):
 
     def test_garbage_at_pads_and_the_batch_cannot_be_seen(self) -> None:
         """Characters and marks of padding are not read."""
-        model = self.deepened()
+        model = self.make_deep()
         given = self.inputs()
         want = emissions(model, given)
         dirty = {name: np.where(x == 0, 1, x) for name, x in given.items() if name != "tokens"}
@@ -115,7 +115,7 @@ class TaggingConformance(PathTests):
     @pytest.mark.every_backend
     def test_all_inputs_can_be_seen(self) -> None:
         """A law kept by saying nothing would be none: what is changed here is told elsewhere."""
-        model = self.deepened()
+        model = self.make_deep()
         given = self.inputs()
         want = emissions(model, given)
         for name, x in given.items():

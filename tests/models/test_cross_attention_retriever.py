@@ -46,7 +46,7 @@ class TestCrossAttentionRetriever(PathTests):
         return {"image": IMAGES, "text": TEXTS}
 
     def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
-        """Similarities and their loss."""
+        """Return similarities and their loss."""
         (similarities,) = super().behaviour(model, training)
         return [similarities, array(model.make_loss()(np.arange(3), similarities))]
 

@@ -28,7 +28,7 @@ from tests.models.conformance import (
     STACK,
     START,
     ModelConformance,
-    check_found,
+    check_hypotheses,
     text_of,
 )
 from tests.models.reading import fill
@@ -196,7 +196,7 @@ def test_prompts_of_any_length_go_on(way: str, positions: str) -> None:
     options = {"max_length": 6, **WAYS[way]}
     together = model.compiled_search(TEXT, **options)
     for rank in range(together.tokens.shape[1]):
-        check_found(model, together, rank, TEXT, options.get("length_penalty", "none"))
+        check_hypotheses(model, together, rank, TEXT, options.get("length_penalty", "none"))
     left = np.zeros((3, 8), "int32")
     for row, length in enumerate((TEXT != 0).sum(1)):
         left[row, 8 - length :] = TEXT[row, :length]

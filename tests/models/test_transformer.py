@@ -20,7 +20,7 @@ from tests.models.conformance import (
     TARGET,
     VOCABULARY,
     ModelConformance,
-    check_found,
+    check_hypotheses,
     forward,
 )
 from tests.models.reading import fill
@@ -143,7 +143,7 @@ def test_stretches_know_the_distances(
     found = model.compiled_search(SOURCE, **options)
     model.__dict__.pop("_compiled")
     for rank in range(2):
-        check_found(model, found, rank)
+        check_hypotheses(model, found, rank)
 
 
 @pytest.mark.parametrize("positions", RELATIVE)

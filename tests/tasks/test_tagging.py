@@ -168,7 +168,7 @@ def test_attention_is_of_the_sentences_own_tokens() -> None:
         np.testing.assert_allclose(answer.attention.sum(-1), 1, atol=1e-5)
 
 
-def test_attention_only_where_asked_for() -> None:
+def test_attention_is_optional() -> None:
     task = tagger("subword", attention=True)
     assert task.predict([TEXT], attention=False)[0].attention is None
     assert tagger().predict([TEXT])[0].attention is None

@@ -1,4 +1,4 @@
-"""What holds for every task: answers are independent of the batch, and files keep all settings."""
+"""All tasks: predictions are independent of the batch, and files keep all settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.tasks import (
 
 
 class Case(NamedTuple):
-    """A task with random weights, and unlike inputs of `predict`."""
+    """A task with random weights, and different inputs of `predict`."""
 
     make: Callable[[], Any]
     inputs: list[Any]
@@ -53,7 +53,7 @@ CASES = {
         ["York", "Ida Lamp saw New York . " * 2, "no lamps"],
     ),
     "captioning": Case(test_captioning.captioner, test_captioning.IMAGES),
-    # In float64: from look to look, noise magnifies the last bits, which differ by batch size.
+    # float64, as each glimpse amplifies rounding errors, which depend on the batch size.
     "glimpses": Case(lambda: test_glimpses.task_of(dtype="float64"), list(test_glimpses.images())),
     "retrieval": Case(
         lambda: test_retrieval.TASK, test_retrieval.TEXTS[::8][:3], {"index": test_retrieval.INDEX}
@@ -63,21 +63,21 @@ SEARCHING = ("translation", "summarization", "language_modeling")
 
 
 def mark_slow_cases(*slow: str) -> list[Any]:
-    """All cases; these ones in the full tier only."""
+    """Return the names of all cases; mark these for the full tier."""
     return [pytest.param(name, marks=[pytest.mark.full] * (name in slow)) for name in CASES]
 
 
-def assert_alike(one: Any, other: Any) -> None:
-    """The same answer, up to the last bits of its numbers."""
+def assert_close(one: Any, other: Any) -> None:
+    """Assert that predictions are equal up to rounding."""
     if dataclasses.is_dataclass(one):
         one, other = ([getattr(x, f.name) for f in dataclasses.fields(one)] for x in (one, other))
     if isinstance(one, list | tuple):
         assert len(one) == len(other)
         for a, b in zip(one, other, strict=True):
-            assert_alike(a, b)
+            assert_close(a, b)
     elif isinstance(one, dict):
         assert list(one) == list(other)
-        assert_alike(list(one.values()), list(other.values()))
+        assert_close(list(one.values()), list(other.values()))
     elif isinstance(one, float | np.floating):
         assert one == pytest.approx(other, abs=1e-4)
     elif isinstance(one, np.ndarray):
@@ -87,13 +87,13 @@ def assert_alike(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("name", mark_slow_cases(*SEARCHING, "captioning", "tagging"))
-def test_answers_keep_the_order_and_depend_on_their_input_alone(name: str) -> None:
+def test_predictions_keep_the_order_and_do_not_depend_on_the_batch(name: str) -> None:
     make, inputs, options = CASES[name]
     task = make()
     together = task.predict([*inputs, *reversed(inputs)], batch_size=3, **options)
     assert len({round(answer.score, 4) for answer in together}) == len(inputs)
     for one, answer in zip([*inputs, *reversed(inputs)], together, strict=True):
-        assert_alike(task.predict([one], **options), [answer])
+        assert_close(task.predict([one], **options), [answer])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -129,7 +129,7 @@ def test_save_and_load(name: str, tmp_path: Path) -> None:
     again = tasks.load(tmp_path)
     assert type(again) is type(task)
     assert settings_of(again) == settings_of(task)
-    assert_alike(*(one.predict(inputs[:2], **options) for one in (again, task)))
+    assert_close(*(one.predict(inputs[:2], **options) for one in (again, task)))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,4 +1,4 @@
-"""What holds for released models of every family."""
+"""Released models of every family: config errors, layer options, random configurations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LEARNED = "its positions are learned, not 'rotary'; leave posit"
     (lambda: models.from_public(BERT, int), "is a BERT or a MaskedLM, not a int"),
     (lambda: models.BERT.from_preset(GPT2), "is a GPT, not a BERT"),
 )
-def test_what_the_checkpoint_decides_is_refused(load: Any) -> None:
+def test_options_fixed_by_the_checkpoint_are_refused(load: Any) -> None:
     load()
 
 
