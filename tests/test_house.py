@@ -36,7 +36,6 @@ def sources(folder: str) -> list[Path]:
 
 
 def make_files(folder: Path, names: Iterable[str]) -> None:
-    """Create empty files."""
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()

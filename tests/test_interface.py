@@ -20,11 +20,6 @@ SHOWN = (bool, int, float, str, tuple, type(None), type(inspect.Parameter.empty)
 INTERFACE = Path(__file__).parent / "golden" / "interface.txt"
 
 
-def import_modules() -> list[Any]:
-    infos = pkgutil.walk_packages(attention_zoo.__path__, "attention_zoo.")
-    return [attention_zoo, *(importlib.import_module(info.name) for info in infos)]
-
-
 def format_signature(function: Any) -> str:
     """Return arguments and defaults, without annotations."""
     try:
@@ -59,7 +54,8 @@ def list_interface() -> list[str]:
     """Return a line for each public name, registered factory and preset, sorted."""
     public: dict[Any, tuple[str, Any]] = {}
     registered: dict[tuple[str, str], Any] = {}
-    for module in import_modules():
+    submodules = pkgutil.walk_packages(attention_zoo.__path__, "attention_zoo.")
+    for module in [attention_zoo, *(importlib.import_module(info.name) for info in submodules)]:
         for name in getattr(module, "__all__", ()):
             item = getattr(module, name)
             key = id(item) if callable(item) else f"{module.__name__}.{name}"

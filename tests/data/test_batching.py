@@ -147,10 +147,7 @@ def test_bad_arguments_are_refused(arguments):
     PairBatches(*arguments)
 
 
-@refuses(
-    (([], 1, 0), "no lines to make batches of"),
-    (([[4], []], 1, 0), "line 1 has no token"),
-)
+@refuses((([], 1, 0), "no lines to make batches of"), (([[4], []], 1, 0), "line 1 has no token"))
 def test_bad_lines_are_refused(arguments):
     LineBatches(*arguments)
 

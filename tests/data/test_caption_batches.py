@@ -79,9 +79,6 @@ def test_each_image_has_its_label(channels: int) -> None:
     assert found.shape.as_list() == [None]
 
 
-@refuses(
-    (0, [], "no images to make batches of"),
-    (7, [0, 1], "7 images but 2 labels"),
-)
+@refuses((0, [], "no images to make batches of"), (7, [0, 1], "7 images but 2 labels"))
 def test_bad_labels_are_refused(count: int, labels: list[int]) -> None:
     LabelledBatches(IMAGES[:count], labels, 4, 1)

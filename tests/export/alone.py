@@ -100,10 +100,7 @@ def exported(task: Any, folder: Path) -> Path:
     return folder / "served"
 
 
-def answers_alone(
-    folders: Sequence[Path],
-    batches: Sequence[Batch],
-) -> list[list[Any]]:
+def answers_alone(folders: Sequence[Path], batches: Sequence[Batch]) -> list[list[Any]]:
     """What each export answers to each batch of texts or of other bytes, or of several by name.
 
     Returns:

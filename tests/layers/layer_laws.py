@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.layers.running import MODES, POLICIES, array, arrays, close, compiled, randomise, same
+from tests.layers.running import MODES, POLICIES, array, close, compiled, randomise, same
 
 SECTIONS = ("Args", "Call arguments", "Returns", "Weights", "Masking", "Cost", "Example")
 BASES: dict[tuple[type, str], tuple[Any, list[np.ndarray]]] = {}
@@ -202,7 +202,7 @@ class ConfigurationTests(LayerCase):
         model.save(tmp_path / "model.keras")
         again = keras.models.load_model(tmp_path / "model.keras")
         tensors = list(self.tensors())
-        same_nest(again(tensors), model(tensors))
+        same(again(tensors), model(tensors))
 
 
 class DocumentationTests(LayerCase):
@@ -293,7 +293,3 @@ def same_behaviour(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
 
 def flat(nest: Any) -> list[Any]:
     return keras.tree.flatten(nest)
-
-
-def same_nest(got: Any, want: Any) -> None:
-    same(arrays(got), arrays(want))

@@ -233,10 +233,7 @@ class TestCRF(LayerConformance):
             assert not tags[~some].any()
             assert not score[~some].any()
 
-    @pytest.mark.parametrize(
-        "case",
-        ["boundary", "kernel_boundary", "boundary_nomask", "kernel"],
-    )
+    @pytest.mark.parametrize("case", ["boundary", "kernel_boundary", "boundary_nomask", "kernel"])
     def test_golden_layer(self, case: str) -> None:
         data = golden(f"crf_layer_{case}")
         emissions = data["inputs"]

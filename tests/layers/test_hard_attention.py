@@ -25,13 +25,7 @@ from tests.layers.wrapper_conformance import WrapperConformance
 class TestHardAttention(WrapperConformance):
     covers = HardAttention
     options = {"units": 8}
-    changed = {
-        "estimator": "argmax",
-        "score": "concat",
-        "units": 9,
-        "dropout": 0.3,
-        "seed": 5,
-    }
+    changed = {"estimator": "argmax", "score": "concat", "units": 9, "dropout": 0.3, "seed": 5}
 
     def equivalent(self) -> Attention:
         return Attention("additive", "gumbel")

@@ -34,12 +34,7 @@ def wanted(smoothing: float) -> np.ndarray:
 
 class TestGlimpseLoss(LossConformance):
     covers = GlimpseLoss
-    changed = {
-        "label_smoothing": 0.1,
-        "coefficient": 0.5,
-        "reduction": "sum",
-        "name": "other",
-    }
+    changed = {"label_smoothing": 0.1, "coefficient": 0.5, "reduction": "sum", "name": "other"}
 
     def labels_and_predictions(self) -> tuple[Any, Any]:
         return LABELS, PATH

@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from tests.layers.running import array, close
-from tests.models.conformance import (
-    LENGTH,
-    SOURCE,
-    TARGET,
-    ModelConformance,
-    forward,
-    picture_of,
-)
+from tests.models.conformance import LENGTH, SOURCE, TARGET, ModelConformance, forward, picture_of
 
 
 class CaptionerConformance(ModelConformance):

@@ -148,7 +148,6 @@ class ConfigurationTests(ArgumentCase):
         return model
 
     def inputs(self) -> Any:
-        """Return inputs of a call."""
         raise NotImplementedError
 
     def inputs_of(self, model: Any) -> Any:

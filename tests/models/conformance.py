@@ -357,9 +357,7 @@ class ModelConformance(ConfigurationTests):
         labels = np.concatenate([words[:, ::-1], np.full((256, 1), END)], 1).astype("int32")
         model = self.make(units=24, embedding_dim=12, dropout=0.0, **options)
         model.compile(
-            optimizer=keras.optimizers.Adam(self.rate),
-            loss=self.loss(model, 0.0),
-            jit_compile=JAX,
+            optimizer=keras.optimizers.Adam(self.rate), loss=self.loss(model, 0.0), jit_compile=JAX
         )
         data, labels = self.lesson(words, target, labels)
         untrained = model.evaluate(data, labels, batch_size=32, verbose=0)
@@ -393,11 +391,7 @@ class ModelConformance(ConfigurationTests):
 
 
 def check_hypotheses(
-    model: Any,
-    found: SearchResult,
-    rank: int,
-    source: np.ndarray = SOURCE,
-    penalty: str = "none",
+    model: Any, found: SearchResult, rank: int, source: np.ndarray = SOURCE, penalty: str = "none"
 ) -> np.ndarray:
     """Compare scores and attention of the hypotheses of a rank with a teacher-forced pass.
 

@@ -106,7 +106,9 @@ class TaggingConformance(PathTests):
         given = self.inputs()
         want = emissions(model, given)
         dirty = {name: np.where(x == 0, 1, x) for name, x in given.items() if name != "tokens"}
-        dirty = {name: np.where(_spread(LIVE, x), given[name], x) for name, x in dirty.items()}
+        for name, x in dirty.items():
+            live = LIVE.reshape(*LIVE.shape, *(1,) * (x.ndim - 2))
+            dirty[name] = np.where(live, given[name], x)
         close(emissions(model, {**given, **dirty}), want, 1e-5)
         for row in range(len(TOKENS)) if FULL else (1,):
             alone = {name: x[row : row + 1, LIVE[row]] for name, x in given.items()}
@@ -218,7 +220,3 @@ class TaggingConformance(PathTests):
             model({**given, "starts": STARTS[:2]})
         with pytest.raises(ValueError, match=r"potentials must be \(batch, words \+ tags \+ 2, 6"):
             model.decode(np.zeros((1, 9, 5), "float32"))
-
-
-def _spread(mask: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return mask.reshape(*mask.shape, *(1,) * (x.ndim - 2))

@@ -13,12 +13,7 @@ import attention_zoo as az
 from attention_zoo.layers import POSITIONS, hypothesis_cache
 from attention_zoo.models import GPT
 from attention_zoo.models.presets import PRESETS
-from tests.layers.running import (
-    JAX,
-    any_batch,
-    array,
-    close,
-)
+from tests.layers.running import JAX, any_batch, array, close
 from tests.models import test_transformer
 from tests.models.configuration import count_parameters
 from tests.models.conformance import (

@@ -23,12 +23,7 @@ from tests.training.small import assert_same_run
 
 CORPUS = TaggedSentences(
     [("Ida", "Lamp", "saw", "New", "York", "."), ("no", "lamps"), ("York",), ("Ida",) * 9],
-    [
-        ("B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O"),
-        ("O", "O"),
-        ("B-LOC",),
-        ("B-PER", *["O"] * 8),
-    ],
+    [("B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O"), ("O", "O"), ("B-LOC",), ("B-PER", *["O"] * 8)],
     "test sentences",
     marks=[(False, False, True, False, False, False), (False, True), (True,), (False,) * 9],
 )

@@ -38,7 +38,6 @@ def make_recipe(folder: Path, **training: Any) -> Recipe:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory, _registered: None) -> Path:
-    """Folder of an uninterrupted run."""
     return training.fit(make_recipe(tmp_path_factory.mktemp("uninterrupted") / "run")).folder
 
 

@@ -9,12 +9,7 @@ import pytest
 
 from attention_zoo import models
 from tests.models.public import test_public_bert, test_public_gpt2
-from tests.models.public.checkpoints import (
-    GOLDEN,
-    change_config,
-    copy_of,
-    written_by_transformers,
-)
+from tests.models.public.checkpoints import GOLDEN, change_config, copy_of, written_by_transformers
 from tests.refusals import refuses
 
 CHECKS = {"bert": test_public_bert.check, "gpt2": test_public_gpt2.check}
