@@ -14,12 +14,9 @@ FULL = "ATTENTION_ZOO_FULL_TESTS" in os.environ
 SHARED_FOLDER = "ATTENTION_ZOO_TEST_FOLDER"
 """Environment variable: folder of files that all workers of a run share."""
 
-ORACLE_CASES = 200 if FULL else 24
-"""Random cases of each comparison with an oracle."""
-EXAMPLES = 1000 if FULL else 100
-"""Examples of each property test (hypothesis)."""
-DIRECTIONS = 2 if FULL else 1
-"""Random directions of each finite-difference check."""
+ORACLE_CASES = 200 if FULL else 24  # random cases of each comparison with an oracle
+EXAMPLES = 1000 if FULL else 100  # of each property test (hypothesis)
+DIRECTIONS = 2 if FULL else 1  # random directions of each finite-difference check
 
 
 def mark_others_full(values: Iterable[Any]) -> list[Any]:

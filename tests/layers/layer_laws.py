@@ -158,10 +158,8 @@ class ConfigurationTests(LayerCase):
         config = saved_config(layer)
         saved = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
         behaviour = self.behaviour(layer)
-        for again in (
-            self.covers.from_config(config),
-            keras.saving.deserialize_keras_object(saved),
-        ):
+        rebuilt = self.covers.from_config(config), keras.saving.deserialize_keras_object(saved)
+        for again in rebuilt:
             assert without_names(again.get_config()) == without_names(config)
             assert same_behaviour(self.behaviour(again), behaviour), "the rebuilt layer differs"
         return without_names(config), behaviour
@@ -182,11 +180,8 @@ class ConfigurationTests(LayerCase):
     def test_name_dtype_and_trainable_survive(self) -> None:
         layer = self.make(name="other", dtype="mixed_bfloat16", trainable=False)
         again = self.covers.from_config(layer.get_config())
-        assert (again.name, again.dtype_policy.name, again.trainable) == (
-            "other",
-            "mixed_bfloat16",
-            False,
-        )
+        settings = again.name, again.dtype_policy.name, again.trainable
+        assert settings == ("other", "mixed_bfloat16", False)
 
     def test_own_dtype_reaches_every_weight(self) -> None:
         policy = "mixed_float16" if self.keras_cells else "float16"

@@ -159,11 +159,7 @@ class Pointer(keras.Model):
 
 
 def trained(estimator: str, epochs: int, kernel: np.ndarray | None = None) -> tuple[Pointer, float]:
-    """Train a pointer for `32 epochs` steps; return it and its accuracy on other examples.
-
-    Args:
-        kernel: initial weights of the score.
-    """
+    """Train a pointer, whose score starts from a kernel; return it and its test accuracy."""
     model = Pointer(estimator)
     model.compile(keras.optimizers.Adam(0.03))
     given, labels = pointing(2048)

@@ -296,9 +296,6 @@ def test_search_reads_on_where_training_would(make: Any) -> None:
     assert ends == sorted(ends)
 
 
-# ------------------------------------------------------------------ defaults
-
-
 def test_additive_is_normalized_as_in_the_paper() -> None:
     for make in (MonotonicAttention, MonotonicChunkwiseAttention):
         layer = make(units=4)

@@ -56,10 +56,8 @@ class LossConformance(ArgumentCase):
         unchanged = same_behaviour(behaviour, self.behaviour(base))
         assert unchanged is (argument in self.same_results), f"effect of {argument}"
         saved = json.loads(json.dumps(keras.saving.serialize_keras_object(loss)))
-        for again in (
-            self.covers.from_config(config),
-            keras.saving.deserialize_keras_object(saved),
-        ):
+        rebuilt = self.covers.from_config(config), keras.saving.deserialize_keras_object(saved)
+        for again in rebuilt:
             assert again.get_config() == loss.get_config()
             assert same_behaviour(self.behaviour(again), behaviour)
 

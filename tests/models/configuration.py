@@ -34,10 +34,8 @@ from tests.layers.running import (
 )
 from tests.tiers import FULL
 
-BASES: dict[tuple[type, str], Any] = {}
-"""Cached models by case and options."""
-OUTPUTS: dict[tuple[type, str, bool], list[np.ndarray]] = {}
-"""Cached outputs and losses by case, options and `training`."""
+BASES: dict[tuple[type, str], Any] = {}  # models by case and options
+OUTPUTS: dict[tuple[type, str, bool], list[np.ndarray]] = {}  # and losses; also by `training`
 
 SERVE = """
 import sys
@@ -87,7 +85,6 @@ def with_numpy_numbers(options: Any) -> Any:
 
 
 def assert_finite_and_nonzero(model: Any, gradients: list[np.ndarray]) -> None:
-    """Check the gradients of the trainable weights."""
     for weight, gradient in zip(model.trainable_variables, gradients, strict=True):
         assert np.isfinite(gradient).all(), weight.path
         assert gradient.any(), weight.path
@@ -240,7 +237,6 @@ class PathTests(ConfigurationTests):
     """A model that predicts in one call, compiled and exported."""
 
     def all_inputs(self) -> Any:
-        """Return inputs with the optional ones."""
         return self.inputs()
 
     @pytest.mark.every_backend

@@ -32,8 +32,7 @@ SOURCE = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], 
 TARGET = np.array([[2, 4, 5, 6, 7], [2, 8, 9, 0, 0], [2, 0, 0, 0, 0]], "int32")
 VOCABULARY = {"source_vocabulary_size": 11, "target_vocabulary_size": 12}
 PAD, START, END = 0, 2, 3
-STACK = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}
-"""Options of a tiny Transformer."""
+STACK = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}  # a tiny Transformer
 OTHER_STACK = {
     "embedding_dim": 6,
     "units": 12,
@@ -42,8 +41,7 @@ OTHER_STACK = {
     "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
     "dropout": 0.25,
 }
-LENGTH = 7 if FULL or JAX else 2
-"""Maximal length of searches, which are eager in the fast tier."""
+LENGTH = 7 if FULL or JAX else 2  # of searches, which are eager in the fast tier
 
 
 def presets_of(cls: type) -> list[str]:

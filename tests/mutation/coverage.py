@@ -18,8 +18,6 @@ CHUNK = 40  # test files that are recorded together
 
 @dataclass
 class FileCoverage:
-    """Coverage of one test file."""
-
     file: str
     file_hash: str
     tests: list[str] = field(default_factory=list)  # those that pass

@@ -72,8 +72,6 @@ class Project:
 
 
 class Outcome(NamedTuple):
-    """Outcome of a run of pytest."""
-
     status: str  # killed if a test failed, broken if pytest did, else timeout or survived
     output: str
     failed: list[str]

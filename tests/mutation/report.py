@@ -16,8 +16,6 @@ Equivalents = dict[tuple[str, str, str], str]  # module, old lines, new lines ->
 
 @dataclass(frozen=True)
 class Result:
-    """Result of one mutant."""
-
     id: str
     status: str  # of the fast tier: killed, timeout (a kill too), survived or no tests
     killed_by: str = ""  # the test that failed; "" if pytest crashed or hung
