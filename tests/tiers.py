@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-FULL = "ATTENTION_ZOO_FULL_TESTS" in os.environ
-"""Set by `--full` before the test modules are imported."""
+FULL = "ATTENTION_ZOO_FULL_TESTS" in os.environ or "--full" in sys.argv
+"""Set by `--full`; in the environment for workers, and on the command line for conftest files of
+folders, which pytest imports before it configures anything."""
 
 SHARED_FOLDER = "ATTENTION_ZOO_TEST_FOLDER"
 """Environment variable: folder of files that all workers of a run share."""

@@ -103,6 +103,14 @@ def test_great_queries_stay_finite(size: float) -> None:
     assert all(np.isfinite(x).all() for x in (*outputs, *by_inputs, *by_weights))
 
 
+def test_exponents_are_clipped_at_20() -> None:
+    layer = one_bell(1e30, 1, 0.5)
+    value = np.zeros((1, 3, 1), "float32")
+    _, weights = layer(value[:, :1], value, return_attention_scores=True)
+    want = np.exp(20 - (np.arange(1, 4) - 0.5) ** 2)  # positions count from 1
+    np.testing.assert_allclose(array(weights)[0, 0], want, rtol=1e-5)
+
+
 def test_places_count_from_the_first_real_one() -> None:
     layer = one_bell(1, 5, 1)
     query, value = np.zeros((3, 2, 1), "float32"), np.ones((3, 5, 1), "float32")

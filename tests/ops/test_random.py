@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops.random import gumbel, kept, scramble, uniform
+from attention_zoo.ops.random import draw_bits, gumbel, kept, scramble, uniform
 from tests.layers.running import array
 
 KEYS = np.arange(50, dtype="int32")
@@ -69,6 +69,13 @@ def test_so_many_are_kept_wherever_they_stand(rate: float) -> None:
     np.testing.assert_array_equal(part, found[20:, 3:, 100:107])
     for shape in ((0, 3), (3, 0), ()):
         assert array(kept((7, 2), rate, shape)).shape == shape
+
+
+def test_a_number_equal_to_the_rate_is_kept() -> None:
+    """Kept are bits of at least `rate * 2**32`."""
+    bits = array(draw_bits((7, 2), ops.zeros((1,), "uint32"), (5,)))[0]
+    found = array(kept((7, 2), float(bits[3]) / 2**32, (5,)))
+    assert found.tolist() == (bits >= bits[3]).tolist()
 
 
 def test_seeds_keep_others() -> None:

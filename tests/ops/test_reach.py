@@ -14,7 +14,7 @@ REACHES = [
     Reach(causal=True),
     *(
         Reach(causal, window, leading)
-        for causal, window, leading in itertools.product((False, True), (0, 3, 20), (0, 2, 5))
+        for causal, window, leading in itertools.product((False, True), (0, 1, 3, 20), (0, 2, 5))
     ),
 ]
 
