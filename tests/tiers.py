@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 FULL = "ATTENTION_ZOO_FULL_TESTS" in os.environ or "--full" in sys.argv
-"""Set by `--full`; in the environment for workers, and on the command line for conftest files of
-folders, which pytest imports before it configures anything."""
+"""Whether `--full` is given; workers of xdist read it from the environment."""
 
 SHARED_FOLDER = "ATTENTION_ZOO_TEST_FOLDER"
 """Environment variable: folder of files that all workers of a run share."""

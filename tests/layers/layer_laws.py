@@ -17,8 +17,7 @@ import pytest
 from tests.layers.running import MODES, POLICIES, array, close, compiled, randomise, same
 
 SECTIONS = ("Args", "Call arguments", "Returns", "Weights", "Masking", "Cost", "Example")
-BASES: dict[tuple[type, str], tuple[Any, list[np.ndarray]]] = {}
-"""Cached configs and behaviours of layers by case and options."""
+BASES: dict[tuple[type, str], tuple[Any, list[np.ndarray]]] = {}  # by case and options
 
 
 def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None:
