@@ -1,7 +1,7 @@
 # make quickstart   train a small translator, evaluate it, and draw its attention (about five minutes)
-# make test         lint, types, import contracts and the fast tier: TensorFlow, a smoke test on JAX
-# make test-full    the fast tier, XLA, half precision, JAX, exports, trainings, kills, hosts, notebooks
-# make test-zoo     evaluate the entries of the zoo that ship weights again
+# make test         lint and the fast tier: TensorFlow in float32, and a smoke test on JAX
+# make test-full    adds XLA, half precision, JAX, exports, training, process kills, hosts, notebooks
+# make test-zoo     re-evaluate the zoo entries that ship weights
 # make mutants      mutation testing: how many seeded bugs the tests catch
 # make bench        soak tests and comparisons with other libraries
 # make lint         style, types and import contracts
@@ -42,7 +42,7 @@ test: lint
 	$(PYTEST)
 	$(ON_JAX) $(BIN)/pytest -q @tests/jax_smoke.txt
 
-# TensorFlow keeps all that it compiled for XLA as long as the process lives: hence three runs.
+# TensorFlow frees what it compiled for XLA only when the process ends: hence three runs.
 FULL := $(PYTEST) --full --timeout 600
 
 test-full: lint

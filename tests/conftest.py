@@ -1,4 +1,4 @@
-"""What every test starts from: float32, a fixed seed, no drawing window, no log messages."""
+"""Defaults of all tests: float32, a fixed seed, no plot windows, no log messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import keras
 import pytest
 from hypothesis import settings
 
-from tests.cpu_time import FAIL_LIMIT, CPUTime
+from tests.cpu_time import CPUTime
 
 pytest.register_assert_rewrite(
     "tests.layers.conformance",
@@ -32,14 +32,13 @@ FULL_TIER = "not soak and not zoo"
 
 @pytest.fixture(autouse=True)
 def _same_start(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Seeds Python, NumPy and Keras; restores the dtype policy that a test has changed.
+    """Seed Python, NumPy and Keras; restore the dtype policy that a test has changed.
 
-    The generator that `fit` shuffles by is not seeded: a test of what a model learns passes
-    `shuffle=False`.
+    The generator by which `fit` shuffles is not seeded: tests that train pass `shuffle=False`.
     """
     seed = request.config.getoption("--seed")
     keras.config.set_dtype_policy("float32")
-    with mock.patch("tensorflow.random.set_seed"):  # drops all kernels; only shuffling uses it
+    with mock.patch("tensorflow.random.set_seed"):  # drops all kernels; only shuffling needs it
         keras.utils.set_random_seed(seed)
     yield
     keras.config.set_dtype_policy("float32")
@@ -47,27 +46,23 @@ def _same_start(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def tfds(request: pytest.FixtureRequest) -> Any:
-    """TensorFlow Datasets, whose warnings are ignored; skips the test without it."""
+    """TensorFlow Datasets without its warnings; the test is skipped if it is not installed."""
     request.node.add_marker(pytest.mark.filterwarnings("ignore"))
     return pytest.importorskip("tensorflow_datasets")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options that choose the tier, the seed, and what is reported."""
+    """Add options for tier, seed and reports."""
     parser.addoption("--full", action="store_true", help="run the full tier with the fast one")
-    parser.addoption("--seed", type=int, default=1, help="of every test (default 1)")
-    parser.addoption("--whole", action="store_true", help="on JAX too, every case of every test")
+    parser.addoption("--seed", type=int, default=1, help="seed of every test (default 1)")
+    parser.addoption("--whole", action="store_true", help="on JAX, run every case of every test")
     parser.addoption("--cpu-report", metavar="FILE", help="write the CPU time of each test as JSON")
-    parser.addoption(
-        "--fail-slow",
-        action="store_true",
-        help=f"fail if a test takes over {FAIL_LIMIT} CPU seconds in two consecutive runs",
-    )
+    parser.addoption("--fail-slow", action="store_true", help="fail if a test is slow in two runs")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Applies tier and seed, before hypothesis reads its options and test modules are imported."""
+    """Set tier and seed before hypothesis reads its options and test modules are imported."""
     config.pluginmanager.register(CPUTime(config), "cpu_time")
     full = config.getoption("--full")
     if full:
@@ -86,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sorts cases into tiers; deselects on JAX what the TensorFlow run shows for both backends."""
+    """Mark the full tier; on JAX, deselect tests whose result does not depend on the backend."""
     from tests.jax_pass import left_out
     from tests.tiers import runs_in_full_tier
 

@@ -1,10 +1,9 @@
-"""CPU time of every test: the suite reports its own slow tests.
+"""Pytest plugin that measures the CPU time of every test and reports slow tests.
 
-CPU time is user plus system time of the process and of the child processes that it waited for,
-over setup, call and teardown. Fixtures of class scope or wider serve several tests and are
-reported on their own. Limits hold for runs of the fast tier; in a run with `--full` the same tests
-have more cases. The tests over `FAIL_LIMIT` are kept in pytest's cache: with `--fail-slow`, one
-that was over it in its previous run too fails this run.
+CPU time is the user and system time of setup, call and teardown, with finished child processes.
+Fixtures of class scope or wider are reported separately. Limits apply to runs of the fast tier
+only: with `--full` the same tests have more cases. Tests over `FAIL_LIMIT` are stored in pytest's
+cache; with `--fail-slow`, a test that exceeds it in two consecutive runs fails the second one.
 """
 
 from __future__ import annotations
@@ -24,19 +23,14 @@ FULL_TIER_MARKERS = ("full", "slow", "soak", "zoo")
 CACHE_KEY = "attention_zoo/slow_tests_on_jax" if JAX else "attention_zoo/slow_tests"
 
 
-def cpu_seconds() -> float:
+def read_cpu_seconds() -> float:
     """User and system time of this process and of its finished child processes."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
-def repeated(current: dict[str, float], previous: list[str], limit: float) -> list[str]:
-    """Tests over the limit that were over it in the previous run too."""
-    return sorted(name for name, seconds in current.items() if seconds > limit and name in previous)
-
-
 class CPUTime:
-    """Pytest plugin: measures on the workers, reports on the controller."""
+    """Plugin that measures in the workers and reports in the controller."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -50,19 +44,19 @@ class CPUTime:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Iterator[None]:
-        self._start, self._shared, self._new_fixtures = cpu_seconds(), 0.0, []
+        self._start, self._shared, self._new_fixtures = read_cpu_seconds(), 0.0, []
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
-        """Takes the time of fixtures that several tests share out of the test's own."""
+        """Subtract the time of shared fixtures from that of the test."""
         if fixturedef.scope == "function":
             return (yield)
-        start, outer, self._shared = cpu_seconds(), self._shared, 0.0
+        start, outer, self._shared = read_cpu_seconds(), self._shared, 0.0
         try:
             return (yield)
         finally:
-            total = cpu_seconds() - start
+            total = read_cpu_seconds() - start
             name = f"{fixturedef.baseid}::{fixturedef.argname}"
             self._new_fixtures.append((name, total - self._shared))
             self._shared = outer + total
@@ -71,12 +65,12 @@ class CPUTime:
     def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Iterator[None]:
         report = yield
         if call.when == "teardown":
-            own = cpu_seconds() - self._start - self._shared
+            own = read_cpu_seconds() - self._start - self._shared
             report.user_properties = [
                 *report.user_properties,
                 ("cpu_seconds", own),
                 ("fast", not any(map(item.get_closest_marker, FULL_TIER_MARKERS))),
-                ("cpu_seconds_of_fixtures", self._new_fixtures),
+                ("fixture_cpu_seconds", self._new_fixtures),
             ]
         return report
 
@@ -86,7 +80,7 @@ class CPUTime:
             self.tests[report.nodeid] = properties["cpu_seconds"]
             if properties["fast"] and not self.config.getoption("--full"):
                 self.fast[report.nodeid] = properties["cpu_seconds"]
-            for name, seconds in properties["cpu_seconds_of_fixtures"]:
+            for name, seconds in properties["fixture_cpu_seconds"]:
                 self.fixtures[name] = max(seconds, self.fixtures.get(name, 0.0))
 
     @pytest.hookimpl(wrapper=True)
@@ -100,7 +94,7 @@ class CPUTime:
         over = [name for name, seconds in self.fast.items() if seconds > FAIL_LIMIT]
         if cache:
             cache.set(CACHE_KEY, sorted({*others, *over}))
-        self._failed = repeated(self.fast, previous, FAIL_LIMIT)
+        self._failed = sorted({*over} & {*previous})
         if self.config.getoption("--fail-slow") and self._failed and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if path := self.config.getoption("--cpu-report"):

@@ -1,4 +1,4 @@
-"""Fixtures: the fast tier runs searches and models eagerly; one small run is trained for all."""
+"""Fixtures: eager execution in the fast tier, and one training run that tests share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.tiers import FULL
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_run() -> None:
-    """Trains the run that tests share, or copies it, before the first of them."""
+    """Train the shared run, or copy it, before the first test."""
     from tests.training.small import small_run
 
     small_run()

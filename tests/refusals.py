@@ -1,4 +1,4 @@
-"""Tables of bad input, and of the error message that each row must raise."""
+"""Tables of bad input and of the error message that each row must raise."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 
 def refuses(*cases: tuple[Any, ...], literal: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator: turns a function into a parametrized test that it rejects each row.
+    """Turn a function into a parametrized test that it rejects each row (decorator).
 
     Args:
-        cases: Rows of the function's first arguments and, last, a pattern of the error's message.
-            The function's further parameters are fixtures.
-        literal: Whether messages are plain text and no regular expressions.
+        cases: Rows: the function's first arguments, then a regular expression that the message of
+            the error must match. Other parameters of the function are fixtures.
+        literal: Whether messages are plain text instead of regular expressions.
 
     Returns:
         A test that the function raises a `ValueError` whose message has one line and matches.

@@ -49,7 +49,7 @@ def python_of(name: str) -> str:
 
 @pytest.fixture
 def run_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """Runs a page's Python in an empty folder, with these names; all that it has defined."""
+    """Function that runs the Python code of a page in an empty folder and returns its globals."""
     monkeypatch.chdir(tmp_path)
 
     def run(name: str, **names: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def commands_of(name: str, run: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def your_own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The names that the code of the page defines, and the folder in which it ran."""
+    """Globals of the page's code, and the folder in which it ran."""
     folder = tmp_path_factory.mktemp("your_own")
     names: dict[str, Any] = {"folder": folder}
     with contextlib.chdir(folder):

@@ -1,6 +1,6 @@
 """The public interface: names, arguments, defaults and presets, compared with a committed list.
 
-python -m tests.test_interface    # write the list anew after an intended change
+python -m tests.test_interface    # update the list after an intended change
 """
 
 from __future__ import annotations
@@ -20,15 +20,10 @@ SHOWN = (bool, int, float, str, tuple, type(None), type(inspect.Parameter.empty)
 INTERFACE = Path(__file__).parent / "golden" / "interface.txt"
 
 
-def modules() -> list[Any]:
-    found = pkgutil.walk_packages(attention_zoo.__path__, "attention_zoo.")
-    return [attention_zoo, *(importlib.import_module(module.name) for module in found)]
-
-
-def signature(function: Any) -> str:
-    """Arguments and defaults, without annotations."""
+def format_signature(function: Any) -> str:
+    """Return arguments and defaults, without annotations."""
     try:
-        found = inspect.signature(function)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         return ""
     parameters = [
@@ -36,30 +31,31 @@ def signature(function: Any) -> str:
             annotation=p.empty,
             default=p.default if isinstance(p.default, SHOWN) else f"<{type(p.default).__name__}>",
         )
-        for p in found.parameters.values()
+        for p in signature.parameters.values()
     ]
-    return str(found.replace(parameters=parameters, return_annotation=found.empty))
+    return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
 
 
 def describe(name: str, item: Any) -> Iterator[str]:
-    """Lines for a public object: its signature, and those of its methods that have defaults."""
+    """Yield the signature of a public object, and those of its methods that have defaults."""
     if not callable(item):
         yield name
         return
-    yield name + signature(item)
+    yield name + format_signature(item)
     if inspect.isclass(item):
         for method, function in sorted(vars(item).items()):
             if not method.startswith("_") and inspect.isfunction(function):
-                arguments = signature(function)
+                arguments = format_signature(function)
                 if "=" in arguments:
                     yield f"{name}.{method}{arguments}"
 
 
-def interface() -> list[str]:
-    """One line for each public name, registered factory and preset, sorted."""
+def list_interface() -> list[str]:
+    """Return a line for each public name, registered factory and preset, sorted."""
     public: dict[Any, tuple[str, Any]] = {}
     registered: dict[tuple[str, str], Any] = {}
-    for module in modules():
+    submodules = pkgutil.walk_packages(attention_zoo.__path__, "attention_zoo.")
+    for module in [attention_zoo, *(importlib.import_module(info.name) for info in submodules)]:
         for name in getattr(module, "__all__", ()):
             item = getattr(module, name)
             key = id(item) if callable(item) else f"{module.__name__}.{name}"
@@ -81,10 +77,10 @@ def interface() -> list[str]:
     return sorted(lines)
 
 
-def test_interface_is_the_committed_one() -> None:
-    """A changed default or a lost name is a change for all users: list it in CHANGELOG.md."""
-    assert interface() == INTERFACE.read_text("utf-8").splitlines()
+def test_interface_equals_the_committed_list() -> None:
+    """A changed default or a removed name affects all users: add it to CHANGELOG.md."""
+    assert list_interface() == INTERFACE.read_text("utf-8").splitlines()
 
 
 if __name__ == "__main__":
-    INTERFACE.write_text("\n".join(interface()) + "\n", encoding="utf-8")
+    INTERFACE.write_text("\n".join(list_interface()) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How much each tier does: `make test` runs the fast one, `make test-full` (`--full`) both."""
+"""Test tiers: `make test` runs the fast tier, `make test-full` (`--full`) both tiers."""
 
 from __future__ import annotations
 
@@ -10,43 +10,33 @@ from typing import Any
 import pytest
 
 FULL = "ATTENTION_ZOO_FULL_TESTS" in os.environ or "--full" in sys.argv
-"""Set by `--full`; in the environment for workers, and on the command line for conftest files of
-folders, which pytest imports before it configures anything."""
+"""Whether `--full` is given; workers of xdist read it from the environment."""
 
 SHARED_FOLDER = "ATTENTION_ZOO_TEST_FOLDER"
-"""Environment variable: a folder for what is made once and used by all workers of a run."""
+"""Environment variable: folder of files that all workers of a run share."""
 
-ORACLE_CASES = 200 if FULL else 24
-"""Random cases of each comparison with an oracle."""
-EXAMPLES = 1000 if FULL else 100
-"""Examples of each property test (hypothesis)."""
-DIRECTIONS = 2 if FULL else 1
-"""Random directions of each finite-difference check."""
+ORACLE_CASES = 200 if FULL else 24  # random cases of each comparison with an oracle
+EXAMPLES = 1000 if FULL else 100  # of each property test (hypothesis)
+DIRECTIONS = 2 if FULL else 1  # random directions of each finite-difference check
 
 
-def first_fast(values: Iterable[Any]) -> list[Any]:
-    """Parameters of which the first is tested in both tiers, the others in the full tier."""
+def mark_others_full(values: Iterable[Any]) -> list[Any]:
+    """Mark all parameters but the first for the full tier."""
     first, *others = values
-    return [first, *map(in_full_tier, others)]
+    return [first, *map(mark_full, others)]
 
 
-def in_full_tier(value: Any) -> Any:
-    """A parameter that is tested in the full tier only."""
+def mark_full(value: Any) -> Any:
+    """Mark a parameter for the full tier."""
     return pytest.param(value, marks=pytest.mark.full)
 
 
-FULL_TIER_VALUES = {
-    "xla",
-    "float16",
-    "bfloat16",
-    "mixed_float16",
-    "mixed_bfloat16",
-    "float64",
-}
+HALF_PRECISION = {"float16", "bfloat16", "mixed_float16", "mixed_bfloat16"}
+FULL_TIER_VALUES = {"xla", "float64", *HALF_PRECISION}
 
 
 def runs_in_full_tier(item: pytest.Item) -> bool:
-    """Whether a parameter selects XLA or another precision than float32.
+    """Whether a parameter selects XLA or a precision other than float32.
 
     The marker `fast` keeps such a case in the fast tier.
     """

@@ -1,4 +1,4 @@
-"""Option variants of a conformance case: only the numerics are tested again."""
+"""Option variants of a conformance case, which repeat its tests of values and gradients only."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def numerics_only(case: type) -> type:
-    """Class decorator: drops the inherited tests that are not marked `numerics`.
+    """Drop the inherited tests that are not marked `numerics` (class decorator).
 
-    For a case that makes the layer or model of another case with other options: its values and
-    gradients are its own, configuration, masks and documentation are those of the other case.
+    For a case that inherits from a case of the same layer or model with other options, which tests
+    configuration, masks and documentation.
     """
     for name in dir(case):
         if name.startswith("test_") and name not in vars(case):

@@ -1,4 +1,4 @@
-"""Predictions run eagerly in the fast tier, of a run that is trained once."""
+"""Eager predictions in the fast tier, and a shared training run."""
 
 from tests.eager import eager_in_fast_tier, shared_run
 

@@ -42,7 +42,7 @@ def run(capsys: Capture, *words: object) -> tuple[int, str, str]:
 
 
 def output(capsys: Capture, *words: object) -> str:
-    """What a command that succeeds prints."""
+    """Return the output of a command that succeeds."""
     code, out, err = run(capsys, *words)
     assert code == 0, err
     return out

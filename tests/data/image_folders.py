@@ -1,4 +1,4 @@
-"""Images as folders and zips hold them."""
+"""Images in folders and zip archives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.tasks.captioners import encoded
 
 
 def picture(seed: int, shape: tuple[int, ...] = (5, 7, 3), kind: str = "PNG") -> bytes:
-    """A file of random pixels."""
+    """Return an image file of random pixels."""
     return encoded(np.random.default_rng(seed).integers(0, 256, shape, np.uint8), kind)
 
 

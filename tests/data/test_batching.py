@@ -147,10 +147,7 @@ def test_bad_arguments_are_refused(arguments):
     PairBatches(*arguments)
 
 
-@refuses(
-    (([], 1, 0), "no lines to make batches of"),
-    (([[4], []], 1, 0), "line 1 has no token"),
-)
+@refuses((([], 1, 0), "no lines to make batches of"), (([[4], []], 1, 0), "line 1 has no token"))
 def test_bad_lines_are_refused(arguments):
     LineBatches(*arguments)
 
@@ -177,7 +174,7 @@ def test_lines_start_and_labels_end():
     assert sorted(seen) == list(range(50))
 
 
-def test_examples_have_the_numbers_of_the_corpus():
+def test_examples_keep_their_numbers_in_the_corpus():
     batches = LineBatches(corpus(21)[0], 4, seed=5, numbers=range(101, 122))
     assert batches.examples(3) == sorted(101 + batches.rows(3))
 

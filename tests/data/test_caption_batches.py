@@ -48,7 +48,7 @@ def test_captions_of_all_lengths_are_in_a_batch() -> None:
         assert made.at(step)[1].shape == (16, 20)
 
 
-def test_a_dataset_says_the_sides_of_images() -> None:
+def test_a_dataset_has_static_image_sizes() -> None:
     made = CaptionBatches(IMAGES, TARGETS, WHICH, batch_size=4, seed=2)
     inputs, labels = made.dataset(2, 5).element_spec
     assert inputs["image"].shape.as_list() == [None, 4, 6, 3]
@@ -67,7 +67,7 @@ def test_bad_captions_are_refused(targets: Any, which: Any) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_each_image_is_beside_its_class(channels: int) -> None:
+def test_each_image_has_its_label(channels: int) -> None:
     images, labels = IMAGES[..., :channels], np.array([3, 1, 4, 1, 5, 0, 2])
     made = LabelledBatches(images, labels, batch_size=3, seed=1)
     for step in range(made.steps_per_pass):
@@ -79,9 +79,6 @@ def test_each_image_is_beside_its_class(channels: int) -> None:
     assert found.shape.as_list() == [None]
 
 
-@refuses(
-    (0, [], "no images to make batches of"),
-    (7, [0, 1], "7 images but 2 labels"),
-)
+@refuses((0, [], "no images to make batches of"), (7, [0, 1], "7 images but 2 labels"))
 def test_bad_labels_are_refused(count: int, labels: list[int]) -> None:
     LabelledBatches(IMAGES[:count], labels, 4, 1)

@@ -63,11 +63,8 @@ def in_a_folder_gzipped(path: Path, corpus: Corpus) -> tuple[Any, ...]:
 
 def in_a_zip(path: Path, corpus: Corpus) -> tuple[Any, ...]:
     (path / "captions.jsonl").write_bytes(b"\xef\xbb\xbf" + json_lines(corpus) + b"\n")
-    return (
-        read_captions,
-        zipped(path / "a.zip", files_of(corpus), zipfile.ZIP_STORED),
-        path / "captions.jsonl",
-    )
+    archive = zipped(path / "a.zip", files_of(corpus), zipfile.ZIP_STORED)
+    return read_captions, archive, path / "captions.jsonl"
 
 
 def in_coco(path: Path, corpus: Corpus) -> tuple[Any, ...]:

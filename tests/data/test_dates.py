@@ -143,10 +143,7 @@ def test_the_first_sentences_are_known():
             "nous nous marions le 25 juin ; cela pèse 94 kilogrammes ; Paul a appelé à "
             "05:49 ; je rentre à 03:04.",
         ),
-        (
-            "he slept for 65 hours.",
-            "il a dormi 65 heures.",
-        ),
+        ("he slept for 65 hours.", "il a dormi 65 heures."),
     ]
 
 

@@ -31,7 +31,7 @@ def test_each_text_is_beside_its_image_once_a_pass() -> None:
     assert sorted(seen) == list(range(21))
 
 
-def test_a_dataset_says_the_sides_of_images() -> None:
+def test_a_dataset_has_static_image_sizes() -> None:
     made = ImageTextBatches(IMAGES, TEXTS, WHICH, batch_size=4, seed=2)
     inputs, labels = made.dataset(2, 4).element_spec
     assert inputs["image"].shape.as_list() == [None, 4, 6, 3]

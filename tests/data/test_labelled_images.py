@@ -75,7 +75,7 @@ def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:
     ((1 << 20, 1 << 20, 1 << 20), b"", r"a\.npz: holds more than there is memory for"),
     ((6, 0, 5), b"", r"a\.npz: images of shape \(6, 0, 5, 1\); give \(N, H, W, 1\) or"),
 )
-def test_an_array_that_is_not_what_it_says(shape: Any, body: bytes, tmp_path: Path) -> None:
+def test_an_array_that_contradicts_its_header(shape: Any, body: bytes, tmp_path: Path) -> None:
     file, path = io.BytesIO(), tmp_path / "a.npz"
     header = {"descr": "|u1", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)

@@ -17,12 +17,6 @@ def batches(seed: int = 1, **options: int) -> MaskedBatches:
     return MaskedBatches(LINES, MARKS, **{"batch_size": 8, "seed": seed, **options})
 
 
-def originals(tokens: np.ndarray, labels: np.ndarray) -> list[list[int]]:
-    """The lines before they were masked, between start and end."""
-    whole = np.where(labels, labels, tokens)
-    return [[int(i) for i in row if i] for row in whole]
-
-
 def test_a_line_is_there_but_for_what_is_hidden() -> None:
     made = batches()
     for step in range(made.steps_per_pass):
@@ -32,7 +26,8 @@ def test_a_line_is_there_but_for_what_is_hidden() -> None:
         assert tokens.shape == labels.shape
         assert tokens.shape[1] % 4 == 0
         want = [[2, *LINES[row], 3] for row in made.rows(step)]
-        assert originals(tokens, labels) == want
+        originals = np.where(labels, labels, tokens)
+        assert [[int(i) for i in row if i] for row in originals] == want
         assert not labels[tokens == 2].any()
         assert (tokens[labels == 0] != MARKS.mask).all()
         counts = (labels != 0).sum(axis=1)

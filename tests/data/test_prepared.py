@@ -8,8 +8,8 @@ from attention_zoo.data import read_tfds
 NAME = "ted_hrlr_translate/pt_to_en"
 
 
-def rows_of(columns):
-    """What stands for `as_dataset` in `mock_data`: a data set of these columns."""
+def make_mock_dataset(columns):
+    """Return `as_dataset` for `mock_data`: a data set of these columns."""
     import tensorflow as tf
 
     return lambda *args, **kwargs: tf.data.Dataset.from_tensor_slices(columns)
@@ -61,7 +61,7 @@ def test_a_missing_feature_is_named(tfds, tmp_path):
 
 def test_an_empty_field_is_refused_or_counted(tfds, tmp_path):
     rows = {"pt": ["um", "", "dois"], "en": ["1", "2", "3"]}
-    with tfds.testing.mock_data(as_dataset_fn=rows_of(rows)):
+    with tfds.testing.mock_data(as_dataset_fn=make_mock_dataset(rows)):
         with pytest.raises(ValueError, match=r"row 2: the field 'pt' is empty"):
             read_tfds(NAME, "train", "pt", "en", data_dir=tmp_path)
         pairs = read_tfds(NAME, "train", "pt", "en", data_dir=tmp_path, skip_bad=1)

@@ -127,7 +127,7 @@ def test_grey_images_and_their_classes_are_read(tfds: Any, tmp_path: Path, size:
     (read_caption_tfds, {"captions": "captions/id"}, "row 1: field 'captions/id' is nei"),
     (read_labelled_tfds, {"label": "image/id"}, "'image/id' is no ClassLabel; name one"),
 )
-def test_features_that_are_none(read: Any, features: Any, tfds: Any, tmp_path: Path) -> None:
+def test_unsuitable_features(read: Any, features: Any, tfds: Any, tmp_path: Path) -> None:
     with tfds.testing.mock_data(num_examples=1):
         read("coco_captions", "train", data_dir=tmp_path, **features)
 

@@ -55,11 +55,6 @@ def quarter(box: tuple) -> tuple[int, int]:
     return int(top >= 32), int(left >= 32)
 
 
-def crop(image: np.ndarray, box: tuple) -> np.ndarray:
-    top, left, bottom, right = (round(64 * edge) for edge in box)
-    return image[top:bottom, left:right]
-
-
 def test_a_picture_by_hand() -> None:
     """As a person sees it: the corners and middle of the square and of the triangle, and ground
     between both, above both, beside the triangle's tip and far off."""
@@ -127,12 +122,12 @@ def test_boxes_hold_all_that_is_coloured_and_little_else(corpora: dict) -> None:
         ):
             ground = image.astype(int)
             for size, colour, shape in shown(captions).values():
-                part = crop(image, boxes[shape])
+                top, left, bottom, right = (round(64 * edge) for edge in boxes[shape])
+                part = image[top:bottom, left:right]
                 low, high = {"small": (9, 21), "large": (17, 30)}[size]
                 assert low < min(part.shape[:2]) <= max(part.shape[:2]) <= high
                 apart = abs(part.astype(int) - COLOURS[colour]).max(axis=2)
                 assert (apart <= 20).mean() > 0.12
-                top, left, bottom, right = (round(64 * edge) for edge in boxes[shape])
                 for edge in (part[:3], part[-3:], part[:, :3], part[:, -3:]):
                     assert (abs(edge.astype(int) - COLOURS[colour]).max(axis=2) < 100).any()
                 ground[top:bottom, left:right] = -1

@@ -87,13 +87,11 @@ CASES = {
     "forced_tokens": Case({"forced_tokens": {2: 1}}, lambda b, taken, v: len(taken) != 2 or v == 1),
     "prefix_tokens": Case({"prefix_tokens": (4, 4)}, lambda b, taken, v: len(taken) > 1 or v == 4),
     "prefix of each source": Case(
-        {"prefix": PREFIX},
-        lambda b, taken, v: len(taken) > 1 or PREFIX[b, len(taken)] in (0, v),
+        {"prefix": PREFIX}, lambda b, taken, v: len(taken) > 1 or PREFIX[b, len(taken)] in (0, v)
     ),
     "allowed": Case({"rules": [AllowedTokens(OF_SOURCE)]}, lambda b, taken, v: OF_SOURCE[b, v]),
     "allowed at steps": Case(
-        {"rules": [AllowedTokens(OF_STEP)]},
-        lambda b, taken, v: OF_STEP[b, min(len(taken), 1), v],
+        {"rules": [AllowedTokens(OF_STEP)]}, lambda b, taken, v: OF_STEP[b, min(len(taken), 1), v]
     ),
     "automaton": Case({"rules": [Automaton(GRAMMAR)]}, lambda b, taken, v: follows(taken, v)),
     "several": Case(

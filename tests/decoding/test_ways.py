@@ -224,10 +224,7 @@ def test_takes_what_is_likely_and_new(mode: str, count: int, weight: float) -> N
 
     def contrast() -> SearchResult:
         options = SearchOptions(
-            method="contrastive",
-            candidates=count,
-            degeneration_penalty=weight,
-            max_length=LIMIT,
+            method="contrastive", candidates=count, degeneration_penalty=weight, max_length=LIMIT
         )
         state = tables.state(), ops.zeros((200, 3))
         request = {"batch_size": 200, "start_token": START, "end_token": END}

@@ -10,11 +10,11 @@ import numpy as np
 from keras import ops
 
 from attention_zoo.decoding import SearchOptions, SearchResult, StepOutput, search
-from tests.tiers import FULL, in_full_tier
+from tests.tiers import FULL, mark_full
 
 START, END = 2, 3
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
-MODES = ["eager", in_full_tier("graph"), "xla"] if ON_TENSORFLOW else ["xla"]
+MODES = ["eager", mark_full("graph"), "xla"] if ON_TENSORFLOW else ["xla"]
 ENDS = ["eager", "xla"] if ON_TENSORFLOW else ["xla"]  # the two that differ most, for edge cases
 DEFAULT = "eager" if ON_TENSORFLOW and not FULL else "xla"
 
@@ -109,7 +109,7 @@ class Tables(NamedTuple):
         return Tables(self.first[source : source + 1], self.second[source : source + 1])
 
     def search(self, mode: str = DEFAULT, step: Any = None, **options: Any) -> SearchResult:
-        """What `find` finds in them, or by another step of the same state."""
+        """Run `find` with `step`, by default the step of these tables."""
         given = {"batch_size": self.sources} | options
         run = compiled(lambda: find(step or self.step, self.state(), **given), mode)
         return to_numpy(run())

@@ -1,4 +1,4 @@
-"""What exports answer: in a process that has TensorFlow alone, and run eagerly in this one."""
+"""Outputs of exports: in a process that imports only TensorFlow, and run eagerly in this one."""
 
 from __future__ import annotations
 
@@ -47,13 +47,12 @@ assert not {"attention_zoo", "tokenizers", "tensorflow_text"} & set(sys.modules)
 Batch = Sequence[str | bytes] | Mapping[str, Sequence[str | bytes]]
 
 
-class Answers(dict[str, list[Any]]):
-    """What the exports of several tasks answer to batches, by the name of the task.
+class ExportedOutputs(dict[str, list[Any]]):
+    """Outputs of the exports of several tasks for several batches, by kind of task.
 
-    A test module has the function `task`, the names `KINDS` and `BATCHES`, and may have `EXPORT`,
-    which exports a task to a folder. Full tier: what it exports, loaded in a process that has
-    TensorFlow alone. Fast tier: the exported module, run eagerly in this process; the first task's
-    here, others' when asked for.
+    A test module defines `task`, `KINDS`, `BATCHES` and optionally `EXPORT`, which exports a task
+    to a folder. Full tier: exports loaded in a process that imports only TensorFlow. Fast tier:
+    exported modules run eagerly in this process, the first kind at once and others on access.
     """
 
     def __init__(self, module: Any, folder: Path) -> None:
@@ -69,12 +68,12 @@ class Answers(dict[str, list[Any]]):
     def __missing__(self, name: str) -> list[Any]:
         task = self.task(name)
         module = SERVERS.get(task.name)(task, ())
-        self[name] = [answered_eagerly(module, batch) for batch in self.batches]
+        self[name] = [run_exported_eagerly(module, batch) for batch in self.batches]
         return self[name]
 
 
-def answered_eagerly(module: tf.Module, batch: Batch) -> Any:
-    """As one item of `answers_alone`."""
+def run_exported_eagerly(module: tf.Module, batch: Batch) -> Any:
+    """Return outputs for one batch in the format of `answers_alone`."""
     inputs = batch.values() if isinstance(batch, Mapping) else [batch]
     eager = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)
@@ -101,10 +100,7 @@ def exported(task: Any, folder: Path) -> Path:
     return folder / "served"
 
 
-def answers_alone(
-    folders: Sequence[Path],
-    batches: Sequence[Batch],
-) -> list[list[Any]]:
+def answers_alone(folders: Sequence[Path], batches: Sequence[Batch]) -> list[list[Any]]:
     """What each export answers to each batch of texts or of other bytes, or of several by name.
 
     Returns:

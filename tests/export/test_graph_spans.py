@@ -11,16 +11,12 @@ from attention_zoo.export.graph_spans import GraphSpans
 from attention_zoo.metrics import Span, read_spans
 
 
-def names_of(scheme: str, kinds: tuple[str, ...]) -> list[str]:
-    letters = ops.TAG_SCHEMES.get(scheme)().letters()
-    return [*(f"{letter}{kind}" for letter in letters for kind in kinds), "O"]
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("kinds", [("",), ("-X", "-B-Y")])
 @pytest.mark.parametrize("scheme", ["BIO", "IOB1", "BIOES", "BMES"])
 def test_spans_are_those_that_are_read(scheme: str, kinds: tuple[str, ...]) -> None:
-    names = names_of(scheme, kinds)
+    letters = ops.TAG_SCHEMES.get(scheme)().letters()
+    names = [*(f"{letter}{kind}" for letter in letters for kind in kinds), "O"]
     rng = np.random.default_rng(0)
     drawn = [rng.integers(len(names), size=size).tolist() for size in rng.integers(0, 9, 2000)]
     values = [rng.random(len(row)).tolist() for row in drawn]

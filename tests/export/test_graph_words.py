@@ -30,7 +30,7 @@ def splitting() -> tf.types.experimental.GenericFunction:
 
 @pytest.fixture(scope="module", autouse=True)
 def _built_once() -> None:
-    """Computes the tables of Unicode characters."""
+    """Compute the tables of Unicode characters."""
     splitting()
 
 

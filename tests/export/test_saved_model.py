@@ -17,7 +17,7 @@ from attention_zoo.export import export
 from attention_zoo.export.saved_model import SERVERS
 from attention_zoo.tasks import LanguageModeling, Translation
 from tests.export import test_served_glimpses, test_served_retrieval, test_served_tagging
-from tests.export.alone import answered_eagerly, answers_alone
+from tests.export.alone import answers_alone, run_exported_eagerly
 from tests.tasks.test_language_modeling import TEXTS, writer
 from tests.tasks.translators import untrained
 
@@ -78,23 +78,23 @@ def read(answers: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def answered() -> dict[str, tuple[Any, list[str], Any]]:
-    """Tasks, texts and what the exported modules answer, run eagerly."""
+def exported_outputs() -> dict[str, tuple[Any, list[str], Any]]:
+    """Tasks, texts and outputs of the exported modules, run eagerly."""
     tasks = {
         "translation": (translator(max_length=2), SOURCES[:2]),
         "language_modeling": (replace_search(writer("word"), max_length=2), TEXTS[:1]),
     }
     return {
-        name: (task, texts, answered_eagerly(SERVERS.get(name)(task, ()), texts)[0])
+        name: (task, texts, run_exported_eagerly(SERVERS.get(name)(task, ()), texts)[0])
         for name, (task, texts) in tasks.items()
     }
 
 
 @pytest.mark.parametrize("name", ["translation", "language_modeling"])
-def test_the_module_answers_like_the_task(
-    name: str, answered: dict[str, tuple[Any, list[str], Any]]
+def test_the_exported_module_equals_the_task(
+    name: str, exported_outputs: dict[str, tuple[Any, list[str], Any]]
 ) -> None:
-    task, texts, answers = answered[name]
+    task, texts, answers = exported_outputs[name]
     assert_same(answers, task, texts)
 
 
@@ -240,7 +240,7 @@ def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
     ],
     ids=lambda task: task.name,
 )
-def test_rules_of_tasks_that_do_not_search_are_refused(task: Any, tmp_path: Path) -> None:
+def test_rules_of_tasks_without_search_are_refused(task: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"rules are for searches, and {task.name} has none"):
         export(task, tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
     assert not list(tmp_path.iterdir())

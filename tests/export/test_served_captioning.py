@@ -12,10 +12,10 @@ import pytest
 
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks import Caption, Captioning
-from tests.export.alone import Answers
+from tests.export.alone import ExportedOutputs
 from tests.export.test_served_glimpses import BATCHES, IMAGES
 from tests.tasks.captioners import untrained
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 KINDS = ("soft", "hard", "pooled", "Transformer")
 
@@ -55,9 +55,9 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Caption]) -> None:
             assert not looks[size:].any()
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
-    (several, shapes), (one, _), *_ = answered[kind]
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_exported_outputs_equal_predictions(kind: str, exported_outputs: ExportedOutputs) -> None:
+    (several, shapes), (one, _), *_ = exported_outputs[kind]
     wants = task(kind).predict(IMAGES)
     assert_same(several, wants)
     assert_same(one, wants[1:2])
@@ -67,16 +67,16 @@ def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
         assert shapes["attention"] == [*shapes["tokens"], 3, 3]
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_no_images(kind: str, answered: Answers) -> None:
-    _, shapes = answered[kind][BATCHES.index([])]
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_no_images(kind: str, exported_outputs: ExportedOutputs) -> None:
+    _, shapes = exported_outputs[kind][BATCHES.index([])]
     count = task(kind).search.n_best
     assert shapes["text"] == shapes["scores"] == shapes["lengths"] == [0, count]
     assert shapes["tokens"] == shapes["token_scores"] == [0, count, 0]
     assert shapes.get("attention", [0, count, 0, 3, 3]) == [0, count, 0, 3, 3]
 
 
-def test_a_bad_image_is_refused(answered: Answers) -> None:
-    strange, cut = answered["soft"][3:]
+def test_a_bad_image_is_refused(exported_outputs: ExportedOutputs) -> None:
+    strange, cut = exported_outputs["soft"][3:]
     assert "the image is neither JPEG nor PNG" in strange
     assert re.search(r"(?i)png|decode", cut)

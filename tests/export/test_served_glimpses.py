@@ -16,11 +16,11 @@ from PIL import Image
 from attention_zoo.export.served_glimpses import ServedGlimpses, grey_images
 from attention_zoo.models import RecurrentAttentionModel
 from attention_zoo.tasks import Glimpsed, Glimpses
-from tests.export.alone import Answers, exported
+from tests.export.alone import ExportedOutputs, exported
 from tests.layers.running import randomise
 from tests.tasks.captioners import encoded, picture
 from tests.tasks.test_glimpses import CLASSES, task_of
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 IMAGES = [
     encoded(picture(1)),
@@ -59,9 +59,9 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Glimpsed], bound: float
         np.testing.assert_allclose(told["locations"], want.locations, atol=bound)
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
-    (several, _), (one, _), *_ = answered[kind]
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_exported_outputs_equal_predictions(kind: str, exported_outputs: ExportedOutputs) -> None:
+    (several, _), (one, _), *_ = exported_outputs[kind]
     wants = task(kind).predict(IMAGES)
     assert_same(several, wants)
     assert_same(one, wants[1:2])
@@ -70,9 +70,9 @@ def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
     assert len({tuple(want.locations[-1]) for want in wants}) == len(IMAGES)
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_no_images(kind: str, answered: Answers) -> None:
-    _, shapes = answered[kind][BATCHES.index([])]
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_no_images(kind: str, exported_outputs: ExportedOutputs) -> None:
+    _, shapes = exported_outputs[kind][BATCHES.index([])]
     assert shapes == {
         "text": [0],
         "scores": [0],
@@ -83,8 +83,8 @@ def test_no_images(kind: str, answered: Answers) -> None:
     }
 
 
-def test_a_bad_image_is_refused(answered: Answers) -> None:
-    strange, cut = answered["grey"][3:]
+def test_a_bad_image_is_refused(exported_outputs: ExportedOutputs) -> None:
+    strange, cut = exported_outputs["grey"][3:]
     assert "the image is neither JPEG nor PNG" in strange
     assert re.search(r"(?i)png|decode", cut)
 

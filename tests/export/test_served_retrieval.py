@@ -16,11 +16,11 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.export.served_retrieval import ServedRetrieval
 from attention_zoo.models import CrossAttentionRetriever
 from attention_zoo.tasks import Retrieval
-from tests.export.alone import Answers, exported
+from tests.export.alone import ExportedOutputs, exported
 from tests.export.test_served_glimpses import IMAGES
 from tests.layers.running import randomise
 from tests.tasks.captioners import KNOWN, SIDE
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 TEXTS = ["a dog runs", "two  DOGS", "x ", "a red ball in the 東京 park , no zebra runs in it"]
 EXPORT = exported
@@ -74,18 +74,18 @@ def assert_same(
             assert not looks[size:].any()
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
-    (several, shapes), (one, _), *_ = answered[kind]
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_exported_outputs_equal_predictions(kind: str, exported_outputs: ExportedOutputs) -> None:
+    (several, shapes), (one, _), *_ = exported_outputs[kind]
     assert_same(several, task(kind), IMAGES, TEXTS, 1e-4)
     assert_same(one, task(kind), IMAGES[1:2], TEXTS[3:], 1e-4)
     assert np.ptp(several["similarities"], axis=0).min() > 1e-2
     assert shapes["attention"] == [4, FOUND[kind], max(several["lengths"]), 3, 3]
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_no_images_or_no_texts(kind: str, answered: Answers) -> None:
-    for batch, answers in zip(BATCHES[2:5], answered[kind][2:5], strict=True):
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_no_images_or_no_texts(kind: str, exported_outputs: ExportedOutputs) -> None:
+    for batch, answers in zip(BATCHES[2:5], exported_outputs[kind][2:5], strict=True):
         _, shapes = answers
         rows, columns = len(batch["image"]), len(batch["text"])
         count = min(rows, FOUND[kind])
@@ -98,8 +98,8 @@ def test_no_images_or_no_texts(kind: str, answered: Answers) -> None:
         assert shapes["attention"] == [columns, count, longest, 3, 3]
 
 
-def test_what_the_task_refuses_is_refused(answered: Answers) -> None:
-    empty, strange, cut = answered["words look"][5:]
+def test_what_the_task_refuses_is_refused(exported_outputs: ExportedOutputs) -> None:
+    empty, strange, cut = exported_outputs["words look"][5:]
     assert re.search(r"text.*1.*is empty", empty)
     assert "the image is neither JPEG nor PNG" in strange
     assert re.search(r"(?i)png|decode", cut)

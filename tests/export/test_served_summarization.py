@@ -14,9 +14,9 @@ from attention_zoo import models
 from attention_zoo.data import train_tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks import Summarization, Summary
-from tests.export.alone import Answers
+from tests.export.alone import ExportedOutputs
 from tests.tasks.captioners import with_normal_weights
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 KNOWN = ["a fire in the harbour , said the mayor .", "the fire is out ."]
 TEXTS = [
@@ -93,20 +93,20 @@ def assert_numbers(got: list[float], want: Sequence[float]) -> None:
     assert not any(got[len(want) :])
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
-    (several, _), (one, _), *_ = answered[kind]
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_exported_outputs_equal_predictions(kind: str, exported_outputs: ExportedOutputs) -> None:
+    (several, _), (one, _), *_ = exported_outputs[kind]
     assert_same(several, wanted(kind)[:4])
     assert_same(one, wanted(kind)[2:3])
 
 
 @pytest.mark.full
-def test_words_that_the_vocabulary_has_not_are_copied(answered: Answers) -> None:
+def test_words_that_the_vocabulary_has_not_are_copied(exported_outputs: ExportedOutputs) -> None:
     """Such words stand in summaries, and their origins are places where they stand.
 
     Of an article only 4 have an id; the others are unknown.
     """
-    answers, _ = answered["pointer generator"][0]
+    answers, _ = exported_outputs["pointer generator"][0]
     rare = 0
     for row, of_row in enumerate(answers["tokens"]):
         for n, tokens in enumerate(of_row):
@@ -115,28 +115,28 @@ def test_words_that_the_vocabulary_has_not_are_copied(answered: Answers) -> None
                 of_place = answers["source_tokens"][row][place]
                 assert place < 0 or token in (of_place, "<unk>")
     assert rare > 2
-    assert (np.array(answered["attention alone"][0][0]["origins"]) == -1).all()
+    assert (np.array(exported_outputs["attention alone"][0][0]["origins"]) == -1).all()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_articles(kind: str, answered: Answers) -> None:
-    _, shapes = answered[kind][BATCHES.index([])]
+def test_no_articles(kind: str, exported_outputs: ExportedOutputs) -> None:
+    _, shapes = exported_outputs[kind][BATCHES.index([])]
     count = task(kind).search.n_best
     assert shapes["text"] == shapes["scores"] == shapes["lengths"] == [0, count]
     assert shapes["tokens"] == shapes["copied"] == shapes["origins"] == [0, count, 0]
     assert task(kind).predict([]) == []
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_an_empty_article_is_refused(kind: str, answered: Answers) -> None:
-    assert re.search(r"source.*2.*is empty", answered[kind][3])
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_an_empty_article_is_refused(kind: str, exported_outputs: ExportedOutputs) -> None:
+    assert re.search(r"source.*2.*is empty", exported_outputs[kind][3])
 
 
 @pytest.mark.full
-def test_a_long_article_is_cut_or_refused(answered: Answers) -> None:
-    assert re.search(r"source.*1.*27.*the limit is.*20", answered["attention alone"][-1])
-    answers, _ = answered["pointer generator"][-1]
+def test_a_long_article_is_cut_or_refused(exported_outputs: ExportedOutputs) -> None:
+    assert re.search(r"source.*1.*27.*the limit is.*20", exported_outputs["attention alone"][-1])
+    answers, _ = exported_outputs["pointer generator"][-1]
     assert answers["source_cut"] == [False, True]
     assert_same(answers, [wanted("pointer generator")[0], wanted("pointer generator")[4]])
     assert len(answers["source_tokens"][1]) == LIMIT

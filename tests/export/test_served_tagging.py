@@ -18,8 +18,8 @@ from attention_zoo.export import export
 from attention_zoo.export.served_tagging import ServedTagging
 from attention_zoo.metrics import invalid_sequences
 from attention_zoo.tasks import Tagged, Tagging
-from tests.export.alone import Answers
-from tests.tiers import first_fast
+from tests.export.alone import ExportedOutputs
+from tests.tiers import mark_others_full
 
 TEXTS = [
     "Ada Lamp didn't send 1,000.5 lamps.",
@@ -123,18 +123,18 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Tagged]) -> None:
         np.testing.assert_allclose(answers["scores"][row], want.score, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_the_export_answers_like_the_task(kind: str, answered: Answers) -> None:
-    (several, _), (one, _), *_ = answered[kind]
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_exported_outputs_equal_predictions(kind: str, exported_outputs: ExportedOutputs) -> None:
+    (several, _), (one, _), *_ = exported_outputs[kind]
     wants = task(kind).predict(TEXTS)
     assert_same(several, wants)
     assert_same(one, wants[2:3])
     assert any(row and row[0] for row in several["span_labels"])
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_constrained_tags_keep_the_scheme(kind: str, answered: Answers) -> None:
-    answers, _ = answered[kind][BATCHES.index(RANDOM)]
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_constrained_tags_keep_the_scheme(kind: str, exported_outputs: ExportedOutputs) -> None:
+    answers, _ = exported_outputs[kind][BATCHES.index(RANDOM)]
     tags = [row[:size] for row, size in zip(answers["tags"], answers["lengths"], strict=True)]
     assert [len(row) for row in tags] == [len(text.split()) for text in RANDOM]
     assert invalid_sequences(tags, "BIOES") == 0
@@ -143,8 +143,8 @@ def test_constrained_tags_keep_the_scheme(kind: str, answered: Answers) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_sentences(kind: str, answered: Answers) -> None:
-    _, shapes = answered[kind][BATCHES.index([])]
+def test_no_sentences(kind: str, exported_outputs: ExportedOutputs) -> None:
+    _, shapes = exported_outputs[kind][BATCHES.index([])]
     assert {name: shape for name, shape in shapes.items() if shape != [0, 0]} == {
         "scores": [0],
         "lengths": [0],
@@ -154,9 +154,9 @@ def test_no_sentences(kind: str, answered: Answers) -> None:
     assert task(kind).predict([]) == []
 
 
-@pytest.mark.parametrize("kind", first_fast(KINDS))
-def test_what_predict_refuses_is_refused(kind: str, answered: Answers) -> None:
-    empty, long = answered[kind][-2:]
+@pytest.mark.parametrize("kind", mark_others_full(KINDS))
+def test_what_predict_refuses_is_refused(kind: str, exported_outputs: ExportedOutputs) -> None:
+    empty, long = exported_outputs[kind][-2:]
     assert re.search(r"source.*1.*is empty", empty)
     assert re.search(r"source.*0.*31.*the limit is.*30", long)
 

@@ -1,4 +1,4 @@
-"""Predictions run eagerly in the fast tier."""
+"""Eager predictions in the fast tier."""
 
 from tests.eager import eager_in_fast_tier
 

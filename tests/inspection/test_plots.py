@@ -14,13 +14,7 @@ import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 
-from attention_zoo.inspection import (
-    fonts,
-    pixels,
-    plot_alignment,
-    plot_heads,
-    plot_length_curve,
-)
+from attention_zoo.inspection import fonts, pixels, plot_alignment, plot_heads, plot_length_curve
 from attention_zoo.inspection.labels import LONGEST, is_special, readable
 from tests.refusals import refuses
 

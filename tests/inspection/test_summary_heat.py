@@ -70,9 +70,7 @@ def test_one_word_shows_its_own_attention(tmp_path: Path) -> None:
 def test_long_articles_stay_on_the_page() -> None:
     tokens = [f"word{n}" for n in range(300)] + ["x" * 30]
     answer = summary(
-        source_tokens=tokens,
-        attention=np.full((5, 301), 1 / 301),
-        tokens=["a" * 24] * 5,
+        source_tokens=tokens, attention=np.full((5, 301), 1 / 301), tokens=["a" * 24] * 5
     )
     figure = plot_summary_heat(answer, title="a title that is much longer than a line " * 5)
     figure.canvas.draw()

@@ -18,8 +18,7 @@ LOOK_MASK = np.random.default_rng(5).random((B, T, S)) > 0.3
 
 Array = np.ndarray
 Weights = dict[str, Array]
-Result = tuple[Array, Array]
-"""As context and weights."""
+Result = tuple[Array, Array]  # context and weights
 
 
 def softmax(scores: Array, mask: Array) -> Array:

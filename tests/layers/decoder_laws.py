@@ -118,8 +118,7 @@ class DecoderConformance(LayerConformance):
     def test_garbage_in_hidden_places_reaches_nothing(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         run = differentiable(
-            decoder,
-            lambda x, m: decoder(x, m, inputs_mask=INPUTS_MASK, memory_mask=MEMORY_MASK),
+            decoder, lambda x, m: decoder(x, m, inputs_mask=INPUTS_MASK, memory_mask=MEMORY_MASK)
         )
         want = run(garbage(inputs, INPUTS_MASK, 0), garbage(memory, MEMORY_MASK, 0))
         got = run(garbage(inputs, INPUTS_MASK, np.nan), garbage(memory, MEMORY_MASK, np.inf))

@@ -14,11 +14,10 @@ import keras
 import numpy as np
 import pytest
 
-from tests.layers.running import MODES, POLICIES, array, arrays, close, compiled, randomise, same
+from tests.layers.running import MODES, POLICIES, array, close, compiled, randomise, same
 
 SECTIONS = ("Args", "Call arguments", "Returns", "Weights", "Masking", "Cost", "Example")
-BASES: dict[tuple[type, str], tuple[Any, list[np.ndarray]]] = {}
-"""Configs and behaviours of unchanged layers, by case and options."""
+BASES: dict[tuple[type, str], tuple[Any, list[np.ndarray]]] = {}  # by case and options
 
 
 def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None:
@@ -62,12 +61,12 @@ class ArgumentCase:
 
     covers: ClassVar[type]
     changed: ClassVar[dict[str, Any]] = {}
-    """For every constructor argument another value than in the tests, or what makes one."""
+    """For each constructor argument another value, or a function or class that makes it."""
     together: ClassVar[dict[str, dict[str, Any]]] = {}
-    """For an argument that acts only beside others: these others."""
+    """For an argument that has an effect only with others: these others."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """One test for each constructor argument, or one for a class that has none."""
+        """Generate a test for each constructor argument, or one for a class without any."""
         if "argument" in metafunc.fixturenames:
             metafunc.parametrize("argument", constructor_arguments(self.covers) or [None])
 
@@ -76,7 +75,7 @@ class ArgumentCase:
         assert sorted(self.changed) == sorted(names), "`changed` names every argument"
 
     def changed_option(self, argument: str | None) -> dict[str, Any]:
-        """The argument with its changed value, which a function or class in `changed` makes."""
+        """Return the argument with its value from `changed`."""
         if argument is None:
             return {}
         value = self.changed[argument]
@@ -126,13 +125,13 @@ class ConfigurationTests(LayerCase):
 
     together: ClassVar[dict[str, dict[str, Any]]] = {"seed": {"dropout": 0.5}}
     same_results: ClassVar[tuple[str, ...]] = ()
-    """Arguments that, as documented, choose how the same results are computed."""
+    """Arguments that, as documented, do not change results."""
 
     def test_every_constructor_argument_survives(self, argument: str | None) -> None:
-        """A changed argument changes what the layer does, and the rebuilt layer does the same."""
+        """A changed argument changes the behaviour, and the rebuilt layer behaves the same."""
         self.check_names()
         others = self.together.get(argument, {})
-        with mock.patch("random.randint", return_value=7):  # the seed of all that have none
+        with mock.patch("random.randint", return_value=7):  # the default seed
             config, behaviour = self.check_rebuilding({**others, **self.changed_option(argument)})
             if argument is None:
                 return
@@ -145,7 +144,7 @@ class ConfigurationTests(LayerCase):
                 assert not unchanged, f"{argument} has no effect"
 
     def base(self, options: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
-        """Config and behaviour of the layer that an argument is changed of."""
+        """Return config and behaviour of the layer with these options, cached."""
         key = type(self), repr(options)
         if key not in BASES:
             layer = self.make(**options)
@@ -153,21 +152,19 @@ class ConfigurationTests(LayerCase):
         return BASES[key]
 
     def check_rebuilding(self, options: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
-        """Config and behaviour of a layer, which layers rebuilt from its config have too."""
+        """Return config and behaviour of a layer; check that rebuilt layers have the same."""
         layer = self.make(**options)
         config = saved_config(layer)
         saved = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
         behaviour = self.behaviour(layer)
-        for again in (
-            self.covers.from_config(config),
-            keras.saving.deserialize_keras_object(saved),
-        ):
+        rebuilt = self.covers.from_config(config), keras.saving.deserialize_keras_object(saved)
+        for again in rebuilt:
             assert without_names(again.get_config()) == without_names(config)
-            assert same_behaviour(self.behaviour(again), behaviour), "rebuilding loses something"
+            assert same_behaviour(self.behaviour(again), behaviour), "the rebuilt layer differs"
         return without_names(config), behaviour
 
     def behaviour(self, layer: Any) -> list[np.ndarray]:
-        """Initial weights and outputs; outputs and losses in training with random weights."""
+        """Return initial weights and outputs, and outputs and losses of training."""
         run = InTraining(self.respond, layer)
         results = [run(self.tensors(), training=False)]
         weights = [array(v) for v in layer.weights]
@@ -176,17 +173,14 @@ class ConfigurationTests(LayerCase):
         return [*weights, *map(array, filter(keras.ops.is_tensor, flat(results)))]
 
     def respond(self, layer: Any, *tensors: Any) -> Any:
-        """The outputs that `behaviour` compares: those of `apply`, or of a call that shows more."""
+        """Return the outputs that `behaviour` compares."""
         return self.apply(layer, *tensors)
 
     def test_name_dtype_and_trainable_survive(self) -> None:
         layer = self.make(name="other", dtype="mixed_bfloat16", trainable=False)
         again = self.covers.from_config(layer.get_config())
-        assert (again.name, again.dtype_policy.name, again.trainable) == (
-            "other",
-            "mixed_bfloat16",
-            False,
-        )
+        settings = again.name, again.dtype_policy.name, again.trainable
+        assert settings == ("other", "mixed_bfloat16", False)
 
     def test_own_dtype_reaches_every_weight(self) -> None:
         policy = "mixed_float16" if self.keras_cells else "float16"
@@ -202,7 +196,7 @@ class ConfigurationTests(LayerCase):
         model.save(tmp_path / "model.keras")
         again = keras.models.load_model(tmp_path / "model.keras")
         tensors = list(self.tensors())
-        same_nest(again(tensors), model(tensors))
+        same(again(tensors), model(tensors))
 
 
 class DocumentationTests(LayerCase):
@@ -257,7 +251,7 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
 
 
 class InTraining(keras.layers.Layer):
-    """Calls a layer in the training phase that it is called in itself."""
+    """Passes its own `training` argument on to a layer."""
 
     def __init__(self, apply: Any, layer: Any) -> None:
         super().__init__(dtype=layer.dtype_policy)
@@ -269,12 +263,12 @@ class InTraining(keras.layers.Layer):
 
 
 def saved_config(instance: Any) -> dict[str, Any]:
-    """The config as it is read from a file."""
+    """Return the config after a round trip through JSON."""
     return json.loads(json.dumps(instance.get_config()))
 
 
 def without_names(config: Any) -> Any:
-    """A config without the names, which Keras makes new for every layer."""
+    """Remove names, which Keras generates for every layer, from a config."""
     if isinstance(config, dict):
         hidden = {"name", "shared_object_id"}
         return {k: without_names(v) for k, v in config.items() if k not in hidden}
@@ -293,7 +287,3 @@ def same_behaviour(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
 
 def flat(nest: Any) -> list[Any]:
     return keras.tree.flatten(nest)
-
-
-def same_nest(got: Any, want: Any) -> None:
-    same(arrays(got), arrays(want))

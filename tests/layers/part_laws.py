@@ -63,7 +63,7 @@ class ScoreConformance(PartConformance):
     widths: ClassVar[tuple[int, int]] = (6, 5)
 
     def respond(self, layer: Any, query: Any, key: Any) -> Any:
-        """Context and weights of an attention with the score, whose state it updates too."""
+        """Return context and weights of an attention with the score."""
         return Attention(layer)(query, key, return_attention_scores=True)
 
     def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
@@ -147,7 +147,7 @@ class AlignmentConformance(PartConformance):
         return layer(scores, state=state)[0]
 
     def respond(self, layer: Any, query: Any, *state: Any) -> Any:
-        """Context and weights of an attention with the alignment, which draws noise in training."""
+        """Return context and weights of an attention with the alignment."""
         return Attention("dot", layer)(query, query[:, ::-1], return_attention_scores=True)
 
     def align(self, layer: Any, scores: Any, mask: Any = None) -> Any:

@@ -27,7 +27,7 @@ from tests.layers.running import (
     normal,
     with_dynamic_shapes,
 )
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 
 class RememberingCase(AttentionCase):
@@ -60,7 +60,7 @@ class DecoderLaws(AttentionCase):
 
     @needs_dynamic_shapes
     def test_lengths_known_only_when_it_runs(self) -> None:
-        """The gradient's graph too."""
+        """Outputs and gradients."""
         import tensorflow as tf
 
         layer = self.built()
@@ -96,7 +96,7 @@ class DecoderLaws(AttentionCase):
         return normal((B, T, 4), (B, S, 7))
 
     @pytest.mark.every_backend
-    @pytest.mark.parametrize("mode", first_fast(MODES))
+    @pytest.mark.parametrize("mode", mark_others_full(MODES))
     def test_decoder_steps_are_the_whole(self, mode: str) -> None:
         """Row by row, one step at a time, without the masked ones."""
         decoder, (inputs, memory) = self.decoder(), self.sequences()
@@ -191,4 +191,4 @@ class StatefulConformance(RememberingCase, NumericLaws, DecoderLaws):
 
 
 class RememberingConformance(StatefulConformance, AttentionConformance):
-    """All of the attention contract, and the state."""
+    """Attention conformance, with tests of the state."""

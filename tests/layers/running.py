@@ -90,13 +90,13 @@ def any_batch(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-needs_dynamic_shapes = pytest.mark.skipif(JAX, reason="JAX knows every length when it compiles")
+needs_dynamic_shapes = pytest.mark.skipif(JAX, reason="JAX has static shapes")
 
 
 def with_dynamic_shapes(
     function: Callable[..., Any], *specs: tuple[Any, ...], mode: str = "graph"
 ) -> Callable[..., Any]:
-    """The function as a TensorFlow graph for tensors of sizes known only when it runs.
+    """Return the function as a TensorFlow graph with dynamic shapes.
 
     Args:
         function: Takes tensors.
@@ -193,9 +193,9 @@ def _by_jax(layer: Any, function: Callable[..., Any], mode: str) -> Callable[...
 
 
 def close(got: Any, want: Any, tolerance: float) -> None:
-    """Asserts `|got - want| <= tolerance * max|want|` (at least 1e-30), for each pair of tensors.
+    """Assert `|got - want| <= tolerance * max|want|` (at least 1e-30) for each pair of tensors.
 
-    Both are tensors, or nests with the same number of them.
+    Both are tensors, or nested structures with the same number of tensors.
     """
     for a, b in _pairs(got, want):
         if b.size:
@@ -205,14 +205,14 @@ def close(got: Any, want: Any, tolerance: float) -> None:
 
 
 def same(got: Any, want: Any) -> None:
-    """Asserts equality bit for bit (NaN equals nothing), for each pair of tensors as `close`."""
+    """Assert that each pair of tensors is equal bit for bit and without NaN."""
     for a, b in _pairs(got, want):
         np.testing.assert_array_equal(a, b)
         assert not np.isnan(a).any()
 
 
 def _pairs(got: Any, want: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The tensors of two nests as arrays; their shapes must be equal."""
+    """Yield pairs of tensors as arrays; check that shapes are equal."""
     for nest in zip(*map(keras.tree.flatten, (got, want)), strict=True):
         first, second = map(array, nest)
         assert first.shape == second.shape
@@ -225,13 +225,13 @@ def all_finite(*nests: Any) -> bool:
 
 
 def normal(*shapes: tuple[int, ...], seed: int = 0) -> list[np.ndarray]:
-    """Standard normal float32 arrays of these shapes, drawn one after the other."""
+    """Return standard normal float32 arrays of these shapes."""
     rng = np.random.default_rng(seed)
     return [rng.normal(size=shape).astype("float32") for shape in shapes]
 
 
 def build_random(layer: Any, *inputs: Any) -> Any:
-    """The layer, built by a call on the inputs, with random weights."""
+    """Build a layer by a call on the inputs and set random weights."""
     layer(*inputs)
     randomise(layer)
     return layer
@@ -245,10 +245,10 @@ def randomise(layer: keras.layers.Layer, seed: int = 0, scale: float = 0.5) -> N
 
 
 def check_gradients(layer: Any, run: Any, tensors: list[np.ndarray]) -> None:
-    """Compares gradients of the probed outputs with central differences.
+    """Compare gradients of the probed outputs with central differences.
 
-    Fast tier: along one random direction in all inputs and weights together. Full tier, and JAX
-    (whose float32 needs short directions): along random directions in each tensor alone.
+    Fast tier: one random direction in all inputs and weights together. Full tier, and JAX (whose
+    float32 needs short directions): random directions in each tensor separately.
     """
     rng = np.random.default_rng(3)
     variables = layer.trainable_variables

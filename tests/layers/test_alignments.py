@@ -191,7 +191,7 @@ def test_learned_alpha_may_run_to_its_ends() -> None:
 @pytest.mark.parametrize("name", ["sparsemax", "entmax", "top_k", "sigmoid", "gumbel", "reinforce"])
 def test_lengths_may_change_from_batch_to_batch(name: str) -> None:
     query, value = keras.Input((None, 4)), keras.Input((None, 4))
-    layer = Attention("dot" if name == "reinforce" else "general", name)  # draws teach no score
+    layer = Attention("dot" if name == "reinforce" else "general", name)  # sampling has no gradient
     readout = keras.layers.Dense(4)
     model = keras.Model([query, value], readout(layer(query, value)))
     model.compile("sgd", "mse", jit_compile=JAX)

@@ -16,13 +16,7 @@ from tests.layers.running import MODES, array, close, compiled
 class TestAttention(AttentionConformance):
     covers = Attention
     options = {"score": "concat"}
-    changed = {
-        "score": "general",
-        "alignment": "hard",
-        "units": 9,
-        "dropout": 0.3,
-        "seed": 5,
-    }
+    changed = {"score": "general", "alignment": "hard", "units": 9, "dropout": 0.3, "seed": 5}
 
     def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
         upper, lower = weights["kernel"][:6], weights["kernel"][6:]

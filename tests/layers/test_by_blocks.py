@@ -55,7 +55,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def check(
     layer: Any, calls: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *inputs: np.ndarray
 ) -> None:
-    """Compares outputs and gradients by blocks with those of all looks at once."""
+    """Compare blockwise outputs and gradients with those of one block."""
     results = []
     for length in (1, 10**9):
         monkeypatch.setattr(by_blocks, "LONG", length)

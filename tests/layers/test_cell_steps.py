@@ -85,7 +85,7 @@ def trained(decoder: RecurrentDecoder, mode: str) -> Any:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("where", ["input", "recurrent"])
-def test_dropout_is_one_mask_a_call_and_a_new_one_each_call(where: str, mode: str) -> None:
+def test_dropout_mask_is_drawn_once_a_call(where: str, mode: str) -> None:
     rates, given = ((0.5, 0.0), (1, 0)) if where == "input" else ((0.0, 0.5), (0, 1))
     decoder = listening(*rates)
     inputs, start = (

@@ -1,4 +1,4 @@
-"""Layers that read words from their characters: shared tests, the CNN and the LSTM."""
+"""Layers that encode words from characters: CNN and LSTM."""
 
 from __future__ import annotations
 

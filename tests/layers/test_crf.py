@@ -77,7 +77,7 @@ class TestCRF(LayerConformance):
         return (np.random.default_rng(0).normal(size=(batch, 5, 4)).astype("float32"),)
 
     def behaviour(self, layer: CRF) -> list[np.ndarray]:
-        """Nothing where the layer was made for another number of tags than the emissions have."""
+        """A layer whose number of tags differs from the emissions has none, but raises an error."""
         if layer.num_tags in (None, 4):
             return super().behaviour(layer)
         with pytest.raises(ValueError, match=f"must be .*{layer.num_tags}"):
@@ -237,10 +237,7 @@ class TestCRF(LayerConformance):
             assert not tags[~some].any()
             assert not score[~some].any()
 
-    @pytest.mark.parametrize(
-        "case",
-        ["boundary", "kernel_boundary", "boundary_nomask", "kernel"],
-    )
+    @pytest.mark.parametrize("case", ["boundary", "kernel_boundary", "boundary_nomask", "kernel"])
     def test_golden_layer(self, case: str) -> None:
         data = golden(f"crf_layer_{case}")
         emissions = data["inputs"]

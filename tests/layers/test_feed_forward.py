@@ -13,13 +13,7 @@ from tests.layers.transformer_oracle import double
 class TestFeedForward(LayerConformance):
     covers = FeedForward
     options = {"units": 7}
-    changed = {
-        "units": 5,
-        "activation": "swiglu",
-        "use_bias": False,
-        "dropout": 0.3,
-        "seed": 4,
-    }
+    changed = {"units": 5, "activation": "swiglu", "use_bias": False, "dropout": 0.3, "seed": 4}
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return (np.random.default_rng(0).normal(size=(batch, 2, 6)).astype("float32"),)

@@ -25,19 +25,13 @@ from tests.layers.wrapper_conformance import WrapperConformance
 class TestHardAttention(WrapperConformance):
     covers = HardAttention
     options = {"units": 8}
-    changed = {
-        "estimator": "argmax",
-        "score": "concat",
-        "units": 9,
-        "dropout": 0.3,
-        "seed": 5,
-    }
+    changed = {"estimator": "argmax", "score": "concat", "units": 9, "dropout": 0.3, "seed": 5}
 
     def equivalent(self) -> Attention:
         return Attention("additive", "gumbel")
 
 
-class TestHardChoice(NumericLaws):
+class TestHardAttentionNumerics(NumericLaws):
     """At inference every estimator takes the argmax."""
 
     covers = HardAttention
@@ -76,7 +70,7 @@ class TestHardChoice(NumericLaws):
 @pytest.mark.parametrize("estimator", ["gumbel", "reinforce"])
 def test_dropout_acts_in_training_only(estimator: str) -> None:
     """In training positions are sampled, so the weights before dropout differ from inference."""
-    case = TestHardChoice()
+    case = TestHardAttentionNumerics()
     plain = case.built(estimator=estimator)
     layer = case.built(estimator=estimator, dropout=0.5, seed=3)
     tensors = case.tensors(sources=40)
@@ -165,11 +159,7 @@ class Pointer(keras.Model):
 
 
 def trained(estimator: str, epochs: int, kernel: np.ndarray | None = None) -> tuple[Pointer, float]:
-    """A pointer after `32 epochs` steps, and its accuracy on other examples.
-
-    Args:
-        kernel: initial weights of the score.
-    """
+    """Train a pointer, whose score starts from a kernel; return it and its test accuracy."""
     model = Pointer(estimator)
     model.compile(keras.optimizers.Adam(0.03))
     given, labels = pointing(2048)
@@ -206,7 +196,7 @@ def test_an_untaught_choice_does_not_learn() -> None:
 
 def test_conformance_weights_are_random() -> None:
     """The oracle's case looks at different places from one query to the next."""
-    case = TestHardChoice()
+    case = TestHardAttentionNumerics()
     layer, tensors = case.built(), case.tensors()
     randomise(layer, 4, scale=2)
     _, weights = case.look(layer, *tensors)

@@ -88,12 +88,7 @@ class TestMochaAlignment(TestMonotonicAlignment):
     covers = MochaAlignment
     registered = "mocha"
     options = {"hard_at_inference": False, "chunk_size": 3}
-    changed = {
-        **TestMonotonicAlignment.changed,
-        "chunk_size": 4,
-        "chunk_score": "dot",
-        "units": 9,
-    }
+    changed = {**TestMonotonicAlignment.changed, "chunk_size": 4, "chunk_score": "dot", "units": 9}
 
     def evidence(self, scores: Any) -> Any:
         energy = 4 * np.cos(np.arange(scores.shape[-1]) + 1.0)
@@ -305,8 +300,7 @@ def test_garbage_energies_at_hidden_places_reach_nothing() -> None:
     layer = MochaAlignment(3, hard_at_inference=False)
     layer.build(scores.shape)
     run = differentiable(
-        layer,
-        lambda s, u: layer(s, mask=mask, state=layer.initial_state(s), evidence=u)[0],
+        layer, lambda s, u: layer(s, mask=mask, state=layer.initial_state(s), evidence=u)[0]
     )
     dirty = [
         np.where(mask, x, np.float32(fill)) for x, fill in ((scores, np.nan), (energy, np.nan))

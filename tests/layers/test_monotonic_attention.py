@@ -91,7 +91,7 @@ class TestMonotonicAttention(MonotonicCase, StatefulConformance, WrapperConforma
 
 @pytest.mark.full
 class TestMasksOfMonotonicAttention(MonotonicCase, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws):
-    """An alignment whose steps are computed from those before, in parallel."""
+    """Masking rules of an alignment whose steps depend on previous ones."""
 
     covers = MonotonicAttention
     options = TestMonotonicAttention.options
@@ -151,7 +151,7 @@ def reader(energy: Array, mask: Array, live: Array, chunk: tuple[int, Array] | N
 @pytest.mark.parametrize("mode", sorted({QUICK, MODES[-1]}))
 @pytest.mark.parametrize("chunk_size", [None, 1, 3])
 def test_inference_is_a_reader_that_stops(chunk_size: int | None, mode: str) -> None:
-    """Against a loop over positions in Python; many attention steps stop nowhere."""
+    """Compare with a Python loop over positions; many attention steps select no position."""
     if chunk_size:
         layer = MonotonicChunkwiseAttention(chunk_size, "general", DotScore(), score_bias_init=-1)
     else:
@@ -303,9 +303,6 @@ def test_search_reads_on_where_training_would(make: Any) -> None:
     assert not sums[2].any()
     ends = [np.flatnonzero(row)[-1] for row in array(weights)[0] if row.any()]
     assert ends == sorted(ends)
-
-
-# ------------------------------------------------------------------ defaults
 
 
 def test_additive_is_normalized_as_in_the_paper() -> None:

@@ -25,7 +25,7 @@ def alike(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns: np.n
 
 
 class SentencePairCase(StructureConformance):
-    """Two sentences, and the match-scores of their words. A case adds `pair`."""
+    """A layer of two sentences that computes match scores. A case implements `pair`."""
 
     names = ("first_mask", "second_mask")
     lengths = (5, 4)
@@ -34,8 +34,8 @@ class SentencePairCase(StructureConformance):
         return (batch, lengths[0], 6), (batch, lengths[1], 6)
 
     def pair(self, layer: Any, x: Any, y: Any, a: Any, rows: Any, columns: Any) -> Arrays:
-        """Both outputs for one pair, from its match-scores and masks."""
-        raise TypeError(f"{type(self).__name__} has no oracle")
+        """Compute both outputs for one pair from match scores and masks."""
+        raise NotImplementedError
 
     def output_steps(self, layer: Any, steps: int) -> int:
         return steps
@@ -75,7 +75,7 @@ def test_feature_map_by_hand() -> None:
     np.testing.assert_allclose(array(of_second), [[[2, 6], [0.5, 1.5]]], atol=1e-6)
 
 
-def test_masks_go_on_with_the_maps() -> None:
+def test_feature_maps_keep_masks() -> None:
     tokens = [keras.Input((None,), dtype="int32") for _ in range(2)]
     embed = layers.Embedding(9, 4, mask_zero=True)
     maps = AttentionFeatureMap(max_length=9)(*[embed(x) for x in tokens])
@@ -109,7 +109,7 @@ def test_a_sentence_found_too_long_when_it_runs_is_refused() -> None:
     longer = np.ones((2, 5, 4), "float32")
     with pytest.raises(ValueError, match="first has 5 places, but max_length is 4"):
         layer(longer, longer)
-    if not JAX:  # which knows every length beforehand
+    if not JAX:  # which has static shapes
         run = with_dynamic_shapes(layer, (None, None, 4), (None, None, 4))
         with pytest.raises(Exception, match=r"size\[0\]"):
             run(longer, longer)
@@ -167,7 +167,7 @@ def test_pooling_by_hand() -> None:
     np.testing.assert_allclose(array(of_second), [[[0], [1.5]]], atol=1e-6)
 
 
-def test_masks_of_the_windows_go_on() -> None:
+def test_pooled_windows_keep_masks() -> None:
     """Two poolings in a row: a sentence of n words has n - 1, then n - 2 windows."""
     tokens = [keras.Input((None,), dtype="int32") for _ in range(2)]
     embed = layers.Embedding(9, 4, mask_zero=True)

@@ -1,4 +1,4 @@
-"""Training of layers and losses in models of plain Keras, by `fit` alone."""
+"""Layers and losses in plain Keras models: training with `fit`, export, mixed precision."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_marginal_mixture() -> None:
     rng = np.random.default_rng(0)
     keys = np.stack([rng.permutation(6) for _ in range(2048)])
     labels = rng.integers(0, 4, size=(2048, 6))
-    asked = rng.integers(0, 6, size=2048)
-    query, key = np.eye(6)[asked][:, None], np.eye(6)[keys]
+    queried = rng.integers(0, 6, size=2048)
+    query, key = np.eye(6)[queried][:, None], np.eye(6)[keys]
     value = np.eye(4)[labels]
-    target = labels[np.arange(2048), (keys == asked[:, None]).argmax(1)][:, None]
+    target = labels[np.arange(2048), (keys == queried[:, None]).argmax(1)][:, None]
 
     q, k, v = keras.Input((1, 6)), keras.Input((6, 6)), keras.Input((6, 4))
     _, weights = Attention("general")(q, v, k, return_attention_scores=True)
@@ -52,7 +52,7 @@ def test_marginal_mixture() -> None:
 
 
 class Copier(keras.Model):
-    """Copies five tokens; the decoder is fed by scheduled sampling."""
+    """Copies five tokens; the decoder is trained with scheduled sampling."""
 
     def __init__(self, schedule: Any) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Copier(keras.Model):
 
 
 def test_scheduled_sampling() -> None:
-    """From teacher forcing to its own samples within the run; then it copies greedily."""
+    """Training moves from teacher forcing to sampling; the greedy decoder then copies."""
     source = np.random.default_rng(0).integers(3, 9, size=(6400, 5))
     target = np.concatenate([np.full((6400, 1), 2), source[:, :-1]], axis=1)
     model = Copier(LinearSampling(slope=1 / 150))
@@ -91,11 +91,11 @@ def test_scheduled_sampling() -> None:
     assert int(array(model.sampling.updates)) == 200
     assert float(array(model.sampling.probability)) == 0
     new = np.random.default_rng(1).integers(3, 9, size=(64, 5))
-    said = np.full((64, 6), 2)
+    generated = np.full((64, 6), 2)
     for t in range(5):
-        logits = model({"source": new, "target": said[:, :5]})
-        said[:, t + 1] = array(logits)[:, t].argmax(-1)
-    assert (said[:, 1:] == new).mean() > 0.9
+        logits = model({"source": new, "target": generated[:, :5]})
+        generated[:, t + 1] = array(logits)[:, t].argmax(-1)
+    assert (generated[:, 1:] == new).mean() > 0.9
 
 
 @keras.saving.register_keras_serializable("attention_zoo_tests")
@@ -113,17 +113,17 @@ class Bandit(keras.Model):
         noise = self.align.draw(keras.ops.shape(rows), "float32") if training else None
         state = self.align.initial_state(rows)
         weights, state = self.align(rows, state=state, noise=noise, training=training)
-        return {"paid": keras.ops.sum(weights * rewards, axis=-1), "state": state}
+        return {"reward": keras.ops.sum(weights * rewards, axis=-1), "state": state}
 
     def compute_loss(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
     ) -> Any:
         choice = self.align.choice(((), y_pred["state"]))
-        return self.reinforce(y_pred["paid"], *choice, training=training)
+        return self.reinforce(y_pred["reward"], *choice, training=training)
 
 
 def test_reinforce(tmp_path: Path) -> None:
-    """The best arm is sampled nearly always; the baseline then equals its reward."""
+    """The best arm gets nearly all probability; the baseline converges to its reward."""
     model = Bandit()
     model.compile(keras.optimizers.Adam(0.1))
     rewards = np.tile(np.array([0.1, 0.2, 1.0, 0.0, 0.5], "float32"), (3200, 1))
@@ -135,9 +135,9 @@ def test_reinforce(tmp_path: Path) -> None:
     model.evaluate(rewards[:64], verbose=0)
     assert array(model.reinforce.baseline) == before
     model.save(tmp_path / "bandit.keras")
-    again = keras.models.load_model(tmp_path / "bandit.keras")
-    assert array(again.reinforce.baseline) == before
-    assert (array(again(rewards[:3])["paid"]) == 1).all()
+    loaded = keras.models.load_model(tmp_path / "bandit.keras")
+    assert array(loaded.reinforce.baseline) == before
+    assert (array(loaded(rewards[:3])["reward"]) == 1).all()
 
 
 def test_attention_feature_map() -> None:
@@ -146,9 +146,9 @@ def test_attention_feature_map() -> None:
     embed = layers.Embedding(9, 4, mask_zero=True)
     sentences = [embed(x) for x in tokens]
     maps = AttentionFeatureMap(max_length=6)(*sentences)
-    read = layers.Conv2D(5, (3, 4), activation="tanh")
+    convolution = layers.Conv2D(5, (3, 4), activation="tanh")
     vectors = [
-        ops.mean(read(ops.stack([x, extra], axis=-1)), axis=(1, 2))
+        ops.mean(convolution(ops.stack([x, extra], axis=-1)), axis=(1, 2))
         for x, extra in zip(sentences, maps, strict=True)
     ]
     match = layers.Dense(1, activation="sigmoid")(ops.multiply(*vectors))
@@ -163,7 +163,7 @@ def test_attention_feature_map() -> None:
     assert model.evaluate([first, second], equal, verbose=0) < 0.5 * before
 
 
-@pytest.mark.skipif(JAX, reason="what TensorFlow exports")
+@pytest.mark.skipif(JAX, reason="exports need TensorFlow")
 def test_crf_export(tmp_path: Path) -> None:
     model, _ = tagger(tag_scheme="BIO", tags=NAMES)
     words, _ = sentences(3)

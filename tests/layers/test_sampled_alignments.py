@@ -284,14 +284,11 @@ def test_a_callback_lowers_the_temperature_and_a_file_keeps_it(tmp_path: Path) -
 # ------------------------------------------------------------------ REINFORCE
 
 
-def log_shares(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):
-        return np.log(softmax(scores, mask))
-
-
 def kept(scores: np.ndarray, mask: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
     """Log-probability of what was chosen and entropy, `(..., 1)`, in float64."""
-    logs, shares = log_shares(scores, mask), softmax(scores, mask)
+    shares = softmax(scores, mask)
+    with np.errstate(divide="ignore"):
+        logs = np.log(shares)
     chosen = np.where(weights > 0, logs, 0).sum(-1, keepdims=True)
     return chosen, -np.where(shares > 0, shares * np.where(shares > 0, logs, 0), 0).sum(
         -1, keepdims=True

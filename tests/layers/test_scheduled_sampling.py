@@ -44,7 +44,7 @@ class TestScheduledSampling(LayerConformance):
         return (TOKENS[:batch],)
 
     def respond(self, layer: Any, tokens: Any) -> Any:
-        """The tokens fed to a decoder that predicts the token id after the last one."""
+        """Return the tokens fed to a decoder that predicts the next token id."""
 
         def step(tokens: Any, state: Any) -> Any:
             return ops.one_hot(tokens + 1, 10), state

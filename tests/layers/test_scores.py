@@ -100,10 +100,7 @@ class TestConcatScore(ScoreConformance):
         """Side by side indeed, as the paper writes it."""
         steps, sources = query.shape[-2], key.shape[-2]
         pairs = np.concatenate(
-            [
-                np.repeat(query[:, :, None], sources, axis=2),
-                np.repeat(key[:, None], steps, axis=1),
-            ],
+            [np.repeat(query[:, :, None], sources, axis=2), np.repeat(key[:, None], steps, axis=1)],
             axis=-1,
         )
         return np.tanh(pairs @ weights["kernel"]) @ weights["v"]

@@ -17,8 +17,6 @@ MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]], "bool")
 
 
 class TransformerLayerCase(StructureConformance):
-    """An encoder or decoder layer of a Transformer."""
-
     options = {"units": 8, "num_heads": 2}
     changed = {
         "units": 9,

@@ -76,7 +76,7 @@ def decoder(query: Any, value: Any) -> Any:
     return outputs, weights
 
 
-# Coverage of more than two steps has local minima: two steps that both attend to one position.
+# With more than two steps, coverage has local minima: two steps attend to the same position.
 TRAINED = [
     ("coverage", decoder, 2),
     ("doubly_stochastic", attention, 4),

@@ -38,7 +38,7 @@ def heads(layer: Any, query: Array, memory: Array, allowed: Array) -> Result:
 
 
 def attending(attention: Any, memory: Any, allowed: Array, weights: list[Array]) -> Any:
-    """The work of an attention sublayer, on itself if there is no memory; keeps its weights."""
+    """Return a self- or cross-attention sublayer, which appends its weights to a list."""
 
     def work(x: Array) -> Array:
         context, looked = heads(attention, x, x if memory is None else memory, allowed)

@@ -13,14 +13,11 @@ from tests.layers.running import arrays, randomise, same
 
 
 class WrapperConformance(AttentionCase, ConfigurationTests, DocumentationTests):
-    """A named class equals the `Attention` of its score and alignment; nothing is computed here.
-
-    What it computes is tested once, for the score, for the alignment and for `Attention`.
-    """
+    """A named class equals `Attention` with its score and alignment, whose tests cover values."""
 
     def equivalent(self) -> Attention:
-        """The attention that the class is with its defaults, spelled out."""
-        raise TypeError(f"{type(self).__name__} does not say which Attention it equals")
+        """Return `Attention` with the score and alignment that the class has by default."""
+        raise NotImplementedError
 
     def test_defaults_equal_attention(self) -> None:
         layer, other = self.covers(), self.equivalent()

@@ -18,7 +18,7 @@ class TestCopyCrossEntropy(LossConformance):
     covers = CopyCrossEntropy
     changed = {"name": "other"}
 
-    def given(self) -> tuple[Any, Any]:
+    def labels_and_predictions(self) -> tuple[Any, Any]:
         return LABELS, LOG_PROBS
 
     @pytest.mark.parametrize("mode", MODES)

@@ -44,7 +44,7 @@ class TestCRFLoss(LossConformance):
     covers = CRFLoss
     changed = {"reduction": "sum", "name": "other"}
 
-    def given(self) -> tuple[Any, Any]:
+    def labels_and_predictions(self) -> tuple[Any, Any]:
         return LABELS, potentials(*OF)
 
     @pytest.mark.parametrize("kind", KINDS)

@@ -34,18 +34,13 @@ def wanted(smoothing: float) -> np.ndarray:
 
 class TestGlimpseLoss(LossConformance):
     covers = GlimpseLoss
-    changed = {
-        "label_smoothing": 0.1,
-        "coefficient": 0.5,
-        "reduction": "sum",
-        "name": "other",
-    }
+    changed = {"label_smoothing": 0.1, "coefficient": 0.5, "reduction": "sum", "name": "other"}
 
-    def given(self) -> tuple[Any, Any]:
+    def labels_and_predictions(self) -> tuple[Any, Any]:
         return LABELS, PATH
 
     def behaviour(self, loss: GlimpseLoss) -> list[np.ndarray]:
-        """Value and gradients: the value is the cross entropy, whatever the coefficient."""
+        """Return value and gradients: the coefficient does not change the value."""
         return [*super().behaviour(loss), *gradients(loss)]
 
     @pytest.mark.parametrize("smoothing", [0.0, 0.2])

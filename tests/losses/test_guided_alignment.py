@@ -39,7 +39,7 @@ class TestGuidedAlignment(LossConformance):
     covers = GuidedAlignment
     changed = {"kind": "mse", "name": "other"}
 
-    def given(self) -> tuple[Any, Any]:
+    def labels_and_predictions(self) -> tuple[Any, Any]:
         return REFERENCE, WEIGHTS
 
     @pytest.mark.parametrize("kind", KINDS)

@@ -17,7 +17,7 @@ class TestHardestNegatives(LossConformance):
     covers = HardestNegatives
     changed = {"margin": 0.1, "sharpness": 5.0, "reduction": "sum", "name": "other"}
 
-    def given(self) -> tuple[Any, Any]:
+    def labels_and_predictions(self) -> tuple[Any, Any]:
         return np.array([7, 8, 9]), ALIKE
 
 

@@ -29,7 +29,7 @@ class TestReinforce(LayerConformance):
         return tuple(x.astype("float32") for x in (reward, log_probability, rng.random(batch)))
 
     def respond(self, layer: Any, *tensors: Any) -> Any:
-        """Two calls: the second one subtracts the baseline that the first one updated."""
+        """Call twice: the second call uses the baseline that the first one updated."""
         return [layer(*tensors) for _ in range(2)]
 
     def test_no_rows(self) -> None:

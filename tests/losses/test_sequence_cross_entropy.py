@@ -36,16 +36,15 @@ def oracle(labels: np.ndarray, logits: np.ndarray, smoothing: float) -> float:
 
 
 class LossConformance(ArgumentCase):
-    """A loss: config and documentation. A case says what it is called with in `given`."""
+    """Config and documentation of a loss. A case implements `labels_and_predictions`."""
 
-    same_results = ("name",)  # of the loss in logs and files
+    same_results = ("name",)  # the name affects logs and files only
 
-    def given(self) -> tuple[Any, Any]:
-        """Labels and predictions."""
-        raise TypeError(f"{type(self).__name__} does not say what to call the loss with")
+    def labels_and_predictions(self) -> tuple[Any, Any]:
+        raise NotImplementedError
 
     def behaviour(self, loss: keras.losses.Loss) -> list[np.ndarray]:
-        return [array(loss(*self.given()))]
+        return [array(loss(*self.labels_and_predictions()))]
 
     def test_every_constructor_argument_survives(self, argument: str) -> None:
         """A changed argument changes the value, and the rebuilt loss gives the same value."""
@@ -57,10 +56,8 @@ class LossConformance(ArgumentCase):
         unchanged = same_behaviour(behaviour, self.behaviour(base))
         assert unchanged is (argument in self.same_results), f"effect of {argument}"
         saved = json.loads(json.dumps(keras.saving.serialize_keras_object(loss)))
-        for again in (
-            self.covers.from_config(config),
-            keras.saving.deserialize_keras_object(saved),
-        ):
+        rebuilt = self.covers.from_config(config), keras.saving.deserialize_keras_object(saved)
+        for again in rebuilt:
             assert again.get_config() == loss.get_config()
             assert same_behaviour(self.behaviour(again), behaviour)
 
@@ -68,7 +65,7 @@ class LossConformance(ArgumentCase):
     def test_half_precision_gives_a_float32_loss(self, policy: str) -> None:
         keras.config.set_dtype_policy(policy)
         dtype = keras.dtype_policies.get(policy).compute_dtype
-        labels, predictions = self.given()
+        labels, predictions = self.labels_and_predictions()
         half = keras.tree.map_structure(lambda x: ops.cast(x, dtype), predictions)
         got = self.covers()(labels, half)
         assert keras.backend.standardize_dtype(got.dtype) == "float32"
@@ -87,7 +84,7 @@ class TestSequenceCrossEntropy(LossConformance):
     covers = SequenceCrossEntropy
     changed = {"label_smoothing": 0.1, "name": "other"}
 
-    def given(self) -> tuple[Any, Any]:
+    def labels_and_predictions(self) -> tuple[Any, Any]:
         return LABELS, LOGITS
 
     @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])

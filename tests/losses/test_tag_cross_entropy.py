@@ -37,7 +37,7 @@ class TestTagCrossEntropy(LossConformance):
     covers = TagCrossEntropy
     changed = {"label_smoothing": 0.1, "name": "other"}
 
-    def given(self) -> tuple[Any, Any]:
+    def labels_and_predictions(self) -> tuple[Any, Any]:
         return LABELS, potentials(*OF)
 
     @pytest.mark.parametrize("smoothing", [0.0, 0.2])

@@ -20,13 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention_zoo import ops
-from attention_zoo.metrics import (
-    Span,
-    invalid_sequences,
-    read_spans,
-    span_scores,
-    tag_accuracy,
-)
+from attention_zoo.metrics import Span, invalid_sequences, read_spans, span_scores, tag_accuracy
 from tests.refusals import refuses
 
 LETTERS = {"BIO": "BIIB", "IOB1": "IIII", "BIOES": "BIES", "BMES": "BMES"}  # first ... alone

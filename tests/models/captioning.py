@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from tests.layers.running import array, close
-from tests.models.conformance import (
-    LENGTH,
-    SOURCE,
-    TARGET,
-    ModelConformance,
-    forward,
-    picture_of,
-)
+from tests.models.conformance import LENGTH, SOURCE, TARGET, ModelConformance, forward, picture_of
 
 
 class CaptionerConformance(ModelConformance):
@@ -30,7 +23,7 @@ class CaptionerConformance(ModelConformance):
         return source
 
     def tokens_of(self, source: np.ndarray) -> np.ndarray:
-        """Everywhere: token 0 is a square, too."""
+        """All True: token 0 is a square too."""
         return np.ones(len(source), bool)
 
     def test_looks_add_up_to_one(self) -> None:
@@ -72,7 +65,7 @@ class CaptionerConformance(ModelConformance):
     def test_learns(self) -> None:
         """Names the squares of an image from right to left."""
         wide = {"kind": "cnn", "filters": [8, 16]}
-        model, words, target, labels = self.taught(epochs=24, encoder=wide)
+        model, words, target, labels = self.train_to_reverse(epochs=24, encoder=wide)
         said = forward(model, words, target).argmax(-1)
         assert (said == labels).mean() > 0.6
 

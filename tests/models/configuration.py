@@ -34,12 +34,10 @@ from tests.layers.running import (
 )
 from tests.tiers import FULL
 
-BASES: dict[tuple[type, str], Any] = {}
-"""Unchanged models, by case and options."""
-OUTPUTS: dict[tuple[type, str, bool], list[np.ndarray]] = {}
-"""Their outputs and losses, by the training switch too."""
+BASES: dict[tuple[type, str], Any] = {}  # models by case and options
+OUTPUTS: dict[tuple[type, str, bool], list[np.ndarray]] = {}  # and losses; also by `training`
 
-ALONE = """
+SERVE = """
 import sys
 import numpy as np
 import tensorflow as tf
@@ -58,9 +56,9 @@ def outputs(model: Any, given: Any, mode: str = QUICK) -> list[np.ndarray]:
 
 
 def served_outputs(model: Any, given: Any, folder: Path) -> list[np.ndarray]:
-    """Outputs of the exported model in a process that imports TensorFlow alone.
+    """Return outputs of the exported model from a process that imports only TensorFlow.
 
-    Sizes of integer inputs are dynamic; of images only the batch size is.
+    Integer inputs have dynamic shapes; of images only the batch size is dynamic.
     """
 
     def spec(name: str, x: np.ndarray) -> keras.InputSpec:
@@ -72,13 +70,13 @@ def served_outputs(model: Any, given: Any, folder: Path) -> list[np.ndarray]:
     model.export(folder / "served", input_signature=[specs.get("", specs)], verbose=False)
     files = [folder / name for name in ("served", "given.npz", "outputs.npz")]
     np.savez(files[1], **named)
-    in_fresh_process(ALONE, *files)
+    in_fresh_process(SERVE, *files)
     with np.load(files[2]) as found:
         return [found[name] for name in found.files]
 
 
 def with_numpy_numbers(options: Any) -> Any:
-    """Options whose numbers are NumPy's, of types that JSON cannot write."""
+    """Replace numbers by NumPy scalars, which JSON cannot serialize."""
 
     def of_numpy(x: Any) -> Any:
         return {int: np.int64, float: np.float32}.get(type(x), lambda x: x)(x)
@@ -86,23 +84,22 @@ def with_numpy_numbers(options: Any) -> Any:
     return keras.tree.map_structure(of_numpy, options)
 
 
-def assert_finite_and_used(model: Any, gradients: list[np.ndarray]) -> None:
-    """Gradients by the trainable weights, none of which is 0 everywhere."""
+def assert_finite_and_nonzero(model: Any, gradients: list[np.ndarray]) -> None:
     for weight, gradient in zip(model.trainable_variables, gradients, strict=True):
         assert np.isfinite(gradient).all(), weight.path
         assert gradient.any(), weight.path
 
 
 @contextmanager
-def every_weight_moves(model: Any) -> Iterator[None]:
+def assert_every_weight_changes(model: Any) -> Iterator[None]:
     before = [array(v) for v in model.trainable_variables]
     yield
     moved = zip(model.trainable_variables, before, strict=True)
-    assert [v.path for v, old in moved if (array(v) == old).all()] == [], "without a gradient"
+    assert [v.path for v, old in moved if (array(v) == old).all()] == [], "unchanged weights"
 
 
-def shared_loop(model: Any, inputs: Any, labels: Any, **options: Any) -> tuple[Any, Any]:
-    """The steps of the training loop for a model, and batches, each of all examples."""
+def make_training_steps(model: Any, inputs: Any, labels: Any, **options: Any) -> tuple[Any, Any]:
+    """Return training steps for a model, and an iterator whose batches hold all examples."""
     import tensorflow as tf
 
     from attention_zoo.training.devices import spread
@@ -117,7 +114,7 @@ def shared_loop(model: Any, inputs: Any, labels: Any, **options: Any) -> tuple[A
 
 
 def count_parameters(cls: type, settings: dict[str, Any], **vocabulary: int) -> int:
-    """Parameters of a deep model by those of one and of two layers: a large one fills gigabytes."""
+    """Compute the size of a deep model from those with one and two layers, to save memory."""
     one, two = (
         cls(**{**settings, **dict.fromkeys(vocabulary, 5), "num_layers": n}).count_params()
         for n in (1, 2)
@@ -131,13 +128,13 @@ class ConfigurationTests(ArgumentCase):
     """Every constructor argument has an effect, and survives `get_config` and `from_config`."""
 
     small: ClassVar[dict[str, Any]] = {}
-    """Options that make the models of these tests smaller than those of the others."""
+    """Options of smaller models for these tests."""
 
     options: ClassVar[dict[str, Any]]
     numpy_numbers: ClassVar[bool] = False
-    """Whether the constructor accepts numbers of NumPy."""
+    """Whether the constructor accepts NumPy scalars."""
     fill: Any = staticmethod(randomise)
-    """Gives a model random weights."""
+    """Function that sets random weights."""
 
     def make(self, **options: Any) -> Any:
         return self.covers(**{**self.options, **options})
@@ -148,18 +145,17 @@ class ConfigurationTests(ArgumentCase):
         return model
 
     def inputs(self) -> Any:
-        """What the model is called with."""
-        raise TypeError(f"{type(self).__name__} does not say what to call the model with")
+        raise NotImplementedError
 
     def inputs_of(self, model: Any) -> Any:
-        """Inputs of a model with other options, where these differ."""
+        """Return inputs of a model whose options may require others."""
         return self.inputs()
 
     def test_every_constructor_argument_survives(self, argument: str) -> None:
         """A model rebuilt with one argument changed has other weight shapes, outputs or losses."""
         self.check_names()
         others = {**self.small, **self.together.get(argument, {})}
-        with mock.patch("random.randint", return_value=7):  # the seed of all that have none
+        with mock.patch("random.randint", return_value=7):  # the default seed
             model = self.make(**{**others, **self.changed_option(argument)})
             config = saved_config(model)
             again = self.covers.from_config(config)
@@ -172,16 +168,14 @@ class ConfigurationTests(ArgumentCase):
                 assert config[argument] == given
             if shapes(again) != shapes(base):
                 return
-            unchanged = all(
-                same_behaviour(
-                    self.behaviour(again, training), self.base_behaviour(others, training)
-                )
-                for training in (True, False)
+            unchanged = (
+                same_behaviour(self.behaviour(again, mode), self.base_behaviour(others, mode))
+                for mode in (True, False)
             )
-            assert not unchanged, f"{argument} has no effect"
+            assert not all(unchanged), f"{argument} has no effect"
 
     def test_rebuilt_model_computes_the_same(self) -> None:
-        """In training too: noise and dropout masks follow from the seed alone."""
+        """In training too: noise and dropout masks depend only on the seed."""
         options = {**self.options, **self.small}
         options = with_numpy_numbers(options) if self.numpy_numbers else options
         with mock.patch("random.randint", return_value=7):
@@ -190,7 +184,7 @@ class ConfigurationTests(ArgumentCase):
             assert same_behaviour(behaviour, self.base_behaviour(self.small, training=True))
 
     def base(self, options: dict[str, Any]) -> Any:
-        """The model that an argument is changed of."""
+        """Return the cached model with these options."""
         key = type(self), repr(options)
         if key not in BASES:
             BASES[key] = self.make(**options)
@@ -203,7 +197,7 @@ class ConfigurationTests(ArgumentCase):
         return OUTPUTS[key]
 
     def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
-        """Outputs and losses; models made with one seed have the same weights."""
+        """Return outputs and losses; models with the same seed have the same weights."""
         outputs = keras.tree.flatten(model(self.inputs_of(model), training=training))
         return [array(x) for x in [*outputs, *model.losses] if keras.ops.is_tensor(x)]
 
@@ -226,7 +220,7 @@ class ConfigurationTests(ArgumentCase):
                 same(a, b)
 
     def with_policy(self, policy: str, own: bool = True) -> Any:
-        """A model with this dtype policy, its own or the global one, which all its layers have."""
+        """Return a model with its own or the global dtype policy; check that all layers have it."""
         if not own:
             keras.config.set_dtype_policy(policy)
         model = self.make(**({"dtype": policy} if own else {}))
@@ -241,10 +235,9 @@ class ConfigurationTests(ArgumentCase):
 
 
 class PathTests(ConfigurationTests):
-    """A model that makes its prediction in one call."""
+    """A model that predicts in one call, compiled and exported."""
 
     def all_inputs(self) -> Any:
-        """Inputs with those that are optional."""
         return self.inputs()
 
     @pytest.mark.numerics
@@ -256,7 +249,7 @@ class PathTests(ConfigurationTests):
             close(a, b, 1e-5)
 
     @pytest.mark.full
-    @pytest.mark.skipif(JAX, reason="an export is TensorFlow's")
+    @pytest.mark.skipif(JAX, reason="exports need TensorFlow")
     def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
         model, given = self.filled(), self.all_inputs()
         want = outputs(model, given, "graph")

@@ -25,15 +25,14 @@ from attention_zoo.decoding import SearchResult
 from attention_zoo.decoding.step import staying
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import JAX, any_batch, array, close, differentiable, quick, randomise
-from tests.models.configuration import ConfigurationTests, every_weight_moves
-from tests.tiers import FULL, in_full_tier
+from tests.models.configuration import ConfigurationTests, assert_every_weight_changes
+from tests.tiers import FULL, mark_full
 
 SOURCE = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
 TARGET = np.array([[2, 4, 5, 6, 7], [2, 8, 9, 0, 0], [2, 0, 0, 0, 0]], "int32")
 VOCABULARY = {"source_vocabulary_size": 11, "target_vocabulary_size": 12}
 PAD, START, END = 0, 2, 3
-STACK = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}
-"""Sizes of a tiny Transformer, and other ones."""
+STACK = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 2}  # a tiny Transformer
 OTHER_STACK = {
     "embedding_dim": 6,
     "units": 12,
@@ -42,8 +41,7 @@ OTHER_STACK = {
     "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
     "dropout": 0.25,
 }
-LENGTH = 7 if FULL or JAX else 2
-"""Limit of the searches; those of the fast tier are eager."""
+LENGTH = 7 if FULL or JAX else 2  # of searches, which are eager in the fast tier
 
 
 def presets_of(cls: type) -> list[str]:
@@ -53,8 +51,8 @@ def presets_of(cls: type) -> list[str]:
 def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
     """Gives a test with the argument `preset` every preset of its model; deep ones run later.
 
-    With the argument `searched` the first runs in the fast tier. Those of more than two layers, but
-    for the shallowest, run in the soak tier: what their searches would show, their steps show.
+    With the argument `searched` the first runs in the fast tier. Presets of more than two layers,
+    except the shallowest, run in the soak tier: the tests of their steps cover searches too.
     """
     if not {"preset", "searched"} & set(metafunc.fixturenames):
         return
@@ -179,11 +177,11 @@ class ModelConformance(ConfigurationTests):
         randomise(model, scale=0.4)
 
     def padded(self, source: np.ndarray, none: np.ndarray) -> np.ndarray:
-        """Sources with padding behind them."""
+        """Return sources padded on the right."""
         return np.concatenate([source, none], 1)
 
     def tokens_of(self, source: np.ndarray) -> np.ndarray:
-        """Where a source `(S,)` is no padding."""
+        """Return the padding mask of a source `(S,)`: False at padding."""
         return source != 0
 
     def make(self, **options: Any) -> Any:
@@ -206,7 +204,7 @@ class ModelConformance(ConfigurationTests):
         return shipped(preset, tuple(sorted({**sizes, **self.vocabulary}.items())), self.fill)
 
     def search(self, model: Any, source: np.ndarray = SOURCE, **options: Any) -> SearchResult:
-        """The search, eager in the fast tier and compiled in the full one."""
+        """Run a search, eager in the fast tier and compiled in the full one."""
         run = model.compiled_search if FULL or JAX else model.search
         found = run(read_by(model, source), **{"max_length": LENGTH, **options})
         return SearchResult(*(None if x is None else np.asarray(x) for x in found))
@@ -284,7 +282,7 @@ class ModelConformance(ConfigurationTests):
     def test_greedy_search_takes_the_best_token(self, searched: str) -> None:
         model = self.shipped(searched)
         found = self.search(model)
-        best = check_found(model, found, 0).argmax(-1)
+        best = check_hypotheses(model, found, 0).argmax(-1)
         for tokens, length, wanted in zip(
             found.tokens[:, 0], found.lengths[:, 0], best, strict=True
         ):
@@ -296,7 +294,7 @@ class ModelConformance(ConfigurationTests):
         assert found.tokens.shape == (len(SOURCE), 2, LENGTH)
         assert (np.diff(found.scores, axis=1) <= 0).all()
         for rank in range(2):
-            check_found(model, found, rank)
+            check_hypotheses(model, found, rank)
         greedy = self.search(model)
         assert (found.scores[:, 0] >= greedy.scores[:, 0] - 1e-4).all()
 
@@ -304,7 +302,7 @@ class ModelConformance(ConfigurationTests):
 
     @pytest.mark.numerics
     @pytest.mark.parametrize(
-        "sizes", [in_full_tier((0, 4, 3)), (2, 1, 1), (2, 4, 1), (2, 1, 3)], ids=str
+        "sizes", [mark_full((0, 4, 3)), (2, 1, 1), (2, 4, 1), (2, 1, 3)], ids=str
     )
     def test_small_sizes(self, sizes: tuple[int, int, int]) -> None:
         batch, sources, steps = sizes
@@ -345,19 +343,19 @@ class ModelConformance(ConfigurationTests):
     @pytest.mark.full
     @pytest.mark.numerics
     def test_learns(self) -> None:
-        self.taught()
+        self.train_to_reverse()
 
-    def taught(self, epochs: int = 12, **options: Any) -> tuple[Any, np.ndarray, Any, Any]:
-        """A model taught by plain `compile` and `fit` to turn sequences around, and these."""
+    def train_to_reverse(
+        self, epochs: int = 12, **options: Any
+    ) -> tuple[Any, np.ndarray, Any, Any]:
+        """Train a model with `compile` and `fit` to reverse sequences; return it and the data."""
         rng = np.random.default_rng(0)
         words = rng.integers(4, 9, size=(256, 3)).astype("int32")
         target = np.concatenate([np.full((256, 1), START), words[:, ::-1]], 1).astype("int32")
         labels = np.concatenate([words[:, ::-1], np.full((256, 1), END)], 1).astype("int32")
         model = self.make(units=24, embedding_dim=12, dropout=0.0, **options)
         model.compile(
-            optimizer=keras.optimizers.Adam(self.rate),
-            loss=self.loss(model, 0.0),
-            jit_compile=JAX,
+            optimizer=keras.optimizers.Adam(self.rate), loss=self.loss(model, 0.0), jit_compile=JAX
         )
         data, labels = self.lesson(words, target, labels)
         untrained = model.evaluate(data, labels, batch_size=32, verbose=0)
@@ -376,7 +374,7 @@ class ModelConformance(ConfigurationTests):
         model.compile(optimizer="adam", loss=self.loss(model, 0.1), jit_compile=True)
         labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
         inputs, labels = self.lesson(SOURCE, TARGET, labels)
-        with every_weight_moves(model):
+        with assert_every_weight_changes(model):
             assert np.isfinite(model.train_on_batch(inputs, labels))
 
     @pytest.mark.full
@@ -390,17 +388,13 @@ class ModelConformance(ConfigurationTests):
         assert np.isfinite(found.scores).all()
 
 
-def check_found(
-    model: Any,
-    found: SearchResult,
-    rank: int,
-    source: np.ndarray = SOURCE,
-    penalty: str = "none",
+def check_hypotheses(
+    model: Any, found: SearchResult, rank: int, source: np.ndarray = SOURCE, penalty: str = "none"
 ) -> np.ndarray:
-    """Scores and attention of the hypotheses of this rank are those of the teacher-forced pass.
+    """Compare scores and attention of the hypotheses of a rank with a teacher-forced pass.
 
     Returns:
-        The log probabilities `(B, L, V)` of that pass.
+        The log probabilities `(B, L, V)` of the teacher-forced pass.
     """
     tokens = array(found.tokens)[:, rank]
     log_probs, looked = teacher_forced(model, source, tokens)

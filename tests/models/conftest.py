@@ -1,4 +1,4 @@
-"""Tests with the argument `preset` run for every preset of their model, which is built once."""
+"""Parametrization by preset, and models that are built once for each preset."""
 
 import pytest
 
@@ -10,7 +10,7 @@ __all__ = ["pytest_generate_tests"]
 
 @pytest.fixture(scope="class", autouse=True)
 def _shipped_models(request: pytest.FixtureRequest) -> None:
-    """Builds the presets of the fast tier before the first test of a model."""
+    """Build the presets of the fast tier before the first test of a model."""
     if hasattr(request.cls, "shipped"):
         for name in presets_of(request.cls.covers):
             if depth(name) <= 2:

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from tests.layers.running import JAX, any_batch, array, close, differentiable
-from tests.models.configuration import PathTests, assert_finite_and_used
+from tests.models.configuration import PathTests, assert_finite_and_nonzero
 from tests.models.configuration import outputs as outputs_of
-from tests.tiers import FULL, in_full_tier
+from tests.tiers import FULL, mark_full
 
 TOKENS = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
 LIVE = TOKENS != 0
@@ -119,7 +119,7 @@ class ReadingConformance(PathTests):
             assert np.isfinite(array(x)).all()
 
     @pytest.mark.numerics
-    @pytest.mark.parametrize("sizes", [in_full_tier((0, 4)), (1, 1), (2, 3)], ids=str)
+    @pytest.mark.parametrize("sizes", [mark_full((0, 4)), (1, 1), (2, 3)], ids=str)
     def test_small_sizes(self, sizes: tuple[int, int]) -> None:
         model = self.make()
 
@@ -141,4 +141,4 @@ class ReadingConformance(PathTests):
         )
         results, _, by_weights = run(tokens)
         assert all(np.isfinite(x).all() for x in keras.tree.flatten(results))
-        assert_finite_and_used(model, by_weights)
+        assert_finite_and_nonzero(model, by_weights)

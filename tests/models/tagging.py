@@ -17,9 +17,9 @@ import pytest
 from attention_zoo.models import Tagger
 from attention_zoo.ops import unpack
 from tests.layers.running import JAX, any_batch, array, close, differentiable
-from tests.models.configuration import PathTests, assert_finite_and_used, outputs
+from tests.models.configuration import PathTests, assert_finite_and_nonzero, outputs
 from tests.models.reading import LIVE, TOKENS, fill
-from tests.tiers import FULL, in_full_tier
+from tests.tiers import FULL, mark_full
 
 TAGS = ["O", "B-A", "I-A", "B-B", "I-B"]
 RNG = np.random.default_rng(0)
@@ -45,10 +45,10 @@ def emissions(model: Any, given: Given) -> np.ndarray:
     return array(chain.emissions)
 
 
-def accuracy_after_fit(
+def fit_and_evaluate(
     model: Any, words: np.ndarray, labels: np.ndarray, rate: float, epochs: int
 ) -> float:
-    """The share of words that are tagged right after plain `compile` and `fit`."""
+    """Train with `compile` and `fit`; return the accuracy on the training set."""
     model.compile(keras.optimizers.Adam(rate), model.make_loss(), jit_compile=JAX)
     model.fit({"tokens": words}, labels, batch_size=32, epochs=epochs, shuffle=False, verbose=0)
     tags = array(model.decode(model({"tokens": words}))[0])
@@ -63,8 +63,8 @@ class TaggingConformance(PathTests):
     """What makes the model of the law of masks as deep as a real one."""
     attentions: ClassVar[int] = 0
 
-    def deepened(self) -> Any:
-        """As deep as a real one, in the full tier."""
+    def make_deep(self) -> Any:
+        """Return a model with the depth of a real one in the full tier."""
         return self.filled(**(self.deep if FULL else {}))
 
     def inputs(self) -> Given:
@@ -94,7 +94,7 @@ class TaggingConformance(PathTests):
 
     @pytest.mark.every_backend
     def test_pads_cannot_be_seen(self) -> None:
-        model = self.deepened()
+        model = self.make_deep()
         want = emissions(model, self.inputs())
         for where in ("right", "left", "inside") if FULL else ("inside",):
             longer, places = self.padded(where, 7)
@@ -102,11 +102,13 @@ class TaggingConformance(PathTests):
 
     def test_garbage_at_pads_and_the_batch_cannot_be_seen(self) -> None:
         """Characters and marks of padding are not read."""
-        model = self.deepened()
+        model = self.make_deep()
         given = self.inputs()
         want = emissions(model, given)
         dirty = {name: np.where(x == 0, 1, x) for name, x in given.items() if name != "tokens"}
-        dirty = {name: np.where(_spread(LIVE, x), given[name], x) for name, x in dirty.items()}
+        for name, x in dirty.items():
+            live = LIVE.reshape(*LIVE.shape, *(1,) * (x.ndim - 2))
+            dirty[name] = np.where(live, given[name], x)
         close(emissions(model, {**given, **dirty}), want, 1e-5)
         for row in range(len(TOKENS)) if FULL else (1,):
             alone = {name: x[row : row + 1, LIVE[row]] for name, x in given.items()}
@@ -115,7 +117,7 @@ class TaggingConformance(PathTests):
     @pytest.mark.every_backend
     def test_all_inputs_can_be_seen(self) -> None:
         """A law kept by saying nothing would be none: what is changed here is told elsewhere."""
-        model = self.deepened()
+        model = self.make_deep()
         given = self.inputs()
         want = emissions(model, given)
         for name, x in given.items():
@@ -159,7 +161,7 @@ class TaggingConformance(PathTests):
         assert getattr(got, "_keras_mask", None) is None
         assert np.isfinite(array(got)).all()
 
-    @pytest.mark.parametrize("sizes", [in_full_tier((0, 4)), (1, 1), (2, 3)], ids=str)
+    @pytest.mark.parametrize("sizes", [mark_full((0, 4)), (1, 1), (2, 3)], ids=str)
     def test_small_sizes(self, sizes: tuple[int, int]) -> None:
         model, given = self.make(), self.inputs()
         shapes = {name: (*sizes, *x.shape[2:]) for name, x in given.items()}
@@ -188,7 +190,7 @@ class TaggingConformance(PathTests):
         )
         value, _, by_weights = work(*rows)
         assert np.isfinite(value).all()
-        assert_finite_and_used(model, by_weights)
+        assert_finite_and_nonzero(model, by_weights)
 
     @pytest.mark.every_backend
     def test_attention_is_that_of_every_layer(self) -> None:
@@ -218,7 +220,3 @@ class TaggingConformance(PathTests):
             model({**given, "starts": STARTS[:2]})
         with pytest.raises(ValueError, match=r"potentials must be \(batch, words \+ tags \+ 2, 6"):
             model.decode(np.zeros((1, 9, 5), "float32"))
-
-
-def _spread(mask: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return mask.reshape(*mask.shape, *(1,) * (x.ndim - 2))

@@ -73,11 +73,7 @@ def test_sizes_of_the_released_base_model() -> None:
 
 def test_released_layers_are_post_norm_with_the_exact_gelu() -> None:
     model = from_preset("bert_tiny", vocabulary_size=5, embedding_dim=8, units=8)
-    assert model.settings["layer"] == {
-        "norm_first": False,
-        "activation": "gelu",
-        "epsilon": 1e-12,
-    }
+    assert model.settings["layer"] == {"norm_first": False, "activation": "gelu", "epsilon": 1e-12}
     activation = model.encoder[0].feed_forward.first.activation
     assert float(activation(np.float32(1.0))) == pytest.approx(0.8413447, abs=2e-7)  # tanh: .841192
 

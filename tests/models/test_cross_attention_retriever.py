@@ -10,7 +10,7 @@ from keras import ops
 import attention_zoo as az
 from attention_zoo.models import CrossAttentionRetriever, cross_attention_retriever
 from tests.layers.running import JAX, any_batch, array, close, differentiable
-from tests.models.configuration import PathTests, assert_finite_and_used, shared_loop
+from tests.models.configuration import PathTests, assert_finite_and_nonzero, make_training_steps
 from tests.refusals import refuses
 from tests.tiers import FULL
 
@@ -46,7 +46,7 @@ class TestCrossAttentionRetriever(PathTests):
         return {"image": IMAGES, "text": TEXTS}
 
     def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
-        """Similarities and their loss."""
+        """Return similarities and their loss."""
         (similarities,) = super().behaviour(model, training)
         return [similarities, array(model.make_loss()(np.arange(3), similarities))]
 
@@ -147,7 +147,7 @@ class TestCrossAttentionRetriever(PathTests):
         )
         cost, _, gradients = run(text)
         assert np.isfinite(cost)
-        assert_finite_and_used(model, gradients)
+        assert_finite_and_nonzero(model, gradients)
 
 
 def test_presets() -> None:
@@ -192,7 +192,7 @@ def test_learns_by_plain_fit() -> None:
 def test_the_shared_loop_trains_it() -> None:
     given, numbers = squares(16)
     model = CrossAttentionRetriever(9, 8, 16, {"filters": [8]})
-    steps, batches = shared_loop(model, given, numbers)
+    steps, batches = make_training_steps(model, given, numbers)
     want = 16 * float(model.loss(numbers, model(given)))
     outcome = steps.train(batches)
     assert (outcome.count, outcome.code) == (16, 0)

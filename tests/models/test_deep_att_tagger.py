@@ -7,7 +7,7 @@ import pytest
 from attention_zoo.models import DeepAttTagger
 from attention_zoo.models.deep_att_tagger import STACK, SUBLAYERS, DeepAttLayer
 from tests.layers.running import array, randomise
-from tests.models.tagging import TAGS, TaggingConformance, accuracy_after_fit
+from tests.models.tagging import TAGS, TaggingConformance, fit_and_evaluate
 from tests.refusals import refuses
 
 TINY = {
@@ -116,7 +116,7 @@ def test_order_is_learned_by_plain_fit() -> None:
     labels = np.where(words > 0, np.pad(words[:, :-1] % 2, ((0, 0), (1, 0))), -1)
     stack = {**TINY["stack"], "num_layers": 1, "sublayer": "feed_forward"}
     model = DeepAttTagger(9, ["O", "B-A"], 16, 16, stack, dropout=0.0)
-    assert accuracy_after_fit(model, words, labels, 0.01, 30) > 0.97
+    assert fit_and_evaluate(model, words, labels, 0.01, 30) > 0.97
 
 
 @pytest.mark.full

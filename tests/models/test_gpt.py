@@ -13,12 +13,7 @@ import attention_zoo as az
 from attention_zoo.layers import POSITIONS, hypothesis_cache
 from attention_zoo.models import GPT
 from attention_zoo.models.presets import PRESETS
-from tests.layers.running import (
-    JAX,
-    any_batch,
-    array,
-    close,
-)
+from tests.layers.running import JAX, any_batch, array, close
 from tests.models import test_transformer
 from tests.models.configuration import count_parameters
 from tests.models.conformance import (
@@ -28,12 +23,12 @@ from tests.models.conformance import (
     STACK,
     START,
     ModelConformance,
-    check_found,
+    check_hypotheses,
     text_of,
 )
 from tests.models.reading import fill
 from tests.refusals import refuses
-from tests.tiers import first_fast
+from tests.tiers import mark_others_full
 
 
 class TestGPT(ModelConformance):
@@ -73,7 +68,7 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("case", first_fast(SIZES), ids=lambda case: case[0])
+@pytest.mark.parametrize("case", mark_others_full(SIZES), ids=lambda case: case[0])
 def test_sizes_are_those_that_were_released(case: tuple[str, int]) -> None:
     name, vocabulary = case
     total = count_parameters(GPT, PRESETS.get(name)()[1], vocabulary_size=vocabulary)
@@ -196,7 +191,7 @@ def test_prompts_of_any_length_go_on(way: str, positions: str) -> None:
     options = {"max_length": 6, **WAYS[way]}
     together = model.compiled_search(TEXT, **options)
     for rank in range(together.tokens.shape[1]):
-        check_found(model, together, rank, TEXT, options.get("length_penalty", "none"))
+        check_hypotheses(model, together, rank, TEXT, options.get("length_penalty", "none"))
     left = np.zeros((3, 8), "int32")
     for row, length in enumerate((TEXT != 0).sum(1)):
         left[row, 8 - length :] = TEXT[row, :length]
@@ -274,13 +269,13 @@ def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
     np.testing.assert_array_equal(array(again.tokens), array(found.tokens))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("options", [{"coverage_penalty": 0.5}, {"replace_unknown": True}], ids=str)
 def test_search_options_that_need_attention_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(options))} needs attention, and step gives"):
         tiny().search(TEXT, **options)
 
 
+@pytest.mark.full
 def test_an_ensemble_writes_on() -> None:
     model = tiny()
     both = az.models.Ensemble([model, model])

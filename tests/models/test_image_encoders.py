@@ -14,11 +14,7 @@ import pytest
 
 from attention_zoo import models
 from attention_zoo.data import train_tokenizer
-from attention_zoo.models.image_encoders import (
-    _applications,
-    encoder_options,
-    make_encoder,
-)
+from attention_zoo.models.image_encoders import _applications, encoder_options, make_encoder
 from attention_zoo.tasks import Captioning
 from tests.layers.running import any_batch, array, close, quick, same
 from tests.refusals import refuses

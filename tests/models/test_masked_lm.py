@@ -9,7 +9,7 @@ import pytest
 import attention_zoo as az
 from attention_zoo.models import BERT, MaskedLM
 from tests.layers.running import JAX, array
-from tests.models.configuration import every_weight_moves
+from tests.models.configuration import assert_every_weight_changes
 from tests.models.reading import TOKENS, ReadingConformance, outputs
 from tests.models.test_bert import TINY
 
@@ -28,7 +28,7 @@ class TestMaskedLM(ReadingConformance):
     def test_trains_compiled(self) -> None:
         model = self.make(dropout=0.2, num_layers=1)
         model.compile(optimizer="adam", loss=az.losses.SequenceCrossEntropy(), jit_compile=True)
-        with every_weight_moves(model):
+        with assert_every_weight_changes(model):
             assert np.isfinite(model.train_on_batch({"tokens": TOKENS}, TOKENS))
 
 

@@ -21,7 +21,7 @@ from tests.layers.running import (
     randomise,
     same,
 )
-from tests.models.configuration import PathTests, every_weight_moves, shared_loop
+from tests.models.configuration import PathTests, assert_every_weight_changes, make_training_steps
 from tests.refusals import refuses
 from tests.tiers import FULL
 
@@ -225,9 +225,9 @@ def test_the_shared_loop_trains_it(jit: bool) -> None:
     """With hardly any draw at the first step, its loss is the one of inference."""
     images, labels = hidden_sign(64)
     model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 2, 8, 16, location_std=1e-4, seed=1)
-    steps, batches = shared_loop(model, images, labels, jit=jit)
+    steps, batches = make_training_steps(model, images, labels, jit=jit)
     tested = steps.test(batches)
-    with every_weight_moves(model):
+    with assert_every_weight_changes(model):
         outcome = steps.train(batches)
     assert (outcome.count, outcome.code) == (64, 0)
     assert outcome.loss == pytest.approx(tested.loss, rel=1e-3)

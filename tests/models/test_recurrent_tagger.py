@@ -15,8 +15,8 @@ from tests.models.tagging import (
     TAGS,
     TOKENS,
     TaggingConformance,
-    accuracy_after_fit,
     emissions,
+    fit_and_evaluate,
 )
 from tests.refusals import refuses
 
@@ -108,7 +108,7 @@ def test_characters_by_an_lstm_and_no_attention() -> None:
 def test_learns_by_plain_fit(kind: str) -> None:
     words, labels = sentences(256)
     model = RecurrentTagger(13, TAGS, 8, 16, head={"kind": kind}, dropout=0.0, word_dropout=0.01)
-    assert accuracy_after_fit(model, words, labels, 0.03, 10) > 0.97
+    assert fit_and_evaluate(model, words, labels, 0.03, 10) > 0.97
 
 
 def test_one_width_is_one_layer() -> None:

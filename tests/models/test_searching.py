@@ -26,7 +26,7 @@ def translator() -> Any:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Any]]:
-    """A translator, and the source shapes that its decoder step is traced for."""
+    """Return a translator and a list of the source shapes for which its decoder step is traced."""
     model, traced = translator(), []
     step = model.decoder_step
 

@@ -20,7 +20,7 @@ from tests.models.conformance import (
     TARGET,
     VOCABULARY,
     ModelConformance,
-    check_found,
+    check_hypotheses,
     forward,
 )
 from tests.models.reading import fill
@@ -42,10 +42,7 @@ class TestTransformer(ModelConformance):
     fill = staticmethod(fill)
 
 
-SIZES = {
-    ("transformer_base", 37000): 65e6,
-    ("transformer_big", 37000): 213e6,
-}
+SIZES = {("transformer_base", 37000): 65e6, ("transformer_big", 37000): 213e6}
 
 
 @pytest.mark.full
@@ -93,8 +90,7 @@ LAWS = (
     ModelConformance.test_steps_are_the_whole,
     ModelConformance.test_later_tokens_cannot_be_seen,
     pytest.param(
-        ModelConformance.test_beam_search_tells_where_each_hypothesis_looked,
-        marks=pytest.mark.soak,
+        ModelConformance.test_beam_search_tells_where_each_hypothesis_looked, marks=pytest.mark.soak
     ),
 )
 
@@ -143,7 +139,7 @@ def test_stretches_know_the_distances(
     found = model.compiled_search(SOURCE, **options)
     model.__dict__.pop("_compiled")
     for rank in range(2):
-        check_found(model, found, rank)
+        check_hypotheses(model, found, rank)
 
 
 @pytest.mark.parametrize("positions", RELATIVE)

@@ -7,7 +7,7 @@ import pytest
 
 from attention_zoo.models import BERT, TransformerTagger
 from tests.layers.running import array
-from tests.models.tagging import TAGS, TOKENS, TaggingConformance, accuracy_after_fit, run
+from tests.models.tagging import TAGS, TOKENS, TaggingConformance, fit_and_evaluate, run
 from tests.models.test_bert import TINY as BERT_TINY
 
 TINY = {**BERT_TINY, "use_pooler": False, "max_length": 60}
@@ -37,7 +37,7 @@ def test_learns_by_plain_fit_around_a_bert_that_is_there() -> None:
     words = np.random.default_rng(0).integers(3, 9, size=(128, 5)).astype("int32")
     words[::2, 4] = 0
     labels = np.where(words > 0, words % 2, -1)
-    assert accuracy_after_fit(model, words, labels, 0.01, 20) > 0.97
+    assert fit_and_evaluate(model, words, labels, 0.01, 20) > 0.97
     assert np.abs(array(bert.token_embedding.embeddings) - before).max() > 0.01
 
 

@@ -1,4 +1,4 @@
-"""Which tests cover a mutant: line coverage of the fast tier, one record for each test file."""
+"""Tests that cover a mutant: line coverage of the fast tier, a record for each test file."""
 
 import json
 from collections import defaultdict
@@ -18,8 +18,6 @@ CHUNK = 40  # test files that are recorded together
 
 @dataclass
 class FileCoverage:
-    """Coverage of one test file."""
-
     file: str
     file_hash: str
     tests: list[str] = field(default_factory=list)  # those that pass
@@ -33,7 +31,7 @@ class FileCoverage:
         return all(project.hash(path) == known for path, known in hashes.items())
 
     def find_tests(self, path: str, first: int, last: int) -> set[str]:
-        """Tests that execute a line of a module between two lines, inclusive."""
+        """Return tests that execute a line of a module between two lines, inclusive."""
         lines = self.lines.get(path, {})
         masks = [int(tests, 16) for line, tests in lines.items() if first <= int(line) <= last]
         return {t for i, t in enumerate(self.tests) if any(mask >> i & 1 for mask in masks)}

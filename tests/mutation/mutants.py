@@ -72,7 +72,7 @@ def edit_arithmetic(source: Source, node: ast.BinOp | ast.AugAssign) -> Iterator
 
 
 def find_edits(source: Source, node: ast.AST, is_default: bool) -> Iterator[Edit]:
-    """All edits of one node."""
+    """Yield all edits of a node."""
     match node:
         case ast.BinOp() | ast.AugAssign():
             yield from edit_arithmetic(source, node)
@@ -143,7 +143,7 @@ def find_sites(
 ) -> Iterator[tuple[ast.AST, tuple[int, int], bool]]:
     """Walk a tree; yield nodes, the lines that cover them, and if they are a default argument.
 
-    A test that executes one of these lines (first, last) reaches the node: those of its statement,
+    A test that executes one of these lines (first, last) covers the node: those of its statement,
     of the function whose default or decorator it is, or of the class or module that contains it.
     """
     if is_ignored(node):
@@ -177,9 +177,9 @@ class Mutant:
     column: int
     operator: str
     index: int  # among the mutants with the same position and operator
-    covered: tuple[int, int]  # first and last line whose execution shows that a test reaches it
+    covered: tuple[int, int]  # first and last line; a test that executes one covers it
     edit: tuple[int, int, str]  # byte offsets of the replaced text, and the new text
-    rank: str = ""  # place in the seeded order
+    rank: str = ""  # position in the seeded order
     old: str = ""  # the lines that differ, without indentation and blank lines
     new: str = ""
 
@@ -189,7 +189,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What an entry of the list of equivalent mutants names."""
+        """Identifier in the list of equivalent mutants."""
         return self.path, self.old, self.new
 
     def apply(self, source: bytes) -> bytes:
@@ -200,19 +200,19 @@ class Mutant:
 
 
 def find_candidates(path: str, source: Source, seed: int) -> Iterator[Mutant]:
-    """All mutants of a module; their ranks hardly depend on other lines of the module."""
+    """Yield all mutants of a module; their ranks hardly depend on its other lines."""
     lines = source.data.decode().splitlines()
-    seen: Counter[tuple] = Counter()
+    counts: Counter[tuple] = Counter()
     for node, covered, is_default in find_sites(source.tree, (1, len(lines) + 1)):
         for name, at, *edit in find_edits(source, node, is_default):
             position, text = (at.lineno, at.col_offset, name), lines[at.lineno - 1].strip()
-            rank = compute_digest(str(seed), path, name, text, str(seen[name, text]))
-            yield Mutant(path, *position, seen[position], covered, tuple(edit), rank)
-            seen.update([position, (name, text)])
+            rank = compute_digest(str(seed), path, name, text, str(counts[name, text]))
+            yield Mutant(path, *position, counts[position], covered, tuple(edit), rank)
+            counts.update([position, (name, text)])
 
 
 def validate(mutant: Mutant, source: Source) -> Mutant | None:
-    """The mutant with its diff; None if it does not compile or is the same program."""
+    """Return the mutant with its diff; None if it does not compile or is the same program."""
     data = mutant.apply(source.data)
     try:
         tree = ast.parse(data)
@@ -243,8 +243,8 @@ def compute_quotas(sizes: dict[str, int], count: int) -> dict[str, int]:
     return quotas
 
 
-def draw(pool: list[Mutant], sources: dict[str, Source], count: int) -> list[Mutant]:
-    """Draw at most one mutant a line; operators take turns, modules with few mutants come first."""
+def sample(pool: list[Mutant], sources: dict[str, Source], count: int) -> list[Mutant]:
+    """Sample at most one mutant a line; alternate operators, prefer modules with few mutants."""
     by_operator: defaultdict[str, list[Mutant]] = defaultdict(list)
     for mutant in sorted(pool, key=lambda m: m.rank):
         by_operator[mutant.operator].append(mutant)
@@ -280,5 +280,5 @@ def generate(project: Project, seed: int, count: int) -> list[Mutant]:
         sizes[get_group(path)] += len({node.lineno for node in nodes})
         pools[get_group(path)] += find_candidates(path, source, seed)
     quotas = compute_quotas(dict(sizes), count)
-    drawn = [mutant for group in quotas for mutant in draw(pools[group], sources, quotas[group])]
+    drawn = [mutant for group in quotas for mutant in sample(pools[group], sources, quotas[group])]
     return sorted(drawn, key=lambda m: (m.path, m.line, m.column, m.operator, m.index))

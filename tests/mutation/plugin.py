@@ -1,4 +1,4 @@
-"""Pytest plugin: run the tests of a list in its order; write down failures and durations."""
+"""Pytest plugin: run a list of tests in its order; record failures and durations."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(os.environ["MUTATION_FOLDER"])
-resource.setrlimit(resource.RLIMIT_DATA, (12 << 30,) * 2)  # a mutant may allocate without end
+resource.setrlimit(resource.RLIMIT_DATA, (12 << 30,) * 2)  # a mutant may allocate unlimited memory
 failed: list[str] = []
 seconds: Counter[str] = Counter()
 

@@ -20,7 +20,7 @@ NOT_INHERITED = ("PYTEST_", "COV_", "COVERAGE_", "ATTENTION_ZOO_", "KERAS_BACKEN
 
 
 class MutationError(Exception):
-    """A wrong option or file, or a pytest that fails for another reason than a mutant."""
+    """An invalid option or file, or a failure of pytest that no mutant caused."""
 
 
 def compute_digest(*parts: str | bytes) -> str:
@@ -48,7 +48,7 @@ class Project:
         return sorted(path.relative_to(self.root).as_posix() for path in paths)
 
     def list_test_files(self, restricted_to: list[str]) -> list[str]:
-        """Test files at or below some paths, all for none, without those of this tool."""
+        """List test files at or below some paths (default: all), except those of this tool."""
         roots = [Path(path) for path in restricted_to or ["tests"]]
         found = [f for f in self.find("tests", "**/test_*.py") if "tests/mutation/" not in f]
         if found := [f for f in found if any(Path(f).is_relative_to(root) for root in roots)]:
@@ -56,7 +56,7 @@ class Project:
         raise MutationError(f"--tests: no test files in {' or '.join(restricted_to)}.")
 
     def list_helpers(self, test_file: str) -> list[str]:
-        """Modules without tests in the folder of a test file and in `tests/`."""
+        """List modules without tests in the folder of a test file and in `tests/`."""
         folders = {Path(test_file).parent.as_posix(), "tests"}
         return [p for folder in folders for p in self.find(folder, "*.py") if "/test_" not in p]
 
@@ -72,8 +72,6 @@ class Project:
 
 
 class Outcome(NamedTuple):
-    """What a run of pytest did."""
-
     status: str  # killed if a test failed, broken if pytest did, else timeout or survived
     output: str
     failed: list[str]
@@ -91,9 +89,9 @@ class Copy:
         shutil.copy(Path(__file__).with_name("plugin.py"), folder / "mutation_plugin.py")
 
     def pytest(self, options: list[str], targets: list[str], limit: float = 1e9) -> Outcome:
-        """Run test files, or tests in the given order if they exist.
+        """Run test files, or tests in the given order, without those that do not exist.
 
-        The limit is in seconds; it grows while other programs run too.
+        The limit is in seconds; it is extended in proportion to the system load.
         """
         tests, output = self.folder / "tests.json", self.folder / "output.txt"
         tests.write_text("[[], {}]")
@@ -114,7 +112,7 @@ class Copy:
                 if self.stop.wait(0.05):
                     raise KeyboardInterrupt
         finally:
-            with suppress(ProcessLookupError):  # child processes that are left over are ended too
+            with suppress(ProcessLookupError):  # with child processes that still run
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         failed, seconds = json.loads(tests.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Results of mutants, kept in a file; the mutants known to be equivalent; and the report."""
+"""Results of mutants in a file, the list of equivalent mutants, and the report."""
 
 import json
 from collections import Counter, defaultdict
@@ -16,8 +16,6 @@ Equivalents = dict[tuple[str, str, str], str]  # module, old lines, new lines ->
 
 @dataclass(frozen=True)
 class Result:
-    """Result of one mutant."""
-
     id: str
     status: str  # of the fast tier: killed, timeout (a kill too), survived or no tests
     killed_by: str = ""  # the test that failed; "" if pytest crashed or hung
@@ -37,7 +35,7 @@ class Result:
 
 
 class State:
-    """Results in a JSON-lines file, of which the last line of a mutant counts."""
+    """Results in a JSON-lines file; the last line of a mutant replaces earlier ones."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,7 +68,7 @@ def read_equivalents(path: Path) -> Equivalents:
 
 
 def format_table(groups: dict[str, Counter[str]]) -> list[str]:
-    """Numbers of mutants, and kill rates of those that are not equivalent, by subpackage."""
+    """Format numbers of mutants and kill rates (without equivalent mutants) by subpackage."""
     lines = ["| subpackage | mutants | equivalent | survived | fast tier kills | both tiers kill |"]
     lines += ["|---|---|---|---|---|---|"]
     for name, kinds in [*sorted(groups.items()), ("all", sum(groups.values(), Counter()))]:

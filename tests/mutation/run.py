@@ -96,12 +96,12 @@ class Runner:
         raise MutationError(f"pytest fails without {mutant.id} too:\n{original.output[-4000:]}")
 
     def get_result(self, mutant: Mutant) -> Result | None:
-        """The recorded result of a mutant, if neither its module nor its tests have changed."""
+        """Return the recorded result of a mutant if its module and its tests are unchanged."""
         result = self.state.results.get(mutant.id)
         return result if result and result == self._stamp(mutant, result) else None
 
     def _stamp(self, mutant: Mutant, result: Result) -> Result:
-        """A result with what it rests on: edit, module, and the killing test file or all tests."""
+        """Add the edit and hashes of the module and the tests to a result."""
         if result.kind == "killed" and result.killed_by:
             evidence = self.project.hash(result.killed_by.partition("::")[0])
         else:
@@ -160,7 +160,7 @@ def run(arguments: argparse.Namespace, project: Project, folder: Path) -> int:
 
 
 def main(argv: list[str] | None = None, project: Project | None = None) -> int:
-    """Command line; the arguments of the process and this repository for None."""
+    """Run the command line; defaults are the arguments of the process and this repository."""
     arguments = parse_arguments(argv)
     try:
         with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:

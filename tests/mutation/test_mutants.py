@@ -1,4 +1,4 @@
-"""Mutation operators and the choice of mutants."""
+"""Mutation operators and sampling of mutants."""
 
 import ast
 from collections import Counter
@@ -88,7 +88,7 @@ def test_quotas() -> None:
 
 
 def test_sample(tmp_path: Path) -> None:
-    """It is reproducible, spread over subpackages and operators, and keeps to the edited lines."""
+    """The sample is reproducible and spread over subpackages, operators and lines."""
     code = "\n".join(code for _, code, _ in CASES)
     (tmp_path / "pkg/sub").mkdir(parents=True)
     samples = []

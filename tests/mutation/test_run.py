@@ -74,7 +74,7 @@ def runs(tiny: Project, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_run(tiny: Project, runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """A hang or a crash is a kill, a failure without the mutant is none, a second run resumes."""
+    """Hangs and crashes are kills, failures without the mutant are not; a second run resumes."""
     assert main(RUN, tiny) == 1
     assert f"error: pytest fails without {CORE}:4:8:comparison:0 too" in capsys.readouterr().out
     assert runs == sorted([*OUTCOMES, "b != a"], key=[*OUTCOMES].index)

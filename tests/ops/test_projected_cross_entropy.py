@@ -8,12 +8,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.ops import Projection, projected_cross_entropy
-from tests.layers.running import (
-    array,
-    differentiable,
-    needs_dynamic_shapes,
-    with_dynamic_shapes,
-)
+from tests.layers.running import array, differentiable, needs_dynamic_shapes, with_dynamic_shapes
 
 N, D, V = 11, 4, 9
 

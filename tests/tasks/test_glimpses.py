@@ -42,7 +42,7 @@ def examples(**changes: Any) -> LabelledImages:
     return LabelledImages(**{**given, **changes})
 
 
-def test_parts_of_an_answer() -> None:
+def test_fields_of_a_prediction() -> None:
     for image, answer in zip(images(), task_of().predict(list(images())), strict=True):
         assert list(answer.probabilities) == CLASSES
         assert sum(answer.probabilities.values()) == pytest.approx(1)

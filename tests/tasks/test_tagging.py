@@ -23,12 +23,7 @@ from tests.training.small import assert_same_run
 
 CORPUS = TaggedSentences(
     [("Ida", "Lamp", "saw", "New", "York", "."), ("no", "lamps"), ("York",), ("Ida",) * 9],
-    [
-        ("B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O"),
-        ("O", "O"),
-        ("B-LOC",),
-        ("B-PER", *["O"] * 8),
-    ],
+    [("B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O"), ("O", "O"), ("B-LOC",), ("B-PER", *["O"] * 8)],
     "test sentences",
     marks=[(False, False, True, False, False, False), (False, True), (True,), (False,) * 9],
 )
@@ -168,7 +163,7 @@ def test_attention_is_of_the_sentences_own_tokens() -> None:
         np.testing.assert_allclose(answer.attention.sum(-1), 1, atol=1e-5)
 
 
-def test_attention_only_where_asked_for() -> None:
+def test_attention_is_optional() -> None:
     task = tagger("subword", attention=True)
     assert task.predict([TEXT], attention=False)[0].attention is None
     assert tagger().predict([TEXT])[0].attention is None

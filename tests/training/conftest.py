@@ -28,6 +28,6 @@ def foreign(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_run_is_left(tmp_path: Path) -> Iterator[None]:
+def no_run_folder(tmp_path: Path) -> Iterator[None]:
     yield
     assert not (tmp_path / "run").exists()

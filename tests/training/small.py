@@ -53,14 +53,14 @@ def write_recipe(folder: Path, page: str = PAGE) -> Path:
 
 
 def fit(folder: Path, *words: str, callbacks: Sequence[Any] = (), **options: Any) -> Any:
-    """Trains the recipe of `PAGE` in `folder / run`, with these overrides and training options."""
+    """Train the recipe of `PAGE` in `folder / run`, with these overrides and training options."""
     words = (f"run={folder / 'run'}", *words, *(f"training.{k}={v}" for k, v in options.items()))
     return training.fit(write_recipe(folder), words, callbacks)
 
 
 @functools.cache
 def small_run() -> Path:
-    """A finished run of `PAGE`; only to be read. Trained once for all workers, which copy it."""
+    """Read-only finished run of `PAGE`, trained once for all workers, which copy it."""
     folder = Path(tempfile.mkdtemp(prefix="attention_zoo_"))
     atexit.register(shutil.rmtree, folder, True)
     shared = Path(os.environ.get(SHARED_FOLDER, folder)) / "small"
@@ -76,7 +76,7 @@ def copy_of_small_run(folder: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files by their path in the folder."""
+    """Return the contents of all files by their path in the folder."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
@@ -117,7 +117,7 @@ def assert_same_run(whole: Path, folder: Path) -> None:
 
 
 def assert_similar_run(one: Path, other: Path) -> None:
-    """Two runs have come to the same up to rounding, and have logged the same losses."""
+    """Assert that weights, optimizer and logged losses of two runs are equal up to rounding."""
     expected, found = arrays(one), arrays(other)
     assert expected.keys() == found.keys()
     for name, array in expected.items():

@@ -47,7 +47,7 @@ REPORTS = TextPairs(["a fire in Tromak", "no fire"], ["fire in Tromak", "none"],
 
 
 def recipe_of(task: str, preset: str, data: Any, words: Any = None, **model: Any) -> Recipe:
-    """A recipe of a tiny model."""
+    """Return a recipe of a tiny model."""
     sizes = {"preset": preset, "embedding_dim": 8, "units": 8}
     tokenizer = words or TokenizerOptions("word", 60)
     return Recipe(task=task, data=data, tokenizer=tokenizer, model={**sizes, **model})

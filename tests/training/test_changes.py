@@ -80,7 +80,7 @@ def test_what_decides_the_weights_cannot_change(tmp_path: Path) -> None:
     refuse_changes(tmp_path, {"training.steps": "steps"}, ["training"])
 
 
-@pytest.mark.usefixtures("no_run_is_left")
+@pytest.mark.usefixtures("no_run_folder")
 @refuses(
     (
         ["training.step"],

@@ -11,7 +11,7 @@ import tensorflow as tf
 from attention_zoo.tasks import TASKS
 from attention_zoo.training import CORPORA, Corpus, Recipe
 from attention_zoo.training.corpora import Pairs, kinds_for
-from tests.data.test_prepared import rows_of
+from tests.data.test_prepared import make_mock_dataset
 from tests.refusals import refuses
 
 
@@ -40,7 +40,7 @@ def test_sizes_and_splits(kind: str, column: str, option: str) -> None:
     longest = [max(map(len, getattr(splits[split], column))) for split in ("train", "long")]
     assert longest[0] < longest[1]
     two = corpus(kind, size=30, **{option: 2}).read("train")
-    assert longest[0] < max(map(len, getattr(two, column))), "the option makes them longer"
+    assert longest[0] < max(map(len, getattr(two, column))), "the option has no effect"
 
 
 def test_jsonl(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_parallel(tmp_path: Path) -> None:
         for kind in ("conll", "jsonl", "text", "tsv")
     ),
 )
-def test_what_is_read_is_named(kind: str) -> None:
+def test_a_missing_file_or_name_is_named(kind: str) -> None:
     corpus(kind).read("test")
 
 
@@ -128,7 +128,7 @@ def test_conll(tmp_path: Path) -> None:
 def test_conll2003(tfds: Any, tmp_path: Path) -> None:
     words = tf.ragged.constant([["U.N.", "in", "Paris"], [], ["no"]])
     tags = tf.ragged.constant([[3, 0, 5], [], [0]])
-    with tfds.testing.mock_data(as_dataset_fn=rows_of({"tokens": words, "ner": tags})):
+    with tfds.testing.mock_data(as_dataset_fn=make_mock_dataset({"tokens": words, "ner": tags})):
         found = corpus("conll2003", data_dir=str(tmp_path)).read("validation")
         with pytest.raises(ValueError, match="has no feature 'nre'; did you mean 'ner'"):
             corpus("conll2003", data_dir=str(tmp_path), tags="nre").read("train")
@@ -142,7 +142,7 @@ def test_conll2003(tfds: Any, tmp_path: Path) -> None:
 def test_a_set_with_a_bad_row(tfds: Any, tmp_path: Path) -> None:
     rows = {"dialogue": ["", "A: hi\nB: no"], "summary": ["none", "B is not there"]}
     options = {"name": "samsum", "source": "dialogue", "target": "summary"}
-    with tfds.testing.mock_data(as_dataset_fn=rows_of(rows)):
+    with tfds.testing.mock_data(as_dataset_fn=make_mock_dataset(rows)):
         with pytest.raises(ValueError, match="samsum train: row 1: the field 'dialogue' is empty"):
             CORPORA.get("tfds")(**options, data_dir=str(tmp_path)).read("train")
         found = CORPORA.get("tfds")(**options, data_dir=str(tmp_path), skip_bad=1).read("train")

@@ -96,7 +96,7 @@ def test_frozen_parts_do_not_change_and_others_do(page: Path, tmp_path: Path) ->
     assert all(weight.trainable for weight in result.task.model.weights)
 
 
-@pytest.mark.usefixtures("no_run_is_left")
+@pytest.mark.usefixtures("no_run_folder")
 @refuses(
     ("model.preset=luong_small", r"is a RNNSearch, model\.preset=luong_small is a LuongTranslator"),
     (

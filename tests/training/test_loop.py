@@ -142,7 +142,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
 
 
-@pytest.mark.usefixtures("no_run_is_left")
+@pytest.mark.usefixtures("no_run_folder")
 @refuses(
     ("training.monitor=blue", r"training\.monitor=blue: unknown; did you mean 'bleu'\?"),
     ("training.optimizer=adm", "unknown optimizer 'adm'; did you mean 'adam'"),

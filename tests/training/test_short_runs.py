@@ -1,4 +1,4 @@
-"""The training loop on a two-layer model, whose runs are short enough for the fast tier."""
+"""The training loop on a two-layer model, small enough for the fast tier."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.training.test_loop import StopAfter
 
 @pytest.fixture(scope="module", autouse=True)
 def _registered() -> Iterator[None]:
-    """Registers the model for this module, whose fast tier runs eagerly."""
+    """Register the model for this module; run eagerly in the fast tier."""
     with pytest.MonkeyPatch.context() as patch:
         for registry, name, factory in REGISTERED:
             patch.setitem(registry._factories, name, factory)
@@ -30,20 +30,19 @@ def _registered() -> Iterator[None]:
         tf.config.run_functions_eagerly(False)
 
 
-def short(folder: Path, **training: Any) -> Recipe:
-    """Four updates with two evaluations and, in between, checkpoints."""
+def make_recipe(folder: Path, **training: Any) -> Recipe:
+    """Return a recipe of four updates, with evaluations every two and checkpoints every one."""
     options = {"steps": 4, "evaluate_every": 2, "checkpoint_every": 1, "schedule": "cosine"}
     return recipe(folder, {"size": 12}, **{**options, "model": {"dropout": 0.2}, **training})
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, _registered: None) -> Path:
-    """A run that nothing has interrupted."""
-    return training.fit(short(tmp_path_factory.mktemp("whole") / "run")).folder
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, _registered: None) -> Path:
+    return training.fit(make_recipe(tmp_path_factory.mktemp("uninterrupted") / "run")).folder
 
 
-def checkpoints(folder: Path) -> list[int]:
-    """Steps of the checkpoints that a run folder has."""
+def list_checkpoints(folder: Path) -> list[int]:
+    """Return the steps of the checkpoints in a run folder."""
     return [int(path.name.removeprefix("step-")) for path in sorted(folder.glob("checkpoints/*"))]
 
 
@@ -54,31 +53,31 @@ def test_a_run_learns_and_logs_its_evaluations(tmp_path: Path) -> None:
     assert second["val_loss"] < first["val_loss"]
     assert second["loss"] < first["loss"]
     assert (result.step, result.best_step) == (8, 8)
-    assert checkpoints(result.folder) == [4, 8]
+    assert list_checkpoints(result.folder) == [4, 8]
 
 
 @pytest.mark.parametrize(
     ("every", "batches", "saved"), [(None, 3, 2), (1, 4, 3)], ids=["evaluation", "between"]
 )
 def test_resume_is_exact(
-    every: int | None, batches: int, saved: int, whole: Path, tmp_path: Path
+    every: int | None, batches: int, saved: int, uninterrupted: Path, tmp_path: Path
 ) -> None:
-    """Weights, optimizer, random numbers, log and state, bit by bit."""
+    """Weights, optimizer, random numbers, log and state are equal bit by bit."""
     folder = tmp_path / "run"
-    recipe = short(folder, checkpoint_every=every)
+    recipe = make_recipe(folder, checkpoint_every=every)
     with pytest.raises(KeyboardInterrupt):
         training.fit(recipe, callbacks=[StopAfter(batches)])
-    assert checkpoints(folder)[-1] == saved
+    assert list_checkpoints(folder)[-1] == saved
     assert training.fit(recipe).step == 4
-    assert_same_run(whole, folder)
+    assert_same_run(uninterrupted, folder)
 
 
-def test_a_damaged_checkpoint_is_replaced(whole: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(whole, tmp_path / "run"))
+def test_a_damaged_checkpoint_is_replaced(uninterrupted: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(uninterrupted, tmp_path / "run"))
     (newest(folder) / "training.npz").write_bytes(b"")
     with pytest.warns(UserWarning, match=r"step-00000004: training\.npz is damaged"):
-        training.fit(short(folder))
-    assert_same_run(whole, folder)
+        training.fit(make_recipe(folder))
+    assert_same_run(uninterrupted, folder)
 
 
 def test_early_stopping_survives_an_interruption(tmp_path: Path) -> None:
@@ -87,20 +86,20 @@ def test_early_stopping_survives_an_interruption(tmp_path: Path) -> None:
     options |= {"learning_rate": 1e-30, "patience": 2}
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        training.fit(short(folder, **options), callbacks=[StopAfter(3)])
-    assert checkpoints(folder) == [1, 2]
-    result = training.fit(short(folder, **options))
+        training.fit(make_recipe(folder, **options), callbacks=[StopAfter(3)])
+    assert list_checkpoints(folder) == [1, 2]
+    result = training.fit(make_recipe(folder, **options))
     assert (result.step, result.best_step) == (3, 1)
     assert [line["step"] for line in records(folder)] == [1, 2, 3]
-    assert checkpoints(folder) == [1, 3]
+    assert list_checkpoints(folder) == [1, 3]
     assert tasks.task_folder(folder).name == "step-00000001"
 
 
-def test_a_callback_may_stop_a_run_that_a_later_start_finishes(tmp_path: Path) -> None:
+def test_a_run_that_a_callback_stopped_resumes(tmp_path: Path) -> None:
     class Stop(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self.model.stop_training = True
 
-    assert training.fit(short(tmp_path / "run"), callbacks=[Stop()]).step == 2
-    assert training.fit(short(tmp_path / "run")).step == 4
+    assert training.fit(make_recipe(tmp_path / "run"), callbacks=[Stop()]).step == 2
+    assert training.fit(make_recipe(tmp_path / "run")).step == 4
     assert [line["step"] for line in records(tmp_path / "run")] == [2, 4]

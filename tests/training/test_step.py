@@ -92,10 +92,7 @@ class Counted(keras.layers.Layer):
 @pytest.mark.parametrize("layers", [(), (Counted,)], ids=["plain", "counting updates"])
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
 def test_accumulated_batches_are_one_batch_of_their_union(jit: bool, layers: Any) -> None:
-    """Of 4, 4 and 2 examples: a mean of means would weigh the last two double.
-
-    What a layer counts are updates.
-    """
+    """Micro-batches of 4, 4 and 2 examples weigh by their size; layers count updates."""
     found = {}
     for accumulate, size in ((1, 10), (3, 4)):
         made = [layer() for layer in layers]

@@ -46,7 +46,7 @@ class Signal(keras.callbacks.Callback):
 
 
 class Swallowed(Signal):
-    """The signal comes as another exception, as TensorFlow makes of it while it traces a search."""
+    """Replaces the exception of the signal, as TensorFlow does while it traces a search."""
 
     def _count(self, *given: Any, **named: Any) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What holds for released models of every family."""
+"""Released models of every family: config errors, layer options, random configurations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ import pytest
 
 from attention_zoo import models
 from tests.models.public import test_public_bert, test_public_gpt2
-from tests.models.public.checkpoints import (
-    GOLDEN,
-    change_config,
-    copy_of,
-    written_by_transformers,
-)
+from tests.models.public.checkpoints import GOLDEN, change_config, copy_of, written_by_transformers
 from tests.refusals import refuses
 
 CHECKS = {"bert": test_public_bert.check, "gpt2": test_public_gpt2.check}
@@ -49,7 +44,7 @@ LEARNED = "its positions are learned, not 'rotary'; leave posit"
     (lambda: models.from_public(BERT, int), "is a BERT or a MaskedLM, not a int"),
     (lambda: models.BERT.from_preset(GPT2), "is a GPT, not a BERT"),
 )
-def test_what_the_checkpoint_decides_is_refused(load: Any) -> None:
+def test_options_fixed_by_the_checkpoint_are_refused(load: Any) -> None:
     load()
 
 

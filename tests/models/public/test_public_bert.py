@@ -13,12 +13,7 @@ from attention_zoo import models
 from attention_zoo.models import BERT, MaskedLM
 from attention_zoo.models.public.tensors import FILE, Tensors
 from tests.layers.running import array
-from tests.models.public.checkpoints import (
-    GOLDEN,
-    copy_of,
-    expected,
-    write_safetensors,
-)
+from tests.models.public.checkpoints import GOLDEN, copy_of, expected, write_safetensors
 
 THERE = GOLDEN / "bert"
 

@@ -13,12 +13,7 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.models import GPT
 from attention_zoo.models.public.tensors import FILE, Tensors
 from tests.layers.running import array
-from tests.models.public.checkpoints import (
-    GOLDEN,
-    copy_of,
-    expected,
-    write_safetensors,
-)
+from tests.models.public.checkpoints import GOLDEN, copy_of, expected, write_safetensors
 
 THERE = GOLDEN / "gpt2"
 
