@@ -63,6 +63,14 @@ def test_the_order_is_the_same_for_ever():
 KNOWN_ROWS = [[1, 4, 7, 2], [5, 8], [0, 6, 3, 9]]
 
 
+def test_buckets_count_the_start_token():
+    """With it, targets of 3 tokens fill a bucket of 4, and those of 4 are in the next one."""
+    lengths = [3, 4] * 8
+    batches = PairBatches([[5]] * 16, [[6] * n for n in lengths], 4, seed=1, bucket_width=4)
+    for step in range(4):
+        assert len({lengths[row] for row in batches.rows(step)}) == 1
+
+
 def test_targets_start_and_labels_end(pairs, batches):
     sources, targets = pairs
     for step in range(13):

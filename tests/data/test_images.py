@@ -15,7 +15,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from attention_zoo.data import graph_image, images, read_image
-from attention_zoo.data.images import MOST_PIXELS, MOST_SCANS
+from attention_zoo.data.images import MOST_PIXELS, MOST_SCANS, resized
 
 RNG = np.random.default_rng(0)
 SMOOTH = np.asarray(Image.fromarray(RNG.integers(0, 256, (4, 5, 3), np.uint8)).resize((31, 17)))
@@ -113,6 +113,10 @@ def test_resizing_averages_and_rounds() -> None:
     assert (read_image(board, 1) == 128).all()
     fine = np.indices((32, 32)).sum(0) % 2 * np.uint8(255)  # without antialiasing 0 or 255
     assert np.abs(read_image(fine.astype(np.uint8), 4).astype(int) - 127).max() <= 2
+
+
+def test_an_image_of_the_size_is_not_resized() -> None:
+    assert resized(SMOOTH, SMOOTH.shape[:2]) is SMOOTH
 
 
 def test_arrays_are_taken_as_they_are() -> None:

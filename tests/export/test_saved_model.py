@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo import models
-from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.data.vocabulary import END, UNKNOWN
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
 from attention_zoo.export.saved_model import SERVERS
@@ -82,7 +82,10 @@ def exported_outputs() -> dict[str, tuple[Any, list[str], Any]]:
     """Tasks, texts and outputs of the exported modules, run eagerly."""
     tasks = {
         "translation": (translator(max_length=2), SOURCES[:2]),
-        "language_modeling": (replace_search(writer("word"), max_length=2), TEXTS[:1]),
+        "language_modeling": (
+            replace_search(writer("word"), max_length=3, forced_tokens={1: END}),
+            TEXTS[:1],
+        ),
     }
     return {
         name: (task, texts, run_exported_eagerly(SERVERS.get(name)(task, ()), texts)[0])

@@ -13,8 +13,9 @@ import pytest
 from attention_zoo import models
 from attention_zoo.data import train_tokenizer
 from attention_zoo.decoding import SearchOptions
+from attention_zoo.export.saved_model import SERVERS
 from attention_zoo.tasks import Summarization, Summary
-from tests.export.alone import ExportedOutputs
+from tests.export.alone import ExportedOutputs, run_exported_eagerly
 from tests.tasks.captioners import with_normal_weights
 from tests.tiers import mark_others_full
 
@@ -98,6 +99,12 @@ def test_exported_outputs_equal_predictions(kind: str, exported_outputs: Exporte
     (several, _), (one, _), *_ = exported_outputs[kind]
     assert_same(several, wanted(kind)[:4])
     assert_same(one, wanted(kind)[2:3])
+
+
+def test_unknown_tokens_are_replaced() -> None:
+    made = task("attention alone")
+    answers, _ = run_exported_eagerly(SERVERS.get(made.name)(made, ()), TEXTS[:2])
+    assert_same(answers, made.predict(TEXTS[:2]))
 
 
 @pytest.mark.full

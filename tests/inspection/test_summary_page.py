@@ -35,6 +35,7 @@ def places(found: Page) -> list[Any]:
         ("On 3 May , 1 2 . 5 tons ( 7 % ) .", "On 3 May, 12.5 tons (7%)."),
         ("in 1 9 . It ' s well - known , at $ 4 : 1 0", "in 19. It's well-known, at $4:10"),
         ("1 a 2 2 b . 3", "1 a 22 b. 3"),
+        ("room B2 : 3", "room B2:3"),
         ("▁the ▁fif th ▁2 ▁1", "the fifth 2 1"),
         ("play ##ing on", "playing on"),
         ("", ""),

@@ -67,6 +67,18 @@ def test_score_and_alignment_may_be_objects() -> None:
     close(by_name, by_object, 1e-9)
 
 
+def test_alignment_is_built_on_the_shape_of_scores() -> None:
+    shapes = []
+
+    class Recorder(HardAlignment):
+        def build(self, scores_shape: tuple[int, ...]) -> None:
+            shapes.append(scores_shape)
+            super().build(scores_shape)
+
+    Attention(alignment=Recorder()).build((2, 3, 4), (2, 5, 4))
+    assert shapes == [(2, 3, 5)]
+
+
 def test_scores_far_beyond_float16() -> None:
     """Exact scores of 1e5 and more, the greatest of them hidden (K9 to K12)."""
     for sign in (1, -1):

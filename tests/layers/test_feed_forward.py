@@ -29,6 +29,12 @@ def test_gate_and_activation() -> None:
     close(got, (linear / (1 + np.exp(-linear)) * (x @ gate)) @ second, 1e-6)
 
 
+def test_build_creates_all_weights() -> None:
+    layer = FeedForward(4, "swiglu")
+    layer.build((None, 3))
+    assert [tuple(v.shape) for v in layer.weights] == [(3, 4), (4,), (3, 4), (4,), (4, 3), (3,)]
+
+
 def test_dropout_is_of_training() -> None:
     layer, x = FeedForward(50, dropout=0.5, seed=1), np.ones((2, 3, 4), "float32")
     assert np.ptp(array(layer(x)), axis=0).max() == 0

@@ -91,6 +91,7 @@ def test_by_hand() -> None:
     assert seen[1, 1].tolist() == [[0, 0], [0, 3.5]]
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16"])
 def test_locations_are_exact_in_half_precision(policy: str) -> None:
     """A pixel of 200 is right where it is, also where half precision knows no such number."""
