@@ -98,6 +98,19 @@ def test_train_goes_on_with_the_same_command(tmp_path: Path, capsys: Capture) ->
     assert f"attention-zoo evaluate {small_run()}" in out
 
 
+def test_evaluate_aligns_the_metrics(tmp_path: Path, capsys: Capture) -> None:
+    folder = copy_of_small_run(tmp_path)
+    head, *lines = output(
+        capsys, "evaluate", folder, "data.test_size=1", "search.max_length=2"
+    ).splitlines()
+    assert head.startswith("test: ")
+    (entry,) = json.loads((folder / "results.json").read_text())["evaluations"]
+    values = {name: value for name, value in entry["metrics"].items() if type(value) is not list}
+    width = max(map(len, entry["metrics"])) + 2
+    assert [line[:width].rstrip() for line in lines if line[0] != " "] == list(values)
+    assert f"{'bleu':{width}}{values['bleu']:.4f}" in lines
+
+
 @pytest.mark.full
 def test_evaluate_writes_results(tmp_path: Path, capsys: Capture) -> None:
     folder = copy_of_small_run(tmp_path)

@@ -203,6 +203,12 @@ def test_bad_options_are_refused_in_one_line(options):
     generate_dates(**options)
 
 
+def test_times_from_now_are_ahead_and_ago():
+    text = " ".join(generate_dates(300).sources)
+    assert re.search(r"\bin \d+ (minute|hour|day|week)s\b", text)
+    assert re.search(r"\b\d+ (minute|hour|day|week)s ago\b", text)
+
+
 def test_a_small_corpus_is_the_beginning_of_a_large_one():
     small, large = generate_dates(100), generate_dates(1000)
     assert small.sources == large.sources[:100]

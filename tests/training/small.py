@@ -66,7 +66,8 @@ def small_run() -> Path:
     shared = Path(os.environ.get(SHARED_FOLDER, folder)) / "small"
     with FileLock(f"{shared}.lock"):
         if not shared.exists():
-            training.fit(write_recipe(folder), [f"run={shared}"])
+            run = training.fit(write_recipe(folder), [f"run={folder / 'small'}"]).folder
+            shutil.move(run, shared)  # complete: a worker may be killed while it trains
     return Path(shutil.copytree(shared, folder / "run"))
 
 
