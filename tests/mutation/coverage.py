@@ -92,6 +92,9 @@ def update_coverage(folder: Path, copy: Copy, files: list[str], workers: int) ->
     return {file: records[file] for file in files}
 
 
+INTERFACE = "tests/test_interface.py"
+
+
 class Selection(NamedTuple):
     """Tests for a mutant."""
 
@@ -107,11 +110,17 @@ def select(project: Project, records: Records, mutant: Mutant, budget: float) ->
     Those in the test file named after its module come first, then those in other files for its
     subpackage, then the rest; cheap files precede expensive ones. The other tests of files for the
     subpackage follow: where several tests share a result, only the first of them has coverage.
+    Code that only an import runs has no coverage: files that import its module cover it, and the
+    test of the public interface covers everything.
     """
     *folders, name = mutant.path.split("/")
+    imports = f"from {mutant.path.removesuffix('.py').replace('/', '.')} import"
     rows, files, inputs, covering = [], [], set(), 0
     for file, record in records.items():
         tests = record.find_tests(mutant.path, *mutant.covered)
+        is_import = mutant.path not in record.sources and imports.encode() in project.read(file)
+        if is_import or file == INTERFACE:
+            tests = {*record.tests}
         is_near = file.split("/")[1:-1][:1] == folders[1:2]
         rank = 2 - is_near - (is_near and file.endswith(f"/test_{name}"))
         mean = fmean(record.seconds or [60.0])  # none: all tests of the file are in the full tier

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.coverage import FileCoverage, select
+from tests.mutation.coverage import INTERFACE, FileCoverage, select
 from tests.mutation.mutants import Mutant
 from tests.mutation.project import ROOT, Copy, MutationError, Outcome, Project, compute_digest
 from tests.mutation.report import read_equivalents
@@ -132,6 +132,7 @@ def test_selection(tmp_path: Path) -> None:
     for file in ("tests/sub/test_x.py", "tests/test_core.py", "tests/sub/test_core.py"):
         records[file] = FileCoverage(file, "", [f"{file}::{x}" for x in "abc"], [2.0, 1.0, 0.1])
         records[file].lines = {"pkg/sub/core.py": {"2": "3"}}
+        records[file].sources = {"pkg/sub/core.py": "hash"}
     found = select(Project(tmp_path, "pkg"), records, mutant, budget=100)
     names = [test.removeprefix("tests/").replace(".py::", " ") for test in found.tests]
     assert names[:4] == ["sub/test_core b", "sub/test_core a", "sub/test_x b", "sub/test_x a"]
@@ -140,6 +141,13 @@ def test_selection(tmp_path: Path) -> None:
     assert select(Project(tmp_path, "pkg"), records, mutant, budget=4).tests == found.tests[:3]
     uncovered = select(Project(tmp_path), records, replace(mutant, covered=(3, 9)), budget=100)
     assert uncovered.tests == [f"tests/sub/test_core.py::{x}" for x in "cba"]
+    (tmp_path / "tests/sub").mkdir(parents=True)
+    (tmp_path / "tests/sub/test_x.py").write_text("from pkg.sub.core import constant")
+    records["tests/sub/test_x.py"].sources = {}
+    records[INTERFACE] = FileCoverage(INTERFACE, "", ["i"], [0.1], sources={"pkg/sub/core.py": ""})
+    at_import = select(Project(tmp_path), records, replace(mutant, covered=(5, 9)), budget=100)
+    assert at_import.covering == 4
+    assert {"i", *(f"tests/sub/test_x.py::{x}" for x in "abc")} <= {*at_import.tests}
 
 
 def test_pytest_in_a_copy(tiny: Project, tmp_path: Path) -> None:
