@@ -88,13 +88,13 @@ def test_words_without_an_id_are_read_alike_and_copied_apart() -> None:
     np.testing.assert_array_equal(forward(model, SOURCE, TARGET), forward(model, SOURCE, target))
 
 
-@pytest.mark.full
 def test_the_pointer_has_one_head() -> None:
     """Of the whole width, without biases."""
     pointer = tiny().pointer
     assert {tuple(kernel.shape) for kernel in pointer.weights} == {(8, 1, 8), (1, 8, 8)}
 
 
+@pytest.mark.full
 def test_without_copies_it_is_a_transformer() -> None:
     model = tiny(copies=0)
     words = {"source_vocabulary_size": 9, "target_vocabulary_size": 9}
