@@ -47,6 +47,7 @@ def test_the_table_of_tokens_is_tied() -> None:
     model = MaskedLM(TINY)
     tables = [v for v in model.trainable_variables if v.shape == (13, 8)]
     assert len(tables) == 1
+    assert model.bias.name == "bias"
     before = outputs(model, TOKENS)[0]
     tables[0].assign(2.0 * tables[0])
     assert np.abs(outputs(model, TOKENS)[0] - before).max() > 1e-3

@@ -296,6 +296,15 @@ def test_misuse_is_refused() -> None:
         model.train_on_batch(IMAGES, LABELS)
 
 
+def test_loss_includes_that_of_layers() -> None:
+    model = TestRecurrentAttentionModel().filled()
+    model.compile(loss=model.make_loss())
+    labels, outputs = np.zeros(len(IMAGES), "int32"), model(IMAGES, training=True)
+    model.add_loss(keras.ops.convert_to_tensor(100.0))
+    want = 100 + float(array(model.loss(labels, outputs)))
+    assert float(array(model.compute_loss(IMAGES, labels, outputs))) == pytest.approx(want)
+
+
 @pytest.mark.full
 def test_what_is_added_to_the_loss_is_learnt() -> None:
     class Weighed(RecurrentAttentionModel):

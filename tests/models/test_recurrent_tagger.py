@@ -83,6 +83,13 @@ class TestRecurrentTagger(TaggingConformance):
             crf.make_loss(0.1)
 
 
+def test_embeddings_are_initialized_uniformly() -> None:
+    """Ma and Hovy 2016, section 3.1: within sqrt(3 / dim) of 0."""
+    model = TestRecurrentTagger().make(vocabulary_size=500, embedding_dim=12)
+    largest = np.abs(array(model.features.token_embedding.embeddings)).max()
+    assert 0.49 < largest <= 0.5
+
+
 def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Words of one span each after 3, or of two kinds; the kind is told by the word before."""
     rng = np.random.default_rng(0)

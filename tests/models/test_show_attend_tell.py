@@ -68,6 +68,19 @@ def model_of(look: str = "soft", **options: Any) -> ShowAttendTell:
     return model
 
 
+def test_the_readout_has_dropout() -> None:
+    model = ShowAttendTell(V, **{**SMALL, "dropout": 0.5})
+    randomise(model)
+    units, width = model.settings["units"], model.settings["embedding_dim"]
+    channels = model.of_context.kernel.shape[0]
+    record = {"hidden": np.ones((4, 5, units)), "context": np.ones((4, 5, channels))}
+    record = {name: keras.ops.convert_to_tensor(x.astype("float32")) for name, x in record.items()}
+    embedded = keras.ops.ones((4, 5, width))
+    for training in (False, True):
+        hidden = array(model.readout(record, embedded, None, training))
+        assert (hidden == 0).any() == training
+
+
 def test_the_equations() -> None:
     """The loss of one caption by NumPy: equations 1 to 3, 7, 9, 13 and 14 in float64."""
     grid = np.random.default_rng(1).normal(size=(1, 2, 3, 5))
