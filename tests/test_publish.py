@@ -232,9 +232,12 @@ def test_what_is_to_be_shown_is_asked_for(
     assert "a model of texts needs a --sentence, one of images none" in capsys.readouterr().err
 
 
+def test_a_run_from_scratch_began_with_nothing(zoo: Any) -> None:
+    card, _ = zoo("captioning")
+    assert "began" not in card
+
+
 def test_what_a_run_began_with_is_told(zoo: Any) -> None:
-    plain, _ = zoo("captioning")
-    assert "began" not in plain
     encoder = {"filters": [4, 6], "weights": "runs/found"}
     begun = {"init": "runs/soft", "model": {"encoder": encoder}, "monitor": "bleu4"}
     card, _ = zoo("captioning", begun=begun)

@@ -155,7 +155,11 @@ def test_evaluate_writes_results(tmp_path: Path, capsys: Capture) -> None:
         ("export RUN new training.steps=2", "training.steps=2: export takes search."),
         ("export RUN new search.beam=2", "search.beam=2: unknown key 'search.beam'"),
         ("export RUN new search.n_best=2", "n_best is 2 but beam_width is 1"),
-        ("export RUN deep/er/new search.banned_tokens=[99999]", "error: banned_tokens names token"),
+        pytest.param(
+            "export RUN deep/er/new search.banned_tokens=[99999]",
+            "error: banned_tokens names token",
+            marks=pytest.mark.full,
+        ),
         ("export RUN deep/new --format onnx", "unknown export format 'onnx'"),
     ],
 )

@@ -27,7 +27,7 @@ from tests.layers.running import (
     normal,
     with_dynamic_shapes,
 )
-from tests.tiers import mark_others_full
+from tests.tiers import FULL, mark_others_full
 
 
 class RememberingCase(AttentionCase):
@@ -74,7 +74,7 @@ class DecoderLaws(AttentionCase):
         specs = [(None, None, x.shape[-1]) for x in self.tensors()]
         run = with_dynamic_shapes(call, *specs, ((None, None), "bool"))
         sizes = ((B, T, S), (2, 1, 9), (1, 6, 1), (1, 7, 2), (3, 1, 40), (0, T, S), (B, 0, S))
-        for batch, steps, sources in sizes:
+        for batch, steps, sources in sizes if FULL else sizes[::2]:
             tensors = self.tensors(batch, steps, sources)
             mask = np.arange(sources) < np.arange(1, batch + 1)[:, None]
             results, gradient = run(*tensors, mask)

@@ -18,6 +18,7 @@ from attention_zoo.models.image_encoders import _applications, encoder_options, 
 from attention_zoo.tasks import Captioning
 from tests.layers.running import any_batch, array, close, quick, same
 from tests.refusals import refuses
+from tests.tiers import mark_full
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 13, 7, 3)).astype("uint8")
 TARGET = np.array([[2, 5, 6], [2, 7, 0]], "int32")
@@ -109,7 +110,7 @@ def test_a_model_of_applications_is_frozen_or_learns() -> None:
     assert np.abs(array(learns(IMAGES, training=True)) - array(learns(IMAGES))).max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "trainable"])
+@pytest.mark.parametrize("kind", [*KINDS, mark_full("trainable")])
 def test_a_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> None:
     """What its weights were fetched from is not asked for again."""
     options = {**VGG, "trainable": True, "weights": None} if kind == "trainable" else KINDS[kind][0]

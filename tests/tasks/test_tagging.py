@@ -178,6 +178,10 @@ def test_marked_words() -> None:
     marked = np.repeat(np.array(CORPUS.marks[0], "int32"), sizes)
     assert batch["marks"][0, : sum(sizes)].tolist() == marked.tolist()
     assert task.evaluate(CORPUS)["words"] == (labels >= 0).sum()
+
+
+def test_wrong_marks_are_refused() -> None:
+    task = tagger("subword", marks=True)
     for marks, message in (
         (None, "marks: the model reads marked words; give the numbers of those of each of the 1"),
         ([[7]], "marks: source 0 has words 0 to 6, none is 7"),

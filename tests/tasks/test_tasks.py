@@ -122,7 +122,7 @@ def settings_of(task: Any) -> dict[str, Any]:
     return {k: v for k, v in vars(task).items() if k[0] != "_" and isinstance(v, plain)}
 
 
-@pytest.mark.parametrize("name", mark_slow_cases(*SEARCHING))
+@pytest.mark.parametrize("name", mark_slow_cases(*SEARCHING, "tagging"))
 def test_save_and_load(name: str, tmp_path: Path) -> None:
     make, inputs, options = CASES[name]
     task = make()

@@ -161,6 +161,7 @@ def test_a_loss_that_is_no_mean_is_refused() -> None:
 # --------------------------------------------------------------------- somebody else's model
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("foreign")
 def test_a_foreign_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
     result = training.fit(foreign.recipe(tmp_path / "run", steps=40, evaluate_every=20))
