@@ -41,7 +41,8 @@ def describe(name: str, item: Any) -> Iterator[str]:
     if not callable(item):
         yield name
         return
-    yield name + format_signature(item)
+    parameters = getattr(item, "__dataclass_params__", None)
+    yield name + format_signature(item) + " frozen" * (parameters is not None and parameters.frozen)
     if inspect.isclass(item):
         for method, function in sorted(vars(item).items()):
             if not method.startswith("_") and inspect.isfunction(function):

@@ -132,7 +132,9 @@ def test_long_sources_are_cut_on_request_and_the_answer_says_so(
     size = task.model.vocabulary_size
     assert batch["source"][0, 3] == size
     assert labels[0, :3].tolist() == [1, size, 3]
-    assert task.evaluate(pairs(TEXTS[:2]))["sources_cut"] == 1
+    report = task.evaluate(pairs(TEXTS[:2]))
+    assert report["sources_cut"] == 1
+    assert 0 <= report["copied_tokens"] <= 100
 
 
 @pytest.mark.full
