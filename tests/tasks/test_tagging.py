@@ -14,6 +14,7 @@ import pytest
 from attention_zoo import models, tasks, training
 from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
 from attention_zoo.tasks import Tagged, TaggedSpan, Tagging, tagging
+from attention_zoo.tasks.tagged import TagReading
 from attention_zoo.training import read_recipe
 from attention_zoo.training.building import build_task
 from attention_zoo.training.fine_tuning import initial_task
@@ -165,6 +166,8 @@ def test_attention_is_of_the_sentences_own_tokens() -> None:
 
 def test_attention_is_optional() -> None:
     task = tagger("subword", attention=True)
+    inputs, _ = task.batches(CORPUS, 2, 1).at(0)
+    assert set(TagReading(task.model)(inputs)) == {"tags", "scores", "marginals"}
     assert task.predict([TEXT], attention=False)[0].attention is None
     assert tagger().predict([TEXT])[0].attention is None
 
@@ -266,6 +269,7 @@ def test_what_is_too_long_or_has_an_unknown_tag() -> None:
 
 
 LARGE = train_tokenizer("whitespace", [*WORDS, "more", "words"], 60)
+LETTERS = train_tokenizer("character", ["abcdefghijklmnopqrstuvwxyz", "0123456789"], 60)
 
 
 @refuses(
@@ -274,6 +278,7 @@ LARGE = train_tokenizer("whitespace", [*WORDS, "more", "words"], 60)
     ({"model": tagger().model}, "model reads no characters, but their tokenizer is given"),
     ({"tokenizer": tagger("word").tokenizer}, "of kind whitespace is needed where word is"),
     ({"tokenizer": LARGE}, f"has {LARGE.vocabulary_size} tokens, but the model rea"),
+    ({"characters": LETTERS}, f"has {LETTERS.vocabulary_size} characters, but the model reads"),
     ({"scheme": "BMES"}, r"'B-LOC' is none of BMES|'I-LOC' is none of BMES"),
 )
 def test_models_and_tokenizers_that_do_not_fit(given: dict[str, Any]) -> None:
