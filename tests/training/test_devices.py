@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import keras
 import numpy as np
@@ -32,6 +34,8 @@ def test_xla_choice() -> None:
     alone = tf.distribute.get_strategy()
     assert use_xla(True, alone) is True
     assert use_xla(False, alone) is False
+    several: Any = SimpleNamespace(num_replicas_in_sync=2)
+    assert use_xla(True, several) is use_xla("auto", several) is False
     assert use_xla("auto", alone) is any("cpu" not in d for d in keras.distribution.list_devices())
 
 

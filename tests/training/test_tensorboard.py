@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from attention_zoo import training
 from attention_zoo.cli.train import attention_picture
 from attention_zoo.tasks import Answer
 from attention_zoo.training.callbacks import Checkpoints
+from attention_zoo.training.loop import pictures
 from attention_zoo.training.tensorboard import FOLDER, Events, cut_back
 from tests.training.small import RESUMED, assert_same_run, records, small_run, write_recipe
 
@@ -130,3 +132,16 @@ def test_the_small_run_has_curves_and_no_pictures() -> None:
     """Nothing was handed to `fit` to draw with."""
     assert [step for step, _ in curve(small_run(), "loss")] == [20, 40]
     assert "attention/1" not in shown(small_run()).Tags()["tensors"]
+
+
+def test_three_validation_examples_are_drawn() -> None:
+    """And none without a function that draws, or without texts."""
+    task = SimpleNamespace(predict=lambda texts: texts)
+    job: Any = SimpleNamespace(
+        validation=SimpleNamespace(sources=list("abcdef")), task=task, state=None
+    )
+    (made,) = pictures(job, lambda answer: None, None)
+    assert made.answers() == ["a", "b", "c"]
+    assert pictures(job, None, None) == []
+    job.validation.sources = []
+    assert pictures(job, lambda answer: None, None) == []
