@@ -89,6 +89,20 @@ class Counted(keras.layers.Layer):
         return x + on
 
 
+class Uncompilable(keras.layers.Layer):
+    """Calls Python, which XLA cannot compile."""
+
+    def call(self, x: Any) -> Any:
+        nothing = tf.numpy_function(np.zeros_like, [x], tf.float32)
+        return x + tf.ensure_shape(nothing, x.shape)
+
+
+def test_xla_is_used_on_request_only() -> None:
+    assert steps_of(Uncompilable()).train(batches_of(X, Y, 10)).count == 10
+    with pytest.raises(tf.errors.InvalidArgumentError, match="compil"):
+        steps_of(Uncompilable(), jit=True).train(batches_of(X, Y, 10))
+
+
 @pytest.mark.parametrize("layers", [(), (Counted,)], ids=["plain", "counting updates"])
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
 def test_accumulated_batches_are_one_batch_of_their_union(jit: bool, layers: Any) -> None:
