@@ -41,9 +41,6 @@ def make_files(folder: Path, names: Iterable[str]) -> None:
         (folder / name).touch()
 
 
-# ------------------------------------------------------------------ checks of one module
-
-
 def functions(tree: ast.AST) -> Iterator[Function]:
     return (node for node in ast.walk(tree) if isinstance(node, Function))
 
@@ -228,9 +225,6 @@ def test_every_module_check_has_a_bad_sample() -> None:
     assert {check for check, _ in BAD_MODULES} == set(MODULE_CHECKS)
 
 
-# ------------------------------------------------------------------ sizes of the whole
-
-
 def ninetieth(values: Iterable[int]) -> int:
     """The smallest value that at least 90 % of the values do not exceed."""
     ordered = sorted(values)
@@ -279,8 +273,6 @@ def test_tests_mirror_the_package(tmp_path: Path) -> None:
     assert untested(PACKAGE, ROOT / "tests") == []
 
 
-# ------------------------------------------------------------------ text of every file
-
 UNDONE = "TO" + "DO"
 MARKS = re.compile(rf"\b({UNDONE}|FIX{'ME'}|X{'XX'})\b")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|tmp|root|farm|home|opt|Users)/")
@@ -313,9 +305,6 @@ def test_no_leftovers() -> None:
     assert ROOT / "setup.cfg" in files
     found = {f.name: leftovers(f.read_text(encoding="utf-8")) for f in files}
     assert {name: lines for name, lines in found.items() if lines} == {}
-
-
-# ------------------------------------------------------------------ zoo and recipes
 
 
 def strange_files(root: Path) -> list[str]:
@@ -425,9 +414,6 @@ def test_figures_of_cards_stand_in_their_results() -> None:
     )
 
 
-# ------------------------------------------------------------------ what importing costs
-
-
 def loaded(code: str, backend: str) -> set[str]:
     """Names of the modules that are loaded after the code ran in a fresh process."""
     code += "\nimport sys, json; print('\\n' + json.dumps(sorted(sys.modules)))"
@@ -490,9 +476,6 @@ def test_import_contracts_catch(
     tmp_path: Path, statements: dict[str, str], broken: list[str]
 ) -> None:
     assert contract_breaks(tmp_path, statements) == broken
-
-
-# ------------------------------------------------------------------ packaging and README
 
 
 def test_the_version_is_one() -> None:

@@ -34,9 +34,6 @@ def run(tables: Tables, mode: str = DEFAULT, **options: Any) -> SearchResult:
     return tables.search(mode, **{"max_length": LIMIT} | options)
 
 
-# ------------------------------------------------------------------ sampling
-
-
 def flat(sources: int, row: list[float]) -> Tables:
     """Tables of one distribution whatever went before."""
     first = np.broadcast_to(np.log(row), (sources, len(row), len(row)))
@@ -122,9 +119,6 @@ def test_sampling_of_the_likeliest_is_greedy() -> None:
         np.testing.assert_array_equal(sampled.tokens, greedy.tokens)
 
 
-# ------------------------------------------------------------------ diverse beams
-
-
 def diverse_by_hand(
     tables: Tables, source: int, width: int, groups: int, penalty: float
 ) -> list[Hypothesis]:
@@ -175,9 +169,6 @@ def test_one_group_is_beam_search() -> None:
     plain = run(tables, beam_width=4)
     diverse = run(tables, beam_width=4, method="diverse_beam")
     np.testing.assert_array_equal(plain.tokens, diverse.tokens)
-
-
-# ------------------------------------------------------------------ contrastive search
 
 
 def hidden_of(taken: tuple[int, ...]) -> np.ndarray:
@@ -236,9 +227,6 @@ def test_takes_what_is_likely_and_new(mode: str, count: int, weight: float) -> N
         assert_hypotheses(tables, source, result, [Hypothesis(total, taken, taken[-1] == END)])
 
 
-# ------------------------------------------------------------------ caches in place
-
-
 def cached(tables: Tables, width: int) -> tuple[Any, Any]:
     """The tables as a decoder that keeps all its tokens in a cache that is never re-ordered."""
 
@@ -273,9 +261,6 @@ def test_a_cache_in_place_is_found_again(mode: str, width: int) -> None:
     want = run(tables, mode, beam_width=width)
     np.testing.assert_array_equal(result.tokens, want.tokens)
     np.testing.assert_allclose(result.scores, want.scores, rtol=1e-5)
-
-
-# ------------------------------------------------------------------ ensembles
 
 
 @pytest.mark.parametrize("mode", ENDS)

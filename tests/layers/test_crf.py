@@ -279,9 +279,6 @@ def near(got: Any, want: np.ndarray) -> None:
     np.testing.assert_allclose(np.asarray(got, "float64"), want, rtol=1e-5, atol=1e-5)
 
 
-# ------------------------------------------------------------------ in models
-
-
 def tagger(**options: Any) -> tuple[keras.Model, CRF]:
     """Words to potentials, tags, and how long the sentence is: three outputs."""
     words = keras.Input((None,), dtype="int32", name="words")

@@ -109,8 +109,6 @@ def test_by_hand() -> None:
     assert array(layer(query, value, value_mask=mask)).tolist() == [[[2]]]
 
 
-# ------------------------------------------------------------------ learning to point
-
 PLACES, LABELS = 6, 4
 
 

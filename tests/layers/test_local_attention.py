@@ -137,9 +137,6 @@ class TestMasksOfMonotonicLocalAttention(LocalLaws, MaskLaws, DeadRowLaws, Paddi
     test_gradients_are_finite_differences = None
 
 
-# ------------------------------------------------------------------ by hand
-
-
 def aimed(window: int, share: float, **options: Any) -> LocalAttention:
     """A layer with `score = q . k` for width 1 whose centre is at `share` of S for query 1."""
     layer = LocalAttention("dot", window=window, **options)
@@ -210,9 +207,6 @@ def test_local_m_goes_on_through_an_empty_window() -> None:
         context, _, state = layer.attend(query[:, 0], memory, state)
         seen.append(float(array(context)[0, 0]))
     assert seen == [1, 0, 0, 4]
-
-
-# ------------------------------------------------------------------ edges
 
 
 @pytest.mark.parametrize("window", [0, 1, 3, 50])
@@ -286,9 +280,6 @@ def test_a_centre_far_out_is_right_in_half_precision() -> None:
         _, weights = layer(query, value, return_attention_scores=True)
         seen = np.flatnonzero(array(weights)[0, 0])
         assert seen.tolist() == list(range(int(np.ceil(8192 * share - 3)), int(8192 * share) + 4))
-
-
-# ------------------------------------------------------------------ the window is chosen first
 
 
 @pytest.mark.parametrize("score", ["general", "additive", "dot"])

@@ -128,9 +128,6 @@ class TestHardMochaAlignment(TestMochaAlignment):
         return first_stop(scores.astype("float32"), mask)
 
 
-# ------------------------------------------------------------------ expectation
-
-
 def soft(form: str = "parallel", **options: Any) -> MonotonicAlignment:
     layer = MonotonicAlignment(form=form, hard_at_inference=False, **options)
     layer.build((1, 1))
@@ -214,9 +211,6 @@ def test_looks_at_thousands_of_places(form: str) -> None:
     assert gradient[3:].any(axis=1).all()
 
 
-# ------------------------------------------------------------------ noise
-
-
 def test_noise_is_of_training_and_seeded() -> None:
     layer, twin, other = (MonotonicAlignment(sigmoid_noise=2.0, seed=s) for s in (1, 1, 2))
     drawn = [array(x.draw((4, 50, 50), "float32")) for x in (layer, twin, other)]
@@ -235,9 +229,6 @@ def test_noise_is_added_to_scores() -> None:
     got, _ = layer(scores, state=state, noise=noise, training=True)
     want, _ = layer(scores + noise, state=state)
     close(got, want, 1e-6)
-
-
-# ------------------------------------------------------------------ chunks
 
 
 def test_chunks_by_hand() -> None:

@@ -128,9 +128,6 @@ class TestMasksOfMonotonicChunkwiseAttention(
     one = TestMonotonicChunkwiseAttention.one
 
 
-# ------------------------------------------------------------------ inference
-
-
 def reader(energy: Array, mask: Array, live: Array, chunk: tuple[int, Array] | None) -> Array:
     """Algorithm 1 of Raffel et al., and MoChA's chunk: weights `(T, S)`."""
     weights, last = np.zeros(energy.shape), 0
@@ -240,9 +237,6 @@ def test_dropout_and_noise_of_one_seed_are_independent() -> None:
     assert abs(np.corrcoef(kept, np.abs(noise))[0, 1]) < 0.05
 
 
-# ------------------------------------------------------------------ long memories
-
-
 def grid(p: Array) -> Array:
     """Weights of all looks, `(T, S)`, in float64: one diagonal of looks and places at a time."""
     steps, sources = p.shape
@@ -280,9 +274,6 @@ def test_thousands_of_looks_at_thousands_of_places(form: str, size: int) -> None
         np.testing.assert_allclose(weights[row], wanted, rtol=1e-4, atol=1e-7)
     assert all(np.isfinite(x).all() for x in (context, by_bias, *gradients))
     assert gradients[0][1].any()
-
-
-# ------------------------------------------------------------------ in larger things
 
 
 @pytest.mark.parametrize("make", [MonotonicAttention, MonotonicChunkwiseAttention])

@@ -167,9 +167,6 @@ def pair() -> tuple[np.ndarray, np.ndarray]:
     return query, rng.normal(size=(B, S, 7)).astype("float32")
 
 
-# ------------------------------------------------------------------ by hand
-
-
 def test_worked_by_hand() -> None:
     """Two heads of width 1, each with one feature of the query and of the key.
 
@@ -189,9 +186,6 @@ def test_worked_by_hand() -> None:
     context, weights = layer(query, value, key, return_attention_scores=True)
     np.testing.assert_allclose(array(weights)[0, :, 0], [[1 / 4, 3 / 4], [2 / 3, 1 / 3]], rtol=1e-6)
     np.testing.assert_allclose(array(context)[0, 0], [15, 2], rtol=1e-6)
-
-
-# ------------------------------------------------------------------ beside Keras
 
 
 def both(**options: Any) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
@@ -256,9 +250,6 @@ def test_starts_as_a_plain_matrix_does() -> None:
             assert 0.95 * np.sqrt(6 / 128) < top <= np.sqrt(6 / 128)
 
 
-# ------------------------------------------------------------------ nothing to attend
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_no_sources_without_any_mask_give_no_bias(mode: str) -> None:
     layer = MultiHeadAttention(2, 3)
@@ -289,8 +280,6 @@ def test_no_gradient_through_the_projections_of_what_is_hidden() -> None:
     assert not outputs.any()
     assert not any(x.any() for x in [*grads, *weight_grads])
 
-
-# ------------------------------------------------------------------ any score, any alignment
 
 PAIRS = [
     case
@@ -424,9 +413,6 @@ def test_heads_load_from_a_file(options: dict[str, Any], tmp_path: Path) -> None
     model.save(tmp_path / "heads.keras")
     again = keras.models.load_model(tmp_path / "heads.keras")
     same(again(list(pair())), model(list(pair())))
-
-
-# ------------------------------------------------------------------ inside a recurrent decoder
 
 
 @pytest.mark.parametrize("input_feeding", [True, False])

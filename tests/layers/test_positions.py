@@ -46,8 +46,6 @@ from tests.layers.test_multi_head_attention import HeadsNumbers
 
 H, D = 4, 6
 
-# ------------------------------------------------------------------ absolute
-
 
 class AbsoluteCase(LayerConformance):
     """Added to embeddings. A case adds `table`, the vectors of places in float64."""
@@ -166,9 +164,6 @@ class TestLearnedPositions(AbsoluteCase):
         y = array(layer(np.zeros((1, 2, 2), "float32"), start=late))
         assert np.isfinite(y[0, 0]).all()
         assert np.isnan(y[0, 1]).all(), "loud where only the run tells"
-
-
-# ------------------------------------------------------------------ relative, alone
 
 
 class RelativeCase(PartConformance):
@@ -352,9 +347,6 @@ class TestShawPositions(RelativeCase):
         MultiHeadAttention(2, 4, value_dim=5, positions=ShawPositions(use_values=False))
 
 
-# ------------------------------------------------------------------ relative, in heads
-
-
 class HeadsWithPositions(HeadsNumbers, PaddingLaws):
     """Numbers, gradients and invisible padding of whole layers, with grouped keys."""
 
@@ -437,9 +429,6 @@ def test_attention_alone_cannot_see_order() -> None:
 def test_attention_with_positions_sees_order(name: str) -> None:
     before, after = reordered(ORDERED[name]())
     assert np.abs(after - before).max() > 1e-2 * np.abs(before).max()
-
-
-# ------------------------------------------------------------------ what combines
 
 
 def states() -> tuple[Array, Array]:

@@ -69,9 +69,6 @@ def sampled(align: Any, scores: Any, mask: Any = None, noise: Any = None) -> tup
     return align(scores, mask=mask, state=state, noise=noise, training=True)
 
 
-# ------------------------------------------------------------------ what is drawn
-
-
 @pytest.mark.parametrize("name", ["gumbel", "reinforce"])
 def test_a_million_draws_of_a_layer(name: str) -> None:
     """The same through an attention with masked memory, one row of it with nothing left."""
@@ -154,9 +151,6 @@ def test_great_scores_and_dead_rows(kind: type, mode: str) -> None:
     assert not gradient[~mask].any()
 
 
-# ------------------------------------------------------------------ in a loop over time
-
-
 def uniform_decoder(name: str, feeding: bool, steps: int) -> tuple[np.ndarray, Any]:
     """Weights `(2, T, 5)` and the last state of a decoder that scores all places alike.
 
@@ -209,9 +203,6 @@ def test_a_decoders_state_holds_the_choice(feeding: bool) -> None:
     want = np.array([8 * np.log(5), 4 * np.log(3)])
     close(choice.log_probability, -want, 1e-6)
     close(choice.entropy, want, 1e-6)
-
-
-# ------------------------------------------------------------------ Gumbel-softmax
 
 
 def test_straight_through_by_hand() -> None:
@@ -279,9 +270,6 @@ def test_a_callback_lowers_the_temperature_and_a_file_keeps_it(tmp_path: Path) -
     again = keras.models.load_model(tmp_path / "model.keras").get_layer("look")
     assert float(array(again.alignment.temperature)) == 0.25
     assert not any("temperature" in v.path for v in again.trainable_variables)
-
-
-# ------------------------------------------------------------------ REINFORCE
 
 
 def kept(scores: np.ndarray, mask: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:

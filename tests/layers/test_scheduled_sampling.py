@@ -56,9 +56,6 @@ class TestScheduledSampling(LayerConformance):
     test_own_dtype_reaches_every_weight = None
 
 
-# schedules
-
-
 @pytest.mark.parametrize(
     ("schedule", "at", "want"),
     [
@@ -97,9 +94,6 @@ def test_a_schedule_of_ones_own() -> None:
     assert float(array(sampling.probability)) == 0
     _fed(sampling, Toy())
     assert float(array(sampling.probability)) == 1
-
-
-# what is fed
 
 
 class Toy:
@@ -290,9 +284,6 @@ def test_misuse_is_refused() -> None:
         sampling(TOKENS.astype("float32"), step=toy.step, state=toy.start, training=True)
     with pytest.raises(ValueError, match="mask has dtype float32"):
         _fed(sampling, toy, np.ones(TOKENS.shape, "float32"))
-
-
-# in models
 
 
 SIZES = {"source_vocabulary_size": 11, "target_vocabulary_size": 12}

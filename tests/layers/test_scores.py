@@ -339,9 +339,6 @@ class TestLocationSensitiveScoreOfEvenAndWideKernels(TestLocationSensitiveScore)
     options = {"units": 7, "filters": 3, "kernel_size": 12}
 
 
-# worked by hand
-
-
 def test_cosine_by_hand() -> None:
     query, key = vectors([3, 4]), vectors([0, 2])
     assert only(CosineScore()(query, key)) == pytest.approx(8 / 10)

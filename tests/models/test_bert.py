@@ -114,8 +114,6 @@ def test_dropout_is_for_training() -> None:
     assert np.abs(dropped - still).max() > 1e-3
 
 
-# positions by name
-
 PLACED = ("none", *POSITIONS.names())
 
 

@@ -57,8 +57,6 @@ def logits_of(model: GPT, tokens: np.ndarray) -> np.ndarray:
     return array(model({"tokens": np.asarray(tokens, "int32")}))
 
 
-# sizes
-
 SIZES = {
     ("gpt_base", 40478): 117e6,
     ("gpt2_small", 50257): 124e6,
@@ -83,8 +81,6 @@ def test_embeddings_begin_narrow_and_layers_as_released() -> None:
     assert (layer["activation"], layer["epsilon"], layer["norm_first"]) == ("gelu_tanh", 1e-5, True)
     assert not [v for v in model.variables if 500 in v.shape][1:], "the vocabulary is tied"
 
-
-# the law of masks, and causality
 
 TEXT = np.array([[2, 5, 6, 7, 8, 9], [2, 9, 8, 5, 0, 0], [2, 4, 0, 0, 0, 0]], "int32")
 
@@ -155,8 +151,6 @@ def test_positions_in_half_precision_and_small_sizes(positions: str) -> None:
     nobody = logits_of(model, np.zeros((2, 3), "int32"))
     assert np.isfinite(nobody).all()
 
-
-# writing on
 
 WAYS: dict[str, dict[str, Any]] = {
     "greedy": {},

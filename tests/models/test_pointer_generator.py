@@ -71,9 +71,6 @@ def test_sizes_are_the_papers() -> None:
     assert counts == {"plain": 21_499_600, "pointer": 21_500_753, "coverage": 21_501_265}
 
 
-# ------------------------------------------------------------------ copying
-
-
 def parts_of(model: PointerGenerator, source: np.ndarray, target: np.ndarray) -> Any:
     """p_gen, what the vocabulary says and what is copied, `(B, T, V + C)` in float64."""
     of = model({"source": source, "target": target}, project=False)
@@ -163,8 +160,6 @@ def test_what_cannot_be_is_refused() -> None:
 def test_bad_options(options: dict) -> None:
     PointerGenerator(**{**SIZES, **options})
 
-
-# ------------------------------------------------------------------ coverage
 
 LABELS = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], axis=1)
 INPUTS = {"source": SOURCE, "target": TARGET}
@@ -262,8 +257,6 @@ def test_weights_go_from_a_model_without_coverage_to_one_with_it(tmp_path: Path)
     assert int(again.switch.steps) == 2
     np.testing.assert_array_equal(forward(again, SOURCE, TARGET), forward(covered, SOURCE, TARGET))
 
-
-# ------------------------------------------------------------------ learning
 
 MARK = 4
 

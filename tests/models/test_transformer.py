@@ -81,8 +81,6 @@ def test_long_sequences_are_read_by_blocks(positions: str, monkeypatch: pytest.M
     assert tuple(weights.shape) == (3, 2, 5, 6)
 
 
-# ------------------------------------------------------------------ positions by name
-
 RELATIVE = POSITIONS.names()
 LAWS = (
     ModelConformance.test_pads_cannot_be_seen,

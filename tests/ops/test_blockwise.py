@@ -169,8 +169,6 @@ def test_half_precision(dtype: str, tolerance: float) -> None:
     close(got, want, tolerance)
 
 
-# ------------------------------------------------------------------ dropout
-
 SEED = np.array([3, 7], "uint32")
 
 
@@ -198,9 +196,6 @@ def test_dropout() -> None:
     layer = keras.layers.Identity()
     results = [differentiable(layer, run)(*given[:3]) for run in (got, want)]
     close(*results, 1e-5)
-
-
-# ------------------------------------------------------------------ what is made
 
 
 @needs_dynamic_shapes

@@ -154,9 +154,6 @@ def test_where_nothing_is_allowed(mode: str) -> None:
     assert marginals[1, 1].sum() == pytest.approx(1, abs=1e-6)
 
 
-# ------------------------------------------------------------------ masks
-
-
 @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf, 9.0])
 def test_what_is_hidden_reaches_nothing(fill: float) -> None:
     of = oracle.energies(4, 6, 3)
@@ -214,9 +211,6 @@ def test_what_is_no_tag_is_forbidden(tag: int) -> None:
     tags[0, 1] = tags[1] = tag  # row 1 does not count
     scores = array(zoo_ops.path_score(zoo_ops.make_chain(*of), tags))
     assert (scores < IMPOSSIBLE).tolist() == [True, False, False]
-
-
-# ------------------------------------------------------------------ numbers and shapes
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

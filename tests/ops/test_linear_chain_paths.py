@@ -98,9 +98,6 @@ def test_pads_cannot_be_seen(side: str, pads: int) -> None:
         assert got.sum() == want.sum()
 
 
-# ------------------------------------------------------------------ draws
-
-
 def test_draws_are_as_frequent_as_they_are_likely() -> None:
     """20,000 of each sentence: within five standard deviations, sequence by sequence."""
     of = oracle.energies(3, 4, 2, forbidden=0.2)

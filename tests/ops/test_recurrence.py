@@ -71,9 +71,6 @@ def test_has_gradients(mode: str) -> None:
     np.testing.assert_allclose(by_start[0], probe * DECAY**3, rtol=1e-5)
 
 
-# ------------------------------------------------------------------ linear_recurrence
-
-
 def one_by_one(decay: np.ndarray, inflow: np.ndarray) -> np.ndarray:
     """In float64."""
     decay, inflow = decay.astype("float64"), inflow.astype("float64")
@@ -147,9 +144,6 @@ def test_linear_recurrence_of_a_length_known_only_when_it_runs() -> None:
         result, gradients = run(decay, inflow)
         close(result, one_by_one(decay, inflow), 1e-6)
         assert [tuple(x.shape) for x in gradients] == [shape, shape]
-
-
-# ------------------------------------------------------------------ revise
 
 
 @pytest.mark.parametrize("mode", MODES)

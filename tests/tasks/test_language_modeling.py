@@ -42,9 +42,6 @@ def shown(answer: Continuation) -> tuple[Any, ...]:
     return answer.prompt, answer.text, answer.tokens, answer.cut
 
 
-# prediction
-
-
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
 def test_prompt_and_text_read_as_one(kind: str) -> None:
     task = writer(kind)
@@ -95,9 +92,6 @@ def test_bad_input(texts: Any, options: Any) -> None:
     writer().predict(texts, **options)
 
 
-# evaluation
-
-
 def test_figures_are_those_of_the_logits() -> None:
     task = writer()
     texts = [text for text in TEXTS if text] + ["a bird"]
@@ -141,9 +135,6 @@ def test_lines_that_are_too_long() -> None:
         task.evaluate(lines(["a cat", long]))
 
 
-# files
-
-
 def test_a_released_model_begins_where_it_is_told_to() -> None:
     task = tasks.load(GOLDEN / "gpt2")
     (answer,) = task.predict(["<|endoftext|>"], max_length=3, min_length=3)
@@ -158,8 +149,6 @@ def test_a_translator_does_not_write_on() -> None:
     with pytest.raises(ValueError, match="a Dense does not write on"):
         LanguageModeling(keras.layers.Dense(3), writer().tokenizer)
 
-
-# a run
 
 PAGE = """\
 task: language_modeling

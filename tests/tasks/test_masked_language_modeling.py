@@ -44,9 +44,6 @@ def shown(answer: Filled) -> tuple[Any, ...]:
     return answer.text, answer.tokens, answer.source_tokens, [a.text for a in answer.alternatives]
 
 
-# prediction
-
-
 def test_probabilities_are_those_of_the_logits() -> None:
     task = teller()
     (answer,) = task.predict([f"the {MASK} {MASK} a cat"], top=3)
@@ -132,9 +129,6 @@ def test_a_released_model_with_its_tokenizer() -> None:
     assert tasks.load(GOLDEN / "gpt2").name == "language_modeling"
 
 
-# training and evaluation
-
-
 def test_figures_are_those_of_the_logits() -> None:
     task = teller()
     texts = [*TEXTS, "a bird"]
@@ -179,9 +173,6 @@ def test_lines_that_are_too_long() -> None:
         teller(max_length=40).batches(lines(TEXTS), 2, seed=1)
 
 
-# files
-
-
 def test_a_released_model_saved_as_a_task(tmp_path: Path) -> None:
     task = tasks.load(GOLDEN / "bert")
     task.save(tmp_path)
@@ -205,8 +196,6 @@ def test_models_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match="but the model reads 11 tokens"):
         MaskedLanguageModeling(small, load_tokenizer(GOLDEN / "bert"))
 
-
-# a run
 
 PAGE = """\
 task: masked_language_modeling

@@ -61,9 +61,6 @@ def shown(answer: Tagged) -> tuple[Any, ...]:
     return answer.text, answer.tags, pytest.approx(answer.score, abs=1e-4)
 
 
-# words and tokens
-
-
 @pytest.mark.parametrize("kind", ["whitespace", "subword", "word", "character"])
 def test_each_word_keeps_its_place_and_its_tag(kind: str) -> None:
     task = tagger(kind)
@@ -109,9 +106,6 @@ def test_characters_are_those_of_each_token() -> None:
         assert len(encoded.tokens) == len(letters)
     assert [a.unknown for a in task.predict([["saw", "was", "wⓧw"]])] == [(2,)]
     assert task.unknown_characters("Lamp ⓧ") == ["ⓧ"]
-
-
-# answers
 
 
 @pytest.mark.full
@@ -215,9 +209,6 @@ def test_bad_input(texts: Any, options: Any) -> None:
     tagger(max_length=30).predict(texts, **options)
 
 
-# training and evaluation
-
-
 @pytest.mark.full
 def test_figures_are_those_of_the_predictions() -> None:
     task = tagger(scheme="BIO")
@@ -287,17 +278,12 @@ def test_models_and_tokenizers_that_do_not_fit(given: dict[str, Any]) -> None:
     Tagging(**parts | given)
 
 
-# files
-
-
 def test_damaged_characters(tmp_path: Path) -> None:
     tagger(characters=True).save(tmp_path)
     (tmp_path / "characters" / "vocabulary.txt").write_text("x")
     with pytest.raises(ValueError, match=r"vocabulary\.txt:1: "):
         tasks.load(tmp_path)
 
-
-# runs
 
 PAGE = """\
 task: tagging

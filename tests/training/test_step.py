@@ -57,9 +57,6 @@ def values(steps: Steps) -> list[np.ndarray]:
     return [weight.numpy() for weight in steps.model.weights]
 
 
-# --------------------------------------------------------------------- sums, counts, clipping
-
-
 @pytest.mark.parametrize("clip_norm", [None, 0.5], ids=["whole", "clipped"])
 def test_an_update_is_the_mean_gradient_clipped_by_its_norm(clip_norm: float | None) -> None:
     steps = steps_of(clip_norm=clip_norm)
@@ -172,9 +169,6 @@ def test_a_loss_that_is_no_mean_is_refused() -> None:
             check_loss(loss)
 
 
-# --------------------------------------------------------------------- somebody else's model
-
-
 @pytest.mark.full
 @pytest.mark.usefixtures("foreign")
 def test_a_foreign_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
@@ -186,9 +180,6 @@ def test_a_foreign_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
     points = foreign.Points().read("validation")
     error = np.square(np.asarray(result.task.predict(points.x)) - points.y).mean()
     assert error == pytest.approx(log[1]["val_loss"], rel=1e-5)
-
-
-# --------------------------------------------------------------------- averages
 
 
 def test_averages_follow_the_weights_by_the_formula() -> None:
@@ -244,9 +235,6 @@ def test_averages_accumulation_and_scale_go_on_exactly(precision: str, tmp_path:
     assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
-# --------------------------------------------------------------------- precision
-
-
 @pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision_is_within_five_percent_after_50_steps(
     precision: str, tmp_path: Path
@@ -289,9 +277,6 @@ def test_the_scale_is_raised_after_2000_good_steps_and_never_below_1() -> None:
     scale.variables[0].assign(1.5)
     scale.update(tf.constant(True))
     assert float(scale.value) == 1.0
-
-
-# --------------------------------------------------------------------- NaN
 
 
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
