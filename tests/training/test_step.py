@@ -17,6 +17,7 @@ from attention_zoo.training.averages import Averages
 from attention_zoo.training.devices import spread
 from attention_zoo.training.loss_scale import LossScale
 from attention_zoo.training.step import FAULT, OVERFLOW, Steps, check_loss
+from tests.tiers import mark_full
 from tests.training import foreign
 from tests.training.small import (
     RESUMED,
@@ -101,7 +102,7 @@ def test_xla_is_used_on_request_only() -> None:
 
 
 @pytest.mark.parametrize("layers", [(), (Counted,)], ids=["plain", "counting updates"])
-@pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
+@pytest.mark.parametrize("jit", [False, mark_full(True)], ids=["graph", "XLA"])
 def test_accumulated_batches_are_one_batch_of_their_union(jit: bool, layers: Any) -> None:
     """Micro-batches of 4, 4 and 2 examples weigh by their size; layers count updates."""
     found = {}
@@ -279,7 +280,7 @@ def test_the_scale_is_raised_after_2000_good_steps_and_never_below_1() -> None:
     assert float(scale.value) == 1.0
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
+@pytest.mark.parametrize("jit", [False, mark_full(True)], ids=["graph", "XLA"])
 def test_nothing_changes_by_a_step_that_is_not_finite(jit: bool) -> None:
     steps = steps_of(keras.layers.BatchNormalization(), ema=0.5, jit=jit)
     stream = batches_of(np.concatenate([X, X * np.nan]), np.concatenate([Y, Y]), 10)
