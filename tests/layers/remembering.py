@@ -16,7 +16,6 @@ from tests.layers.decoder_laws import INPUTS_MASK, B, S, T
 from tests.layers.running import (
     JAX,
     MODES,
-    QUICK,
     all_finite,
     array,
     arrays,
@@ -98,7 +97,7 @@ class DecoderLaws(AttentionCase):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize(
-        "mode", mark_others_full([QUICK, *(mode for mode in MODES if mode != QUICK)])
+        "mode", mark_others_full(MODES)
     )
     def test_decoder_steps_are_the_whole(self, mode: str) -> None:
         """Row by row, one step at a time, without the masked ones."""
