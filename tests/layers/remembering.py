@@ -96,9 +96,7 @@ class DecoderLaws(AttentionCase):
         return normal((B, T, 4), (B, S, 7))
 
     @pytest.mark.every_backend
-    @pytest.mark.parametrize(
-        "mode", mark_others_full(MODES)
-    )
+    @pytest.mark.parametrize("mode", mark_others_full(MODES))
     def test_decoder_steps_are_the_whole(self, mode: str) -> None:
         """Row by row, one step at a time, without the masked ones."""
         decoder, (inputs, memory) = self.decoder(), self.sequences()
