@@ -104,14 +104,14 @@ def test_no_source(mode: str, way: str) -> None:
     tables = Tables.random(seed=1, sources=0, vocabulary=6)
     mask = np.ones((0, 3), bool)
     options = OPTIONS | WAYS[way] | {"coverage_penalty": 0.3}
-    result = tables.search(mode, telling(tables), source_mask=mask, **options)
+    result = tables.search(mode, with_attention(tables), source_mask=mask, **options)
     width = WAYS[way].get("beam_width", 1)
     assert result.tokens.shape == result.token_scores.shape == (0, width, 5)
     assert result.scores.shape == result.lengths.shape == (0, width)
     assert result.attention.shape == (0, width, 5, 3)
 
 
-def telling(tables: Tables, dtype: str = "float32") -> Callable[[Any, Any], StepOutput]:
+def with_attention(tables: Tables, dtype: str = "float32") -> Callable[[Any, Any], StepOutput]:
     """The step of the tables, in that dtype, which gives hidden vectors too."""
 
     def step(tokens: Any, state: Any) -> StepOutput:
@@ -135,7 +135,7 @@ def test_scores_are_float32_whatever_the_logits(dtype: str, way: str) -> None:
     options = OPTIONS | WAYS[way] | {"coverage_penalty": 0.3}
 
     got, want = (
-        tables.search("eager", telling(tables, x), source_mask=mask, **options)
+        tables.search("eager", with_attention(tables, x), source_mask=mask, **options)
         for x in (dtype, "float32")
     )
     assert got.scores.dtype == got.token_scores.dtype == np.float32
@@ -150,7 +150,7 @@ def test_a_source_of_padding_alone_is_searched_like_any(mode: str, way: str) -> 
     tables = Tables.random(seed=1, sources=2, vocabulary=6, end_bias=-9)
     mask = np.array([[False, False, False], [True, True, True]])
     options = WAYS[way] | {"coverage_penalty": 0.3, "max_length_ratio": 1.4}
-    result = tables.search(mode, telling(tables), source_mask=mask, **options)
+    result = tables.search(mode, with_attention(tables), source_mask=mask, **options)
     assert result.lengths.max(axis=1).tolist() == [1, 4]
     assert np.isfinite(result.scores[:, 0]).all()
     np.testing.assert_allclose(result.scores[0], result.token_scores[0].sum(-1), rtol=1e-6)

@@ -238,7 +238,7 @@ def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
     "task",
     [
         test_served_glimpses.task("grey"),
-        test_served_retrieval.task("words look"),
+        test_served_retrieval.task("words attend"),
         test_served_tagging.task("subwords"),
     ],
     ids=lambda task: task.name,

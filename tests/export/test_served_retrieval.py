@@ -35,10 +35,10 @@ BATCHES = [
     {"image": [IMAGES[0], IMAGES[0][:60]], "text": TEXTS},
 ]
 KINDS: dict[str, dict[str, Any]] = {
-    "words look": {},
-    "regions look": {"direction": "image_to_text", "pooling": "log_sum_exp"},
+    "words attend": {},
+    "regions attend": {"direction": "image_to_text", "pooling": "log_sum_exp"},
 }
-FOUND = {"words look": 2, "regions look": 1}
+FOUND = {"words attend": 2, "regions attend": 1}
 
 
 @functools.cache
@@ -99,7 +99,7 @@ def test_no_images_or_no_texts(kind: str, exported_outputs: ExportedOutputs) -> 
 
 
 def test_what_the_task_refuses_is_refused(exported_outputs: ExportedOutputs) -> None:
-    empty, strange, cut = exported_outputs["words look"][5:]
+    empty, strange, cut = exported_outputs["words attend"][5:]
     assert re.search(r"text.*1.*is empty", empty)
     assert "the image is neither JPEG nor PNG" in strange
     assert re.search(r"(?i)png|decode", cut)
@@ -107,7 +107,7 @@ def test_what_the_task_refuses_is_refused(exported_outputs: ExportedOutputs) -> 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
 def test_of_any_policy(policy: str) -> None:
-    own = task("words look", policy)
+    own = task("words attend", policy)
     module = ServedRetrieval(own, ())
     served = module.serve(tf.constant(IMAGES), tf.constant(TEXTS))
     assert {x.dtype.name for x in served.values()} == {"string", "float32", "int32"}

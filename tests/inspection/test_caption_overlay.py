@@ -13,14 +13,14 @@ from attention_zoo.inspection import plot_caption_overlay
 from tests.refusals import refuses
 
 IMAGE = np.random.default_rng(0).integers(1, 256, (8, 12, 3), np.uint8)
-LOOKS = np.zeros((7, 2, 3))
-LOOKS[range(7), [0, 0, 0, 1, 1, 1, 0], [0, 1, 2, 0, 1, 2, 0]] = 0.6
-LOOKS[0, 1, 2] = 0.4
+WEIGHTS = np.zeros((7, 2, 3))
+WEIGHTS[range(7), [0, 0, 0, 1, 1, 1, 0], [0, 1, 2, 0, 1, 2, 0]] = 0.6
+WEIGHTS[0, 1, 2] = 0.4
 WORDS = ("a", "dog", "$5", "▁run", "##s", "x" * 30, ".")
 
 
 def test_each_word_lights_where_it_looked(tmp_path: Path) -> None:
-    figure = plot_caption_overlay(IMAGE, LOOKS, WORDS, tmp_path / "a.png", title="a dog, $5 $6")
+    figure = plot_caption_overlay(IMAGE, WEIGHTS, WORDS, tmp_path / "a.png", title="a dog, $5 $6")
     whole, *panels = figure.axes
     np.testing.assert_array_equal(whole.images[0].get_array(), IMAGE)
     titles = [axes.get_title() for axes in panels]
@@ -41,7 +41,7 @@ def test_each_word_lights_where_it_looked(tmp_path: Path) -> None:
 def test_a_long_title_has_its_place(title: str, count: int) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"no installed font|Glyph")
-        figure = plot_caption_overlay(IMAGE, LOOKS[:count], WORDS[:count], title=title)
+        figure = plot_caption_overlay(IMAGE, WEIGHTS[:count], WORDS[:count], title=title)
         figure.canvas.draw()
     said, all_of_it = figure._suptitle.get_window_extent(), figure.bbox
     assert "".join(figure.get_suptitle().split()) == "".join(title.split())
@@ -62,11 +62,11 @@ def test_looks_that_are_spread_evenly_leave_all_light() -> None:
     ({"image": IMAGE[0]}, r"image must be \(H, W, 3\), got shape \(12, 3\)"),
     ({"image": IMAGE[:0]}, r"got shape \(0, 12, 3\)"),
     ({"image": IMAGE - 300.0}, "image must be of numbers from 0 to 255"),
-    ({"attention": LOOKS[:3]}, r"shape \(3, 2, 3\): expected \(7, h, w\) of 7 words"),
+    ({"attention": WEIGHTS[:3]}, r"shape \(3, 2, 3\): expected \(7, h, w\) of 7 words"),
     ({"attention": None}, r"attention has shape \(\)"),
-    ({"attention": LOOKS[:0], "tokens": ()}, r"shape \(0, 2, 3\)"),
-    ({"attention": LOOKS - 1}, "finite weights that are not negative"),
-    ({"attention": LOOKS * np.nan}, "finite weights that are not negative"),
+    ({"attention": WEIGHTS[:0], "tokens": ()}, r"shape \(0, 2, 3\)"),
+    ({"attention": WEIGHTS - 1}, "finite weights that are not negative"),
+    ({"attention": WEIGHTS * np.nan}, "finite weights that are not negative"),
 )
 def test_misuse_is_refused_in_one_line(given: dict[str, Any]) -> None:
-    plot_caption_overlay(**{"image": IMAGE, "attention": LOOKS, "tokens": WORDS, **given})
+    plot_caption_overlay(**{"image": IMAGE, "attention": WEIGHTS, "tokens": WORDS, **given})

@@ -12,10 +12,10 @@ from attention_zoo.tasks import Found
 from tests.refusals import refuses
 
 WORDS = ("a", "red", "dog", "in", "$x$", "big", "snow")
-LOOKS = np.full((7, 1, 2), 0.5)
-LOOKS[2] = [[1.0, 0.0]]
+WEIGHTS = np.full((7, 1, 2), 0.5)
+WEIGHTS[2] = [[1.0, 0.0]]
 SECOND = Found(
-    "b.png", 0.25, 1, " ".join(WORDS), WORDS, WORDS, LOOKS, np.full((4, 4, 3), 100, "uint8")
+    "b.png", 0.25, 1, " ".join(WORDS), WORDS, WORDS, WEIGHTS, np.full((4, 4, 3), 100, "uint8")
 )
 FIRST = replace(
     SECOND, text="a.png", score=0.5, image=np.full((4, 8, 3), 200, "uint8"), alternatives=(SECOND,)
@@ -56,8 +56,8 @@ def test_light_is_where_a_word_matches() -> None:
 
 
 @refuses(
-    ({"attention": LOOKS[:2]}, r"attention has shape \(2, 1, 2\): expected \(7, h, w\)"),
-    ({"attention": -LOOKS}, "attention must be of finite weights"),
+    ({"attention": WEIGHTS[:2]}, r"attention has shape \(2, 1, 2\): expected \(7, h, w\)"),
+    ({"attention": -WEIGHTS}, "attention must be of finite weights"),
     ({"image": np.zeros((4, 4))}, r"image must be \(H, W, 3\)"),
 )
 def test_misuse(given: dict) -> None:

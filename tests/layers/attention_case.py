@@ -79,7 +79,7 @@ class AttentionCase(LayerCase):
         shapes = ((batch, steps, wq), (batch, sources, wv), (batch, sources, wk))
         return tuple((scale * rng.normal(size=shape)).astype("float32") for shape in shapes)
 
-    def look(self, layer: Any, *tensors: Any, **masks: Any) -> Result:
+    def attend(self, layer: Any, *tensors: Any, **masks: Any) -> Result:
         """Context and weights as float64 arrays."""
         outputs = layer(*tensors, return_attention_scores=True, **masks)
         context, weights = self.one_head(outputs)

@@ -116,7 +116,7 @@ class PaddingLaws(AttentionCase):
         query, value, key = self.tensors(scale=200)
         layer(query, value, key)
         for sign in (1, -1):
-            context, weights = self.look(
+            context, weights = self.attend(
                 layer, sign * query, value, key, value_mask=VALUE_MASK, key_mask=OTHER_MASK
             )
             allowed = (VALUE_MASK & OTHER_MASK)[:, None] & np.ones((B, T, S), "bool")
@@ -150,21 +150,21 @@ class PaddingLaws(AttentionCase):
             assert not gradient[~mask].any()
 
     def test_hidden_queries_give_nothing(self) -> None:
-        context, weights = self.look(self.built(), *self.tensors(), query_mask=QUERY_MASK)
+        context, weights = self.attend(self.built(), *self.tensors(), query_mask=QUERY_MASK)
         assert not context[~QUERY_MASK].any()
         assert not weights[~QUERY_MASK].any()
 
     @pytest.mark.parametrize("pads", [1, 8, 100])
     def test_pads_cannot_be_seen(self, pads: int) -> None:
         layer, tensors = self.built(), self.tensors()
-        want, looked = self.look(layer, *tensors, value_mask=VALUE_MASK, query_mask=QUERY_MASK)
+        want, looked = self.attend(layer, *tensors, value_mask=VALUE_MASK, query_mask=QUERY_MASK)
         rng = np.random.default_rng(1)
         longer = [
             np.concatenate([x, 50 * rng.normal(size=(B, pads, x.shape[2]))], 1).astype("float32")
             for x in tensors
         ]
         none = np.zeros((B, pads), "bool")
-        got, weights = self.look(
+        got, weights = self.attend(
             layer,
             *longer,
             value_mask=np.concatenate([VALUE_MASK, none], 1),
@@ -180,32 +180,32 @@ class PaddingLaws(AttentionCase):
         layer, tensors = self.built(), self.tensors(rows, steps, steps, seed=2)
         lengths = np.arange(rows) % steps + 1
         mask = np.arange(steps) < lengths[:, None]
-        together, _ = self.look(layer, *tensors, value_mask=mask, query_mask=mask)
+        together, _ = self.attend(layer, *tensors, value_mask=mask, query_mask=mask)
         for row in (0, 9, 16, 31):
             n = lengths[row]
-            alone, _ = self.look(layer, *[x[row : row + 1, :n] for x in tensors])
+            alone, _ = self.attend(layer, *[x[row : row + 1, :n] for x in tensors])
             close(alone[0], together[row, :n], 1e-5)
 
     def test_left_padding_and_causal(self) -> None:
         layer, tensors = self.built(), self.tensors(steps=S)
         mask = np.arange(S) >= np.array([0, 2, S])[:, None]
-        context, weights = self.look(
+        context, weights = self.attend(
             layer, *tensors, value_mask=mask, query_mask=mask, use_causal_mask=True
         )
         allowed = mask[:, None] & mask[:, :, None] & np.tril(np.ones((S, S), "bool"))
         assert not weights[~allowed].any()
         assert not context[~mask].any()
-        alone, _ = self.look(layer, *[x[1:2, 2:] for x in tensors], use_causal_mask=True)
+        alone, _ = self.attend(layer, *[x[1:2, 2:] for x in tensors], use_causal_mask=True)
         close(context[1:2, 2:], alone, 1e-5)
 
     def test_causal_sees_no_future(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors(steps=S)
-        before, _ = self.look(layer, query, value, key, use_causal_mask=True)
+        before, _ = self.attend(layer, query, value, key, use_causal_mask=True)
         for j in (1, S - 1):
             later = [np.array(x) for x in (query, value, key)]
             for x in later:
                 x[:, j:] += 3
-            after, _ = self.look(layer, *later, use_causal_mask=True)
+            after, _ = self.attend(layer, *later, use_causal_mask=True)
             same(after[:, :j], before[:, :j])
             assert np.abs(after[:, j] - before[:, j]).max() > 1e-3
         past = differentiable(layer, lambda q, v, k: layer(q, v, k, use_causal_mask=True)[:, :3])
@@ -259,7 +259,7 @@ class NumericLaws(AttentionCase):
         layer = self.make()
         tensors = self.tensors(1, 2, 8192, scale=0.5)
         rounded = [ops.cast(ops.convert_to_tensor(x), policy) for x in tensors]
-        context, _ = self.look(layer, *rounded)
+        context, _ = self.attend(layer, *rounded)
         mask = np.ones((1, 2, 8192), "bool")
         exact, _ = self.oracle(numbers(layer), tuple(array(x) for x in rounded), mask)
         assert np.linalg.norm(context - exact) <= tolerance * np.linalg.norm(exact)
@@ -272,7 +272,7 @@ class NumericLaws(AttentionCase):
     def test_small_sizes(self, batch: int, steps: int, sources: int) -> None:
         layer, tensors = self.built(), self.tensors(batch, steps, sources)
         for masks in ({}, {"value_mask": np.ones((batch, sources), "bool")}):
-            context, weights = self.look(layer, *tensors, use_causal_mask=not masks, **masks)
+            context, weights = self.attend(layer, *tensors, use_causal_mask=not masks, **masks)
             assert context.shape == (batch, steps, self.output_width)
             assert weights.shape == (batch, steps, sources)
             assert np.isfinite(context).all()
@@ -297,11 +297,11 @@ class LookLaws(AttentionCase):
 
     def test_dropout_acts_in_training_only(self) -> None:
         plain, layer = self.built(), self.built(dropout=0.5, seed=3)
-        context, weights = self.look(plain, *self.tensors())
+        context, weights = self.attend(plain, *self.tensors())
         for training in (None, False):
-            same(self.look(layer, *self.tensors(), training=training)[0], context)
-        first, before_dropout = self.look(layer, *self.tensors(), training=True)
-        second, _ = self.look(layer, *self.tensors(), training=True)
+            same(self.attend(layer, *self.tensors(), training=training)[0], context)
+        first, before_dropout = self.attend(layer, *self.tensors(), training=True)
+        second, _ = self.attend(layer, *self.tensors(), training=True)
         same(before_dropout, weights)
         assert np.abs(first - context).max() > 1e-3
         assert np.abs(first - second).max() > 1e-3
@@ -309,7 +309,7 @@ class LookLaws(AttentionCase):
     @pytest.mark.every_backend
     def test_attend_is_the_call_row_by_row(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors()
-        context, weights = self.look(layer, query, value, key, value_mask=VALUE_MASK)
+        context, weights = self.attend(layer, query, value, key, value_mask=VALUE_MASK)
         memory = layer.prepare(value, key, VALUE_MASK)
         state = layer.initial_state(memory)
         for t in range(T):

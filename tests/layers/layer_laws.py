@@ -84,7 +84,7 @@ class ArgumentCase:
 
 
 class LayerCase(ArgumentCase):
-    """One public layer. A case says what it covers, how to make it and what to call it with."""
+    """One public layer: its class, how it is made, and the tensors that it is called with."""
 
     options: ClassVar[dict[str, Any]] = {}
     """What the layers of the tests are made with."""

@@ -43,11 +43,11 @@ class MaskLaws(AttentionCase):
     @pytest.mark.parametrize("name", PER_TENSOR)
     def test_explicit_mask_is_implicit_mask(self, name: str) -> None:
         layer, tensors = self.built(), self.tensors()
-        explicit = self.look(layer, *tensors, **{name: MASKS[name]})
+        explicit = self.attend(layer, *tensors, **{name: MASKS[name]})
         carrying = [
             masked(x, MASKS[name]) if i == PER_TENSOR[name] else x for i, x in enumerate(tensors)
         ]
-        implicit = self.look(layer, *carrying)
+        implicit = self.attend(layer, *carrying)
         same(implicit[0], explicit[0])
         same(implicit[1], explicit[1])
 
@@ -58,8 +58,8 @@ class MaskLaws(AttentionCase):
         second = np.roll(first, 1, axis=1)
         place = PER_TENSOR[name]
         carrying = [masked(x, first) if i == place else x for i, x in enumerate(tensors)]
-        got = self.look(layer, *carrying, **{name: second})
-        want = self.look(layer, *tensors, **{name: first & second})
+        got = self.attend(layer, *carrying, **{name: second})
+        want = self.attend(layer, *tensors, **{name: first & second})
         same(got[0], want[0])
         same(got[1], want[1])
 
@@ -69,8 +69,8 @@ class MaskLaws(AttentionCase):
         every = (
             QUERY_MASK[:, :, None] & VALUE_MASK[:, None] & OTHER_MASK[:, None] & LOOK_MASK & causal
         )
-        got = self.look(layer, *tensors, **MASKS)
-        want = self.look(layer, *tensors, attention_mask=every)
+        got = self.attend(layer, *tensors, **MASKS)
+        want = self.attend(layer, *tensors, attention_mask=every)
         close(got[0], want[0], 1e-6)
         close(got[1], want[1], 1e-6)
         assert not got[1][~every].any()
@@ -79,8 +79,8 @@ class MaskLaws(AttentionCase):
     def test_every_mask_has_an_effect(self, name: str) -> None:
         layer, tensors = self.built(), self.tensors()
         without, with_mask = (
-            self.look(layer, *tensors),
-            self.look(layer, *tensors, **{name: MASKS[name]}),
+            self.attend(layer, *tensors),
+            self.attend(layer, *tensors, **{name: MASKS[name]}),
         )
         assert np.abs(without[0] - with_mask[0]).max() > 1e-3
         assert np.abs(without[1] - with_mask[1]).max() > 1e-3
@@ -88,8 +88,8 @@ class MaskLaws(AttentionCase):
     @pytest.mark.parametrize("name", [*PER_TENSOR, "attention_mask"])
     def test_integers_are_booleans(self, name: str) -> None:
         layer, tensors = self.built(), self.tensors()
-        got = self.look(layer, *tensors, **{name: MASKS[name].astype("int32")})
-        want = self.look(layer, *tensors, **{name: MASKS[name]})
+        got = self.attend(layer, *tensors, **{name: MASKS[name].astype("int32")})
+        want = self.attend(layer, *tensors, **{name: MASKS[name]})
         same(got[0], want[0])
         same(got[1], want[1])
 
@@ -116,8 +116,8 @@ class MaskLaws(AttentionCase):
     def test_attention_mask_broadcasts(self) -> None:
         layer, tensors = self.built(), self.tensors()
         one = LOOK_MASK[:1]
-        got = self.look(layer, *tensors, attention_mask=one)
-        want = self.look(layer, *tensors, attention_mask=np.repeat(one, B, axis=0))
+        got = self.attend(layer, *tensors, attention_mask=one)
+        want = self.attend(layer, *tensors, attention_mask=np.repeat(one, B, axis=0))
         same(got[0], want[0])
 
     def test_mask_of_an_absent_tensor_is_refused(self) -> None:
@@ -169,9 +169,9 @@ class MaskLaws(AttentionCase):
         first, second = self.built(), self.built()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
-        want = self.look(first, query, value, key, attention_mask=_rows(VALUE_MASK & OTHER_MASK))
+        want = self.attend(first, query, value, key, attention_mask=_rows(VALUE_MASK & OTHER_MASK))
         for layer in (first, first, second):
-            got = self.look(layer, query, shared, keys)
+            got = self.attend(layer, query, shared, keys)
             close(got[0], want[0], 1e-6)
             assert not got[1][~_rows(VALUE_MASK & OTHER_MASK)].any()
 

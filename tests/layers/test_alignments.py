@@ -210,7 +210,7 @@ class TestLocalMonotonicAlignment(AlignmentConformance):
 
 
 class TestLocalPredictiveAlignment(AlignmentConformance):
-    """Every window starts at place 2 and aims at 3.25; D = 4, so sigma is 2."""
+    """Every window starts at position 2 and aims at 3.25; D = 4, so sigma is 2."""
 
     covers = LocalPredictiveAlignment
     registered = "local_predictive"

@@ -59,7 +59,7 @@ class TestHardAttentionNumerics(NumericLaws):
         layer = self.make()
         tensors = self.tensors(1, 2, 8192, scale=0.5)
         rounded = [ops.cast(ops.convert_to_tensor(x), policy) for x in tensors]
-        context, weights = self.look(layer, *rounded)
+        context, weights = self.attend(layer, *rounded)
         query, value, key = (array(x) for x in rounded)
         same(context, weights @ value)
         scores = self.scores(numbers(layer), query, key)
@@ -74,11 +74,11 @@ def test_dropout_acts_in_training_only(estimator: str) -> None:
     plain = case.built(estimator=estimator)
     layer = case.built(estimator=estimator, dropout=0.5, seed=3)
     tensors = case.tensors(sources=40)
-    context, _ = case.look(plain, *tensors)
+    context, _ = case.attend(plain, *tensors)
     for training in (None, False):
-        same(case.look(layer, *tensors, training=training)[0], context)
-    first, chosen = case.look(layer, *tensors, training=True)
-    second, _ = case.look(layer, *tensors, training=True)
+        same(case.attend(layer, *tensors, training=training)[0], context)
+    first, chosen = case.attend(layer, *tensors, training=True)
+    second, _ = case.attend(layer, *tensors, training=True)
     assert np.abs(first - second).max() > 1e-3
     assert set(np.unique(chosen)) == {0, 1}
     assert (chosen.sum(-1) == 1).all()
@@ -130,17 +130,17 @@ class Pointer(keras.Model):
     def __init__(self, estimator: str, seed: int = 3, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.estimator, self.seed = estimator, seed
-        self.look = HardAttention(estimator, score="general", seed=seed)
+        self.attention = HardAttention(estimator, score="general", seed=seed)
         self.answer = keras.layers.Dense(LABELS)
         self.reinforce = Reinforce(entropy_bonus=0.01)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         query, value, key = inputs
-        context, state = self.look(query, value, key, return_state=True, training=training)
+        context, state = self.attention(query, value, key, return_state=True, training=training)
         logits = self.answer(context[:, 0])
         if self.estimator != "reinforce":
             return {"logits": logits}
-        return {"logits": logits, **self.look.alignment.choice(state)._asdict()}
+        return {"logits": logits, **self.attention.alignment.choice(state)._asdict()}
 
     def compute_loss(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
@@ -163,7 +163,7 @@ def trained(estimator: str, epochs: int, kernel: np.ndarray | None = None) -> tu
     given, labels = pointing(2048)
     if kernel is not None:
         model(given)
-        model.look.score.set_weights([kernel])
+        model.attention.score.set_weights([kernel])
     model.fit(given, labels, batch_size=64, epochs=epochs, shuffle=False, verbose=0)
     given, labels = pointing(500, seed=1)
     answers = model.predict(given, verbose=0)["logits"].argmax(-1)
@@ -188,7 +188,7 @@ def test_an_untaught_choice_does_not_learn() -> None:
     """The argmax has no gradient, so a score that points to wrong positions stays wrong."""
     wrong = np.roll(np.eye(PLACES, dtype="float32"), 1, axis=1)
     model, accuracy = trained("argmax", 4, wrong)
-    same(model.look.score.weights[0], wrong)
+    same(model.attention.score.weights[0], wrong)
     assert accuracy < 0.6
 
 
@@ -197,5 +197,5 @@ def test_conformance_weights_are_random() -> None:
     case = TestHardAttentionNumerics()
     layer, tensors = case.built(), case.tensors()
     randomise(layer, 4, scale=2)
-    _, weights = case.look(layer, *tensors)
+    _, weights = case.attend(layer, *tensors)
     assert len(np.unique(weights.argmax(-1))) > 2

@@ -47,21 +47,21 @@ def pooled(pooling: AttentionPooling, states: np.ndarray) -> tuple[np.ndarray, n
     weights = numbers(pooling)
     bias = weights["query"] @ weights["query_kernel"]
     scores = np.tanh(states @ weights["key_kernel"] + bias) @ weights["v"]
-    looked = softmax(scores, np.ones(len(scores), "bool"))
-    return looked @ states, looked
+    attention_weights = softmax(scores, np.ones(len(scores), "bool"))
+    return attention_weights @ states, attention_weights
 
 
 def level(layer: Any, number: int, inputs: np.ndarray, mask: np.ndarray) -> Any:
     """One sequence, only what is there of it: a vector, and weights in their places."""
-    looked = np.zeros(len(mask))
+    attention_weights = np.zeros(len(mask))
     if not mask.any():
-        return np.zeros(layer.widths[number]), looked
+        return np.zeros(layer.widths[number]), attention_weights
     states, encoder = inputs[mask], layer.encoders[number]
     if encoder is not None:
         ways = both_ways if isinstance(encoder, layers.Bidirectional) else ahead
         states = ways(encoder, states)
-    vector, looked[mask] = pooled(layer.poolings[number], states)
-    return vector, looked
+    vector, attention_weights[mask] = pooled(layer.poolings[number], states)
+    return vector, attention_weights
 
 
 def documents(layer: Any, inputs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -133,8 +133,10 @@ def test_it_is_han() -> None:
     inputs, mask = rng.normal(size=(3, 4, 5, 6)), rng.random((3, 4, 5)) < 0.5
     mask[0, 1], mask[2] = False, False
     build_random(layer, inputs.astype("float32"))
-    vectors, looked = layer(inputs.astype("float32"), mask=mask, return_attention_scores=True)
-    close([vectors, *looked], documents(layer, inputs, mask), 1e-5)
+    vectors, attention_weights = layer(
+        inputs.astype("float32"), mask=mask, return_attention_scores=True
+    )
+    close([vectors, *attention_weights], documents(layer, inputs, mask), 1e-5)
 
 
 def three_levels() -> HierarchicalAttention:
@@ -170,9 +172,11 @@ def test_three_levels_are_three_poolings() -> None:
         there = mask[row].any((-1, -2))
         want = layer.poolings[2](layer.encoders[2](upper[row][there][None]))
         close(array(vector)[row], array(want)[0], 1e-5)
-    for looked, there in zip(weights, (mask, mask.any(-1), mask.any((-1, -2))), strict=True):
-        assert not array(looked)[~there].any()
-        np.testing.assert_allclose(array(looked).sum(-1), there.any(-1), atol=1e-6)
+    for attention_weights, there in zip(
+        weights, (mask, mask.any(-1), mask.any((-1, -2))), strict=True
+    ):
+        assert not array(attention_weights)[~there].any()
+        np.testing.assert_allclose(array(attention_weights).sum(-1), there.any(-1), atol=1e-6)
 
 
 def test_an_encoder_never_sees_a_sequence_without_a_place() -> None:

@@ -63,10 +63,10 @@ class LocalLaws(AttentionCase):
         layer, tensors = self.built(), self.tensors()
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK & OTHER_MASK}
         causal = np.tril(np.ones((T, S), "bool"))
-        want = self.look(layer, *tensors, **per_tensor, attention_mask=LOOK_MASK & causal)
+        want = self.attend(layer, *tensors, **per_tensor, attention_mask=LOOK_MASK & causal)
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "key_mask": OTHER_MASK}
         pairs = {"attention_mask": LOOK_MASK, "use_causal_mask": True}
-        got = self.look(layer, *tensors, **per_tensor, **pairs)
+        got = self.attend(layer, *tensors, **per_tensor, **pairs)
         close(got[0], want[0], 1e-6)
         close(got[1], want[1], 1e-6)
         hidden = (VALUE_MASK & OTHER_MASK)[:, None] & QUERY_MASK[:, :, None] & LOOK_MASK & causal
@@ -76,9 +76,9 @@ class LocalLaws(AttentionCase):
         first, second = self.built(), self.built()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
-        want = self.look(first, query, value, key, value_mask=VALUE_MASK & OTHER_MASK)
+        want = self.attend(first, query, value, key, value_mask=VALUE_MASK & OTHER_MASK)
         for layer in (first, first, second):
-            got = self.look(layer, query, shared, keys)
+            got = self.attend(layer, query, shared, keys)
             close(got[0], want[0], 1e-6)
 
 
@@ -99,8 +99,10 @@ class TestLocalAttention(LocalLaws, AttentionConformance, DecoderLaws, WrapperCo
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
-        looked = local_p(self.scores(weights, query, key), predicted(weights, query), mask, 2)
-        return looked @ value, looked
+        attention_weights = local_p(
+            self.scores(weights, query, key), predicted(weights, query), mask, 2
+        )
+        return attention_weights @ value, attention_weights
 
     def equivalent(self) -> Attention:
         return Attention("general", "local_predictive")
@@ -126,8 +128,8 @@ class TestMonotonicLocalAttention(LocalLaws, NumericLaws, DecoderLaws):
         query, value, key = (x.astype("float64") for x in tensors)
         places, steps = np.arange(value.shape[1]), np.arange(query.shape[1])
         near = np.abs(places - steps[:, None]) <= 1
-        looked = softmax(additive_scores(weights, query, key), mask & near)
-        return looked @ value, looked
+        attention_weights = softmax(additive_scores(weights, query, key), mask & near)
+        return attention_weights @ value, attention_weights
 
 
 @pytest.mark.full

@@ -29,11 +29,11 @@ class LocationSensitiveCase(RememberingCase):
             for f in weights["location_filters"][:, 0].T
         ]
         hidden = hidden + np.stack(around, axis=-1) @ weights["location_kernel"]
-        looked = softmax(np.tanh(hidden) @ weights["v"], mask)
-        return looked, self.left(looked, state)
+        attention_weights = softmax(np.tanh(hidden) @ weights["v"], mask)
+        return attention_weights, self.left(attention_weights, state)
 
-    def left(self, looked: Array, state: Array) -> Array:
-        return looked
+    def left(self, attention_weights: Array, state: Array) -> Array:
+        return attention_weights
 
 
 @pytest.mark.full
@@ -62,8 +62,8 @@ class TestLocationSensitiveAttention(
 class TestCumulativeLocationSensitiveAttention(LocationSensitiveCase, NumericLaws):
     options = {"units": 8, "filters": 3, "kernel_size": 3, "cumulative": True}
 
-    def left(self, looked: Array, state: Array) -> Array:
-        return state + looked
+    def left(self, attention_weights: Array, state: Array) -> Array:
+        return state + attention_weights
 
 
 def walker(taps: list[float], **options: Any) -> LocationSensitiveAttention:
@@ -104,11 +104,11 @@ def test_the_sum_of_all_looks_pushes_away() -> None:
 
 
 def test_hidden_places_are_zeros_to_the_filter() -> None:
-    """Place 1 is hidden: it is not looked at, and no look walks on from it."""
+    """Place 1 is hidden: it is not attention_weights at, and no look walks on from it."""
     mask = np.array([[1, 0, 1, 1]], "bool")
     garbage = np.where(mask[..., None], KEY, np.float32(np.nan))
-    looked = walker([1, 0, 0])(QUERY, garbage, value_mask=mask)
-    assert array(looked)[0, :, 0].tolist() == [2, 2, 2, 2]
+    attention_weights = walker([1, 0, 0])(QUERY, garbage, value_mask=mask)
+    assert array(attention_weights)[0, :, 0].tolist() == [2, 2, 2, 2]
 
 
 def test_defaults_are_those_of_speech_synthesis() -> None:

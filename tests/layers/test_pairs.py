@@ -116,13 +116,13 @@ def test_a_sentence_found_too_long_when_it_runs_is_refused() -> None:
 
 
 def windows(x: np.ndarray, weights: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
-    """Sums over every run of `size` places; 0 of a run in which one is hidden."""
+    """Sums over all windows of `size` positions; 0 for a window with a masked one."""
     count = max(len(x) - size + 1, 0)
     out = np.zeros((count, x.shape[1]))
     for start in range(count):
         if mask[start : start + size].all():
-            for place in range(start, start + size):
-                out[start] += weights[place] * x[place]
+            for position in range(start, start + size):
+                out[start] += weights[position] * x[position]
     return out
 
 
@@ -140,7 +140,7 @@ class TestAttentionWeightedPooling(SentencePairCase):
 
 @numerics_only
 class TestWindowOfOne(TestAttentionWeightedPooling):
-    """Every place alone."""
+    """Each position alone."""
 
     options = {"window": 1}
 

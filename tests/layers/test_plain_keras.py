@@ -31,7 +31,7 @@ pytestmark = pytest.mark.full
 
 
 def test_marginal_mixture() -> None:
-    """The label is at the position whose key equals the query; the loss sees only the label."""
+    """The label is at the position whose key equals the query; the loss gets only the label."""
     rng = np.random.default_rng(0)
     keys = np.stack([rng.permutation(6) for _ in range(2048)])
     labels = rng.integers(0, 4, size=(2048, 6))

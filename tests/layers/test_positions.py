@@ -48,13 +48,13 @@ H, D = 4, 6
 
 
 class AbsoluteCase(LayerConformance):
-    """Added to embeddings. A case adds `table`, the vectors of places in float64."""
+    """Added to embeddings. A case adds `table`, the vectors of positions in float64."""
 
     def tensors(self, batch: int = B, width: int = D) -> tuple[Array, ...]:
         rng = np.random.default_rng(0)
         return (rng.normal(size=(batch, T, width)).astype("float32"),)
 
-    def table(self, weights: Weights, places: Array, width: int) -> Array:
+    def table(self, weights: Weights, positions: Array, width: int) -> Array:
         raise TypeError(f"{type(self).__name__} has no oracle")
 
     @pytest.mark.parametrize("width", [1, 2, 6, 7])
@@ -114,13 +114,13 @@ class TestSinusoidalPositions(AbsoluteCase):
     options = {"max_wavelength": 100.0}
     changed = {"max_wavelength": 1000.0}
 
-    def table(self, weights: Weights, places: Array, width: int) -> Array:
+    def table(self, weights: Weights, positions: Array, width: int) -> Array:
         rows = [
             [
                 (math.cos if i % 2 else math.sin)(p / 100 ** (2 * (i // 2) / width))
                 for i in range(width)
             ]
-            for p in places
+            for p in positions
         ]
         return np.array(rows)
 
@@ -141,8 +141,8 @@ class TestLearnedPositions(AbsoluteCase):
     options = {"max_length": 9}
     changed = {"max_length": 10}
 
-    def table(self, weights: Weights, places: Array, width: int) -> Array:
-        return weights["table"][places]
+    def table(self, weights: Weights, positions: Array, width: int) -> Array:
+        return weights["table"][positions]
 
     def test_worked_by_hand(self) -> None:
         layer = LearnedPositions(max_length=3)
@@ -381,12 +381,12 @@ class TestT5Heads(HeadsWithPositions):
 class TestShawHeads(HeadsWithPositions):
     alone = TestShawPositions
 
-    def head_context(self, weights: Weights, looked: Array, value: Array) -> Array:
+    def head_context(self, weights: Weights, attention_weights: Array, value: Array) -> Array:
         """Equation 3, place by place."""
-        context = np.zeros((*looked.shape[:2], D))
-        for t, s in np.ndindex(looked.shape[1:]):
+        context = np.zeros((*attention_weights.shape[:2], D))
+        for t, s in np.ndindex(attention_weights.shape[1:]):
             vector = weights["value_table"][min(max(s - t, -2), 2) + 2]
-            context[:, t] += looked[:, t, s, None] * (value[:, s] + vector)
+            context[:, t] += attention_weights[:, t, s, None] * (value[:, s] + vector)
         return context
 
 
@@ -501,7 +501,7 @@ def test_one_place_is_a_row_of_all(name: str) -> None:
     randomise(positions)
     rng = np.random.default_rng(0)
     x = ops.convert_to_tensor(rng.normal(size=shape).astype("float32"))
-    looked = ops.convert_to_tensor(rng.random((B, H, S, S)).astype("float32"))
+    attention_weights = ops.convert_to_tensor(rng.random((B, H, S, S)).astype("float32"))
     distances = ops.arange(S, dtype="int32") - place
     row = slice(place, place + 1)
     turned = positions.turn(x[:, :, row], ops.convert_to_tensor(np.array([place], "int32")))
@@ -513,7 +513,10 @@ def test_one_place_is_a_row_of_all(name: str) -> None:
     )
     for got, every in (
         (positions.bias_at(x[:, :, row], distances), positions.bias(x, S)),
-        (positions.offset_at(looked[:, :, row], distances), positions.offset(looked)),
+        (
+            positions.offset_at(attention_weights[:, :, row], distances),
+            positions.offset(attention_weights),
+        ),
     ):
         assert (got is None) is (every is None)
         if every is not None:

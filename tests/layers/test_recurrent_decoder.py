@@ -104,9 +104,9 @@ def test_several_attentions_over_several_memories(order: str) -> None:
     live = ops.ones((3, 4), "bool")
     zeros = [ops.zeros((3, 6))] * 2
     tensors = [ops.convert_to_tensor(x) for x in (inputs, first, second)]
-    want, looked, _ = reference(decoder, tensors[0], tensors[1:], masks, live, zeros)
+    want, attention_weights, _ = reference(decoder, tensors[0], tensors[1:], masks, live, zeros)
     close(outputs, want, 1e-5)
-    close(weights, looked, 1e-5)
+    close(weights, attention_weights, 1e-5)
 
 
 def test_one_memory_serves_every_attention() -> None:

@@ -145,11 +145,11 @@ def convolved(weights: Array, filters: Array) -> Array:
     """Rows `(..., S)` with taps `(K, 1, F)` to `(..., S, F)`, tap by tap, zeros outside."""
     taps, sources = len(filters), weights.shape[-1]
     found = np.zeros((*weights.shape, filters.shape[-1]))
-    for place in range(sources):
+    for position in range(sources):
         for tap in range(taps):
-            seen = place + tap - (taps - 1) // 2
-            if 0 <= seen < sources:
-                found[..., place, :] += weights[..., seen, None] * filters[tap, 0]
+            source = position + tap - (taps - 1) // 2
+            if 0 <= source < sources:
+                found[..., position, :] += weights[..., source, None] * filters[tap, 0]
     return found
 
 
@@ -243,7 +243,7 @@ class TestEuclideanScore(ScoreConformance):
 class RememberingScore(ScoreConformance):
     """A score that reads a state of the shape of scores; `oracle` takes it too."""
 
-    def oracle(self, weights: Weights, query: Array, key: Array, seen: Any = 0.0) -> Array:
+    def oracle(self, weights: Weights, query: Array, key: Array, previous: Any = 0.0) -> Array:
         raise TypeError("a case gives its formula")
 
     @pytest.mark.numerics
@@ -252,9 +252,9 @@ class RememberingScore(ScoreConformance):
         for seed in range(20):
             randomise(layer, seed)
             query, key = self.tensors(seed=seed)
-            seen = np.random.default_rng(seed).random((3, 4, 5)).astype("float32")
-            got = _compared(layer, query, key, seen)
-            wide = (x.astype("float64") for x in (query, key, seen))
+            previous = np.random.default_rng(seed).random((3, 4, 5)).astype("float32")
+            got = _compared(layer, query, key, previous)
+            wide = (x.astype("float64") for x in (query, key, previous))
             close(got, self.oracle(numbers(layer), *wide), 1e-6)
             assert np.abs(array(got) - array(layer(query, key))).max() > 1e-2
 
@@ -262,24 +262,24 @@ class RememberingScore(ScoreConformance):
     def test_gradients_of_later_looks_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
         tensors = [x.astype(WIDE) for x in self.tensors()]
-        seen = np.random.default_rng(1).random((3, 4, 5)).astype(WIDE)
+        previous = np.random.default_rng(1).random((3, 4, 5)).astype(WIDE)
         layer(*tensors)
         randomise(layer)
 
-        def run(query: Any, key: Any, seen: Any) -> Any:
-            return _compared(layer, query, key, seen)
+        def run(query: Any, key: Any, previous: Any) -> Any:
+            return _compared(layer, query, key, previous)
 
-        check_gradients(layer, differentiable(layer, run), [*tensors, seen])
+        check_gradients(layer, differentiable(layer, run), [*tensors, previous])
 
     def test_state_of_every_leading_axis(self) -> None:
-        """Heads and hypotheses: `(B, H, T, S)`, each look from its own state."""
+        """Heads and hypotheses: `(B, H, T, S)`, each attention step from its own state."""
         layer, (query, key) = self.built(), self.tensors()
-        seen = np.random.default_rng(2).random((3, 2, 4, 5)).astype("float32")
+        previous = np.random.default_rng(2).random((3, 2, 4, 5)).astype("float32")
         keys = layer.project(ops.convert_to_tensor(key))[:, None]
         many = ops.convert_to_tensor(np.stack([query, 2 * query], axis=1))
-        got = array(layer.compare(many, keys, (ops.convert_to_tensor(seen),)))
+        got = array(layer.compare(many, keys, (ops.convert_to_tensor(previous),)))
         for head in range(2):
-            alone = _compared(layer, (head + 1) * query, key, seen[:, head])
+            alone = _compared(layer, (head + 1) * query, key, previous[:, head])
             close(got[:, head], alone, 1e-6)
 
     def test_state_starts_at_nothing(self) -> None:
@@ -294,9 +294,9 @@ class RememberingScore(ScoreConformance):
         close(_compared(layer, query, key, np.zeros((3, 4, 5), "float32")), layer(query, key), 1e-6)
 
 
-def _compared(layer: Any, query: Any, key: Any, seen: Any) -> Any:
-    query, key, seen = (ops.convert_to_tensor(x) for x in (query, key, seen))
-    return layer.compare(query, layer.project(key), (seen,))
+def _compared(layer: Any, query: Any, key: Any, previous: Any) -> Any:
+    query, key, previous = (ops.convert_to_tensor(x) for x in (query, key, previous))
+    return layer.compare(query, layer.project(key), (previous,))
 
 
 class TestCoverageScore(RememberingScore):
@@ -305,8 +305,8 @@ class TestCoverageScore(RememberingScore):
     options = {"units": 8}
     changed = {"units": 9}
 
-    def oracle(self, weights: Weights, query: Array, key: Array, seen: Any = 0.0) -> Array:
-        covered = np.asarray(seen)[..., None] * weights["coverage_kernel"]
+    def oracle(self, weights: Weights, query: Array, key: Array, previous: Any = 0.0) -> Array:
+        covered = np.asarray(previous)[..., None] * weights["coverage_kernel"]
         return np.tanh(additive_hidden(weights, query, key) + covered) @ weights["v"]
 
     def test_remembers_the_sum(self) -> None:
@@ -320,10 +320,10 @@ class TestLocationSensitiveScore(RememberingScore):
     options = {"units": 7, "filters": 3, "kernel_size": 3}
     changed = {"units": 9, "filters": 4, "kernel_size": 5, "cumulative": True}
 
-    def oracle(self, weights: Weights, query: Array, key: Array, seen: Any = 0.0) -> Array:
+    def oracle(self, weights: Weights, query: Array, key: Array, previous: Any = 0.0) -> Array:
         around = np.zeros(())
-        if np.ndim(seen):
-            around = convolved(seen, weights["location_filters"]) @ weights["location_kernel"]
+        if np.ndim(previous):
+            around = convolved(previous, weights["location_filters"]) @ weights["location_kernel"]
         return np.tanh(additive_hidden(weights, query, key) + around) @ weights["v"]
 
     def test_remembers_the_last_weights_or_their_sum(self) -> None:
@@ -334,7 +334,7 @@ class TestLocationSensitiveScore(RememberingScore):
 
 @numerics_only
 class TestLocationSensitiveScoreOfEvenAndWideKernels(TestLocationSensitiveScore):
-    """More taps than places, an even number of them."""
+    """More taps than positions, an even number of them."""
 
     options = {"units": 7, "filters": 3, "kernel_size": 12}
 

@@ -26,9 +26,9 @@ class SelfCase(StructureConformance):
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> Arrays:
         (x,), (mask,) = tensors, masks
-        return self.looked(numbers(layer), x, mask[:, None] & mask[:, :, None])
+        return self.expected(numbers(layer), x, mask[:, None] & mask[:, :, None])
 
-    def looked(self, weights: dict[str, np.ndarray], x: np.ndarray, mask: np.ndarray) -> Any:
+    def expected(self, weights: dict[str, np.ndarray], x: np.ndarray, mask: np.ndarray) -> Any:
         """Outputs and weights in float64; the mask is `(B, T, T)`."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
@@ -54,7 +54,7 @@ class SelfCase(StructureConformance):
                 both = mask[:, None] & mask[:, :, None]
                 past = np.tril(np.ones((steps, steps), "bool")) & np.ones((batch, 1, 1), "bool")
                 for got, allowed in ((pads, both), (causal, past)):
-                    want = self.looked(numbers(layer), x.astype("float64"), allowed)
+                    want = self.expected(numbers(layer), x.astype("float64"), allowed)
                     close(got[0], want[0], 1e-6)
                     close(got[1], want[1], 1e-6)
 
@@ -110,9 +110,9 @@ class TestSelfAttention(SelfCase):
     }
     together = {**SelfCase.together, "units": {"use_projection": True}}
 
-    def looked(self, weights: dict[str, np.ndarray], x: np.ndarray, mask: np.ndarray) -> Any:
-        looked = softmax(np.einsum("bid,bjd->bij", x, x), mask)
-        return np.einsum("bij,bjd->bid", looked, x), looked
+    def expected(self, weights: dict[str, np.ndarray], x: np.ndarray, mask: np.ndarray) -> Any:
+        attention_weights = softmax(np.einsum("bid,bjd->bij", x, x), mask)
+        return np.einsum("bij,bjd->bid", attention_weights, x), attention_weights
 
     test_other_widths_than_built_for_are_refused = None  # nothing is built
 
@@ -126,13 +126,13 @@ class TestSelfAttention(SelfCase):
 class TestSelfAttentionWithProjections(SelfCase):
     options = {"use_projection": True, "units": 4, "score": "scaled_dot"}
 
-    def looked(self, weights: dict[str, np.ndarray], x: np.ndarray, mask: np.ndarray) -> Any:
+    def expected(self, weights: dict[str, np.ndarray], x: np.ndarray, mask: np.ndarray) -> Any:
         query, key, value = (
             np.einsum("bid,da->bia", x, weights[f"{name}_projection"])
             for name in ("query", "key", "value")
         )
-        looked = softmax(np.einsum("bia,bja->bij", query, key) / 2, mask)
-        return np.einsum("bij,bja->bia", looked, value), looked
+        attention_weights = softmax(np.einsum("bia,bja->bij", query, key) / 2, mask)
+        return np.einsum("bij,bja->bia", attention_weights, value), attention_weights
 
 
 def test_worked_by_hand() -> None:

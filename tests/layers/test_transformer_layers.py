@@ -134,7 +134,7 @@ class TestTransformerDecoderLayer(TransformerLayerCase):
         return np.where(mask[..., None], x, 0), *weights
 
     def when_dead(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
-        """Nothing written is nothing; nothing to read is no look at it."""
+        """Masked queries give zeros; without memory, cross-attention adds nothing."""
         for output in outputs if name == "mask" else outputs[2:]:
             assert not output[1].any()
         if name == "memory_mask":

@@ -21,10 +21,10 @@ class TestVisualAttention(AttentionConformance):
         return additive_scores(weights, query, key)
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
-        context, looked = super().oracle(weights, tensors, mask)
+        context, attention_weights = super().oracle(weights, tensors, mask)
         query = tensors[0].astype("float64")
         gate = 1 / (1 + np.exp(-(query @ weights["gate_kernel"] + weights["gate_bias"])))
-        return gate * context, looked
+        return gate * context, attention_weights
 
 
 class TestVisualAttentionWithoutGate(NumericLaws):
@@ -52,9 +52,9 @@ def test_a_grid_is_its_places_in_a_row() -> None:
     assert tuple(weights.shape) == (2, 4, 3, 5)
     flat = {name: x.reshape(*x.shape[:-2], 15) for name, x in masks.items()}
     rows = value.reshape(2, 15, 7), key.reshape(2, 15, 4)
-    want, looked = layer(query, *rows, return_attention_scores=True, **flat)
+    want, attention_weights = layer(query, *rows, return_attention_scores=True, **flat)
     same(context, want)
-    same(array(weights).reshape(2, 4, 15), looked)
+    same(array(weights).reshape(2, 4, 15), attention_weights)
     allowed = (mask & masks["key_mask"])[:, None] & looks
     assert not array(weights)[~allowed].any()
 
@@ -140,10 +140,10 @@ def test_in_a_decoder_it_looks_before_each_word(mode: str) -> None:
     state, kernel = [np.zeros((2, 6), "float32")] * 2, numbers(look)
     for t in range(3):
         scores = additive_scores(kernel, array(state[0])[:, None], places)[:, 0]
-        looked = softmax(scores, mask)
+        attention_weights = softmax(scores, mask)
         gate = 1 / (1 + np.exp(-(array(state[0]) @ kernel["gate_kernel"] + kernel["gate_bias"])))
-        seen = gate * np.einsum("bl,blc->bc", looked, places)
-        close(array(weights)[:, t], looked, 1e-5)
+        seen = gate * np.einsum("bl,blc->bc", attention_weights, places)
+        close(array(weights)[:, t], attention_weights, 1e-5)
         given = np.concatenate([words[:, t], seen], axis=-1).astype("float32")
         output, state = cell.cell(given, state)
         close(array(outputs)[:, t], output, 1e-5)

@@ -41,8 +41,8 @@ def attending(attention: Any, memory: Any, allowed: Array, weights: list[Array])
     """Return a self- or cross-attention sublayer, which appends its weights to a list."""
 
     def work(x: Array) -> Array:
-        context, looked = heads(attention, x, x if memory is None else memory, allowed)
-        weights.append(looked)
+        context, attention_weights = heads(attention, x, x if memory is None else memory, allowed)
+        weights.append(attention_weights)
         return context
 
     return work

@@ -124,7 +124,7 @@ def forward(model: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
 def teacher_forced(
     model: Any, source: np.ndarray, tokens: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Log probabilities of what a search may say, `(B, L, V)`, and where the model looked."""
+    """Return log probabilities of tokens, `(B, L, V)`, and attention weights, if there are any."""
     start = np.full((len(tokens), 1), START, "int32")
     target = np.concatenate([start, tokens[:, :-1]], axis=1)
     logits = forward(model, source, target)
@@ -398,15 +398,15 @@ def check_hypotheses(
         The log probabilities `(B, L, V)` of the teacher-forced pass.
     """
     tokens = array(found.tokens)[:, rank]
-    log_probs, looked = teacher_forced(model, source, tokens)
+    log_probs, attention_weights = teacher_forced(model, source, tokens)
     for row, n in enumerate(array(found.lengths)[:, rank].astype(int)):
         check_row(tokens[row], n, array(found.finished)[row, rank])
         scores = log_probs[row, range(n), tokens[row, :n]]
         close(array(found.token_scores)[row, rank, :n], scores, 1e-4)
         if penalty == "none":
             assert array(found.scores)[row, rank] == pytest.approx(scores.sum(), rel=1e-4)
-        if looked is not None:
-            close(array(found.attention)[row, rank, :n], looked[row, :n], 1e-4)
+        if attention_weights is not None:
+            close(array(found.attention)[row, rank, :n], attention_weights[row, :n], 1e-4)
     return log_probs
 
 

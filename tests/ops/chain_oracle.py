@@ -10,7 +10,7 @@ import numpy as np
 from tests.layers.running import MODES
 
 SHAPES = [(3, 5, 4), (3, 3, 1), (2, 1, 4), (3, 0, 2), (0, 3, 2)]
-"""Sentences, places and tags."""
+"""Sentences, positions and tags."""
 CASES = [
     *((MODES[0], shape) for shape in SHAPES),
     *((mode, shape) for mode in MODES[1:] for shape in (SHAPES[0], SHAPES[3])),
