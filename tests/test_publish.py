@@ -184,10 +184,10 @@ def test_the_picture_is_the_one_that_is_named(zoo: Any) -> None:
 def test_a_row_tells_what_was_asked_of_a_generated_split(
     zoo: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    all_of_it, two = measured(captioner), {**measured(captioner)}
+    all_of_it, two = measured(captioner, ("pooled",)), {**measured(captioner, ("pooled",))}
     two["data"] = generate_scenes(1, "test", min_things=2, max_things=2).origin
     monkeypatch.setattr(sys.modules[__name__], "measured", lambda make, look: two)
-    card, entry = zoo("captioning")
+    card, entry = zoo("captioning", look=("pooled",))
     front = (entry.parents[1] / "README.md").read_text("utf-8")
     assert all_of_it["data"] != two["data"]
     assert "| test, 2 things |" in card

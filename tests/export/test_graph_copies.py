@@ -38,13 +38,7 @@ def test_words_are_numbered_text_by_text() -> None:
     """By hand: Ida is 0 and Bo 1, said twice; then Bo is 0, and 1 before it, and of three two."""
     texts = ["Ida saw Bo . Bo saw Ida .", "a Bo", "", "1 Bo", "Bo 1 Ida Bo"]
     ids, _, words = GraphCopies(WordTokenizer(VOCABULARY), 2).encode(tf.constant(texts))
-    assert ids.to_list() == [
-        [7, 5, 8, 6, 8, 5, 7, 6],
-        [4, 7],
-        [],
-        [7, 8],
-        [7, 8, UNKNOWN, 7],
-    ]
+    assert ids.to_list() == [[7, 5, 8, 6, 8, 5, 7, 6], [4, 7], [], [7, 8], [7, 8, UNKNOWN, 7]]
     assert [[w.decode() for w in row] for row in words.to_list()] == [
         ["▁Ida", "▁Bo"],
         ["▁Bo"],

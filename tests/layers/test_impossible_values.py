@@ -176,7 +176,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (layers.CoAttention, {"score": "trilinea"}, "did you mean 'trilinear'"),
     (layers.AttentionPooling, {"score": "aditive"}, "did you mean 'additive'"),
     (FEATURE_MAP, {"score": "coverage"}, "CoverageScore depends on the looks before"),
-    (WEIGHTED_POOLING, {"score": "coverage"}, "CoverageScore depends on the looks before"),
+    (WEIGHTED_POOLING, {"score": "location_sensitive"}, "SensitiveScore depends on the looks"),
     (STACKED, {"direction": "image-to-text"}, "direction must be one of .*mean 'image_to_text'"),
     (STACKED, {"pooling": "mean"}, "pooling must be one of average, log_sum_exp"),
     (ENCODER, {"norm": "layr"}, "unknown norm 'layr'; did you mean 'layer'"),

@@ -11,7 +11,10 @@ import pytest
 from attention_zoo.losses import SequenceCrossEntropy
 from tests.layers.cases import cases
 from tests.layers.running import JAX, JAX_EXCEPTIONS, in_fresh_process, randomise
+from tests.models import test_gpt, test_transformer
 from tests.models.conformance import SOURCE, TARGET
+
+T5 = {"positions": "t5"}
 
 LOAD = """
 import sys
@@ -35,10 +38,10 @@ for path in sorted(Path(sys.argv[1]).glob("*.keras")):
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason=JAX_EXCEPTIONS["a file in a fresh process"])
 def test_every_model_loads_in_a_fresh_process(tmp_path: Path) -> None:
-
     expected = []
-    for case in cases("models"):
-        model = case().make()
+    saved = [(case, {}) for case in cases("models")]
+    for case, options in [*saved, (test_gpt.TestGPT, T5), (test_transformer.TestTransformer, T5)]:
+        model, title = case().make(**options), case.__name__ + "".join(options)
         randomise(model)
         model.compile("adam", SequenceCrossEntropy(0.1))
         given = case().inputs() if hasattr(case, "inputs") else {"source": SOURCE, "target": TARGET}
@@ -46,7 +49,7 @@ def test_every_model_loads_in_a_fresh_process(tmp_path: Path) -> None:
         kept = {f"in.{name}": value for name, value in named.items()}
         for number, output in enumerate(keras.tree.flatten(model(given))):
             kept[f"out.{number}"] = keras.ops.convert_to_numpy(output)
-        model.save(tmp_path / f"{case.__name__}.keras")
-        np.savez(tmp_path / f"{case.__name__}.npz", **kept)
-        expected.append(case.__name__)
+        model.save(tmp_path / f"{title}.keras")
+        np.savez(tmp_path / f"{title}.npz", **kept)
+        expected.append(title)
     assert in_fresh_process(LOAD, tmp_path).split() == sorted(expected)

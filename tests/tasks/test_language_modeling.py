@@ -45,7 +45,7 @@ def shown(answer: Continuation) -> tuple[Any, ...]:
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
 def test_prompt_and_text_read_as_one(kind: str) -> None:
     task = writer(kind)
-    answers = task.predict(TEXTS[:4], max_length=6, beam_width=3, n_best=3)
+    answers = task.predict(TEXTS[:4], max_length=4, beam_width=3, n_best=3)
     assert [answer.prompt for answer in answers] == TEXTS[:4]
     for answer in answers:
         found = [answer, *answer.alternatives]

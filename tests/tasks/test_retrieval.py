@@ -41,7 +41,7 @@ def test_an_index_holds_images_and_names(tmp_path: Path) -> None:
 def test_a_text_finds_the_images_that_are_most_like_it(direction: str) -> None:
     task = untrained(direction=direction)
     index = task.index(SCENES)
-    texts = [TEXTS[3], "a red"]
+    texts = [TEXTS[3], "a green"]
     alike = task.similarities(index, texts)
     assert alike.shape == (4, 2)
     answers = task.predict(texts, index=index, n_best=2, batch_size=1)
@@ -54,8 +54,8 @@ def test_a_text_finds_the_images_that_are_most_like_it(direction: str) -> None:
             assert one.text == SCENES.names[one.number]
             assert (one.source, one.source_tokens) == (texts[column], tuple(texts[column].split()))
             np.testing.assert_array_equal(one.image, SCENES.images[one.number])
-            ids = np.array(TOKENIZER.encode([texts[column]]), "int32")
-            close(one.attention, np.asarray(task.model.look(one.image[None], ids))[0], 1e-5)
+        ids = np.array(TOKENIZER.encode([texts[column]]), "int32")
+        close(one.attention, np.asarray(task.model.look(one.image[None], ids))[0], 1e-5)
 
 
 def test_how_many_are_found() -> None:

@@ -49,7 +49,7 @@ def test_an_id_that_no_word_of_the_article_has_is_unknown() -> None:
     task = summarizer()
     size = task.tokenizer.vocabulary_size
     ids = {0: size, 1: size + 2}
-    nothing, one = task.predict(["the mill .", "the Tromak"], forced_tokens=ids)
+    nothing, one = task.predict(["the mill .", "the Tromak"], forced_tokens=ids, max_length=3)
     assert nothing.tokens[:2] == ("<unk>", "<unk>")
     assert one.tokens[:2] == ("Tromak", "<unk>")
     assert nothing.origins[:2] == (-1, -1)

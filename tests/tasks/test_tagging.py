@@ -168,7 +168,7 @@ def test_attention_is_optional() -> None:
 
 def test_marked_words() -> None:
     task = tagger("subword", marks=True)
-    (one,), (other,) = (task.predict([TEXT], marks=[marks]) for marks in ([2], []))
+    one, other = task.predict([TEXT, TEXT], marks=[[2], []])
     assert one.score != pytest.approx(other.score, abs=1e-6)
     batch, labels = task.batches(CORPUS, 4, 1).batch(np.arange(4))
     sizes = [len(ids) for ids in task.tokenizer.encode(CORPUS.words[0])]

@@ -40,10 +40,10 @@ def test_attention_has_a_row_for_each_token_and_sums_to_one() -> None:
 
 def test_prefixes_begin_the_answers() -> None:
     prefixes = ["ein Hund", "", "Katze Katze Katze", "der"]
-    answers = translator().predict(SOURCES, prefixes=prefixes, max_length=6, beam_width=2)
+    answers = translator().predict(SOURCES, prefixes=prefixes, max_length=4, beam_width=2)
     for prefix, answer in zip(prefixes, answers, strict=True):
         assert answer.text.startswith(prefix)
-    (free,) = translator().predict(SOURCES[1:2], max_length=6, beam_width=2)
+    (free,) = translator().predict(SOURCES[1:2], max_length=4, beam_width=2)
     assert answers[1].text == free.text
 
 

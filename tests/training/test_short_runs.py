@@ -57,7 +57,8 @@ def test_a_run_learns_and_logs_its_evaluations(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "batches", "saved"), [(None, 3, 2), (1, 4, 3)], ids=["evaluation", "between"]
+    ("every", "batches", "saved"),
+    [pytest.param(None, 3, 2, id="evaluation", marks=pytest.mark.full), (3, 4, 3)],
 )
 def test_resume_is_exact(
     every: int | None, batches: int, saved: int, uninterrupted: Path, tmp_path: Path
