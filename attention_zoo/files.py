@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MANIFEST = "manifest.json"
+MANIFEST_VERSION = 2  # 1: entries without "files" around them; 0: SHA-256 alone
 
 Entry = dict[str, Any]
 """What a manifest says of a file."""
@@ -91,23 +92,45 @@ class HashedFile(io.RawIOBase):
 def damage(folder: Path) -> Damage | None:
     """What is wrong with a sealed folder; None if all that its manifest lists is as it was.
 
-    Files that others put there, as file managers do, are no damage.
+    Files that others put there, as file managers do, are no damage. Manifests of all versions of
+    the format are read.
     """
     name, found = MANIFEST, {}
     try:
         written = (folder / MANIFEST).read_bytes()
-        listed = json.loads(written)
+        content = json.loads(written)
+        version, listed = _entries(content)
+        if version > MANIFEST_VERSION:
+            return Damage(MANIFEST, f" {_newer(version, MANIFEST_VERSION)}")
         for name in listed:
             found[name] = _entry(folder / name)
-        if written == _manifest(found):
+        changed = [
+            name for name in sorted(listed) if {**found[name], **listed[name]} != found[name]
+        ]
+        intact = written == _manifest(found) if version == MANIFEST_VERSION else bool(listed)
+        if intact and not changed:
             return None
-        changed = [name for name in sorted(listed) if listed[name] != found[name]]
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
         return Damage(name, " is missing" if missing else f": {error.strerror}")
-    except (ValueError, TypeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         changed = []
     return Damage(changed[0] if changed else MANIFEST, " is damaged")
+
+
+def check_format_version(path: Path | str, content: Mapping[str, Any], newest: int) -> None:
+    """Raise ValueError if a file was saved in a newer format than this package reads.
+
+    Args:
+        path: the file, as messages name it.
+        content: its fields. A file without `format_version` was saved before there were versions.
+        newest: the newest version that can be read.
+    """
+    version = content.get("format_version", 1)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(f"{path}: format_version must be a positive integer, got {version!r}")
+    if version > newest:
+        raise ValueError(f"{path} {_newer(version, newest)}")
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -168,19 +191,36 @@ def _known_inside(folder: Path, names: list[str]) -> dict[str, Entry]:
 def _listed(path: Path) -> dict[str, Any]:
     """What a manifest lists; nothing if it is no manifest of ours."""
     try:
-        listed = json.loads(path.read_bytes())
-    except ValueError:
+        return _entries(json.loads(path.read_bytes()))[1]
+    except (AttributeError, KeyError, TypeError, ValueError):
         return {}
-    return listed if isinstance(listed, dict) else {}
 
 
 def _is_entry(entry: Any, size: int) -> bool:
     return isinstance(entry, dict) and {*entry} == {"bytes", "sha256"} and entry["bytes"] == size
 
 
+def _entries(content: Any) -> tuple[int, dict[str, Entry]]:
+    """Return the version of a manifest and its entries."""
+    version = content.get("format_version")
+    if isinstance(version, int):
+        return version, dict(content.get("files", {}))
+    if all(isinstance(entry, str) for entry in content.values()):
+        return 0, {name: {"sha256": digest} for name, digest in content.items()}
+    return 1, {name: {"bytes": e["bytes"], "sha256": e["sha256"]} for name, e in content.items()}
+
+
+def _newer(version: int, newest: int) -> str:
+    return (
+        f"has format_version {version}, but this version of attention_zoo reads up to {newest};"
+        " upgrade attention_zoo"
+    )
+
+
 def _manifest(files: dict[str, Any]) -> bytes:
-    """The one text that lists these files."""
-    return (json.dumps(files, indent=1, sort_keys=True) + "\n").encode()
+    """Return the only valid manifest of these files."""
+    content = {"format_version": MANIFEST_VERSION, "files": files}
+    return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _entry(path: Path) -> Entry:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from attention_zoo.files import HashedFile, damage, new_folder, replace_file, seal
+from attention_zoo.files import (
+    HashedFile,
+    check_format_version,
+    damage,
+    new_folder,
+    replace_file,
+    seal,
+)
 
 
 def sealed(folder: Path) -> Path:
@@ -46,6 +56,38 @@ def test_a_manifest_that_is_none_is_damage(tmp_path: Path) -> None:
     (folder / "manifest.json").unlink()
     assert str(damage(folder)) == "manifest.json is missing"
     assert str(damage(tmp_path / "nowhere")) == "manifest.json is missing"
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [lambda files: {name: entry["sha256"] for name, entry in files.items()}, dict],
+    ids=["version 0", "version 1"],
+)
+def test_manifests_of_earlier_versions_are_read(
+    convert: Callable[[Any], dict[str, Any]], tmp_path: Path
+) -> None:
+    folder = sealed(tmp_path / "a")
+    manifest = folder / "manifest.json"
+    files = json.loads(manifest.read_bytes())["files"]
+    manifest.write_text(json.dumps(convert(files), indent=2))
+    assert damage(folder) is None
+    (folder / "empty").write_bytes(b"1")
+    assert str(damage(folder)) == "empty is damaged"
+
+
+def test_newer_formats_are_refused(tmp_path: Path) -> None:
+    folder = sealed(tmp_path / "a")
+    (folder / "manifest.json").write_text('{"format_version": 3, "entries": []}')
+    message = "has format_version 3, but this version of attention_zoo reads up to 2; upgrade"
+    assert str(damage(folder)).startswith(f"manifest.json {message}")
+    path = tmp_path / "task.json"
+    check_format_version(path, {}, 2)
+    check_format_version(path, {"format_version": 2}, 2)
+    with pytest.raises(ValueError, match=f"task.json {message} attention_zoo"):
+        check_format_version(path, {"format_version": 3}, 2)
+    for version in ("2", True, None, -1):
+        with pytest.raises(ValueError, match="format_version must be a positive integer, got"):
+            check_format_version(path, {"format_version": version}, 2)
 
 
 def test_a_file_is_replaced_whole_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

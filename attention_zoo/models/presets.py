@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import keras
 import numpy as np
 
-from attention_zoo.files import MANIFEST, HashedFile, damage, seal
+from attention_zoo.files import MANIFEST, HashedFile, check_format_version, damage, seal
 from attention_zoo.hub import local_folder
 from attention_zoo.registry import Registry, did_you_mean
 
@@ -21,7 +21,7 @@ M = TypeVar("M", bound=type)
 
 MODELS = Registry("model")
 PRESETS = Registry("preset")
-FORMAT = 1
+FORMAT_VERSION = 1
 
 
 def model(cls: M) -> M:
@@ -89,6 +89,7 @@ def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) ->
             return public.from_public(folder, wanted, **overrides)
     _verify(folder)
     saved = json.loads((folder / "config.json").read_text("utf-8"))
+    check_format_version(folder / "config.json", saved, FORMAT_VERSION)
     cls = MODELS.get(saved["class"])
     loaded = cls(**merge(cls, saved["config"], overrides))
     loaded.load_weights(folder / "model.weights.h5")
@@ -110,7 +111,11 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     """Writes config.json, model.weights.h5 and manifest.json (sha256 of both) into a folder."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"format": FORMAT, "class": type(instance).__name__, "config": instance.settings}
+    config = {
+        "format_version": FORMAT_VERSION,
+        "class": type(instance).__name__,
+        "config": instance.settings,
+    }
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     weights = _WeightsFile()
     trained_by = getattr(instance, "optimizer", None)
@@ -198,5 +203,5 @@ def _verify(folder: Path) -> None:
     if found is None:
         return
     if found.name == MANIFEST:
-        raise ValueError(f"{folder}: not a model folder ({MANIFEST} is missing or damaged)")
+        raise ValueError(f"{folder}: not a model folder ({found})")
     raise ValueError(f"{folder / found.name}: missing or damaged (sha256 differs from {MANIFEST})")

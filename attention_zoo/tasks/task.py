@@ -12,9 +12,11 @@ import keras
 
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.decoding.rules import as_rules
+from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
 
 TASKS = Registry("task")
+FORMAT_VERSION = 1  # of task.json
 
 
 class Task(Protocol):
@@ -90,6 +92,7 @@ def read_task_file(folder: str | Path) -> dict[str, Any]:
         raise ValueError(f"{path}: damaged ({error}); use another checkpoint") from None
     if not isinstance(content, dict) or not isinstance(content.get("task"), str):
         raise ValueError(f"{path}: names no task; use another checkpoint")
+    check_format_version(path, content, FORMAT_VERSION)
     return content
 
 
@@ -99,7 +102,8 @@ def write_task(task: Any, folder: str | Path, **options: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     task.model.save_to_preset(folder / "model")
     limits = {name: getattr(task, name) for name in task.limits}
-    content = {"task": task.name, **limits, **options, "search": task.search.as_dict()}
+    content = {"format_version": FORMAT_VERSION, "task": task.name}
+    content |= {**limits, **options, "search": task.search.as_dict()}
     text = json.dumps(content, indent=2) + "\n"
     (folder / "task.json").write_text(text, encoding="utf-8")
 

@@ -11,9 +11,12 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from attention_zoo.files import check_format_version
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks import TASKS, SearchOptions
 from attention_zoo.training.corpora import CORPORA, Corpus, fits, kinds_for
+
+FORMAT_VERSION = 1
 
 
 @dataclass
@@ -142,6 +145,7 @@ class Recipe:
             the same model. Only its dropout may differ.
         training: how long and how.
         search: how answers are searched for.
+        format_version: of the recipe's format.
     """
 
     task: str = "translation"
@@ -153,6 +157,7 @@ class Recipe:
     model: dict[str, Any] = field(default_factory=dict)
     training: TrainingOptions = field(default_factory=TrainingOptions)
     search: SearchOptions = field(default_factory=SearchOptions)
+    format_version: int = FORMAT_VERSION
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -181,6 +186,7 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     path = Path(path)
     page, lines = _read_page(path)
+    check_format_version(_place(path, lines, "format_version"), page, FORMAT_VERSION)
     pieces = [(page, lambda key: _place(path, lines, key)), *_pieces(overrides)]
     plain = OmegaConf.merge(*(piece for piece, _ in pieces))
     schema = OmegaConf.structured(Recipe)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from attention_zoo.checkpoints import STATE, CheckpointFolder
-from attention_zoo.files import Entry, HashedFile, replace_file
+from attention_zoo.files import Entry, HashedFile, check_format_version, replace_file
 from attention_zoo.training import tensorboard
 from attention_zoo.training.changes import (
     Fingerprint,
@@ -35,6 +36,7 @@ from attention_zoo.training.lock import LOCK
 from attention_zoo.training.recipe import Recipe, TrainingOptions, read_recipe, recipe_text
 
 RECIPE, DATA, LOG, VARIABLES = "recipe.yaml", "data.json", "log.jsonl", "training.npz"
+FORMAT_VERSION = 1  # of training.json
 UNCLAIMED = {LOCK, DATA, f"{DATA}.new", f"{RECIPE}.new"}
 """What a start may leave in a folder before the recipe makes it a run's."""
 
@@ -122,12 +124,10 @@ def seems_over(folder: Path, recipe: Recipe) -> bool:
 def read_data(folder: Path) -> dict[str, Fingerprint]:
     """What the run's splits held, by name; nothing if that was never written."""
     path = folder / DATA
-    try:
-        content: dict[str, Fingerprint] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except ValueError as error:
-        raise ValueError(f"{path}: damaged ({error}); start a new run") from None
+    with _naming(path):
+        content: dict[str, Fingerprint] = json.loads(path.read_text(encoding="utf-8"))
     return content
 
 
@@ -170,16 +170,27 @@ def cut_log(path: Path, step: int) -> None:
 
 def write_state(folder: Path, state: RunState) -> None:
     """Put the run's state beside a checkpoint's task."""
-    text = json.dumps(asdict(state), indent=2) + "\n"
+    text = json.dumps({"format_version": FORMAT_VERSION, **asdict(state)}, indent=2) + "\n"
     (folder / STATE).write_text(text, encoding="utf-8")
 
 
 def read_state(folder: Path) -> RunState:
     """What `write_state` wrote; ValueError when it is damaged."""
     path = folder / STATE
+    with _naming(path):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = {"format_version": content.pop("format_version", 1)}
+    check_format_version(path, version, FORMAT_VERSION)
+    with _naming(path):
+        return RunState(**content)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Raise ValueError that names a file whose content is invalid."""
     try:
-        return RunState(**json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
+        yield
+    except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: damaged ({error}); start a new run") from None
 
 

@@ -64,9 +64,7 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"not a model folder \(manifest.json is missing"):
         az.models.from_preset(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(
-        ValueError, match=r"not a model folder \(manifest.json is missing or damaged"
-    ):
+    with pytest.raises(ValueError, match=r"not a model folder \(manifest.json is damaged"):
         az.models.from_preset(tmp_path)
 
 

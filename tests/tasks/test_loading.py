@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from attention_zoo import tasks
+from attention_zoo.training import read_recipe
 from tests.test_hub import pretend
 from tests.training.small import copy_of_small_run, small_run
+
+ROOT = Path(__file__).parents[2]
+WITH_WEIGHTS = [path.parent for path in sorted((ROOT / "models").glob("*/*/task.json"))]
 
 
 def test_run_and_checkpoint_folders() -> None:
@@ -55,6 +59,22 @@ def test_task_of_another_kind(tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text('{"task": "translate"}')
     with pytest.raises(ValueError, match="unknown task 'translate'; did you mean 'translation'"):
         tasks.load(tmp_path)
+
+
+def test_task_file_of_a_newer_version(tmp_path: Path) -> None:
+    (tmp_path / "task.json").write_text('{"format_version": 2, "task": "translation"}')
+    with pytest.raises(ValueError, match=r"task\.json has format_version 2, .* reads up to 1"):
+        tasks.load(tmp_path)
+
+
+@pytest.mark.parametrize("entry", WITH_WEIGHTS, ids=lambda entry: entry.name)
+def test_zoo_entries_load_with_their_trained_weights(entry: Path) -> None:
+    """The model predicts nearly all target tokens of its test split, given those before."""
+    task = tasks.load(entry)
+    recipe = read_recipe(ROOT / "training" / task.name / f"{entry.name}.yaml")
+    inputs, labels = task.batches(recipe.data.read("test").take(range(16)), 16, 1).at(0)
+    predicted = np.asarray(task.model(inputs)).argmax(-1)
+    assert (predicted == labels)[labels > 0].mean() > 0.9
 
 
 def test_hub(monkeypatch: pytest.MonkeyPatch) -> None:

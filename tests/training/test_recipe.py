@@ -87,6 +87,7 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
     ("- data\n", r"small\.yaml: a recipe is a page of `key: value` lines"),
     ("dates\n", r"small\.yaml: a recipe is a page of `key: value` lines"),
     ("", r"small\.yaml: data\.corpus is missing; name one of captions, [a-z0-9_, ]+, tsv$"),
+    (PAGE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
     ("data: {corpus: date}\n", r"unknown data\.corpus 'date'; did you mean"),
     ("data: {corpus: tsv}\n", r"data\.source is missing; name the language"),
     ("data: {corpus: dates, max_source_length: 0}\n", r"max_source_length must be"),

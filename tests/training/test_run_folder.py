@@ -34,6 +34,9 @@ def test_state_round_trip_and_damage(tmp_path: Path) -> None:
         (tmp_path / "training.json").write_text(text)
         with pytest.raises(ValueError, match=r"training\.json: damaged .* start a new run"):
             read_state(tmp_path)
+    (tmp_path / "training.json").write_text('{"format_version": 2}')
+    with pytest.raises(ValueError, match=r"training\.json has format_version 2, .* upgrade"):
+        read_state(tmp_path)
 
 
 def test_variables_round_trip_and_damage(tmp_path: Path) -> None:
