@@ -35,7 +35,7 @@ def draw_answer(answer: Any, path: str | Path | None = None) -> Any:
     if isinstance(answer, tasks.Caption):
         parts = answer.image, answer.attention, answer.tokens
         return inspection.plot_caption_overlay(*parts, path, title=answer.text)
-    if isinstance(answer, tasks.Found):
+    if isinstance(answer, tasks.RetrievalResult):
         return inspection.plot_word_regions(answer, path)
     weights = answer.attention
     if weights.ndim == 4:  # of self-attention: the mean over layers and heads

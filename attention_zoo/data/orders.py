@@ -74,7 +74,7 @@ STREETS = [
     "Wood",
 ]
 WAYS = ("Lane", "Road", "Street", "Hill", "Square")
-CITIES = ("York", "Leeds", "Bath", "Ely", "Reading", "New Ross", "Stone", "Old Mill", "Hull")
+CITIES = ("York", "Leeds", "Bath", "Ely", "DecoderStart", "New Ross", "Stone", "Old Mill", "Hull")
 COLOURS = ("red", "blue", "green", "plain", "dark red", "light blue", "black")
 ITEMS = [
     "bells",

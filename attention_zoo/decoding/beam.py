@@ -13,7 +13,7 @@ from attention_zoo.decoding.options import METHODS, SearchOptions
 from attention_zoo.decoding.problem import Problem
 from attention_zoo.decoding.search import NEVER, Continuations, SearchResult, grow, search
 from attention_zoo.decoding.step import StepFunction
-from attention_zoo.ops import greatest
+from attention_zoo.ops import blocked_top_k
 
 
 def best_continuations(given: Continuations, width: int) -> Choice:
@@ -26,7 +26,7 @@ def best_continuations(given: Continuations, width: int) -> Choice:
     """
     batch, hypotheses, vocabulary = ops.shape(given.logits)
     kept = min(width, vocabulary)
-    top, tokens = greatest(given.logits, kept)
+    top, tokens = blocked_top_k(given.logits, kept)
     scores = given.log_probs[..., None] + (top - given.normaliser)
     scores = ops.where(scores > NEVER, scores, NEVER)  # NaN is no better
     count = hypotheses * kept

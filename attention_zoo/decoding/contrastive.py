@@ -22,7 +22,7 @@ from attention_zoo.decoding.search import (
     settle,
 )
 from attention_zoo.decoding.step import StepOutput, check_later
-from attention_zoo.ops import greatest
+from attention_zoo.ops import blocked_top_k
 
 
 class Ahead(NamedTuple):
@@ -59,7 +59,7 @@ def contrastive(problem: Problem) -> SearchResult:
     def advance(ahead: Ahead) -> tuple[Ahead]:
         attention = None if isinstance(ahead.attention, tuple) else ahead.attention
         given = continuations(problem, ahead.logits, ahead.now)
-        likely, ids = greatest(given.logits[:, 0], count)
+        likely, ids = blocked_top_k(given.logits[:, 0], count)
         state = keras.tree.pack_sequence_as(first.state, ahead.state)
         output = check_later(problem.step(ids, state), first, count)
         pick = _pick(problem, given, likely, output.hidden, ahead)

@@ -11,7 +11,7 @@ from attention_zoo.decoding.hypotheses import Choice
 from attention_zoo.decoding.options import METHODS, SearchOptions
 from attention_zoo.decoding.problem import Problem
 from attention_zoo.decoding.search import NEVER, Continuations, SearchResult, grow
-from attention_zoo.ops import greatest
+from attention_zoo.ops import blocked_top_k
 from attention_zoo.ops.random import gumbel
 
 
@@ -45,7 +45,7 @@ def candidates(logits: Any, options: SearchOptions) -> tuple[Any, Any]:
     if not options.top_k and options.top_p == 1 and not options.min_p:
         return logits, None
     vocabulary = logits.shape[-1]
-    logits, ids = greatest(logits, min(options.top_k or vocabulary, vocabulary))
+    logits, ids = blocked_top_k(logits, min(options.top_k or vocabulary, vocabulary))
     shares = ops.exp(logits - ops.logsumexp(logits, axis=-1, keepdims=True))
     before = ops.cumsum(shares, axis=-1) - shares
     most = ops.max(shares, axis=-1, keepdims=True, initial=0.0)

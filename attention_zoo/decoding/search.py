@@ -254,7 +254,7 @@ def settle(
         ops.reshape(running, ops.shape(chosen.tokens)),
         moved_state(output.state, chosen),
         tuple(
-            rule.remember(move(memory, chosen), chosen.tokens, now.length)
+            rule.update_state(move(memory, chosen), chosen.tokens, now.length)
             for rule, memory in zip(problem.rules, now.memories, strict=True)
         ),
         coverage,

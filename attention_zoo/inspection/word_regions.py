@@ -8,14 +8,14 @@ from typing import Any
 from attention_zoo.inspection.canvas import headline, new_figure, save
 from attention_zoo.inspection.caption_overlay import SIDE, TITLE, checked, draw_words, table
 from attention_zoo.inspection.fonts import families_for
-from attention_zoo.tasks import Found
+from attention_zoo.tasks import RetrievalResult
 
 _HEAD = 0.4  # inches
 _NAME = 18  # characters of an image's name
 
 
 def plot_word_regions(
-    answer: Found, path: str | os.PathLike[str] | None = None, title: str | None = None
+    answer: RetrievalResult, path: str | os.PathLike[str] | None = None, title: str | None = None
 ) -> Any:
     """Each image that a text found, and for each word the image again, lit where they match.
 

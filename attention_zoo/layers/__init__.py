@@ -38,7 +38,6 @@ from attention_zoo.layers.hard_attention import ESTIMATORS, HardAttention
 from attention_zoo.layers.hierarchical_attention import HierarchicalAttention
 from attention_zoo.layers.local_attention import LocalAttention
 from attention_zoo.layers.location_sensitive_attention import LocationSensitiveAttention
-from attention_zoo.layers.looks import Draws, Memory
 from attention_zoo.layers.marginal_mixture import MarginalMixture
 from attention_zoo.layers.maxout import Maxout
 from attention_zoo.layers.mixture_window_attention import MixtureWindowAttention
@@ -86,6 +85,7 @@ from attention_zoo.layers.scores import (
 )
 from attention_zoo.layers.self_attention import SelfAttention
 from attention_zoo.layers.stacked_cross_attention import StackedCrossAttention
+from attention_zoo.layers.steps import Memory, Noise
 from attention_zoo.layers.structured_self_attention import StructuredSelfAttention
 from attention_zoo.layers.transformer_decoder_layer import TransformerDecoderLayer
 from attention_zoo.layers.transformer_encoder_layer import TransformerEncoderLayer
@@ -125,7 +125,6 @@ __all__ = [
     "CoverageScore",
     "DotProductAttention",
     "DotScore",
-    "Draws",
     "EntmaxAlignment",
     "EuclideanScore",
     "ExponentialSampling",
@@ -155,6 +154,7 @@ __all__ = [
     "MonotonicChunkwiseAttention",
     "MultiHeadAttention",
     "MultiplicativeAttention",
+    "Noise",
     "Prepared",
     "RecurrentDecoder",
     "RecurrentEncoder",

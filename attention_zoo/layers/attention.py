@@ -12,12 +12,12 @@ from keras import ops, tree
 from keras.src.backend import compute_output_spec
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers import by_blocks, looks
+from attention_zoo.layers import blockwise, steps
 from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention_shapes import check_call, check_memory, check_shapes
-from attention_zoo.layers.looks import Allowed, Draws, Looked, Memory
 from attention_zoo.layers.pairs import refuse_excluded_pair
 from attention_zoo.layers.scores import make_score
+from attention_zoo.layers.steps import AttentionMasks, AttentionResult, Memory, Noise
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -37,8 +37,8 @@ class Attention(keras.layers.Layer):
         dropout: rate of dropped weights in training, 0 to 1.
         seed: of the dropout, an integer or None.
 
-    A subclass with heads says how many in `heads`, and splits and joins them in `prepare`, `ask`
-    and `join`; the four steps are the same for all.
+    A subclass with heads sets their number in `heads`, splits them in `prepare` and
+    `project_query`, and joins them in `project_output`; the four steps are the same for all.
 
     Call arguments:
         query: `(B, T, Dq)`.
@@ -82,7 +82,7 @@ class Attention(keras.layers.Layer):
     """
 
     heads: int | None = None
-    reach = zoo_ops.EVERYWHERE  # a layer around this one may narrow it
+    reach = zoo_ops.FULL_ATTENTION  # a layer around this one may narrow it
 
     def __init__(
         self,
@@ -131,26 +131,27 @@ class Attention(keras.layers.Layer):
         training: bool | None = None,
     ) -> Any:
         check_call(self, query, value, key)
-        query_mask = zoo_ops.both_masks("query_mask", query_mask, query)
+        query_mask = zoo_ops.merge_masks("query_mask", query_mask, query)
         value_mask = zoo_ops.combine_masks(
-            zoo_ops.both_masks("value_mask", value_mask, value),
-            zoo_ops.both_masks("key_mask", key_mask, key),
+            zoo_ops.merge_masks("value_mask", value_mask, value),
+            zoo_ops.merge_masks("key_mask", key_mask, key),
         )
         shape = (query.shape[0], query.shape[1], value.shape[1])
         if attention_mask is not None:
             attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
         memory = self.prepare(value, key, value_mask, query.shape[1])
         reach = self.reach._replace(causal=use_causal_mask)
-        allowed = Allowed(query_mask, memory.mask, attention_mask, reach)
-        query = zoo_ops.clear(ops.cast(query, self.compute_dtype), query_mask)
-        asked, training = self.ask(query), bool(training)
-        if by_blocks.long(self, *shape[1:]) and not (return_attention_scores or return_state):
-            context, alive = by_blocks.look(self, asked, memory, allowed, training)
-            context = self.join(ops.cast(context, self.compute_dtype), query, alive)
+        allowed = AttentionMasks(query_mask, memory.mask, attention_mask, reach)
+        query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)
+        asked, training = self.project_query(query), bool(training)
+        needs_weights = return_attention_scores or return_state
+        if not needs_weights and blockwise.use_blockwise(self, *shape[1:]):
+            context, alive = blockwise.look(self, asked, memory, allowed, training)
+            context = self.project_output(ops.cast(context, self.compute_dtype), query, alive)
             return zoo_ops.pass_mask_on(context, query_mask)
         draws = self.draw(memory, ops.shape(query)[1], training)
         looked = self._look(asked, memory, allowed, draws, training)
-        context = self.join(self._weigh(looked, memory, draws), query, looked.alive)
+        context = self.project_output(self._weigh(looked, memory, draws), query, looked.alive)
         outputs = [zoo_ops.pass_mask_on(context, query_mask)]
         if return_attention_scores:
             weights = looked.weights_of_all(ops.shape(memory.values)[-2])
@@ -187,11 +188,11 @@ class Attention(keras.layers.Layer):
         """Values and keys in the compute dtype, 0 where hidden, and the whole mask of both."""
         _refuse_symbolic(value, key)
         check_memory(self, value, key)
-        value_mask = zoo_ops.both_masks("value_mask", value_mask, value)
-        values = zoo_ops.clear(ops.cast(value, self.compute_dtype), value_mask)
+        value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)
+        values = zoo_ops.zero_masked(ops.cast(value, self.compute_dtype), value_mask)
         keys = values
         if key is not None:
-            keys = zoo_ops.clear(ops.cast(key, self.compute_dtype), value_mask)
+            keys = zoo_ops.zero_masked(ops.cast(key, self.compute_dtype), value_mask)
         return values, keys, value_mask
 
     def weights_like(self, memory: Memory) -> Tensor:
@@ -199,16 +200,16 @@ class Attention(keras.layers.Layer):
         return zoo_ops.at_least_float32(memory.values[..., 0])
 
     @property
-    def remembers(self) -> bool:
+    def is_stateful(self) -> bool:
         """Whether a look depends on the looks before it."""
-        return bool(self.score.remembers or self.alignment.remembers)
+        return bool(self.score.is_stateful or self.alignment.is_stateful)
 
     def initial_state(self, memory: Memory) -> State:
         """What the first look starts from: the score's state and the alignment's.
 
         `()` where neither remembers anything.
         """
-        if not self.remembers:
+        if not self.is_stateful:
             return ()
         like = self.weights_like(memory)
         return self.score.initial_state(like), self.alignment.initial_state(like)
@@ -218,7 +219,7 @@ class Attention(keras.layers.Layer):
         query: Tensor,
         memory: Memory,
         state: State = (),
-        draws: Draws | None = None,
+        draws: Noise | None = None,
         training: bool = False,
     ) -> tuple[Tensor, Tensor, State]:
         """One look, from inside the call of a built layer or model.
@@ -246,9 +247,10 @@ class Attention(keras.layers.Layer):
             state = tree.map_structure(lambda x: ops.swapaxes(x, 1, 2), state)
         if one:
             state = tree.map_structure(lambda x: x[..., None, :], state)
-        allowed = Allowed(memory=memory.mask)
-        looked = looks.at_once(self, self.ask(query), memory, allowed, state, draws, training)
-        context = self.join(self._weigh(looked, memory, draws), query, looked.alive)
+        allowed = AttentionMasks(memory=memory.mask)
+        asked = self.project_query(query)
+        looked = steps.attend_parallel(self, asked, memory, allowed, state, draws, training)
+        context = self.project_output(self._weigh(looked, memory, draws), query, looked.alive)
         weights = looked.weights_of_all(ops.shape(memory.values)[-2])
         weights, state = ops.cast(weights, self.compute_dtype), looked.state
         if one:
@@ -259,7 +261,7 @@ class Attention(keras.layers.Layer):
             weights = ops.swapaxes(weights, 1, 2)
         return context, weights, state
 
-    def draw(self, memory: Memory, steps: Tensor, training: bool) -> Draws | None:
+    def draw(self, memory: Memory, steps: Tensor, training: bool) -> Noise | None:
         """What `steps` looks of training draw at random; None where nothing is drawn."""
         if not training:
             return None
@@ -274,18 +276,18 @@ class Attention(keras.layers.Layer):
             keep = zoo_ops.keep_places(seed, self.dropout, heads, shape[-2:])
             keep = ops.cast(ops.reshape(keep, shape), dtype)
         noise = self.alignment.draw(shape, dtype)
-        return None if keep is None and noise is None else Draws(keep, noise)
+        return None if keep is None and noise is None else Noise(keep, noise)
 
-    def ask(self, query: Tensor) -> Tensor:
+    def project_query(self, query: Tensor) -> Tensor:
         """The query as the score reads it, `(B, [H], T, D)`."""
         return query
 
-    def compare(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
         """Scores of queries and projected keys."""
         score: Any = self.score
-        return score.compare(query, keys, state) if score.remembers else score.compare(query, keys)
+        return score.compute_scores(query, keys, *([state] if score.is_stateful else []))
 
-    def join(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
+    def project_output(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
         """The output `(B, T, Dv)` from the context `(B, [H], T, Dv)`.
 
         Args:
@@ -300,40 +302,41 @@ class Attention(keras.layers.Layer):
         self,
         query: Tensor,
         memory: Memory,
-        allowed: Allowed,
-        draws: Draws | None,
+        allowed: AttentionMasks,
+        draws: Noise | None,
         training: bool,
-    ) -> Looked:
+    ) -> AttentionResult:
         """T looks from the start: at once where each one's state is known, else in turn."""
-        if not self.remembers:
-            return looks.at_once(self, query, memory, allowed, (), draws, training)
+        if not self.is_stateful:
+            return steps.attend_parallel(self, query, memory, allowed, (), draws, training)
         like = self.weights_like(memory)
         live = ops.ones(ops.shape(query)[:-1], "bool")
         if allowed.query is not None:
             mask = allowed.query[:, None] if self.heads else allowed.query
             live = ops.logical_and(live, mask)
-        before = None if self.score.remembers else self.alignment.before_each(like, live)
+        alignment = self.alignment
+        before = None if self.score.is_stateful else alignment.compute_previous_states(like, live)
         if before is None:
             state = self.initial_state(memory)
-            return looks.in_turn(self, query, memory, allowed, state, draws, training)
-        looked = looks.at_once(self, query, memory, allowed, ((), before), draws, training)
-        return looked._replace(state=((), self.alignment.after_all(looked.state[1], live)))
+            return steps.attend_sequential(self, query, memory, allowed, state, draws, training)
+        looked = steps.attend_parallel(self, query, memory, allowed, ((), before), draws, training)
+        return looked._replace(state=((), alignment.compute_final_state(looked.state[1], live)))
 
-    def _weigh(self, looked: Looked, memory: Memory, draws: Draws | None) -> Tensor:
+    def _weigh(self, looked: AttentionResult, memory: Memory, draws: Noise | None) -> Tensor:
         """Weighted sum of the values, in float32 at least, returned in the compute dtype."""
         weights = looked.weights
         if draws is not None and draws.keep is not None:
             weights = weights * ops.cast(draws.keep, weights.dtype)
         if looked.window is None:
-            return ops.cast(self.mix(weights, memory.values), self.compute_dtype)
+            return ops.cast(self.weighted_sum(weights, memory.values), self.compute_dtype)
         seen = ops.cast(looked.seen, weights.dtype)
         return ops.cast(ops.matmul(weights[..., None, :], seen)[..., 0, :], self.compute_dtype)
 
-    def mix(self, weights: Tensor, values: Tensor) -> Tensor:
+    def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
         """The weighted sums `(B, [H], T, Dv)`, in the dtype of the weights `(B, [H], T, S)`."""
         return ops.matmul(weights, ops.cast(values, weights.dtype))
 
-    def seen(self, x: Tensor, window: zoo_ops.Window) -> Tensor:
+    def gather_window(self, x: Tensor, window: zoo_ops.Window) -> Tensor:
         """What each look's window shows of the keys or values, `(B, [H], T, W, D)`."""
         return zoo_ops.take_places(x, window.places, lead=len(x.shape) - 2)
 
@@ -366,7 +369,7 @@ class Attention(keras.layers.Layer):
 
     def _state_spec(self, shape: Shape) -> State:
         """Symbolic tensors of the shapes of the state after a call."""
-        if not self.remembers:
+        if not self.is_stateful:
             return ()
         like = keras.KerasTensor(shape, dtype="float32")
 

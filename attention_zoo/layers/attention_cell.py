@@ -15,13 +15,13 @@ from attention_zoo.layers.cell_steps import (
     split_cell,
     state_sizes,
 )
-from attention_zoo.layers.looks import Draws, Memory
+from attention_zoo.layers.steps import Memory, Noise
 from attention_zoo.ops import check_shape, whole_number
 
 Tensor = Any
 Shape = tuple[Any, ...]
 
-ORDERS = ("look_then_step", "step_then_look")
+ORDERS = ("attend_then_step", "step_then_attend")
 
 
 class Prepared(NamedTuple):
@@ -58,16 +58,16 @@ class StepRecord(NamedTuple):
 class AttentionCell(keras.layers.Layer):
     """Any Keras cell with one or several attentions over one or several memories.
 
-    `step_then_look` (Luong): `h_t = cell([x_t; a_{t-1}])`, `c_t = attend(h_t)`;
-    `look_then_step` (Bahdanau): `c_t = attend(h_{t-1})`, `h_t = cell([x_t; c_t])`;
+    `step_then_attend` (Luong): `h_t = cell([x_t; a_{t-1}])`, `c_t = attend(h_t)`;
+    `attend_then_step` (Bahdanau): `c_t = attend(h_{t-1})`, `h_t = cell([x_t; c_t])`;
     in both `a_t = f([h_t; c_t] W)`, or `a_t = c_t` without an attention layer.
 
     Args:
         cell: a Keras cell, or a list of cells (bottom first; the top one is the query).
         attention: an `Attention`, or a list of them, or an empty list for none.
-        order: "step_then_look" or "look_then_step".
+        order: "step_then_attend" or "attend_then_step".
         input_feeding: also feed a_{t-1} to the cell; by default as the papers do, so with
-            "step_then_look" only (in the other order the cell reads c_t in any case).
+            "step_then_attend" only (in the other order the cell reads c_t in any case).
         attention_layer_size: width of a_t; None for `a_t = c_t`.
         attention_activation: f, on a_t; None for none.
         output_attention: the output is a_t; h_t when False.
@@ -110,7 +110,7 @@ class AttentionCell(keras.layers.Layer):
         self,
         cell: Any,
         attention: Any,
-        order: str = "step_then_look",
+        order: str = "step_then_attend",
         input_feeding: bool | None = None,
         attention_layer_size: int | None = None,
         attention_activation: Any = None,
@@ -123,7 +123,7 @@ class AttentionCell(keras.layers.Layer):
         self.cell = _one_cell(cell, self.dtype_policy)
         self.attentions = _attentions(attention)
         self.order = order
-        look_first = order == "look_then_step"
+        look_first = order == "attend_then_step"
         self.input_feeding = (
             bool(self.attentions) and not look_first if input_feeding is None else input_feeding
         )
@@ -167,8 +167,8 @@ class AttentionCell(keras.layers.Layer):
     @property
     def looks_later(self) -> bool:
         """Whether no step waits for a look, so that all looks can be taken after the loop."""
-        remembers = any(attention.remembers for attention in self.attentions)
-        return not (self.looks_first or self.input_feeding or remembers)
+        is_stateful = any(attention.is_stateful for attention in self.attentions)
+        return not (self.looks_first or self.input_feeding or is_stateful)
 
     def prepare(
         self, memories: list[Tensor], masks: list[Tensor | None], training: bool = False
@@ -209,7 +209,7 @@ class AttentionCell(keras.layers.Layer):
         inputs: Tensor,
         state: CellState,
         prepared: Prepared,
-        draws: tuple[Draws | None, ...] | None = None,
+        draws: tuple[Noise | None, ...] | None = None,
         training: bool = False,
     ) -> tuple[StepRecord, CellState]:
         return self.step(self.hoist(inputs, training), state, prepared, draws, training)
@@ -219,7 +219,7 @@ class AttentionCell(keras.layers.Layer):
         hoisted: Tensor,
         state: CellState,
         prepared: Prepared,
-        draws: tuple[Draws | None, ...] | None = None,
+        draws: tuple[Noise | None, ...] | None = None,
         training: bool = False,
     ) -> tuple[StepRecord, CellState]:
         """One step from the hoisted inputs; arguments else as in the call."""
@@ -262,7 +262,7 @@ class AttentionCell(keras.layers.Layer):
         query: Tensor,
         prepared: Prepared,
         alignments: tuple[tuple[Any, ...], ...],
-        draws: tuple[Draws | None, ...] | None,
+        draws: tuple[Noise | None, ...] | None,
         training: bool = False,
     ) -> tuple[Tensor | None, tuple[Tensor, ...], tuple[tuple[Tensor, ...], ...]]:
         """Contexts side by side, weights and states of all attentions."""

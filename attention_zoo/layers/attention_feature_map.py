@@ -85,8 +85,8 @@ class AttentionFeatureMap(keras.layers.Layer):
     ) -> Any:
         check_pair(first.shape, second.shape, *self.widths)
         self._refuse_too_long(first.shape, second.shape)
-        first_mask = zoo_ops.both_masks("first_mask", first_mask, first)
-        second_mask = zoo_ops.both_masks("second_mask", second_mask, second)
+        first_mask = zoo_ops.merge_masks("first_mask", first_mask, first)
+        second_mask = zoo_ops.merge_masks("second_mask", second_mask, second)
         alike = attention_matrix(self.score, first, second, first_mask, second_mask)
         results = (
             zoo_ops.pass_mask_on(self._map(alike, self.first_kernel), first_mask),
@@ -142,7 +142,7 @@ class AttentionFeatureMap(keras.layers.Layer):
 def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:
     """A score that needs no looks before it; ValueError for one that remembers."""
     made = make_score(score, dtype, **options)
-    if made.remembers:
+    if made.is_stateful:
         raise ValueError(
             f"{type(made).__name__} depends on the looks before, and here all pairs are compared "
             "at once; take another score"
@@ -178,8 +178,8 @@ def attention_matrix(
     second_mask: Tensor | None,
 ) -> Tensor:
     """Scores `(B, S, T)` of all pairs of places, 0 where either is hidden."""
-    first, second = zoo_ops.clear(first, first_mask), zoo_ops.clear(second, second_mask)
-    alike = score.compare(first, score.project(second))
+    first, second = zoo_ops.zero_masked(first, first_mask), zoo_ops.zero_masked(second, second_mask)
+    alike = score.compute_scores(first, score.project(second))
     shown = zoo_ops.combine_masks(
         None if first_mask is None else first_mask[:, :, None],
         None if second_mask is None else second_mask[:, None, :],

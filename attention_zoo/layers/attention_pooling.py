@@ -101,7 +101,7 @@ class AttentionPooling(keras.layers.Layer):
         training: bool | None = None,
     ) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
-        mask = zoo_ops.both_masks("mask", mask, inputs)
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
         context, weights = self.attention(
             self._query(query, inputs)[:, None],
             inputs,

@@ -89,8 +89,8 @@ class AttentionWeightedPooling(keras.layers.Layer):
         one_width = not self.weights and len(set(self.widths)) == 1
         widths = (None, first.shape[-1]) if one_width else self.widths
         check_pair(first.shape, second.shape, *widths)
-        first_mask = zoo_ops.both_masks("first_mask", first_mask, first)
-        second_mask = zoo_ops.both_masks("second_mask", second_mask, second)
+        first_mask = zoo_ops.merge_masks("first_mask", first_mask, first)
+        second_mask = zoo_ops.merge_masks("second_mask", second_mask, second)
         alike = attention_matrix(self.score, first, second, first_mask, second_mask)
         results = (
             self._pool(first, first_mask, ops.sum(alike, axis=2)),
@@ -101,10 +101,10 @@ class AttentionWeightedPooling(keras.layers.Layer):
 
     def _pool(self, x: Tensor, mask: Tensor | None, weights: Tensor) -> Tensor:
         """`(B, S, D)` by `(B, S)` to `(B, S - w + 1, D)`, with the mask of the windows."""
-        weighted = ops.cast(zoo_ops.clear(x, mask), weights.dtype) * weights[..., None]
+        weighted = ops.cast(zoo_ops.zero_masked(x, mask), weights.dtype) * weights[..., None]
         pooled = ops.cast(sum(self._shifted(weighted)), self.compute_dtype)
         whole = self._windows(mask)
-        return zoo_ops.pass_mask_on(zoo_ops.clear(pooled, whole), whole)
+        return zoo_ops.pass_mask_on(zoo_ops.zero_masked(pooled, whole), whole)
 
     def _windows(self, mask: Tensor | None) -> Tensor | None:
         """Which windows hold no hidden place, `(B, S - w + 1)`."""

@@ -76,11 +76,11 @@ class CharacterCNN(CharacterReader):
 
     def read(self, tokens: Tensor, training: bool | None) -> Tensor:
         mask = ops.not_equal(tokens, PAD)
-        x = zoo_ops.clear(self.embed(tokens, training), mask)
-        answers = self.filters(zoo_ops.neighbours(x, self.width))
+        x = zoo_ops.zero_masked(self.embed(tokens, training), mask)
+        answers = self.filters(zoo_ops.sliding_windows(x, self.width))
         answers = ops.where(mask[..., None], answers, ops.cast(float("-inf"), answers.dtype))
         best = ops.max(answers, axis=1, initial=float("-inf"))
-        return zoo_ops.clear(best, ops.any(mask, axis=1))
+        return zoo_ops.zero_masked(best, ops.any(mask, axis=1))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "width": self.width}

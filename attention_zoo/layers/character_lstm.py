@@ -79,4 +79,4 @@ class CharacterLSTM(CharacterReader):
         mask = ops.not_equal(tokens, PAD)
         x = self.embed(tokens, training)
         _, states = self.reader(x, mask=zoo_ops.show_one(mask), training=training)
-        return zoo_ops.clear(states[0], ops.any(mask, axis=1))[:-1]
+        return zoo_ops.zero_masked(states[0], ops.any(mask, axis=1))[:-1]

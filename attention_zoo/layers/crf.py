@@ -127,7 +127,7 @@ class CRF(keras.layers.Layer):
     def call(self, inputs: Tensor, mask: Tensor | None = None, return_tags: bool = False) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "places", self.num_tags))
         chain = zoo_ops.make_chain(
-            inputs, *self._energies(), zoo_ops.both_masks("mask", mask, inputs)
+            inputs, *self._energies(), zoo_ops.merge_masks("mask", mask, inputs)
         )
         potentials = zoo_ops.pack(chain)
         return (potentials, zoo_ops.best_path(chain)[0]) if return_tags else potentials

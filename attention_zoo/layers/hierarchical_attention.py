@@ -108,7 +108,7 @@ class HierarchicalAttention(keras.layers.Layer):
         implicit = zoo_ops.implicit_mask(inputs)
         if implicit is not None:
             self._check_rank("the mask that Keras carries", implicit.shape, len(inputs.shape) - 1)
-        mask = zoo_ops.both_masks("mask", mask, inputs)
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
         if mask is None:
             mask = ops.ones(ops.shape(inputs)[:-1], "bool")
         vectors, weights = inputs, []
@@ -128,7 +128,7 @@ class HierarchicalAttention(keras.layers.Layer):
             dtype = self.compute_dtype
             return ops.zeros((*lead, self.widths[number]), dtype), ops.zeros((*lead, length), dtype)
         there = ops.reshape(mask, (rows, length))
-        seen = ops.reshape(zoo_ops.clear(vectors, mask), (rows, length, width))
+        seen = ops.reshape(zoo_ops.zero_masked(vectors, mask), (rows, length, width))
         if self.encoders[number] is not None:
             seen = self._encode(self.encoders[number], seen, there, training)
         pooled, weights = self.poolings[number](
@@ -148,7 +148,7 @@ class HierarchicalAttention(keras.layers.Layer):
         seen = zoo_ops.pass_mask_on(seen if known else _one_more(seen), shown)
         encoded = encoder(seen, training=training)
         encoded = encoded[0] if isinstance(encoded, (list, tuple)) else encoded
-        return zoo_ops.clear(encoded if known else encoded[:, :length], there)
+        return zoo_ops.zero_masked(encoded if known else encoded[:, :length], there)
 
     def _check_rank(self, name: str, shape: Shape, rank: int) -> None:
         if len(shape) != rank:

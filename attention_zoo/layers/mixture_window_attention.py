@@ -97,7 +97,7 @@ class MixtureWindowAttention(Attention):
 class _NoScore(Score):
     """Nothing is compared: all scores are 0."""
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         rows = ops.zeros_like(at_least_float32(query[..., :1]))
         return rows + ops.zeros_like(keys[..., 0], dtype=rows.dtype)[..., None, :]
 
@@ -131,7 +131,7 @@ class _MixtureWindow(Alignment):
         shape = (*ops.shape(like)[:-1], self.num_components)
         return (ops.zeros(shape, at_least_float32(like).dtype),)
 
-    def consult(self, query: Tensor, memory: Any, state: State | None) -> tuple[Tensor, Tensor]:
+    def precompute(self, query: Tensor, memory: Any, state: State | None) -> tuple[Tensor, Tensor]:
         query = at_least_float32(query)
         said = ops.matmul(query, ops.cast(self.kernel, query.dtype))
         said = said + ops.cast(self.bias, query.dtype)
@@ -149,9 +149,9 @@ class _MixtureWindow(Alignment):
         mask: Tensor | None = None,
         state: State = (),
         training: bool = False,
-        evidence: Any = None,
+        aux: Any = None,
     ) -> tuple[Tensor, State]:
-        said, places = evidence
+        said, places = aux
         height, narrowness, step = ops.split(ops.exp(ops.minimum(said, GREATEST)), 3, axis=-1)
         kappa = state[0] + step
         apart = kappa[..., None, :] - places[..., :, None]

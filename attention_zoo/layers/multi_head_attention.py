@@ -10,8 +10,8 @@ from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention import Attention, check_shapes
-from attention_zoo.layers.looks import Draws, Memory
 from attention_zoo.layers.positions import make_positions
+from attention_zoo.layers.steps import Memory, Noise
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -111,7 +111,7 @@ class MultiHeadAttention(Attention):
         positions = self.positions
         if positions is None:
             return
-        if positions.biases and self.score.remembers:
+        if positions.biases and self.score.is_stateful:
             raise ValueError(
                 f"{positions.name} adds to scores by the place of the query, which a score that "
                 'remembers is not told; take positions="rotary", or another score'
@@ -169,7 +169,7 @@ class MultiHeadAttention(Attention):
         """Projects keys and values, once for many looks; arguments as in `Attention`.
 
         The heads' projections read the whole memory, however few looks there will be. `places`
-        are those of the keys, as in `ask`.
+        are those of the keys, as in `project_query`.
         """
         values, keys, mask = self.cleared(value, key, value_mask)
         values = self._project(values, self.value_projection, self.value_bias)  # (B, G, S, V)
@@ -179,7 +179,7 @@ class MultiHeadAttention(Attention):
         extra = self.alignment.prepare(self._for_every_head(keys))
         return Memory(values, self.score.project(keys), mask, extra)
 
-    def ask(self, query: Tensor, places: Tensor | None = None) -> Tensor:
+    def project_query(self, query: Tensor, places: Tensor | None = None) -> Tensor:
         """The query as the score reads it, `(B, H, T, K)`.
 
         Args:
@@ -193,7 +193,7 @@ class MultiHeadAttention(Attention):
         query: Tensor,
         memory: Memory,
         state: State = (),
-        draws: Draws | None = None,
+        draws: Noise | None = None,
         training: bool = False,
     ) -> tuple[Tensor, Tensor, State]:
         """One look; arguments as in `Attention`. Refused with relative positions."""
@@ -204,13 +204,13 @@ class MultiHeadAttention(Attention):
             )
         return super().attend(query, memory, state, draws, training)
 
-    def compare(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
         within_window = len(query.shape) == 5  # one query and its keys, for each look
         if not within_window:
             folded = tree.map_structure(self._fold, state)
-            scores = self._unfold(super().compare(self._fold(query), keys, folded))
+            scores = self._unfold(super().compute_scores(self._fold(query), keys, folded))
         else:
-            scores = super().compare(query, keys, state)
+            scores = super().compute_scores(query, keys, state)
         if self.positions is None or not self.positions.biases:
             return scores
         if within_window:
@@ -221,16 +221,16 @@ class MultiHeadAttention(Attention):
             )
         return scores + self.positions.bias(query, ops.shape(keys)[-2])
 
-    def mix(self, weights: Tensor, values: Tensor) -> Tensor:
-        context = self._unfold(super().mix(self._fold(weights), values))
+    def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
+        context = self._unfold(super().weighted_sum(self._fold(weights), values))
         offset = None if self.positions is None else self.positions.offset(weights)
         return context if offset is None else context + offset
 
-    def seen(self, x: Tensor, window: zoo_ops.Window) -> Tensor:
+    def gather_window(self, x: Tensor, window: zoo_ops.Window) -> Tensor:
         places = self._fold(window.places)
         return self._unfold(zoo_ops.take_places(x, places, lead=2))
 
-    def join(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
+    def project_output(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
         batch, heads, steps, width = ops.shape(context)
         joined = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, steps, heads * width))
         kernel = ops.reshape(self.output_projection, (heads * width, -1))

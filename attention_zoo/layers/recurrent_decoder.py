@@ -10,7 +10,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention_cell import AttentionCell, CellState, Prepared, StepRecord
 from attention_zoo.layers.cell_steps import cells_of, state_sizes
-from attention_zoo.layers.looks import Draws
+from attention_zoo.layers.steps import Noise
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -201,9 +201,11 @@ class RecurrentDecoder(keras.layers.Layer):
         if training:
             self.cell.draw_dropout(ops.shape(inputs)[0])
         run = self._cells_then_looks if self.cell.looks_later else self._steps
-        record, state = run(zoo_ops.clear(inputs, mask), prepared, state, mask, wanted, training)
+        record, state = run(
+            zoo_ops.zero_masked(inputs, mask), prepared, state, mask, wanted, training
+        )
         self.cell.forget_dropout()
-        record = keras.tree.map_structure(lambda x: zoo_ops.clear(x, mask), record)
+        record = keras.tree.map_structure(lambda x: zoo_ops.zero_masked(x, mask), record)
         if "output" in record:
             zoo_ops.pass_mask_on(record["output"], mask)
         return record, state
@@ -265,7 +267,7 @@ class RecurrentDecoder(keras.layers.Layer):
             steps["live"] = ops.swapaxes(mask, 0, 1)[..., None]
         return steps
 
-    def _draw(self, inputs: Tensor, prepared: Prepared, training: bool) -> tuple[Draws | None, ...]:
+    def _draw(self, inputs: Tensor, prepared: Prepared, training: bool) -> tuple[Noise | None, ...]:
         """What each attention's looks draw at random, all steps at once and outside the loop."""
         return tuple(
             attention.draw(memory, ops.shape(inputs)[1], training)
@@ -353,7 +355,7 @@ class RecurrentDecoder(keras.layers.Layer):
         return cls(**config)
 
 
-def _by_step(draws: tuple[Draws | None, ...]) -> dict[str, Tensor]:
+def _by_step(draws: tuple[Noise | None, ...]) -> dict[str, Tensor]:
     """Draws of all steps, leaves `(B, [H], T, S)`, as tensors by name, time first."""
     return {
         f"{name}_{number}": ops.moveaxis(leaf, -2, 0)
@@ -364,12 +366,12 @@ def _by_step(draws: tuple[Draws | None, ...]) -> dict[str, Tensor]:
     }
 
 
-def _of_step(now: dict[str, Tensor], count: int) -> tuple[Draws | None, ...]:
+def _of_step(now: dict[str, Tensor], count: int) -> tuple[Noise | None, ...]:
     """Those of one step, for each attention, from what `_by_step` named."""
     return tuple(
-        Draws(*leaves) if any(leaf is not None for leaf in leaves) else None
+        Noise(*leaves) if any(leaf is not None for leaf in leaves) else None
         for leaves in (
-            [now.get(f"{name}_{number}") for name in Draws._fields] for number in range(count)
+            [now.get(f"{name}_{number}") for name in Noise._fields] for number in range(count)
         )
     )
 

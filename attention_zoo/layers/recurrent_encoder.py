@@ -112,13 +112,13 @@ class RecurrentEncoder(keras.layers.Layer):
     ) -> tuple[Tensor, list[Tensor]]:
         if mask is not None:
             mask = zoo_ops.as_boolean_mask(mask, "mask", tuple(inputs.shape[:2]))
-        memory, states = zoo_ops.clear(inputs, mask), []
+        memory, states = zoo_ops.zero_masked(inputs, mask), []
         for number, layer in enumerate(self.stack):
             if number:
                 memory = self.drop(memory, training=training)
             memory, *last = layer(memory, mask=mask, training=training)
             memory = ops.flip(memory, axis=1) if self.go_backwards else memory
-            memory = zoo_ops.clear(memory, mask)
+            memory = zoo_ops.zero_masked(memory, mask)
             states += self._join(last)
         return zoo_ops.pass_mask_on(memory, mask), states
 

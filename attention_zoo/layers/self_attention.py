@@ -116,8 +116,8 @@ class SelfAttention(keras.layers.Layer):
     ) -> Any:
         width = self.width if self.weights else "features"
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", width))
-        mask = zoo_ops.both_masks("mask", mask, inputs)
-        x = zoo_ops.clear(ops.cast(inputs, self.compute_dtype), mask)
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
+        x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         query, key, value = (
             x if kernel is None else ops.matmul(x, ops.cast(kernel, x.dtype))
             for kernel in (self.query_projection, self.key_projection, self.value_projection)

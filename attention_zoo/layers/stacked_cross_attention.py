@@ -149,15 +149,17 @@ class StackedCrossAttention(keras.layers.Layer):
         zoo_ops.check_shape("words", words.shape, ("batch", "places", "features"))
         width = words.shape[-1] or "features"
         zoo_ops.check_shape("regions", regions.shape, ("batch", "places", width))
-        words_mask = zoo_ops.both_masks("words_mask", words_mask, words)
-        regions_mask = zoo_ops.both_masks("regions_mask", regions_mask, regions)
+        words_mask = zoo_ops.merge_masks("words_mask", words_mask, words)
+        regions_mask = zoo_ops.merge_masks("regions_mask", regions_mask, regions)
         looking, seen = (words, words_mask), (regions, regions_mask)
         if self.direction == "image_to_text":
             looking, seen = seen, looking
-        queries, values = zoo_ops.clear(*looking), zoo_ops.clear(*seen)
+        queries, values = zoo_ops.zero_masked(*looking), zoo_ops.zero_masked(*seen)
         there, shown = _or_all(looking[1], queries), _or_all(seen[1], values)
         pairs = ops.logical_and(there[:, :, None], shown[:, None, :])
-        weights = self._look(self.cosine.compare(queries, self.cosine.project(values)), pairs)
+        weights = self._look(
+            self.cosine.compute_scores(queries, self.cosine.project(values)), pairs
+        )
         attended = ops.matmul(weights, ops.cast(values, weights.dtype))
         similarity = self._compare(queries, attended, there, ops.any(pairs, axis=(1, 2)))
         results = tuple(ops.cast(x, self.compute_dtype) for x in (attended, similarity, weights))
@@ -188,8 +190,8 @@ class StackedCrossAttention(keras.layers.Layer):
             self.build(tuple(words.shape), tuple(regions.shape))
         zoo_ops.check_shape("words", words.shape, ("batch", "places", "features"))
         zoo_ops.check_shape("regions", regions.shape, ("batch", "places", words.shape[-1]))
-        words_mask = zoo_ops.both_masks("words_mask", words_mask, words)
-        regions_mask = zoo_ops.both_masks("regions_mask", regions_mask, regions)
+        words_mask = zoo_ops.merge_masks("words_mask", words_mask, words)
+        regions_mask = zoo_ops.merge_masks("regions_mask", regions_mask, regions)
         looking, seen = (words, words_mask), (regions, regions_mask)
         if self.direction == "image_to_text":
             return ops.transpose(self._compare_all(seen, looking))
@@ -198,8 +200,8 @@ class StackedCrossAttention(keras.layers.Layer):
     def _compare_all(self, looking: Masked, seen: Masked) -> Tensor:
         """`(M, L)`, for L rows that look and M that are seen."""
         there, shown = _or_all(looking[1], looking[0]), _or_all(seen[1], seen[0])
-        queries = self.cosine.project(zoo_ops.clear(*looking))
-        values = zoo_ops.clear(*seen)
+        queries = self.cosine.project(zoo_ops.zero_masked(*looking))
+        values = zoo_ops.zero_masked(*seen)
         units = self.cosine.project(values)
         rows, places, size = ops.shape(queries)
         cosines = ops.matmul(units, ops.transpose(ops.reshape(queries, (rows * places, size))))
@@ -233,7 +235,7 @@ class StackedCrossAttention(keras.layers.Layer):
     def _compare(self, queries: Tensor, attended: Tensor, there: Tensor, alive: Tensor) -> Tensor:
         """The similarity of each pair, `(B,)`."""
         queries = ops.cast(queries, attended.dtype)[..., None, :]
-        matches = self.cosine.compare(queries, self.cosine.project(attended[..., None, :]))
+        matches = self.cosine.compute_scores(queries, self.cosine.project(attended[..., None, :]))
         pooled = POOLINGS[self.pooling](matches[..., 0, 0], there, self.pooling_sharpness)
         return ops.where(alive, pooled, ops.zeros((), pooled.dtype))
 

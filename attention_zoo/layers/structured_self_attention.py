@@ -83,8 +83,8 @@ class StructuredSelfAttention(keras.layers.Layer):
         self, inputs: Tensor, mask: Tensor | None = None, return_attention_scores: bool = False
     ) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
-        mask = zoo_ops.both_masks("mask", mask, inputs)
-        inputs = zoo_ops.clear(inputs, mask)
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
+        inputs = zoo_ops.zero_masked(inputs, mask)
         keys = ops.tanh(ops.matmul(inputs, self.key_kernel))  # (B, S, A)
         looks = (ops.shape(inputs)[0], self.hops, self.units)
         queries = ops.broadcast_to(ops.cast(self.queries, keys.dtype), looks)

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.hypothesis_cache import Cache, KeysAndValues
+from attention_zoo.layers.kv_cache import Cache, KeysAndValues
 from attention_zoo.layers.residual import Residual
 from attention_zoo.layers.transformer_encoder_layer import (
     TransformerEncoderLayer,
@@ -89,9 +89,9 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
     ) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
         zoo_ops.check_shape("memory", memory.shape, ("batch", "sources", "features"))
-        mask = zoo_ops.both_masks("mask", mask, inputs)
-        memory_mask = zoo_ops.both_masks("memory_mask", memory_mask, memory)
-        x = zoo_ops.clear(ops.cast(inputs, self.compute_dtype), mask)
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
+        memory_mask = zoo_ops.merge_masks("memory_mask", memory_mask, memory)
+        x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         x, own = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
         looked = self.memory_attention(
             self.around_memory.before(x),
@@ -103,14 +103,14 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         )
         looked, weights = looked if return_attention_scores else (looked, None)
         x = self.work(self.around_memory.after(x, looked, training), training)
-        x = zoo_ops.pass_mask_on(zoo_ops.clear(x, mask), mask)
+        x = zoo_ops.pass_mask_on(zoo_ops.zero_masked(x, mask), mask)
         return (x, own, weights) if return_attention_scores else x
 
     # step by step
 
     def read(self, memory: Tensor, mask: Tensor) -> KeysAndValues:
         """What the steps of a search look at of a memory `(B, S, Dm)`, masked by `(B, S)`."""
-        return keys_and_values(self.memory_attention, zoo_ops.clear(memory, mask))
+        return keys_and_values(self.memory_attention, zoo_ops.zero_masked(memory, mask))
 
     def step(  # type: ignore[override]
         self, x: Tensor, cache: Cache, memory: KeysAndValues, memory_mask: Tensor

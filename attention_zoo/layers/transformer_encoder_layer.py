@@ -9,7 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.feed_forward import FeedForward
-from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValues
+from attention_zoo.layers.kv_cache import Ancestors, Cache, KeysAndValues
 from attention_zoo.layers.multi_head_attention import MultiHeadAttention
 from attention_zoo.layers.residual import Residual
 from attention_zoo.registry import did_you_mean
@@ -137,10 +137,10 @@ class TransformerEncoderLayer(keras.layers.Layer):
         training: bool | None = None,
     ) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
-        mask = zoo_ops.both_masks("mask", mask, inputs)
-        x = zoo_ops.clear(ops.cast(inputs, self.compute_dtype), mask)
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
+        x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         x, weights = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
-        x = zoo_ops.pass_mask_on(zoo_ops.clear(self.work(x, training), mask), mask)
+        x = zoo_ops.pass_mask_on(zoo_ops.zero_masked(self.work(x, training), mask), mask)
         return (x, weights) if return_attention_scores else x
 
     def attend(
@@ -182,10 +182,12 @@ class TransformerEncoderLayer(keras.layers.Layer):
         Returns:
             `(B, T, D)`, and the keys and values of it.
         """
-        x = zoo_ops.clear(ops.cast(x, self.compute_dtype), mask)
-        kept = keys_and_values(self.attention, zoo_ops.clear(self.around_attention.before(x), mask))
+        x = zoo_ops.zero_masked(ops.cast(x, self.compute_dtype), mask)
+        kept = keys_and_values(
+            self.attention, zoo_ops.zero_masked(self.around_attention.before(x), mask)
+        )
         x, _ = self.attend(x, mask, True, False, False)
-        return zoo_ops.clear(self.work(x), mask), kept
+        return zoo_ops.zero_masked(self.work(x), mask), kept
 
     def step(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         """The next token of N hypotheses, causal.
@@ -257,7 +259,7 @@ def look(
     """
     positions: Any = heads.positions
     here = None if positions is None else written
-    query = heads.ask(x, None if here is None else here.place[None])
+    query = heads.project_query(x, None if here is None else here.place[None])
     scores = ops.matmul(query * heads.key_dim**-0.5, at.keys)
     if here is not None:
         distances = here.distances(ops.shape(at.values)[-2])
@@ -268,4 +270,4 @@ def look(
     if here is not None:
         offset = positions.offset_at(weights, distances)
         context = context if offset is None else context + ops.cast(offset, context.dtype)
-    return heads.join(context, x, ops.any(mask, axis=-1, keepdims=True)), weights
+    return heads.project_output(context, x, ops.any(mask, axis=-1, keepdims=True)), weights

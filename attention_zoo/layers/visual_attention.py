@@ -10,8 +10,8 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention import Attention
-from attention_zoo.layers.looks import Memory
 from attention_zoo.layers.scores import AdditiveScore
+from attention_zoo.layers.steps import Memory
 
 Tensor = Any
 Shape = tuple[Any, ...]
@@ -100,8 +100,8 @@ class VisualAttention(Attention):
         training: bool | None = None,
     ) -> Any:
         _refuse_other_places(value.shape, value.shape if key is None else key.shape)
-        value_mask = zoo_ops.both_masks("value_mask", value_mask, value)
-        key_mask = zoo_ops.both_masks("key_mask", key_mask, key)
+        value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)
+        key_mask = zoo_ops.merge_masks("key_mask", key_mask, key)
         grid = ops.shape(value)[1:-1]
         if len(grid) == 2:
             value, key = _in_a_row(value), _in_a_row(key)
@@ -137,12 +137,12 @@ class VisualAttention(Attention):
     ) -> Memory:
         """As in `Attention`; of a grid, its places in a row."""
         if len(value.shape) == 4:
-            value_mask = zoo_ops.both_masks("value_mask", value_mask, value)
+            value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)
             value_mask = _mask_in_a_row(value_mask, ops.shape(value)[1:-1])
             value, key = _in_a_row(value), _in_a_row(key)
         return super().prepare(value, key, value_mask, looks)
 
-    def join(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
+    def project_output(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
         """The context through its gate; one of 0 stays 0."""
         if self.gate_kernel is None:
             return context

@@ -93,7 +93,7 @@ class WindowedAttention(keras.layers.Layer):
             seed=seed,
             dtype=self.dtype_policy,
         )
-        self.attention.reach = zoo_ops.Reach(False, self.window, self.global_places)
+        self.attention.reach = zoo_ops.MaskPattern(False, self.window, self.global_places)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
@@ -112,7 +112,7 @@ class WindowedAttention(keras.layers.Layer):
         training: bool | None = None,
     ) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
-        mask = zoo_ops.both_masks("mask", mask, inputs)
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
         return self.attention(
             inputs,
             inputs,

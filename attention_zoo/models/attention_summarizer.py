@@ -12,8 +12,8 @@ from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import Attention
 from attention_zoo.layers.dropout import Dropout
 from attention_zoo.models.copying import Copying, Told
+from attention_zoo.models.generation import PAD, START, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
-from attention_zoo.models.searching import PAD, START, Reading, sayable
 from attention_zoo.ops import Projection
 
 Tensor = Any
@@ -125,7 +125,7 @@ class AttentionSummarizer(Copying, keras.Model):
         """F[x] and its means `(B, S, M)`, and where words stand."""
         mask = ops.not_equal(source, PAD)
         x = self.drop(self.source_embedding(source), training=training)
-        x = zoo_ops.clear(x, mask)
+        x = zoo_ops.zero_masked(x, mask)
         side = self.settings["window"]
         live = ops.cast(mask[..., None], x.dtype)
         around = [
@@ -139,7 +139,7 @@ class AttentionSummarizer(Copying, keras.Model):
         read = ops.concatenate([self.hidden(words), enc], axis=-1)
         return Projection(self.drop(read, training=training), self.vocabulary.kernel)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """What a search needs to write targets of `source (B, S)`: the source read once.
 
         The state is the last C - 1 words of each hypothesis.
@@ -155,10 +155,12 @@ class AttentionSummarizer(Copying, keras.Model):
             )
             enc, weights, _ = self.attention.attend(looks, memory)
             of = self._projection(words, enc)
-            return StepOutput(sayable(of.logits()), written[..., 1:], weights, of.hidden)
+            return StepOutput(
+                mask_special_tokens(of.logits()), written[..., 1:], weights, of.hidden
+            )
 
         before = self.settings["context"] - 1
-        return Reading(step, ops.full((ops.shape(source)[0], before), START, "int32"))
+        return DecoderStart(step, ops.full((ops.shape(source)[0], before), START, "int32"))
 
 
 def _shifted(x: Tensor, most: int) -> list[Tensor]:

@@ -19,7 +19,7 @@ from attention_zoo.layers.positions.places import places_of
 from attention_zoo.layers.residual import NORMS, closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
 from attention_zoo.models import places
-from attention_zoo.models.presets import Config, Filed, model, preset
+from attention_zoo.models.presets import Config, PresetMixin, model, preset
 
 Tensor = Any
 
@@ -28,7 +28,7 @@ PAD = 0
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class BERT(Filed, keras.Model):
+class BERT(PresetMixin, keras.Model):
     """Embeddings of tokens, places and segments, and a stack of self-attention layers over them.
 
     `x_t = drop(norm(E[token_t] + p_t + G[segment_t]))`, `h = layers(x)`,
@@ -172,7 +172,7 @@ class BERT(Filed, keras.Model):
             return x
 
         x = places.at_front(encode, x, mask) if self.relative else encode(x, mask)
-        hidden = zoo_ops.pass_mask_on(zoo_ops.clear(self.closing_norm(x), mask), mask)
+        hidden = zoo_ops.pass_mask_on(zoo_ops.zero_masked(self.closing_norm(x), mask), mask)
         pooled = {} if self.pooler is None else {"pooled": self.pool(hidden, mask)}
         return {"hidden": hidden, **pooled}
 
@@ -196,7 +196,7 @@ class BERT(Filed, keras.Model):
         """`(B, D)` of the first token; 0 where there is none."""
         first = ops.argmax(ops.cast(mask, "int32"), axis=1)
         taken = ops.take_along_axis(hidden, first[:, None, None], axis=1)
-        return zoo_ops.clear(self.pooler(ops.squeeze(taken, 1)), ops.any(mask, axis=1))
+        return zoo_ops.zero_masked(self.pooler(ops.squeeze(taken, 1)), ops.any(mask, axis=1))
 
 
 def _narrow() -> keras.initializers.Initializer:

@@ -9,9 +9,9 @@ from keras import layers, ops
 
 from attention_zoo.decoding import StepOutput
 from attention_zoo.models.captioner import Captioner
+from attention_zoo.models.generation import END, DecoderStart, mask_special_tokens
 from attention_zoo.models.image_encoders import encoder_options, make_encoder, saved_options
-from attention_zoo.models.presets import Config, Filed, model, options_of, plain, preset
-from attention_zoo.models.searching import END, Reading, sayable
+from attention_zoo.models.presets import Config, PresetMixin, model, options_of, plain, preset
 from attention_zoo.models.transformer import Transformer
 from attention_zoo.ops import angles, rate, sinusoids, whole_number
 
@@ -22,7 +22,7 @@ OF_LAYERS = ("embedding_dim", "units", "num_heads", "num_layers", "layer", "drop
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class CaptionTransformer(Filed, Captioner, keras.Model):
+class CaptionTransformer(PresetMixin, Captioner, keras.Model):
     """An image to a grid of features, and a Transformer from its places to words.
 
     `memory = encode(v W + b + p)`, `logits = decode(sqrt(D) E[y] + p', memory) E'`
@@ -123,14 +123,14 @@ class CaptionTransformer(Filed, Captioner, keras.Model):
         row = ops.reshape(grid, (batch, height * width, size))
         return self.transformer.read(row, _everywhere(row), training)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """What a search needs to write captions of images: each seen once."""
         memory = self.encode(source)
         written = self.transformer.writing(memory, _everywhere(memory), width, room)
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
             output = written.step(tokens, state)
-            return output._replace(logits=sayable(output.logits))
+            return output._replace(logits=mask_special_tokens(output.logits))
 
         return self.reading(source, memory, step, written.state)
 

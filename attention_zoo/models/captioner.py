@@ -8,13 +8,13 @@ from typing import Any
 from keras import ops
 
 from attention_zoo.decoding import SearchOptions
+from attention_zoo.models.generation import DecoderStart, GenerationMixin, fingerprints
 from attention_zoo.models.image_encoders import check_image
-from attention_zoo.models.searching import Reading, Searching, fingerprints
 
 Tensor = Any
 
 
-class Captioner(Searching):
+class Captioner(GenerationMixin):
     """A model with an image encoder, called with `{"image": (B, H, W, C), "target": (B, T)}`.
 
     Its `settings` have a `vocabulary_size`. Where it looks are the places of the encoder's grid in
@@ -52,11 +52,11 @@ class Captioner(Searching):
         if options.max_length is None:
             raise ValueError("max_length: an image has no length; give max_length")
 
-    def reading(self, image: Tensor, memory: Tensor, step: Any, state: Any) -> Reading:
+    def reading(self, image: Tensor, memory: Tensor, step: Any, state: Any) -> DecoderStart:
         """What a search needs of images `(B, H, W, C)`, whose places are `(B, ..., D)`."""
         batch, *sides = ops.shape(image)
         places = math.prod(ops.shape(memory)[1:-1])
         pixels = ops.reshape(ops.cast(image, "float32"), (batch, math.prod(sides), 1))
         bits = ops.squeeze(ops.view(pixels, "int32"), axis=-1)
         keys = fingerprints(bits + 1)  # 0, as of black, would be no pixel
-        return Reading(step, state, places=ops.ones((batch, places), "bool"), keys=keys)
+        return DecoderStart(step, state, places=ops.ones((batch, places), "bool"), keys=keys)

@@ -10,8 +10,8 @@ from keras import ops
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import MultiHeadAttention
 from attention_zoo.models.copying import Copying, Told
+from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
-from attention_zoo.models.searching import PAD, Reading, sayable
 from attention_zoo.models.transformer import Transformer
 
 Tensor = Any
@@ -125,7 +125,7 @@ class CopyTransformer(Copying, keras.Model):
         gate = self.head.gate(context, written.hidden, self.transformer.target_embedding(target))
         return Told(projection, weights[:, 0], gate)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """What a search needs to write targets of `source (B, S)`: the source read once."""
         known = self.known(source)
         pointer, head = self.pointer, self.head
@@ -143,7 +143,7 @@ class CopyTransformer(Copying, keras.Model):
             weights = weights[..., 0, :]
             embedded = self.transformer.target_embedding(tokens)
             read = context, said.hidden, embedded, said.logits, weights, source
-            return said._replace(logits=sayable(head(*read)), attention=weights)
+            return said._replace(logits=mask_special_tokens(head(*read)), attention=weights)
 
         return reading._replace(step=step)
 

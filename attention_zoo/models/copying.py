@@ -9,8 +9,8 @@ from keras import ops
 
 from attention_zoo.layers import CopyHead
 from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
-from attention_zoo.models.presets import Filed
-from attention_zoo.models.searching import END, PAD, START, Searching
+from attention_zoo.models.generation import END, PAD, START, GenerationMixin
+from attention_zoo.models.presets import PresetMixin
 from attention_zoo.ops import CopyProjection, Projection, copied_share, whole_number
 
 Tensor = Any
@@ -41,7 +41,7 @@ class Trace(NamedTuple):
     copied: Tensor
 
 
-class Copying(Filed, Searching):
+class Copying(PresetMixin, GenerationMixin):
     """A model that writes words of its vocabulary and, with `copies`, words of its source.
 
     A word of the source that the vocabulary lacks has an id of its own beyond the vocabulary, V +

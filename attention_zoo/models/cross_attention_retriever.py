@@ -18,7 +18,7 @@ from attention_zoo.models.image_encoders import (
 )
 from attention_zoo.models.presets import (
     Config,
-    Filed,
+    PresetMixin,
     check_arguments,
     model,
     options_of,
@@ -46,7 +46,7 @@ class EncodedTexts(NamedTuple):
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class CrossAttentionRetriever(Filed, keras.Model):
+class CrossAttentionRetriever(PresetMixin, keras.Model):
     """How well every image and every text match: each word looks for its region of the image.
 
     `v_i = norm(W f_i + b)`, `e_j = norm((forward_j + backward_j) / 2)`, `similarity = S(v, e)`

@@ -83,7 +83,7 @@ class ConvolutionalSublayer(layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
-        value, gate = ops.split(self.filters(zoo_ops.neighbours(inputs, 3)), 2, axis=-1)
+        value, gate = ops.split(self.filters(zoo_ops.sliding_windows(inputs, 3)), 2, axis=-1)
         return value * ops.sigmoid(gate)
 
 
@@ -146,11 +146,11 @@ class DeepAttLayer(layers.Layer):
         return_attention_scores: bool = False,
     ) -> Any:
         seen: list[Tensor] | None = [] if return_attention_scores else None
-        x = zoo_ops.clear(inputs, mask)
+        x = zoo_ops.zero_masked(inputs, mask)
         worked = self.sublayer(x, mask=mask, training=training)
-        x = zoo_ops.clear(self.around_sublayer.after(x, worked, training), mask)
+        x = zoo_ops.zero_masked(self.around_sublayer.after(x, worked, training), mask)
         looked = look(self.attention, x, mask, training, seen)
-        x = zoo_ops.clear(self.around_attention.after(x, looked, training), mask)
+        x = zoo_ops.zero_masked(self.around_attention.after(x, looked, training), mask)
         return (x, *seen) if seen else x
 
 

@@ -15,8 +15,8 @@ from attention_zoo.layers import (
     ScheduledSampling,
     StepRecord,
 )
-from attention_zoo.models.presets import Filed
-from attention_zoo.models.searching import END, PAD, START, Reading, Searching
+from attention_zoo.models.generation import END, PAD, START, DecoderStart, GenerationMixin
+from attention_zoo.models.presets import PresetMixin
 from attention_zoo.ops import Projection
 
 Tensor = Any
@@ -34,7 +34,7 @@ class Encoded(NamedTuple):
     vector: Tensor | None = None
 
 
-class EncoderDecoder(Filed, Searching, keras.Model):
+class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
     """A translator: tokens of the source and of the target so far to logits of the next token.
 
     A model has a Dense layer `vocabulary` without bias and defines `encode` and `readout`,
@@ -101,14 +101,14 @@ class EncoderDecoder(Filed, Searching, keras.Model):
         """What the decoder reads beside the embedded target `(B, T, E)`: nothing here."""
         return embedded
 
-    def fed(self, target: Tensor, encoded: Encoded) -> Tensor:
+    def make_decoder_input_ids(self, target: Tensor, encoded: Encoded) -> Tensor:
         """The tokens that the decoder is fed in training, `(B, T)`."""
         if self.sampling is None:
             return target
         prepared, state = self.begin(encoded, ops.shape(target)[0])
 
         def step(tokens: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-            logits, _, state = self._say(tokens[:, None], state, prepared, encoded)
+            logits, _, state = self._decode_step(tokens[:, None], state, prepared, encoded)
             return logits[:, 0], state
 
         one = keras.tree.map_structure(lambda x: x[:, None], state)
@@ -121,7 +121,7 @@ class EncoderDecoder(Filed, Searching, keras.Model):
         """What the vocabulary layer reads of steps of the decoder, `(B, T, R)`."""
         raise TypeError(f"{type(self).__name__} does not define `readout`")
 
-    def judge(
+    def add_auxiliary_losses(
         self, record: dict[str, Any], state: CellState, target: Tensor, said: Projection
     ) -> None:
         """Adds to the loss what is amiss with all steps of training: nothing here."""
@@ -135,7 +135,7 @@ class EncoderDecoder(Filed, Searching, keras.Model):
         target = ops.cast(inputs["target"], "int32")
         encoded = self.encode(source, bool(training))
         prepared, state = self.begin(encoded, ops.shape(source)[0], bool(training))
-        fed = self.fed(target, encoded) if training else target
+        fed = self.make_decoder_input_ids(target, encoded) if training else target
         embedded = self.drop(self.target_embedding(fed), training=training)
         record, state = self.decoder.unroll(
             self.decoder_inputs(embedded, encoded),
@@ -148,7 +148,7 @@ class EncoderDecoder(Filed, Searching, keras.Model):
         read = self.readout(record, embedded, encoded, bool(training))
         said = Projection(read, self.vocabulary.kernel)
         if training:
-            self.judge(record, state, target, said)
+            self.add_auxiliary_losses(record, state, target, said)
         return self.vocabulary(read) if project else said
 
     def begin(
@@ -162,7 +162,7 @@ class EncoderDecoder(Filed, Searching, keras.Model):
     reads: tuple[str, ...] = ("output",)
     """The fields of `StepRecord` that `readout` needs."""
 
-    def _say(
+    def _decode_step(
         self, tokens: Tensor, state: CellState, prepared: Prepared, encoded: Encoded
     ) -> tuple[Tensor, StepRecord, CellState]:
         """Logits `(B, N, V)` of what follows tokens `(B, N)`; padding and the start never do."""
@@ -174,20 +174,20 @@ class EncoderDecoder(Filed, Searching, keras.Model):
         never = ops.logical_or(known == PAD, known == START)
         return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits), record, state
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """What a search needs to write targets of `source (B, S)`: the source read once."""
         return self.writing(self.encode(source, False), ops.shape(source)[0])
 
-    def writing(self, encoded: Encoded, batch_size: Tensor) -> Reading:
+    def writing(self, encoded: Encoded, batch_size: Tensor) -> DecoderStart:
         """The same of sources that are read."""
         prepared, state = self.begin(encoded, batch_size)
 
         def step(tokens: Tensor, state: CellState) -> StepOutput:
-            logits, record, state = self._say(tokens, state, prepared, encoded)
+            logits, record, state = self._decode_step(tokens, state, prepared, encoded)
             weights = record.weights[0] if record.weights else None
             return StepOutput(logits, state, weights, record.hidden)
 
-        return Reading(step, state)
+        return DecoderStart(step, state)
 
     # config
 

@@ -10,15 +10,15 @@ import keras
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.decoding.ensemble import ensemble, mean_logits
 from attention_zoo.models import presets
+from attention_zoo.models.generation import DecoderStart, GenerationMixin
 from attention_zoo.models.presets import model
-from attention_zoo.models.searching import Reading, Searching
 
 Tensor = Any
 
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class Ensemble(Searching, keras.Model):
+class Ensemble(GenerationMixin, keras.Model):
     """Writes by the mean of the probabilities that its members give each token.
 
     Formula:
@@ -67,11 +67,11 @@ class Ensemble(Searching, keras.Model):
         for member in self.members:
             member.check_search(source, options)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """What a search needs to write targets of `source (B, S)`: each member has read it."""
         readings = [member.decoder_step(source, width, room) for member in self.members]
         step = ensemble([reading.step for reading in readings])
-        return Reading(step, tuple(reading.state for reading in readings), readings[0].start)
+        return DecoderStart(step, tuple(reading.state for reading in readings), readings[0].start)
 
     def save_to_preset(self, folder: Any) -> None:
         """Writes config, weights and their sha256 into a folder that `from_preset` reads."""

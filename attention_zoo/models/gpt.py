@@ -18,14 +18,21 @@ from attention_zoo.layers import (
     TransformerEncoderLayer,
 )
 from attention_zoo.layers.dropout import Dropout
-from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValues
+from attention_zoo.layers.kv_cache import Ancestors, Cache, KeysAndValues
 from attention_zoo.layers.positions.places import places_of
 from attention_zoo.layers.residual import closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
 from attention_zoo.models import places
 from attention_zoo.models.caching import nothing_written, one_step_on
-from attention_zoo.models.presets import Config, Filed, model, preset
-from attention_zoo.models.searching import END, PAD, START, Reading, Searching, sayable
+from attention_zoo.models.generation import (
+    END,
+    PAD,
+    START,
+    DecoderStart,
+    GenerationMixin,
+    mask_special_tokens,
+)
+from attention_zoo.models.presets import Config, PresetMixin, model, preset
 
 Tensor = Any
 
@@ -35,7 +42,7 @@ STYLE = {"activation": "gelu_tanh", "epsilon": 1e-5}
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class GPT(Filed, Searching, keras.Model):
+class GPT(PresetMixin, GenerationMixin, keras.Model):
     """A stack of causal self-attention layers: each token tells the next one.
 
     `x = E[tokens] + p`, `logits = norm(layers(x)) E^T`
@@ -191,7 +198,7 @@ class GPT(Filed, Searching, keras.Model):
         x = self.token_embedding(tokens)
         return x if self.positions is None else x + self.positions.at(place)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """What a search needs to write on after `source (B, S)`: all but its last token read.
 
         The last token, 2 where there is none, is what the first step is given.
@@ -215,13 +222,13 @@ class GPT(Filed, Searching, keras.Model):
                 x, cache = layer.step(x, cache)
                 rooms.append(cache.room)
             x = self.norm(x)
-            logits = sayable(self.projection(x).logits())
+            logits = mask_special_tokens(self.projection(x).logits())
             return StepOutput(logits, one_step_on(ancestors, rooms), hidden=x)
 
         heads = self.settings["num_heads"]
         size = heads, self.settings["embedding_dim"] // heads
         state = nothing_written(read, ops.shape(source)[0], size, width, room, self.compute_dtype)
-        return Reading(step, state, start)
+        return DecoderStart(step, state, start)
 
     def _read(self, tokens: Tensor, place: Tensor, mask: Tensor) -> list[KeysAndValues]:
         """The keys and values of tokens `(B, S)` in every layer."""

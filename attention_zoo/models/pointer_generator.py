@@ -12,8 +12,8 @@ from attention_zoo.layers import CoverageAttention, Memory, RecurrentEncoder, We
 from attention_zoo.layers.cell_steps import split_cell
 from attention_zoo.layers.dropout import Dropout
 from attention_zoo.models.copying import Copying, Told
+from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
-from attention_zoo.models.searching import PAD, Reading, sayable
 from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
 
 Tensor = Any
@@ -166,7 +166,7 @@ class PointerGenerator(Copying, keras.Model):
         if training and read.covers is not None:
             counted = made.weights * ops.cast(read.covers, made.weights.dtype)
             self.penalty(counted, live, ops.not_equal(source, PAD))
-        hidden = self.drop(self._say(made), training=training)
+        hidden = self.drop(self._decode_step(made), training=training)
         of = Projection(hidden, self.vocabulary.kernel, self.vocabulary.bias)
         return Told(of, made.weights, self._gate(made))
 
@@ -214,7 +214,7 @@ class PointerGenerator(Copying, keras.Model):
         shapes = ((batch, hoisted.shape[-1]), (batch, wide), (batch, wide), looked)
         return Step(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
 
-    def _say(self, made: Step) -> Tensor:
+    def _decode_step(self, made: Step) -> Tensor:
         """`[s; h*] V + b`, s without c."""
         h = made.state[..., : self.settings["units"]]
         said: Tensor = self.readout(ops.concatenate([h, made.context], axis=-1))
@@ -225,20 +225,20 @@ class PointerGenerator(Copying, keras.Model):
             return None
         return self.head.gate(made.context, made.state, made.merged)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """What a search needs to write targets of `source (B, S)`: the source read once."""
         read, state = self._read(source, False)
 
         def step(tokens: Tensor, state: State) -> StepOutput:
             hoisted = self._hoist(self.embedding(self.known(tokens)))
             made, state = self._step(hoisted, state, read)
-            hidden, gate = self._say(made), self._gate(made)
+            hidden, gate = self._decode_step(made), self._gate(made)
             logits = self.vocabulary(hidden)
             if gate is not None:
                 logits = copied_log_probs(logits, gate, made.weights, source, self.copies)
-            return StepOutput(sayable(logits), state, made.weights, hidden)
+            return StepOutput(mask_special_tokens(logits), state, made.weights, hidden)
 
-        return Reading(step, state)
+        return DecoderStart(step, state)
 
 
 class CoverageSwitch(keras.layers.Layer):

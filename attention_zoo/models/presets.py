@@ -125,7 +125,7 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     seal(folder, ("config.json", "model.weights.h5"), {"model.weights.h5": file.entry})
 
 
-class Filed:
+class PresetMixin:
     """What models share whose `settings` are the arguments they were made with."""
 
     settings: Config

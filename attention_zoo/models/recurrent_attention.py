@@ -13,7 +13,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import GlimpseSensor
 from attention_zoo.layers.alignments.gumbel import noise_generator
 from attention_zoo.losses import GlimpseLoss
-from attention_zoo.models.presets import Config, Filed, model, plain, preset
+from attention_zoo.models.presets import Config, PresetMixin, model, plain, preset
 from attention_zoo.ops.random import uniform
 
 Tensor = Any
@@ -46,7 +46,7 @@ class _Walk(NamedTuple):
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class RecurrentAttentionModel(Filed, keras.Model):
+class RecurrentAttentionModel(PresetMixin, keras.Model):
     """A few glimpses of an image, each where the ones before suggest, and then a class.
 
     `mean_t = tanh(h_{t-1} W_l + b_l)`, `l_t ~ N(mean_t, std^2)`,

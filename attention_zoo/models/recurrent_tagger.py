@@ -137,7 +137,7 @@ class RecurrentTagger(Tagger):
             x = self.drop(x, training=training)
         if self.heads is None:
             return x
-        x = zoo_ops.clear(x, mask)
+        x = zoo_ops.zero_masked(x, mask)
         return self.around.after(x, look(self.heads, x, mask, training, seen), training)
 
 

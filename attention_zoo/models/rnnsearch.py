@@ -71,7 +71,7 @@ class RNNSearch(EncoderDecoder):
         cell = AttentionCell(
             layers.GRUCell(units, **own),
             AdditiveAttention(attention_units, **own),
-            order="look_then_step",
+            order="attend_then_step",
             **own,
         )
         self.decoder = RecurrentDecoder(cell, bridge=True, **own)

@@ -20,9 +20,9 @@ from attention_zoo.layers import (
 from attention_zoo.losses import Reinforce
 from attention_zoo.models.captioner import Captioner
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, Tensor
+from attention_zoo.models.generation import END, PAD, START, DecoderStart
 from attention_zoo.models.image_encoders import encoder_options, make_encoder, saved_options
 from attention_zoo.models.presets import Config, model, options_of, plain, preset
-from attention_zoo.models.searching import END, PAD, START, Reading
 from attention_zoo.ops import (
     PENALTIES,
     Projection,
@@ -202,7 +202,7 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         cell = AttentionCell(
             layers.LSTMCell(units, **own),
             VisualAttention(attention_units, alignment=self.look.alignment(), **own),
-            order="look_then_step",
+            order="attend_then_step",
             **own,
         )
         self.decoder = RecurrentDecoder(cell, bridge=True, **own)
@@ -241,8 +241,8 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         grid = self.encoder(source, training=training)
         return Encoded(self.look.places(grid), None, ops.mean(grid, axis=(1, 2)))
 
-    def fed(self, target: Tensor, encoded: Encoded) -> Tensor:
-        tokens = super().fed(target, encoded)
+    def make_decoder_input_ids(self, target: Tensor, encoded: Encoded) -> Tensor:
+        tokens = super().make_decoder_input_ids(target, encoded)
         return ops.where(target == START, tokens, self.word_dropout(tokens, training=True))
 
     def readout(
@@ -251,7 +251,7 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         seen = self.of_state(record["hidden"]) + self.of_context(record["context"])
         return self.drop(ops.tanh(embedded + seen), training=training)
 
-    def judge(
+    def add_auxiliary_losses(
         self, record: dict[str, Any], state: CellState, target: Tensor, said: Projection
     ) -> None:
         live = ops.not_equal(target, PAD)
@@ -266,7 +266,7 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         share = captions / ops.maximum(ops.sum(ops.cast(live, "float32")), 1.0)
         self.add_loss(ops.cast(amiss, "float32") * share)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """What a search needs to write captions of images: each seen once."""
         encoded = self.encode(source, False)
         step, state = self.writing(encoded, ops.shape(source)[0])[:2]

@@ -12,7 +12,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.data import read_word_vectors
-from attention_zoo.models.presets import Config, Filed
+from attention_zoo.models.presets import Config, PresetMixin
 from attention_zoo.models.tag_heads import HEADS, head_options
 from attention_zoo.models.word_features import character_options
 
@@ -22,7 +22,7 @@ Inputs = dict[str, Any]
 PAD = 0
 
 
-class Tagger(Filed, keras.Model):
+class Tagger(PresetMixin, keras.Model):
     """A tag for every word of a sentence: how likely sequences of tags are, as potentials.
 
     A model defines `encode`. Its constructor calls `self.begin(settings)` first and
@@ -106,7 +106,7 @@ class Tagger(Filed, keras.Model):
             starts = ops.arange(1, ops.shape(order)[1] + 1, dtype="int32")
             starts = starts + ops.zeros_like(order)
         at = _new_places(ops.cast(starts, "int32"), mask, order)
-        words = _from_1(zoo_ops.clear(states, mask), at)
+        words = _from_1(zoo_ops.zero_masked(states, mask), at)
         return self.head(words, at > 0)
 
     def _in_front(self, inputs: Inputs) -> tuple[Inputs, Tensor, Tensor]:

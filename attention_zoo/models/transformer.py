@@ -15,13 +15,19 @@ from attention_zoo.layers import (
     TransformerEncoderLayer,
 )
 from attention_zoo.layers.dropout import Dropout
-from attention_zoo.layers.hypothesis_cache import Ancestors, Cache, KeysAndValues
+from attention_zoo.layers.kv_cache import Ancestors, Cache, KeysAndValues
 from attention_zoo.layers.residual import closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
 from attention_zoo.models import places
 from attention_zoo.models.caching import nothing_written, one_step_on
-from attention_zoo.models.presets import Config, Filed, model, preset
-from attention_zoo.models.searching import END, PAD, Reading, Searching, sayable
+from attention_zoo.models.generation import (
+    END,
+    PAD,
+    DecoderStart,
+    GenerationMixin,
+    mask_special_tokens,
+)
+from attention_zoo.models.presets import Config, PresetMixin, model, preset
 from attention_zoo.ops import Projection
 
 Tensor = Any
@@ -40,7 +46,7 @@ class Written(NamedTuple):
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class Transformer(Filed, Searching, keras.Model):
+class Transformer(PresetMixin, GenerationMixin, keras.Model):
     """An encoder and a decoder of self-attention and feed-forward layers.
 
     `memory = encode(sqrt(D) E_s[x] + p)`, `logits = decode(sqrt(D) E_t[y] + p, memory) W`
@@ -229,17 +235,17 @@ class Transformer(Filed, Searching, keras.Model):
         """Embeddings with their absolute positions, if there are any."""
         return x if self.positions is None else self.positions(x, start=start)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> Reading:
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """What a search needs to write targets of `source (B, S)`: the source read once."""
         reading = self.writing(self.encode(source), ops.not_equal(source, PAD), width, room)
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
             output = reading.step(tokens, state)
-            return output._replace(logits=sayable(output.logits))
+            return output._replace(logits=mask_special_tokens(output.logits))
 
         return reading._replace(step=step)
 
-    def writing(self, memory: Tensor, mask: Tensor, width: int, room: Any) -> Reading:
+    def writing(self, memory: Tensor, mask: Tensor, width: int, room: Any) -> DecoderStart:
         """What writes targets of a source that is read, with all logits as they are.
 
         Args:
@@ -270,7 +276,7 @@ class Transformer(Filed, Searching, keras.Model):
             room,
             self.compute_dtype,
         )
-        return Reading(step, state)
+        return DecoderStart(step, state)
 
 
 # config

@@ -2,6 +2,7 @@
 
 from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
 from attention_zoo.ops.arguments import check_shape, number, rate, sizes_or, whole_number
+from attention_zoo.ops.blocked_top_k import blocked_top_k
 from attention_zoo.ops.blockwise import blockwise_attention, keep_places
 from attention_zoo.ops.copied_cross_entropy import (
     CopyProjection,
@@ -9,7 +10,6 @@ from attention_zoo.ops.copied_cross_entropy import (
     copied_log_probs,
     copied_share,
 )
-from attention_zoo.ops.greatest import greatest
 from attention_zoo.ops.linear_chain import (
     Chain,
     log_partition,
@@ -21,21 +21,21 @@ from attention_zoo.ops.linear_chain import (
     unpack,
 )
 from attention_zoo.ops.linear_chain_paths import best_path, best_paths, sample
+from attention_zoo.ops.mask_pattern import FULL_ATTENTION, MaskPattern
 from attention_zoo.ops.masking import (
     as_boolean_mask,
-    both_masks,
     causal_mask,
-    clear,
     combine_masks,
     implicit_mask,
+    merge_masks,
     pass_mask_on,
     refuse_float_mask,
     show_one,
     spread_mask,
     to_end,
     to_front,
+    zero_masked,
 )
-from attention_zoo.ops.neighbours import neighbours
 from attention_zoo.ops.positions import (
     angles,
     distance_buckets,
@@ -49,8 +49,8 @@ from attention_zoo.ops.positions import (
     unskew,
 )
 from attention_zoo.ops.projected_cross_entropy import Projection, projected_cross_entropy
-from attention_zoo.ops.reach import EVERYWHERE, Reach
 from attention_zoo.ops.recurrence import linear_recurrence, scan
+from attention_zoo.ops.sliding_windows import sliding_windows
 from attention_zoo.ops.smoothed_cross_entropy import (
     check_label_smoothing,
     smoothed_cross_entropy,
@@ -61,13 +61,13 @@ from attention_zoo.ops.tag_schemes import TAG_SCHEMES, TagConstraints, TagScheme
 from attention_zoo.ops.windows import Window, spread_window, take_places
 
 __all__ = [
-    "EVERYWHERE",
+    "FULL_ATTENTION",
     "PENALTIES",
     "TAG_SCHEMES",
     "Chain",
     "CopyProjection",
+    "MaskPattern",
     "Projection",
-    "Reach",
     "TagConstraints",
     "TagScheme",
     "Window",
@@ -76,12 +76,11 @@ __all__ = [
     "at_least_float32",
     "best_path",
     "best_paths",
+    "blocked_top_k",
     "blockwise_attention",
-    "both_masks",
     "causal_mask",
     "check_label_smoothing",
     "check_shape",
-    "clear",
     "combine_masks",
     "copied_cross_entropy",
     "copied_log_probs",
@@ -89,7 +88,6 @@ __all__ = [
     "distance_buckets",
     "distances",
     "entmax",
-    "greatest",
     "hardmax",
     "implicit_mask",
     "keep_greatest",
@@ -101,7 +99,7 @@ __all__ = [
     "marginals",
     "masked_softmax",
     "mean_penalty",
-    "neighbours",
+    "merge_masks",
     "number",
     "pack",
     "partial_score",
@@ -118,6 +116,7 @@ __all__ = [
     "sinusoids",
     "sizes_or",
     "skew",
+    "sliding_windows",
     "smoothed_cross_entropy",
     "sparsemax",
     "spread_mask",
@@ -130,4 +129,5 @@ __all__ = [
     "unpack",
     "unskew",
     "whole_number",
+    "zero_masked",
 ]

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from keras import backend, ops
 
-from attention_zoo.ops.masking import clear, combine_masks
+from attention_zoo.ops.mask_pattern import FULL_ATTENTION, BlockIterator, MaskPattern, Pair
+from attention_zoo.ops.masking import combine_masks, zero_masked
 from attention_zoo.ops.positions import skew, unskew
 from attention_zoo.ops.random import kept
-from attention_zoo.ops.reach import EVERYWHERE, Pair, Reach, Walk
 from attention_zoo.ops.recurrence import revise
 from attention_zoo.ops.softmax import at_least_float32
 
@@ -26,7 +26,7 @@ def blockwise_attention(
     scale: float = 1.0,
     mask: Tensor | None = None,
     attention_mask: Tensor | None = None,
-    reach: Reach = EVERYWHERE,
+    reach: MaskPattern = FULL_ATTENTION,
     bias: Tensor | None = None,
     dropout: float = 0.0,
     seed: Tensor | None = None,
@@ -61,7 +61,7 @@ def blockwise_attention(
     if block is None:
         block = BLOCK if reach.window is None else min(BLOCK, max(LEAST, reach.window))
     if mask is not None:
-        key, value = clear(key, mask[:, None]), clear(value, mask[:, None])
+        key, value = zero_masked(key, mask[:, None]), zero_masked(value, mask[:, None])
     blocks = _Blocks(query, key, reach, mask, attention_mask, dropout, seed, block)
 
     def run(*given: Tensor) -> tuple[tuple[Tensor, Tensor], Callable[..., tuple[Tensor, ...]]]:
@@ -117,7 +117,7 @@ class _Blocks:
         self,
         query: Tensor,
         key: Tensor,
-        reach: Reach,
+        reach: MaskPattern,
         mask: Tensor | None,
         attention_mask: Tensor | None,
         dropout: float,
@@ -131,7 +131,7 @@ class _Blocks:
         lengths = query.shape[2], key.shape[2]
         self.size = block if None in lengths else min(block, max(1, *lengths))
         self.rows, self.columns = (_count(n, self.size) for n in (self.steps, self.sources))
-        self.walk = Walk(reach, self.size, self.rows, self.columns)
+        self.walk = BlockIterator(reach, self.size, self.rows, self.columns)
         if mask is None and key.shape[2] != self.columns * self.size:
             mask = ops.ones((1, self.sources), "bool")
         self.mask = None if mask is None else self.of_sources(mask[:, None, :, None])

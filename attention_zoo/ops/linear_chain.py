@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from keras import backend, ops
 
 from attention_zoo.ops.arguments import check_shape
-from attention_zoo.ops.masking import as_boolean_mask, clear, to_front
+from attention_zoo.ops.masking import as_boolean_mask, to_front, zero_masked
 from attention_zoo.ops.recurrence import scan
 
 Tensor = Any
@@ -75,7 +75,7 @@ def make_chain(
         check_shape(name, side.shape, (tags,))
         sides.append(side)
     lowest = ops.cast(FORBIDDEN, dtype)
-    energies = (clear(emissions, mask), transitions, *sides)
+    energies = (zero_masked(emissions, mask), transitions, *sides)
     emissions, transitions, starts, ends = (
         ops.maximum(ops.cast(x, dtype), lowest) for x in energies
     )
@@ -296,4 +296,4 @@ def partial_score(chain: Chain, allowed: Tensor) -> Tensor:
         allowed: `(B, T, K)` booleans, of each place the tags that it may have.
     """
     energies = ops.where(allowed, chain.emissions, ops.cast(FORBIDDEN, chain.emissions.dtype))
-    return log_partition(chain._replace(emissions=clear(energies, chain.mask)))
+    return log_partition(chain._replace(emissions=zero_masked(energies, chain.mask)))

@@ -59,7 +59,7 @@ def implicit_mask(x: Tensor) -> Tensor | None:
     return None if x is None else get_keras_mask(x)
 
 
-def both_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor | None:
+def merge_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor | None:
     """The explicit mask of `x` `(..., D)` and the one that Keras carries on it, combined; `(...)`.
 
     Args:
@@ -125,7 +125,7 @@ def show_one(mask: Tensor) -> Tensor:
     )
 
 
-def clear(x: Tensor, mask: Tensor | None) -> Tensor:
+def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
     """`x` with zeros at the hidden positions, whatever stood there (NaN and Inf too).
 
     Args:

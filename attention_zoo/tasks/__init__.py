@@ -3,7 +3,7 @@
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks.caption import Caption
 from attention_zoo.tasks.captioning import Captioning
-from attention_zoo.tasks.found import Found, ImageIndex
+from attention_zoo.tasks.found import ImageIndex, RetrievalResult
 from attention_zoo.tasks.glimpses import Glimpsed, Glimpses
 from attention_zoo.tasks.language_modeling import Continuation, LanguageModeling
 from attention_zoo.tasks.loading import load, task_folder
@@ -28,13 +28,13 @@ __all__ = [
     "Continuation",
     "Filled",
     "Filling",
-    "Found",
     "Glimpsed",
     "Glimpses",
     "ImageIndex",
     "LanguageModeling",
     "MaskedLanguageModeling",
     "Retrieval",
+    "RetrievalResult",
     "SearchOptions",
     "Summarization",
     "Summary",

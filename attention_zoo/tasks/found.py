@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Found:
+class RetrievalResult:
     """An image that a text found.
 
     Args:
@@ -35,7 +35,7 @@ class Found:
     attention: np.ndarray
     image: np.ndarray
     unknown: tuple[int, ...] = ()
-    alternatives: tuple[Found, ...] = ()
+    alternatives: tuple[RetrievalResult, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from attention_zoo import models
 from attention_zoo.data import LineBatches, TextLines, Tokenizer
 from attention_zoo.data.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
-from attention_zoo.models.searching import sayable
+from attention_zoo.models.generation import mask_special_tokens
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
-from attention_zoo.tasks.one_text import OneText
+from attention_zoo.tasks.one_text import SingleTextTask
 from attention_zoo.tasks.task import TASKS, rules_for_all
 
 AT_ONCE = 256  # tokens whose logits are there at a time
@@ -53,7 +53,7 @@ class Continuation:
 
 
 @TASKS.register("language_modeling")
-class LanguageModeling(OneText):
+class LanguageModeling(SingleTextTask):
     """A model that writes on, and its tokenizer: strings in, strings out.
 
     Args:
@@ -246,7 +246,7 @@ class LanguageModeling(OneText):
         for begin in range(0, len(told), AT_ONCE):  # a batch's logits may fill the memory
             some, wanted = (part[begin : begin + AT_ONCE] for part in (hidden, told))
             logits = of._replace(hidden=ops.convert_to_tensor(some)).logits()
-            logits = sayable(ops.cast(logits, "float32"))
+            logits = mask_special_tokens(ops.cast(logits, "float32"))
             chosen = ops.take_along_axis(logits, ops.convert_to_tensor(wanted)[:, None], axis=-1)
             found = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1) - chosen[:, 0])
             likeliest = ops.convert_to_numpy(ops.argmax(logits, axis=-1))

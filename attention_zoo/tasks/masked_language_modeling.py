@@ -16,7 +16,7 @@ from attention_zoo.data import Marks, MaskedBatches, TextLines, Tokenizer
 from attention_zoo.data.vocabulary import PAD
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
-from attention_zoo.tasks.one_text import OneText
+from attention_zoo.tasks.one_text import SingleTextTask
 from attention_zoo.tasks.task import TASKS
 
 MASK = "[MASK]"
@@ -70,7 +70,7 @@ PRIVATE_USE = range(0xE000, 0xF900)
 
 
 @TASKS.register("masked_language_modeling")
-class MaskedLanguageModeling(OneText):
+class MaskedLanguageModeling(SingleTextTask):
     """A model that tells hidden tokens, and its tokenizer.
 
     The mask is the tokenizer's; one that has none gets it as a token after all others, so that the
@@ -111,7 +111,7 @@ class MaskedLanguageModeling(OneText):
                 f" {self.mask}, but the model reads {known} tokens"
             )
         special = {tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end, self.mask}
-        self.sayable = np.array(
+        self.candidate_tokens = np.array(
             [token for token in range(tokenizer.vocabulary_size) if token not in special]
         )
 
@@ -137,7 +137,7 @@ class MaskedLanguageModeling(OneText):
         return lines, [row for row, ids in enumerate(lines) if 0 < len(ids) <= self.longest - 2]
 
     def _marks(self) -> Marks:
-        return Marks(self.tokenizer.start, self.tokenizer.end, self.mask, self.sayable)
+        return Marks(self.tokenizer.start, self.tokenizer.end, self.mask, self.candidate_tokens)
 
     # Prediction.
 
@@ -157,8 +157,8 @@ class MaskedLanguageModeling(OneText):
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts; write predict([text])")
         self.search.override(**search_overrides)
-        if not 0 < top <= len(self.sayable):
-            raise ValueError(f"top must be from 1 to {len(self.sayable)}, got {top}")
+        if not 0 < top <= len(self.candidate_tokens):
+            raise ValueError(f"top must be from 1 to {len(self.candidate_tokens)}, got {top}")
         rows = self._with_ends(texts)
         answers: dict[int, Filled] = {}
         for some, width in same_width(rows, BATCH):
@@ -237,13 +237,13 @@ class MaskedLanguageModeling(OneText):
     def _answer(self, ids: list[int], said: np.ndarray, top: int) -> Filled:
         """A text, and what is said of its masks, `(masks, V)`."""
         masks = [at for at, token in enumerate(ids) if token == self.mask]
-        said = said[:, self.sayable]
+        said = said[:, self.candidate_tokens]
         best = np.argsort(-said, axis=-1, kind="stable")[:, :top]
         scores = np.take_along_axis(said, best, axis=-1)
         labels = self._labels(ids)
         fillings = tuple(
             tuple(
-                Filling(self.tokenizer.tokens([self.sayable[token]])[0], math.exp(score))
+                Filling(self.tokenizer.tokens([self.candidate_tokens[token]])[0], math.exp(score))
                 for token, score in zip(tokens, of_mask, strict=True)
             )
             for tokens, of_mask in zip(best, scores, strict=True)
@@ -252,7 +252,7 @@ class MaskedLanguageModeling(OneText):
         ranked = []
         for rank in range(top):
             filled = list(ids)
-            for at, token in zip(masks, self.sayable[best[:, rank]], strict=True):
+            for at, token in zip(masks, self.candidate_tokens[best[:, rank]], strict=True):
                 filled[at] = int(token)
             text = self.tokenizer.decode(filled[1:-1], past_end=True)
             score, tokens = float(scores[:, rank].sum()), self._labels(filled)

@@ -14,7 +14,7 @@ from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.tasks.task import read_task_file, reading_options, write_task
 
 
-class OneText:
+class SingleTextTask:
     """A model and the tokenizer of the texts that it reads.
 
     A task says how many `places` its model has and which rows `_encoded` lets in.

@@ -20,7 +20,7 @@ from attention_zoo.data import (
 from attention_zoo.metrics import mass_in_boxes, recall_at
 from attention_zoo.ops import at_least_float32, whole_number
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
-from attention_zoo.tasks.found import Found, ImageIndex
+from attention_zoo.tasks.found import ImageIndex, RetrievalResult
 from attention_zoo.tasks.image_texts import Image, OfImages, Tokens, told
 from attention_zoo.tasks.task import TASKS
 
@@ -110,7 +110,7 @@ class Retrieval(OfImages):
         index: ImageIndex | None = None,
         n_best: int | None = None,
         **search_overrides: Any,
-    ) -> list[Found]:
+    ) -> list[RetrievalResult]:
         """The image that each text finds, in order; it depends on nothing else in the list.
 
         Args:
@@ -130,7 +130,7 @@ class Retrieval(OfImages):
         count = options.n_best if n_best is None else n_best
         whole_number("n_best", count)
         encoded = self._ids(texts)
-        found: dict[int, Found] = {}
+        found: dict[int, RetrievalResult] = {}
         for rows, given in self._groups(encoded, options.batch_size):
             alike = self._alike(index.regions, given)
             best = np.argsort(-alike, axis=0, kind="stable")[:count]
@@ -207,11 +207,11 @@ class Retrieval(OfImages):
 
     def _found(
         self, text: str, ids: Tokens, index: ImageIndex, number: int, score: float, look: Any
-    ) -> Found:
+    ) -> RetrievalResult:
         """The answer of an image to a text, `look` being where its words look there."""
         image, labels = index.images[number], tuple(self.tokenizer.tokens(ids))
         grid = self.model.grid_shape((1, *image.shape))
-        return Found(
+        return RetrievalResult(
             text=index.names[number],
             score=float(score),
             number=int(number),

@@ -25,7 +25,7 @@ from attention_zoo.tasks.task import (
     rules_for_all,
     write_task,
 )
-from attention_zoo.tasks.text_pairs import OfPairs, Sides
+from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 
 WIDTH = 32  # sources are padded up to multiples of this, so that many share a shape
 
@@ -45,7 +45,7 @@ class Article(NamedTuple):
 
 
 @TASKS.register("summarization")
-class Summarization(OfPairs):
+class Summarization(TextPairTask):
     """A model that sums up texts, and the tokenizer of both its sides: strings in, strings out.
 
     Args:

@@ -23,7 +23,7 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.metrics import read_spans, span_scores, tag_accuracy
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks.answering import BUCKET, same_width, unknown_characters
-from attention_zoo.tasks.one_text import OneText
+from attention_zoo.tasks.one_text import SingleTextTask
 from attention_zoo.tasks.sentences import Source, WordReader, Words, parted
 from attention_zoo.tasks.tagged import Tagged, TagReading, answer
 from attention_zoo.tasks.task import TASKS
@@ -35,7 +35,7 @@ Marked = Sequence[Sequence[int]] | None
 
 
 @TASKS.register("tagging")
-class Tagging(OneText):
+class Tagging(SingleTextTask):
     """A tagger, its tokenizer and what its tags mean: sentences in, tags and spans out.
 
     Every word is cut into tokens by itself, and its first token has its tag.

@@ -16,7 +16,7 @@ Ids = NDArray[np.int32]
 PART = 1024  # pairs that are encoded at a time
 
 
-class OfPairs:
+class TextPairTask:
     """A task of a source and a target; it says by `encode_pairs` which ids they are.
 
     Attributes:

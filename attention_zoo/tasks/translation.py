@@ -25,7 +25,7 @@ from attention_zoo.tasks.task import (
     rules_for_all,
     write_task,
 )
-from attention_zoo.tasks.text_pairs import OfPairs, Sides
+from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class _Source(NamedTuple):
 
 
 @TASKS.register("translation")
-class Translation(OfPairs):
+class Translation(TextPairTask):
     """A model between two tokenizers: strings in, strings out.
 
     Args:

@@ -60,7 +60,7 @@ class Corpus:
 
 
 @dataclass
-class Couples(Corpus):
+class TextPairCorpus(Corpus):
     """Corpora of texts to read and texts to write.
 
     Args:
@@ -80,7 +80,7 @@ class Couples(Corpus):
 
 
 @dataclass
-class Pairs(Couples):
+class Pairs(TextPairCorpus):
     """Corpora of pairs whose two sides have names.
 
     Args:
@@ -149,7 +149,7 @@ class Dates(Pairs):
 
 @CORPORA.register("reports")
 @dataclass
-class Reports(Couples):
+class Reports(TextPairCorpus):
     """The generated corpus of reports and their summaries; see `data.generate_reports`.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @contextmanager
-def writing_run(folder: Path) -> Iterator[None]:
+def explain_io_errors(folder: Path) -> Iterator[None]:
     """An error of the system inside says where it came about and how the run goes on.
 
     Raises:

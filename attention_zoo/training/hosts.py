@@ -76,7 +76,7 @@ def agree(strategy: tf.distribute.Strategy, step: int) -> None:
 
 
 @contextmanager
-def told_of_loss() -> Iterator[None]:
+def explain_worker_loss() -> Iterator[None]:
     """Turns what TensorFlow says when a host is gone into what to do about it."""
     try:
         yield

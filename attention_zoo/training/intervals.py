@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from attention_zoo.training.devices import spread
-from attention_zoo.training.memory import give_back
+from attention_zoo.training.memory import trim_malloc
 from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.step import FAULT, Outcome, Steps
@@ -17,7 +17,7 @@ from attention_zoo.training.step import FAULT, Outcome, Steps
 MOST_SKIPPED = 50  # updates in a row
 
 
-class Intervals:
+class TrainingLoop:
     """Trains and evaluates in turn, and tells Keras callbacks as `model.fit` does.
 
     One "epoch" is one evaluation interval, one "batch" one update.
@@ -93,7 +93,7 @@ class Intervals:
             mean = _mean(loss, count)
             self.around.on_test_end({"loss": mean})
             self.around.on_epoch_end(interval, {**trained, "val_loss": mean})
-        give_back()
+        trim_malloc()
         return mean
 
     def _means(self) -> dict[str, float]:

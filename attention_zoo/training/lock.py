@@ -14,7 +14,7 @@ LOCK = "lock"
 
 
 @contextmanager
-def only_trainer(folder: Path) -> Iterator[None]:
+def hold_run_lock(folder: Path) -> Iterator[None]:
     """Holds a run folder; the system lets go of it when this process ends, however it ends.
 
     The folder is made if it is not there; what was made is gone again if nothing came of the run.

@@ -26,23 +26,23 @@ from attention_zoo.training.callbacks import (
 )
 from attention_zoo.training.changes import data_changes, fingerprint, refuse_changes
 from attention_zoo.training.devices import device_names, make_strategy, use_xla
-from attention_zoo.training.faults import writing_run
+from attention_zoo.training.faults import explain_io_errors
 from attention_zoo.training.fine_tuning import freeze, initial_task
-from attention_zoo.training.hosts import agree, is_chief, told_of_loss
-from attention_zoo.training.intervals import Intervals
-from attention_zoo.training.lock import only_trainer
+from attention_zoo.training.hosts import agree, explain_worker_loss, is_chief
+from attention_zoo.training.intervals import TrainingLoop
+from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.optimizers import build_optimizer
 from attention_zoo.training.pictures import SHOWN, Draw, Pictures
 from attention_zoo.training.recipe import Recipe, TrainingOptions, override_recipe, read_recipe
 from attention_zoo.training.run_folder import (
     VARIABLES,
     RunState,
-    claim,
     holds_run,
+    may_be_finished,
     open_run,
+    prepare_run_folder,
     read_data,
     read_variables,
-    seems_over,
 )
 from attention_zoo.training.step import Steps, check_loss
 from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
@@ -113,14 +113,14 @@ def fit(
         raise ValueError("run is missing; name the run's folder with run=FOLDER")
     folder = Path(recipe.run)
     holds_run(folder, recipe, allow)
-    state = open_run(folder, recipe, allow) if seems_over(folder, recipe) else RunState()
+    state = open_run(folder, recipe, allow) if may_be_finished(folder, recipe) else RunState()
     if state.finished:
         print(f"{folder}: finished at step {state.step}, nothing to do")
     else:
         strategy = make_strategy(recipe.training.devices)
-        holding = only_trainer(folder) if is_chief() else nullcontext()
+        holding = hold_run_lock(folder) if is_chief() else nullcontext()
         policy = dtype_policy(recipe.training.precision)
-        with writing_run(folder), holding, told_of_loss(), policy:
+        with explain_io_errors(folder), holding, explain_worker_loss(), policy:
             state = open_run(folder, recipe, allow)
             job = prepare(recipe, folder, state, strategy, allow)
             print(headline(job), flush=True)
@@ -195,7 +195,7 @@ def prepare(
         steps.averages.swap()
     agree(strategy, state.step)
     if is_chief():
-        claim(folder, recipe, state, data)
+        prepare_run_folder(folder, recipe, state, data)
     left_out = {
         "training": (len(examples) - of_corpus(train), getattr(examples, "skipped", 0)),
         "validation": (len(validation) - len(fitting), getattr(validation, "skipped", 0)),
@@ -285,7 +285,7 @@ def run(
     watchers += callbacks
     try:
         with request.kept():
-            Intervals(steps, job.train, job.validation_batches, options, state, watchers).run()
+            TrainingLoop(steps, job.train, job.validation_batches, options, state, watchers).run()
     except Stopped:
         if state.pending is not None:
             saving.save()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 
-def give_back() -> None:
+def trim_malloc() -> None:
     """Gives back what malloc keeps for later; where there is no glibc, nothing is done.
 
     Batches of many sizes leave gaps between what is in use, and a long run would seem to grow.

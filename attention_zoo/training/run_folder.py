@@ -111,7 +111,7 @@ def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunStat
     return state
 
 
-def seems_over(folder: Path, recipe: Recipe) -> bool:
+def may_be_finished(folder: Path, recipe: Recipe) -> bool:
     """Whether the newest checkpoint says that nothing is left to do; the rest is not looked at."""
     store = CheckpointFolder(folder / "checkpoints")
     steps = store.steps()
@@ -131,7 +131,9 @@ def read_data(folder: Path) -> dict[str, Fingerprint]:
     return content
 
 
-def claim(folder: Path, recipe: Recipe, state: RunState, data: dict[str, Fingerprint]) -> None:
+def prepare_run_folder(
+    folder: Path, recipe: Recipe, state: RunState, data: dict[str, Fingerprint]
+) -> None:
     """Make the folder this run's own, cut back to where its last checkpoint stands.
 
     A recipe and data that have changed replace those before, which stay beside them.

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from attention_zoo.inspection import plot_word_regions
-from attention_zoo.tasks import Found
+from attention_zoo.tasks import RetrievalResult
 from tests.refusals import refuses
 
 WORDS = ("a", "red", "dog", "in", "$x$", "big", "snow")
 WEIGHTS = np.full((7, 1, 2), 0.5)
 WEIGHTS[2] = [[1.0, 0.0]]
-SECOND = Found(
+SECOND = RetrievalResult(
     "b.png", 0.25, 1, " ".join(WORDS), WORDS, WORDS, WEIGHTS, np.full((4, 4, 3), 100, "uint8")
 )
 FIRST = replace(

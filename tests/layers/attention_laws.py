@@ -92,7 +92,7 @@ def check_dead_rows(
         assert not output[1].any()
         assert not output[0, 2].any()
         same(output[2], before[2])
-        others = [0, 1] if layer.remembers else [0, 1, 3]
+        others = [0, 1] if layer.is_stateful else [0, 1, 3]
         same(output[0, others], before[0, others])
     assert all(np.isfinite(x).all() for x in [*grads, *weight_grads])
     query, value, key = grads

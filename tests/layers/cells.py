@@ -78,14 +78,14 @@ def reference(
 
     for t in range(inputs.shape[1]):
         given = [inputs[:, t]]
-        if cell.order == "look_then_step":
+        if cell.order == "attend_then_step":
             context, weights = look(nested[-1][0])
             given.append(context)
         if cell.input_feeding:
             given.append(fed)
         stacked = len(nested) > 1
         hidden, new = cell.cell(ops.concatenate(given, -1), nested if stacked else nested[0])
-        if cell.order == "step_then_look":
+        if cell.order == "step_then_attend":
             context, weights = look(hidden)
         attention = context
         if cell.attention_layer_size:

@@ -99,14 +99,14 @@ class ScoreConformance(PartConformance):
         layer, (query, key) = self.built(), self.tensors()
         keys = layer.project(ops.convert_to_tensor(key))
         for t in range(4):
-            one = layer.compare(ops.convert_to_tensor(query[:, t : t + 1]), keys)
+            one = layer.compute_scores(ops.convert_to_tensor(query[:, t : t + 1]), keys)
             close(one, array(layer(query, key))[:, t : t + 1], 1e-6)
 
     def test_leading_axes_broadcast(self) -> None:
         layer, (query, key) = self.built(), self.tensors()
         keys = layer.project(ops.convert_to_tensor(key))[:, None]
         many = np.stack([query, 2 * query], axis=1)
-        got = layer.compare(ops.convert_to_tensor(many), keys)
+        got = layer.compute_scores(ops.convert_to_tensor(many), keys)
         close(array(got)[:, 0], layer(query, key), 1e-6)
         close(array(got)[:, 1], layer(2 * query, key), 1e-6)
 
@@ -238,5 +238,5 @@ class AlignmentConformance(PartConformance):
         layer, (scores, *_) = self.built(), self.tensors()
         state = layer.initial_state(ops.convert_to_tensor(scores))
         _, after = layer(scores, state=state)
-        assert bool(state) is layer.remembers
+        assert bool(state) is layer.is_stateful
         assert [tuple(x.shape) for x in after] == [tuple(x.shape) for x in state]

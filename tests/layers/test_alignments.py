@@ -224,11 +224,11 @@ class TestLocalPredictiveAlignment(AlignmentConformance):
         return Window(nothing + 2, inside, ops.cast(nothing, "float32") + 3.25)
 
     def apply(self, layer: Any, scores: Any, *state: Any) -> Any:
-        return layer(scores, state=state, evidence=self.window(scores))[0]
+        return layer(scores, state=state, aux=self.window(scores))[0]
 
     def align(self, layer: Any, scores: Any, mask: Any = None) -> Any:
         scores = ops.convert_to_tensor(scores)
-        return layer(scores, mask=mask, evidence=self.window(scores))[0]
+        return layer(scores, mask=mask, aux=self.window(scores))[0]
 
     def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         distance = 2 + np.arange(scores.shape[-1]) - 3.25
@@ -236,8 +236,8 @@ class TestLocalPredictiveAlignment(AlignmentConformance):
 
     def test_state_is_declared(self) -> None:
         layer, (scores,) = self.built(), self.tensors()
-        assert not layer.remembers
-        assert layer(scores, evidence=self.window(scores))[1] == ()
+        assert not layer.is_stateful
+        assert layer(scores, aux=self.window(scores))[1] == ()
 
 
 def test_steps_are_counted() -> None:
@@ -252,9 +252,9 @@ def test_steps_are_counted() -> None:
 def test_hidden_queries_are_not_counted(live: list[int]) -> None:
     layer = LocalMonotonicAlignment()
     mask = ops.convert_to_tensor(np.array([live], "bool"))
-    (before,) = layer.before_each(ops.zeros((1, 9)), mask)
+    (before,) = layer.compute_previous_states(ops.zeros((1, 9)), mask)
     assert array(before)[0, :, 0].tolist() == [sum(live[:t]) for t in range(4)]
-    (after,) = layer.after_all((before + 1,), mask)
+    (after,) = layer.compute_final_state((before + 1,), mask)
     assert array(after).tolist() == [[sum(live)]]
 
 

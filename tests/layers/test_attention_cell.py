@@ -26,7 +26,7 @@ class TestAttentionCell(DecoderConformance):
     changed = {
         "cell": lambda: layers.LSTMCell(3, recurrent_initializer="glorot_uniform"),
         "attention": MultiplicativeAttention,
-        "order": "look_then_step",
+        "order": "attend_then_step",
         "input_feeding": False,
         "attention_layer_size": 9,
         "attention_activation": "relu",
@@ -44,16 +44,16 @@ class TestAttentionCell(DecoderConformance):
 class TestBahdanauCell(TestAttentionCell):
     """The other order, which never feeds the attention back by default."""
 
-    cell_options = {"order": "look_then_step"}
+    cell_options = {"order": "attend_then_step"}
 
 
 def test_input_feeding_follows_the_papers() -> None:
     def fed(order: str, attention: Any) -> bool:
         return AttentionCell(layers.GRUCell(3), attention, order=order).input_feeding
 
-    assert fed("step_then_look", AdditiveAttention(4))
-    assert not fed("look_then_step", AdditiveAttention(4))
-    assert not fed("step_then_look", [])
+    assert fed("step_then_attend", AdditiveAttention(4))
+    assert not fed("attend_then_step", AdditiveAttention(4))
+    assert not fed("step_then_attend", [])
 
 
 def test_one_step_by_hand() -> None:
@@ -87,7 +87,7 @@ def test_attention_dropout_drops_in_training_only_and_shows_the_weights_before_i
     cell = AttentionCell(
         layers.GRUCell(6),
         AdditiveAttention(8, dropout=0.5),
-        order="step_then_look",
+        order="step_then_attend",
         input_feeding=False,
     )
     decoder = build_random(RecurrentDecoder(cell, alignment_history=True), inputs, memory)

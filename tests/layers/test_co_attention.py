@@ -94,7 +94,7 @@ def test_masks_come_from_embeddings_and_the_contexts_goes_on() -> None:
 @pytest.mark.parametrize("score", SCORES.names())
 def test_every_score_that_needs_no_past(score: str) -> None:
     made = LocationScore(max_length=7) if score == "location" else score
-    if SCORES.get(score)(**({"max_length": 7} if score == "location" else {})).remembers:
+    if SCORES.get(score)(**({"max_length": 7} if score == "location" else {})).is_stateful:
         with pytest.raises(ValueError, match="depends on the looks before"):
             CoAttention(made)
         return

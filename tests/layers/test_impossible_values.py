@@ -182,7 +182,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (ENCODER, {"norm": "layr"}, "unknown norm 'layr'; did you mean 'layer'"),
     (layers.Maxout, {"units": 0}, "at least 1, got 0 and 2"),
     (layers.WeightPenalty, {"penalty": "coverag"}, "unknown penalty 'coverag'; did.*'coverage'"),
-    (attending, {"order": "sideways"}, "order must be one of look_then_step, step_then_look"),
+    (attending, {"order": "sideways"}, "order must be one of attend_then_step, step_then_attend"),
     (attending, {"attention": [], "input_feeding": True}, "input_feeding needs an attention"),
     (READER, {"cell": "lsmt"}, "cell must be one of lstm, gru, simple_rnn"),
     (READER, {"go_backwards": True}, "go_backwards has no meaning with bidirectional"),

@@ -8,7 +8,7 @@ from keras import ops
 
 from attention_zoo.layers import Attention, LocalAttention, LocalPredictiveAlignment
 from attention_zoo.layers.alignments.local import real_span
-from attention_zoo.layers.looks import Memory
+from attention_zoo.layers.steps import Memory
 from tests.layers.attention_case import (
     LOOK_MASK,
     OTHER_MASK,
@@ -353,7 +353,7 @@ def test_dropout_is_of_the_window() -> None:
 
 
 def test_window_is_required() -> None:
-    with pytest.raises(ValueError, match="evidence"):
+    with pytest.raises(ValueError, match="aux"):
         LocalPredictiveAlignment()(np.zeros((1, 21), "float32"))
 
 

@@ -90,17 +90,17 @@ class TestMochaAlignment(TestMonotonicAlignment):
     options = {"hard_at_inference": False, "chunk_size": 3}
     changed = {**TestMonotonicAlignment.changed, "chunk_size": 4, "chunk_score": "dot", "units": 9}
 
-    def evidence(self, scores: Any) -> Any:
+    def aux(self, scores: Any) -> Any:
         energy = 4 * np.cos(np.arange(scores.shape[-1]) + 1.0)
         return ops.zeros_like(scores) + energy.astype("float32")
 
     def apply(self, layer: Any, scores: Any, *state: Any) -> Any:
-        return layer(scores, state=state, evidence=self.evidence(scores))[0]
+        return layer(scores, state=state, aux=self.aux(scores))[0]
 
     def align(self, layer: Any, scores: Any, mask: Any = None) -> Any:
         scores = ops.convert_to_tensor(scores)
-        evidence = self.evidence(ops.cast(scores, "float32"))
-        return layer(scores, mask=mask, state=layer.initial_state(scores), evidence=evidence)[0]
+        aux = self.aux(ops.cast(scores, "float32"))
+        return layer(scores, mask=mask, state=layer.initial_state(scores), aux=aux)[0]
 
     def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         energy = np.broadcast_to(4 * np.cos(np.arange(scores.shape[-1]) + 1.0), scores.shape)
@@ -113,8 +113,8 @@ class TestMochaAlignment(TestMonotonicAlignment):
         """It is where the reader stopped, not what was seen from there."""
         layer, (scores, *_) = self.built(), self.tensors()
         state = layer.initial_state(ops.convert_to_tensor(scores))
-        weights, (after,) = layer(scores, state=state, evidence=self.evidence(scores))
-        assert layer.remembers
+        weights, (after,) = layer(scores, state=state, aux=self.aux(scores))
+        assert layer.is_stateful
         stop = self.stop(scores, np.ones(scores.shape, "bool"))
         close(after, stop, 1e-5)
         assert np.abs(array(weights) - stop).max() > 0.1
@@ -240,7 +240,7 @@ def test_chunks_by_hand() -> None:
     layer.build((1, 4))
     certain = np.array([[-1e4, 0.0, -1e4, 1e4]], "float32")
     energy = np.log(np.array([[1.0, 3, 1, 3]], "float32"))
-    weights, _ = layer(certain, state=layer.initial_state(certain), evidence=energy)
+    weights, _ = layer(certain, state=layer.initial_state(certain), aux=energy)
     np.testing.assert_allclose(array(weights)[0], [1 / 8, 3 / 8, 1 / 8, 3 / 8], rtol=1e-5)
 
 
@@ -253,7 +253,7 @@ def test_chunks_of_any_width(width: int) -> None:
     layer = MochaAlignment(width, score_bias_init=BIAS, hard_at_inference=False)
     layer.build(scores.shape)
     state = layer.initial_state(scores)
-    weights, (stop,) = layer(scores, mask=mask, state=state, evidence=energy)
+    weights, (stop,) = layer(scores, mask=mask, state=state, aux=energy)
     close(weights, in_chunks(first_look(scores, mask), energy.astype("float64"), mask, width), 1e-5)
     if width == 1:
         close(weights, stop, 1e-6)
@@ -274,7 +274,7 @@ def test_chunks_at_extreme_energies(mode: str) -> None:
     state = layer.initial_state(scores)
 
     def look(scores: Any, energy: Any) -> Any:
-        return layer(scores, mask=mask, state=state, evidence=energy)[0]
+        return layer(scores, mask=mask, state=state, aux=energy)[0]
 
     weights, gradients, _ = differentiable(layer, look, mode)(scores, energy)
     wanted = in_chunks(first_look(scores, mask, 0), energy.astype("float64"), mask, 2)
@@ -291,7 +291,7 @@ def test_garbage_energies_at_hidden_places_reach_nothing() -> None:
     layer = MochaAlignment(3, hard_at_inference=False)
     layer.build(scores.shape)
     run = differentiable(
-        layer, lambda s, u: layer(s, mask=mask, state=layer.initial_state(s), evidence=u)[0]
+        layer, lambda s, u: layer(s, mask=mask, state=layer.initial_state(s), aux=u)[0]
     )
     dirty = [
         np.where(mask, x, np.float32(fill)) for x, fill in ((scores, np.nan), (energy, np.nan))
@@ -302,5 +302,5 @@ def test_garbage_energies_at_hidden_places_reach_nothing() -> None:
 
 
 def test_chunk_energies_are_required() -> None:
-    with pytest.raises(ValueError, match="evidence"):
+    with pytest.raises(ValueError, match="aux"):
         TestMochaAlignment().built()(np.zeros((1, 3)), state=(np.zeros((1, 3)),))

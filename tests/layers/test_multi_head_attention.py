@@ -353,7 +353,7 @@ def test_heads_have_states_and_windows_of_their_own(alignment: Alignment) -> Non
     layer = build_random(MultiHeadAttention(2, 3, score="dot", alignment=made), states, states)
     _, weights = layer(states, states, value_mask=mask, return_attention_scores=True)
     memory = layer.prepare(states, value_mask=mask)
-    queries = layer.ask(ops.convert_to_tensor(states))
+    queries = layer.project_query(ops.convert_to_tensor(states))
     for head in range(2):
         one = Attention("dot", alone[head])
         given = (queries[:, head], memory.values[:, head], memory.keys[:, head])

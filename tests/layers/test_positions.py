@@ -454,7 +454,9 @@ def test_looks_in_turn_know_their_place(positions: str) -> None:
     build_random(layer, query, value)
     _, weights = layer(query, value, return_attention_scores=True)
     memory = layer.prepare(ops.convert_to_tensor(value))
-    scores = layer.compare(layer.ask(ops.convert_to_tensor(query)), memory.keys, ())
+    scores = layer.compute_scores(
+        layer.project_query(ops.convert_to_tensor(query)), memory.keys, ()
+    )
     state = layer.alignment.initial_state(layer.weights_like(memory))
     for t in range(T):
         row, state = layer.alignment.call(scores[:, :, t], state=state)

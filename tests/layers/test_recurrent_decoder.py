@@ -55,7 +55,7 @@ PADDING = {
 }
 AXES: dict[str, tuple[Any, ...]] = {
     "cell": tuple(CELLS),
-    "order": ("look_then_step", "step_then_look"),
+    "order": ("attend_then_step", "step_then_attend"),
     "input_feeding": (None, True, False),
     "attention_layer_size": (None, 5),
     "output_attention": (True, False),

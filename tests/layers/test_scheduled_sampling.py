@@ -121,14 +121,14 @@ class Toy:
 
 CELLS = {
     "plain": lambda: [layers.GRUCell(5), layers.LSTMCell(6)],
-    "look_then_step": lambda: AttentionCell(
-        layers.LSTMCell(6), AdditiveAttention(8), order="look_then_step"
+    "attend_then_step": lambda: AttentionCell(
+        layers.LSTMCell(6), AdditiveAttention(8), order="attend_then_step"
     ),
     "input_feeding": lambda: AttentionCell(
         layers.GRUCell(6), AdditiveAttention(8), attention_layer_size=5
     ),
-    "remembers": lambda: AttentionCell(
-        layers.GRUCell(6), Attention("additive", "monotonic"), order="look_then_step"
+    "is_stateful": lambda: AttentionCell(
+        layers.GRUCell(6), Attention("additive", "monotonic"), order="attend_then_step"
     ),
 }
 
@@ -228,7 +228,7 @@ def test_updates_move_the_schedule(mode: str) -> None:
 
 
 def test_pads_cannot_be_seen() -> None:
-    toy, mask = Toy(CELLS["look_then_step"]()), TOKENS != 0
+    toy, mask = Toy(CELLS["attend_then_step"]()), TOKENS != 0
     sampling = ScheduledSampling(ConstantSampling(0))
     want = array(_fed(sampling, toy, mask))
     longer = np.concatenate([TOKENS, np.full((3, 5), 8, "int32")], axis=1)

@@ -108,7 +108,7 @@ class TestConcatScore(ScoreConformance):
 
 def test_base_class_is_refused() -> None:
     with pytest.raises(TypeError, match="base class"):
-        Score().compare(None, None)
+        Score().compute_scores(None, None)
 
 
 def test_gain_starts_where_the_norm_of_v_is_expected() -> None:
@@ -122,7 +122,7 @@ def test_user_scores_are_layers_like_ours() -> None:
     """A score of another package, given as an object."""
 
     class Distance(Score):
-        def compare(self, query: object, keys: object) -> object:
+        def compute_scores(self, query: object, keys: object) -> object:
             from keras import ops
 
             return -ops.sum(ops.square(query[..., :, None, :] - keys[..., None, :, :]), axis=-1)
@@ -203,7 +203,7 @@ class TestLocationScore(ScoreConformance):
     def test_leading_axes_of_the_keys_alone(self) -> None:
         layer, (query, key) = self.built(), self.tensors()
         heads = ops.convert_to_tensor(np.stack([key, key], axis=1))
-        got = array(layer.compare(ops.convert_to_tensor(query[:, None]), heads))
+        got = array(layer.compute_scores(ops.convert_to_tensor(query[:, None]), heads))
         for head in range(2):
             close(got[:, head], layer(query, key), 1e-6)
 
@@ -277,14 +277,14 @@ class RememberingScore(ScoreConformance):
         previous = np.random.default_rng(2).random((3, 2, 4, 5)).astype("float32")
         keys = layer.project(ops.convert_to_tensor(key))[:, None]
         many = ops.convert_to_tensor(np.stack([query, 2 * query], axis=1))
-        got = array(layer.compare(many, keys, (ops.convert_to_tensor(previous),)))
+        got = array(layer.compute_scores(many, keys, (ops.convert_to_tensor(previous),)))
         for head in range(2):
             alone = _compared(layer, (head + 1) * query, key, previous[:, head])
             close(got[:, head], alone, 1e-6)
 
     def test_state_starts_at_nothing(self) -> None:
         layer = self.built()
-        assert layer.remembers
+        assert layer.is_stateful
         for dtype, wanted in (("float16", "float32"), ("float32", "float32")):
             (state,) = layer.initial_state(ops.ones((3, 2, 5), dtype))
             assert tuple(state.shape) == (3, 2, 5)
@@ -296,7 +296,7 @@ class RememberingScore(ScoreConformance):
 
 def _compared(layer: Any, query: Any, key: Any, previous: Any) -> Any:
     query, key, previous = (ops.convert_to_tensor(x) for x in (query, key, previous))
-    return layer.compare(query, layer.project(key), (previous,))
+    return layer.compute_scores(query, layer.project(key), (previous,))
 
 
 class TestCoverageScore(RememberingScore):
@@ -310,7 +310,7 @@ class TestCoverageScore(RememberingScore):
         return np.tanh(additive_hidden(weights, query, key) + covered) @ weights["v"]
 
     def test_remembers_the_sum(self) -> None:
-        (state,) = CoverageScore().remember(np.array([0.25, 0.75]), (np.array([1.0, 0.5]),))
+        (state,) = CoverageScore().update_state(np.array([0.25, 0.75]), (np.array([1.0, 0.5]),))
         assert state.tolist() == [1.25, 1.25]
 
 
@@ -328,8 +328,8 @@ class TestLocationSensitiveScore(RememberingScore):
 
     def test_remembers_the_last_weights_or_their_sum(self) -> None:
         new, old = np.array([0.25, 0.75]), (np.array([1.0, 0.5]),)
-        assert self.make().remember(new, old)[0].tolist() == [0.25, 0.75]
-        assert self.make(cumulative=True).remember(new, old)[0].tolist() == [1.25, 1.25]
+        assert self.make().update_state(new, old)[0].tolist() == [0.25, 0.75]
+        assert self.make(cumulative=True).update_state(new, old)[0].tolist() == [1.25, 1.25]
 
 
 @numerics_only
@@ -427,7 +427,7 @@ def test_location_refuses_a_longer_memory() -> None:
 def test_location_fails_on_a_longer_memory_of_unknown_length(max_length: int) -> None:
     score = LocationScore(max_length)
     score.build((None, None, 4), (None, None, 4))
-    run = with_dynamic_shapes(score.compare, (None, None, 4), (None, None, 4))
+    run = with_dynamic_shapes(score.compute_scores, (None, None, 4), (None, None, 4))
     query, key = np.ones((2, 3, 4), "float32"), np.ones((2, max_length + 1, 4), "float32")
     assert run(query, key[:, 1:]).shape == (2, 3, max_length)
     with pytest.raises(Exception, match=r"[Ii]nvalid|size\["):

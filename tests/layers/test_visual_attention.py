@@ -133,7 +133,7 @@ def test_in_a_decoder_it_looks_before_each_word(mode: str) -> None:
     words, places = words.astype("float32"), places.astype("float32")
     mask = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]], "bool")
     look = VisualAttention(5)
-    cell = AttentionCell(layers.LSTMCell(6), look, order="look_then_step", output_attention=False)
+    cell = AttentionCell(layers.LSTMCell(6), look, order="attend_then_step", output_attention=False)
     decoder = build_random(RecurrentDecoder(cell, alignment_history=True), words, places)
     run = compiled(lambda x, m: decoder(x, m, memory_mask=mask), mode)
     outputs, (weights,) = run(words, places)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.layers import WindowedAttention, by_blocks
+from attention_zoo.layers import WindowedAttention, blockwise
 from tests.layers.attention_case import numbers, softmax
 from tests.layers.running import (
     array,
@@ -17,7 +17,7 @@ from tests.layers.running import (
     with_dynamic_shapes,
 )
 from tests.layers.structure_laws import Arrays, StructureConformance
-from tests.layers.test_by_blocks import check
+from tests.layers.test_blockwise import check
 
 HEADS, K, D = 2, 4, 6
 
@@ -104,5 +104,5 @@ def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) ->
     first, second = arrays(free(x))
     assert np.abs(first - second).max() > 1e-2
     layer.attention.seed_generator.state.assign(start)
-    monkeypatch.setattr(by_blocks, "LONG", 1)
+    monkeypatch.setattr(blockwise, "LONG", 1)
     close(first, run(ops.convert_to_tensor(x))[0], 1e-5)

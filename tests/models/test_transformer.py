@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.layers import POSITIONS, RotaryPositions, by_blocks, hypothesis_cache
+from attention_zoo.layers import POSITIONS, RotaryPositions, blockwise, kv_cache
 from attention_zoo.models import Transformer
 from attention_zoo.models.presets import PRESETS
 from attention_zoo.models.transformer import SINUSOIDAL
@@ -70,9 +70,9 @@ def test_long_sequences_are_read_by_blocks(positions: str, monkeypatch: pytest.M
     """Nobody asks a model for its weights, unless they do."""
     model = placed(positions)
     want, taken = forward(model, SOURCE, TARGET), []
-    real = by_blocks.look
-    monkeypatch.setattr(by_blocks, "look", lambda *given: [taken.append(1), real(*given)][1])
-    monkeypatch.setattr(by_blocks, "LONG", 1)
+    real = blockwise.look
+    monkeypatch.setattr(blockwise, "look", lambda *given: [taken.append(1), real(*given)][1])
+    monkeypatch.setattr(blockwise, "LONG", 1)
     close(forward(model, SOURCE, TARGET)[TARGET != 0], want[TARGET != 0], 1e-5)
     assert len(taken) == 6, "each attention of two layers on either side"
     source = ops.convert_to_tensor(SOURCE)
@@ -130,7 +130,7 @@ def also_compiled(positions: str, jit: bool) -> Any:
 def test_stretches_know_the_distances(
     positions: str, jit: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hypothesis_cache.in_stretch, "__defaults__", ((2, 4),))
+    monkeypatch.setattr(kv_cache.in_stretch, "__defaults__", ((2, 4),))
     model = placed(positions)
     model.__dict__.pop("_compiled", None)
     options = {"beam_width": 3, "n_best": 2, "min_length": 7, "max_length": 9, "jit": jit}

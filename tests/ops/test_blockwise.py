@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops import Reach, blockwise_attention, keep_places, masked_softmax, skew
+from attention_zoo.ops import MaskPattern, blockwise_attention, keep_places, masked_softmax, skew
 from tests.layers.running import (
     MODES,
     QUICK,
@@ -21,22 +21,22 @@ from tests.layers.running import (
     same,
     with_dynamic_shapes,
 )
-from tests.ops.test_reach import by_hand
+from tests.ops.test_mask_pattern import by_hand
 
 B, H, G, K, V = 2, 4, 2, 5, 3
 SCALE = 0.4
 MASKED = {"mask", "attention_mask"}
 
-CASES: list[tuple[tuple[int, int], Reach, set[str]]] = [
-    ((21, 30), Reach(), set()),
-    ((21, 30), Reach(), MASKED | {"bias"}),
-    ((24, 24), Reach(causal=True), {"bias"}),
-    ((30, 21), Reach(causal=True, window=5), {"mask"}),
-    ((40, 7), Reach(window=3), set()),
-    ((26, 26), Reach(window=4, leading=3), {"attention_mask", "bias"}),
-    ((1, 1), Reach(), {"bias"}),
-    ((3, 0), Reach(causal=True), set()),
-    ((0, 3), Reach(), {"mask"}),
+CASES: list[tuple[tuple[int, int], MaskPattern, set[str]]] = [
+    ((21, 30), MaskPattern(), set()),
+    ((21, 30), MaskPattern(), MASKED | {"bias"}),
+    ((24, 24), MaskPattern(causal=True), {"bias"}),
+    ((30, 21), MaskPattern(causal=True, window=5), {"mask"}),
+    ((40, 7), MaskPattern(window=3), set()),
+    ((26, 26), MaskPattern(window=4, leading=3), {"attention_mask", "bias"}),
+    ((1, 1), MaskPattern(), {"bias"}),
+    ((3, 0), MaskPattern(causal=True), set()),
+    ((0, 3), MaskPattern(), {"mask"}),
 ]
 
 
@@ -59,7 +59,7 @@ def masks(names: set[str], steps: int, sources: int) -> dict[str, np.ndarray]:
     return {name: mask for name, mask in every.items() if name in names}
 
 
-def by_blocks(reach: Reach, names: set[str], **given: Any) -> Any:
+def by_blocks(reach: MaskPattern, names: set[str], **given: Any) -> Any:
     def run(query: Any, key: Any, value: Any, bias: Any) -> Any:
         extra = {"bias": bias} if "bias" in names else {}
         both = blockwise_attention(
@@ -70,7 +70,7 @@ def by_blocks(reach: Reach, names: set[str], **given: Any) -> Any:
     return run
 
 
-def at_once(reach: Reach, names: set[str], **given: Any) -> Any:
+def at_once(reach: MaskPattern, names: set[str], **given: Any) -> Any:
     def run(query: Any, key: Any, value: Any, bias: Any) -> Any:
         key, value = (ops.repeat(x, H // G, axis=1) for x in (key, value))
         steps, sources = query.shape[2], key.shape[2]
@@ -89,7 +89,7 @@ def at_once(reach: Reach, names: set[str], **given: Any) -> Any:
     return run
 
 
-def compare(case: tuple[tuple[int, int], Reach, set[str]], mode: str) -> None:
+def compare(case: tuple[tuple[int, int], MaskPattern, set[str]], mode: str) -> None:
     lengths, reach, names = case
     given, x = masks(names, *lengths), tensors(*lengths)
     layer = keras.layers.Identity()
@@ -101,7 +101,7 @@ def compare(case: tuple[tuple[int, int], Reach, set[str]], mode: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]} {sorted(case[2])}")
-def test_blocks_are_all_at_once(case: tuple[tuple[int, int], Reach, set[str]]) -> None:
+def test_blocks_are_all_at_once(case: tuple[tuple[int, int], MaskPattern, set[str]]) -> None:
     compare(case, QUICK)
 
 
@@ -112,7 +112,7 @@ def test_blocks_in_every_mode(mode: str) -> None:
 
 def test_no_rows() -> None:
     x = tensors(9, 9, batch=0)
-    context, total = blockwise_attention(*x[:3], reach=Reach(causal=True), block=4)
+    context, total = blockwise_attention(*x[:3], reach=MaskPattern(causal=True), block=4)
     assert tuple(context.shape) == (0, H, 9, V)
     assert tuple(total.shape) == (0, H, 9)
 
@@ -124,7 +124,7 @@ def test_nothing_to_attend_and_garbage_in_hidden_places(fill: float) -> None:
     mask = masks({"mask"}, 20, 20)["mask"]
     hidden = ~mask[:, None, :, None]
     run = differentiable(
-        keras.layers.Identity(), lambda *x: by_blocks(Reach(), {"mask"}, mask=mask)(*x)[0]
+        keras.layers.Identity(), lambda *x: by_blocks(MaskPattern(), {"mask"}, mask=mask)(*x)[0]
     )
     clean = run(query, np.where(hidden, 0, key), np.where(hidden, 0, value), bias)
     dirty = run(
@@ -162,8 +162,8 @@ def test_half_precision(dtype: str, tolerance: float) -> None:
     """Sums are in float32: only what comes in and the gradients that go out are rounded."""
     rounded = [ops.cast(ops.convert_to_tensor(x), dtype) for x in tensors(16, 20)]
     exact = [array(x).astype("float32") for x in rounded]
-    run = differentiable(keras.layers.Identity(), by_blocks(Reach(), {"bias"}))
-    context, _ = by_blocks(Reach(), {"bias"})(*rounded)
+    run = differentiable(keras.layers.Identity(), by_blocks(MaskPattern(), {"bias"}))
+    context, _ = by_blocks(MaskPattern(), {"bias"})(*rounded)
     assert keras.backend.standardize_dtype(context.dtype) == "float32"
     got, want = run(*rounded), run(*exact)
     close(got, want, tolerance)
@@ -206,7 +206,7 @@ def test_lengths_known_only_when_it_runs(mode: str) -> None:
     def call(*x: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            context, _ = blockwise_attention(*x, reach=Reach(causal=True), block=8)
+            context, _ = blockwise_attention(*x, reach=MaskPattern(causal=True), block=8)
         return context, *tape.gradient(context, x)
 
     specs = (None, H, None, K), (None, G, None, K), (None, G, None, V)
@@ -225,7 +225,7 @@ def test_nothing_of_the_size_of_all_scores_is_made() -> None:
     def call(*x: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            context, _ = blockwise_attention(*x, reach=Reach(causal=True), block=16)
+            context, _ = blockwise_attention(*x, reach=MaskPattern(causal=True), block=16)
         return tape.gradient(context, x)
 
     specs = [tf.TensorSpec(x.shape) for x in tensors(length, length)[:3]]

@@ -7,15 +7,15 @@ from keras import ops
 
 from attention_zoo.ops import (
     as_boolean_mask,
-    both_masks,
     causal_mask,
-    clear,
     combine_masks,
     implicit_mask,
+    merge_masks,
     pass_mask_on,
     show_one,
     to_end,
     to_front,
+    zero_masked,
 )
 from tests.layers.running import MODES, array, compiled
 
@@ -69,7 +69,7 @@ def test_masks_ride_on_tensors() -> None:
 def test_an_explicit_mask_is_spread_out_where_it_broadcasts() -> None:
     x = ops.ones((2, 3, 4))
     for mask in ([[True], [False]], [[True, False, True]], [[False]]):
-        got = both_masks("mask", np.array(mask), x)
+        got = merge_masks("mask", np.array(mask), x)
         np.testing.assert_array_equal(ops.convert_to_numpy(got), np.broadcast_to(mask, (2, 3)))
 
 
@@ -84,10 +84,10 @@ def test_clear_hides_whatever_stands_there(dtype: str) -> None:
     if dtype != "int32":
         x[0, 1] = np.nan, np.inf
     x = ops.cast(ops.convert_to_tensor(x.astype("float32")), dtype)
-    got = clear(x, ops.convert_to_tensor([[True, False]]))
+    got = zero_masked(x, ops.convert_to_tensor([[True, False]]))
     assert keras.backend.standardize_dtype(got.dtype) == dtype
     assert ops.convert_to_numpy(ops.cast(got, "float32")).tolist() == [[[1, 2], [0, 0]]]
-    assert clear(x, None) is x
+    assert zero_masked(x, None) is x
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -15,7 +15,7 @@ from attention_zoo import models, tasks, training
 from attention_zoo.cli import predict
 from attention_zoo.data import TextLines, train_tokenizer
 from attention_zoo.data.vocabulary import END, PAD, START
-from attention_zoo.models.searching import sayable
+from attention_zoo.models.generation import mask_special_tokens
 from attention_zoo.tasks import Continuation, LanguageModeling
 from tests.cli.test_main import Capture, output, refused
 from tests.models.public.checkpoints import GOLDEN
@@ -119,7 +119,7 @@ def test_the_loss_is_the_log_of_the_perplexity() -> None:
     total = count = 0.0
     for inputs, labels in batches.in_order():
         size = float(loss.count(labels))
-        logits = sayable(task.model(inputs))  # padding and the start never follow
+        logits = mask_special_tokens(task.model(inputs))  # padding and the start never follow
         total, count = total + float(loss(labels, logits)) * size, count + size
     assert task.evaluate(examples)["perplexity"] == pytest.approx(np.exp(total / count), rel=1e-4)
 

@@ -7,12 +7,12 @@ import pytest
 
 from attention_zoo.data import TextPairs, train_tokenizer
 from attention_zoo.tasks import text_pairs
-from attention_zoo.tasks.text_pairs import OfPairs, Sides
+from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 
 LENGTH, BYTES = 50, 32 + 8  # of an integer of Python's and its place in a list
 
 
-class Numbers(OfPairs):
+class Numbers(TextPairTask):
     """Texts are ids with spaces between them."""
 
     max_source_length = LENGTH

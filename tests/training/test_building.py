@@ -9,7 +9,7 @@ import pytest
 from attention_zoo import models
 from attention_zoo.data import TaggedSentences, TextLines, TextPairs
 from attention_zoo.training.building import build_task, with_options
-from attention_zoo.training.corpora import Couples, DateLines, Dates, Reports
+from attention_zoo.training.corpora import DateLines, Dates, Reports, TextPairCorpus
 from attention_zoo.training.image_corpora import Scenes
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 from attention_zoo.training.tagged_corpora import Conll
@@ -53,7 +53,7 @@ def recipe_of(task: str, preset: str, data: Any, words: Any = None, **model: Any
     return Recipe(task=task, data=data, tokenizer=tokenizer, model={**sizes, **model})
 
 
-def summarization(data: Couples | None = None, **model: object) -> Recipe:
+def summarization(data: TextPairCorpus | None = None, **model: object) -> Recipe:
     data = data or Reports(max_source_length=30, cut_source=True)
     preset = model.pop("preset", "pointer_generator_small")
     return recipe_of("summarization", preset, data, TokenizerOptions(), **model)

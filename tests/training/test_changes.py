@@ -19,7 +19,7 @@ from attention_zoo.training.changes import (
     recipe_changes,
     refuse_changes,
 )
-from attention_zoo.training.run_folder import RunState, claim, open_run, read_data
+from attention_zoo.training.run_folder import RunState, open_run, prepare_run_folder, read_data
 from tests.refusals import refuses
 from tests.training.small import (
     assert_same_run,
@@ -137,7 +137,7 @@ def test_a_recipe_is_kept_once_a_step(tmp_path: Path) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     for rate in (0.1, 0.2):
         recipe = read_recipe(path, [f"training.learning_rate={rate}"])
-        claim(run, recipe, RunState(step=40), read_data(run))
+        prepare_run_folder(run, recipe, RunState(step=40), read_data(run))
     assert read_recipe(run / "recipe.step-00000040.yaml").training.learning_rate == 0.01
     assert read_recipe(run / "recipe.yaml").training.learning_rate == 0.2
 

@@ -19,7 +19,7 @@ import pytest
 
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.files import damage
-from attention_zoo.training.faults import writing_run
+from attention_zoo.training.faults import explain_io_errors
 from tests.training import processes
 from tests.training.small import RESUMED, assert_same_run, copy_of_small_run, newest, write_recipe
 
@@ -202,13 +202,16 @@ def test_a_kill_inside_a_save_and_inside_an_evaluation(
 
 def test_errors_of_the_system_name_a_place_and_the_mend() -> None:
     full = pytest.raises(OSError, match=r"No space .*; what was saved before")
-    with full as caught, writing_run(Path("runs/a")):
+    with full as caught, explain_io_errors(Path("runs/a")):
         raise OSError(28, "No space left on device")
     assert (caught.value.filename, caught.value.errno) == ("runs/a", 28)
-    with pytest.raises(PermissionError) as denied, writing_run(Path("runs/a")):
+    with pytest.raises(PermissionError) as denied, explain_io_errors(Path("runs/a")):
         raise PermissionError(13, "Permission denied", "runs/a/lock")
     assert denied.value.filename == "runs/a/lock"
-    with pytest.raises(OSError, match=r"^the disk has a headache$"), writing_run(Path("runs/a")):
+    with (
+        pytest.raises(OSError, match=r"^the disk has a headache$"),
+        explain_io_errors(Path("runs/a")),
+    ):
         raise OSError("the disk has a headache")
-    with pytest.raises(RuntimeError, match="ours"), writing_run(Path("runs/a")):
+    with pytest.raises(RuntimeError, match="ours"), explain_io_errors(Path("runs/a")):
         raise RuntimeError("ours")

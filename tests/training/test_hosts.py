@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo import training
-from attention_zoo.training.hosts import cluster, is_chief, several, told_of_loss
+from attention_zoo.training.hosts import cluster, explain_worker_loss, is_chief, several
 from tests.training import foreign
 from tests.training.processes import FIT, configs, end, fit_words, start
 from tests.training.small import assert_same_run, assert_similar_run, newest
@@ -56,13 +56,13 @@ def test_a_tf_config_that_says_too_little(text: str, monkeypatch: pytest.MonkeyP
 def test_only_several_hosts_are_told_to_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tf.errors.UnavailableError(None, None, "Connection reset\nmore")
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(tf.errors.UnavailableError), told_of_loss():
+    with pytest.raises(tf.errors.UnavailableError), explain_worker_loss():
         raise gone
     monkeypatch.setenv("TF_CONFIG", configs(2)[0])
     message = r"end all and start all .*\(Connection reset\)$"
-    with pytest.raises(ValueError, match=message), told_of_loss():
+    with pytest.raises(ValueError, match=message), explain_worker_loss():
         raise gone
-    with pytest.raises(tf.errors.InvalidArgumentError), told_of_loss():
+    with pytest.raises(tf.errors.InvalidArgumentError), explain_worker_loss():
         raise tf.errors.InvalidArgumentError(None, None, "label 7 of 5")
 
 

@@ -30,11 +30,11 @@ def test_gaps_are_given_back() -> None:
     for block in blocks[:-1]:  # the last one keeps the top of the heap where it is
         libc.free(block)
     before = resident()
-    memory.give_back()
+    memory.trim_malloc()
     assert resident() < before - 0.8 * BLOCK * COUNT / 1e6
     libc.free(blocks[-1])
 
 
 def test_without_glibc_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: object())
-    memory.give_back()
+    memory.trim_malloc()

@@ -14,12 +14,12 @@ from attention_zoo.files import damage, seal
 from attention_zoo.training.run_folder import (
     RunState,
     as_arrays,
-    claim,
     cut_log,
+    may_be_finished,
     open_run,
+    prepare_run_folder,
     read_state,
     read_variables,
-    seems_over,
     write_arrays,
     write_state,
 )
@@ -65,12 +65,12 @@ def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     first, second = log.read_text().splitlines(keepends=True)
     recipe = training.read_recipe(write_recipe(tmp_path))
     log.write_text(first + second + '{"step": 50}\n{"st')
-    claim(run, recipe, RunState(step=40), {})
+    prepare_run_folder(run, recipe, RunState(step=40), {})
     assert log.read_text() == first + second
-    claim(run, recipe, RunState(step=40, pending={"loss": 1.0}), {})
+    prepare_run_folder(run, recipe, RunState(step=40, pending={"loss": 1.0}), {})
     assert log.read_text() == first
     log.write_text(first + second)
-    claim(run, recipe, RunState(step=20), {})
+    prepare_run_folder(run, recipe, RunState(step=20), {})
     assert log.read_text() == first
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000020"]
 
@@ -101,7 +101,7 @@ def test_a_kill_while_a_run_is_claimed_is_no_other_run(tmp_path: Path) -> None:
         for name in files:
             (folder / name).write_text("cut o")
         assert open_run(folder, recipe) == RunState()
-        claim(folder, recipe, RunState(), {})
+        prepare_run_folder(folder, recipe, RunState(), {})
         assert open_run(folder, recipe) == RunState()
 
 
@@ -137,12 +137,12 @@ def test_a_finished_run_is_known_without_reading_it_and_damage_is_not_finished(
 ) -> None:
     run = copy_of_small_run(tmp_path)
     recipe = training.read_recipe(write_recipe(tmp_path))
-    assert not seems_over(tmp_path / "none", recipe)
-    assert seems_over(run, recipe)
+    assert not may_be_finished(tmp_path / "none", recipe)
+    assert may_be_finished(run, recipe)
     last = run / "checkpoints" / "step-00000040"
     (last / "training.npz").unlink()
-    assert seems_over(run, recipe)
+    assert may_be_finished(run, recipe)
     (last / "training.json").write_text("{")
-    assert not seems_over(run, recipe)
+    assert not may_be_finished(run, recipe)
     (last / "training.json").unlink()
-    assert not seems_over(run, recipe)
+    assert not may_be_finished(run, recipe)

@@ -18,7 +18,7 @@ import keras
 import pytest
 
 from attention_zoo import training
-from attention_zoo.training.lock import only_trainer
+from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.stopping import Stopped, stop_requests
 from tests.training.small import RESUMED, assert_same_run, newest, write_recipe
 
@@ -171,16 +171,16 @@ def test_one_folder_has_one_trainer(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             training.fit(write_recipe(tmp_path), [f"run={folder}"])
         other.kill()
-    with only_trainer(folder):  # that of a dead one is no lock
+    with hold_run_lock(folder):  # that of a dead one is no lock
         (folder / "recipe.yaml").touch()
     assert folder.is_dir()
 
 
 def test_nothing_is_left_of_a_run_that_came_to_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), only_trainer(tmp_path / "runs" / "mine"):
+    with pytest.raises(KeyError), hold_run_lock(tmp_path / "runs" / "mine"):
         raise KeyError
     (tmp_path / "own").mkdir()
-    with pytest.raises(KeyError), only_trainer(tmp_path / "own"):
+    with pytest.raises(KeyError), hold_run_lock(tmp_path / "own"):
         raise KeyError
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
@@ -191,7 +191,7 @@ def test_starts_that_fail_at_once_never_hold_one_folder_together(tmp_path: Path)
 
     def start() -> None:
         for _ in range(60):
-            with suppress(ValueError), only_trainer(folder):
+            with suppress(ValueError), hold_run_lock(folder):
                 inside.append(1)
                 held.append(1)
                 together.append(len(inside) > 1 or not (folder / "lock").exists())
@@ -217,7 +217,7 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(
         shutil.rmtree(folder)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with only_trainer(folder):
+    with hold_run_lock(folder):
         assert (folder / "lock").read_text().startswith(f"process {os.getpid()} ")
-        with pytest.raises(ValueError, match="is being trained by process"), only_trainer(folder):
+        with pytest.raises(ValueError, match="is being trained by process"), hold_run_lock(folder):
             pass

@@ -44,7 +44,7 @@ class Automaton(Rule):
             )
         return ops.take(ops.convert_to_tensor(self.transitions), memory, axis=0) >= 0
 
-    def remember(self, memory: Any, tokens: Any, step: Any) -> Any:
+    def update_state(self, memory: Any, tokens: Any, step: Any) -> Any:
         table = ops.convert_to_tensor(self.transitions.reshape(-1))
         index = memory * self.transitions.shape[1] + tokens
         return ops.maximum(ops.take(table, index, axis=0), 0)

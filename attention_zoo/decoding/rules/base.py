@@ -10,7 +10,7 @@ class Rule:
     """Says at every step what may be taken; traced into the graph, never called back.
 
     A rule overrides what it needs. Its memory, if it has one, follows the hypotheses: it is
-    re-ordered with them before `remember` sees it.
+    re-ordered with them before `update_state` sees it.
     """
 
     of_sources: bool = False
@@ -47,7 +47,7 @@ class Rule:
         """
         return None
 
-    def remember(self, memory: Any, tokens: Any, step: Any) -> Any:
+    def update_state(self, memory: Any, tokens: Any, step: Any) -> Any:
         """The memory after tokens `(B, N)` int32 were taken; the same shapes."""
         return memory
 

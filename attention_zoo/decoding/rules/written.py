@@ -15,7 +15,7 @@ class WrittenRule(Rule):
     def memory(self, batch_size: Any, room: Any) -> Any:
         return ops.zeros((batch_size, 1, room), dtype="int32") - 1
 
-    def remember(self, memory: Any, tokens: Any, step: Any) -> Any:
+    def update_state(self, memory: Any, tokens: Any, step: Any) -> Any:
         return ops.slice_update(memory, (0, 0, step), tokens[..., None])
 
 

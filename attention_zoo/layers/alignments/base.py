@@ -22,12 +22,12 @@ class Alignment(keras.layers.Layer):
     Rows are independent. `call` is all that most alignments define; one with weights of its own
     builds them in `build`. The rest is for those that need more:
 
-    - one that remembers earlier looks defines `initial_state`, and `before_each` where the state
-      before each look is known without looking (a step's number), so that all looks are taken at
-      once; `after_all` says what remains of them;
+    - a stateful one defines `initial_state`, and `compute_previous_states` where the state before
+      each step is known in advance (the number of the step), so that all steps are computed in
+      parallel; `compute_final_state` returns the state after the last step;
     - one that draws at random defines `draw`, and gets it back as `noise`;
-    - one that reads the query or the keys defines `consult` (and `build_readers`, `prepare`), and
-      gets what it returned back as `evidence`; a `Window` there narrows the memory before scoring.
+    - one that reads the query or the keys defines `precompute` (and `build_readers`, `prepare`),
+      and gets the result back as `aux`; a `Window` there narrows the memory before scoring.
 
     Args:
         **kwargs: those of a Keras layer.
@@ -36,7 +36,7 @@ class Alignment(keras.layers.Layer):
         scores: `(..., S)`.
         mask: booleans that broadcast against `scores`, or None.
         state: what the last look returned, or `initial_state`.
-        evidence: what `consult` returned, not passed where that is None.
+        aux: what `precompute` returned, not passed where that is None.
         noise: what `draw` drew, not passed where that is None.
         training: whether noise and the like are on.
 
@@ -63,7 +63,7 @@ class Alignment(keras.layers.Layer):
         return None
 
     @property
-    def remembers(self) -> bool:
+    def is_stateful(self) -> bool:
         """Whether a look depends on the looks before it."""
         return type(self).initial_state is not Alignment.initial_state
 
@@ -71,16 +71,16 @@ class Alignment(keras.layers.Layer):
         """What the first look starts from: leaves `(..., X)`, for scores like `like` `(..., S)`."""
         return ()
 
-    def before_each(self, like: Tensor, live: Tensor) -> State | None:
+    def compute_previous_states(self, like: Tensor, live: Tensor) -> State | None:
         """The state before each of T looks, leaves `(..., T, X)`, None where only looking tells.
 
         Args:
             like: as in `initial_state`.
             live: `(..., T)` booleans, False at a hidden query, which is no look.
         """
-        return None if self.remembers else ()
+        return None if self.is_stateful else ()
 
-    def after_all(self, after: State, live: Tensor) -> State:
+    def compute_final_state(self, after: State, live: Tensor) -> State:
         """The state after T looks taken at once, from those after each, leaves `(..., T, X)`."""
         return ()
 
@@ -96,7 +96,7 @@ class Alignment(keras.layers.Layer):
         """What of the keys `(..., S, Dk)` this alignment itself reads; nothing here."""
         return ()
 
-    def consult(self, query: Tensor, memory: Any, state: State | None) -> Any:
+    def precompute(self, query: Tensor, memory: Any, state: State | None) -> Any:
         """What of the query `(..., T, Dq)` this alignment itself reads, leaves `(..., T, ...)`.
 
         Args:

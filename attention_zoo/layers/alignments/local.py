@@ -19,7 +19,7 @@ def check_window(window: int) -> int:
     return window
 
 
-def refuse_looks_in_turn(state: State | None) -> None:
+def refuse_sequential(state: State | None) -> None:
     """ValueError where looks wait for each other: such scores are of all places."""
     if state is None:
         raise ValueError(

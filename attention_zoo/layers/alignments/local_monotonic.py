@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
-from attention_zoo.layers.alignments.local import check_window, real_span, refuse_looks_in_turn
+from attention_zoo.layers.alignments.local import check_window, real_span, refuse_sequential
 from attention_zoo.ops import Window, masked_softmax
 
 
@@ -29,7 +29,7 @@ class LocalMonotonicAlignment(Alignment):
         scores: `(..., W)`, of the places of a window, W = 2 D + 1.
         mask: booleans that broadcast against `scores`, or None.
         state: `(step,)`, how many looks were taken, int32 `(..., 1)`.
-        evidence: the `Window` that `consult` chose.
+        aux: the `Window` that `precompute` chose.
         training: changes nothing.
 
     Returns:
@@ -67,15 +67,15 @@ class LocalMonotonicAlignment(Alignment):
     def initial_state(self, like: Tensor) -> State:
         return (ops.zeros((*ops.shape(like)[:-1], 1), "int32"),)
 
-    def before_each(self, like: Tensor, live: Tensor) -> State:
+    def compute_previous_states(self, like: Tensor, live: Tensor) -> State:
         live = ops.cast(live, "int32")
         return ((ops.cumsum(live, axis=-1) - live)[..., None],)
 
-    def after_all(self, after: State, live: Tensor) -> State:
+    def compute_final_state(self, after: State, live: Tensor) -> State:
         return (ops.sum(ops.cast(live, "int32"), axis=-1, keepdims=True),)
 
-    def consult(self, query: Tensor, memory: Any, state: State | None) -> Window:
-        refuse_looks_in_turn(state)
+    def precompute(self, query: Tensor, memory: Any, state: State | None) -> Window:
+        refuse_sequential(state)
         first, _ = real_span(memory)
         (step,) = state or ()
         centre = first + step
@@ -88,7 +88,7 @@ class LocalMonotonicAlignment(Alignment):
         mask: Tensor | None = None,
         state: State = (),
         training: bool = False,
-        evidence: Window | None = None,
+        aux: Window | None = None,
     ) -> tuple[Tensor, State]:
         return masked_softmax(scores, mask), (state[0] + 1,)
 

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, Shape, State, Tensor
-from attention_zoo.layers.alignments.local import check_window, real_span, refuse_looks_in_turn
+from attention_zoo.layers.alignments.local import check_window, real_span, refuse_sequential
 from attention_zoo.layers.scores.base import check_units
 from attention_zoo.ops import Window, at_least_float32, masked_softmax
 
@@ -35,7 +35,7 @@ class LocalPredictiveAlignment(Alignment):
         scores: `(..., W)`, of the places of a window, W = 2 D + 1.
         mask: booleans that broadcast against `scores`, or None.
         state: `()`.
-        evidence: the `Window` that `consult` chose.
+        aux: the `Window` that `precompute` chose.
         training: changes nothing.
 
     Returns:
@@ -90,8 +90,8 @@ class LocalPredictiveAlignment(Alignment):
         """Standard deviation of the Gaussian, in places."""
         return max(self.window, 1) / 2
 
-    def consult(self, query: Tensor, memory: Any, state: State | None) -> Window:
-        refuse_looks_in_turn(state)
+    def precompute(self, query: Tensor, memory: Any, state: State | None) -> Window:
+        refuse_sequential(state)
         first, length = real_span(memory)
         share = self._share(at_least_float32(query))
         centre = ops.cast(first, share.dtype) + ops.cast(length, share.dtype) * share
@@ -112,12 +112,12 @@ class LocalPredictiveAlignment(Alignment):
         mask: Tensor | None = None,
         state: State = (),
         training: bool = False,
-        evidence: Window | None = None,
+        aux: Window | None = None,
     ) -> tuple[Tensor, State]:
-        if evidence is None:
-            raise ValueError("local_predictive needs the window that `consult` chose as `evidence`")
+        if aux is None:
+            raise ValueError("local_predictive needs the window that `precompute` chose as `aux`")
         weights = masked_softmax(scores, mask)
-        window = Window(*evidence)  # a saved functional model holds a plain tuple
+        window = Window(*aux)  # a saved functional model holds a plain tuple
         distance = ops.cast(window.places, weights.dtype) - ops.cast(window.centre, weights.dtype)
         return weights * ops.exp(-ops.square(distance / self.sigma) / 2), state
 

@@ -33,7 +33,7 @@ class MochaAlignment(Alignment):
         mask: booleans that broadcast against `scores`, or None; a hidden place is walked by, and
             is no part of a chunk.
         state: `(previous,)`, the reader's last weights `(..., S)`; at first all on place 0.
-        evidence: u, `(..., S)`, from `consult`.
+        aux: u, `(..., S)`, from `precompute`.
         noise: what `draw` drew, `(..., S)`.
         training: whether the reader's stop is an expectation.
 
@@ -55,7 +55,7 @@ class MochaAlignment(Alignment):
         >>> from attention_zoo.layers import MochaAlignment
         >>> align, scores = MochaAlignment(chunk_size=2), np.array([[-1.0, -1.0, 2.0]], "float32")
         >>> align.build(scores.shape)
-        >>> weights, _ = align(scores, state=align.initial_state(scores), evidence=0 * scores)
+        >>> weights, _ = align(scores, state=align.initial_state(scores), aux=0 * scores)
         >>> [float(w) for w in weights[0]]
         [0.0, 0.5, 0.5]
 
@@ -84,7 +84,7 @@ class MochaAlignment(Alignment):
             raise ValueError(f"chunk_size must be an integer of at least 1, got {chunk_size!r}")
         self.chunk_size = chunk_size
         self.chunk_score = make_score(chunk_score, self.dtype_policy, units=units)
-        if self.chunk_score.remembers:
+        if self.chunk_score.is_stateful:
             raise ValueError(
                 f"chunk_score {self.chunk_score.name!r} reads earlier looks, which a chunk does "
                 "not keep; take a score that does not remember"
@@ -111,8 +111,8 @@ class MochaAlignment(Alignment):
     def prepare(self, keys: Tensor) -> Tensor:
         return self.chunk_score.project(keys)
 
-    def consult(self, query: Tensor, memory: Any, state: State | None) -> Tensor:
-        return self.chunk_score.compare(query, memory.extra)
+    def precompute(self, query: Tensor, memory: Any, state: State | None) -> Tensor:
+        return self.chunk_score.compute_scores(query, memory.extra)
 
     def call(
         self,
@@ -120,13 +120,13 @@ class MochaAlignment(Alignment):
         mask: Tensor | None = None,
         state: State = (),
         training: bool = False,
-        evidence: Tensor | None = None,
+        aux: Tensor | None = None,
         noise: Tensor | None = None,
     ) -> tuple[Tensor, State]:
-        if evidence is None:
-            raise ValueError("mocha needs the chunk's scores that `consult` made as `evidence`")
+        if aux is None:
+            raise ValueError("mocha needs the chunk's scores that `precompute` made as `aux`")
         stop, state = self.reader.call(scores, mask, state, training, noise)
-        energy = at_least_float32(evidence)
+        energy = at_least_float32(aux)
         if mask is None:
             mask = ops.ones_like(energy, dtype="bool")
         chunks = masked_softmax(self._chunks(energy), self._chunks(mask))

@@ -93,11 +93,11 @@ class ReinforceAlignment(Alignment):
         nothing = ops.zeros_like(ops.sum(at_least_float32(like), axis=-1, keepdims=True))
         return nothing, nothing
 
-    def before_each(self, like: Tensor, live: Tensor) -> State:
+    def compute_previous_states(self, like: Tensor, live: Tensor) -> State:
         nothing = ops.zeros_like(ops.cast(live, at_least_float32(like).dtype))[..., None]
         return nothing, nothing
 
-    def after_all(self, after: State, live: Tensor) -> State:
+    def compute_final_state(self, after: State, live: Tensor) -> State:
         zero = ops.zeros((), after[0].dtype)
         return tuple(ops.sum(ops.where(live[..., None], x, zero), axis=-2) for x in after)
 

@@ -72,7 +72,7 @@ class AdditiveScore(Score):
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
         v = at_least_float32(ops.convert_to_tensor(self.v))
         if self.normalize:

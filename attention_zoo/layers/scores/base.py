@@ -22,10 +22,11 @@ class Score(keras.layers.Layer):
     """How alike are queries and keys: `(..., T, Dq)` and `(..., S, Dk)` to `(..., T, S)`.
 
     A score is built on the shapes of query and key, projects the keys once (`project`), and
-    compares queries with projected keys as often as needed (`compare`). Subclasses write `build`,
-    `project` where keys have a projection, and `compare`. All leading axes broadcast, so heads and
-    hypotheses are just more axes. A score that reads where earlier looks went also defines
-    `initial_state` and `remember`, and its `compare` takes the state as a third argument.
+    compares queries with projected keys as often as needed (`compute_scores`). Subclasses define
+    `build`, `project` where keys have a projection, and `compute_scores`. All leading axes
+    broadcast, so heads and hypotheses are just more axes. A score that depends on earlier
+    attention weights also defines `initial_state` and `update_state`, and its `compute_scores`
+    takes the state as a third argument.
 
     Args:
         **kwargs: those of a Keras layer.
@@ -52,12 +53,12 @@ class Score(keras.layers.Layer):
         """What of the key does not depend on the query, `(..., S, K)`; the key itself here."""
         return key
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         """Scores `(..., T, S)` of queries and projected keys."""
-        raise TypeError(f"{type(self).__name__} is a base class: a score defines `compare`")
+        raise TypeError(f"{type(self).__name__} is a base class: a score defines `compute_scores`")
 
     @property
-    def remembers(self) -> bool:
+    def is_stateful(self) -> bool:
         """Whether a look's scores depend on the looks before it."""
         return type(self).initial_state is not Score.initial_state
 
@@ -65,14 +66,14 @@ class Score(keras.layers.Layer):
         """What the first look starts from, leaves `(..., S)` for `like` of that shape."""
         return ()
 
-    def remember(self, weights: Tensor, state: State) -> State:
+    def update_state(self, weights: Tensor, state: State) -> State:
         """The state after a look that had these weights `(..., S)`."""
         return state
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
         """Scores `(..., T, S)` of queries and keys as they are."""
         self.check(query, key)
-        return self.compare(query, self.project(key))
+        return self.compute_scores(query, self.project(key))
 
     def check(self, query: Tensor, key: Tensor) -> None:
         """ValueError for tensors that this score, as it was built, cannot compare."""

@@ -66,7 +66,7 @@ class BilinearScore(Score):
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.transpose(ops.cast(self.kernel, key.dtype)))
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         scores = dot(query, keys)
         if self.bias is not None:
             scores = scores + ops.cast(self.bias, scores.dtype)

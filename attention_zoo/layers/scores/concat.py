@@ -66,7 +66,7 @@ class ConcatScore(Score):
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.cast(self.kernel, key.dtype)[self.query_width :])
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         kernel = ops.cast(self.kernel, query.dtype)[: self.query_width]
         projected = ops.matmul(query, kernel)
         hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])

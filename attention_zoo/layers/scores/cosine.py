@@ -84,7 +84,7 @@ class CosineScore(Score):
     def project(self, key: Tensor) -> Tensor:
         return _direction(key)
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         cosine = dot(_direction(query), keys)
         if self.log_temperature is None:
             return cosine / self.temperature

@@ -27,7 +27,7 @@ class CoverageScore(Score):
 
     Returns:
         Scores `(..., T, S)` of first looks, float32 at least. An attention hands the coverage of
-        later ones to `compare`.
+        later ones to `compute_scores`.
 
     Weights:
         query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`. coverage_kernel: w, `(A,)`.
@@ -69,13 +69,13 @@ class CoverageScore(Score):
     def initial_state(self, like: Tensor) -> State:
         return (ops.zeros_like(at_least_float32(like)),)
 
-    def remember(self, weights: Tensor, state: State) -> State:
+    def update_state(self, weights: Tensor, state: State) -> State:
         return (state[0] + weights,)
 
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
 
-    def compare(self, query: Tensor, keys: Tensor, state: State = ()) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor, state: State = ()) -> Tensor:
         """Scores of queries and projected keys, after looks that covered `state`, `(..., T, S)`."""
         projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
         projected = projected + ops.cast(self.bias, projected.dtype)

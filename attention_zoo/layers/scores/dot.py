@@ -52,5 +52,5 @@ class DotScore(Score):
         require_equal_widths("dot", query_shape, key_shape, 'use score="general"')
         self.built = True
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         return dot(query, keys)

@@ -58,7 +58,7 @@ class EuclideanScore(Score):
         require_equal_widths("euclidean", query_shape, key_shape, 'use score="additive"')
         self.built = True
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query, keys = at_least_float32(query), at_least_float32(keys)
         apart = query[..., :, None, :] - keys[..., None, :, :]
         squares = ops.sum(ops.square(apart), axis=-1)

@@ -60,7 +60,7 @@ class GeneralScore(Score):
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         scores = dot(query, keys)
         return scores if self.gain is None else scores * ops.cast(self.gain, scores.dtype)
 
@@ -69,9 +69,9 @@ class GeneralScore(Score):
         self.check(query, key)
         queries, keys = query.shape[-2], key.shape[-2]
         if queries is None or keys is None or queries >= keys:
-            return self.compare(query, self.project(key))
+            return self.compute_scores(query, self.project(key))
         kernel = ops.cast(self.key_kernel, query.dtype)
-        return self.compare(ops.matmul(query, ops.transpose(kernel)), key)
+        return self.compute_scores(ops.matmul(query, ops.transpose(kernel)), key)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "scale": self.scale}

@@ -67,7 +67,7 @@ class LocationScore(Score):
         self.kernel = self.weight("kernel", (query_shape[-1], self.max_length))
         self.built = True
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         self._refuse_longer(keys.shape[-2])
         query = at_least_float32(query)
         # `slice` fails where a length known only when it runs is too great; `[:, :S]` would not.

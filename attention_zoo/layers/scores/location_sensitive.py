@@ -34,7 +34,7 @@ class LocationSensitiveScore(Score):
 
     Returns:
         Scores `(..., T, S)` of first looks, float32 at least. An attention hands the weights of
-        the look before to `compare`.
+        the look before to `compute_scores`.
 
     Weights:
         query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`.
@@ -90,13 +90,13 @@ class LocationSensitiveScore(Score):
     def initial_state(self, like: Tensor) -> State:
         return (ops.zeros_like(at_least_float32(like)),)
 
-    def remember(self, weights: Tensor, state: State) -> State:
+    def update_state(self, weights: Tensor, state: State) -> State:
         return (state[0] + weights,) if self.cumulative else (weights,)
 
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
 
-    def compare(self, query: Tensor, keys: Tensor, state: State = ()) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor, state: State = ()) -> Tensor:
         """Scores of queries and projected keys, after looks that left `state`, `(..., T, S)`."""
         projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
         projected = projected + ops.cast(self.bias, projected.dtype)

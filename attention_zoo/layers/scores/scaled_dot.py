@@ -53,6 +53,6 @@ class ScaledDotScore(Score):
         require_equal_widths("scaled_dot", query_shape, key_shape, 'use score="general"')
         self.built = True
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         # The query is scaled, not the scores: there are fewer of its numbers.
         return dot(at_least_float32(query) * query.shape[-1] ** -0.5, keys)

@@ -61,7 +61,7 @@ class TrilinearScore(Score):
         self.kernel = self.weight("kernel", (3 * query_shape[-1],))
         self.built = True
 
-    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query = at_least_float32(query)
         of_query, of_key, of_both = ops.split(ops.cast(self.kernel, query.dtype), 3)
         alone = ops.matmul(query, of_query[:, None])

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops.reach import Reach, Walk
+from attention_zoo.ops.mask_pattern import BlockIterator, MaskPattern
 from tests.layers.running import array
 
 REACHES = [
-    Reach(),
-    Reach(causal=True),
+    MaskPattern(),
+    MaskPattern(causal=True),
     *(
-        Reach(causal, window, leading)
+        MaskPattern(causal, window, leading)
         for causal, window, leading in itertools.product((False, True), (0, 1, 3, 20), (0, 2, 5))
     ),
 ]
 
 
-def by_hand(reach: Reach, steps: int, sources: int) -> np.ndarray:
+def by_hand(reach: MaskPattern, steps: int, sources: int) -> np.ndarray:
     seen = np.ones((steps, sources), "bool")
     for t, s in itertools.product(range(steps), range(sources)):
         if reach.window is not None:
@@ -29,18 +29,18 @@ def by_hand(reach: Reach, steps: int, sources: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("reach", REACHES, ids=str)
-def test_mask(reach: Reach) -> None:
+def test_mask(reach: MaskPattern) -> None:
     mask = reach.mask(ops.arange(9), ops.arange(12))
     want = by_hand(reach, 9, 12)
     assert (np.ones((9, 12), "bool") if mask is None else array(mask)).tolist() == want.tolist()
-    assert (mask is None) == (reach == Reach())
+    assert (mask is None) == (reach == MaskPattern())
 
 
 @pytest.mark.parametrize("reach", REACHES, ids=str)
-def test_blocks_out_of_reach_are_not_visited(reach: Reach) -> None:
+def test_blocks_out_of_reach_are_not_visited(reach: MaskPattern) -> None:
     """Each block with a place in reach once, in order; and one of a row in which there is none."""
     for steps, sources in ((12, 12), (8, 16), (16, 4), (24, 4)):
-        walk = Walk(reach, 4, steps // 4, sources // 4)
+        walk = BlockIterator(reach, 4, steps // 4, sources // 4)
         pair, visited = walk.first(), []
         while bool(walk.going(pair)):
             visited.append((int(pair[0]), int(pair[1])))

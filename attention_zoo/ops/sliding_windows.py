@@ -9,7 +9,7 @@ from keras import ops
 Tensor = Any
 
 
-def neighbours(x: Tensor, width: int) -> Tensor:
+def sliding_windows(x: Tensor, width: int) -> Tensor:
     """Each place with those around it, `(B, T, D)` to `(B, T, width D)`; zeros beyond the ends.
 
     Of width w the places `t - (w - 1) // 2` to `t + w // 2`, in order. Any sizes, 0 too.

@@ -12,7 +12,7 @@ from keras import ops
 
 import attention_zoo as az
 from attention_zoo.decoding import AllowedTokens, Rule, SearchOptions
-from attention_zoo.models.searching import fingerprints
+from attention_zoo.models.generation import fingerprints
 from tests.layers.running import JAX, array, close, randomise
 from tests.models.conformance import END, SOURCE, VOCABULARY
 
@@ -137,7 +137,7 @@ def test_other_seeds_and_limits_compile_nothing(jit: bool, monkeypatch: pytest.M
 
 @pytest.mark.full
 def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attention_zoo.models.searching.MOST_COMPILED", 2)
+    monkeypatch.setattr("attention_zoo.models.generation.MOST_COMPILED", 2)
     model = translator()
     for token in (4, 5, 4, 6):
         found = model.compiled_search(SOURCE[:1, :2], max_length=1, prefix_tokens=[token])

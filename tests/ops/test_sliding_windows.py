@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attention_zoo.ops import neighbours
+from attention_zoo.ops import sliding_windows
 from tests.layers.running import array
 
 
@@ -11,7 +11,7 @@ from tests.layers.running import array
 @pytest.mark.parametrize("width", [1, 2, 3, 6])
 def test_oracle(shape: tuple[int, int, int], width: int) -> None:
     x = np.random.default_rng(0).normal(size=shape).astype("float32")
-    got = array(neighbours(x, width))
+    got = array(sliding_windows(x, width))
     assert got.shape == (*shape[:2], width * shape[2])
     for place in range(shape[1]):
         for number in range(width):

@@ -9,8 +9,8 @@ from keras import backend, ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.alignments import SoftmaxAlignment
-from attention_zoo.layers.looks import Allowed, Memory
 from attention_zoo.layers.scores import DotScore, ScaledDotScore
+from attention_zoo.layers.steps import AttentionMasks, Memory
 
 Tensor = Any
 
@@ -21,7 +21,7 @@ SCALES = {DotScore: lambda width: 1.0, ScaledDotScore: lambda width: 1 / math.sq
 """What scores that are inner products multiply them with. Subclasses may compute what they like."""
 
 
-def long(attention: Any, steps: Tensor, sources: Tensor) -> bool:
+def use_blockwise(attention: Any, steps: Tensor, sources: Tensor) -> bool:
     """Whether so many looks at so many sources are taken by blocks.
 
     Lengths that only the run tells count as short, but in a window, whose cost would grow.
@@ -33,7 +33,9 @@ def long(attention: Any, steps: Tensor, sources: Tensor) -> bool:
 
 def _can(attention: Any) -> bool:
     """Whether weights are a softmax of inner products, and positions add by distance alone."""
-    house = (getattr(type(attention), name).__module__ for name in ("compare", "mix"))
+    house = (
+        getattr(type(attention), name).__module__ for name in ("compute_scores", "weighted_sum")
+    )
     if not all(module.startswith("attention_zoo.layers.") for module in house):
         return False
     if type(attention.score) not in SCALES or type(attention.alignment) is not SoftmaxAlignment:
@@ -45,7 +47,7 @@ def _can(attention: Any) -> bool:
 
 
 def look(
-    attention: Any, query: Tensor, memory: Memory, allowed: Allowed, training: bool
+    attention: Any, query: Tensor, memory: Memory, allowed: AttentionMasks, training: bool
 ) -> tuple[Tensor, Tensor]:
     """T looks at once, without their weights.
 

@@ -27,7 +27,7 @@ class Memory(NamedTuple):
     unprojected: Tensor | None = None
 
 
-class Draws(NamedTuple):
+class Noise(NamedTuple):
     """What training draws at random for T looks, `(B, [H], T, S)` each or None.
 
     keep: what dropout multiplies the weights with. noise: the alignment's own.
@@ -37,13 +37,13 @@ class Draws(NamedTuple):
     noise: Tensor | None = None
 
 
-class Allowed(NamedTuple):
+class AttentionMasks(NamedTuple):
     """Who may look where: `(B, T)`, `(B, S)` and `(B, T, S)` masks or None, and places."""
 
     query: Tensor | None = None
     memory: Tensor | None = None
     pairs: Tensor | None = None
-    reach: zoo_ops.Reach = zoo_ops.EVERYWHERE
+    reach: zoo_ops.MaskPattern = zoo_ops.FULL_ATTENTION
 
     def everywhere(self, steps: Tensor, sources: Tensor, heads: bool) -> Tensor | None:
         """A mask that broadcasts against `(B, [H], T, S)`, or None."""
@@ -76,7 +76,7 @@ class Allowed(NamedTuple):
         return zoo_ops.combine_masks(*masks)
 
 
-class Looked(NamedTuple):
+class AttentionResult(NamedTuple):
     """Weights over what was seen, `(B, [H], T, S)` or `(B, [H], T, W)` of a window.
 
     alive: whether a look had anything to attend, broadcasting against `(B, [H], T, 1)`, or None
@@ -97,41 +97,41 @@ class Looked(NamedTuple):
         return zoo_ops.spread_window(self.weights, self.window, sources)
 
 
-def at_once(
+def attend_parallel(
     attention: Any,
     query: Tensor,
     memory: Memory,
-    allowed: Allowed,
+    allowed: AttentionMasks,
     state: State,
-    draws: Draws | None = None,
+    draws: Noise | None = None,
     training: bool = False,
-) -> Looked:
+) -> AttentionResult:
     """T looks, each from its own state, leaves `(B, [H], T, ...)`."""
     of_score, of_alignment = state or ((), ())
-    evidence = attention.alignment.consult(query, memory, of_alignment)
-    window = evidence if isinstance(evidence, zoo_ops.Window) else None
+    aux = attention.alignment.precompute(query, memory, of_alignment)
+    window = aux if isinstance(aux, zoo_ops.Window) else None
     steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
     seen = None
     if window is None:
         mask = allowed.everywhere(steps, sources, heads=len(query.shape) == 4)
-        scores = attention.compare(query, memory.keys, of_score)
+        scores = attention.compute_scores(query, memory.keys, of_score)
     else:
         mask = allowed.within(window, sources)
-        seen = attention.seen(memory.values, window)
+        seen = attention.gather_window(memory.values, window)
         scores = _scores_within(attention, query, memory, window, seen, of_score)
-    extras = _present(evidence=evidence, noise=draws.noise if draws else None)
+    extras = _present(aux=aux, noise=draws.noise if draws else None)
     weights, new = attention.alignment.call(
         scores, mask=mask, state=of_alignment, training=training, **extras
     )
     alive = _alive(mask, memory)
     if not state:
-        return Looked(weights, window, alive, (), seen)
-    if attention.score.remembers:
-        of_score = attention.score.remember(weights, of_score)
+        return AttentionResult(weights, window, alive, (), seen)
+    if attention.score.is_stateful:
+        of_score = attention.score.update_state(weights, of_score)
     after = (of_score, new)
     # A window with nothing in it is a look all the same: the next one stands elsewhere.
     after = after if window is not None else _unless_dead(alive, after, state)
-    return Looked(weights, window, alive, after, seen)
+    return AttentionResult(weights, window, alive, after, seen)
 
 
 def _scores_within(
@@ -145,55 +145,57 @@ def _scores_within(
     """Scores of the places of each look's window, `(B, [H], T, W)`."""
     query = query[..., None, :]
     whole = memory.keys if memory.unprojected is None else memory.unprojected
-    keys = seen if whole is memory.values else attention.seen(whole, window)
+    keys = seen if whole is memory.values else attention.gather_window(whole, window)
     if memory.unprojected is not None:
         return attention.score.call(query, keys)[..., 0, :]
-    return attention.compare(query, keys, state)[..., 0, :]
+    return attention.compute_scores(query, keys, state)[..., 0, :]
 
 
-def in_turn(
+def attend_sequential(
     attention: Any,
     query: Tensor,
     memory: Memory,
-    allowed: Allowed,
+    allowed: AttentionMasks,
     state: State,
-    draws: Draws | None = None,
+    draws: Noise | None = None,
     training: bool = False,
-) -> Looked:
+) -> AttentionResult:
     """T looks, each from the state that the look before it left, leaves `(B, [H], ...)`."""
     score, alignment = attention.score, attention.alignment
-    evidence = alignment.consult(query, memory, None)
+    aux = alignment.precompute(query, memory, None)
     steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
     mask = allowed.everywhere(steps, sources, heads=len(query.shape) == 4)
-    seen = (query if score.remembers else attention.compare(query, memory.keys, ()))[..., None, :]
+    seen = (query if score.is_stateful else attention.compute_scores(query, memory.keys, ()))[
+        ..., None, :
+    ]
     given = _present(
         seen=seen,
         mask=None if mask is None else ops.broadcast_to(mask, _looks_shape(query, memory)),
         noise=draws.noise if draws else None,
-        evidence=evidence,
+        aux=aux,
     )
     given = tree.map_structure(lambda x: ops.moveaxis(x, _look_axis(query), 0), given)
 
     def look(state: State, now: dict[str, Any]) -> tuple[State, Tensor]:
         of_score, of_alignment = state
         scores = now["seen"][..., 0, :]
-        if score.remembers:
+        if score.is_stateful:
             asked = tree.map_structure(lambda x: x[..., None, :], of_score)
-            scores = attention.compare(now["seen"], memory.keys, asked)[..., 0, :]
+            scores = attention.compute_scores(now["seen"], memory.keys, asked)[..., 0, :]
         mask = now.get("mask")
-        extras = {name: now[name] for name in ("evidence", "noise") if name in now}
+        extras = {name: now[name] for name in ("aux", "noise") if name in now}
         weights, new = alignment.call(
             scores, mask=mask, state=of_alignment, training=training, **extras
         )
-        if score.remembers:
-            of_score = score.remember(weights, of_score)
+        if score.is_stateful:
+            of_score = score.update_state(weights, of_score)
         alive = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
         return _unless_dead(alive, (of_score, new), state), weights
 
     like = ops.zeros_like(attention.weights_like(memory))
     state, weights = zoo_ops.scan(look, state, given, like=like)
     alive = _alive(mask, memory)
-    return Looked(ops.moveaxis(weights, 0, _look_axis(query)), None, alive, state)
+    return AttentionResult(ops.moveaxis(weights, 0, _look_axis(query)), None, alive, state)
 
 
 def _alive(mask: Tensor | None, memory: Memory) -> Tensor | None:

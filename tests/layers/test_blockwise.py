@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.layers import Attention, MultiHeadAttention, SelfAttention, by_blocks
+from attention_zoo.layers import Attention, MultiHeadAttention, SelfAttention, blockwise
 from attention_zoo.ops import implicit_mask
 from tests.layers.running import JAX, MODES, array, close, differentiable, randomise, same
 
@@ -41,14 +41,14 @@ def heads(**options: Any) -> MultiHeadAttention:
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Every look is long, in blocks of 8; grows with each that is taken by blocks."""
     found: list[int] = []
-    real = by_blocks.zoo_ops.blockwise_attention
+    real = blockwise.zoo_ops.blockwise_attention
 
     def counted(*given: Any, **options: Any) -> Any:
         found.append(1)
         return real(*given, **options, block=8)
 
-    monkeypatch.setattr(by_blocks, "LONG", 1)
-    monkeypatch.setattr(by_blocks.zoo_ops, "blockwise_attention", counted)
+    monkeypatch.setattr(blockwise, "LONG", 1)
+    monkeypatch.setattr(blockwise.zoo_ops, "blockwise_attention", counted)
     return found
 
 
@@ -58,7 +58,7 @@ def check(
     """Compare blockwise outputs and gradients with those of one block."""
     results = []
     for length in (1, 10**9):
-        monkeypatch.setattr(by_blocks, "LONG", length)
+        monkeypatch.setattr(blockwise, "LONG", length)
         run = differentiable(layer, lambda *x: layer(*x, **calls), MODES[1])
         results.append(keras.tree.flatten(run(*(inputs or (sequence(), sequence())))))
     got, want = results
@@ -84,7 +84,7 @@ def test_one_head(score: str, taken: list[int], monkeypatch: pytest.MonkeyPatch)
     check(layer, CALLS[3], monkeypatch)
     assert taken
     x = ops.convert_to_tensor(sequence())
-    monkeypatch.setattr(by_blocks, "LONG", 1)
+    monkeypatch.setattr(blockwise, "LONG", 1)
     output = SelfAttention(score=score)(x, mask=MASK)
     assert len(taken) > 1
     same(implicit_mask(output), MASK)
@@ -110,7 +110,7 @@ def test_a_batch_of_one_goes_with_any(taken: list[int], monkeypatch: pytest.Monk
     cases = [(x[:1], x, {}), (x, x[:1], calls)]
     got = [array(layer(query, value, **masks)) for query, value, masks in cases]
     assert len(taken) == 2
-    monkeypatch.setattr(by_blocks, "LONG", 10**9)
+    monkeypatch.setattr(blockwise, "LONG", 10**9)
     for a, (query, value, masks) in zip(got, cases, strict=True):
         close(a, layer(query, value, **masks), 1e-5)
 
@@ -125,8 +125,8 @@ def test_every_call_drops_anew(taken: list[int]) -> None:
 class Squared(Attention):
     """A score of one's own, in the layer."""
 
-    def compare(self, query: Any, keys: Any, state: Any) -> Any:
-        return super().compare(query, keys, state) ** 2
+    def compute_scores(self, query: Any, keys: Any, state: Any) -> Any:
+        return super().compute_scores(query, keys, state) ** 2
 
 
 def test_what_is_no_softmax_of_inner_products_is_taken_at_once(taken: list[int]) -> None:
@@ -142,11 +142,11 @@ def test_what_is_no_softmax_of_inner_products_is_taken_at_once(taken: list[int])
 
 
 def test_short_looks_are_taken_at_once(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_blocks, "LONG", L * L + 1)
+    monkeypatch.setattr(blockwise, "LONG", L * L + 1)
     layer = heads()
     layer(sequence(), sequence())
     assert not taken
-    monkeypatch.setattr(by_blocks, "LONG", L * L)
+    monkeypatch.setattr(blockwise, "LONG", L * L)
     layer(sequence(), sequence())
     assert taken
 

@@ -9,7 +9,7 @@ from keras import ops
 BLOCK = 64
 
 
-def greatest(x: Any, count: int) -> tuple[Any, Any]:
+def blocked_top_k(x: Any, count: int) -> tuple[Any, Any]:
     """`ops.top_k` over the last axis, in about half its time where that axis is long.
 
     The greatest `count` lie in the `count` blocks of greatest maxima, so one reading finds those

@@ -10,7 +10,7 @@ Tensor = Any
 Pair = tuple[Tensor, Tensor]
 
 
-class Reach(NamedTuple):
+class MaskPattern(NamedTuple):
     """Which places a query may look at by their place alone.
 
     causal: the sources 0 .. t only. window: w, sources at most w places away; None for all.
@@ -37,16 +37,16 @@ class Reach(NamedTuple):
         return past if seen is None else ops.logical_and(seen, past)
 
 
-EVERYWHERE = Reach()
+FULL_ATTENTION = MaskPattern()
 
 
-class Walk(NamedTuple):
+class BlockIterator(NamedTuple):
     """Visits each pair of a block of queries and a block of sources in which any is in reach.
 
     size: of a block of either. rows, columns: how many blocks there are of queries and sources.
     """
 
-    reach: Reach
+    reach: MaskPattern
     size: int
     rows: Tensor
     columns: Tensor

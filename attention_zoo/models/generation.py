@@ -24,7 +24,7 @@ PAD, START, END = 0, 2, 3
 MOST_COMPILED = 16  # searches of a model that are kept compiled
 
 
-class Reading(NamedTuple):
+class DecoderStart(NamedTuple):
     """A decoder that has read its sources.
 
     step: see `decoding.StepFunction`.
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
     keys: Tensor | None = None
 
 
-class Searching:
+class GenerationMixin:
     """A model that writes: it has a `target_vocabulary_size` and defines `decoder_step`.
 
     Token ids: 0 pads, 1 is unknown, 2 starts, 3 ends.
@@ -50,7 +50,7 @@ class Searching:
     target_vocabulary_size: int
     """How many tokens `decoder_step` gives logits of."""
 
-    decoder_step: Callable[[Tensor, int, Any], Reading]
+    decoder_step: Callable[[Tensor, int, Any], DecoderStart]
     """Reads `source (B, S)` for `width` hypotheses of each, and at most `room` steps."""
 
     def check_search(self, source: Tensor, options: SearchOptions) -> None:
@@ -136,7 +136,7 @@ class Searching:
         return searches.run(key, lambda: _Search(self, fixed, rules), inputs)
 
 
-def sayable(logits: Tensor) -> Tensor:
+def mask_special_tokens(logits: Tensor) -> Tensor:
     """Logits `(..., V)` by which padding and the start never follow."""
     ids = ops.arange(logits.shape[-1])
     never = ops.logical_or(ids == PAD, ids == START)
@@ -198,7 +198,9 @@ class _Searches:
 class _Search(keras.Model):
     """`search` as the call of a model, because that is what Keras compiles on every backend."""
 
-    def __init__(self, writer: Searching, options: SearchOptions, rules: Sequence[Rule]) -> None:
+    def __init__(
+        self, writer: GenerationMixin, options: SearchOptions, rules: Sequence[Rule]
+    ) -> None:
         super().__init__(name="search", dtype="float32")  # or the global policy would reach in
         self.writer, self.search_options, self.rules = writer, options, rules
         self.jit_compile = options.jit or keras.backend.backend() != "tensorflow"
