@@ -1,4 +1,4 @@
-"""Attention mechanisms as Keras layers, and the models, training and search built on them."""
+"""Attention mechanisms as Keras layers, with models, training and decoding built on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ON_DEMAND = ("data", "export", "inspection", "metrics", "tasks", "training")
 
 
 def __getattr__(name: str) -> Any:
-    """The subpackages that layers and models do without are imported when first used."""
+    """Import `load` and the optional subpackages on first use."""
     if name == "load":
         return importlib.import_module("attention_zoo.tasks").load
     if name in _ON_DEMAND:

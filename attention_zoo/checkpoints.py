@@ -1,9 +1,9 @@
-"""The checkpoints of a run: each is there whole or not at all, and its damage is seen.
+"""Checkpoints of a run: written atomically, with detection of damaged files.
 
 checkpoints/step-00000300/
     manifest.json    size and SHA-256 of every other file
-    training.json    how far the run was; its "best_step" names the best checkpoint
-    ...              what the writer puts there
+    training.json    progress of the run; "best_step" is the step of the best checkpoint
+    ...              other files that the caller of `CheckpointFolder.save` writes
 """
 
 from __future__ import annotations
@@ -24,38 +24,43 @@ NAME = re.compile(r"step-(\d{8,})|\.step-(\d{8,})\.old")
 
 
 class CheckpointFolder:
-    """The folder `checkpoints` of a run.
+    """The `checkpoints` folder of a run.
 
     Args:
-        folder: where the checkpoints lie; it need not be there yet.
+        folder: path of the folder; it need not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def at(self, step: int) -> Path:
-        """Where the checkpoint of a step lies: aside if a kill came while it was replaced."""
+        """Return the path of a step's checkpoint.
+
+        If the process was killed while it replaced the checkpoint, this is the path of the backup.
+        """
         place, aside = self.folder / f"step-{step:08d}", self.folder / f".step-{step:08d}.old"
         return aside if aside.is_dir() and not place.is_dir() else place
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, damaged ones too, the newest first."""
+        """Return the steps that have a checkpoint, intact or damaged, newest first."""
         names = (path.name for path in self.folder.iterdir()) if self.folder.is_dir() else ()
         found = {int(one[1] or one[2]) for one in map(NAME.fullmatch, names) if one}
         return sorted(found, reverse=True)
 
     def newest(self) -> Path | None:
-        """The newest checkpoint that is whole, with a warning for each newer one; None without.
+        """Return the newest intact checkpoint, or None if there is no checkpoint.
+
+        Warns for each damaged checkpoint that it skips.
 
         Raises:
-            ValueError: there are checkpoints, and all are damaged.
+            ValueError: all checkpoints are damaged.
         """
         steps = self.steps()
         for step in steps:
             wrong = damage(self.at(step))
             if wrong is None:
                 return self.at(step)
-            if self.steps() != steps:  # a trainer works here: look again
+            if self.steps() != steps:  # changed by a running trainer: retry
                 return self.newest()
             if step == steps[-1]:
                 raise ValueError(f"{self.at(step)}: {wrong}, and no other checkpoint is whole")
@@ -63,9 +68,9 @@ class CheckpointFolder:
         return None
 
     def whole(self, most: int | None = None) -> list[Path]:
-        """The checkpoints that are whole, the newest first, at most so many of them.
+        """Return the intact checkpoints, newest first, limited to `most` if given.
 
-        There is a warning for each that is damaged and newer than the last of them.
+        Warns for each damaged checkpoint that it skips.
         """
         steps = self.steps()
         found: list[Path] = []
@@ -75,14 +80,18 @@ class CheckpointFolder:
             wrong = damage(self.at(step))
             if wrong is None:
                 found.append(self.at(step))
-            elif self.steps() != steps:  # a trainer works here: look again
+            elif self.steps() != steps:  # changed by a running trainer: retry
                 return self.whole(most)
             else:
                 warnings.warn(f"{self.at(step)}: {wrong}; it is left out", stacklevel=2)
         return found
 
     def best(self) -> Path | None:
-        """The checkpoint that the newest whole one calls best; the newest if that is damaged."""
+        """Return the best checkpoint according to the newest intact one.
+
+        If the best checkpoint is missing or damaged, return the newest intact one. If there is no
+        checkpoint, return None.
+        """
         newest = self.newest()
         if newest is None:
             return None
@@ -95,12 +104,14 @@ class CheckpointFolder:
         return newest
 
     def save(self, step: int, write: Callable[[Path], Mapping[str, Entry] | None]) -> Path:
-        """Writes the checkpoint of a step; killed at any moment, it is there whole or not at all.
+        """Write the checkpoint of a step atomically and return its path.
+
+        A process killed at any moment leaves a complete checkpoint or none.
 
         Args:
-            step: updates done.
-            write: puts its files into the folder it is given; may return the entries of those
-                that were written as `HashedFile`.
+            step: number of updates done.
+            write: function that writes the checkpoint's files into the folder it is given. It may
+                return the manifest entries of files that it wrote as `HashedFile`.
         """
         final = self.folder / f"step-{step:08d}"
         fresh, aside = (self.folder / f".{final.name}.{end}" for end in ("new", "old"))
@@ -129,14 +140,15 @@ class CheckpointFolder:
         return final
 
     def keep(self, steps: Iterable[int]) -> None:
-        """Removes all checkpoints but those of these steps."""
+        """Delete all checkpoints except those of the given steps."""
         for step in {*self.steps()} - {*steps}:
             for name in (f".step-{step:08d}.old", f"step-{step:08d}"):
-                (self.folder / name / MANIFEST).unlink(missing_ok=True)  # half removed is damaged
+                # Without its manifest, a partly deleted checkpoint is detected as damaged.
+                (self.folder / name / MANIFEST).unlink(missing_ok=True)
                 shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def cut_back(self, step: int) -> None:
-        """Removes what stands after a step, and what a kill left unfinished."""
+        """Delete the checkpoints after `step` and the remains of interrupted saves."""
         self.keep(other for other in self.steps() if other <= step)
         for other in self.steps():
             os.rename(self.at(other), self.folder / f"step-{other:08d}")
@@ -145,14 +157,15 @@ class CheckpointFolder:
 
 
 def task_folder(folder: Path) -> Path:
-    """The folder with the `task.json` that stands for `folder`; ValueError when there is none.
+    """Return the folder with the `task.json` that `folder` refers to.
 
-    Of a run it is the best checkpoint, as the newest has it; damaged ones are passed over with a
-    warning.
+    For a run folder, this is the best checkpoint according to the newest intact one. Damaged
+    checkpoints are skipped with a warning. Raises ValueError if there is no such folder.
     """
     if (folder / "task.json").is_file():
+        # A partly deleted checkpoint has no manifest, but it has the name of a checkpoint.
         sealed = (folder / MANIFEST).is_file() or NAME.fullmatch(folder.name)
-        wrong = damage(folder) if sealed else None  # a checkpoint half removed has no manifest
+        wrong = damage(folder) if sealed else None
         if wrong:
             raise ValueError(f"{folder}: {wrong}; use another checkpoint")
         return folder

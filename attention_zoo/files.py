@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and folders whose damage is seen."""
+"""Atomic file writes, and folders with a manifest of checksums."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MANIFEST = "manifest.json"
-MANIFEST_VERSION = 2  # 1: entries without "files" around them; 0: SHA-256 alone
+MANIFEST_VERSION = 2  # 1: entries not under "files"; 0: SHA-256 only
 
 Entry = dict[str, Any]
-"""What a manifest says of a file."""
+"""Manifest entry of a file: its size and SHA-256."""
 
 
 class Damage(NamedTuple):
-    """A file of a sealed folder that is not as it was, and what is wrong with it."""
+    """A file of a sealed folder that fails verification, and the reason."""
 
     name: str
     wrong: str
@@ -31,13 +31,14 @@ class Damage(NamedTuple):
 
 
 def seal(folder: Path, names: Iterable[str], known: Mapping[str, Entry] | None = None) -> None:
-    """Writes the manifest of files of a folder: their sizes and SHA-256.
+    """Write the manifest of a folder: the size and SHA-256 of its files.
 
     Args:
-        folder: where they lie, all just written. What sealed folders inside say of theirs is taken
-            from there, where it is of a file of that size.
-        names: of them.
-        known: the entries of some as `HashedFile` has them; they are not read again.
+        folder: the folder of the files, all of which were just written. For files in sealed
+            subfolders, the subfolder's manifest entry is copied if its size matches the file.
+        names: paths of the files, relative to `folder`.
+        known: entries that are already known, as from `HashedFile.entry`. These files are not read
+            again.
     """
     names = list(names)
     known = {**_known_inside(folder, names), **(known or {})}
@@ -46,13 +47,13 @@ def seal(folder: Path, names: Iterable[str], known: Mapping[str, Entry] | None =
 
 
 class HashedFile(io.RawIOBase):
-    """A large file that is written once; closed, it knows what a manifest says of it.
+    """A file that computes its manifest entry while it is written.
 
-    What fails, as a write to a full disk does, is told when it closes, and only then: an archive
-    that meets the failure itself tells of it twice.
+    `close` raises the errors of failed writes, such as those of a full disk. `write` raises none,
+    because an archive that gets the error itself would raise it twice.
 
     Args:
-        path: of the new file.
+        path: path of the new file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +64,7 @@ class HashedFile(io.RawIOBase):
 
     @property
     def entry(self) -> Entry:
-        """Its size and SHA-256."""
+        """Manifest entry of the data written so far: size and SHA-256."""
         return {"bytes": self._bytes, "sha256": self._digest.hexdigest()}
 
     def writable(self) -> bool:
@@ -90,10 +91,10 @@ class HashedFile(io.RawIOBase):
 
 
 def damage(folder: Path) -> Damage | None:
-    """What is wrong with a sealed folder; None if all that its manifest lists is as it was.
+    """Return the damage of a sealed folder, or None if all files match the manifest.
 
-    Files that others put there, as file managers do, are no damage. Manifests of all versions of
-    the format are read.
+    Files that the manifest does not list are ignored, since file managers add some. Manifests up to
+    `MANIFEST_VERSION` are supported; a newer one is reported as damage.
     """
     name, found = MANIFEST, {}
     try:
@@ -119,12 +120,13 @@ def damage(folder: Path) -> Damage | None:
 
 
 def check_format_version(path: Path | str, content: Mapping[str, Any], newest: int) -> None:
-    """Raise ValueError if a file was saved in a newer format than this package reads.
+    """Raise ValueError if a file has a newer format than this package can read.
 
     Args:
-        path: the file, as messages name it.
-        content: its fields. A file without `format_version` was saved before there were versions.
-        newest: the newest version that can be read.
+        path: path of the file, for error messages.
+        content: fields of the file. Files saved before formats had versions have no
+            `format_version`, which counts as version 1.
+        newest: newest version that can be read.
     """
     version = content.get("format_version", 1)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
@@ -134,7 +136,10 @@ def check_format_version(path: Path | str, content: Mapping[str, Any], newest: i
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Writes a file anew: killed at any moment, the old text or the new one is there, whole."""
+    """Replace a file atomically.
+
+    A process killed at any moment leaves the complete old text or the complete new text.
+    """
     fresh = path.with_name(path.name + ".new")
     try:
         fresh.write_text(text, encoding="utf-8")
@@ -147,7 +152,7 @@ def replace_file(path: Path, text: str) -> None:
 
 @contextmanager
 def new_folder(folder: str | Path) -> Iterator[Path]:
-    """A folder to write into, which takes its name when all is written, or is gone.
+    """Yield a temporary folder that is renamed to `folder` on success and deleted on an error.
 
     Raises:
         ValueError: the folder exists.
@@ -159,7 +164,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=there))
     try:
         yield unfinished
-        os.chmod(unfinished, 0o755)  # mkdtemp's folders are the owner's alone
+        os.chmod(unfinished, 0o755)  # mkdtemp's folders are private to the owner
         folder.parent.mkdir(parents=True, exist_ok=True)
         os.rename(unfinished, folder)
     except BaseException:
@@ -168,7 +173,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
 
 
 def to_disk(path: Path) -> None:
-    """Waits until a file or folder is on the disk, where a power cut leaves it."""
+    """Flush a file or folder to disk, so that it survives a power failure."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -177,7 +182,7 @@ def to_disk(path: Path) -> None:
 
 
 def _known_inside(folder: Path, names: list[str]) -> dict[str, Entry]:
-    """What the manifests of folders inside say."""
+    """Return the entries in the manifests of sealed subfolders."""
     found = {}
     for name in names:
         inside, _, last = name.rpartition("/")
@@ -189,7 +194,7 @@ def _known_inside(folder: Path, names: list[str]) -> dict[str, Entry]:
 
 
 def _listed(path: Path) -> dict[str, Any]:
-    """What a manifest lists; nothing if it is no manifest of ours."""
+    """Return the entries of a manifest, or an empty dictionary if it is not valid."""
     try:
         return _entries(json.loads(path.read_bytes()))[1]
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -218,7 +223,7 @@ def _newer(version: int, newest: int) -> str:
 
 
 def _manifest(files: dict[str, Any]) -> bytes:
-    """Return the only valid manifest of these files."""
+    """Return the only valid manifest of these files, as bytes."""
     content = {"format_version": MANIFEST_VERSION, "files": files}
     return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 

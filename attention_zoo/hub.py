@@ -1,4 +1,4 @@
-"""Folders of the Hugging Face hub by their address, `hf://owner/name`."""
+"""Download of model folders from the Hugging Face Hub (`hf://owner/name`)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ HUB = "hf://"
 
 
 def local_folder(folder: str | Path) -> Path:
-    """The folder itself, or the local copy of an address of the hub."""
+    """Return the path of a local folder, or download an `hf://` address and return its path."""
     return download(str(folder)) if str(folder).startswith(HUB) else Path(folder)
 
 
 def download(address: str) -> Path:
-    """The local copy of `hf://owner/name[/folder]`; ValueError when it cannot be had.
+    """Download `hf://owner/name[/folder]` and return the local path.
 
-    Of what the hub stores beside each other, files of pickled Python are left there.
+    Files that match `OTHERS`, such as pickled weights, are not downloaded. Raises ValueError if the
+    download fails.
     """
     owner, _, rest = address.removeprefix(HUB).partition("/")
     name, _, inside = rest.partition("/")
@@ -30,7 +31,7 @@ def download(address: str) -> Path:
     wanted = [f"{inside}/*"] if inside else None
     try:
         root = snapshot_download(f"{owner}/{name}", allow_patterns=wanted, ignore_patterns=OTHERS)
-    except Exception as error:  # the hub's client raises a dozen unrelated classes
+    except Exception as error:  # huggingface_hub raises a dozen unrelated classes
         (said, *_) = str(error).splitlines() or [type(error).__name__]
         raise ValueError(f"{address}: {said}") from error
     return Path(root) / inside
@@ -47,4 +48,4 @@ OTHERS = [
     "*.ot",
     "tf_model.h5",
 ]
-"""Weights in other formats than those that are read here."""
+"""File patterns of weights in formats that this package does not read."""

@@ -1,4 +1,4 @@
-"""Weights of TensorFlow Addons' attention, for layers of this package."""
+"""Conversion of TensorFlow Addons (TFA) attention weights to layers of this package."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from attention_zoo.layers import (
 
 Arrays = Sequence[np.ndarray]
 Slot = tuple[str, Any]
-"""What TensorFlow Addons calls a weight, and the variable that takes it."""
+"""Name of a weight in TensorFlow Addons, and the variable that it is assigned to."""
 
 
 def set_tfa_weights(layer: Any, weights: Arrays) -> None:
-    """Gives a built layer the weights that TensorFlow Addons 0.23 had, in its order.
+    """Assign the weights of a TensorFlow Addons 0.23 layer to a built layer.
 
     Args:
-        layer: a built `Attention` of additive or general score for the `get_weights()` of a
-            `BahdanauAttention`, `LuongAttention` or their monotonic forms; a built
-            `AttentionCell` for that of an `AttentionWrapper`.
-        weights: the list, as it came.
+        layer: a built `Attention` with an additive or general score, for the weights of a
+            `BahdanauAttention`, a `LuongAttention` or their monotonic variants; or a built
+            `AttentionCell`, for the weights of an `AttentionWrapper`.
+        weights: the list that the TFA layer's `get_weights()` returned, in the same order.
 
     Raises:
-        ValueError: a layer that TensorFlow Addons had no like of, or is not built, a weight too
-            many or too few, or of another shape; nothing is set then.
+        ValueError: TensorFlow Addons has no equivalent of the layer, the layer is not built, or the
+            number of weights or the shape of one does not match. No weight is assigned then.
     """
     if not layer.built:
         raise ValueError(f"{layer.name} has no weights yet: call it once, or build it, first")
@@ -48,7 +48,7 @@ def set_tfa_weights(layer: Any, weights: Arrays) -> None:
 
 
 def _attention_slots(attention: Attention) -> list[Slot]:
-    """TFA lists a mechanism's own variables first, then those of its query and memory layers."""
+    """Return slots in TFA's order: the mechanism's variables, then its query and memory layers."""
     score, alignment = attention.score, attention.alignment
     bias: list[Slot] = []
     if isinstance(alignment, MonotonicAlignment):
@@ -72,10 +72,11 @@ def _attention_slots(attention: Attention) -> list[Slot]:
 
 
 def _cell_slots(cell: AttentionCell, weights: list[np.ndarray]) -> tuple[list[Slot], Arrays]:
-    """TFA lists attention layers first, then the cell, then the mechanisms.
+    """Return the slots in TFA's order: attention layers, the cell, the mechanisms.
 
-    Its wrapper has an attention layer for each mechanism, over [cell output; context] and side by
-    side; here one kernel reads all contexts, with zeros where a layer reads none of a context.
+    TFA's wrapper has one attention layer per mechanism. Each is applied to [cell output; context],
+    and their outputs are concatenated. Here, one kernel is applied to the cell output and all
+    contexts. It is zero where a TFA layer does not use a context.
     """
     slots: list[Slot] = []
     if cell.attention_kernel is not None:
@@ -89,7 +90,7 @@ def _cell_slots(cell: AttentionCell, weights: list[np.ndarray]) -> tuple[list[Sl
 
 
 def _one_kernel(kernels: Arrays, hidden: int) -> np.ndarray:
-    """Kernels `(H + Dv_i, A_i)` as one of `(H + sum Dv_i, sum A_i)`."""
+    """Merge kernels `(H + Dv_i, A_i)` into one of `(H + sum Dv_i, sum A_i)`."""
     for kernel in kernels:
         if np.ndim(kernel) != 2:
             raise ValueError(
@@ -108,7 +109,7 @@ def _one_kernel(kernels: Arrays, hidden: int) -> np.ndarray:
 
 
 def _refuse_what_is_left_out(layer: Any, slots: list[Slot]) -> None:
-    """ValueError for a layer of which TensorFlow Addons' weights are a part only."""
+    """Raise ValueError if the layer has weights that TensorFlow Addons lacks."""
     taken = {id(variable) for _, variable in slots}
     left = [variable.path for variable in layer.weights if id(variable) not in taken]
     if left:

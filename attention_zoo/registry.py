@@ -1,4 +1,4 @@
-"""A name to a factory, and an error that helps when the name is wrong."""
+"""Registries of factories by name, with suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the closest of `known`, or an empty string."""
+    """Return `; did you mean 'x'?` for the closest of `known`, or an empty string."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 class Registry:
-    """Factories of one kind by name.
+    """Factories of one kind, by name.
 
     Args:
-        kind: what is registered, in the singular, for messages ("score").
+        kind: singular noun for a factory's product in error messages ("score").
     """
 
     def __init__(self, kind: str) -> None:
@@ -27,7 +27,10 @@ class Registry:
         self._factories: dict[str, Callable[..., Any]] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator that files a factory under `name`; a name is given once (ValueError)."""
+        """Return a decorator that registers a factory under `name`.
+
+        The decorator raises ValueError if the name is registered already.
+        """
 
         def file(factory: T) -> T:
             if name in self._factories:
@@ -38,7 +41,10 @@ class Registry:
         return file
 
     def get(self, name: str) -> Callable[..., Any]:
-        """The factory of that name; ValueError naming what is known otherwise."""
+        """Return the factory registered under `name`.
+
+        Raises ValueError, listing the known names, if there is none.
+        """
         if not isinstance(name, str) or name not in self._factories:
             raise ValueError(
                 f"unknown {self.kind} {name!r}{did_you_mean(name, self._factories)}"
@@ -47,11 +53,11 @@ class Registry:
         return self._factories[name]
 
     def name_of(self, factory: object) -> str | None:
-        """The name that a factory is filed under, None when it is not."""
+        """Return the name that a factory is registered under, or None."""
         return next((name for name, filed in self._factories.items() if filed is factory), None)
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         return sorted(self._factories)
 
     def __contains__(self, name: object) -> bool:

@@ -1,3 +1,3 @@
-"""The version, alone in a file so that the packaging reads it without importing Keras."""
+"""The package version, in a module that packaging reads without importing Keras."""
 
 __version__ = "0.1.0"

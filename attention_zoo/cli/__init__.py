@@ -1,4 +1,4 @@
-"""The command line, one command a file: `attention-zoo --help` lists them."""
+"""Command line interface, one module per command: `attention-zoo --help` lists them."""
 
 from attention_zoo.cli.main import main
 

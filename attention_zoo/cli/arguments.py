@@ -1,4 +1,4 @@
-"""What the commands share: the parser, and telling overrides from file names."""
+"""Argument parser and parsing of overrides, shared by the commands."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*=")
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, as all others are."""
+    """Argument parser that raises ValueError with a one-line message."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see `{self.prog} --help`")
 
 
 def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """`key.key=value` words, and the others."""
+    """Return the `key.key=value` arguments, and the others."""
     overrides = [word for word in words if OVERRIDE.match(word)]
     return overrides, [word for word in words if not OVERRIDE.match(word)]
 
 
 def only_overrides(words: Sequence[str]) -> list[str]:
-    """The words, when all of them are overrides; ValueError otherwise."""
+    """Return the arguments if all of them are overrides; raise ValueError otherwise."""
     overrides, others = split_overrides(words)
     if others:
         raise ValueError(f"{others[0]}: is no key=value; write options as training.steps=100")
@@ -32,7 +32,7 @@ def only_overrides(words: Sequence[str]) -> list[str]:
 
 
 def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
-    """Put the overrides into the task."""
+    """Apply `search.*` and `data.*` overrides to the task; raise ValueError for others."""
     from attention_zoo.training import CORPORA, Recipe, override_recipe
     from attention_zoo.training.building import with_options
     from attention_zoo.training.corpora import kinds_for
@@ -48,7 +48,7 @@ def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
     data = CORPORA.get((kinds_for(task) if limits else ["dates"])[0])()
     for name in names:
         setattr(data, name, getattr(task, name))
-    if hasattr(task, "index"):  # it ranks what is there: so many best need no beam
+    if hasattr(task, "index"):  # ranking needs no beam, but n_best must not exceed beam_width
         best = [text for text in overrides if text.startswith("search.n_best=")]
         overrides = [*(text.replace("n_best", "beam_width") for text in best), *overrides]
     recipe = Recipe(task=task.name, data=data, search=task.search)

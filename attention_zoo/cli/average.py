@@ -1,4 +1,4 @@
-"""Write the average of a run's newest checkpoints, as a folder that stands for a run."""
+"""Write the average of a run's newest checkpoints to a folder that can be used as a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The run, how many of its checkpoints, and the folder."""
+    """Add the run, the number of checkpoints and the output folder."""
     parser.add_argument("run", metavar="RUN", help="a run folder")
     parser.add_argument(
         "--last", metavar="N", type=int, help="the newest N, 2 at least; all there are without"
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write it whole or not at all, then say how to measure it."""
+    """Write the folder completely or not at all, then print how to evaluate it."""
     from attention_zoo import training
 
     folder = training.write_average(arguments.run, arguments.out, arguments.last)

@@ -1,4 +1,4 @@
-"""The picture of an answer: where the model looked while it wrote it."""
+"""Figures of predictions with their attention weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def check_picture(path: Path) -> None:
-    """ValueError for a file that no picture can be written to."""
+    """Raise ValueError if no figure can be written to this path."""
     from matplotlib.backend_bases import FigureCanvasBase
 
     known = {*FigureCanvasBase.get_supported_filetypes(), "gif"}
@@ -21,10 +21,10 @@ def check_picture(path: Path) -> None:
 
 
 def draw_answer(answer: Any, path: str | Path | None = None) -> Any:
-    """The figure of an answer with tokens and attention, also written to a file if one is named.
+    """Return the figure of a prediction with tokens and attention; write it to `path` if given.
 
-    Of a summary it is its source as running text, of a caption its image again and again, of an
-    image that was found the same for the words that found it, of other answers a matrix.
+    A summary is drawn as its shaded source text, glimpses as their path, a caption as one image per
+    word, retrieved images as one image per query word, other predictions as a matrix.
     """
     from attention_zoo import inspection, tasks
 
@@ -38,13 +38,13 @@ def draw_answer(answer: Any, path: str | Path | None = None) -> Any:
     if isinstance(answer, tasks.RetrievalResult):
         return inspection.plot_word_regions(answer, path)
     weights = answer.attention
-    if weights.ndim == 4:  # of self-attention: the mean over layers and heads
+    if weights.ndim == 4:  # self-attention: average over layers and heads
         weights = weights.mean(axis=(0, 1))
     return inspection.plot_alignment(weights, answer.tokens, answer.source_tokens, path)
 
 
 def _draw_glimpses(answer: Any, path: str | Path | None) -> Any:
-    """The path of glimpses; a file of suffix `.gif` moves."""
+    """Draw the path of glimpses; a `.gif` file is animated."""
     from attention_zoo import inspection
 
     _, scales, size, *_ = answer.seen.shape

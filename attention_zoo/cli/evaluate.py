@@ -1,4 +1,4 @@
-"""Measure a run's best checkpoint on a split. The figures also go to RUN/results.json."""
+"""Evaluate a run's best checkpoint on a split and write the metrics to RUN/results.json."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from attention_zoo.cli.arguments import only_overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The run and its overrides."""
+    """Add the run and its overrides."""
     parser.add_argument("run", metavar="RUN", help="a run folder")
     parser.add_argument(
         "overrides",
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print one metric a line."""
+    """Evaluate the run and print one metric per line."""
     overrides = only_overrides(arguments.overrides)
     from attention_zoo import training
 

@@ -1,4 +1,4 @@
-"""Write a run as a folder that serves without this library."""
+"""Export a run to a folder that can be served without this library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from attention_zoo.cli.arguments import apply_overrides, split_overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The run, the folder and the search options that become part of it."""
+    """Add the run, the output folder and the search options to export."""
     parser.add_argument("run", metavar="RUN", help="a run folder, an entry of the zoo or hf://")
     parser.add_argument(
         "words",
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write it whole or not at all."""
+    """Write the folder completely or not at all."""
     overrides, folders = split_overrides(arguments.words)
     if len(folders) != 1:
         raise ValueError(f"export writes one folder, {len(folders)} are named: export RUN OUT")

@@ -1,4 +1,4 @@
-"""Name the presets that a recipe's `model.preset` can be."""
+"""List the presets that a recipe's `model.preset` can name."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`list` takes none."""
+    """Add no arguments."""
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """One preset a line."""
+    """Print one preset per line."""
     from attention_zoo import models
 
     print("\n".join(models.list_presets()))

@@ -1,4 +1,4 @@
-"""From the words of the command line to one command."""
+"""Entry point of the command line."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0, 2 for a mistake in the input (one line on standard error), or 128 and the number of the
-        signal that stopped it.
+        0 for success, 2 for invalid input (one line on standard error), or 128 plus the number of
+        the signal that stopped the command.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"attention-zoo: {str(stop) or 'interrupted'}", file=sys.stderr)
         return 128 + getattr(stop, "number", signal.SIGINT)
     except BrokenPipeError:
-        # What is left in the buffer has no reader; let Python flush it into nothing.
+        # The reader of the pipe is gone; let Python flush the rest of the buffer to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

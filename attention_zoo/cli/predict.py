@@ -1,4 +1,4 @@
-"""Answer each line of a file, or of standard input, with one line."""
+"""Print one prediction for each line of a file or of standard input."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from attention_zoo.cli.arguments import apply_overrides, split_overrides
 from attention_zoo.cli.drawing import check_picture, draw_answer
 from attention_zoo.registry import did_you_mean
 
-CHUNK = 1024  # lines answered before the first of them is printed
+CHUNK = 1024  # lines predicted before their results are printed
 PAGES = {
     "tagging": "write_tagged_page",
     "summarization": "write_summary_page",
     "captioning": "write_caption_page",
 }
-"""What of `inspection` writes the answers of a task as a page."""
+"""Functions of `inspection` that write a task's predictions as an HTML page."""
 IMAGES = (".jpg", ".jpeg", ".png")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The run, the file, the search options and what to show."""
+    """Add the run, the input file, the search options and the output options."""
     parser.add_argument("run", metavar="RUN", help="a run folder, an entry of the zoo or hf://")
     parser.add_argument(
         "words",
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Check all lines, then answer them in order."""
+    """Check all lines, then predict them in order."""
     overrides, files = split_overrides(arguments.words)
     if len(files) > 1:
         raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _images(task: Any, folder: str | None) -> list[Path]:
-    """What a task that seeks among images is to seek among; nothing for others."""
+    """Return the images that a retrieval task searches; empty for other tasks."""
     seeks = hasattr(task, "index")
     if folder is None:
         if seeks:
@@ -138,7 +138,7 @@ def _read(name: str) -> tuple[str, bytes]:
 
 
 def _lines(name: str, content: bytes) -> Iterator[str]:
-    """The lines of UTF-8 text; only a line feed ends one."""
+    """Yield the lines of UTF-8 text; only a line feed ends a line."""
     if not content:
         raise ValueError(f"{name}: is empty; give one text a line")
     raw = content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
@@ -164,14 +164,14 @@ def _refuse_unknown(task: Any, lines: Sequence[str], places: Sequence[str]) -> N
 
 
 def _print(answer: Any, number: int, n_best: bool) -> None:
-    """A line for each answer; a line feed inside of one is printed as `\\n`."""
+    """Print each prediction on one line; a line feed inside it is printed as `\\n`."""
     for one in (answer, *answer.alternatives) if n_best else (answer,):
         front = f"{number}\t{one.score:.4f}\t" if n_best else ""
         print(front + one.text.replace("\r", "\\r").replace("\n", "\\n"), flush=True)
 
 
 def _warn_of_unknown(answer: Any, place: str) -> None:
-    """A line on standard error when the vocabulary has no word for some of the source."""
+    """Print a line on standard error if the vocabulary lacks words of the source."""
     if answer.unknown:
         where = ", ".join(str(at + 1) for at in answer.unknown)
         total = len(answer.source_tokens)
@@ -179,7 +179,7 @@ def _warn_of_unknown(answer: Any, place: str) -> None:
 
 
 def _draw(answer: Any, path: Path, number: int, count: int) -> None:
-    """The picture of one answer, its number in the file's name when there are several."""
+    """Draw one prediction; with several, the file name contains its number."""
     if count > 1:
         path = path.with_stem(f"{path.stem}-{number}")
     if answer.tokens:

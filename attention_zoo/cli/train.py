@@ -1,4 +1,4 @@
-"""Train what a recipe says. The same command goes on with a run that was stopped."""
+"""Train the task of a recipe. The same command resumes a run that was stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attention_zoo.cli.drawing import draw_answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The recipe and its overrides."""
+    """Add the recipe, its overrides and the changes to allow."""
     parser.add_argument("recipe", metavar="RECIPE", help="a recipe's YAML file")
     parser.add_argument(
         "overrides",
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train, then say where the run lies."""
+    """Train, then print the best step and the command that evaluates the run."""
     overrides = only_overrides(arguments.overrides)
     from attention_zoo import training
 
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def attention_picture(answer: Any) -> Any:
-    """Where the model looked while it wrote an answer, as pixels; None for an empty one."""
+    """Return the attention of a prediction as pixels; None without attention or tokens."""
     from attention_zoo import inspection
 
     if answer.attention is None or not answer.tokens:

@@ -1,7 +1,7 @@
-"""Text and images in: readers, a generated corpus, tokenizers, batches in a reproducible order.
+"""Data: file readers, generated corpora, tokenizers, and batches in a reproducible order.
 
-Importing this package imports neither TensorFlow nor Babel; what needs them imports them when
-called.
+Importing this package imports neither TensorFlow nor Babel. Functions that need them import them
+when they are called.
 """
 
 from attention_zoo.data.batching import Batches, LineBatches, PairBatches

@@ -1,4 +1,4 @@
-"""Batches of examples of similar length, in an order that (seed, step) alone decides."""
+"""Batches bucketed by length, in an order that depends only on (seed, step)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Batch = tuple[dict[str, NDArray[np.int32]], NDArray[np.int32]]
 
 
 def whole_numbers(what: str, values: Sequence[int] | NDArray[Any]) -> Integers:
-    """The values as an array; ValueError unless they are whole numbers."""
+    """Return the values as an int64 array; raise ValueError if they are not integers."""
     numbers = np.asarray(values)
     if numbers.size and numbers.dtype.kind not in "iu":
         raise ValueError(f"{what} must be whole numbers, got {numbers.dtype}")
@@ -27,23 +27,24 @@ def whole_numbers(what: str, values: Sequence[int] | NDArray[Any]) -> Integers:
 
 
 class Batches(ABC):
-    """What batches of examples of different length share: their order, and how they are read.
+    """Base class of batches: the order of examples, and access by step.
 
-    Every pass takes each example exactly once: examples are shuffled, sorted by length in steps of
-    `bucket_width`, cut into batches, and the batches are shuffled. Step `n` of a run is therefore a
-    pure function of (seed, n): a run can go on from any step without replaying the ones before. The
-    generator is counter-based (Philox) and only its raw bits are used, which NumPy keeps the same
-    in all versions.
+    Each epoch contains every example exactly once. Examples are shuffled, sorted by length in
+    buckets of `bucket_width`, and split into batches; then the batches are shuffled. The batch of
+    step `n` is a pure function of (seed, n), so a run can resume at any step without replaying
+    earlier ones. The random generator is counter-based (Philox). Only its raw bits are used, which
+    are the same in all NumPy versions.
 
-    A kind of batches defines `batch`; one that depends on the step, `at` too.
+    Subclasses implement `batch`. They also override `at` if a batch depends on the step.
 
     Args:
-        sizes: what examples are sorted by, the first the least and the last the most important:
-            lengths in tokens, as many arrays as there are sides.
-        batch_size: examples in a batch; the last one of a pass holds the rest.
-        seed: of the order, not negative.
-        bucket_width: lengths of a batch are padded to a multiple of it.
-        numbers: of the examples in the corpus they were taken from; 1, 2 and so on without.
+        sizes: sort keys of the examples, usually lengths in tokens: one array per side, the most
+            important key last.
+        batch_size: examples per batch. One batch of an epoch is smaller if the division leaves a
+            remainder.
+        seed: seed of the order, not negative.
+        bucket_width: batches are padded to a multiple of this length.
+        numbers: number of each example in the corpus it was taken from; default 1, 2, and so on.
 
     Raises:
         ValueError: a size below 1, a seed below 0.
@@ -71,10 +72,10 @@ class Batches(ABC):
 
     @abstractmethod
     def batch(self, rows: Integers) -> Any:
-        """`(inputs, labels)` of the examples of these rows: arrays, or nests of arrays."""
+        """Return `(inputs, labels)` of the examples with indices `rows`, as (nested) arrays."""
 
     def at(self, step: int) -> Any:
-        """The batch of a step of training, counted from 0 over all passes."""
+        """Return the training batch of a step, counted from 0 over all epochs."""
         return self.batch(self.rows(step))
 
     def __len__(self) -> int:
@@ -82,16 +83,16 @@ class Batches(ABC):
 
     @property
     def of_corpus(self) -> int:
-        """How many examples of the corpus they were taken from are in them."""
+        """Number of distinct corpus examples in these batches."""
         return len(np.unique(self._numbers))
 
     @property
     def steps_per_pass(self) -> int:
-        """How many batches hold every example once."""
+        """Number of batches per epoch."""
         return -(-len(self) // self.batch_size)
 
     def rows(self, step: int) -> Integers:
-        """The indices of the examples in the batch of a step, counted from 0 over all passes."""
+        """Return the example indices of the batch of a step, counted from 0 over all epochs."""
         if step < 0:
             raise ValueError(f"step {step} must be at least 0")
         number, index = divmod(step, self.steps_per_pass)
@@ -100,13 +101,14 @@ class Batches(ABC):
         return order[begin : begin + self.batch_size]
 
     def examples(self, step: int) -> list[int]:
-        """The examples in the batch of a step by their numbers, in order."""
+        """Return the corpus numbers of the examples in the batch of a step, sorted."""
         return sorted(self._numbers[self.rows(step)].tolist())
 
     def dataset(self, start: int = 0, stop: int | None = None) -> Any:
-        """A `tf.data.Dataset` of the batches of steps start to stop - 1 (endless without stop).
+        """Return a `tf.data.Dataset` of the batches of steps `start` to `stop - 1`.
 
-        Elements are as `at` gives them. Raises ValueError if stop < start or start < 0.
+        It is infinite if `stop` is None. Elements have the structure that `at` returns. Raises
+        ValueError if stop < start or start < 0.
         """
         if start < 0 or (stop is not None and stop < start):
             raise ValueError(f"steps {start} to {stop}: expected 0 <= start <= stop")
@@ -114,7 +116,7 @@ class Batches(ABC):
         return self._stream(lambda: map(self.at, steps), None if stop is None else stop - start)
 
     def in_order(self) -> Any:
-        """A `tf.data.Dataset` of every example once, in the order of the corpus, to evaluate on."""
+        """Return a `tf.data.Dataset` of every example once, in corpus order, for evaluation."""
         everything = np.arange(len(self))
         begins = range(0, len(self), self.batch_size)
         rows = [everything[begin : begin + self.batch_size] for begin in begins]
@@ -124,7 +126,7 @@ class Batches(ABC):
         import tensorflow as tf
 
         def specified(array: NDArray[Any]) -> Any:
-            """Images, which alone are uint8, are of one size in all batches."""
+            """Return the spec of an array. Only images are uint8, and they all have one size."""
             sides = array.shape[1:] if array.dtype == np.uint8 else [None] * (array.ndim - 1)
             return tf.TensorSpec([None, *sides], array.dtype)
 
@@ -134,7 +136,7 @@ class Batches(ABC):
         return dataset.apply(tf.data.experimental.assert_cardinality(cardinality)).prefetch(8)
 
     def _plan_of_pass(self, number: int) -> tuple[Integers, Integers]:
-        """The order of the examples in a pass, and the order of the batches cut from it."""
+        """Return the order of the examples in an epoch, and the order of its batches."""
         seeds = np.random.SeedSequence([self.seed, number])
         bits = np.random.Philox(seeds).random_raw(len(self) + self.steps_per_pass)
         buckets = [-(-size // self.bucket_width) for size in self._sizes]
@@ -143,15 +145,16 @@ class Batches(ABC):
 
 
 class PairBatches(Batches):
-    """The batches of a corpus of pairs of token ids, for training and for evaluation.
+    """Batches of source-target pairs of token ids, for training and evaluation.
 
     Args:
-        sources: token ids of the sources, without start and end.
-        targets: token ids of the targets, without start and end, as many as sources.
+        sources: token ids of the sources, without start and end tokens.
+        targets: token ids of the targets, without start and end tokens, one per source.
         batch_size, seed, bucket_width, numbers: see `Batches`; S and T of a batch are padded.
 
     Raises:
-        ValueError: no pair, an empty source or target, different numbers of them, a size below 1.
+        ValueError: no pairs, an empty source or target, different numbers of sources and targets, a
+            size below 1.
     """
 
     def __init__(
@@ -173,10 +176,10 @@ class PairBatches(Batches):
         super().__init__(sizes, batch_size, seed, bucket_width, numbers)
 
     def batch(self, rows: Integers) -> Batch:
-        """`({"source": (B, S), "target": (B, T)}, labels (B, T))`, all int32, padded with 0.
+        """Return `({"source": (B, S), "target": (B, T)}, labels (B, T))`, int32, padded with 0.
 
-        Targets begin with the start token, labels are the targets one place on, up to the end
-        token.
+        Targets begin with the start token. Labels are the targets shifted left by one position and
+        end with the end token.
         """
         source = self._sources.padded(rows, self.bucket_width)
         target, labels = self._targets.shifted(rows, self.bucket_width)
@@ -184,14 +187,14 @@ class PairBatches(Batches):
 
 
 class LineBatches(Batches):
-    """The batches of a corpus of lines of token ids, each token to be told from those before it.
+    """Batches of lines of token ids, for language modeling (next-token prediction).
 
     Args:
-        lines: token ids, without start and end.
+        lines: token ids, without start and end tokens.
         batch_size, seed, bucket_width, numbers: see `Batches`; T of a batch is padded.
 
     Raises:
-        ValueError: no line, an empty line, a size below 1.
+        ValueError: no lines, an empty line, a size below 1.
     """
 
     def __init__(
@@ -208,20 +211,21 @@ class LineBatches(Batches):
         super().__init__((self._lines.lengths + 1,), batch_size, seed, bucket_width, numbers)
 
     def batch(self, rows: Integers) -> Batch:
-        """`({"tokens": (B, T)}, labels (B, T))`, int32, padded with 0.
+        """Return `({"tokens": (B, T)}, labels (B, T))`, int32, padded with 0.
 
-        Tokens begin with the start token, labels are the tokens one place on, up to the end token.
+        Tokens begin with the start token. Labels are the tokens shifted left by one position and
+        end with the end token.
         """
         tokens, labels = self._lines.shifted(rows, self.bucket_width)
         return {"tokens": tokens}, labels
 
 
 class Ragged:
-    """Rows of token ids of different length, in one flat array.
+    """Rows of token ids of different lengths, stored in one flat array.
 
     Args:
-        rows: token ids; none is empty.
-        name: what a row is called in messages.
+        rows: token ids; no row is empty.
+        name: name of a row in error messages.
     """
 
     def __init__(self, rows: Sequence[Row], name: str) -> None:
@@ -232,14 +236,14 @@ class Ragged:
         self.begins: Integers = np.cumsum(self.lengths) - self.lengths
 
     def padded(self, rows: Integers, width: int, room: int = 0) -> NDArray[np.int32]:
-        """The rows padded to a multiple of width, with at least `room` pads each."""
+        """Return rows padded to a multiple of `width`, each with at least `room` padding ids."""
         lengths = self.lengths[rows, None]
         places = np.arange(-(-(int(lengths.max()) + room) // width) * width)
         at = np.minimum(self.begins[rows, None] + places, len(self._flat) - 1)
         return np.where(places < lengths, self._flat[at], np.int32(PAD))
 
     def shifted(self, rows: Integers, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The rows after a start token, and one place on: what follows, up to an end token."""
+        """Return the rows after a start token, and the rows followed by an end token."""
         follows = self.padded(rows, width, room=1)
         tokens = np.empty_like(follows)
         tokens[:, 0], tokens[:, 1:] = START, follows[:, :-1]

@@ -1,4 +1,4 @@
-"""Batches of images, each with one of its captions, or with its class."""
+"""Batches of images with captions or class labels."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from attention_zoo.data.image_text_batches import ImageTextBatches, Inputs
 
 
 class CaptionBatches(ImageTextBatches):
-    """The batches of a corpus of captions, each beside its image, to be told word by word.
+    """Batches of images and captions, for image captioning (next-token prediction).
 
-    As `ImageTextBatches`, the texts being captions.
+    See `ImageTextBatches` for the arguments; the texts are captions.
     """
 
     def batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
-        """`({"image": (B, H, W, 3), "target": (B, T)}, labels (B, T))`, padded with 0.
+        """Return `({"image": (B, H, W, 3), "target": (B, T)}, labels (B, T))`, padded with 0.
 
-        Images are uint8, all else int32. Targets begin with the start token, labels are the targets
-        one place on, up to the end token.
+        Images are uint8, targets and labels int32. Targets begin with the start token. Labels are
+        the targets shifted left by one position and end with the end token.
         """
         target, labels = self._texts.shifted(rows, self.bucket_width)
         return {"image": self._images[self._which[rows]], "target": target}, labels
 
 
 class LabelledBatches(Batches):
-    """The batches of a corpus of images, each of a class.
+    """Batches of images with class labels.
 
     Args:
         images: `(N, H, W, C)`, uint8.
-        labels: the class of each, counted from 0.
+        labels: class of each image, counted from 0.
         batch_size, seed, numbers: see `Batches`.
 
     Raises:
-        ValueError: no image, another number of labels, one that is no whole number from 0, a size
-            below 1.
+        ValueError: no images, a different number of labels, a label that is negative or not an
+            integer, a size below 1.
     """
 
     def __init__(
@@ -59,5 +59,5 @@ class LabelledBatches(Batches):
         super().__init__((like,), batch_size, seed, numbers=numbers)
 
     def batch(self, rows: Integers) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-        """Images `(B, H, W, C)`, uint8, and labels `(B,)`, int32."""
+        """Return images `(B, H, W, C)`, uint8, and labels `(B,)`, int32."""
         return self._images[rows], self._labels[rows]

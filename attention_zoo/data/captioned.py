@@ -1,4 +1,4 @@
-"""Images with captions out of files: a folder or a zip, and JSON lines or COCO's JSON beside it."""
+"""Readers of captioned images: a folder or zip of images, with JSON lines or COCO JSON."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from attention_zoo.data.reading import (
 )
 
 INSIDE = ("captions.jsonl", "captions.jsonl.gz")
-"""What the captions of a folder are called in it."""
+"""File names of the captions in an image folder."""
 
 
 class _Described(NamedTuple):
-    """An image of the captions' file: where it stands there, its file's name, its captions."""
+    """An entry of the captions file: its location, its image file name and its captions."""
 
     where: str
     name: str
@@ -38,25 +38,25 @@ def read_captions(
     size: Size | None = None,
     skip_bad: int = 0,
 ) -> CaptionedImages:
-    """Images of a folder or a zip, with their captions of JSON lines, in the order of these.
+    """Read images from a folder or zip, with captions from a JSON lines file, in the file's order.
 
     A line is `{"image": "dogs/1.jpg", "captions": ["A dog runs .", "..."]}`: the name of a file in
-    the folder or zip, and one caption or several.
+    the folder or zip, and one or more captions.
 
     Args:
-        images: a folder, or a zip, which is not unpacked.
-        captions: the file of JSON lines, UTF-8, gzipped or not; without, `captions.jsonl` or
+        images: a folder, or a zip, which is not unpacked to disk.
+        captions: the JSON lines file, UTF-8, gzipped or not. By default, `captions.jsonl` or
             `captions.jsonl.gz` in the folder.
-        size: one side of a square, or height and width, that images are resized to; without, all
-            must be of one size.
-        skip_bad: how many bad lines, and images that are bad or have no caption, may be left out;
-            one more is an error.
+        size: size that images are resized to: the side of a square or (height, width). By default,
+            images are not resized and must all have the same size.
+        skip_bad: maximum number of bad lines, bad images and images without a caption to skip. More
+            raise an error.
 
     Raises:
-        ValueError: no folder, zip or captions; no image; at a bad line (file:line) invalid UTF-8,
-            no JSON object, a missing or empty field, an image that is not there or stands in a line
-            before; an image that is not read (see `read_image`), has no caption, or is of another
-            size than the first.
+        ValueError: a missing folder, zip or captions file; no images; a bad line (file:line), with
+            invalid UTF-8, no JSON object, a missing or empty field, or an image that is missing or
+            repeated; an image that cannot be read (see `read_image`), has no caption, or differs in
+            size from the first.
     """
     check_size(size)
     path = Path(captions) if captions is not None else _inside(images)
@@ -78,22 +78,22 @@ def read_coco(
     size: Size | None = None,
     skip_bad: int = 0,
 ) -> CaptionedImages:
-    """Images of a folder or a zip, with their captions of a JSON file as COCO has it.
+    """Read images from a folder or zip, with captions from a JSON file in COCO's format.
 
-    The file holds `{"images": [{"id": 7, "file_name": "1.jpg"}, ...], "annotations": [{"image_id":
-    7, "caption": "A dog runs ."}, ...]}`; other fields are not looked at. Images are in its order,
-    and so are the captions of each.
+    The JSON is `{"images": [{"id": 7, "file_name": "1.jpg"}, ...], "annotations": [{"image_id": 7,
+    "caption": "A dog runs ."}, ...]}`; other fields are ignored. Images, and the captions of each
+    image, are in the file's order.
 
     Args:
-        images: a folder, or a zip, which is not unpacked; file names are paths within it.
+        images: a folder, or a zip, which is not unpacked to disk; file names are paths within it.
         annotations: the JSON file, UTF-8, gzipped or not.
-        size: as that of `read_captions`.
-        skip_bad: how many bad entries of either list, and images that are bad or have no caption,
-            may be left out; one more is an error.
+        size: see `read_captions`.
+        skip_bad: maximum number of bad entries of either list, bad images and images without a
+            caption to skip. More raise an error.
 
     Raises:
-        ValueError: as `read_captions`; no JSON, a missing list or field, an annotation of no image
-            (the place in its list, counted from 0).
+        ValueError: as `read_captions`; invalid JSON, a missing list or field, an annotation without
+            an image (the message contains its index in the list, counted from 0).
 
     Reference:
         Chen et al. 2015, arXiv:1504.00325; the format is that of captions on cocodataset.org.
@@ -123,7 +123,7 @@ def read_coco(
 
 
 def _inside(images: str | Path) -> Path:
-    """The captions in a folder of images."""
+    """Return the path of the captions file in an image folder."""
     if not Path(images).is_dir():
         raise ValueError(f"{images}: no folder with captions in it; name the file of the captions")
     for name in INSIDE:
@@ -133,7 +133,7 @@ def _inside(images: str | Path) -> Path:
 
 
 def _new_name(where: str, row: dict[str, Any], name: str, places: dict[str, str]) -> str:
-    """The image of a row; ValueError if it stands in one before."""
+    """Return the image name of a row; raise ValueError if an earlier row has it."""
     image = field(where, row, name)
     if not isinstance(image, str):
         raise ValueError(f"{where}: field {name!r} is no text; give the name of an image")
@@ -147,7 +147,7 @@ def _new_name(where: str, row: dict[str, Any], name: str, places: dict[str, str]
 
 
 def _entries(path: str | Path, whole: dict[str, Any], name: str) -> Iterable[tuple[str, Any]]:
-    """The entries of a list of COCO's JSON, and where each stands."""
+    """Return the entries of a list in COCO's JSON, with their locations."""
     entries = field(str(path), whole, name)
     if not isinstance(entries, list):
         raise ValueError(f"{path}: field {name!r} is no list")
@@ -175,7 +175,7 @@ def _read(
     size: Size | None,
     skips: Skips,
 ) -> CaptionedImages:
-    """The images of rows; all faults of names are found before any image is read."""
+    """Read the images of the rows. All names are checked before any image is decoded."""
     stack, present, kept = ImageStack(), list[_Described](), list[_Described]()
     with image_files(images) as files:
         for row in rows:

@@ -1,4 +1,4 @@
-"""Images and what is said of them."""
+"""Images with captions."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from attention_zoo.data.images import check_stack, digest, resized_all
 
 Box = tuple[float, float, float, float]
-"""Top, left, bottom and right of a part of an image, in fractions of its height and width."""
+"""Top, left, bottom and right of an image region, as fractions of the image's height and width."""
 
 
 @dataclass(frozen=True)
 class CaptionedImages:
-    """Images of one size, and their captions.
+    """Images of one size, with captions.
 
     Attributes:
         images: `(N, H, W, 3)`, uint8, RGB.
-        captions: one or several of each image.
-        names: what each image is called: its file's name, or its number.
-        origin: where they come from, to be shown and stored beside results.
-        skipped: how many bad ones were left out on request.
-        boxes: of each image, where the object is that a word of its captions names; None where
-            nobody knows.
+        captions: one or more captions per image.
+        names: name of each image: its file name or its number.
+        origin: source of the data, for display and for saved results.
+        skipped: number of bad examples that were skipped on request.
+        boxes: for each image, the boxes of its objects, keyed by the object's word in the captions;
+            None if unknown.
     """
 
     images: NDArray[np.uint8]
@@ -57,19 +57,19 @@ class CaptionedImages:
         return len(self.images)
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
-        """A digest of each image, and its captions."""
+        """Yield a digest of each image, followed by its captions."""
         for image, captions in zip(self.images, self.captions, strict=True):
             yield digest(image), *captions
 
     def resized(self, size: int) -> CaptionedImages:
-        """The images resized to squares of that side, as `read_image` does it."""
+        """Return the images resized to squares of side `size`, in the same way as `read_image`."""
         return replace(self, images=resized_all(self.images, size))
 
     def telling(self, most: int, seed: int) -> CaptionedImages:
-        """The images with so many of their captions, drawn by the seed; all where they are fewer.
+        """Return the images with at most `most` captions each, sampled with `seed`.
 
         Raises:
-            ValueError: no caption is to be left.
+            ValueError: `most` is below 1.
         """
         if most < 1:
             raise ValueError(f"{self.origin}: an image needs a caption, got {most}")
@@ -79,7 +79,7 @@ class CaptionedImages:
         )
 
     def take(self, rows: Iterable[int]) -> CaptionedImages:
-        """The images of these rows, and what belongs to them."""
+        """Return the images with indices `rows`, with their captions, names and boxes."""
         rows = list(rows)
         return replace(
             self,

@@ -1,6 +1,7 @@
-"""The clauses that carry dates, times and quantities, written for this corpus in four languages.
+"""Clause templates of the generated corpus `dates`, in four languages.
 
-Each says the same in all languages, with its slot where the language wants it; no two say the same.
+A template has the same meaning in all languages, with its slot where the language requires it. No
+two templates have the same meaning.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from dataclasses import dataclass
 
 from attention_zoo.data.slots import Date, Distance, Quantity, Slot, Time
 
-# Between two clauses, and at the end of the sentence.
+# The separator of clauses, and the end of the sentence.
 JOINTS = {"en": ("; ", "."), "fr": (" ; ", "."), "de": ("; ", "."), "zh": ("；", "。")}
 
 
 @dataclass(frozen=True)
 class Carrier:
-    """A clause around a slot: `{0}` in a template is the slot as the language writes it."""
+    """A clause with a slot: `{0}` in a template is replaced by the slot's text in that language."""
 
     slot: Slot
     templates: dict[str, str]

@@ -1,8 +1,8 @@
-"""Ids of words that the vocabulary does not have, so that a model can copy them from its source.
+"""Token ids for out-of-vocabulary words, so that a model can copy them from its source.
 
-With a vocabulary of V tokens, the first word of a source that the vocabulary does not know is V,
-the next other one V + 1, and so on: ids that mean something beside their own source alone (See et
-al. 2017, section 2.2, "extended vocabulary").
+With a vocabulary of V tokens, the first unknown word of a source has id V, the next distinct one
+V + 1, and so on. These ids are valid for this source only (See et al. 2017, section 2.2, "extended
+vocabulary").
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from attention_zoo.data.vocabulary import UNKNOWN
 
 
 class CopiedIds(NamedTuple):
-    """Texts as ids, those of their unknown words included.
+    """Texts as token ids, with ids for unknown words.
 
     Attributes:
-        sources: ids of each source, without start and end.
-        targets: ids of each target, without start and end; none where no targets were given.
-        words: of each source what its ids V, V + 1 ... stand for, as `Tokenizer.surfaces` gives it.
+        sources: ids of each source, without start and end tokens.
+        targets: ids of each target, without start and end tokens; empty if no targets were given.
+        words: for each source, the words of the ids V, V + 1 ..., as from `Tokenizer.surfaces`.
     """
 
     sources: list[list[int]]
@@ -35,21 +35,22 @@ def copied_ids(
     copies: int = 100,
     longest: int | None = None,
 ) -> CopiedIds:
-    """Ids of sources, and of targets as words of these sources.
+    """Encode sources and targets, with extra ids for the unknown words of each source.
 
-    The distinct unknown words of a source have the ids V, V + 1 ... in the order in which they come
-    first; from the one of number `copies` on they stay unknown. An unknown word of a target has the
-    id that the same word has in its source, and stays unknown where it has none there.
+    The distinct unknown words of a source have the ids V, V + 1 ..., in order of first occurrence.
+    After the first `copies` distinct words, further ones remain unknown. An unknown word of a
+    target has the same id as in its source. It remains unknown if it has no id there.
 
-    Two words are the same where their `surfaces` are: with `lowercase` in any case, and one after a
-    space is another than one after a bracket.
+    Two words are equal if their `surfaces` are. With `lowercase`, this ignores case. A word after a
+    space differs from the same word after a bracket.
 
     Args:
-        tokenizer: of both sides, its vocabulary has V tokens.
-        sources: texts.
-        targets: a text for each of them, or None.
-        copies: most unknown words of a source that get an id; 0 gives what `encode` does.
-        longest: most tokens of a source, the first ones, that are read; None reads all.
+        tokenizer: tokenizer of both sides, with V tokens in its vocabulary.
+        sources: source texts.
+        targets: one text per source, or None.
+        copies: maximum number of unknown words per source that have an id; with 0, ids are those of
+            `encode`.
+        longest: sources are truncated to this number of tokens; None does not truncate.
 
     Example:
         >>> from attention_zoo.data import copied_ids, train_tokenizer
@@ -58,7 +59,7 @@ def copied_ids(
         CopiedIds(sources=[[5, 6, 7]], targets=[[7, 1, 4, 5]], words=[('▁Tromak',)])
 
     Raises:
-        ValueError: `copies` below 0, or other numbers of sources and targets.
+        ValueError: `copies` is below 0, or the numbers of sources and targets differ.
     """
     if copies < 0:
         raise ValueError(f"copies={copies} must be at least 0")
@@ -81,7 +82,10 @@ def copied_ids(
 def _extended(
     tokenizer: Tokenizer, text: str, ids: list[int], numbers: dict[str, int], copies: int
 ) -> list[int]:
-    """The ids of a text, its unknown words by `numbers`, which grow up to `copies`."""
+    """Return the ids of a text, with unknown words numbered by `numbers`.
+
+    New unknown words are added to `numbers` up to `copies` entries.
+    """
     if UNKNOWN not in ids or not (copies or numbers):
         return ids
     found = []

@@ -1,19 +1,20 @@
-"""The generated corpus `dates`: dates, times and quantities in running sentences of four languages.
+"""Generated corpus `dates`: dates, times and quantities in sentences of four languages.
 
-A sentence is a chain of clauses ("trains leave at 5:04 PM; it weighs 12 kilograms."). Their slots
-are written by Babel from the Unicode CLDR, so that they differ as they do between the languages:
+A sentence is a chain of clauses ("trains leave at 5:04 PM; it weighs 12 kilograms."). Babel formats
+the values of their slots from the Unicode CLDR, so they differ as they do between the languages:
 "Monday, March 3, 2031" is "lundi 3 mars 2031", "Montag, 3. März 2031" and "2031年3月3日星期一",
-5:04 PM is 17:04, "3 days ago" is "il y a 3 jours". Inside a clause words move; clauses keep their
-order.
+5:04 PM is 17:04, "3 days ago" is "il y a 3 jours". The word order within a clause depends on the
+language. The order of the clauses does not.
 
-Every sentence has exactly one right translation, so exact match is a fair measure. No clause stands
-twice in a sentence, so what has to be found is always told apart by its content, also in the split
-`long`, whose sentences have up to twice as many clauses as those of training. Clauses are short and
-sentences of training have up to six: with two or three, a model learns where the first, the middle
-and the last one stand instead of how to go on from one to the next, and fails on longer chains.
+Every sentence has exactly one correct translation, so exact match is a fair metric. No clause
+occurs twice in a sentence, so the clause to attend to is always identified by its content. This
+also holds in the split `long`, whose sentences have up to twice as many clauses as those of
+training. Clauses are short, and training sentences have up to six. With only two or three, a model
+learns the positions of the first, middle and last clause instead of how to move from one clause to
+the next, and fails on longer chains.
 
-Splits are told apart by a hash of the English sentence: no sentence is ever in two of them,
-whatever the sizes, seeds and languages.
+The split of a sentence is determined by a hash of its English text. No sentence is ever in two
+splits, whatever the sizes, seeds and languages.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ def generate_dates(
     min_phrases: int = 1,
     max_phrases: int = 6,
 ) -> TextPairs:
-    """Sentence pairs, all different; the first n of a larger corpus are the corpus of size n.
+    """Generate sentence pairs, all different. A corpus of size n is a prefix of any larger one.
 
     Args:
-        size: how many pairs.
-        source: the language to translate from: "en", "fr", "de" or "zh".
-        target: the language to translate to, another one.
+        size: number of pairs.
+        source: source language: "en", "fr", "de" or "zh".
+        target: target language, different from `source`.
         split: "train", "validation" or "test" with min_phrases to max_phrases clauses a sentence,
             or "long" with max_phrases + 1 to 2 * max_phrases.
-        seed: of the corpus. The same seed gives the same sentences in all languages.
-        min_phrases: the fewest clauses in a sentence.
-        max_phrases: the most clauses in a sentence outside of "long".
+        seed: seed of the corpus. The same seed gives the same sentences in all languages.
+        min_phrases: minimum number of clauses in a sentence.
+        max_phrases: maximum number of clauses in a sentence outside of "long".
 
     Raises:
         ValueError: a size below 1, an unknown language or split, the same language twice, fewer
-            than one clause or more than there are.
+            than one clause, `max_phrases` above half the number of templates.
     """
     _check_languages(source, target)
 
@@ -83,7 +84,7 @@ def _check_languages(source: str, target: str) -> None:
 
 
 def _draw(phrases: int, pick: Pick) -> list[Clause]:
-    """Different carriers, each with a value for its slot."""
+    """Sample different carriers, each with a value for its slot."""
     left = list(range(len(CARRIERS)))
     clauses: list[Clause] = []
     for _ in range(phrases):

@@ -1,11 +1,11 @@
-"""Images of digits: a generated set, and digits moved to anywhere on a larger canvas.
+"""Generated images of digits, and digits translated or cluttered on a larger canvas.
 
-`generate_digits` draws strokes with a trembling hand, 28 by 28 pixels, so that nothing has to be
-fetched. `translated_digits` and `cluttered_digits` make the tasks of Mnih et al. 2014, arXiv
-1406.6247, section 4.1, out of any set of images, those included.
+`generate_digits` draws strokes with random distortions, 28 by 28 pixels, so that no download is
+needed. `translated_digits` and `cluttered_digits` create the tasks of Mnih et al. 2014, arXiv
+1406.6247, section 4.1, from any set of images, including the generated ones.
 
-What a seed draws is the same on every machine: only sums, products, quotients and roots, which all
-round alike, lead from the drawn numbers to the pixels.
+A seed gives the same images on every machine: pixels are computed from the random numbers by sums,
+products, quotients and roots only, which every machine rounds in the same way.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from attention_zoo.ops.arguments import whole_number
 from attention_zoo.registry import did_you_mean
 
 SIDE, INK = 28, 20.0
-"""Pixels of a side of a generated image, and of the height of the digit on it, on the average."""
+"""Side of a generated image, and average height of its digit, in pixels."""
 PARTS = ("train", "validation", "test")
 CHUNK = 256
 Stroke = tuple[tuple[float, float], ...]
-"""Points to the right and downwards, from (0, 0) to (1, 1)."""
+"""Points (x to the right, y downwards), from (0, 0) to (1, 1)."""
 
 
 class Digits(NamedTuple):
-    """images: `(N, H, W, C)` uint8, white on black. labels: `(N,)` int64."""
+    """Images of digits, and their labels.
+
+    images: `(N, H, W, C)` uint8, white on black. labels: `(N,)` int64.
+    """
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
 
 
 def _loop(middle: float, width: float, height: float) -> Stroke:
-    """A closed curve around (0.5, middle), half as wide and half as high as said."""
+    """Return a closed curve around (0.5, middle), with half-axes `width` and `height`."""
     circle = [(0.0, -1.0), (0.5, -0.866), (0.866, -0.5)]
     while len(circle) < 12:
         x, y = circle[-3]
@@ -66,22 +69,22 @@ STROKES: tuple[tuple[Stroke, ...], ...] = (
     (_loop(0.27, 0.22, 0.22), _loop(0.72, 0.28, 0.23)),
     (tuple((1 - x, 1 - y) for x, y in _SIX),),
 )
-"""How each digit is written."""
+"""Strokes of each digit."""
 POINTS = max(sum(len(stroke) for stroke in digit) for digit in STROKES)
 MANNERS = 8
-"""Numbers that say how a digit is written as a whole."""
+"""Number of random values that control the style of a whole digit."""
 
 
 def generate_digits(size: int, split: str = "train", seed: int = 1) -> Digits:
-    """Digits drawn by a trembling hand; the first n of a larger set are the set of size n.
+    """Generate images of handwritten-style digits. A set of size n is a prefix of any larger one.
 
     Args:
-        size: how many.
+        size: number of images.
         split: "train", "validation" or "test", which share no image.
-        seed: of the set.
+        seed: seed of the set.
 
     Returns:
-        Images `(size, 28, 28, 1)` and their labels, 0 to 9, each as likely as any other.
+        Images `(size, 28, 28, 1)` and their labels, 0 to 9, uniformly distributed.
 
     Raises:
         ValueError: a size below 1, an unknown split.
@@ -105,7 +108,7 @@ def generate_digits(size: int, split: str = "train", seed: int = 1) -> Digits:
 
 
 def _written(digit: int, drawn: NDArray[Any]) -> NDArray[np.uint8]:
-    """A digit in so many hands, `(n, 28, 28)`, of numbers from -1 to 1."""
+    """Draw a digit once for each row of `drawn`, numbers from -1 to 1: `(n, 28, 28)`."""
     turn, slant, wide, high, right, down, pen, ink = drawn.T[:MANNERS, :, None]
     points = np.array([point for stroke in STROKES[digit] for point in stroke])
     shake = 0.03 * drawn[:, MANNERS : MANNERS + 2 * len(points)].reshape(-1, len(points), 2)
@@ -127,7 +130,7 @@ def _written(digit: int, drawn: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _squared_distance(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-    """Of the middle of each pixel from the line between two points, `(n, 28, 28)`."""
+    """Return the squared distance of each pixel's center from a line segment, `(n, 28, 28)`."""
     places = np.arange(SIDE) + 0.5
     (x0, x1), (y0, y1) = (z.T[..., None, None] for z in (x, y))
     along, down = x1 - x0, y1 - y0
@@ -139,19 +142,19 @@ def _squared_distance(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
 
 
 def translated_digits(images: Any, labels: Any, size: int = 60, seed: int = 1) -> Digits:
-    """Each image somewhere on a black square, every place as likely as any other.
+    """Place each image at a uniformly random position on a black square canvas.
 
     Args:
         images: `(N, H, W)` or `(N, H, W, C)`, uint8, white on black.
         labels: `(N,)`, integers.
-        size: side of the square in pixels.
-        seed: of the places.
+        size: side of the canvas in pixels.
+        seed: seed of the positions.
 
     Returns:
         Images `(N, size, size, C)` and their labels, in the same order.
 
     Raises:
-        ValueError: no such images or labels, a square that they do not fit into.
+        ValueError: invalid images or labels, a canvas smaller than the images.
     """
     digits = _checked(images, labels, size)
     pick = _picker(f"translated/{seed}")
@@ -164,19 +167,21 @@ def translated_digits(images: Any, labels: Any, size: int = 60, seed: int = 1) -
 def cluttered_digits(
     images: Any, labels: Any, size: int = 60, clutter: int = 4, patch: int = 8, seed: int = 1
 ) -> Digits:
-    """Each image somewhere on a black square, between pieces of others; the lightest is seen.
+    """Place each image at a random position on a black square canvas, with patches of other images.
+
+    Overlapping pixels have the maximum of their values.
 
     Args:
         images, labels, size, seed: as in `translated_digits`.
-        clutter: how many pieces are on each square.
-        patch: side of a piece in pixels, cut out of another image (of the same, if it is alone)
-            anywhere.
+        clutter: number of patches on each canvas.
+        patch: side of a patch in pixels. A patch is cut at a random position from another image, or
+            from the same one if it is the only image.
 
     Returns:
         Images `(N, size, size, C)` and their labels, in the same order.
 
     Raises:
-        ValueError: as `translated_digits`, and for pieces larger than the images.
+        ValueError: as `translated_digits`, and for patches larger than the images.
     """
     digits = _checked(images, labels, size)
     whole_number("clutter", clutter, low=0)
@@ -195,13 +200,13 @@ def cluttered_digits(
 
 
 def _picker(name: str) -> Callable[[int], int]:
-    """Draws one of the first n whole numbers."""
+    """Return a function that samples an integer from 0 to n - 1."""
     numbers = random.Random(name).random
     return lambda n: int(numbers() * n)
 
 
 def _put(canvas: NDArray[np.uint8], image: NDArray[np.uint8], pick: Callable[[int], int]) -> None:
-    """Lays an image on a canvas, anywhere."""
+    """Paste an image at a random position on a canvas, by pixelwise maximum."""
     height, width = image.shape[:2]
     top, left = (pick(len(canvas) - side + 1) for side in (height, width))
     below = canvas[top : top + height, left : left + width]
@@ -209,7 +214,7 @@ def _put(canvas: NDArray[np.uint8], image: NDArray[np.uint8], pick: Callable[[in
 
 
 def _checked(images: Any, labels: Any, size: int) -> Digits:
-    """The images with their channels; ValueError for what is none, or too large for the square."""
+    """Return the images with a channel axis; raise ValueError for invalid arrays or sizes."""
     images, labels = np.asarray(images), np.asarray(labels)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         raise ValueError(

@@ -1,6 +1,7 @@
-"""Shapes with soft edges, drawn from distances that are the same to the last bit everywhere.
+"""Anti-aliased shapes, drawn from distances that are bit-identical on every machine.
 
-Only sums, products and square roots are taken, which every machine rounds alike.
+Only sums, products, quotients and square roots are used, which every machine rounds in the same
+way.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SIDE = math.sqrt(10 + 2 * math.sqrt(5)) / 4  # its sine
 LOW = (math.sqrt(5) + 1) / 4  # cosine of 36 degrees
 LOW_SIDE = math.sqrt(10 - 2 * math.sqrt(5)) / 4  # its sine
 TIPS = ((0.0, -1.0), (SIDE, -TIP), (-SIDE, -TIP), (LOW_SIDE, LOW), (-LOW_SIDE, LOW))
-"""Where the five tips of a star point, to the right and down."""
+"""Directions of the five tips of a star: (right, down)."""
 
 
 def _circle(right: Plane, down: Plane, radius: float) -> Plane:
@@ -32,7 +33,7 @@ def _square(right: Plane, down: Plane, radius: float) -> Plane:
 
 
 def _triangle(right: Plane, down: Plane, radius: float) -> Plane:
-    sides = (15 * abs(right) - 8 * (down + radius)) / 17  # 8, 15, 17: a right angle
+    sides = (15 * abs(right) - 8 * (down + radius)) / 17  # 8, 15, 17: Pythagorean triple
     return np.maximum(sides, down - 0.8 * radius)
 
 
@@ -42,7 +43,10 @@ def _cross(right: Plane, down: Plane, radius: float) -> Plane:
 
 
 def _star(right: Plane, down: Plane, radius: float) -> Plane:
-    """Within four at least of the five lines that join its tips."""
+    """Return the distance to a star.
+
+    A point inside is on the inner side of at least four of the five lines that join the tips.
+    """
     beyond = [right * x + down * y - TIP * radius for x, y in TIPS]
     return np.sort(beyond, axis=0)[-2]
 
@@ -59,18 +63,19 @@ SHAPES: dict[str, Callable[[Plane, Plane, float], Plane]] = {
     "star": _star,
     "ring": _ring,
 }
-"""How far points right of and below the middle lie outside of a shape; less than 0 inside. None
-reaches farther than its radius to any of the four sides."""
+"""Distance functions of the shapes, negative inside a shape. Arguments: offsets of points from the
+shape's center, to the right and downwards, and the radius. No shape extends beyond its radius to
+any of the four sides."""
 
 
 def coverage(shape: str, side: int, row: float, column: float, radius: float) -> Plane:
-    """How much of each pixel of a square image a shape covers, 0 to 1.
+    """Return the fraction of each pixel of a square image that a shape covers, 0 to 1.
 
     Args:
-        shape: a name of `SHAPES`.
-        side: of the image, in pixels.
-        row, column: of the shape's middle, in pixels from the image's upper left corner.
-        radius: of the shape, in pixels.
+        shape: a key of `SHAPES`.
+        side: side of the image in pixels.
+        row, column: center of the shape, in pixels from the image's upper left corner.
+        radius: radius of the shape in pixels.
 
     Returns:
         `(side, side)`, rows first.
@@ -81,7 +86,7 @@ def coverage(shape: str, side: int, row: float, column: float, radius: float) ->
 
 
 def box_of(covered: Plane) -> Box:
-    """The smallest box that holds every pixel of which something is covered."""
+    """Return the smallest box that contains every pixel with nonzero coverage."""
     height, width = covered.shape
     rows, columns = (np.flatnonzero(covered.any(axis=axis)) for axis in (1, 0))
     return (

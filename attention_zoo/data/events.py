@@ -1,4 +1,4 @@
-"""What happens in the generated corpus `reports`: how it is told, denied and summed up."""
+"""Events of the generated corpus `reports`: templates of reports, distractors and summaries."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Event(NamedTuple):
     """A kind of event.
 
     Attributes:
-        slots: what stands in its sentences: "name" or "figure" for each.
-        told: ways to tell that it has happened, each in one or more sentences.
-        asides: ways to tell that it was long ago, is planned or is not true.
-        summary: one sentence, which a name never begins.
+        slots: type of each slot of its templates: "name" or "figure".
+        told: templates which report that the event happened, each of one or more sentences.
+        asides: templates of distractors: the event was long ago, is planned or is not true.
+        summary: template of one sentence, which never begins with a name.
     """
 
     slots: dict[str, str]
@@ -24,7 +24,7 @@ class Event(NamedTuple):
 
 
 def _disaster(what: str, cause: str) -> Event:
-    """A kind of event that hurts people in a place."""
+    """Return a kind of event that hurts people in a town."""
     return Event(
         {"place": "name", "hurt": "figure", "wrong": "figure"},
         (

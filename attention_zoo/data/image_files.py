@@ -1,4 +1,4 @@
-"""The files of a folder or a zip of images, and images of one size in one array."""
+"""Files of a folder or zip of images, and an array of images of one size."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from numpy.typing import NDArray
 from attention_zoo.data.images import BEGINS, check_bytes, read_bytes
 
 Files = dict[str, Callable[[], bytes]]
-"""What reads each file, by its name within the folder or zip."""
+"""Functions that read each file, by its name within the folder or zip."""
 
 _SUFFIXES = (
     "apng avif bmp gif heic heif ico j2k jfif jp2 jpe jpeg jpg jxl pbm pgm pjpeg png pnm ppm psd"
     " svg tga tif tiff webp"
 )
 SUFFIXES = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
-"""Names of images end so, in capitals or not; of those, too, that are not read."""
+"""Lower-case suffixes of image files, including formats that `read_image` does not support."""
 
 
 @contextmanager
 def image_files(path: str | Path) -> Iterator[Files]:
-    """The files of a folder and those within, or of a zip, in the order of their names.
+    """Yield a dictionary of the files of a folder (recursively) or of a zip, sorted by name.
 
-    Links are followed, but for those that lead back up. Left out is what an operating system adds:
-    names that begin with a full stop, `__MACOSX`, `Thumbs.db`, `desktop.ini`. A zip is read in
-    place: nothing is unpacked to the disk.
+    Symbolic links are followed, except those to a parent folder. Files that operating systems add
+    are ignored: names that begin with a dot, `__MACOSX`, `Thumbs.db`, `desktop.ini`. A zip is not
+    unpacked to disk.
 
     Raises:
-        ValueError: neither folder nor zip; a folder within that cannot be read; a zip that has two
-            files of one name; at a file that is read, damaged or packed in a way that is not read,
-            or too large.
+        ValueError: the path is neither a folder nor a zip; a subfolder cannot be read; a zip has
+            two files of the same name. When a file is read: it is damaged, too large, encrypted, or
+            compressed by an unsupported method.
     """
     root = Path(path)
     if root.is_dir():
@@ -57,13 +57,13 @@ def image_files(path: str | Path) -> Iterator[Files]:
 
 
 def is_image(name: str, files: Files) -> bool:
-    """Whether one of the files is an image by its name, or without any suffix by what it holds."""
+    """Return whether a file is an image by its suffix or, without a suffix, by its first bytes."""
     suffix = PurePosixPath(name).suffix.lower()
     return suffix in SUFFIXES or (not suffix and files[name]().startswith(BEGINS))
 
 
 class ImageStack:
-    """Images of one size, put one by one into one array, which grows as it fills."""
+    """Images of one size in one array, which grows as images are added."""
 
     def __init__(self) -> None:
         self._array: NDArray[np.uint8] = np.empty((0, 0, 0, 0), np.uint8)
@@ -71,7 +71,10 @@ class ImageStack:
         self._first = ""
 
     def add(self, where: str, image: NDArray[np.uint8]) -> None:
-        """One more; ValueError if its size is not that of the first, or memory is out."""
+        """Append an image.
+
+        Raises ValueError if its size differs from the first image or memory runs out.
+        """
         if not self._count:
             self._array = np.empty((1, *image.shape), np.uint8)
             self._first = where
@@ -93,18 +96,18 @@ class ImageStack:
         self._count += 1
 
     def images(self) -> NDArray[np.uint8]:
-        """All of them, `(N, H, W, C)`."""
+        """Return all images, `(N, H, W, C)`."""
         return self._array[: self._count]
 
 
 def _hidden(name: str) -> bool:
-    """Whether a file or folder is one that an operating system adds."""
+    """Return whether a file or folder is one that an operating system adds."""
     added = name.startswith((".", "__MACOSX")) or name.lower() in ("thumbs.db", "desktop.ini")
     return added and name != ".."
 
 
 def _files(folder: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
-    """The files of a folder and those within, links that lead nowhere among them."""
+    """Yield the files of a folder and its subfolders, including broken links."""
     real = os.path.realpath(folder)
     if real in above:
         return
@@ -122,23 +125,23 @@ def _files(folder: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
 
 
 def _archive(path: str | Path) -> zipfile.ZipFile:
-    """The zip; ValueError unless it is a whole one."""
+    """Open a zip; raise ValueError if it is missing or damaged."""
     try:
         return zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
         said = "neither a folder nor a whole zip; give one"
-        if isinstance(error, OSError) and error.filename is not None:  # else of what it holds
+        if isinstance(error, OSError) and error.filename is not None:  # else bad content
             said = str(error.strerror)
         raise ValueError(f"{path}: {said}") from None
 
 
 _DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""How files may be packed: of other ways Python unpacks all at once, however much it is."""
+"""Supported compression methods. Python decompresses others all at once, whatever the size."""
 
 
 def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
-    """A file of a zip: never more of it than the zip says that there is."""
+    """Return the bytes of a file in a zip, without exceeding the size that the zip declares."""
     where = f"{path}/{entry.filename}"
     check_bytes(where, entry.file_size)
     try:
@@ -148,7 +151,7 @@ def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path
     except _DAMAGES:
         raise ValueError(f"{where}: the zip data is damaged or cut; fetch it again") from None
     except RuntimeError:
-        pass  # it is locked
+        pass  # encrypted
     raise ValueError(
         f"{where}: is locked or packed in a way that is not read; pack it anew, by deflating and"
         " without a password"

@@ -1,4 +1,4 @@
-"""Batches of images and texts that belong together."""
+"""Batches of images and their texts."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ Inputs = dict[str, NDArray[np.uint8] | NDArray[np.int32]]
 
 
 class ImageTextBatches(Batches):
-    """The batches of a corpus of captions as pairs of an image and a text, to be told from others.
+    """Batches of image-text pairs, for contrastive training.
 
-    An example is one text; an image of five texts is in five examples of a pass, but only once in
-    memory. Texts of all lengths are in a batch: images take most of its time, and texts of one
-    length say the same things. A batch may hold several texts of an image, which their labels tell.
+    An example is one text. An image with five texts is in five examples of an epoch, but only once
+    in memory. Batches are not bucketed by text length: images take most of the compute, and texts
+    of equal length have similar content. A batch may contain several texts of one image; they have
+    the same label.
 
     Args:
         images: `(N, H, W, 3)`, uint8.
-        texts: token ids, without start and end.
-        which_image: of each text its image, counted from 0, in any order.
+        texts: token ids, without start and end tokens.
+        which_image: index of each text's image, counted from 0, in any order.
         batch_size, seed, bucket_width, numbers: see `Batches`; T of a batch is padded.
 
     Raises:
-        ValueError: no text, an empty one, another number of texts than of their images, an image
-            that is not there or no whole number, a size below 1.
+        ValueError: no texts, an empty text, different numbers of texts and image indices, an image
+            index that is out of range or not an integer, a size below 1.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class ImageTextBatches(Batches):
         super().__init__((like,), batch_size, seed, bucket_width, numbers)
 
     def batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
-        """`({"image": (B, H, W, 3), "text": (B, T)}, labels (B,))`: labels number the images.
+        """Return `({"image": (B, H, W, 3), "text": (B, T)}, labels (B,))`.
 
-        Images are uint8, all else int32. Texts are padded with 0.
+        Images are uint8, texts and labels int32. Texts are padded with 0. Labels are image indices.
         """
         text = self._texts.padded(rows, self.bucket_width)
         which = self._which[rows]

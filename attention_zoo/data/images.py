@@ -1,6 +1,6 @@
-"""Images out of files, bytes and arrays, pixel by pixel as an exported graph makes them.
+"""Images from files, bytes and arrays, with the same pixels as in an exported graph.
 
-TensorFlow decodes and resizes, here as in a graph. Pillow looks at the header alone, before
+TensorFlow decodes and resizes images, here as in a graph. Pillow only parses the header, before
 anything is decoded.
 """
 
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 Image = NDArray[np.uint8]
 Size = int | tuple[int, int]
-"""One side of a square, or height and width."""
+"""The side of a square, or (height, width)."""
 
 MOST_PIXELS = 1 << 26
-"""Of one image, as many as 8192 x 8192 has; a larger one is refused before it is decoded."""
+"""Maximum number of pixels of an image, as in 8192 x 8192. It is checked before decoding."""
 
 MOST_BYTES = 1 << 28
-"""Of an encoded image."""
+"""Maximum size of an encoded image in bytes."""
 
 MOST_SCANS = 100
-"""Of a JPEG, each of which may go over all pixels again; those of pictures have about ten."""
+"""Maximum number of scans of a JPEG. Each scan may process all pixels; photos have about ten."""
 
 _JPEG, _PNG = BEGINS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _SCAN = b"\xff\xda"
@@ -38,25 +38,26 @@ _DEPTH_AT, _ORIENTATION = 24, 0x0112
 def read_image(
     source: str | Path | bytes | Image, size: Size | None = None, where: str | None = None
 ) -> Image:
-    """An image as `(H, W, 3)`, uint8, RGB; grey ones and those with a palette become RGB.
+    """Read an image as `(H, W, 3)`, uint8, RGB. Grayscale and palette images are converted.
 
     Files and bytes are JPEG or PNG, decoded by TensorFlow, and resized by
-    `tf.image.resize(..., method="bilinear", antialias=True)`, rounded; the shape is not kept.
-    `graph_image` does the same in a graph. TensorFlow does not turn images as their EXIF tags ask
-    for; those that ask for it are therefore refused here, and nothing is ever seen lying on its
-    side. A PNG has sums by which any damage is found; a JPEG has none, so a wrong byte in the midst
-    of one can pass for colours.
+    `tf.image.resize(..., method="bilinear", antialias=True)`, rounded, without keeping the aspect
+    ratio. `graph_image` does the same in a graph. TensorFlow ignores EXIF orientation, so an image
+    that needs rotation is refused. PNG has checksums, which detect all damage. JPEG has none, so a
+    wrong byte can go undetected.
 
     Args:
         source: a path, an encoded image, or an array `(H, W, 3)`, `(H, W, 1)` or `(H, W)`, uint8.
-        size: one side of a square, or height and width, to be resized to; its own without.
-        where: what the image is called in messages; its path, or "the image", without.
+        size: size to resize to: the side of a square or (height, width). By default, the image is
+            not resized.
+        where: name of the image in error messages; default: its path, or "the image".
 
     Raises:
-        ValueError: no such file; neither JPEG nor PNG; damaged or cut; more than `MOST_PIXELS` or
-            `MOST_SCANS`;
-            CMYK, alpha, transparency, 16 bits; animated; to be turned; an array of another type or
-            shape; a size below 1 or of more than `MOST_PIXELS`. The line names the image.
+        ValueError: a missing file; a file of more than `MOST_BYTES`; neither JPEG nor PNG; damaged
+            or truncated data; more than `MOST_PIXELS` or `MOST_SCANS`; CMYK, alpha, transparency,
+            16 bits; an animation; an EXIF orientation other than upright; an array of another
+            dtype or shape; a size below 1 or of more than `MOST_PIXELS`. The message names the
+            image.
 
     Example:
         >>> import numpy as np
@@ -79,17 +80,16 @@ def read_image(
 
 
 def graph_image(encoded: Any, size: Size | None = None) -> Any:
-    """The same as `read_image` of bytes, in a `tf.function`: `(H, W, 3)`, uint8.
+    """Decode an image in a `tf.function` as `read_image` does: `(H, W, 3)`, uint8.
 
-    Identical pixels for whatever `read_image` lets through. CMYK, alpha, 16 bits and more than
-    `MOST_PIXELS` or `MOST_SCANS` are refused here too, by `tf.errors.InvalidArgumentError`; but
-    what a graph cannot see passes: a PNG whose palette or one of whose colours is transparent is
-    read as if it were not, an animated one gives the picture that it stands for, and EXIF tags are
-    not looked at.
+    Pixels are identical for all images that `read_image` accepts. CMYK, alpha, 16 bits and more
+    than `MOST_PIXELS` or `MOST_SCANS` raise `tf.errors.InvalidArgumentError`. The graph cannot
+    detect other properties: transparent colours of a PNG or its palette become opaque, an animated
+    PNG gives its default image, and EXIF tags are ignored.
 
     Args:
         encoded: a scalar string tensor: JPEG or PNG.
-        size: as that of `read_image`.
+        size: see `read_image`.
     """
     import tensorflow as tf
 
@@ -100,7 +100,10 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
 
 
 def resized(image: Image, size: Size | None) -> Image:
-    """An image `(H, W, C)` brought to another size, if any is given; ValueError if it is none."""
+    """Return an image `(H, W, C)` resized to `size`, or unchanged if `size` is None.
+
+    Raises ValueError for an invalid size.
+    """
     sides = _sides(size)
     if sides is None or image.shape[:2] == sides:
         return image
@@ -112,7 +115,7 @@ def resized(image: Image, size: Size | None) -> Image:
 
 
 def resized_all(images: Image, size: int) -> Image:
-    """Images `(N, H, W, C)` brought to squares of that side."""
+    """Return images `(N, H, W, C)` resized to squares of side `size`."""
     if images.shape[1:3] == (size, size):
         return images
     small = [resized(image, size) for image in images]
@@ -120,7 +123,7 @@ def resized_all(images: Image, size: int) -> Image:
 
 
 def check_stack(where: str, images: NDArray[Any], channels: Sequence[int]) -> None:
-    """ValueError unless these are images of so many channels."""
+    """Raise ValueError unless these are uint8 images `(N, H, W, C)` with C in `channels`."""
     if images.dtype != np.uint8:
         raise ValueError(f"{where}: images of {images.dtype}; give uint8, from 0 to 255")
     if images.ndim != 4 or images.shape[-1] not in channels or not all(images.shape[1:]):
@@ -129,12 +132,12 @@ def check_stack(where: str, images: NDArray[Any], channels: Sequence[int]) -> No
 
 
 def digest(image: Image) -> str:
-    """Tells images apart: 32 letters that are the same for the same pixels alone."""
+    """Return a hash of the pixels, 32 hexadecimal digits, to identify an image."""
     return hashlib.blake2b(np.ascontiguousarray(image).data, digest_size=16).hexdigest()
 
 
 def checked_array(where: str, array: NDArray[Any]) -> Image:
-    """The array as `(H, W, 1)` or `(H, W, 3)`; ValueError unless it is an image."""
+    """Return the array as `(H, W, 1)` or `(H, W, 3)`; raise ValueError if it is not an image."""
     if array.dtype != np.uint8:
         raise ValueError(f"{where}: an array of {array.dtype}; give uint8, from 0 to 255")
     shaped = array[..., None] if array.ndim == 2 else array
@@ -145,7 +148,7 @@ def checked_array(where: str, array: NDArray[Any]) -> Image:
 
 
 def read_bytes(path: str | Path, where: str | None = None) -> bytes:
-    """The bytes of a file; ValueError if there is none, or they are too many for an image."""
+    """Return the bytes of a file; raise ValueError if it is missing or exceeds `MOST_BYTES`."""
     where = where or str(path)
     try:
         with open(path, "rb") as file:
@@ -159,13 +162,13 @@ def read_bytes(path: str | Path, where: str | None = None) -> bytes:
 
 
 def check_bytes(where: str, count: int) -> None:
-    """ValueError if so many bytes are more than an image may have."""
+    """Raise ValueError if `count` exceeds `MOST_BYTES`."""
     if count > MOST_BYTES:
         raise ValueError(f"{where}: more than {MOST_BYTES} bytes; make the image smaller")
 
 
 def _check_header(where: str, encoded: bytes) -> None:
-    """Refuses what would be decoded to something else than what people see, or to too much."""
+    """Raise ValueError if TensorFlow cannot decode the image correctly, or it is too large."""
     if not encoded.startswith((_JPEG, _PNG)):
         raise ValueError(f"{where}: {_strange(encoded)}; give a JPEG or PNG image")
     header = _header(where, encoded)
@@ -188,7 +191,7 @@ def _check_header(where: str, encoded: bytes) -> None:
 
 
 def _strange(encoded: bytes) -> str:
-    """What bytes are that are neither JPEG nor PNG."""
+    """Describe bytes that are neither JPEG nor PNG, for an error message."""
     if not encoded:
         return "is empty"
     known = [name for begin, name in _OTHERS.items() if encoded.startswith(begin)]
@@ -196,14 +199,17 @@ def _strange(encoded: bytes) -> str:
 
 
 def _header(where: str, encoded: bytes) -> Any:
-    """What Pillow reads before any pixel; by its class for the format, which warns of no size."""
+    """Return the header that Pillow parses.
+
+    Pillow's class of the format is used directly, because `Image.open` warns about large images.
+    """
     from PIL import JpegImagePlugin, PngImagePlugin
 
     png = encoded.startswith(_PNG)
     try:
         read: Any = PngImagePlugin.PngImageFile if png else JpegImagePlugin.JpegImageFile
         return read(io.BytesIO(encoded))
-    except Exception:  # of many kinds, as the damage is
+    except Exception:  # Pillow raises many classes
         raise _damaged(where, encoded) from None
 
 
@@ -222,27 +228,27 @@ def _check_sides(where: str, height: int, width: int) -> None:
 
 
 def _orientation(header: Any, encoded: bytes) -> int:
-    """How an image asks to be turned before it is shown; 1 is not at all."""
+    """Return the EXIF orientation; 1 means upright."""
     from PIL.Image import Image as Opened
 
     if "exif" not in header.info and (tags := _late_tags(encoded)):
         header.info["exif"] = tags
     try:
-        turned = Opened.getexif(header).get(_ORIENTATION, 1)  # PNG's own would decode the pixels
-    except Exception:  # tags that are none say nothing
+        turned = Opened.getexif(header).get(_ORIENTATION, 1)  # PNG's method decodes the pixels
+    except Exception:  # invalid tags count as none
         return 1
     return turned if turned in range(2, 9) else 1
 
 
 def _late_tags(encoded: bytes) -> bytes:
-    """The EXIF tags of a PNG, which may stand behind its pixels too; nothing where it has none."""
+    """Return the EXIF tags of a PNG, also if they follow the pixels; empty without tags."""
     begin = len(_PNG)
     while encoded.startswith(_PNG) and begin < len(encoded):
         kind = encoded[begin + 4 : begin + 8]
         end = begin + 8 + int.from_bytes(encoded[begin : begin + 4], "big")
         if kind == b"eXIf":
             return encoded[begin + 8 : end]
-        begin = end + 4  # its sum
+        begin = end + 4  # skip the checksum
     return b""
 
 
@@ -272,12 +278,12 @@ def _resize(image: Any, sides: tuple[int, int]) -> Any:
 
 
 def check_size(size: Size | None) -> None:
-    """ValueError for what images cannot be resized to."""
+    """Raise ValueError for an invalid image size."""
     _sides(size)
 
 
 def _sides(size: Size | None) -> tuple[int, int] | None:
-    """Height and width."""
+    """Return (height, width), or None if `size` is None; raise ValueError for an invalid size."""
     if size is None:
         return None
     sides = (size, size) if isinstance(size, int) else size
@@ -290,7 +296,7 @@ def _sides(size: Size | None) -> tuple[int, int] | None:
 
 
 def _assertion(encoded: Any) -> Any:
-    """Refuses in a graph what `_check_header` refuses, as far as a few bytes tell."""
+    """Return a graph assertion of the checks in `_check_header` that need only a few bytes."""
     import tensorflow as tf
 
     def jpeg() -> tuple[Any, Any]:
@@ -315,6 +321,6 @@ def _assertion(encoded: Any) -> Any:
 
 
 _PNG_HEAD = 26
-"""Bytes of a PNG file until depth and colour type."""
+"""Number of bytes of a PNG file up to bit depth and colour type."""
 _PLACES = [1 << 24, 1 << 16, 1 << 8, 1]
-"""What the bytes of a whole number count for, the greatest first."""
+"""Weights of the bytes of a 32-bit integer, most significant first."""

@@ -1,4 +1,4 @@
-"""Images of classes: arrays of a file, or a folder of images for each class."""
+"""Labelled images: arrays of an `.npz` file, or a folder of images for each class."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from attention_zoo.data.reading import Skips
 from attention_zoo.registry import did_you_mean
 
 MOST_CLASSES = 1 << 16
-"""Of numbers without names."""
+"""Maximum number of classes that have no names."""
 
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Images of one size, each of a class.
+    """Images of one size, with class labels.
 
     Attributes:
-        images: `(N, H, W, C)`, uint8; C is 1 for grey ones, 3 for RGB.
-        labels: `(N,)`, int32: the class of each, counted from 0.
-        classes: what each class is called.
-        names: what each image is called: its file's name, or its number.
-        origin: where they come from, to be shown and stored beside results.
-        skipped: how many bad ones were left out on request.
+        images: `(N, H, W, C)`, uint8; C is 1 for grayscale images, 3 for RGB.
+        labels: `(N,)`, int32: class of each image, counted from 0.
+        classes: name of each class.
+        names: name of each image: its file name or its number.
+        origin: source of the data, for display and for saved results.
+        skipped: number of bad images that were skipped on request.
     """
 
     images: NDArray[np.uint8]
@@ -66,16 +66,16 @@ class LabelledImages:
         return len(self.images)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """A digest of each image, and its class."""
+        """Yield a digest of each image, and the name of its class."""
         for image, label in zip(self.images, self.labels, strict=True):
             yield digest(image), self.classes[label]
 
     def resized(self, size: int) -> LabelledImages:
-        """The images resized to squares of that side, as `read_image` does it."""
+        """Return the images resized to squares of side `size`, in the same way as `read_image`."""
         return replace(self, images=resized_all(self.images, size))
 
     def take(self, rows: Iterable[int]) -> LabelledImages:
-        """The images of these rows, and what belongs to them."""
+        """Return the images with indices `rows`, with their labels and names."""
         rows = list(rows)
         return replace(
             self,
@@ -88,16 +88,16 @@ class LabelledImages:
 def read_npz_images(
     path: str | Path, images: str = "x_train", labels: str = "y_train"
 ) -> LabelledImages:
-    """Images and labels from two arrays of an `.npz` file; classes are called by their numbers.
+    """Read images and labels from two arrays of an `.npz` file. Class names are label numbers.
 
     Args:
         path: the file, as `numpy.savez` writes it.
-        images: its array of images: `(N, H, W)`, `(N, H, W, 1)` or `(N, H, W, 3)`, uint8.
-        labels: that of the labels: `(N,)`, whole numbers from 0.
+        images: name of the image array: `(N, H, W)`, `(N, H, W, 1)` or `(N, H, W, 3)`, uint8.
+        labels: name of the label array: `(N,)`, integers from 0.
 
     Raises:
-        ValueError: no file, a damaged one, a missing array, one of another type or shape, no image,
-            a label below 0 or of `MOST_CLASSES` or more.
+        ValueError: a missing or damaged file, a missing array, an array of another dtype or shape,
+            no images, a label below 0 or of `MOST_CLASSES` or more.
     """
     pixels, numbers = _arrays(path, (images, labels))
     if pixels.ndim not in (3, 4):
@@ -125,21 +125,22 @@ def read_npz_images(
 def read_class_folders(
     images: str | Path, size: Size | None = None, skip_bad: int = 0
 ) -> LabelledImages:
-    """RGB images of a folder, or a zip, that has a folder for each class: `cat/1.jpg`.
+    """Read RGB images from a folder, or a zip, that has a folder for each class: `cat/1.jpg`.
 
-    Classes are the folders in the order of their names, images of a class in that of theirs; files
-    that are no images by their names, and without a suffix by what they hold, are not looked at.
+    Classes are sorted by folder name, the images of a class by file name. A file is ignored if its
+    suffix, or its content if it has no suffix, is not that of an image.
 
     Args:
-        images: a folder, or a zip, which is not unpacked.
-        size: one side of a square, or height and width, that images are resized to; without, all
-            must be of one size.
-        skip_bad: how many images may be left out that are bad or in no class; one more is an error.
+        images: a folder, or a zip, which is not unpacked to disk.
+        size: size that images are resized to: the side of a square or (height, width). By default,
+            images are not resized and must all have the same size.
+        skip_bad: maximum number of images to skip because they are bad or in no class. More raise
+            an error.
 
     Raises:
-        ValueError: neither folder nor zip; no image; a folder without any, or one around all those
-            of classes; an image that is in no class, is not read (see `read_image`), or is of
-            another size than the first; an impossible size.
+        ValueError: neither a folder nor a zip; no images; a class folder without images; a single
+            folder around all class folders; an image that is in no class, cannot be read (see
+            `read_image`), or differs in size from the first; an invalid size.
     """
     check_size(size)
     stack, kept, skips = ImageStack(), list[str](), Skips(skip_bad)
@@ -169,12 +170,12 @@ def read_class_folders(
 
 
 def _top_folders(names: Iterable[str]) -> list[str]:
-    """The outermost folders of files, in the order of their names."""
+    """Return the outermost folders of the files, sorted."""
     return sorted({name.partition("/")[0] for name in names if "/" in name})
 
 
 def _arrays(path: str | Path, wanted: tuple[str, str]) -> list[NDArray[Any]]:
-    """Arrays of an npz by their names."""
+    """Return the arrays of an npz file with the given names."""
     try:
         with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as found:
             names = list(found)
@@ -182,7 +183,7 @@ def _arrays(path: str | Path, wanted: tuple[str, str]) -> list[NDArray[Any]]:
                 return [np.asarray(found[name]) for name in wanted]
     except MemoryError:
         raise ValueError(f"{path}: holds more than there is memory for") from None
-    except Exception as error:  # of many kinds, as the damage is
+    except Exception as error:  # NumPy raises many classes
         said = "no npz file, or a damaged one; give a whole one"
         if isinstance(error, OSError) and error.filename is not None:
             said = str(error.strerror)

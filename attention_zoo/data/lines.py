@@ -13,12 +13,12 @@ from attention_zoo.data.reading import decoded, numbered_lines
 
 @dataclass(frozen=True)
 class TextLines:
-    """Texts, each an example of its own: a line, a sentence or a document.
+    """Texts that are independent examples: lines, sentences or documents.
 
     Attributes:
         texts: none is blank.
-        origin: where they come from, to be shown and stored beside results.
-        lines: the line of each in the file that they come from; counted from 1 when None.
+        origin: source of the data, for display and for saved results.
+        lines: line number of each text in its file; if None, texts are counted from 1.
     """
 
     texts: list[str]
@@ -32,13 +32,13 @@ class TextLines:
         return iter(self.texts)
 
     def take(self, rows: Iterable[int]) -> TextLines:
-        """The texts of these rows, which keep their lines."""
+        """Return the texts with indices `rows`, with their line numbers."""
         rows, lines = list(rows), self._lines()
         texts = [self.texts[row] for row in rows]
         return replace(self, texts=texts, lines=[lines[row] for row in rows])
 
     def places(self) -> list[str]:
-        """Where each text stands, for messages."""
+        """Return the location of each text (`origin:line`), for messages."""
         return [f"{self.origin}:{line}" for line in self._lines()]
 
     def _lines(self) -> Sequence[int]:
@@ -46,13 +46,13 @@ class TextLines:
 
 
 def read_lines(path: str | Path) -> TextLines:
-    """The lines of a text file, without blank ones, which part paragraphs.
+    """Read the lines of a text file, without blank lines.
 
     Args:
         path: the file, UTF-8, gzipped or not; lines end in "\\n" (or "\\r\\n") alone.
 
     Raises:
-        ValueError: no file, no line with something on it, or invalid UTF-8 (file:line).
+        ValueError: a missing file, no line with text, or invalid UTF-8 (file:line).
     """
     texts = [decoded(where, raw) for where, raw in numbered_lines(path)]
     lines = [number for number, text in enumerate(texts, 1) if text.strip()]
@@ -64,10 +64,10 @@ def read_lines(path: str | Path) -> TextLines:
 def generate_date_lines(
     size: int, language: str = "en", split: str = "train", **options: Any
 ) -> TextLines:
-    """One side of the generated corpus of dates, times and quantities, all lines different.
+    """Generate one side of the corpus of dates, times and quantities; all lines are different.
 
     Args:
-        size: how many lines.
+        size: number of lines.
         language: "en", "fr", "de" or "zh".
         split: "train", "validation", "test" or "long".
         **options: `seed`, `min_phrases` and `max_phrases` of `data.generate_dates`.

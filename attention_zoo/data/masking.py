@@ -1,4 +1,4 @@
-"""Batches of lines in which some tokens are hidden, to be told from those around them."""
+"""Batches of lines with masked tokens, for masked language modeling."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from attention_zoo.data.batching import Batch, Batches, Integers, Ragged
 from attention_zoo.data.vocabulary import PAD
 
 RATE = 0.15
-"""Share of the tokens that are to be told."""
+"""Fraction of the tokens that are predicted."""
 MASKED, REPLACED = 0.8, 0.1
-"""Shares of these that the mask token stands for, and another token; the others stay."""
+"""Fractions of these that the mask token or a random token replaces; the others are unchanged."""
 
 
 class Marks(NamedTuple):
-    """Tokens of which masked lines are made.
+    """Token ids for masked language modeling.
 
-    start, end: stand around every line.
-    mask: stands for what is hidden.
-    others: `(N,)`, what a hidden token may be replaced by.
+    start, end: ids around every line.
+    mask: id that replaces a masked token.
+    others: `(N,)`, ids of the random tokens that may replace a token.
     """
 
     start: int
@@ -32,20 +32,21 @@ class Marks(NamedTuple):
 
 
 class MaskedBatches(Batches):
-    """The batches of a corpus of lines of token ids, some tokens of each line to be told.
+    """Batches of lines of token ids, for masked language modeling.
 
-    15 % of a line's tokens (one at least) are chosen. Of these, 80 % become the mask token, 10 %
-    another one and 10 % stay. In training, what is chosen is a function of seed, pass and line
-    alone, another in every pass; in evaluation, of seed and line.
+    By default, 15 % of a line's tokens (at least one) are selected. Of these, 80 % are replaced by
+    the mask token, 10 % by a random token, and 10 % are unchanged. In training, the selection
+    depends on seed, epoch and line, so it differs between epochs. In evaluation, it depends on seed
+    and line.
 
     Args:
-        lines: token ids, without start and end.
-        marks: the tokens around and instead.
+        lines: token ids, without start and end tokens.
+        marks: special tokens, and random tokens that may replace others.
         batch_size, seed, bucket_width, numbers: see `Batches`; T of a batch is padded.
-        rate: the share of the tokens that is chosen.
+        rate: fraction of the tokens that are selected.
 
     Raises:
-        ValueError: no line, an empty line, a size below 1, a rate outside of (0, 1].
+        ValueError: no lines, an empty line, a size below 1, a rate outside of (0, 1].
 
     Reference:
         Devlin et al. 2018, arXiv 1810.04805, section 3.1, task 1.
@@ -69,17 +70,18 @@ class MaskedBatches(Batches):
         super().__init__((self._lines.lengths + 2,), batch_size, seed, bucket_width, numbers)
 
     def at(self, step: int) -> Batch:
-        """The batch of a step of training, masked as in no other pass."""
+        """Return the training batch of a step, with a different masking in each epoch."""
         return self.masked(self.rows(step), 1 + step // self.steps_per_pass)
 
     def batch(self, rows: Integers) -> Batch:
-        """The examples of these rows, masked as always in evaluation."""
+        """Return the examples with indices `rows`, with the fixed masking of evaluation."""
         return self.masked(rows, 0)
 
     def masked(self, rows: Integers, turn: int) -> Batch:
-        """`({"tokens": (B, T)}, labels (B, T))`, int32, padded with 0.
+        """Return `({"tokens": (B, T)}, labels (B, T))`, int32, padded with 0.
 
-        Tokens stand between start and end; labels are the chosen tokens, 0 elsewhere.
+        Each line is enclosed by start and end tokens. Labels are the selected tokens, 0 elsewhere.
+        The masking depends on `turn`: 0 in evaluation, the epoch counted from 1 in training.
         """
         marks, lengths = self._marks, self._lines.lengths[rows]
         tokens = np.roll(self._lines.padded(rows, self.bucket_width, room=2), 1, axis=1)
@@ -93,7 +95,7 @@ class MaskedBatches(Batches):
         return {"tokens": tokens}, labels
 
     def _draw(self, row: int, length: int, turn: int) -> tuple[Integers, NDArray[np.int64]]:
-        """Which places of a line are chosen, and what stands there instead, -1 for what stood."""
+        """Return a line's selected positions, from 1, and their new tokens, -1 for unchanged."""
         seeds = np.random.SeedSequence([self.seed, turn, row])
         bits = np.random.Philox(seeds).random_raw((3, length))
         count = max(1, round(self._rate * length))

@@ -1,16 +1,16 @@
-"""The generated corpus `orders`: who sends what to whom, as the two ends of a sentence say it.
+"""Generated corpus `orders`: sequence labeling with dependencies between both ends of a sentence.
 
     return 812 : Ida Lamp , 12 Mill Lane , York and Omar Rose , 3 Kettle Road , Leeds ; two dozen
     red kettles ; 4 lamps , the other way round .
 
-Quantities and items are told by the words beside them, although names, streets and items share
-words and numbers. Which of the two parties is the sender is told by nothing near them: in an order
-the first one receives, in a return the first one sends, and "the other way round" at the very end
-turns this about. Both ends have to be read, however many items stand between; in the split `long`
-there are up to twice as many as in training.
+Quantities and items can be tagged from the words beside them, although names, streets and items
+share words and numbers. The sender and the receiver cannot be tagged from nearby words: in an
+order, the first party is the receiver; in a return, it is the sender; and "the other way round" at
+the very end swaps the roles. Both ends of the sentence are needed, however many items are between
+them. Sentences of the split `long` have up to twice as many items as those of training.
 
-Splits are told apart by a hash of the sentence: none is ever in two of them, whatever the sizes and
-seeds.
+The split of a sentence is determined by a hash of its text. No sentence is ever in two splits,
+whatever the sizes and seeds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attention_zoo.data.slots import Pick
 from attention_zoo.data.splits import Drawn, Parts, draw_sentences
 from attention_zoo.data.tagged import TaggedSentences
 
-MOST = 20  # items, of a sentence outside of `long`
+MOST = 20  # maximum number of items outside of `long`
 
 FIRST = [
     "Ada",
@@ -74,7 +74,7 @@ STREETS = [
     "Wood",
 ]
 WAYS = ("Lane", "Road", "Street", "Hill", "Square")
-CITIES = ("York", "Leeds", "Bath", "Ely", "DecoderStart", "New Ross", "Stone", "Old Mill", "Hull")
+CITIES = ("York", "Leeds", "Bath", "Ely", "Reading", "New Ross", "Stone", "Old Mill", "Hull")
 COLOURS = ("red", "blue", "green", "plain", "dark red", "light blue", "black")
 ITEMS = [
     "bells",
@@ -91,24 +91,24 @@ ITEMS = [
 ]
 MANY = ("two", "five", "a dozen", "two dozen", "half a dozen", "ten", "a hundred")
 
-Span = tuple[str, str]  # words, and what they are: "" for nothing
+Span = tuple[str, str]  # words, and their label: "" for none
 
 
 def generate_orders(
     size: int, split: str = "train", seed: int = 1, min_items: int = 1, max_items: int = 6
 ) -> TaggedSentences:
-    """Sentences, all different, with BIO tags of QUANTITY, ITEM, SENDER and RECEIVER.
+    """Generate sentences, all different, with BIO tags of QUANTITY, ITEM, SENDER and RECEIVER.
 
     Args:
-        size: how many sentences; the first n of a larger corpus are the corpus of size n.
+        size: number of sentences; a corpus of size n is a prefix of any larger one.
         split: "train", "validation" or "test" with min_items to max_items items a sentence, or
             "long" with max_items + 1 to 2 * max_items.
-        seed: of the corpus.
-        min_items: the fewest items of a sentence.
-        max_items: the most items of a sentence outside of "long"; at most 20.
+        seed: seed of the corpus.
+        min_items: minimum number of items in a sentence.
+        max_items: maximum number of items in a sentence outside of "long"; at most 20.
 
     Raises:
-        ValueError: a size below 1, an unknown split, or numbers of items that are none.
+        ValueError: a size below 1, an unknown split, an invalid range of the number of items.
     """
 
     def draw(items: int, pick: Pick) -> Drawn:
@@ -124,7 +124,7 @@ def generate_orders(
 
 
 def _draw(items: int, pick: Pick) -> list[Span]:
-    """One sentence, in spans."""
+    """Sample one sentence as spans."""
 
     def one(choices: tuple[str, ...] | list[str]) -> str:
         return choices[pick(len(choices))]
@@ -145,7 +145,7 @@ def _draw(items: int, pick: Pick) -> list[Span]:
 
 
 def _tagged(spans: list[Span]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Words and their tags."""
+    """Return the words of the spans and their BIO tags."""
     words: list[str] = []
     tags: list[str] = []
     for text, kind in spans:

@@ -1,5 +1,6 @@
-"""Pairs of texts from files: named columns of a TSV, named fields of JSON lines, or two parallel
-files; gzipped or not.
+"""Pairs of texts from files: columns of a TSV, fields of JSON lines, or two parallel files.
+
+All files may be gzipped.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class TextPairs:
-    """Sentences and their translations, in step.
+    """Source texts and their target texts, such as translations.
 
     Attributes:
-        sources: the sentences to translate.
-        targets: `targets[i]` translates `sources[i]`.
-        origin: where they come from, to be shown and stored beside results.
-        skipped: how many bad lines were left out on request.
-        references: every right answer to each source, its target the first of them; None where
-            targets are the only ones.
+        sources: source texts.
+        targets: `targets[i]` is the target of `sources[i]`.
+        origin: source of the data, for display and for saved results.
+        skipped: number of bad lines that were skipped on request.
+        references: all correct targets of each source, beginning with that of `targets`; None if
+            each source has only one.
     """
 
     sources: list[str]
@@ -54,7 +55,7 @@ class TextPairs:
         return zip(self.sources, self.targets, strict=True)
 
     def take(self, rows: Iterable[int]) -> TextPairs:
-        """The pairs of these rows."""
+        """Return the pairs with indices `rows`."""
         rows = list(rows)
         sources, targets = ([texts[row] for row in rows] for texts in (self.sources, self.targets))
         references = self.references and [self.references[row] for row in rows]
@@ -62,21 +63,22 @@ class TextPairs:
 
 
 def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
-    """Pairs from two named columns of a TSV.
+    """Read pairs from two named columns of a TSV.
 
-    The first line names the columns. Lines end in "\\n" (or "\\r\\n") alone, columns in a tab
-    alone, and nothing is quoted. A gzipped file is known by its content; a byte order mark is
-    ignored.
+    The first line contains the column names. Lines end in "\\n" (or "\\r\\n") alone. Only tabs
+    separate columns, and quotes have no special meaning. A gzipped file is detected by its content.
+    A byte order mark is ignored.
 
     Args:
         path: the file, UTF-8.
-        source: the column of the sentences to translate.
-        target: the column of their translations.
-        skip_bad: how many bad lines may be left out; one more is an error.
+        source: column of the source texts.
+        target: column of the target texts.
+        skip_bad: maximum number of bad lines to skip. More raise an error.
 
     Raises:
-        ValueError: no file, an empty one, a missing column, no row, or at a bad line (file:line):
-            another number of fields than in the header, invalid UTF-8, an empty field.
+        ValueError: a missing or empty file, a missing or repeated column, no rows, or a bad line
+            (file:line): invalid UTF-8, an empty field, a number of fields that differs from the
+            header.
     """
     lines = numbered_lines(path)
     where, raw = next(lines, (f"{path}:1", b""))
@@ -95,20 +97,20 @@ def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> T
 
 
 def read_jsonl(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
-    """Pairs from two named fields of a file with a JSON object a line.
+    """Read pairs from two named fields of a JSON lines file.
 
-    A field is a text, or a list of texts: those of a source are its sentences, which a space joins;
-    those of a target are as many right answers, the first of which is to be learnt.
+    A field is a text or a list of texts. A list of source texts is joined by spaces. A list of
+    target texts contains alternative references, the first of which is the training target.
 
     Args:
         path: the file, UTF-8, gzipped or not; a byte order mark is ignored.
-        source: the field of the texts to read.
-        target: the field of the texts to write.
-        skip_bad: how many bad lines may be left out; one more is an error.
+        source: field of the source texts.
+        target: field of the target texts.
+        skip_bad: maximum number of bad lines to skip. More raise an error.
 
     Raises:
-        ValueError: no file, no row, or at a bad line (file:line): invalid UTF-8, no JSON object, a
-            missing field, one that is neither text nor a list of texts, an empty one.
+        ValueError: a missing file, no rows, or a bad line (file:line): invalid UTF-8, no JSON
+            object, a missing field, one that is neither a text nor a list of texts, an empty one.
     """
 
     def fields(where: str, raw: bytes) -> tuple[str, ...]:
@@ -120,14 +122,14 @@ def read_jsonl(path: str | Path, source: str, target: str, skip_bad: int = 0) ->
 
 
 def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs:
-    """Pairs from two files of which line n of one translates line n of the other.
+    """Read pairs from two files in which line n of one translates line n of the other.
 
     Args:
-        source_path: the sentences to translate, one a line, UTF-8, gzipped or not.
+        source_path: the sentences to translate, one per line, UTF-8, gzipped or not.
         target_path: their translations.
 
     Raises:
-        ValueError: no file, an empty one, files of different length, or at a bad line (file:line):
+        ValueError: a missing or empty file, files of different lengths, or a bad line (file:line):
             invalid UTF-8, an empty line.
     """
     paths = (source_path, target_path)
@@ -154,18 +156,18 @@ def collect_pairs(
     names: tuple[str, str],
     skip_bad: int,
 ) -> TextPairs:
-    """The pairs of `(where, row)`, leaving out at most `skip_bad` bad rows.
+    """Collect pairs from rows, skipping at most `skip_bad` bad rows.
 
     Args:
-        rows: where each row stands (file:line) and the row.
-        fields: from `(where, row)` to source, target and other right targets; ValueError if the
-            row is bad.
-        origin: where the rows come from.
-        names: what source and target are called there.
-        skip_bad: how many rows may be bad.
+        rows: location (file:line) and content of each row.
+        fields: function from these two to the source, the target and alternative targets. It raises
+            ValueError if the row is bad.
+        origin: source of the rows, for messages.
+        names: field names of source and target, for messages.
+        skip_bad: maximum number of bad rows.
 
     Raises:
-        ValueError: one bad row too many, or no row.
+        ValueError: more than `skip_bad` bad rows, or no rows.
     """
     sources: list[str] = []
     references: list[tuple[str, ...]] = []

@@ -1,4 +1,4 @@
-"""Sentence pairs and tagged sentences from data sets that TensorFlow Datasets has prepared here."""
+"""Text pairs and tagged sentences from prepared data sets of TensorFlow Datasets (TFDS)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def read_tfds(
     data_dir: str | Path | None = None,
     skip_bad: int = 0,
 ) -> TextPairs:
-    """Pairs from two text features of a prepared data set; nothing is downloaded.
+    """Read pairs from two text features of a prepared TFDS data set; nothing is downloaded.
 
     Args:
-        name: the set's TFDS name with its configuration, as "ted_hrlr_translate/pt_to_en".
+        name: TFDS name of the data set with its configuration: "ted_hrlr_translate/pt_to_en".
         split: a TFDS split: "train", "train[:1000]".
-        source: the feature of the sentences to translate.
-        target: the feature of their translations.
-        data_dir: where TFDS keeps prepared sets; its own default if None.
-        skip_bad: how many rows with an empty field may be left out; one more is an error.
+        source: feature of the source texts.
+        target: feature of the target texts.
+        data_dir: TFDS folder of prepared data sets; None means the default of TFDS.
+        skip_bad: maximum number of rows with an empty field to skip. More raise an error.
 
     Raises:
-        ValueError: TFDS is not installed, the set is unknown or not prepared, the split or a
+        ValueError: TFDS is not installed, the data set is unknown or not prepared, the split or a
             feature is missing, a field is empty, a row is damaged.
     """
     _, rows = prepared_rows(name, split, (source, target), data_dir)
@@ -48,19 +48,19 @@ def read_tfds(
 def read_tagged_tfds(
     name: str, split: str, words: str, tags: str, data_dir: str | Path | None = None
 ) -> TaggedSentences:
-    """Tagged sentences from two features of a prepared data set; nothing is downloaded.
+    """Read tagged sentences from two features of a prepared TFDS data set; nothing is downloaded.
 
-    Rows without a word, which TFDS makes of the end of a file, are passed over.
+    Rows without words, which TFDS creates at the end of a file, are skipped.
 
     Args:
-        name: the set's TFDS name: "conll2003".
+        name: TFDS name of the data set: "conll2003".
         split: a TFDS split: "train", "dev[:1000]".
-        words: the feature of the words.
-        tags: that of their tags, which TFDS has by number and by name.
-        data_dir: where TFDS keeps prepared sets; its own default if None.
+        words: feature of the words.
+        tags: feature of the tags, a sequence of `ClassLabel`.
+        data_dir: TFDS folder of prepared data sets; None means the default of TFDS.
 
     Raises:
-        ValueError: as `read_tfds`, or the feature of the tags has no names.
+        ValueError: as `read_tfds`, or the feature of the tags is no sequence of `ClassLabel`.
     """
     features, rows = prepared_rows(name, split, (words, tags), data_dir)
     label: Any = getattr(features[tags], "feature", None)
@@ -81,17 +81,17 @@ def read_tagged_tfds(
 def prepared_rows(
     name: str, split: str, wanted: tuple[str, str], data_dir: str | Path | None
 ) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    """The features of a prepared data set, and its rows; nothing is downloaded.
+    """Return the features and the rows of a prepared TFDS data set; nothing is downloaded.
 
     Args:
-        name: the set's TFDS name.
+        name: TFDS name of the data set.
         split: a TFDS split.
-        wanted: the features that there must be; one within another is "captions/text".
-        data_dir: where TFDS keeps prepared sets; its own default if None.
+        wanted: features that must exist; a nested feature is named as in "captions/text".
+        data_dir: TFDS folder of prepared data sets; None means the default of TFDS.
 
     Raises:
-        ValueError: TFDS is not installed, the set is unknown or not prepared, the split or a
-            feature is missing; at a row that is damaged.
+        ValueError: TFDS is not installed, the data set is unknown or not prepared, the split or a
+            feature is missing. While rows are iterated: a row is damaged.
     """
     try:
         import tensorflow_datasets as tfds
@@ -121,20 +121,20 @@ def prepared_rows(
 
 
 def _read(where: str, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The rows; ValueError for one that is damaged."""
+    """Yield the rows; raise ValueError for a damaged one."""
     read = 0
     try:
         for row in rows:
             yield row
             read += 1
-    except Exception as error:  # of TensorFlow, and of many kinds
+    except Exception as error:  # TensorFlow raises many classes
         raise ValueError(
             f"{where}: row {read + 1} cannot be read: {_first_line(error)}; prepare it anew"
         ) from None
 
 
 def _named(tfds: Any, features: Any) -> dict[str, Any]:
-    """The features by their names, those within others too."""
+    """Return the features by name, including nested ones."""
     named = dict(features.items())
     for name, feature in features.items():
         inner = getattr(feature, "feature", feature)

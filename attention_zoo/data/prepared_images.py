@@ -1,4 +1,4 @@
-"""Images with captions or classes from data sets that TensorFlow Datasets has prepared here."""
+"""Captioned and labelled images from prepared data sets of TensorFlow Datasets (TFDS)."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ def read_caption_tfds(
     data_dir: str | Path | None = None,
     skip_bad: int = 0,
 ) -> CaptionedImages:
-    """Images with captions from two features of a prepared data set; nothing is downloaded.
+    """Read images with captions from two features of a prepared TFDS data set.
 
-    TFDS decodes the images; they are resized as `read_image` does it.
+    Nothing is downloaded. TFDS decodes the images. They are resized in the same way as by
+    `read_image`.
 
     Args:
-        name: the set's TFDS name: "coco_captions".
+        name: TFDS name of the data set: "coco_captions".
         split: a TFDS split: "train", "val[:1000]".
-        image: the feature of the images.
-        captions: that of the captions, a text or several; one within another is "captions/text".
-        size: one side of a square, or height and width, that images are resized to; without, all
-            must be of one size.
-        data_dir: where TFDS keeps prepared sets; its own default if None.
-        skip_bad: how many rows without caption or of a bad image may be left out; one more is an
-            error.
+        image: feature of the images.
+        captions: feature of the captions, one or more texts; a nested feature is named as in
+            "captions/text".
+        size: size that images are resized to: the side of a square or (height, width). By default,
+            images are not resized and must all have the same size.
+        data_dir: TFDS folder of prepared data sets; None means the default of TFDS.
+        skip_bad: maximum number of rows with a bad image or without a caption to skip. More raise
+            an error.
 
     Raises:
-        ValueError: as `read_tfds`; a feature that is no image, or no text; an image of another size
-            than the first.
+        ValueError: as `read_tfds`; a feature that is not an image or not text; an image that
+            differs in size from the first.
     """
     check_size(size)
     rows = _image_rows(name, split, (image, captions), data_dir)[1]
@@ -71,19 +73,19 @@ def read_labelled_tfds(
     data_dir: str | Path | None = None,
     skip_bad: int = 0,
 ) -> LabelledImages:
-    """Images of classes from two features of a prepared data set; nothing is downloaded.
+    """Read images with class labels from two features of a prepared TFDS data set.
 
-    Grey images keep their one channel.
+    Nothing is downloaded. Grayscale images keep their single channel.
 
     Args:
-        name: the set's TFDS name: "mnist".
-        split, image, size, data_dir: as those of `read_caption_tfds`.
-        label: the feature of the classes, which TFDS has by number and by name.
-        skip_bad: how many rows of a bad image may be left out; one more is an error.
+        name: TFDS name of the data set: "mnist".
+        split, image, size, data_dir: as in `read_caption_tfds`.
+        label: feature of the classes, a `ClassLabel`.
+        skip_bad: maximum number of rows with a bad image to skip. More raise an error.
 
     Raises:
-        ValueError: as `read_tfds`; a feature that is no image, or no class; an image of another
-            size than the first.
+        ValueError: as `read_tfds`; a feature that is not an image or not a `ClassLabel`; an image
+            that differs in size from the first.
     """
     check_size(size)
     features, rows = _image_rows(name, split, (image, label), data_dir)
@@ -111,7 +113,7 @@ def read_labelled_tfds(
 def _image_rows(
     name: str, split: str, wanted: tuple[str, str], data_dir: str | Path | None
 ) -> tuple[dict[str, Any], Rows]:
-    """The features of a set, and its rows: where each stands, its number from 1 and its values."""
+    """Return the features of a data set, and each row's location, number (from 1) and values."""
     features, rows = prepared_rows(name, split, wanted, data_dir)
     shape = features[wanted[0]].shape
     if not isinstance(shape, tuple) or len(shape) != 3:
@@ -121,13 +123,13 @@ def _image_rows(
 
 
 def _value(row: dict[str, Any], name: str) -> Any:
-    """What a row has of a feature, or of one within another."""
+    """Return the value of a feature, which may be nested, in a row."""
     outer, _, inner = name.rpartition("/")
     return row[name] if name in row else row[outer][inner]
 
 
 def _texts(where: str, name: str, value: Any) -> tuple[str, ...]:
-    """The captions of a row."""
+    """Return the captions of a row."""
     found = [value] if isinstance(value, bytes) else list(np.ravel(value))
     if not found:
         raise ValueError(f"{where}: the field {name!r} is empty")

@@ -1,7 +1,7 @@
-"""Tokenizers that come with public checkpoints, read from the files that `transformers` saves.
+"""Tokenizers of public checkpoints, loaded from the files that `transformers` saves.
 
-They are what they were released as; nothing is learnt. Of the ids of GPT-2, which has neither
-padding nor a start, room is made for this library's: see `ByteTokenizer`.
+They are used as released; nothing is learned. GPT-2 has no padding or start token. Its ids are
+shifted to make room for this library's special tokens: see `ByteTokenizer`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from attention_zoo.registry import Registry
 
 MARK = "▁"
 FILE = "tokenizer.json"
-LONGEST_WORD = 100  # characters; the released BERTs read longer ones as unknown
+LONGEST_WORD = 100  # characters; as in released BERTs, longer words are unknown
 
 PUBLIC_TOKENIZERS = Registry("tokenizer")
-"""By the type of their model in a `tokenizer.json`."""
+"""Tokenizer classes by the type of the model in a `tokenizer.json`."""
 
 
 class PublicTokenizer:
-    """What both kinds share; read one with `load_tokenizer`.
+    """Base class of the tokenizers of public checkpoints; load one with `load_tokenizer`.
 
     Args:
-        engine: of Hugging Face's `tokenizers`.
+        engine: a `Tokenizer` of Hugging Face's `tokenizers`.
 
     Attributes:
-        pad, unknown, start, end, mask: ids; mask is None where there is none.
+        pad, unknown, start, end, mask: token ids; mask is None if there is no mask token.
 
     Raises:
         ValueError: the engine lacks a special token.
@@ -52,19 +52,20 @@ class PublicTokenizer:
 
     @property
     def vocabulary_size(self) -> int:
-        """How many ids there are."""
+        """Number of token ids."""
         return int(self._engine.get_vocab_size(with_added_tokens=True))
 
     @property
     def lowercase(self) -> bool:
-        """Whether texts lose their case."""
+        """Whether texts are lowercased."""
         return self._engine.normalizer is not None and self._normal("A") == "a"
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, without start and end.
+        """Return the token ids of each text, without start and end tokens.
 
         Raises:
-            ValueError: one string instead of a list; a text that is no Unicode (a lone surrogate).
+            ValueError: one string instead of a list; a text that is invalid Unicode (a lone
+                surrogate).
         """
         if isinstance(texts, str):
             raise ValueError("encode takes a list of strings, not one string; write encode([text])")
@@ -76,9 +77,10 @@ class PublicTokenizer:
     def decode(
         self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
     ) -> str:
-        """The text of the ids up to the end token; pads and starts leave no trace.
+        """Return the text of the ids up to the end token, without padding and start tokens.
 
-        With `past_end` it goes on after an end token, which is written out.
+        With `past_end`, decoding continues after an end token, which is part of the text then.
+        `copied` is ignored.
         """
         kept = []
         for token_id in map(int, ids):
@@ -89,27 +91,27 @@ class PublicTokenizer:
         return str(self._engine.decode([i for i in kept if i >= 0], skip_special_tokens=False))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """A label for each id, to be read in a picture."""
+        """Return a label for each id, for plots."""
         return [self._label(self._checked(int(token_id))) for token_id in ids]
 
     def decode_one(self, token_id: int) -> str:
-        """What one id adds to a text, a mark for a space."""
+        """Return the text that one id adds, with a mark for a space."""
         if token_id in (self.pad, self.start, self.end):
             return ""
         return self._surface(self._checked(token_id))
 
     def save(self, folder: str | Path) -> None:
-        """Writes `tokenizer.json`."""
+        """Write `tokenizer.json` into a folder."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FILE).write_text(self._engine.to_str(pretty=True) + "\n", encoding="utf-8")
 
     def ours(self, token_id: int) -> int:
-        """The id here of an id there."""
+        """Convert a token id of the engine to the id in this library."""
         return token_id
 
     def theirs(self, token_id: int) -> int:
-        """The id there of an id here, below 0 where it has none."""
+        """Convert a token id of this library to the engine's id, negative if it has none."""
         return token_id
 
     def _label(self, token_id: int) -> str:
@@ -137,9 +139,10 @@ class PublicTokenizer:
 
 @PUBLIC_TOKENIZERS.register("WordPiece")
 class WordPieceTokenizer(PublicTokenizer):
-    """BERT's: words cut into pieces, longest match first; pieces that continue begin with `##`.
+    """WordPiece tokenizer of BERT: longest match first; continuing pieces begin with `##`.
 
-    All ids are as released. `[CLS]` starts, `[SEP]` ends, `[MASK]` masks.
+    All ids are as released. `[CLS]` is the start token, `[SEP]` the end token and `[MASK]` the mask
+    token.
     """
 
     kind = "wordpiece"
@@ -158,10 +161,10 @@ class WordPieceTokenizer(PublicTokenizer):
 
 @PUBLIC_TOKENIZERS.register("BPE")
 class ByteTokenizer(PublicTokenizer):
-    """GPT-2's: merges of bytes, so that nothing is unknown.
+    """Byte-level BPE tokenizer of GPT-2, which has no unknown tokens.
 
-    The library's four special tokens stand in front: id i there is i + 4 here, but for
-    `<|endoftext|>`, which is the end token 3 here (and was the last one there).
+    The library's four special tokens come first: id i of GPT-2 is i + 4 here. The exception is
+    `<|endoftext|>`, the last id of GPT-2, which is the end token 3 here.
     """
 
     kind = "bytes"
@@ -191,7 +194,7 @@ class ByteTokenizer(PublicTokenizer):
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
         text = self._engine.decode([self.theirs(token_id)])
-        if "\ufffd" in text:  # a part of a character
+        if "\ufffd" in text:  # part of a multi-byte character
             return str(self._engine.id_to_token(self.theirs(token_id)))
         return text.strip(" ") or MARK
 
@@ -202,27 +205,27 @@ class ByteTokenizer(PublicTokenizer):
 
 
 def is_public_tokenizer(folder: Path) -> bool:
-    """Whether a folder holds the files of a public tokenizer."""
+    """Return whether a folder contains the files of a public tokenizer."""
     if (folder / FILE).is_file():
         return "model" in (_json(folder / FILE) or {})
     return (folder / "vocab.txt").is_file() or (folder / "merges.txt").is_file()
 
 
 def load_public_tokenizer(folder: Path) -> PublicTokenizer:
-    """The tokenizer of a public checkpoint.
+    """Load the tokenizer of a public checkpoint.
 
     Args:
         folder: with `tokenizer.json`, or `vocab.txt`, or `vocab.json` and `merges.txt`.
 
     Raises:
-        ValueError: the files are damaged, or of a kind that is not known here.
+        ValueError: the files are damaged, or the kind of tokenizer is not supported.
     """
     path = next(folder / name for name in READERS if (folder / name).is_file())
     try:
         engine = READERS[path.name](folder)
         kind = type(engine.model).__name__
         made: PublicTokenizer = PUBLIC_TOKENIZERS.get(kind)(engine)
-    except Exception as error:  # what `tokenizers` raises has no class of its own
+    except Exception as error:  # `tokenizers` raises plain `Exception`
         raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
     return made
 
@@ -232,7 +235,7 @@ def _from_json(folder: Path) -> tokenizers.Tokenizer:
 
 
 def _from_vocabulary(folder: Path) -> tokenizers.Tokenizer:
-    """WordPiece as the released BERTs have it."""
+    """Return the WordPiece tokenizer of a released BERT."""
     settings = _json(folder / "tokenizer_config.json") or {}
     lines = (folder / "vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
     ids = {line.removesuffix("\r"): number for number, line in enumerate(lines)}
@@ -255,7 +258,7 @@ def _from_vocabulary(folder: Path) -> tokenizers.Tokenizer:
 
 
 def _from_merges(folder: Path) -> tokenizers.Tokenizer:
-    """Byte pairs as GPT-2 has them."""
+    """Return the byte-level BPE tokenizer of GPT-2."""
     model = models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
     engine = tokenizers.Tokenizer(model)
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -267,7 +270,7 @@ def _from_merges(folder: Path) -> tokenizers.Tokenizer:
 
 
 def _add(engine: tokenizers.Tokenizer, path: Path) -> None:
-    """The tokens behind those that were learnt, which such a file gives with their ids."""
+    """Add the tokens of an `added_tokens.json`, which maps tokens to their ids."""
     if not path.is_file():
         return
     added = _json(path)
@@ -288,7 +291,7 @@ READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
     "vocab.txt": _from_vocabulary,
     "merges.txt": _from_merges,
 }
-"""By the file that they begin with, the best first."""
+"""Readers by the name of their main file, in order of preference."""
 
 
 def _json(path: Path) -> dict[str, Any] | None:

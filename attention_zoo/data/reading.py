@@ -1,4 +1,4 @@
-"""Lines of text files: numbered, gzipped or not, and refused by file:line where they are bad."""
+"""Lines of text and JSON files, gzipped or not, with errors that contain file:line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _GZIP, _BYTE_ORDER_MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
 def numbered_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
-    """`file:line` and the line's bytes, without its end ("\\n" or "\\r\\n").
+    """Yield `file:line` and the line's bytes, without its end ("\\n" or "\\r\\n").
 
-    A gzipped file is known by its content; a byte order mark is ignored.
+    A gzipped file is detected by its content. A byte order mark is ignored.
 
     Raises:
-        ValueError: no such file, or damaged gzip data.
+        ValueError: a missing file, or damaged gzip data.
     """
     try:
         with open(path, "rb") as file:
@@ -40,7 +40,7 @@ def numbered_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
 
 
 def decoded(where: str, raw: bytes) -> str:
-    """The bytes as text; ValueError unless they are UTF-8."""
+    """Return the bytes as text; raise ValueError unless they are UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -50,14 +50,14 @@ def decoded(where: str, raw: bytes) -> str:
 
 
 def filled(where: str, text: str, what: str) -> str:
-    """The text; ValueError where it is blank."""
+    """Return the text; raise ValueError if it is blank."""
     if not text.strip():
         raise ValueError(f"{where}: the {what} is empty")
     return text
 
 
 def parsed(where: str, text: str) -> Any:
-    """What a JSON text holds; ValueError unless it is one."""
+    """Parse a JSON text; raise ValueError if it is invalid."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -71,7 +71,7 @@ def parsed(where: str, text: str) -> Any:
 
 
 def json_object(where: str, line: str) -> dict[str, Any]:
-    """The JSON object of a line; ValueError unless it is one."""
+    """Return the JSON object of a line; raise ValueError if there is none."""
     row = parsed(where, line)
     if not isinstance(row, dict):
         raise ValueError(f"{where}: the line is no JSON object; expected {{...}}")
@@ -79,7 +79,7 @@ def json_object(where: str, line: str) -> dict[str, Any]:
 
 
 def field(where: str, row: dict[str, Any], name: str) -> Any:
-    """A field of a JSON object; ValueError that names the fields where it is missing."""
+    """Return a field of a JSON object; raise ValueError, listing the fields, if it is missing."""
     if name not in row:
         close = did_you_mean(name, row)
         raise ValueError(f"{where}: has no field {name!r}{close} (fields: {', '.join(row)})")
@@ -87,7 +87,7 @@ def field(where: str, row: dict[str, Any], name: str) -> Any:
 
 
 def field_texts(where: str, row: dict[str, Any], name: str) -> list[str]:
-    """The texts of a field; ValueError unless it is a text or a list of some."""
+    """Return the texts of a field; raise ValueError unless it is a text or a list of texts."""
     value = field(where, row, name)
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -101,13 +101,13 @@ def field_texts(where: str, row: dict[str, Any], name: str) -> list[str]:
 
 
 class Skips:
-    """Leaves out bad rows, each read under `with`, and counts them.
+    """Context manager that skips and counts bad rows, with one `with` block per row.
 
     Args:
-        most: how many rows may be bad.
+        most: maximum number of bad rows.
 
     Raises:
-        ValueError: what the row that is one too many raised, and how to leave it out.
+        ValueError: more than `most` rows are bad. The message explains how to skip the row.
     """
 
     def __init__(self, most: int) -> None:
@@ -115,7 +115,7 @@ class Skips:
         self.count = 0
 
     def __enter__(self) -> None:
-        """A row begins."""
+        """Start a row."""
 
     def __exit__(
         self,

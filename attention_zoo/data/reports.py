@@ -1,20 +1,21 @@
-"""The generated corpus `reports`: what has happened, told among much that has not.
+"""Generated corpus `reports`: summaries of the events that happened, among distractors.
 
     Voters of Nimun have chosen a mayor . The fire that hurt 881 people in Tidur was years ago . A
     fire has hurt 4121 people in Jorus . Klavon Drirok has won in Nimun with 5310 votes .
 
-The summary says in a sentence each what has happened, in order of the first word about it ("voters
-of Nimun choose Klavon Drirok with 5310 votes . fire in Jorus hurts 4121 ."). Asides tell the same
-kinds of events, with names and figures of their own, that are long past, only planned or not true;
-some events are told in two sentences with others between them, and some name a figure that turned
-out to be wrong. So what to take is told neither by its place nor by single words, and there may be
-several events of a kind in one report.
+The summary has one sentence for each event that happened, in order of first mention ("voters of
+Nimun choose Klavon Drirok with 5310 votes . fire in Jorus hurts 4121 ."). Distractors (`asides`)
+describe events of the same kinds, with other names and figures, that are long past, only planned or
+not true. Some events are described in two sentences with others between them. Some contain a figure
+that turned out to be wrong. So neither the position nor single words identify the relevant
+sentences, and a report may contain several events of one kind.
 
-Three of four names and figures are common: there are a hundred, which a small vocabulary holds and
-a model can learn to say. The others are rare, some thousands, most of which it cannot hold: they
-have to be copied. `test` and `long` have common ones alone, which training has often, and `unseen`
-has names and figures that training never has. Words and punctuation marks are parted by spaces, so
-that a tokenizer of kind "whitespace" has whole figures for words.
+In training, names and figures are common with probability 3/4, otherwise rare. A hundred are
+common: a small vocabulary contains them, and a model can learn to generate them. About 31,000 are
+rare: most are not in the vocabulary and have to be copied. `test` and `long` contain only common
+names and figures. `unseen` contains names and figures that never occur in training. Words and
+punctuation marks are separated by spaces, so that a tokenizer of kind "whitespace" has whole
+figures as words.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ SPLITS = {
     "long": range(80, 90),
     "unseen": range(90, 100),
 }
-"""Of 100 hash values, those of each split."""
+"""The hash values, out of 100, of each split."""
 
-MOST = 5  # events, of a report outside of `long`
+MOST = 5  # maximum number of events outside of `long`
 
 ONSETS = (
     *("B", "Br", "D", "Dr", "F", "G", "Gr", "H", "J", "K"),
@@ -46,17 +47,17 @@ FIRST_VOWELS, MIDDLES, LAST_VOWELS = "aeiou", ("b", "d", "k", "l", "m", "r", "t"
 ENDS = ["n", "r", "k", "sk", "th", "l", "ng", "s"]
 NAMES = 20 * 5 * 8 * 5 * 8
 FIGURES = range(11, 9999)
-STRIDE = 7919  # which shares no factor with either number: neighbours lie far apart
+STRIDE = 7919  # coprime to both sizes, so that consecutive numbers give distant values
 
 
 class Values(NamedTuple):
     """Names or figures, by number.
 
     Attributes:
-        size: how many there are.
-        common: those of numbers below are common.
-        unseen: those of this number on are never in training.
-        write: the value of a number.
+        size: number of values.
+        common: values with a number below this are common.
+        unseen: values with this number or a larger one never occur in training.
+        write: function from a number to its value.
     """
 
     size: int
@@ -65,7 +66,10 @@ class Values(NamedTuple):
     write: Callable[[int], str]
 
     def draw(self, kind: str, pick: Pick) -> str:
-        """One that is "common", "unseen", or "any" but unseen: three quarters are common."""
+        """Sample a value that is "common", "rare", "unseen", or "any".
+
+        "any" is "common" with probability 3/4, otherwise "rare".
+        """
         if kind == "any":
             kind = "common" if pick(4) else "rare"
         least, most = {
@@ -77,7 +81,7 @@ class Values(NamedTuple):
 
 
 def name(number: int) -> str:
-    """The name of a number below `NAMES`; none has two."""
+    """Return the name with a number below `NAMES`; all names are different."""
     parts = []
     for choices in (ENDS, LAST_VOWELS, MIDDLES, FIRST_VOWELS, ONSETS):
         number, part = divmod(number, len(choices))
@@ -90,7 +94,7 @@ VALUES = {
     "figure": Values(len(FIGURES), 40, 7000, lambda number: str(FIGURES[number])),
 }
 KINDS = {"test": "common", "long": "common", "unseen": "unseen"}
-"""Which values a split has, where they are not any."""
+"""Kind of values in each split; in other splits, it is "any"."""
 
 
 def generate_reports(
@@ -100,15 +104,15 @@ def generate_reports(
     min_events: int = 1,
     max_events: int = 3,
 ) -> TextPairs:
-    """Reports and their summaries, all different.
+    """Generate reports and their summaries, all different.
 
     Args:
-        size: how many; the first n of a larger corpus are the corpus of size n.
+        size: number of reports; a corpus of size n is a prefix of any larger one.
         split: "train", "validation", "test" and "unseen" with min_events to max_events events a
             report, or "long" with max_events + 1 to 2 * max_events.
-        seed: of the corpus.
-        min_events: the fewest events of a report, each of one sentence of its summary.
-        max_events: the most events of a report outside of "long"; at most 5.
+        seed: seed of the corpus.
+        min_events: minimum number of events in a report, each with one sentence in its summary.
+        max_events: maximum number of events in a report outside of "long"; at most 5.
 
     Example:
         >>> from attention_zoo.data import generate_reports
@@ -117,7 +121,7 @@ def generate_reports(
         True
 
     Raises:
-        ValueError: a size below 1, an unknown split, or numbers of events that are none.
+        ValueError: a size below 1, an unknown split, an invalid range of the number of events.
     """
 
     def draw(events: int, pick: Pick) -> Drawn:
@@ -130,13 +134,13 @@ def generate_reports(
 
 
 def _draw(events: int, kind: str, pick: Pick) -> tuple[str, str]:
-    """A report of so many events and two to four asides, and its summary."""
+    """Sample a report with `events` events and two to four distractors, and its summary."""
     used: set[str] = set()
 
     def value(of: str) -> str:
         while True:
             drawn = VALUES[of].draw(kind, pick)
-            if drawn not in used:  # so that each stands for one thing in a report
+            if drawn not in used:  # values are unique within a report
                 used.add(drawn)
                 return drawn
 
@@ -157,7 +161,10 @@ def _draw(events: int, kind: str, pick: Pick) -> tuple[str, str]:
 
 
 def _mixed(told: list[tuple[list[str], str]], pick: Pick) -> tuple[str, str]:
-    """The sentences of all in an order that keeps each one's own, and the summary in that order."""
+    """Interleave the sentences of all events at random, and return the text and its summary.
+
+    The sentences of an event keep their order. The summary is in order of first mention.
+    """
     sentences: list[str] = []
     summaries: list[str] = []
     left = [(list(of_one), summary) for of_one, summary in told]

@@ -1,18 +1,18 @@
-"""The generated corpus `scenes`: pictures of one to four things, and what is seen on them.
+"""Generated corpus `scenes`: images of one to four objects, with captions.
 
     at the upper left a small red ring
     at the upper left a small red ring and to its right a large blue star
     in the upper right is a large blue star and left of it a small red ring
 
-Each thing of a picture stands in a quarter of its own on a grey ground, and no two are of one
-shape. Captions tell of a thing that is alone, or of two that are beside or above each other, and
-say all that there is to say of them: where they are, size, colour and shape. That comes in this
-order, as attention that moves from word to word is to be told where before it can see what. The
-boxes of all things are known, so it can be measured whether a model looks at what it names.
+Each object of an image is in a quarter of its own, on a grey background. All objects of an image
+have different shapes. A caption describes a single object, or two objects beside or above each
+other, completely: position, size, colour and shape. The position comes first, so that attention
+which moves from word to word has the position before it needs the object's features. The boxes of
+all objects are known, so the attention weights of a word can be compared with its object's box.
 
-All captions of a picture are of one split alone: whatever the sizes and seeds, no other split has a
-picture of the same ones. `unseen` has things that no other split has: training sees small red
-things, small circles and large red circles, but no small red circle.
+The split of an image is determined by its captions: whatever the sizes and seeds, no other split
+has an image with the same captions. `unseen` has objects that no other split has: training
+contains small red objects, small circles and large red circles, but no small red circle.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ SPLITS = {
     "train": range(80),
     "validation": range(80, 90),
     "test": range(90, 100),
-    "unseen": range(100),  # all of them: its things are in no other split
+    "unseen": range(100),  # all: its objects are in no other split
 }
-"""Of 100 hash values, those of each split."""
+"""The hash values, out of 100, of each split."""
 
 SIDE = 64  # pixels
-UNIT = 4  # places and radii are in quarters of a pixel
-EDGE = 2 * UNIT  # what stays free at least around a thing in its quarter
+UNIT = 4  # positions and radii are in quarters of a pixel
+EDGE = 2 * UNIT  # minimum free space around an object in its quarter
 
 SIZES = {"small": range(32, 38), "large": range(48, 55)}  # radii
 COLOURS = {
@@ -51,7 +51,7 @@ COLOURS = {
     "black": (20, 20, 20),
     "white": (240, 240, 240),
 }
-TINT = 10  # how much a colour's three parts may differ from these
+TINT = 10  # maximum deviation of each channel from these
 UNSEEN = tuple(
     (
         tuple(SIZES)[(number + number // len(SHAPES)) % 2],
@@ -60,7 +60,7 @@ UNSEEN = tuple(
     )
     for number, colour in enumerate(COLOURS)
 )
-"""Things that only `unseen` has, and that has no others: one of each colour."""
+"""All objects of the split `unseen`, one of each colour. No other split has them."""
 SEEN = tuple(
     (size, colour, shape)
     for size in SIZES
@@ -70,8 +70,8 @@ SEEN = tuple(
 )
 
 GREYS, SLOPES = range(100, 151), range(-24, 25)
-"""The ground in the upper left corner, and what comes to it up to each of the other sides."""
-NOISE = 8  # at most, up or down
+"""Grey of the background's upper left corner, and its change to the bottom and right sides."""
+NOISE = 8  # maximum amplitude
 
 QUARTERS = {
     "upper left": (0, 0),
@@ -79,37 +79,37 @@ QUARTERS = {
     "lower left": (1, 0),
     "lower right": (1, 1),
 }
-"""Row and column of each."""
+"""Row and column of each quarter."""
 BESIDE = ((0, 1), (2, 3), (0, 2), (1, 3))
-"""The quarters that captions tell of together."""
+"""Pairs of adjacent quarters, whose objects captions describe together."""
 FROM_IT = {
     "right": ("to its right", "right of it"),
     "left": ("to its left", "left of it"),
     "below": ("below it", "under it"),
     "above": ("above it", "over it"),
 }
-"""Where another thing is, in two wordings each."""
+"""Phrases for the position of a second object, in two wordings each."""
 TAKEN = {
     1: ((0,), (1,), (2,), (3,)),
     2: BESIDE,
     3: ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)),
     4: ((0, 1, 2, 3),),
 }
-"""The quarters that things may be in, by how many they are."""
+"""Possible sets of quarters, by the number of objects."""
 
 
 Kind = tuple[str, str, str]  # size, colour, shape
 
 
 class Thing(NamedTuple):
-    """One of the things of a scene.
+    """An object of a scene.
 
     Attributes:
         size, colour, shape: the words for it.
-        quarter: where it is, one of `QUARTERS`.
-        row, column: of its middle.
-        radius: how far it reaches.
-        tint: what is added to the three parts of its colour.
+        quarter: index of its quarter in `QUARTERS`.
+        row, column: its center, in units of 1 / `UNIT` pixels.
+        radius: its radius, in the same units.
+        tint: offset of each of the three channels of its colour.
     """
 
     size: str
@@ -127,35 +127,39 @@ class Thing(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What a picture shows, down to the last pixel.
+    """Complete description of an image, which determines every pixel.
 
     Attributes:
-        things: by their quarters.
-        ground: grey in the upper left corner, and what comes to it down and to the right.
+        things: the objects, sorted by quarter.
+        ground: grey of the background's upper left corner, and its change downwards and to the
+            right.
     """
 
     things: tuple[Thing, ...]
     ground: tuple[int, ...]
 
     def captions(self) -> tuple[str, ...]:
-        """All that are right: two of a thing alone, else two from each to each one beside it."""
+        """Return all correct captions.
+
+        A single object has two. Otherwise, each object has two for each adjacent object.
+        """
         return _told({thing.quarter: thing.kind for thing in self.things})
 
 
 def generate_scenes(
     size: int, split: str = "train", seed: int = 1, min_things: int = 1, max_things: int = 4
 ) -> CaptionedImages:
-    """Pictures of 64 x 64 pixels, all different, with 2, 4, 8 or 16 captions.
+    """Generate images of 64 x 64 pixels, all different, with 2, 4, 8 or 16 captions each.
 
-    A thing alone has 2 captions, and of more each two that are next to each other have 4.
-    The boxes of a picture are by the words for its shapes, of which no two are alike.
+    A single object has 2 captions; of several objects, each adjacent pair has 4. The boxes of an
+    image are keyed by the words for its shapes, which are all different.
 
     Args:
-        size: how many; the first n of a larger corpus are the corpus of size n.
-        split: "train", "validation", "test", or "unseen" of sizes, colours and shapes that are
-            never together elsewhere.
-        seed: of the corpus.
-        min_things, max_things: of a picture; each number between is as likely as any other.
+        size: number of images; a corpus of size n is a prefix of any larger one.
+        split: "train", "validation", "test", or "unseen", which has combinations of size, colour
+            and shape that no other split has.
+        seed: seed of the corpus.
+        min_things, max_things: range of the number of objects in an image, uniformly distributed.
 
     Example:
         >>> from attention_zoo.data import generate_scenes
@@ -166,7 +170,7 @@ def generate_scenes(
         (4, 2)
 
     Raises:
-        ValueError: a size below 1, an unknown split, or no thing or more than 4.
+        ValueError: a size below 1, an unknown split, no objects or more than 4.
     """
 
     def draw(count: int, pick: Pick) -> Drawn:
@@ -193,7 +197,7 @@ def generate_scenes(
 
 
 def _told(things: dict[int, Kind]) -> tuple[str, ...]:
-    """What can be said of things by their quarters."""
+    """Return all captions of objects, given by quarter."""
     told = []
     for one, first in things.items():
         place, kind = tuple(QUARTERS)[one], " ".join(first)
@@ -210,14 +214,14 @@ def _told(things: dict[int, Kind]) -> tuple[str, ...]:
 
 
 def _direction(one: int, other: int) -> str:
-    """Where a quarter is, seen from another one beside it."""
+    """Return the direction from quarter `one` to the adjacent quarter `other`."""
     if abs(one - other) == 1:
         return "right" if one < other else "left"
     return "below" if one < other else "above"
 
 
 def _kinds(count: int, known: tuple[Kind, ...], pick: Pick) -> tuple[Kind, ...]:
-    """So many things of different shapes."""
+    """Sample `count` objects of different shapes."""
     kinds: list[Kind] = []
     while len(kinds) < count:
         shapes = {shape for _, _, shape in kinds}
@@ -227,7 +231,7 @@ def _kinds(count: int, known: tuple[Kind, ...], pick: Pick) -> tuple[Kind, ...]:
 
 
 def _placed(kinds: tuple[Kind, ...], quarters: tuple[int, ...], pick: Pick) -> Scene:
-    """These things, each somewhere in its quarter, on some ground."""
+    """Sample a background, and a position, radius and tint of each object within its quarter."""
     side, places = UNIT * SIDE // 2, tuple(QUARTERS.values())
     things = []
     for kind, quarter in zip(kinds, quarters, strict=True):
@@ -241,14 +245,14 @@ def _placed(kinds: tuple[Kind, ...], quarters: tuple[int, ...], pick: Pick) -> S
 
 
 def _asked(least: int, most: int) -> str:
-    """How many things pictures have, where not as many as they may."""
+    """Return the part of the origin with the number of objects; empty for the default."""
     if (least, most) == (1, 4):
         return ""
     return f", {least} to {most} things" if least < most else f", {most} thing{'s' * (most > 1)}"
 
 
 def _paint(scene: Scene, image: NDArray[np.uint8]) -> dict[str, Box]:
-    """Draws the scene into an image; the boxes of its things."""
+    """Draw the scene into an image and return the boxes of its objects."""
     grey, down, right = scene.ground
     steps = np.arange(SIDE) / SIDE
     ground = grey + down * steps[:, None] + right * steps[None, :]

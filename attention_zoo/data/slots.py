@@ -1,8 +1,8 @@
-"""What stands in the slots of a generated sentence: drawn once, written from the CLDR.
+"""Slot values of generated sentences: sampled once, formatted from the CLDR.
 
-A slot draws a value that belongs to no language and writes it in any. Babel is asked once for each
-value (for dates: for each weekday, day and month); white space of all kinds is written as plain
-spaces.
+A slot samples a value that is independent of the language and formats it in any language. Results
+of Babel are cached by value and language (for dates: by weekday, day and month). All kinds of white
+space become plain spaces.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Literal, Protocol, cast
 
 Value = tuple[int | str, ...]
 Granularity = Literal["minute", "hour", "day", "week"]
-Pick = Callable[[int], int]  # Pick(n): one of 0 .. n - 1
+Pick = Callable[[int], int]  # pick(n) samples one of 0 .. n - 1
 
-_FIRST_DAY, _DAYS = datetime.date(1950, 1, 1), 36524  # up to the end of 2049
+_FIRST_DAY, _DAYS = datetime.date(1950, 1, 1), 36524  # up to 2049-12-30
 _DATE_STYLES = ("full", "long", "MMMMd", "MMMMd", "MMMMd", "MMMMd")
 _CLOCKS = {"en": "hm", "fr": "Hm", "de": "Hm", "zh": "Hm"}
 _SECONDS = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
 
 class Slot(Protocol):
-    """A kind of value: how to draw one and how to write it."""
+    """A type of value that can be sampled and formatted."""
 
     def draw(self, pick: Pick) -> Value:
-        """A value, from as many picks as it needs."""
+        """Sample a value, with as many calls of `pick` as it needs."""
 
     def write(self, value: Value, language: str) -> str:
-        """The value in a language."""
+        """Format the value in a language."""
 
 
 class Date:
@@ -50,7 +50,7 @@ class Date:
 
 
 class Time:
-    """A minute of the day, on the clock the language uses: 12 hours in English, else 24."""
+    """A minute of the day, in 12-hour format in English, otherwise in 24-hour format."""
 
     def draw(self, pick: Pick) -> Value:
         return pick(24), pick(60)
@@ -61,7 +61,7 @@ class Time:
 
 @dataclass(frozen=True)
 class Quantity:
-    """1 to `largest` of one of some CLDR units ("length-kilometer")."""
+    """An amount from 1 to `largest` in one of several CLDR units ("length-kilometer")."""
 
     units: tuple[str, ...]
     largest: int
@@ -75,7 +75,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Distance:
-    """A time from now, up to `largest` minutes, hours, days or weeks, ahead or ago."""
+    """A relative time, up to `largest` minutes, hours, days or weeks in the future or the past."""
 
     is_ahead: bool
     largest: int
@@ -90,7 +90,7 @@ class Distance:
 
 @cache
 def _around_year(style: str, weekday: int, month: int, day: int, language: str) -> list[str]:
-    """What stands before and after the year; one text alone where the style has no year."""
+    """Return the text before and after the year; a single text if the style has no year."""
     from babel import dates
 
     year = next(
@@ -122,7 +122,7 @@ def _time(hour: int, minute: int, language: str) -> str:
 def _quantity(unit: str, number: int, language: str) -> str:
     from babel import units
 
-    # Chinese has no long form of some units where it is the same as the short one.
+    # The CLDR omits the long form of some Chinese units that equal the short form.
     texts = (
         units.format_unit(number, unit, length, locale=language) for length in ("long", "short")
     )
@@ -133,7 +133,7 @@ def _quantity(unit: str, number: int, language: str) -> str:
 def _distance(unit: str, number: int, language: str) -> str:
     from babel import dates
 
-    # No number reaches the threshold of a larger unit, so all stay in the smallest: `unit`.
+    # With an infinite threshold, Babel never switches to a unit larger than `unit`.
     text = dates.format_timedelta(
         number * _SECONDS[unit],
         granularity=cast(Granularity, unit),

@@ -1,4 +1,4 @@
-"""Generated corpora: sentences drawn by a seed, in splits that a hash tells apart."""
+"""Sampling of generated corpora, with splits that a hash determines."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SPLITS = {
     "test": range(80, 90),
     "long": range(90, 100),
 }
-"""Of 100 hash values, those of each split."""
+"""The hash values, out of 100, of each split."""
 
 Drawn = tuple[str, Callable[[], tuple[Any, Any]]]
-"""What a sentence is hashed by, and what makes its key and value when its split takes it."""
+"""The text to hash, and a function that returns key and value, called if the split matches."""
 
 
 class Parts(NamedTuple):
-    """How many parts a sentence may have, each number as likely as any other.
+    """Range of the number of parts in a sentence, which is sampled uniformly.
 
     Attributes:
-        name: what they are, in the names of a corpus's options.
-        least, most: of a sentence outside of "long", which has from most + 1 to 2 * most.
-        limit: what `most` may be at most.
+        name: name of the parts in a corpus's options.
+        least, most: range outside of "long", which has from most + 1 to 2 * most.
+        limit: maximum of `most`.
     """
 
     name: str
@@ -46,19 +46,21 @@ def draw_sentences(
     draw: Callable[[int, Pick], Drawn],
     splits: Mapping[str, range] = SPLITS,
 ) -> dict[Any, Any]:
-    """So many sentences of a split, all of different keys; more of them begin with the same ones.
+    """Sample `size` sentences of a split with different keys, and return their values by key.
+
+    A corpus of size n is a prefix of any larger one.
 
     Args:
-        corpus: its name.
+        corpus: name of the corpus.
         split: a name of `splits`.
-        seed: of the corpus.
-        size: how many.
-        parts: of a sentence.
-        draw: makes a sentence of so many parts.
-        splits: of 100 hash values, those of each split.
+        seed: seed of the corpus.
+        size: number of sentences.
+        parts: range of the number of parts in a sentence.
+        draw: function that samples a sentence with a given number of parts.
+        splits: the hash values, out of 100, of each split.
 
     Raises:
-        ValueError: an unknown split, a size below 1, or numbers of parts that are none.
+        ValueError: an unknown split, a size below 1, an invalid range of the number of parts.
     """
     if split not in splits:
         raise ValueError(

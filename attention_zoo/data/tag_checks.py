@@ -1,4 +1,4 @@
-"""Whether the tags of a corpus are of the scheme that it is said to have."""
+"""Validation of a corpus's tags against a tagging scheme."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from attention_zoo.ops.tag_schemes import OUTSIDE, TAG_SCHEMES, TagConstraints, 
 
 
 def check_tags(sentences: TaggedSentences, scheme: str, strict: bool = True) -> None:
-    """ValueError, naming the word's place, for a tag that a scheme has not or does not let stand.
+    """Raise ValueError, with the word's location, if a tag violates the tagging scheme.
 
     Args:
         sentences: the corpus.
         scheme: "BIO" (IOB2), "IOB1", "BIOES", "BMES", or another of `ops.TAG_SCHEMES`.
-        strict: also refuse sequences that break the scheme, as "O I-LOC" does BIO; else the form
-            of each tag alone is checked, and metrics read such sequences as conlleval does.
+        strict: also reject invalid sequences, such as "O I-LOC" in BIO. Otherwise, only the form of
+            each tag is checked, and metrics interpret such sequences as conlleval does.
     """
     TAG_SCHEMES.get(scheme)
     strange = {tag: problem for tag in sentences.known_tags for problem in _problem(scheme, tag)}
@@ -33,7 +33,7 @@ def check_tags(sentences: TaggedSentences, scheme: str, strict: bool = True) -> 
 
 
 def _problem(scheme: str, tag: str) -> Iterator[str]:
-    """What is wrong with the form of a tag, if anything is."""
+    """Yield an error message if the form of a tag is invalid."""
     try:
         _constraints(scheme, [tag])
     except ValueError as error:
@@ -41,7 +41,7 @@ def _problem(scheme: str, tag: str) -> Iterator[str]:
 
 
 def _constraints(scheme: str, tags: Sequence[str]) -> tuple[list[str], TagConstraints]:
-    """The tags with all others of their types, so that none is without company, and their rules."""
+    """Return the tags, completed by all other tags of their types, and their constraints."""
     letters = TAG_SCHEMES.get(scheme)().letters()
     kinds = {tag.partition("-")[2] for tag in tags}
     others = {f"{letter}-{kind}" if kind else letter for letter in letters for kind in kinds}
@@ -50,9 +50,9 @@ def _constraints(scheme: str, tags: Sequence[str]) -> tuple[list[str], TagConstr
 
 
 def _broken(sentences: TaggedSentences, scheme: str) -> Iterator[tuple[int, int]]:
-    """Each sentence that breaks a scheme, and its first word that does.
+    """Yield each sentence that violates the scheme, and the index of its first invalid word.
 
-    The number of its words where it only ends too soon.
+    The index is the number of words if the sentence ends too early.
     """
     names, rules = _constraints(scheme, sentences.known_tags)
     numbers = {name: number for number, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""Sentences whose words have tags: files in columns, as those of the CoNLL tasks."""
+"""Tagged sentences, and a reader of column files as in the CoNLL shared tasks."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from pathlib import Path
 from attention_zoo.data.reading import decoded, numbered_lines
 
 LONGEST = 1000
-"""Words of a file without a blank line, above which they are not taken for one sentence."""
+"""Maximum number of words of a file without blank lines; a longer file is rejected."""
 
 UNMARKED = ("", "-", "_", "0", "O")
-"""What stands in a column of marks beside words that have none."""
+"""Cells of unmarked words in a column of marks."""
 
 _DOCUMENT, _PART = "-DOCSTART-", re.compile(r"\d+[-.]\d+")
 
 
 @dataclass(frozen=True)
 class TaggedSentences:
-    """Sentences as words, each with a tag.
+    """Sentences as words, with one tag per word.
 
     Attributes:
-        words: of each sentence; none is empty.
-        tags: of each sentence, as many as it has words.
-        origin: where they come from, to be shown and stored beside results.
-        marks: of each sentence, which words are marked (the predicate of semantic roles), or None.
-        lines: the line where each begins in the file that they come from; counted from 1 as
-            sentences when None.
-        word_lines: the line of each word, or None.
+        words: words of each sentence; none is empty.
+        tags: tags of each sentence, one per word.
+        origin: source of the data, for display and for saved results.
+        marks: for each sentence, which words are marked (the predicate of semantic roles), or None.
+        lines: first line of each sentence in its file; if None, sentences are counted from 1.
+        word_lines: line of each word, or None.
     """
 
     words: list[tuple[str, ...]]
@@ -52,29 +51,29 @@ class TaggedSentences:
         return len(self.words)
 
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], ...]]:
-        """Words, tags and, if there are any, the numbers of marked words, of each sentence."""
+        """Yield the words, the tags and the indices of marked words of each sentence."""
         for row, (words, tags) in enumerate(zip(self.words, self.tags, strict=True)):
             marked = () if self.marks is None else _numbers(self.marks[row])
             yield words, tags, marked
 
     @property
     def known_tags(self) -> list[str]:
-        """Every tag that occurs, in order."""
+        """All tags that occur, sorted."""
         return sorted({tag for tags in self.tags for tag in tags})
 
     def places(self) -> list[str]:
-        """Where each sentence begins, for messages."""
+        """Return the location of each sentence (`origin:line`), for messages."""
         lines = self.lines or range(1, len(self) + 1)
         return [f"{self.origin}:{line}" for line in lines]
 
     def place(self, row: int, word: int) -> str:
-        """Where a word of a sentence stands, for messages; both are counted from 0."""
+        """Return the location of a word, for messages; `row` and `word` are counted from 0."""
         if self.word_lines is not None:
             return f"{self.origin}:{self.word_lines[row][word]}"
         return f"{self.places()[row]}, word {word + 1}"
 
     def take(self, rows: Iterable[int]) -> TaggedSentences:
-        """The sentences of these rows, which keep their lines."""
+        """Return the sentences with indices `rows`, with their line numbers."""
         rows, lines = list(rows), self.lines or range(1, len(self) + 1)
         return TaggedSentences(
             [self.words[row] for row in rows],
@@ -93,23 +92,24 @@ def read_conll(
     marks: int | None = None,
     comment: str | None = None,
 ) -> TaggedSentences:
-    """Sentences of a file with a word a line and a blank line after each sentence.
+    """Read sentences from a file with one word per line and a blank line after each sentence.
 
-    Columns are parted by tabs where a line has one, else by spaces. Lines of `-DOCSTART-` are left
-    out; where words do not stand first, so are the ranges and empty nodes of CoNLL-U (`3-4`,
-    `8.1`), for then numbers do.
+    Columns are separated by tabs if the line contains one, otherwise by spaces. `-DOCSTART-` lines
+    are skipped. If `words` is not 0, the first column is taken to contain word numbers, and the
+    ranges and empty nodes of CoNLL-U (`3-4`, `8.1`) are skipped too.
 
     Args:
         path: the file, UTF-8, gzipped or not.
-        words: the column of the words; from 0, or from -1 backwards.
-        tags: that of the tags.
-        marks: that of the marks, in which "-", "_", "0", "O" and nothing stand for none; or None.
-        comment: what a line that is left out begins with: "#" for CoNLL-U. Without, no line is a
-            comment, since a word may begin with anything.
+        words: column of the words, from 0, or from -1 backwards.
+        tags: column of the tags.
+        marks: column of the marks, or None. "-", "_", "0", "O" and empty cells mean unmarked.
+        comment: prefix of the lines to skip: "#" for CoNLL-U. By default, no line is a comment,
+            since a word may begin with any character.
 
     Raises:
-        ValueError: no file, no sentence, invalid UTF-8, lines of unlike columns, a column that is
-            not there, an empty word or tag, or many words and no blank line (file:line).
+        ValueError: a missing file, no sentences, invalid UTF-8, lines with different numbers of
+            columns, a missing column, an empty word or tag, or more than `LONGEST` words without a
+            blank line (file:line).
     """
     blocks = list(_blocks(path, comment, numbered=words != 0))
     if not blocks:
@@ -134,11 +134,11 @@ def read_conll(
     )
 
 
-Row = tuple[str, list[str]]  # `file:line`, and the cells
+Row = tuple[str, list[str]]  # `file:line` and the cells
 
 
 def _blocks(path: str | Path, comment: str | None, numbered: bool) -> Iterator[list[Row]]:
-    """The rows of each sentence."""
+    """Yield the rows of each sentence."""
     block: list[Row] = []
     for where, raw in numbered_lines(path):
         text = decoded(where, raw)

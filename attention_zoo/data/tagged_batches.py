@@ -1,4 +1,4 @@
-"""Batches of sentences whose words have tags, each word of one token or more."""
+"""Batches of tagged sentences, with one or more tokens per word."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from attention_zoo.data.batching import Batch, Batches, Integers, Ragged
 
 UNLABELLED = -1
-"""The label where there is no word."""
+"""Label of padding positions."""
 
 
 class EncodedWords(NamedTuple):
-    """A sentence as a tagger reads it.
+    """A sentence as a tagger's input.
 
-    tokens: ids of all its words' tokens, one word after the other.
-    starts: the place in `tokens` of each word's first one, from 0; rising, one a word.
-    characters: of each token the ids of its characters, or None.
-    marks: of each token whether its word is marked, or None.
+    tokens: token ids of all words, concatenated.
+    starts: index in `tokens` of each word's first token, from 0; increasing, one per word.
+    characters: for each token its character ids, or None.
+    marks: for each token whether its word is marked, or None.
     """
 
     tokens: Sequence[int]
@@ -30,21 +30,22 @@ class EncodedWords(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether every word is one token."""
+        """Whether every word is a single token."""
         return len(self.tokens) == len(self.starts)
 
 
 class TaggedBatches(Batches):
-    """The batches of a corpus of tagged sentences.
+    """Batches of tagged sentences.
 
     Args:
-        sentences: encoded; all of them with characters or none, with marks or none.
-        labels: of each sentence the tag of each word, from 0.
-        batch_size, seed, bucket_width, numbers: see `Batches`; P, W and C of a batch are padded.
+        sentences: encoded sentences; all or none with characters, all or none with marks.
+        labels: for each sentence the tag ids of its words, from 0.
+        batch_size, seed, bucket_width, numbers: see `Batches`; a batch is padded to P tokens and W
+            words a sentence, and C characters a token.
 
     Raises:
-        ValueError: no sentence, one without a word, another number of labels than of words, a size
-            below 1.
+        ValueError: no sentences, a sentence without words, different numbers of labels and words, a
+            size below 1.
     """
 
     def __init__(
@@ -71,11 +72,11 @@ class TaggedBatches(Batches):
         super().__init__((self._tokens.lengths,), batch_size, seed, bucket_width, numbers)
 
     def batch(self, rows: Integers) -> Batch:
-        """Inputs and labels `(B, W)`, int32: the words' tags, -1 where there is no word.
+        """Return inputs, and labels `(B, W)`, int32: the tag ids of the words, padded with -1.
 
-        Inputs are `tokens` `(B, P)`; `starts` `(B, W)`, from 1, unless all words of the corpus are
-        one token, so that W is P; `characters` `(B, P, C)` and `marks` `(B, P)` where there are
-        any. All are padded with 0.
+        Inputs are `tokens` `(B, P)`; `starts` `(B, W)`, counted from 1; and `characters`
+        `(B, P, C)` and `marks` `(B, P)`, if the sentences have them. `starts` is omitted if all
+        words of the corpus are single tokens; W is P then. Inputs are int32, padded with 0.
         """
         inputs = {"tokens": self._tokens.padded(rows, self.bucket_width)}
         if self._starts is not None:
@@ -88,7 +89,7 @@ class TaggedBatches(Batches):
         return inputs, labels
 
     def _spelt(self, characters: Ragged, rows: Integers, width: int) -> NDArray[np.int32]:
-        """The characters `(B, P, C)` of the tokens of these sentences."""
+        """Return the characters `(B, P, C)` of the tokens of the sentences with indices `rows`."""
         places = np.arange(width)
         live = places < self._tokens.lengths[rows, None]
         at = self._tokens.begins[rows, None] + np.where(live, places, 0)
@@ -99,7 +100,7 @@ class TaggedBatches(Batches):
 def _parts(
     sentences: Sequence[EncodedWords],
 ) -> tuple[Ragged | None, Ragged | None, Ragged | None]:
-    """Starts from 1, characters of all tokens, and marks plus 1, each where it is needed."""
+    """Return starts counted from 1, characters per token, and marks plus 1; None if not needed."""
     first, starts, characters, marks = sentences[0], None, None, None
     if not all(sentence.whole for sentence in sentences):
         starts = Ragged([[at + 1 for at in one.starts] for one in sentences], "sentence")

@@ -1,21 +1,21 @@
-"""Text to token ids and back: subwords, words, characters, or what white space parts.
+"""Tokenizers of text: subwords, words, characters, or words between white space.
 
-A tokenizer is its kind, its vocabulary and one switch (`lowercase`); nothing else is learnt or
-stored. Everything it does can be said in RE2 regular expressions and a longest-match-first search,
-so that the same ids can be computed by core TensorFlow ops inside an exported graph:
+A tokenizer is defined by its kind, its vocabulary and one option (`lowercase`); nothing else is
+learned or stored. Each step is an RE2 regular expression or a longest-match-first search, so that
+core TensorFlow ops can compute the same ids inside an exported graph:
 
 1. Each run of white space (`WHITE_SPACE`) becomes one mark `▁`; marks at both ends are removed.
-2. With `lowercase`, each character is lowercased on its own (no rule looks at its neighbours).
-3. All but characters: a text that does not begin with a CJK character gets a mark in front, so that
-   a word is the same token at the start of a sentence as inside it.
-4. The text is cut by the kind's `pattern`. For subwords and words a piece is a run of at most
+2. With `lowercase`, each character is lowercased independently of its neighbours.
+3. All kinds except "character": a mark is put before a text, unless it begins with a CJK character,
+   so that a word is the same token at the start of a sentence as inside it.
+4. The text is split by the kind's `pattern`. For subwords and words, a piece is a run of at most
    `LONGEST_RUN` word characters, or any other single character (digit, punctuation mark, symbol,
-   CJK character), each with the mark before it if there is one. Characters are their own pieces;
-   what white space parts is one, however long.
-5. All but subwords are looked up; subwords are found in the piece longest match first, and a
-   piece that cannot be covered whole is `<unk>`.
+   CJK character), each with the mark before it if there is one. For "character", each character is
+   a piece. For "whitespace", a piece is a run between white space, of any length.
+5. Pieces are looked up in the vocabulary. For "subword", a piece is split longest match first, and
+   is `<unk>` if the vocabulary does not cover all of it.
 
-No Unicode normalisation is done (core TensorFlow has none): what goes in comes out.
+No Unicode normalisation is done (core TensorFlow has none), so characters are preserved.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from attention_zoo.registry import Registry
 
 MARK = "▁"
 LONGEST_RUN = 64
-# The inside of character classes, valid in RE2, Oniguruma and Python alike. White space is what
-# `str.split()` takes for it, and the mark itself.
+# The inside of character classes. WHITE_SPACE and CJK are valid in RE2, Oniguruma and Python.
+# WHITE_SPACE is that of `str.split()`, and the mark.
 WHITE_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000" + MARK
 CJK = "々-〇ぁ-ヿㇰ-ㇿ㐀-䶿一-鿿\uf900-\ufaffｦ-ﾟ\U00020000-\U000323af"
 NOT_IN_WORDS = rf"{MARK}{CJK}\p{{P}}\p{{S}}\p{{N}}\p{{Cc}}\p{{Cf}}\p{{Co}}"
@@ -58,14 +58,14 @@ TOKENIZERS = Registry("tokenizer")
 
 
 class Tokenizer:
-    """What all kinds share; build one with `train_tokenizer` or `load_tokenizer`.
+    """Base class of tokenizers; create one with `train_tokenizer` or `load_tokenizer`.
 
     Args:
         vocabulary: the tokens in id order, beginning with `<pad>`, `<unk>`, `<s>`, `</s>`.
         lowercase: lowercase every text first (then decoding gives lowercase text).
 
     Raises:
-        ValueError: the vocabulary is none (see `check_vocabulary`).
+        ValueError: the vocabulary is invalid (see `check_vocabulary`).
     """
 
     kind: ClassVar[str]
@@ -85,14 +85,15 @@ class Tokenizer:
 
     @property
     def vocabulary_size(self) -> int:
-        """How many ids there are."""
+        """Number of token ids."""
         return len(self.vocabulary)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, without start and end.
+        """Return the token ids of each text, without start and end tokens.
 
         Raises:
-            ValueError: one string instead of a list; a text that is no Unicode (a lone surrogate).
+            ValueError: one string instead of a list; a text that is invalid Unicode (a lone
+                surrogate).
         """
         if isinstance(texts, str):
             raise ValueError("encode takes a list of strings, not one string; write encode([text])")
@@ -104,13 +105,13 @@ class Tokenizer:
     def decode(
         self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
     ) -> str:
-        """The text of the ids up to the end token; pads and starts leave no trace.
+        """Return the text of the ids up to the end token, without padding and start tokens.
 
         Args:
             ids: token ids.
-            copied: what stands for each unknown token, in order, instead of `<unk>`; with its mark,
-                as `surfaces` gives it.
-            past_end: go on after an end token, which leaves no trace either.
+            copied: replacements of the unknown tokens, in order, instead of `<unk>`; each with its
+                mark, as from `surfaces`.
+            past_end: continue after an end token, which adds no text either.
         """
         surfaces, copies = [], iter(copied or ())
         for token_id in ids:
@@ -122,11 +123,11 @@ class Tokenizer:
         return text.removeprefix(" ") if self.marks_start else text
 
     def decode_one(self, token_id: int) -> str:
-        """What one id adds to a text, a mark for a space."""
+        """Return the text that one id adds, with a mark for a space."""
         return self._surfaces[self._checked(token_id)]
 
     def tokens(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> list[str]:
-        """A label for each id, to be read in a picture: the token without its mark."""
+        """Return a label for each id, for plots: the token without its mark."""
         copies = iter(copied or ())
         tokens = [
             next(copies, token) if token_id == UNKNOWN else token
@@ -136,9 +137,9 @@ class Tokenizer:
         return [token.removeprefix(MARK) or MARK for token in tokens]
 
     def surfaces(self, text: str) -> list[str]:
-        """What each token of `encode` stands for in the text, its mark included.
+        """Return the text that each token of `encode` stands for, including its mark.
 
-        That is the token itself, or the whole piece where it is unknown.
+        This is the token itself, or the whole piece if it is unknown.
         """
         normal = self._engine.normalizer.normalize_str(text)
         (ids,) = self.encode([text])
@@ -162,7 +163,7 @@ class Tokenizer:
 
     @classmethod
     def pipeline(cls, lowercase: bool) -> tokenizers.Tokenizer:
-        """Steps 1 to 4, with an empty model."""
+        """Return the engine of steps 1 to 4, with a placeholder model."""
         steps: list[Any] = [
             normalizers.Replace(Regex(f"[{WHITE_SPACE}]+"), MARK),
             normalizers.Replace(Regex(rf"\A{MARK}|{MARK}\z"), ""),
@@ -180,12 +181,12 @@ class Tokenizer:
 
     @classmethod
     def model(cls, ids: dict[str, int]) -> models.Model:
-        """Step 5: from a piece to ids."""
+        """Return the model of step 5, which maps a piece to ids."""
         return models.WordLevel(ids, SPECIAL_TOKENS[UNKNOWN])
 
     @classmethod
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
-        """At most `size` tokens for these texts: the most frequent, ties in code order."""
+        """Return at most `size` tokens: the most frequent ones, ties in code point order."""
         engine, counts = cls.pipeline(lowercase), Counter[str]()
         for text in texts:
             normal = engine.normalizer.normalize_str(text)
@@ -202,14 +203,14 @@ class Tokenizer:
 
 @TOKENIZERS.register("word")
 class WordTokenizer(Tokenizer):
-    """Whole pieces; the most frequent have a token, the others are unknown."""
+    """Tokenizer with whole pieces as tokens; those that are not frequent enough are unknown."""
 
     kind = "word"
 
 
 @TOKENIZERS.register("character")
 class CharacterTokenizer(Tokenizer):
-    """Every character is a token, a space is `▁`."""
+    """Tokenizer with characters as tokens; a space is `▁`."""
 
     kind = "character"
     pattern = CHARACTER_PATTERN
@@ -218,7 +219,7 @@ class CharacterTokenizer(Tokenizer):
 
 @TOKENIZERS.register("whitespace")
 class WhitespaceTokenizer(Tokenizer):
-    """What white space parts is whole: for texts that are split into words already."""
+    """Tokenizer that splits at white space only, for texts that are already split into words."""
 
     kind = "whitespace"
     pattern = WHITESPACE_PATTERN
@@ -226,10 +227,10 @@ class WhitespaceTokenizer(Tokenizer):
 
 @TOKENIZERS.register("subword")
 class SubwordTokenizer(Tokenizer):
-    """Pieces cut into subwords, longest match first; no sign stands between subwords of a piece.
+    """Subword tokenizer: longest match first, without a prefix on continuing subwords.
 
-    The vocabulary is learnt by merging the most frequent pairs inside pieces (Sennrich, Haddow and
-    Birch 2016, arXiv:1508.07909); all characters of the texts are in it as far as its size allows.
+    The vocabulary is learned by merging the most frequent pairs inside pieces (Sennrich, Haddow and
+    Birch 2016, arXiv:1508.07909). It contains all characters of the texts if its size allows it.
     """
 
     kind = "subword"
@@ -267,16 +268,16 @@ class SubwordTokenizer(Tokenizer):
 def train_tokenizer(
     kind: str, texts: Sequence[str], vocabulary_size: int = 8000, lowercase: bool = False
 ) -> Tokenizer:
-    """A tokenizer whose vocabulary is learnt from texts; the same texts give the same one.
+    """Learn the vocabulary of a tokenizer from texts. The result is deterministic.
 
     Args:
         kind: "subword", "word", "character" or "whitespace".
         texts: the texts to learn from.
-        vocabulary_size: the most tokens there may be, the four special ones included.
+        vocabulary_size: maximum number of tokens, including the four special tokens.
         lowercase: lowercase every text first.
 
     Raises:
-        ValueError: an unknown kind, no text to learn from, no room for a token.
+        ValueError: an unknown kind, no text to learn from, a vocabulary size of 4 or less.
     """
     cls = _kind(kind)
     if vocabulary_size <= len(SPECIAL_TOKENS):
@@ -292,10 +293,10 @@ def train_tokenizer(
 
 
 def load_tokenizer(folder: str | Path) -> Any:
-    """The `Tokenizer` that `save` wrote into a folder, or a public checkpoint's.
+    """Load a tokenizer from a folder that `Tokenizer.save` wrote, or of a public checkpoint.
 
     Raises:
-        ValueError: it is damaged; with file:line.
+        ValueError: a file is missing or damaged; with file:line for the vocabulary.
     """
     if is_public_tokenizer(Path(folder)):
         return load_public_tokenizer(Path(folder))

@@ -1,4 +1,4 @@
-"""The vocabulary: tokens in id order, the first four fixed, one a line on disk."""
+"""Vocabularies: tokens in id order, with four special tokens first; one per line on disk."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
 
 def check_vocabulary(tokens: Sequence[str], where: str) -> list[str]:
-    """The tokens as a list, once they are known to be a vocabulary.
+    """Return the tokens as a list; raise ValueError if they are not a valid vocabulary.
 
     Args:
         tokens: the tokens in id order.
-        where: what they came from, for messages; the line number (id + 1) is added to it.
+        where: source of the tokens, for messages; the line number (id + 1) is appended to it.
 
     Raises:
-        ValueError: a special token is missing or misplaced; a token is empty or stands twice.
+        ValueError: a special token is missing or misplaced; a token is empty or occurs twice.
     """
     for token_id, special in enumerate(SPECIAL_TOKENS):
         if tokens[token_id : token_id + 1] != [special]:
@@ -40,7 +40,7 @@ def check_vocabulary(tokens: Sequence[str], where: str) -> list[str]:
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """The tokens of a vocabulary file; ValueError with file:line where it is damaged."""
+    """Return the tokens of a vocabulary file; raise ValueError with file:line if it is damaged."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -55,12 +55,12 @@ def read_vocabulary(path: Path) -> list[str]:
 
 
 def write_vocabulary(path: Path, tokens: Iterable[str]) -> None:
-    """Write one token a line, in id order, as UTF-8."""
+    """Write one token per line, in id order, as UTF-8."""
     path.write_bytes("".join(f"{token}\n" for token in tokens).encode("utf-8"))
 
 
 def check_unicode(text: str, index: int) -> None:
-    """ValueError for a text with a lone surrogate, which no encoding has."""
+    """Raise ValueError if a text has a lone surrogate, which cannot be encoded."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""Word vectors from a text file, of the words of a vocabulary only."""
+"""Pretrained word vectors from a text file, for the words of a vocabulary."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from attention_zoo.data.vocabulary import PAD
 
 
 def read_word_vectors(path: str | Path, vocabulary: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors that a file of GloVe's or word2vec's text format has of a vocabulary.
+    """Read the vectors of a vocabulary from a file in the text format of GloVe or word2vec.
 
-    A line is a word, a blank, and E numbers; a first line "count E" may say how many there are.
-    Words with blanks in them, as in GloVe's largest file, are understood. A word that the file has
-    not is looked for in lower case too. Of a word on two lines the first counts. Only the vectors
-    that are found are held in memory.
+    A line contains a word, a space, and E numbers. An optional first line "count E" defines E.
+    Words may contain spaces, as in GloVe's largest file. If the file lacks a token, the vector of
+    its lower-case form is used. If a word is on two lines, the first one is used. Only vectors of
+    the vocabulary are kept in memory.
 
     Args:
         path: the file, UTF-8, gzipped or not.
-        vocabulary: tokens in the order of their ids; the first is padding and gets none.
+        vocabulary: tokens in the order of their ids; the first is padding and has no vector.
 
     Returns:
-        Vectors `(V, E)` float32, 0 where none was found, and which were found, `(V,)` booleans.
+        Vectors `(V, E)` float32, 0 where none was found; booleans `(V,)`, whether one was found.
 
     Raises:
-        ValueError: no file, an empty one, a line of another width, or what is no number
-            (file:line).
+        ValueError: a missing or empty file, a line with a different number of values, an invalid or
+            non-finite number (file:line).
 
     Source:
         Pennington et al. 2014, "GloVe: Global vectors for word representation"; Mikolov et al.
@@ -55,7 +55,7 @@ Ids = dict[bytes, list[int]]
 
 
 def _wanted(vocabulary: Sequence[str]) -> tuple[Ids, Ids]:
-    """Ids by word, and by the word in lower case."""
+    """Return the ids by token, and by the token in lower case."""
     exact: Ids = {}
     lowered: Ids = {}
     for number, token in enumerate(vocabulary):
@@ -66,13 +66,13 @@ def _wanted(vocabulary: Sequence[str]) -> tuple[Ids, Ids]:
 
 
 def _header(line: bytes) -> int | None:
-    """E of a first line "count E", None of any other."""
+    """Return E of a first line "count E", None for any other line."""
     parts = line.split(b" ")
     return int(parts[1]) if len(parts) == 2 and all(x.isdigit() for x in parts) else None
 
 
 def _first_width(where: str, line: bytes) -> int:
-    """How many numbers the first line ends in."""
+    """Return the number of numbers at the end of the first line."""
     count = 0
     for piece in reversed(line.split(b" ")[1:]):
         if not _is_number(piece):
@@ -92,7 +92,7 @@ def _is_number(piece: bytes) -> bool:
 
 
 def _word(where: str, line: bytes, width: int) -> bytes:
-    """What stands before the numbers; ValueError where there are too few of them, or too many."""
+    """Return the word before the numbers; raise ValueError if there are too few or too many."""
     blanks = line.count(b" ")
     if blanks == width:
         return line[: line.index(b" ")]
@@ -122,7 +122,7 @@ def _numbers(where: str, line: bytes, width: int) -> np.ndarray:
 def _rows(
     size: int, width: int, vectors: dict[bytes, np.ndarray], exact: Ids, lowered: Ids
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors by id, those of the word itself before those of its lower case."""
+    """Return the vectors by id, and whether each was found; exact matches take precedence."""
     matrix, found = np.zeros((size, width), "float32"), np.zeros(size, "bool")
     for ids_of in (lowered, exact):
         for word, ids in ids_of.items():

@@ -1,19 +1,20 @@
-"""The words of a plain sentence, and where in it they stand.
+"""Splitting of plain text into words, with their positions in the text.
 
-One rule for text that nobody has cut yet, made for languages that write spaces. A word is
+The rules are made for languages that write spaces. A word is
 
 1. a run of letters, digits and `_`, with one apostrophe, hyphen or full stop between two of them
    (`don't`, `well-known`, `U.S`, `example.org`), or one comma or colon between digits (`1,000.5`,
    `12:30`); or
-2. symbols that a zero-width joiner ties (an emoji of several parts); or
+2. symbols that a zero-width joiner connects (an emoji of several parts); or
 3. any other visible character alone: punctuation marks, symbols, CJK characters.
 
-Combining marks, emoji modifiers and other signs that show with what stands before them stay with
-it. White space and characters that cannot be seen (controls, marks of writing direction, the
-zero-width space) are in no word.
+Combining marks, emoji modifiers and other characters that combine with the preceding one stay with
+it. White space and invisible characters (controls, marks of writing direction, the zero-width
+space) are in no word.
 
-The classes are those of the tokenizers' engine, and whether a word begins at a character depends on
-the characters around it alone; so a graph of core TensorFlow operations can cut alike.
+The character classes are those of the tokenizers' engine. Whether a word begins at a character
+depends only on the characters around it, so a graph of core TensorFlow ops can split texts in the
+same way.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tokenizers import Regex, pre_tokenizers
 from attention_zoo.data.tokenizer import CJK, WHITE_SPACE
 from attention_zoo.data.vocabulary import check_unicode
 
-# The inside of character classes of Oniguruma.
+# The inside of Oniguruma character classes.
 UNSEEN = f"{WHITE_SPACE}\\p{{Cc}}\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
 SKIN_TONES = "\U0001f3fb-\U0001f3ff"
 LETTERS = rf"\p{{L}}\p{{N}}_&&[^{CJK}]"
@@ -48,12 +49,12 @@ WORDS = (
 
 
 class Word(NamedTuple):
-    """A word and its place.
+    """A word and its position.
 
     Attributes:
         text: the characters of the word.
-        start: the place of the first in the sentence, counted in characters from 0.
-        end: the place after the last.
+        start: index of its first character in the text, counted from 0.
+        end: index after its last character.
     """
 
     text: str
@@ -62,7 +63,7 @@ class Word(NamedTuple):
 
 
 def split_words(text: str) -> list[Word]:
-    """The words of a text in order; none of white space alone.
+    """Return the words of a text in order; white space is in none.
 
     Example:
         >>> from attention_zoo.data import split_words
@@ -70,7 +71,7 @@ def split_words(text: str) -> list[Word]:
         ["Don't", 'pay', '1,000.50', 'in', 'New', 'York', '!']
 
     Raises:
-        ValueError: the text is no Unicode (a lone surrogate).
+        ValueError: the text is invalid Unicode (a lone surrogate).
     """
     if not text.isascii():
         check_unicode(text, 0)

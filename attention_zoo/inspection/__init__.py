@@ -1,4 +1,4 @@
-"""Pictures of what a model did: where it looked, what it copied, and how it fares with length."""
+"""Plots and HTML pages: attention weights, copied words, glimpses, metrics by length."""
 
 from attention_zoo.inspection.alignment import plot_alignment, plot_heads
 from attention_zoo.inspection.canvas import pixels

@@ -1,4 +1,4 @@
-"""The picture of Bahdanau et al. 2015 (arXiv:1409.0473), figure 3: who looked where."""
+"""Heat maps of attention weights, as in Bahdanau et al. 2015 (arXiv:1409.0473), figure 3."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attention_zoo.inspection.labels import is_special, longest, readable
 
 _CELL, _LETTER, _TITLE_LETTER, _LARGEST = 0.3, 0.09, 0.12, 60.0  # inches
 Sides = tuple[Sequence[str], Sequence[str]]  # target tokens and source tokens
-_INK = {False: "black", True: "0.65"}  # of a token, by whether it is a special one
+_INK = {False: "black", True: "0.65"}  # colour of a label, by whether the token is special
 
 
 def plot_alignment(
@@ -25,18 +25,17 @@ def plot_alignment(
     path: str | os.PathLike[str] | None = None,
     title: str | None = None,
 ) -> Any:
-    """A heat map of attention weights: a row for each target token, a column for each source token.
+    """Plot attention weights as a heat map with target tokens as rows, source tokens as columns.
 
-    The lightest blue is 0 and the darkest 1 in every picture, so that pictures can be compared.
-    Tokens are shown as text; special ones in grey.
+    The lightest blue is 0 and the darkest 1 in all figures, so that figures can be compared.
+    Tokens are shown as text; special tokens are grey.
 
     Args:
         weights: `(T, S)`, finite.
         target_tokens: T labels.
         source_tokens: S labels.
-        path: where to write it, in the format of the suffix (`.png`, `.svg`, `.pdf`); None for no
-            file.
-        title: above the picture.
+        path: output file; its suffix is the format (`.png`, `.svg`, `.pdf`). None for no file.
+        title: title of the figure.
 
     Returns:
         A matplotlib `Figure`.
@@ -57,15 +56,15 @@ def plot_heads(
     path: str | os.PathLike[str] | None = None,
     title: str | None = None,
 ) -> Any:
-    """A heat map for each head, side by side; several layers one below the other.
+    """Plot a heat map for each head, side by side, with layers one below the other.
 
     Args:
-        weights: `(H, T, S)` of a layer's heads, or `(N, H, T, S)` of N layers, finite.
-        target_tokens, source_tokens, path, title: as in `plot_alignment`; of an attention to itself
-            both are the same tokens.
+        weights: `(H, T, S)` of one layer, or `(N, H, T, S)` of N layers, finite.
+        target_tokens, source_tokens, path, title: as in `plot_alignment`; for self-attention, both
+            are the same tokens.
 
     Returns:
-        A matplotlib `Figure`, its heat maps first among its axes, layer by layer.
+        A matplotlib `Figure`. Its first axes are the heat maps, layer by layer.
 
     Raises:
         ValueError: if the shape is not (H, T, S) or (N, H, T, S), a size is 0, or a weight is not
@@ -82,7 +81,7 @@ def plot_heads(
 
 
 def _checked(weights: Any, tokens: Sides, ranks: tuple[int, ...]) -> np.ndarray:
-    """The weights as an array; ValueError if they are none of these tokens."""
+    """Return weights as an array; raise ValueError if they are invalid or do not fit the tokens."""
     array = np.asarray(weights, dtype="float64")
     shape = (len(tokens[0]), len(tokens[1]))
     if array.ndim not in ranks or array.shape[-2:] != shape:
@@ -99,9 +98,9 @@ def _checked(weights: Any, tokens: Sides, ranks: tuple[int, ...]) -> np.ndarray:
 
 
 def _draw(weights: np.ndarray, tokens: Sides, title: str | None) -> tuple[Any, np.ndarray]:
-    """Heat maps of `(N, H, T, S)`, a scale beside them, and the axes `(N, H)`.
+    """Draw heat maps of `(N, H, T, S)` with a colour bar; return the figure and axes `(N, H)`.
 
-    The figure's size follows the tokens.
+    The size of the figure depends on the tokens.
     """
     targets, sources = ([readable(token) for token in side] for side in tokens)
     layers, heads, rows, columns = weights.shape
@@ -143,10 +142,10 @@ def _heat_map(axes: Any, weights: np.ndarray) -> Any:
 
 
 def _grey_out(axes: Any, target_tokens: Sequence[str], source_tokens: Sequence[str]) -> None:
-    """Special tokens step back behind the text."""
+    """Colour the labels of special tokens grey."""
     for labels, tokens in (
         (axes.get_yticklabels(), target_tokens),
         (axes.get_xticklabels(), source_tokens),
     ):
-        for label, token in zip(labels, tokens, strict=False):  # none where others show them
+        for label, token in zip(labels, tokens, strict=False):  # inner axes have no labels
             label.set_color(_INK[is_special(token)])

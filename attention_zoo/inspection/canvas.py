@@ -1,4 +1,4 @@
-"""Figures that need no display and no pyplot."""
+"""Matplotlib figures without a display and without pyplot."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from attention_zoo.inspection.labels import longest
 
 _LETTERS, _LINE = 9.5, 0.22
-"""Letters of a title to an inch, and inches of a line."""
+"""Characters of a title per inch, and its line height in inches."""
 
 
 def new_figure(width: float, height: float) -> Any:
-    """A matplotlib Figure of that size in inches, with room made for its labels."""
+    """Return a matplotlib Figure of this size in inches, with constrained layout."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -26,7 +26,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def headline(figure: Any, title: str, family: list[str]) -> None:
-    """A title above all axes, in as many lines as the figure's width asks for."""
+    """Add a title above all axes, wrapped to the width of the figure."""
     letters = int(figure.get_figwidth() * _LETTERS * len(title) / longest([title, "."]))
     lines = textwrap.wrap(title, max(letters, 1)) or [""]
     figure.set_figheight(figure.get_figheight() + _LINE * (len(lines) - 1))
@@ -34,7 +34,7 @@ def headline(figure: Any, title: str, family: list[str]) -> None:
 
 
 def pixels(figure: Any, dpi: float = 75.0) -> np.ndarray:
-    """The figure as `(height, width, 4)` of bytes: red, green, blue, alpha."""
+    """Render the figure as an RGBA array `(height, width, 4)` of bytes."""
     figure.set_dpi(dpi)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -43,9 +43,10 @@ def pixels(figure: Any, dpi: float = 75.0) -> np.ndarray:
 
 
 def save(figure: Any, path: str | os.PathLike[str] | None) -> None:
-    """Writes the figure in the format of the suffix, if there is a path.
+    """Save the figure in the format of the path's suffix, if there is a path.
 
-    A character without a font is drawn as a box; `families_for` has said so once already.
+    Characters without a font are drawn as boxes. Matplotlib's warning is suppressed, because
+    `families_for` has already warned.
     """
     if path is None:
         return

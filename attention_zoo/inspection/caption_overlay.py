@@ -1,4 +1,4 @@
-"""The picture of Xu et al. 2015 (arXiv:1502.03044), figure 3: word by word over the image."""
+"""Attention over an image, word by word, as in Xu et al. 2015 (arXiv:1502.03044), figure 3."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import readable
 
 SIDE, TITLE = 1.5, 0.35
-"""Of a panel, in inches."""
+"""Side of a panel and height of its title, in inches."""
 _COLUMNS = 6
-_DIMMED = 0.25  # what is left of the light where nobody looks
+_DIMMED = 0.25  # relative brightness at weight 0
 
 
 def plot_caption_overlay(
@@ -26,24 +26,24 @@ def plot_caption_overlay(
     path: str | os.PathLike[str] | None = None,
     title: str | None = None,
 ) -> Any:
-    """An image, and for each word of its caption the image again, lit where the word looked.
+    """Plot an image, and a copy for each word of its caption with attention weights as brightness.
 
-    The place of a word that was looked at most has all its light, one that was not looked at a
-    quarter of it. Between the middles of the grid's cells the light changes evenly.
+    A cell with the largest weight of a word has full brightness, a cell with weight 0 a quarter of
+    it. Brightness is interpolated linearly between the centres of cells.
 
     Args:
         image: `(H, W, 3)`, from 0 to 255.
-        attention: `(T, h, w)`, of a grid over the image.
+        attention: `(T, h, w)`, attention weights over the image grid.
         tokens: the T words.
-        path: where to write it, in the format of the suffix (`.png`, `.svg`, `.pdf`); None for no
-            file.
-        title: above the picture.
+        path: output file; its suffix is the format (`.png`, `.svg`, `.pdf`). None for no file.
+        title: title of the figure.
 
     Returns:
-        A matplotlib `Figure`: its first axes are the image, then comes one for each word.
+        A matplotlib `Figure`. Its first axes are the image; one for each word follows.
 
     Raises:
-        ValueError: no image, attention that is none of the words, weights that are no weights.
+        ValueError: if the image is invalid, attention does not fit the words, or a weight is
+            negative or not finite.
     """
     image, attention = checked(image, attention, tokens)
     rows, columns = table(len(tokens) + 1)
@@ -57,7 +57,7 @@ def plot_caption_overlay(
 
 
 def table(panels: int) -> tuple[int, int]:
-    """The rows and columns that so many panels are put in."""
+    """Return the numbers of rows and columns for these panels."""
     columns = min(panels, _COLUMNS)
     return math.ceil(panels / columns), columns
 
@@ -70,9 +70,9 @@ def draw_words(
     tokens: Sequence[str],
     family: list[str],
 ) -> Any:
-    """Draw an image and the words over it, from a place on: rows, columns, number from 1.
+    """Draw an image and its attention for each word, and return the axes of the image.
 
-    Returns the axes of the image itself.
+    `place` is the subplot of the image: rows, columns, index from 1. The words follow it.
     """
     rows, columns, first = place
     for number in range(len(tokens) + 1):
@@ -89,7 +89,7 @@ def draw_words(
 
 
 def checked(image: Any, attention: Any, tokens: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Image and attention as arrays; ValueError if they are none."""
+    """Return image and attention as arrays; raise ValueError if they are invalid."""
     image, attention = checked_image(image), np.asarray(attention, "float64")
     if attention.ndim != 3 or len(attention) != len(tokens) or not attention.size:
         raise ValueError(
@@ -102,7 +102,7 @@ def checked(image: Any, attention: Any, tokens: Sequence[str]) -> tuple[np.ndarr
 
 
 def checked_image(image: Any) -> np.ndarray:
-    """The image as an array of floats; ValueError if it is none."""
+    """Return the image as an array of floats; raise ValueError if it is invalid."""
     image = np.asarray(image, "float64")
     if image.ndim != 3 or image.shape[-1] != 3 or not image.size:
         raise ValueError(f"image must be (H, W, 3), got shape {image.shape}")
@@ -112,17 +112,17 @@ def checked_image(image: Any) -> np.ndarray:
 
 
 def _light(weights: np.ndarray, sides: tuple[int, int]) -> np.ndarray:
-    """How much light each pixel keeps, `(H, W, 1)`."""
+    """Return the relative brightness of each pixel, `(H, W, 1)`."""
     down, across = (_between(size, cells) for size, cells in zip(sides, weights.shape, strict=True))
     return 1 - (down @ darkened(weights) @ across.T)[..., None]
 
 
 def darkened(weights: np.ndarray) -> np.ndarray:
-    """How much light each cell of a grid `(h, w)` loses, 0 to 1."""
+    """Return the opacity of a black overlay for each cell of a grid `(h, w)`, 0 to 0.75."""
     return (1 - _DIMMED) * (1 - weights / max(weights.max(), 1e-12))
 
 
 def _between(pixels: int, cells: int) -> np.ndarray:
-    """`(pixels, cells)`: which part each pixel has of the two cells that its middle is between."""
+    """Return weights `(pixels, cells)` of linear interpolation between the centres of cells."""
     places = np.clip((np.arange(pixels) + 0.5) * cells / pixels - 0.5, 0, cells - 1)
     return np.maximum(0.0, 1.0 - np.abs(places[:, None] - np.arange(cells)))

@@ -1,8 +1,8 @@
-"""Captions as one HTML page: each image beside what is said of it, and where each word looked.
+"""HTML page of captions: each image with its caption and the attention weights of each word.
 
-See `pages` for what it shares with the others. Images are part of the page. Over an image lie small
-ones, as large as the grid of the looks: each darkens the image where its word did not look, and
-style alone shows that of the word under the pointer.
+`pages` has the common parts of all pages. Images are embedded. Each word has an overlay image with
+one pixel for each cell of the attention grid; it darkens cells with small weights. CSS, without
+scripts, shows the overlay of the word under the pointer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attention_zoo.inspection.caption_overlay import checked, checked_image, dar
 from attention_zoo.inspection.labels import gaps, plain
 from attention_zoo.inspection.pages import clean, write_page
 
-_STATES = " :checked", ":hover"  # of a word, the one under the pointer last so that it wins
+_STATES = " :checked", ":hover"  # of a word; :hover is last, to override :checked
 _STYLE = """
 p.hint { color: var(--faint); font-size: .85rem; margin: 0 0 1.25rem; }
 article { display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; }
@@ -41,19 +41,20 @@ _HINT = (
 
 
 def write_caption_page(answers: Sequence[Any], path: str | Path, title: str = "Captions") -> None:
-    """Writes a page of images with their captions.
+    """Write a page of images with their captions.
 
-    A word under the pointer, or chosen by a click or the arrow keys, darkens the image where it did
-    not look, as `plot_caption_overlay` does. Other captions of the same image stand below. Images
-    are as the model saw them: resized.
+    For a word under the pointer, or selected by a click or the arrow keys, the image is darkened
+    where attention weights are small, as in `plot_caption_overlay`. Other captions of the same
+    image are listed below. Images are the resized inputs of the model.
 
     Args:
-        answers: `tasks.Caption`, as `tasks.Captioning.predict` gives them.
-        path: the file; one that is there is written over.
-        title: of the page.
+        answers: `tasks.Caption` results of `tasks.Captioning.predict`.
+        path: output file; an existing file is overwritten.
+        title: title of the page.
 
     Raises:
-        ValueError: no image, attention that is none of the words, weights that are no weights.
+        ValueError: if the image is invalid, attention does not fit the words, or a weight is
+            negative or not finite.
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
     most = max((len(answer.tokens) for answer in answers), default=0)
@@ -64,7 +65,7 @@ def write_caption_page(answers: Sequence[Any], path: str | Path, title: str = "C
 
 
 def _rules(words: int) -> Iterable[str]:
-    """Whose look is seen when a word is chosen, the words numbered from 0."""
+    """Yield CSS rules that show the overlay of the selected word, numbered from 0."""
     for state in _STATES:
         yield f"article:has(.word{state}) .image .look {{ visibility: hidden; }}"
         for n in range(words):
@@ -72,7 +73,7 @@ def _rules(words: int) -> Iterable[str]:
 
 
 def _article(number: int, answer: Any) -> str:
-    """One image with its caption, and other ones."""
+    """Return the HTML of an image with its caption and alternatives."""
     image, looks, group = checked_image(answer.image), np.zeros((0, 1, 1)), None
     if answer.attention is not None and len(answer.tokens):
         image, looks = checked(image, answer.attention, answer.tokens)
@@ -95,12 +96,12 @@ def _article(number: int, answer: Any) -> str:
 
 
 def _told(answer: Any) -> str:
-    """What is known about a caption as a whole."""
+    """Return the score of a caption, and whether it is truncated."""
     return f"score {answer.score:.3f}" + " · cut at its longest length" * bool(answer.cut)
 
 
 def _caption(tokens: Sequence[str], group: str | None) -> str:
-    """The words; of a group, one can be chosen."""
+    """Return the HTML of the words; with a group, a word can be selected."""
     choice = f'<input type="radio" name="{group}">'
     shown = []
     if group is not None:
@@ -115,19 +116,19 @@ def _caption(tokens: Sequence[str], group: str | None) -> str:
 
 
 def _picture(image: np.ndarray, said: str) -> str:
-    """The image itself."""
+    """Return the HTML of the image itself."""
     return f'<img src="{_png(np.rint(image).astype("uint8"))}" alt="{said}">'
 
 
 def _look(number: int, weights: np.ndarray) -> str:
-    """What darkens an image where word n did not look: black, more or less transparent."""
+    """Return the overlay of word `number`: black, more transparent for larger weights."""
     black = np.zeros((*weights.shape, 4), "uint8")
     black[..., 3] = np.rint(255 * darkened(weights))
     return f'<img class="look l{number}" src="{_png(black)}" alt="">'
 
 
 def _png(pixels: np.ndarray) -> str:
-    """An image as an address that holds it."""
+    """Return an image as a data URL."""
     from PIL import Image
 
     file = io.BytesIO()

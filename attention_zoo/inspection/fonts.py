@@ -1,4 +1,4 @@
-"""Fonts for what matplotlib's own does not draw, Chinese above all."""
+"""Fonts for characters that matplotlib's default font lacks, such as Chinese."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIKELY = re.compile(
 
 
 def installed_fonts() -> list[str]:
-    """Font files of this machine: likely to know many scripts first, then plain weights first."""
+    """Return installed font files, those with many scripts first, then those of regular style."""
     from matplotlib import font_manager
 
     def rank(path: str) -> tuple[bool, bool, str]:
@@ -29,9 +29,9 @@ def installed_fonts() -> list[str]:
 
 
 def families_for(labels: Iterable[str]) -> list[str]:
-    """Font families that between them can draw the labels, matplotlib's own first.
+    """Return font families that together cover the labels, matplotlib's default first.
 
-    Characters that no installed font can draw are named in one warning.
+    One warning lists the characters that no installed font can draw.
     """
     from matplotlib import font_manager
 
@@ -59,7 +59,7 @@ def families_for(labels: Iterable[str]) -> list[str]:
 
 @functools.cache
 def _characters(path: str) -> frozenset[int]:
-    """Code points that a font file can draw; none if matplotlib cannot read or scale it."""
+    """Return the code points of a font file; none if matplotlib cannot read or scale it."""
     from matplotlib import font_manager
 
     try:

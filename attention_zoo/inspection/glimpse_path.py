@@ -1,4 +1,4 @@
-"""The picture of Mnih et al. 2014 (arXiv:1406.6247), figure 3: glimpse after glimpse."""
+"""Paths of glimpses over an image, as in Mnih et al. 2014 (arXiv:1406.6247), figure 3."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from attention_zoo.layers import GlimpseSensor
 from attention_zoo.ops import number as as_number
 
 _IMAGE, _PATCH, _MARGIN = 3.2, 0.9, 0.7  # inches
-_LETTERS = 11  # of a line below what was seen
+_LETTERS = 11  # characters of a line below a patch
 _DPI = 100.0
 _LONGEST = 655
-"""Seconds of a GIF's frame."""
+"""Longest duration of a GIF frame, in seconds."""
 _WHITE, _LATER = 255.0, "0.75"
 
 
 class _Look(NamedTuple):
-    """What is drawn: an image, the squares looked at, what was seen there and said of it."""
+    """The data of a plot: an image, glimpse locations, their patches, and predictions."""
 
     image: np.ndarray
     locations: np.ndarray
@@ -42,24 +42,22 @@ def plot_glimpse_path(
     answers: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Any:
-    """An image with the squares of each glimpse, numbered, beside what the retina saw of it.
+    """Plot an image with the numbered squares of its glimpses, beside the patches of each glimpse.
 
     Args:
         image: `(H, W)`, `(H, W, 1)` or `(H, W, 3)`, from 0 to 255.
-        locations: `(G, 2)`, of one image, as `models.GlimpsePath` has them.
-        glimpse_size, glimpse_scales: of the model.
-        path: where to write it, in the format of the suffix (`.png`, `.svg`, `.pdf`); None for no
-            file.
-        answers: what the model would have said after each glimpse; None for nothing.
-        title: above the picture.
+        locations: `(G, 2)`, the `locations` of a `models.GlimpsePath` for one image.
+        glimpse_size, glimpse_scales: as in the model.
+        path: output file; its suffix is the format (`.png`, `.svg`, `.pdf`). None for no file.
+        answers: the prediction after each glimpse; None for no predictions.
+        title: title of the figure.
 
     Returns:
-        A matplotlib `Figure`: its first axes are the image, then comes what was seen, scale by
-        scale.
+        A matplotlib `Figure`. Its first axes are the image; the patches follow, scale by scale.
 
     Raises:
-        ValueError: no image, no place in it, a number that is not finite, answers for other
-            glimpses.
+        ValueError: if the image or the locations have a wrong shape or are not finite, or the
+            number of answers is not G.
     """
     look = _look(image, locations, glimpse_size, glimpse_scales, answers)
     figure = _draw(look, glimpse_size, len(look.locations), title)
@@ -78,15 +76,17 @@ def write_glimpse_gif(
     title: str | None = None,
     seconds: float = 0.8,
 ) -> None:
-    """Writes the same as an animated GIF that shows one glimpse after the other, again and again.
+    """Write the plot of `plot_glimpse_path` as an animated GIF that adds glimpses one by one.
+
+    The animation repeats forever.
 
     Args:
         image, locations, glimpse_size, glimpse_scales, answers, title: as in `plot_glimpse_path`.
-        path: the file; one that is there is written over.
-        seconds: for which each glimpse is the last one that is shown.
+        path: output file; an existing file is overwritten.
+        seconds: duration of each frame.
 
     Raises:
-        ValueError: as `plot_glimpse_path`, or seconds that no GIF can tell.
+        ValueError: as in `plot_glimpse_path`, or if a GIF frame cannot have this duration.
     """
     from PIL import Image
 
@@ -102,7 +102,7 @@ def write_glimpse_gif(
 def _look(
     image: Any, locations: Any, size: int, scales: int, answers: Sequence[str] | None
 ) -> _Look:
-    """What is to be drawn as arrays; ValueError if it is none."""
+    """Return the data of a plot as arrays; raise ValueError for invalid arguments."""
     shown, places = np.asarray(image, "float32"), np.asarray(locations, "float32")
     shown = shown[..., None] if shown.ndim == 2 else shown
     if shown.ndim != 3 or shown.shape[-1] not in (1, 3) or not shown.size:
@@ -122,7 +122,7 @@ def _look(
 
 
 def _draw(look: _Look, size: int, shown: int, title: str | None) -> Any:
-    """The first glimpses of a path, with room for the later ones."""
+    """Draw the first `shown` glimpses of a path, with space for the later ones."""
     import matplotlib
 
     count, scales = look.seen.shape[:2]
@@ -152,7 +152,7 @@ def _draw(look: _Look, size: int, shown: int, title: str | None) -> Any:
 
 
 def _show(axes: Any, image: np.ndarray) -> None:
-    """An image without ticks."""
+    """Draw an image without ticks."""
     levels = np.clip(np.rint(image), 0, _WHITE).astype("uint8")
     grey = levels.shape[-1] == 1
     axes.imshow(levels[..., 0] if grey else levels, cmap="gray", vmin=0, vmax=_WHITE)
@@ -161,7 +161,7 @@ def _show(axes: Any, image: np.ndarray) -> None:
 
 
 def _squares(axes: Any, look: _Look, size: int, n: int, colour: Any, faint: bool) -> None:
-    """The squares of a glimpse, its number in the corner of what the image has of the smallest."""
+    """Draw the squares of a glimpse, with its number in the visible corner of the smallest."""
     from matplotlib.patches import Rectangle
 
     sides = np.array(look.image.shape[:2])

@@ -1,4 +1,4 @@
-"""Tokens as a reader wants to see them."""
+"""Readable labels of tokens."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ import re
 from collections.abc import Iterable, Sequence
 
 LONGEST = 24
-"""Characters of a label; what is longer ends in an ellipsis."""
+"""Maximum number of characters of a label; longer ones end in an ellipsis."""
 
 _CLOSING, _OPENING, _JOINING = set(".,;:!?%)]}»”"), set("([{«“$€£#"), set("-'’/")
 _SPECIAL = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")
 
 
 def is_special(token: str) -> bool:
-    """Whether a token is a sign of the model (`</s>`, `[SEP]`) and no text."""
+    """Return whether a token is a special token (`</s>`, `[SEP]`)."""
     return _SPECIAL.fullmatch(token) is not None
 
 
 def readable(token: str) -> str:
-    """The token `plain`, no longer than a label may be, with what cannot be printed spelt out."""
+    """Return the `plain` token, truncated, with unprintable characters as escape sequences."""
     text = plain(token)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def plain(token: str) -> str:
-    """The token without the marks of its tokenizer: a leading `▁` or `##`."""
+    """Return the token without its tokenizer's prefix, `▁` or `##`."""
     text = token.replace("▁", " ").strip(" ")
     return text[2:] if text.startswith("##") and len(text) > 2 else text
 
 
 def longest(labels: Iterable[str]) -> int:
-    """Width of the widest label in Latin letters; a letter of East Asia counts for two."""
+    """Return the width of the widest label in Latin letters; East Asian letters count twice."""
     return max(sum(1 + (c >= "\u1100") for c in label) for label in labels)
 
 
 def gaps(tokens: Sequence[str]) -> list[bool]:
-    """Whether a space stands before each token where they are run together to a text.
+    """Return whether a space precedes each token when tokens are joined to a text.
 
-    The marks of a tokenizer (a leading `▁`) tell, where there are any. Without, spaces stand where
-    print has them: not before a comma, not between the digits of a number.
+    If any token has the prefix `▁`, spaces are where it is. Otherwise they follow typography: none
+    before a comma, none between the digits of a number.
     """
     if any(token.startswith("▁") for token in tokens):
         return [at > 0 and token.startswith("▁") for at, token in enumerate(tokens)]
@@ -53,5 +53,5 @@ def gaps(tokens: Sequence[str]) -> list[bool]:
 
 
 def _inside_number(before: str) -> bool:
-    """Whether two tokens end in a digit, or in a point or comma after one."""
+    """Return whether a text ends in a digit, or in a point, comma or colon after one."""
     return before[-1:].isdecimal() or (before[-2:-1].isdecimal() and before[-1] in ".,:")

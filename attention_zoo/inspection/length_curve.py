@@ -1,4 +1,4 @@
-"""The picture of Cho et al. 2014 (arXiv:1409.1259), figure 4: what a model makes of long inputs."""
+"""Metrics by input length, as in Cho et al. 2014 (arXiv:1409.1259), figure 4."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def plot_length_curve(
     xlabel: str = "source length",
     longest_trained: float | None = None,
 ) -> Any:
-    """A line for each model: a figure of merit against the length of the input.
+    """Plot a metric against the input length, with a line for each model.
 
     Args:
         curves: model -> length -> value, for instance `{"RNNSearch": {5: 99.5, 10: 99.1}}`.
-        path: where to write it, in the format of the suffix; None for no file.
-        ylabel: what the values are. The axis starts at 0.
-        xlabel: what the lengths are.
-        longest_trained: the longest length seen in training, marked by a line.
+        path: output file; its suffix is the format. None for no file.
+        ylabel: label of the values. The axis starts at 0.
+        xlabel: label of the lengths.
+        longest_trained: the largest length in training, marked by a vertical line.
 
     Returns:
         A matplotlib `Figure`.
 
     Raises:
-        ValueError: if there is no curve, or one without a point.
+        ValueError: if there is no curve, or a curve has no points.
     """
     empty = [name for name, curve in curves.items() if not curve]
     if empty or not curves:

@@ -1,7 +1,7 @@
-"""What the HTML pages share: they stand alone, and nothing in an answer is taken for markup.
+"""Common parts of the HTML pages: template, style and escaping.
 
-A page has no scripts and nothing from outside, follows the reader's choice of a light or a dark
-screen, and lets each text run in its own direction.
+Pages are self-contained: no scripts and no external resources. They follow the browser's light or
+dark mode and the writing direction of each text. Text in results is escaped.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ details p.text { font-size: .95rem; }
 
 
 def write_page(path: str | Path, title: str, style: str, body: Iterable[str]) -> None:
-    """Writes a page over what is there.
+    """Write a page; an existing file is overwritten.
 
     Args:
-        path: the file.
-        title: of the page, as plain text.
-        style: CSS beside what all pages share.
-        body: HTML below the title, its texts `clean`.
+        path: output file.
+        title: title of the page, as plain text.
+        style: CSS of this page, after the common CSS.
+        body: HTML below the title, with its texts escaped by `clean`.
     """
     page = [
         "<!DOCTYPE html>",
@@ -58,10 +58,10 @@ def write_page(path: str | Path, title: str, style: str, body: Iterable[str]) ->
 
 
 def clean(text: str) -> str:
-    """The text as HTML shows it; characters that it may not hold as U+FFFD."""
+    """Escape a text for HTML, with control characters replaced by U+FFFD."""
     return escape(_CONTROLS.sub("\ufffd", text), quote=True)
 
 
 def percent(share: float) -> str:
-    """A share of 1 as a reader wants to see it."""
+    """Format a fraction from 0 to 1 as a percentage."""
     return f"{100 * share:.1f} %"

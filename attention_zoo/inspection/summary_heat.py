@@ -1,7 +1,7 @@
-"""The picture of See et al. 2017 (arXiv:1704.04368), figure 1: an article under its summary's heat.
+"""Attention of a summary over its article, as in See et al. 2017 (arXiv:1704.04368), figure 1.
 
-The article stands as running text, shaded with the attention of the summary; what was copied is
-framed in it, and underlined in the summary as far as it is probable.
+The article is running text, shaded by the attention weights of the summary. Copied words are framed
+in the article. A bar below each word of the summary shows its copy probability.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COPY, _FAINT, _NONE = "#c2410c", "0.45", "0.88"
 
 
 class _Placed(NamedTuple):
-    """A token on the page, in inches from the left and from the top."""
+    """A token on the page: its offsets from the left and the top, and its width, in inches."""
 
     label: str
     left: float
@@ -38,25 +38,24 @@ def plot_summary_heat(
     title: str | None = None,
     word: int | None = None,
 ) -> Any:
-    """The source as running text, shaded with where its summary looked, above the summary.
+    """Plot the source as running text, shaded by attention weights, above its summary.
 
-    The lightest blue is 0 and the darkest 1. Words of the source that were copied are framed. The
-    bar below each word of the summary is as long as it is probable that it was copied.
+    The lightest blue is 0 and the darkest 1. Copied words are framed in the source. The length of
+    the bar below each word of the summary is its copy probability.
 
     Args:
-        answer: a `tasks.Summary`, as `tasks.Summarization.predict` gives them.
-        path: where to write it, in the format of the suffix (`.png`, `.svg`, `.pdf`); None for no
-            file.
-        title: above the picture.
-        word: number of the summary's token whose attention is shown; None for the sum over all of
-            them, 1 at most.
+        answer: a `tasks.Summary` from `tasks.Summarization.predict`.
+        path: output file; its suffix is the format (`.png`, `.svg`, `.pdf`). None for no file.
+        title: title of the figure.
+        word: index of the summary token whose attention weights are shown; None for the sum over
+            all tokens, at most 1.
 
     Returns:
         A matplotlib `Figure`.
 
     Raises:
-        ValueError: attention, copy probabilities or origins that do not fit the tokens, an empty
-            source, no attention to draw, a word that there is not.
+        ValueError: if attention, copy probabilities or origins do not fit the tokens, the source is
+            empty, there is no attention, or `word` is out of range.
     """
     parts = summary_parts(answer)
     heat = _heat(answer, parts, word)
@@ -75,7 +74,7 @@ def plot_summary_heat(
 
 
 def _heat(answer: Any, parts: SummaryParts, word: int | None) -> np.ndarray:
-    """What the source is shaded with, `(S,)`."""
+    """Return the weights that shade the source, `(S,)`."""
     if parts.attention is None or not parts.attention.shape[1]:
         raise ValueError("the answer has no attention over its source: there is nothing to draw")
     if word is None:
@@ -86,10 +85,10 @@ def _heat(answer: Any, parts: SummaryParts, word: int | None) -> np.ndarray:
 
 
 class _Page:
-    """Text laid out line by line on a figure that grows with it.
+    """A figure with lines of text; its height follows the text.
 
     Args:
-        texts: all that will be written, for the choice of fonts.
+        texts: all texts of the page, for the choice of fonts.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -101,14 +100,14 @@ class _Page:
         self.top = _MARGIN
 
     def heading(self, text: str, size: float, colour: str) -> None:
-        """Lines of one colour over the page's width."""
+        """Add a text of one colour, wrapped to the width of the page."""
         letters = int((_WIDTH - 2 * _MARGIN) / (size * 0.0085))
         for line in [part for row in text.splitlines() for part in wrap(row, letters)]:
             self._write(line, _MARGIN, self.top, size, colour)
             self.top += _LINE * size / _SIZE
 
     def shaded(self, tokens: Sequence[str], heat: np.ndarray, framed: set[int]) -> None:
-        """Running text, each token before its heat, some of them in a frame."""
+        """Add running text with each token shaded by its weight, and some tokens framed."""
         import matplotlib
 
         colours = matplotlib.colormaps["Blues"](heat)
@@ -119,7 +118,7 @@ class _Page:
             self._box(place, 0.02, _LINE - 0.05, facecolor=colours[at], edgecolor=edge)
 
     def barred(self, tokens: Sequence[str], shares: np.ndarray, bold: set[int]) -> None:
-        """Running text, a bar below each token."""
+        """Add running text with a bar below each token."""
         for at, place in enumerate(self._placed(tokens, _LINE + 0.1)):
             weight = "bold" if at in bold else "normal"
             self._write(place.label, place.left, place.top, _SIZE, "black", weight=weight)
@@ -128,7 +127,7 @@ class _Page:
             self._box(part, _LINE - 0.02, 0.045, facecolor=_COPY)
 
     def finished(self) -> Any:
-        """The figure, as high as what stands on it."""
+        """Fit the height of the figure to its content and return it."""
         height = self.top + _MARGIN
         self.figure.set_figheight(height)
         self.axes.set_xlim(0.0, _WIDTH)
@@ -136,7 +135,7 @@ class _Page:
         return self.figure
 
     def _placed(self, tokens: Sequence[str], line: float) -> list[_Placed]:
-        """Where each token stands; the page goes on below them."""
+        """Return the position of each token, and move `top` below them."""
         found, left = [], _MARGIN
         for gap, token in zip(gaps(tokens), tokens, strict=True):
             label = readable(token)
@@ -150,7 +149,7 @@ class _Page:
         return found
 
     def _width(self, label: str) -> float:
-        """Inches of a label."""
+        """Return the width of a label in inches."""
         text = self.figure.text(0, 0, label, size=_SIZE, family=self.family, parse_math=False)
         width = text.get_window_extent(self.figure.canvas.get_renderer()).width / self.figure.dpi
         text.remove()

@@ -1,8 +1,8 @@
-"""Summaries as one HTML page: where each word looked in its source, and what was copied from it.
+"""HTML page of summaries: the attention of each word over its source, and copied words.
 
-See `pages` for what it shares with the others. Style alone follows the pointer: each token of the
-source carries what each word of the summary weighs it with, and rules for word n take those of
-number n.
+`pages` has the common parts of all pages. The page follows the pointer by CSS, without scripts.
+Each source token has the attention weights of all summary words as CSS variables, and the rules of
+word n use variable n.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from attention_zoo.inspection.labels import gaps, plain
 from attention_zoo.inspection.pages import clean, percent, write_page
 from attention_zoo.inspection.summary_parts import SummaryParts, summary_parts
 
-_LEAST = 0.005  # weights below are not seen
-_STATES = " :checked", ":hover"  # of a word, the one under the pointer last so that it wins
+_LEAST = 0.005  # smaller weights are invisible, so they are omitted
+_STATES = " :checked", ":hover"  # of a word; :hover is last, to override :checked
 _STYLE = """
 :root { --copy: 194, 65, 12; }
 @media (prefers-color-scheme: dark) { :root { --copy: 251, 146, 60; } }
@@ -47,20 +47,20 @@ _HINT = (
 
 
 def write_summary_page(answers: Sequence[Any], path: str | Path, title: str = "Summaries") -> None:
-    """Writes a page of summaries with their sources.
+    """Write a page of summaries with their sources.
 
-    Each word of a summary has a bar as long as it is probable that it was copied. Under the
-    pointer, or chosen by a click or the arrow keys, it shades the source with the attention that
-    wrote it, 0 to 1, and frames the place it was copied from. Without a choice the source is
-    shaded with the sum over all words, 1 at most. Other summaries of the same source stand below.
+    The length of the bar below each word of a summary is its copy probability. For a word under the
+    pointer, or selected by a click or the arrow keys, the source is shaded by the word's attention
+    weights, 0 to 1, and the token it was copied from is framed. Without a selection, the source is
+    shaded by the sum over all words, at most 1. Other summaries of the same source are below.
 
     Args:
-        answers: `tasks.Summary`, as `tasks.Summarization.predict` gives them.
-        path: the file; one that is there is written over.
-        title: of the page.
+        answers: `tasks.Summary` results of `tasks.Summarization.predict`.
+        path: output file; an existing file is overwritten.
+        title: title of the page.
 
     Raises:
-        ValueError: attention, copy probabilities or origins that do not fit the tokens.
+        ValueError: if attention, copy probabilities or origins do not fit the tokens.
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
     most = max((len(answer.tokens) for answer in answers), default=0)
@@ -69,7 +69,7 @@ def write_summary_page(answers: Sequence[Any], path: str | Path, title: str = "S
 
 
 def _rules(words: int) -> Iterable[str]:
-    """What is shaded and framed when a word is chosen, the words numbered from 0."""
+    """Yield CSS rules that shade and frame the source for the selected word, numbered from 0."""
     for state in _STATES:
         yield f"article:has(.all{state}) .source > span {{ --a: var(--all, 0); --o: 0; }}"
         for n in range(words):
@@ -79,7 +79,7 @@ def _rules(words: int) -> Iterable[str]:
 
 
 def _article(number: int, answer: Any) -> str:
-    """One source with its summary, and other ones."""
+    """Return the HTML of a source with its summary and alternatives."""
     parts = summary_parts(answer)
     group = None if parts.attention is None else f"answer{number}"
     shown = [
@@ -101,7 +101,7 @@ def _article(number: int, answer: Any) -> str:
 
 
 def _told(answer: Any, parts: SummaryParts) -> str:
-    """What is known about a summary as a whole."""
+    """Return the score of a summary, its number of copied words, and any truncation."""
     told = [
         f"score {answer.score:.3f}",
         f"{int((parts.origins >= 0).sum())} of {len(answer.tokens)} words copied",
@@ -112,7 +112,7 @@ def _told(answer: Any, parts: SummaryParts) -> str:
 
 
 def _summary(answer: Any, parts: SummaryParts, group: str | None) -> str:
-    """The words with their bars; of a group, one can be chosen."""
+    """Return the HTML of the words with their bars; with a group, a word can be selected."""
     choice = f'<input type="radio" name="{group}">'
     shown = []
     if group is not None:
@@ -132,7 +132,7 @@ def _summary(answer: Any, parts: SummaryParts, group: str | None) -> str:
 
 
 def _source(answer: Any, parts: SummaryParts) -> str:
-    """The tokens with what each word of the summary weighs them with."""
+    """Return the HTML of the source tokens with the attention weights of all summary words."""
     unknown = set(answer.unknown)
     shown = []
     tokens = answer.source_tokens
@@ -147,7 +147,7 @@ def _source(answer: Any, parts: SummaryParts) -> str:
 
 
 def _weights(looks: np.ndarray) -> str:
-    """The sum of a token's weights, and each one that can be seen."""
+    """Return CSS variables: the sum of a source token's weights, and each visible weight."""
     whole = [f"--all: {min(float(looks.sum()), 1.0):.3f}"]
     seen = np.flatnonzero(looks >= _LEAST)
     return "; ".join([*whole, *(f"--w{n}: {looks[n]:.3f}" for n in seen)])

@@ -1,4 +1,4 @@
-"""What the pictures of a summary show of it, as arrays that fit each other."""
+"""Checked arrays of a summary for its plots and pages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 
 class SummaryParts(NamedTuple):
-    """One summary of T tokens of a source of S tokens.
+    """A summary with T tokens of a source with S tokens.
 
-    attention: where each token looked, `(T, S)`; None where the model does not show it.
-    copied: how probable it is that each token was copied, `(T,)`.
-    origins: from where in the source, `(T,)`; -1 for what the model wrote itself.
+    attention: attention weights `(T, S)`; None if the model returns none.
+    copied: copy probability of each token, `(T,)`.
+    origins: source position of each copied token, `(T,)`; -1 for tokens that were not copied.
     """
 
     attention: np.ndarray | None
@@ -21,11 +21,11 @@ class SummaryParts(NamedTuple):
 
 
 def summary_parts(answer: Any) -> SummaryParts:
-    """The parts of a `tasks.Summary`.
+    """Return the parts of a `tasks.Summary`.
 
     Raises:
-        ValueError: their shapes are not those of its tokens, a number is no probability, an origin
-            is no place of the source.
+        ValueError: if shapes do not fit the tokens, a probability is outside 0 to 1, or an origin
+            is not a source position or -1.
     """
     rows, columns = len(answer.tokens), len(answer.source_tokens)
     copied = _checked("copied", answer.copied, (rows,))
@@ -41,7 +41,7 @@ def summary_parts(answer: Any) -> SummaryParts:
 
 
 def _checked(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Probabilities of that shape; a rounding above 1 is 1."""
+    """Return probabilities of this shape; values up to 1.001 (rounding) become 1."""
     array = np.asarray(values, "float64")
     if array.shape != shape:
         raise ValueError(f"{name} is of shape {array.shape}; the tokens need {shape}")

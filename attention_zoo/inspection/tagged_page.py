@@ -1,6 +1,6 @@
-"""Tagged sentences as one HTML page: spans in colours, tags beneath words, attention as tables.
+"""HTML page of tagged sentences: coloured spans, tags below words, attention tables.
 
-See `pages` for what it shares with the others.
+`pages` has the common parts of all pages.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ tbody td { width: 1.3rem; min-width: 1.3rem; height: 1.3rem; border-radius: 2px;
 def write_tagged_page(
     answers: Sequence[Any], path: str | Path, title: str = "Tagged sentences"
 ) -> None:
-    """Writes a page of tagged sentences.
+    """Write a page of tagged sentences.
 
-    An answer with spans shows them as coloured marks with their label; the probability is shown
-    when the pointer rests on one. An answer without spans has its tags beneath the words, unless
-    all of them are "O". Where an answer has attention, there is a table of its mean over all
-    layers and heads and one of the mean over the heads of each layer, with a row for each token
-    that looks and a column for each that is looked at. A label has the same colour on every page.
+    Spans are coloured and labelled; a tooltip shows the probability. A sentence without spans has
+    its tags below the words, unless all tags are "O". If a result has attention weights, a table
+    shows their mean over all layers and heads. With several layers, a further table for each layer
+    shows the mean over its heads. Rows are query tokens and columns are key tokens. A label has the
+    same colour on every page.
 
     Args:
-        answers: `tasks.Tagged`, as `tasks.Tagging.predict` gives them.
-        path: the file; one that is there is written over.
-        title: of the page.
+        answers: `tasks.Tagged` results of `tasks.Tagging.predict`.
+        path: output file; an existing file is overwritten.
+        title: title of the page.
 
     Raises:
-        ValueError: attention that is not `(L, H, T, T)` over the tokens of its answer.
+        ValueError: if attention weights are not `(L, H, T, T)` for the T tokens of a result.
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
     shown = articles or ["<p>No sentences.</p>"]
@@ -71,14 +71,14 @@ def write_tagged_page(
 
 
 def _hue(label: str) -> str:
-    """The colour of a label, the same wherever it is shown."""
+    """Return the colour of a label as an HTML attribute, derived from a hash of the label."""
     digest = hashlib.sha256(label.encode()).digest()
     hue, depth = int.from_bytes(digest[:4], "big") % 360, (30, 60, 90)[digest[4] % 3]
     return f'style="--hue: {hue}; --depth: {depth}%"'
 
 
 def _labels(answer: Any) -> list[str]:
-    """What of an answer is shown in colours."""
+    """Return the coloured labels of a result: those of its spans, or its tags except "O"."""
     spans = [span.label for span in answer.spans]
     return spans or [tag for tag in answer.tags if tag != OUTSIDE]
 
@@ -97,7 +97,7 @@ def _named(label: str) -> str:
 
 
 def _article(number: int, answer: Any) -> str:
-    """One sentence with all that is known about it."""
+    """Return the HTML of a sentence with its score, alternatives and attention."""
     parts = [
         "<article>",
         f"<h2>{number} · log-probability {answer.score:.3f}</h2>",
@@ -119,7 +119,7 @@ def _sentence(answer: Any) -> str:
 
 
 def _marked(answer: Any) -> str:
-    """The words, and marks around those of a span."""
+    """Return the HTML of the words, with spans in `<mark>` elements."""
     opens = {span.start: span for span in answer.spans}
     closes = {span.end: span for span in answer.spans}
     parts: list[str] = []
@@ -136,7 +136,7 @@ def _marked(answer: Any) -> str:
 
 
 def _tagged(answer: Any) -> str:
-    """The words, each with its tag beneath."""
+    """Return the HTML of the words, each with its tag below."""
     parts: list[str] = []
     told = zip_longest(_spaced(answer), answer.tags, answer.probabilities)
     for (gap, word, _), tag, probability in told:
@@ -148,7 +148,7 @@ def _tagged(answer: Any) -> str:
 
 
 def _spaced(answer: Any) -> Iterable[tuple[str, str, tuple[int, int]]]:
-    """What stands before each word, the word, its place."""
+    """Yield for each word the gap before it (" " or ""), the word, and its offsets."""
     last = None
     for word, (start, end) in zip(answer.words, answer.offsets, strict=True):
         yield " " if last is not None and start > last else "", word, (start, end)
@@ -156,7 +156,7 @@ def _spaced(answer: Any) -> Iterable[tuple[str, str, tuple[int, int]]]:
 
 
 def _attention(weights: np.ndarray, tokens: Sequence[str]) -> list[str]:
-    """A table of the mean, and one of each layer to be opened."""
+    """Return collapsible tables: the mean over all layers, and one for each of several layers."""
     places = len(tokens)
     if weights.ndim != 4 or weights.shape[2:] != (places, places):
         raise ValueError(
@@ -177,7 +177,7 @@ def _attention(weights: np.ndarray, tokens: Sequence[str]) -> list[str]:
 
 
 def _table(caption: str, weights: np.ndarray, tokens: Sequence[str]) -> str:
-    """A row for each token that looks; the greatest weight is full colour."""
+    """Return a table with a row for each query token; the largest weight has full colour."""
     names = [clean(token) for token in tokens]
     most = max(float(weights.max()), 1e-9)
     head = "".join(f'<th scope="col" dir="auto">{name}</th>' for name in names)

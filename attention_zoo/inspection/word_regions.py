@@ -1,4 +1,4 @@
-"""The picture of Lee et al. 2018 (arXiv:1803.08024), figure 1: words and regions that match."""
+"""Matching words and image regions, as in Lee et al. 2018 (arXiv:1803.08024), figure 1."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _NAME = 18  # characters of an image's name
 def plot_word_regions(
     answer: RetrievalResult, path: str | os.PathLike[str] | None = None, title: str | None = None
 ) -> Any:
-    """Each image that a text found, and for each word the image again, lit where they match.
+    """Plot each image retrieved for a text, and a copy for each word with weights as brightness.
 
-    The images stand below each other, the best first, each with its name, of a long one the end,
-    and how well it matches the text. The region that matches a word best has all its light, one
-    that has no part in it a quarter of it.
+    Images are below each other, the best first, each with its name and its similarity to the text.
+    Only the end of a long name is shown. A region with the largest weight of a word has full
+    brightness, a region with weight 0 a quarter of it.
 
     Args:
-        answer: of `tasks.Retrieval.predict`; its alternatives are drawn too.
-        path: where to write it, in the format of the suffix (`.png`, `.svg`, `.pdf`); None for no
-            file.
-        title: above the picture; the text without.
+        answer: a result of `tasks.Retrieval.predict`; its alternatives are plotted too.
+        path: output file; its suffix is the format (`.png`, `.svg`, `.pdf`). None for no file.
+        title: title of the figure; by default the query text.
 
     Returns:
-        A matplotlib `Figure`: of each image its own axes, then one for each word.
+        A matplotlib `Figure`, with axes for each image, followed by axes for each of its words.
 
     Raises:
-        ValueError: no image, attention that is none of the words, weights that are no weights.
+        ValueError: if the image is invalid, attention does not fit the words, or a weight is
+            negative or not finite.
     """
     found = (answer, *answer.alternatives)
     parts = [checked(one.image, one.attention, one.tokens) for one in found]

@@ -1,5 +1,7 @@
-"""Layers. Shape letters, everywhere the same: B batch, T queries (target steps), S sources,
-D features (Dq, Dk, Dv of query, key, value), H heads, A hidden units of a score, V vocabulary.
+"""Layers.
+
+Shape letters in all docstrings: B batch, T queries (target steps), S sources, D features (Dq, Dk,
+Dv of query, key, value), H heads, A hidden units of a score, V vocabulary.
 """
 
 from attention_zoo.layers.additive_attention import AdditiveAttention

@@ -1,4 +1,4 @@
-"""Bahdanau's attention."""
+"""Additive attention (Bahdanau)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from attention_zoo.layers.scores import AdditiveScore
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class AdditiveAttention(Attention):
-    """Attention by a hidden layer that reads query and key.
+    """Additive attention (Bahdanau): a feed-forward layer scores query and key.
 
     `score(q, k) = v . tanh(q W + k U)`; with `normalize`, `g v / ||v|| . tanh(q W + k U + b)`
 
     Args:
-        units: A, width of the hidden layer; the query's width when None.
-        normalize: weight-normalise v, with a learned gain g and bias b.
+        units: A, hidden units of the score; the query's width when None.
+        normalize: whether to weight-normalize v, with a learned gain g and bias b.
         alignment: a name or an `Alignment`.
-        dropout: rate of dropped weights in training. seed: its seed.
+        dropout: dropout rate of the weights. seed: seed of the dropout.
 
     Call arguments:
         query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
-        Masks and switches as in `Attention`.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)`.
+        Context `(B, T, Dv)`; if requested, also the weights `(B, T, S)`.
 
     Weights:
         query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`. v: `(A,)`.

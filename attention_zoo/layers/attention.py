@@ -1,4 +1,4 @@
-"""The one attention: score, mask, align, weigh."""
+"""Attention layer: score, mask, align, weighted sum."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-# Keras exports no way to trace shapes through a function.
+# Keras has no public function that infers the output shapes of a function.
 from keras.src.backend import compute_output_spec
 
 from attention_zoo import ops as zoo_ops
@@ -26,46 +26,48 @@ State = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class Attention(keras.layers.Layer):
-    """Attention of any score and any alignment.
+    """Attention with any score and any alignment.
 
     `context_t = sum_j weights_tj value_j`, `weights_t = align(score(query_t, key_j) over j)`
 
     Args:
-        score: how alike are query and key: a name (`SCORES.names()`) or a `Score`.
-        alignment: scores to weights: a name (`ALIGNMENTS.names()`) or an `Alignment`.
-        units: hidden width of the score, where it has one and is given by name.
-        dropout: rate of dropped weights in training, 0 to 1.
-        seed: of the dropout, an integer or None.
+        score: similarity of query and key: a name (`SCORES.names()`) or a `Score`.
+        alignment: maps scores to weights: a name (`ALIGNMENTS.names()`) or an `Alignment`.
+        units: hidden units of a score that has them and is given by name.
+        dropout: dropout rate of the weights, in [0, 1).
+        seed: seed of the dropout, an integer or None.
 
-    A subclass with heads sets their number in `heads`, splits them in `prepare` and
-    `project_query`, and joins them in `project_output`; the four steps are the same for all.
+    A subclass with heads sets `heads` to their number, splits the heads in `prepare` and
+    `project_query`, and joins them in `project_output`. All subclasses share the four steps.
 
     Call arguments:
         query: `(B, T, Dq)`.
         value: `(B, S, Dv)`.
         key: `(B, S, Dk)`; the value when None.
-        query_mask, value_mask, key_mask: `(B, T)`, `(B, S)`, `(B, S)`, True where there is
-            something; ANDed with the masks that Keras carries on the tensors.
-        attention_mask: `(B, T, S)`, True where query t may look at source s.
-        use_causal_mask: query t may look at the sources 0 .. t only.
-        return_attention_scores: also return the weights.
-        return_state: also return the state after the last look.
-        training: switches dropout and the alignment's noise on.
+        query_mask, value_mask, key_mask: `(B, T)`, `(B, S)`, `(B, S)`, False at masked positions;
+            combined by AND with the tensors' implicit Keras masks.
+        attention_mask: `(B, T, S)`, True where query t may attend to source s.
+        use_causal_mask: whether query t attends to the sources 0 .. t only.
+        return_attention_scores: whether to return the weights too.
+        return_state: whether to return the state after the last step too.
+        training: enables dropout and the alignment's noise.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)`, before dropout, and the state.
+        Context `(B, T, Dv)`; if requested, also the weights `(B, T, S)` before dropout, and the
+        state.
 
     Weights:
-        Those of the score and of the alignment.
+        The weights of the score and of the alignment.
 
     Masking:
-        A hidden position weighs exactly 0 and what stands there (NaN too) reaches no output and
-        no gradient. A query with nothing to attend, or hidden itself, gets context 0 and weights
-        0. The query's mask goes on with the context. Inputs keep their own masks.
+        A masked position has weight exactly 0; its content (NaN too) affects no output and no
+        gradient. Masked queries and fully masked rows have context 0 and weights 0. The query's
+        mask is passed on with the context. The inputs' own masks do not change.
 
     Cost:
-        O(T S) scores (each as its score says), O(T S Dv) to weigh; O(T S) memory. A softmax of
-        inner products from T S = 2^22 on takes O(T + S) memory while nobody asks for the weights.
+        O(T S) scores (see the score for the cost of each), O(T S Dv) for the weighted sum; O(T S)
+        memory. Softmax of inner products without returned weights takes O(T + S) memory from
+        T S = 2^22 on.
 
     Example:
         >>> import numpy as np
@@ -82,7 +84,7 @@ class Attention(keras.layers.Layer):
     """
 
     heads: int | None = None
-    reach = zoo_ops.FULL_ATTENTION  # a layer around this one may narrow it
+    reach = zoo_ops.FULL_ATTENTION  # an enclosing layer may narrow it
 
     def __init__(
         self,
@@ -109,7 +111,7 @@ class Attention(keras.layers.Layer):
         self.built = True
 
     def build_parts(self, query_shape: Shape, key_shape: Shape) -> None:
-        """Builds score and alignment on what they read, `(B, [H], T, Dq)` and `(B, [H], S, Dk)`."""
+        """Build score and alignment for shapes `(B, [H], T, Dq)` and `(B, [H], S, Dk)`."""
         if not self.score.built:
             self.score.build(query_shape, key_shape)
         if not self.alignment.built:
@@ -167,13 +169,13 @@ class Attention(keras.layers.Layer):
         value_mask: Tensor | None = None,
         looks: int | None = None,
     ) -> Memory:
-        """Projects the keys, once for many looks; hidden positions are cleared first.
+        """Zero the masked positions and project the keys, once for many attention steps.
 
         Args:
-            value: `(B, S, Dv)`. key: `(B, S, Dk)` or None. value_mask: `(B, S)` or None; the
-            mask that Keras carries on the value counts too.
-            looks: how many there will be, None for any number. Where they see fewer places than
-            the memory has, the keys are left for each look to project.
+            value: `(B, S, Dv)`. key: `(B, S, Dk)` or None.
+            value_mask: `(B, S)` or None; combined by AND with the value's implicit Keras mask.
+            looks: number of attention steps, None if unknown. If their windows together cover
+                fewer than S positions, each step projects the keys of its own window.
         """
         values, keys, mask = self.cleared(value, key, value_mask)
         extra = self.alignment.prepare(keys)
@@ -185,7 +187,7 @@ class Attention(keras.layers.Layer):
     def cleared(
         self, value: Tensor, key: Tensor | None, value_mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Values and keys in the compute dtype, 0 where hidden, and the whole mask of both."""
+        """Return values and keys in the compute dtype, 0 where masked, and their combined mask."""
         _refuse_symbolic(value, key)
         check_memory(self, value, key)
         value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)
@@ -196,18 +198,18 @@ class Attention(keras.layers.Layer):
         return values, keys, value_mask
 
     def weights_like(self, memory: Memory) -> Tensor:
-        """A tensor of the shape and dtype of one look's weights, `(B, [H], S)`."""
+        """Return a tensor of the shape and dtype of one step's weights, `(B, [H], S)`."""
         return zoo_ops.at_least_float32(memory.values[..., 0])
 
     @property
     def is_stateful(self) -> bool:
-        """Whether a look depends on the looks before it."""
+        """Whether an attention step depends on the previous steps."""
         return bool(self.score.is_stateful or self.alignment.is_stateful)
 
     def initial_state(self, memory: Memory) -> State:
-        """What the first look starts from: the score's state and the alignment's.
+        """Return the state before the first step: the score's state and the alignment's state.
 
-        `()` where neither remembers anything.
+        It is `()` if neither is stateful.
         """
         if not self.is_stateful:
             return ()
@@ -222,20 +224,20 @@ class Attention(keras.layers.Layer):
         draws: Noise | None = None,
         training: bool = False,
     ) -> tuple[Tensor, Tensor, State]:
-        """One look, from inside the call of a built layer or model.
+        """Run one attention step inside the call of a built layer or model.
 
         Args:
-            query: `(B, Dq)`; or `(B, N, Dq)`, N looks that know nothing of each other (the
-                hypotheses of a search) at one memory.
+            query: `(B, Dq)`; or `(B, N, Dq)` for N independent steps over one memory, such as
+                the hypotheses of a beam search.
             memory: from `prepare`.
-            state: from `initial_state` or the last look, leaves `(B, ...)` or `(B, N, ...)`.
-            draws: what `draw` drew for these looks, leaves `(B, [H], S)` or `(B, [H], N, S)`; in
-                a loop over time it must be drawn before the loop.
+            state: from `initial_state` or the previous step, leaves `(B, ...)` or `(B, N, ...)`.
+            draws: noise from `draw`, leaves `(B, [H], S)` or `(B, [H], N, S)`. Sample it before
+                a loop over time, not inside.
             training: passed to the alignment.
 
         Returns:
-            Context `(B, Dv)`, weights `(B, [H], S)` before dropout, the state after this look; with
-            N in second place where the query has it.
+            Context `(B, Dv)`, weights `(B, [H], S)` before dropout, and the next state. If the
+            query has an axis N, it is the second axis of all three.
         """
         _refuse_symbolic(query)
         query = ops.cast(query, self.compute_dtype)
@@ -262,7 +264,7 @@ class Attention(keras.layers.Layer):
         return context, weights, state
 
     def draw(self, memory: Memory, steps: Tensor, training: bool) -> Noise | None:
-        """What `steps` looks of training draw at random; None where nothing is drawn."""
+        """Sample the noise of `steps` attention steps; None if there is none or in inference."""
         if not training:
             return None
         like = self.weights_like(memory)
@@ -270,7 +272,7 @@ class Attention(keras.layers.Layer):
         shape = (*rows, steps, self.alignment.width(sources))
         dtype = keras.backend.standardize_dtype(like.dtype)
         keep = None
-        if self.dropout:  # as the blocks of a long memory draw it, each for its place
+        if self.dropout:  # by position, so that the blockwise path drops the same weights
             heads = math.prod(rows[1:]) * rows[0]
             seed = self.seed_generator.next()
             keep = zoo_ops.keep_places(seed, self.dropout, heads, shape[-2:])
@@ -279,22 +281,22 @@ class Attention(keras.layers.Layer):
         return None if keep is None and noise is None else Noise(keep, noise)
 
     def project_query(self, query: Tensor) -> Tensor:
-        """The query as the score reads it, `(B, [H], T, D)`."""
+        """Return the query in the form that the score takes, `(B, [H], T, D)`."""
         return query
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
-        """Scores of queries and projected keys."""
+        """Compute the scores of queries and projected keys."""
         score: Any = self.score
         return score.compute_scores(query, keys, *([state] if score.is_stateful else []))
 
     def project_output(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
-        """The output `(B, T, Dv)` from the context `(B, [H], T, Dv)`.
+        """Compute the output `(B, T, Dv)` from the context `(B, [H], T, Dv)`.
 
         Args:
             context: in the compute dtype.
-            query: `(B, T, Dq)`, as it came in.
-            alive: booleans that broadcast against `(B, [H], T, 1)`, False where a look had nothing
-                to attend and the output is 0; or None.
+            query: `(B, T, Dq)`, before `project_query`.
+            alive: booleans that broadcast to `(B, [H], T, 1)`, False for fully masked rows, whose
+                output is 0; or None.
         """
         return context
 
@@ -306,7 +308,7 @@ class Attention(keras.layers.Layer):
         draws: Noise | None,
         training: bool,
     ) -> AttentionResult:
-        """T looks from the start: at once where each one's state is known, else in turn."""
+        """Run T steps: in parallel if the state before each is known, else in sequence."""
         if not self.is_stateful:
             return steps.attend_parallel(self, query, memory, allowed, (), draws, training)
         like = self.weights_like(memory)
@@ -323,7 +325,7 @@ class Attention(keras.layers.Layer):
         return looked._replace(state=((), alignment.compute_final_state(looked.state[1], live)))
 
     def _weigh(self, looked: AttentionResult, memory: Memory, draws: Noise | None) -> Tensor:
-        """Weighted sum of the values, in float32 at least, returned in the compute dtype."""
+        """Return the weighted sum of values in the compute dtype, summed in float32 at least."""
         weights = looked.weights
         if draws is not None and draws.keep is not None:
             weights = weights * ops.cast(draws.keep, weights.dtype)
@@ -333,11 +335,11 @@ class Attention(keras.layers.Layer):
         return ops.cast(ops.matmul(weights[..., None, :], seen)[..., 0, :], self.compute_dtype)
 
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
-        """The weighted sums `(B, [H], T, Dv)`, in the dtype of the weights `(B, [H], T, S)`."""
+        """Return weighted sums `(B, [H], T, Dv)` in the dtype of the weights `(B, [H], T, S)`."""
         return ops.matmul(weights, ops.cast(values, weights.dtype))
 
     def gather_window(self, x: Tensor, window: zoo_ops.Window) -> Tensor:
-        """What each look's window shows of the keys or values, `(B, [H], T, W, D)`."""
+        """Gather the keys or values in the window of each step, `(B, [H], T, W, D)`."""
         return zoo_ops.take_places(x, window.places, lead=len(x.shape) - 2)
 
     def compute_output_shape(
@@ -368,7 +370,7 @@ class Attention(keras.layers.Layer):
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _state_spec(self, shape: Shape) -> State:
-        """Symbolic tensors of the shapes of the state after a call."""
+        """Return symbolic tensors with the shapes of the state after a call."""
         if not self.is_stateful:
             return ()
         like = keras.KerasTensor(shape, dtype="float32")

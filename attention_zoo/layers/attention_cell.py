@@ -1,4 +1,4 @@
-"""A recurrent cell that attends."""
+"""Recurrent cell with attention."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ ORDERS = ("attend_then_step", "step_then_attend")
 
 
 class Prepared(NamedTuple):
-    """What a step reads and no step changes: the memories and the cells' kernels."""
+    """Inputs that all steps share: the prepared memories and the cells' kernels."""
 
     memories: tuple[Memory, ...]
     kernels: tuple[tuple[Tensor, ...], ...]
 
 
 class CellState(NamedTuple):
-    """What a step changes: the cells' states, the fed-back attention, the alignments' states."""
+    """Recurrent state: cell states, attention for input feeding, states of the attentions."""
 
     cells: tuple[tuple[Tensor, ...], ...]
     attention: tuple[Tensor, ...]
@@ -40,11 +40,11 @@ class CellState(NamedTuple):
 
 
 class StepRecord(NamedTuple):
-    """What a step makes.
+    """Results of a step.
 
-    output: what the step gives to the next layer. hidden: the top cell's output. context: the
-    contexts of all attentions side by side, None without attention. query: what was looked with.
-    weights: of every attention, before dropout.
+    output: output of the step. hidden: output of the top cell. context: concatenated contexts of
+    all attentions, None without attention. query: query of the attentions. weights: weights of
+    each attention, before dropout.
     """
 
     output: Tensor
@@ -56,41 +56,42 @@ class StepRecord(NamedTuple):
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class AttentionCell(keras.layers.Layer):
-    """Any Keras cell with one or several attentions over one or several memories.
+    """Keras cell with one or several attentions over one or several memories.
 
     `step_then_attend` (Luong): `h_t = cell([x_t; a_{t-1}])`, `c_t = attend(h_t)`;
     `attend_then_step` (Bahdanau): `c_t = attend(h_{t-1})`, `h_t = cell([x_t; c_t])`;
-    in both `a_t = f([h_t; c_t] W)`, or `a_t = c_t` without an attention layer.
+    in both `a_t = f([h_t; c_t] W)`, or `a_t = f(c_t)` without an attention layer.
 
     Args:
-        cell: a Keras cell, or a list of cells (bottom first; the top one is the query).
+        cell: a Keras cell, or a list of cells, bottom first; the top cell's output is the query.
         attention: an `Attention`, or a list of them, or an empty list for none.
         order: "step_then_attend" or "attend_then_step".
-        input_feeding: also feed a_{t-1} to the cell; by default as the papers do, so with
-            "step_then_attend" only (in the other order the cell reads c_t in any case).
-        attention_layer_size: width of a_t; None for `a_t = c_t`.
-        attention_activation: f, on a_t; None for none.
-        output_attention: the output is a_t; h_t when False.
+        input_feeding: whether to feed a_{t-1} to the cell too. None means as in the papers: only
+            with "step_then_attend" (with "attend_then_step" the cell always takes c_t as input).
+        attention_layer_size: width of a_t; None for no attention layer.
+        attention_activation: f; None for the identity.
+        output_attention: whether the output is a_t; h_t when False.
 
     Call arguments:
-        inputs: `(B, E)`, or `(B, N, E)` for N hypotheses on each memory.
-        state: a `CellState`, from `initial_state` or the last step.
+        inputs: `(B, E)`, or `(B, N, E)` for N hypotheses per memory.
+        state: a `CellState`, from `initial_state` or the previous step.
         prepared: from `prepare`.
-        draws: what training draws at random for the looks, one for each attention (or None).
-        training: switches dropout on.
+        draws: noise of the attention steps in training, one `Noise` or None per attention.
+        training: enables dropout.
 
     Returns:
         A `StepRecord` and the next `CellState`.
 
     Weights:
-        Those of the cell (its kernel reads `E + Dv + A` columns: inputs, context where the look
-        comes first, fed attention) and of the attentions; attention_kernel: W, `(H + Dv, A)`.
+        The weights of the cell and of the attentions; attention_kernel: W, `(H + Dv, A)`. The
+        cell's input has `E + Dv + A` features: inputs, context (with "attend_then_step") and
+        attention (with `input_feeding`).
 
     Masking:
-        Memories are masked in `prepare`; a memory with nothing to attend gives context 0.
+        `prepare` masks the memories; a fully masked memory gives context 0.
 
     Cost:
-        One step of the cell and one look for each attention.
+        One step of the cell and one step of each attention.
 
     Example:
         >>> import keras, numpy as np
@@ -138,7 +139,7 @@ class AttentionCell(keras.layers.Layer):
         self.hidden_size = state_sizes(cells_of(self.cell)[-1])[0]
 
     def build(self, inputs_shape: Shape, memory_shapes: list[Shape]) -> None:
-        """Builds cell and attentions on the shapes of the inputs and of each one's memory."""
+        """Build the cell and the attentions; `memory_shapes` has one shape per attention."""
         if len(memory_shapes) != len(self.attentions):
             raise ValueError(
                 f"{len(self.attentions)} attentions but {len(memory_shapes)} memories: "
@@ -166,14 +167,14 @@ class AttentionCell(keras.layers.Layer):
 
     @property
     def looks_later(self) -> bool:
-        """Whether no step waits for a look, so that all looks can be taken after the loop."""
+        """Whether attention can run after the loop: it is stateless and does not feed the cell."""
         is_stateful = any(attention.is_stateful for attention in self.attentions)
         return not (self.looks_first or self.input_feeding or is_stateful)
 
     def prepare(
         self, memories: list[Tensor], masks: list[Tensor | None], training: bool = False
     ) -> Prepared:
-        """Projects every memory and lays out the kernels, once before all steps."""
+        """Project the memories and arrange the cells' kernels, once before all steps."""
         prepared = tuple(
             attention.prepare(memory, value_mask=mask)
             for attention, memory, mask in zip(self.attentions, memories, masks, strict=True)
@@ -184,7 +185,7 @@ class AttentionCell(keras.layers.Layer):
     def initial_state(
         self, prepared: Prepared, batch_size: Tensor, states: list[Tensor] | None = None
     ) -> CellState:
-        """The state before the first step: zeros, or `states`, one for each state of each cell."""
+        """Return the initial state. `states` has one tensor per cell state; None means zeros."""
         sizes = [size for cell in cells_of(self.cell) for size in state_sizes(cell)]
         if states is None:
             states = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
@@ -201,7 +202,7 @@ class AttentionCell(keras.layers.Layer):
         return CellState(cells, fed, alignments)
 
     def hoist(self, inputs: Tensor, training: bool = False) -> Tensor:
-        """The part of a step that reads only the inputs `(..., E)`; call it for all steps once."""
+        """Compute the part of a step that depends only on inputs `(..., E)`, once for all steps."""
         return self._steppers(training)[0].hoist(ops.cast(inputs, self.compute_dtype))
 
     def call(
@@ -222,7 +223,7 @@ class AttentionCell(keras.layers.Layer):
         draws: tuple[Noise | None, ...] | None = None,
         training: bool = False,
     ) -> tuple[StepRecord, CellState]:
-        """One step from the hoisted inputs; arguments else as in the call."""
+        """Run one step from the result of `hoist`; the other arguments are those of the call."""
         context, weights, alignments = None, (), state.alignments
         query = state.cells[-1][0]
         if self.looks_first:
@@ -246,7 +247,7 @@ class AttentionCell(keras.layers.Layer):
         prepared: Prepared,
         training: bool = False,
     ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
-        """One step of the cells alone: the top one's output and all new states."""
+        """Run one step of the cells alone; return the top cell's output and all next states."""
         output, new = hoisted, []
         for number, stepper in enumerate(self._steppers(training)):
             given = output if number == 0 else stepper.hoist(output)
@@ -265,7 +266,7 @@ class AttentionCell(keras.layers.Layer):
         draws: tuple[Noise | None, ...] | None,
         training: bool = False,
     ) -> tuple[Tensor | None, tuple[Tensor, ...], tuple[tuple[Tensor, ...], ...]]:
-        """Contexts side by side, weights and states of all attentions."""
+        """Run all attentions; return their concatenated contexts, weights and next states."""
         if not self.attentions:
             return None, (), ()
         looks = [
@@ -283,7 +284,7 @@ class AttentionCell(keras.layers.Layer):
         return context, weights, states
 
     def combine(self, hidden: Tensor, context: Tensor | None) -> Tensor | None:
-        """`a = f([h; c] W)`, or c without an attention layer; any leading axes."""
+        """Compute `a = f([h; c] W)`, or `f(c)` without an attention layer; any leading axes."""
         if context is None:
             return None
         attention = context
@@ -293,20 +294,20 @@ class AttentionCell(keras.layers.Layer):
         return self.attention_activation(attention)
 
     def draw_dropout(self, batch_size: Tensor) -> None:
-        """Draws the cells' own dropout masks for one call, before its loop."""
+        """Sample the cells' dropout masks for one call, before its loop."""
         width = self.cell_input_size
         for cell in cells_of(self.cell):
             draw_dropout_masks(cell, batch_size, width, self.compute_dtype)
             width = state_sizes(cell)[0]
 
     def forget_dropout(self) -> None:
-        """Drops the cells' masks, after the loop."""
+        """Reset the cells' dropout masks after the loop."""
         for cell in cells_of(self.cell):
             forget_dropout_masks(cell)
 
     @property
     def cell_input_size(self) -> int:
-        """Columns that the bottom cell reads: inputs and what is fed."""
+        """Input width of the bottom cell: inputs, context and fed-back attention."""
         fed = self.context_size * self.looks_first + self.attention_size * self.input_feeding
         return self.input_size + fed
 
@@ -340,7 +341,7 @@ class AttentionCell(keras.layers.Layer):
 
 
 def _one_cell(cell: Any, dtype: Any) -> Any:
-    """The cell, or a stack of a list of them; ValueError for what is no cell."""
+    """Return the cell, or a stack of the listed cells; raise ValueError for anything else."""
     several = cell if isinstance(cell, list) else [cell]
     good = [hasattr(x, "state_size") and not isinstance(x, keras.layers.RNN) for x in several]
     if not several or not all(good):
@@ -349,7 +350,7 @@ def _one_cell(cell: Any, dtype: Any) -> Any:
 
 
 def _attentions(attention: Any) -> list[Any]:
-    """One attention or several as a list; ValueError for what is none."""
+    """Return the attentions as a list; raise ValueError for anything else."""
     several = list(attention) if isinstance(attention, (list, tuple)) else [attention]
     for one in several:
         if not hasattr(one, "attend"):
@@ -358,7 +359,7 @@ def _attentions(attention: Any) -> list[Any]:
 
 
 def _check_states(states: Any, sizes: list[int], batch_size: Tensor) -> None:
-    """ValueError unless there is a tensor `(B, size)` for every state of every cell."""
+    """Raise ValueError unless `states` has a tensor `(B, size)` for each of the `sizes`."""
     if not isinstance(states, (list, tuple)):
         raise ValueError(f"initial_state must be a list of tensors of widths {sizes}, got one")
     got = [state.shape[-1] for state in states]

@@ -1,4 +1,4 @@
-"""How alike two sentences are, place by place, as one more image for a convolution to read."""
+"""Attention feature maps of a pair of sentences (ABCNN-1)."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class AttentionFeatureMap(keras.layers.Layer):
-    """From the matrix of how alike two sentences are, a feature map for each of them.
+    """Attention feature maps of a pair of sentences, for a convolution (ABCNN-1).
 
     `A_ij = score(x_i, y_j)`, `map_x = A W0`, `map_y = A^T W1`
 
-    Each map has the shape of its sentence: stack the two as channels of what a convolution reads.
+    Each map has the shape of its sentence. Stack sentence and map as channels of a convolution.
 
     Args:
-        max_length: of the longest sentence, one row of W0 and of W1 for each place.
-        score: a name or a `Score`; "euclidean", `1 / (1 + ||x - y||)`, is the paper's.
+        max_length: largest sentence length; W0 and W1 have one row for each position.
+        score: a name or a `Score`; the paper uses "euclidean", `1 / (1 + ||x - y||)`.
 
     Call arguments:
         first: x, `(B, S, D)`.
         second: y, `(B, T, E)`; S and T at most `max_length`.
-        first_mask, second_mask: `(B, S)`, `(B, T)`, True where there is something; ANDed with the
-            masks that Keras carries on the tensors.
-        return_attention_scores: also return the matrix.
+        first_mask, second_mask: `(B, S)`, `(B, T)`, False at masked positions; combined by AND
+            with the tensors' implicit Keras masks.
+        return_attention_scores: whether to return A too.
 
     Returns:
-        The maps, `(B, S, D)` and `(B, T, E)`, and on request A, `(B, S, T)`.
+        The maps, `(B, S, D)` and `(B, T, E)`; if requested, also A, `(B, S, T)`.
 
     Weights:
-        first_kernel: W0, `(max_length, D)`. second_kernel: W1, `(max_length, E)`. Those of the
-        score.
+        first_kernel: W0, `(max_length, D)`. second_kernel: W1, `(max_length, E)`. The weights of
+        the score.
 
     Masking:
-        A is 0 where either place is hidden, what stands there reaches nothing, and both maps are 0
-        at their own hidden places; facing an empty sentence they are 0 throughout. The masks go on
-        with the maps. Rows of W0 and W1 count from a sentence's start, so pad at its end.
+        A is 0 where either position is masked; the content of masked positions has no effect. Each
+        map is 0 at its masked positions, and 0 everywhere if the other sentence is fully masked.
+        The masks are passed on with the maps. Put padding at the end of a sentence, since row i of
+        W0 and W1 belongs to position i.
 
     Cost:
         O(S T (D + E)) time, and the memory of the score.
@@ -106,14 +107,14 @@ class AttentionFeatureMap(keras.layers.Layer):
                 )
 
     def _map(self, alike: Tensor, kernel: Tensor) -> Tensor:
-        """`(B, S, T)` and the first T rows of the kernel to `(B, S, D)`."""
-        # `slice` fails where a length known only when it runs is too great; `[:T]` would not.
+        """Multiply `(B, S, T)` by the first T rows of the kernel; return `(B, S, D)`."""
+        # With dynamic shapes, `slice` raises if T exceeds max_length; `[:T]` would not.
         kernel = ops.cast(kernel, alike.dtype)
         rows = ops.slice(kernel, (0, 0), (ops.shape(alike)[2], kernel.shape[1]))
         return ops.cast(ops.matmul(alike, rows), self.compute_dtype)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """The call sets the mask of each map."""
+        """Return None: the call sets the mask of each map."""
         return None
 
     def compute_output_spec(
@@ -140,7 +141,7 @@ class AttentionFeatureMap(keras.layers.Layer):
 
 
 def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:
-    """A score that needs no looks before it; ValueError for one that remembers."""
+    """Return a stateless score; raise ValueError for a stateful one."""
     made = make_score(score, dtype, **options)
     if made.is_stateful:
         raise ValueError(
@@ -151,14 +152,14 @@ def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:
 
 
 def check_pair(first_shape: Shape, second_shape: Shape, *widths: int | None) -> None:
-    """ValueError for shapes that are not of two sentences, or of other widths than these."""
+    """Raise ValueError unless the shapes have rank 3 and, if given, these two `widths`."""
     first, second = widths or (None, None)
     zoo_ops.check_shape("first", first_shape, ("batch", "places", first or "features"))
     zoo_ops.check_shape("second", second_shape, ("batch", "places", second or "features"))
 
 
 def build_pairwise(score: Any, first_shape: Shape, second_shape: Shape) -> tuple[int, int]:
-    """Builds the score of two sentences; their widths. ValueError for shapes that do not fit."""
+    """Build the score; return the widths of the two sentences. Raise ValueError for bad shapes."""
     check_pair(first_shape, second_shape)
     if not score.built:
         try:
@@ -177,7 +178,7 @@ def attention_matrix(
     first_mask: Tensor | None,
     second_mask: Tensor | None,
 ) -> Tensor:
-    """Scores `(B, S, T)` of all pairs of places, 0 where either is hidden."""
+    """Compute the scores `(B, S, T)` of all pairs of positions, 0 where either is masked."""
     first, second = zoo_ops.zero_masked(first, first_mask), zoo_ops.zero_masked(second, second_mask)
     alike = score.compute_scores(first, score.project(second))
     shown = zoo_ops.combine_masks(

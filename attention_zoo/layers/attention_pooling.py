@@ -1,4 +1,4 @@
-"""A sequence to one vector, by attention."""
+"""Attention pooling."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class AttentionPooling(keras.layers.Layer):
-    """Weighted mean of a sequence, by one look of a query that is learned or comes from outside.
+    """Attention pooling: weighted sum of a sequence, with a learned or a given query.
 
     `pooled = sum_s weights_s x_s`, `weights = align(score(q, x_s) over s)`
 
     With the additive score and a learned query this is Yang's `softmax(tanh(W h_s + b) . u)`: the
-    score is `v . tanh(q W + x_s U)`, so U is the paper's W, v its u, and `q W` its b.
+    score is `v . tanh(q W + x_s U)`, where U is the paper's W, v its u, and `q W` its b.
 
     Args:
-        score: how alike are query and place: a name or a `Score`.
-        alignment: scores to weights: a name or an `Alignment`.
-        units: hidden width of the score, where it has one and is given by name.
-        dropout: rate of dropped weights in training. seed: its seed.
+        score: similarity of query and input: a name or a `Score`.
+        alignment: maps scores to weights: a name or an `Alignment`.
+        units: hidden units of a score that has them and is given by name.
+        dropout: dropout rate of the weights. seed: seed of the dropout.
 
     Call arguments:
         inputs: `(B, S, D)`.
-        query: `(B, Dq)`, such as the last state of an LSTM. When None in the first call, the layer
-            learns a query of its own; it stays with the one or the other.
-        mask: `(B, S)`, True where there is something; ANDed with the mask that Keras carries.
-        return_attention_scores: also return the weights.
-        training: switches dropout and the alignment's noise on.
+        query: `(B, Dq)`, such as the last state of an LSTM; None for a learned query, in all
+            calls or in none.
+        mask: `(B, S)`, False at masked positions; combined by AND with the implicit Keras mask.
+        return_attention_scores: whether to return the weights too.
+        training: enables dropout and the alignment's noise.
 
     Returns:
-        `(B, D)`, and on request the weights `(B, S)`, before dropout.
+        `(B, D)`; if requested, also the weights `(B, S)` before dropout.
 
     Weights:
-        query: q, `(D,)`, where none comes from outside; those of score and alignment.
+        query: q, `(D,)`, if it is learned. The weights of the score and of the alignment.
 
     Masking:
-        Hidden places weigh 0 and what stands there reaches nothing; a row with none left pools to
-        0. The result carries no mask: its steps are gone.
+        Masked positions have weight 0 and no effect; a fully masked sequence is pooled to 0. The
+        result has no time axis and carries no mask.
 
     Cost:
-        O(S) scores, O(S D) to weigh.
+        O(S) scores, O(S D) for the weighted sum.
 
     Example:
         >>> import numpy as np
@@ -61,7 +61,7 @@ class AttentionPooling(keras.layers.Layer):
 
     Reference:
         Yang et al. 2016, ACL N16-1174, equations 5 to 7 (h_it is x_s, alpha_it its weight, s_i
-        the result); Bahdanau et al. 2014, arXiv 1409.0473, equations 5 and 6, for the four steps.
+        the result); Bahdanau et al. 2014, arXiv 1409.0473, equations 5 and 6, for attention.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class AttentionPooling(keras.layers.Layer):
         return (pooled, weights) if return_attention_scores else pooled
 
     def _query(self, query: Tensor | None, inputs: Tensor) -> Tensor:
-        """`(B, Dq)`, the one given or the one learned."""
+        """Return the given or the learned query, `(B, Dq)`."""
         if self.learned_query is None:
             if query is None:
                 raise ValueError("this layer was built on a query from outside, and got none")
@@ -125,7 +125,7 @@ class AttentionPooling(keras.layers.Layer):
         return ops.broadcast_to(learned, (ops.shape(inputs)[0], learned.shape[-1]))
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """The pooled vector has no steps to mask."""
+        """Return None: the pooled vector has no time axis."""
         return None
 
     def get_config(self) -> dict[str, Any]:

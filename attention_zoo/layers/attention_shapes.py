@@ -1,4 +1,4 @@
-"""Which tensors an attention takes: those that go together, and with what it was built on."""
+"""Shape checks of attention inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shape = tuple[Any, ...]
 
 
 def check_shapes(query: Shape, value: Shape, key: Shape) -> None:
-    """ValueError for tensors that cannot be attended."""
+    """Raise ValueError unless the shapes of query, value and key fit together."""
     for name, shape in (("query", query), ("value", value), ("key", key)):
         check_shape(name, shape, ("batch", "steps", "features"))
     _check_pairs(value, key)
@@ -20,7 +20,7 @@ def check_shapes(query: Shape, value: Shape, key: Shape) -> None:
 
 
 def check_call(layer: Any, query: Tensor, value: Tensor, key: Tensor | None) -> None:
-    """ValueError for tensors that do not go together, or with the layer as it was built."""
+    """Raise ValueError unless query and keys fit together and fit the built layer."""
     width, _, key_width = built_widths(layer, query.shape[-1])
     check_shape("query", query.shape, ("batch", "steps", width or "features"))
     name, keys = ("value", value) if key is None else ("key", key)
@@ -29,7 +29,7 @@ def check_call(layer: Any, query: Tensor, value: Tensor, key: Tensor | None) -> 
 
 
 def check_memory(layer: Any, value: Tensor, key: Tensor | None) -> None:
-    """ValueError for a memory that the layer, as it was built, cannot read."""
+    """Raise ValueError unless value and key fit together and fit the built layer."""
     _, value_width, key_width = built_widths(layer, None)
     if key is None:
         check_shape("value", value.shape, ("batch", "steps", key_width or "features"))
@@ -47,6 +47,6 @@ def _check_pairs(value: Shape, key: Shape) -> None:
 
 
 def _check_batches(name: str, shape: Shape, other_name: str, other: Shape) -> None:
-    """Sizes that differ must be known to; a batch of one goes with any."""
+    """Raise ValueError for known batch sizes that differ; a batch of 1 broadcasts."""
     if len({shape[0], other[0]} - {None, 1}) > 1:
         raise ValueError(f"{name} has a batch of {shape[0]} but {other_name} one of {other[0]}")

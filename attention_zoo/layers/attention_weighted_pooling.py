@@ -1,4 +1,4 @@
-"""Pooling over short windows in which what is alike in the other sentence counts more."""
+"""Attention-weighted pooling of a pair of sentences (ABCNN-2)."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class AttentionWeightedPooling(keras.layers.Layer):
-    """Sums of neighbouring places of two sentences, each place weighted by how alike the other is.
+    """Sliding-window sum pooling of two sentences, weighted by attention (ABCNN-2).
 
-    `A_ij = score(x_i, y_j)`, `x'_i = sum_{k = i .. i+w-1} (sum_j A_kj) x_k`, and so for y with the
-    sums over the columns of A
+    `A_ij = score(x_i, y_j)`, `x'_i = sum_{k = i .. i+w-1} (sum_j A_kj) x_k`, and likewise for y
+    with the sums over the columns of A
 
-    Over the S + w - 1 outputs of a wide convolution of width w, the window w gives S again.
+    A wide convolution of width w outputs S + w - 1 positions; pooling with window w restores S.
 
     Args:
-        window: w, how many places are pooled at a time.
-        score: a name or a `Score`; "euclidean", `1 / (1 + ||x - y||)`, is the paper's.
+        window: w, number of positions in a window.
+        score: a name or a `Score`; the paper uses "euclidean", `1 / (1 + ||x - y||)`.
 
     Call arguments:
         first: x, `(B, S, D)`.
         second: y, `(B, T, E)`.
-        first_mask, second_mask: `(B, S)`, `(B, T)`, True where there is something; ANDed with the
-            masks that Keras carries on the tensors.
-        return_attention_scores: also return the matrix.
+        first_mask, second_mask: `(B, S)`, `(B, T)`, False at masked positions; combined by AND
+            with the tensors' implicit Keras masks.
+        return_attention_scores: whether to return A too.
 
     Returns:
-        The pooled sentences, `(B, S - w + 1, D)` and `(B, T - w + 1, E)` (no places of one shorter
-        than the window), and on request A, `(B, S, T)`.
+        The pooled sentences, `(B, S - w + 1, D)` and `(B, T - w + 1, E)`, with length 0 if the
+        sentence is shorter than the window; if requested, also A, `(B, S, T)`.
 
     Weights:
-        Those of the score.
+        The weights of the score.
 
     Masking:
-        A is 0 where either place is hidden, and what stands there reaches nothing. A window that
-        holds a hidden place is hidden itself and gives 0, as if the sentence ended before; the
-        masks of the windows go on with the results. Facing an empty sentence all is 0.
+        A is 0 where either position is masked; the content of masked positions has no effect. A
+        window that contains a masked position is masked and gives 0. The window masks are passed
+        on with the results. If one sentence is fully masked, both results are 0.
 
     Cost:
-        O(S T) scores, O((S + T) w D) to pool.
+        O(S T) scores, O((S + T) w D) for the pooling.
 
     Example:
         >>> import numpy as np
@@ -64,8 +64,8 @@ class AttentionWeightedPooling(keras.layers.Layer):
 
     Reference:
         Yin et al. 2015, arXiv 1512.05193, section 4, ABCNN-2: F^c are x and y transposed, F^p the
-        results transposed, a_0,j and a_1,j the sums over rows and columns of A. As there, the
-        weights are not divided by their sum.
+        results transposed, a_0,j and a_1,j the sums over rows and columns of A. As in the
+        paper, the weights are not normalized.
     """
 
     def __init__(self, window: int, score: Any = "euclidean", **kwargs: Any) -> None:
@@ -100,23 +100,23 @@ class AttentionWeightedPooling(keras.layers.Layer):
         return results if return_attention_scores else results[:2]
 
     def _pool(self, x: Tensor, mask: Tensor | None, weights: Tensor) -> Tensor:
-        """`(B, S, D)` by `(B, S)` to `(B, S - w + 1, D)`, with the mask of the windows."""
+        """Pool `(B, S, D)` with weights `(B, S)` to `(B, S - w + 1, D)`; set the window mask."""
         weighted = ops.cast(zoo_ops.zero_masked(x, mask), weights.dtype) * weights[..., None]
         pooled = ops.cast(sum(self._shifted(weighted)), self.compute_dtype)
         whole = self._windows(mask)
         return zoo_ops.pass_mask_on(zoo_ops.zero_masked(pooled, whole), whole)
 
     def _windows(self, mask: Tensor | None) -> Tensor | None:
-        """Which windows hold no hidden place, `(B, S - w + 1)`."""
+        """Return the window mask `(B, S - w + 1)`, False for windows with a masked position."""
         return None if mask is None else zoo_ops.combine_masks(*self._shifted(mask))
 
     def _shifted(self, x: Tensor) -> list[Tensor]:
-        """The first, second, ... places of all windows of `(B, S, ...)`."""
+        """Return w slices of `(B, S, ...)`: the first, second, ... position of every window."""
         last = self.window - 1
         return [x[:, shift : (shift - last) or None] for shift in range(self.window)]
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """The call sets the masks of the windows."""
+        """Return None: the call sets the window masks."""
         return None
 
     def compute_output_spec(

@@ -1,4 +1,4 @@
-"""Looks at a long memory whose weights nobody asks for: block by block."""
+"""Blockwise attention over long sequences, if the weights are not returned."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from attention_zoo.layers.steps import AttentionMasks, Memory
 Tensor = Any
 
 LONG = 2**22
-"""From so many scores of a head on (2048 queries on 2048 sources) they are not all made at once:
-below, blocks would save little memory and no time."""
+"""Number of scores per head (2048 queries times 2048 sources) from which attention is blockwise.
+Below it, blocks would save little memory and no time."""
 SCALES = {DotScore: lambda width: 1.0, ScaledDotScore: lambda width: 1 / math.sqrt(width)}
-"""What scores that are inner products multiply them with. Subclasses may compute what they like."""
+"""Scale of each inner-product score. Exact classes only: a subclass may compute something else."""
 
 
 def use_blockwise(attention: Any, steps: Tensor, sources: Tensor) -> bool:
-    """Whether so many looks at so many sources are taken by blocks.
+    """Return whether attention of `steps` queries over `sources` sources is blockwise.
 
-    Lengths that only the run tells count as short, but in a window, whose cost would grow.
+    Dynamic lengths count as short, except with a window: without blocks its cost is O(T S).
     """
     known = isinstance(steps, int) and isinstance(sources, int)
     many = steps * sources >= LONG if known else attention.reach.window is not None
@@ -32,7 +32,8 @@ def use_blockwise(attention: Any, steps: Tensor, sources: Tensor) -> bool:
 
 
 def _can(attention: Any) -> bool:
-    """Whether weights are a softmax of inner products, and positions add by distance alone."""
+    """Return whether weights are a softmax of inner products plus at most a bias by distance."""
+    # Overrides in other packages may compute something else.
     house = (
         getattr(type(attention), name).__module__ for name in ("compute_scores", "weighted_sum")
     )
@@ -49,11 +50,11 @@ def _can(attention: Any) -> bool:
 def look(
     attention: Any, query: Tensor, memory: Memory, allowed: AttentionMasks, training: bool
 ) -> tuple[Tensor, Tensor]:
-    """T looks at once, without their weights.
+    """Compute the contexts of T queries block by block, without returning the weights.
 
     Returns:
-        Contexts `(B, [H], T, V)` in float32 at least, and which looks had anything to attend,
-        `(B, [H], T, 1)`.
+        Contexts `(B, [H], T, V)` in float32 at least, and booleans `(B, [H], T, 1)`, False for
+        fully masked rows.
     """
     given: tuple[Any, ...] = (query, memory.keys, memory.values)
     query, keys, values = given if attention.heads else (x[:, None] for x in given)
@@ -83,7 +84,7 @@ def look(
 
 
 def _of_one_batch(query: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
-    """The same tensors; a batch of one is repeated where the others have more."""
+    """Repeat a batch of 1 to the batch size of the other tensors."""
     rows, others = query.shape[0], memory[0].shape[0]
     if rows == others or 1 not in (rows, others):
         return query, *memory
@@ -93,7 +94,7 @@ def _of_one_batch(query: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
 
 
 def _bias(attention: Any, query: Tensor, steps: Tensor, sources: Tensor) -> Tensor | None:
-    """What positions add by distance, `(H, T + S + 1)` of the distances -T .. S, or None."""
+    """Return the relative position bias `(H, T + S + 1)` of the distances -T .. S, or None."""
     positions = getattr(attention, "positions", None)
     if positions is None or not positions.biases:
         return None

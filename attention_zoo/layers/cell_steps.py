@@ -1,9 +1,9 @@
-"""Keras's recurrent cells, taken apart: what reads only the inputs leaves the loop.
+"""Keras's recurrent cells with the input projection hoisted out of the loop.
 
-A Keras cell computes `inputs @ kernel + state @ recurrent_kernel` at every step. Here the inputs'
-part is computed for all steps at once (`hoist`), and the loop adds the rest (`step`). What is fed
-back from the step before (`fed`) counts as further input columns. Cells that are not known here,
-or that drop out inside, run as they are.
+A Keras cell computes `inputs @ kernel + state @ recurrent_kernel` at every step. Here `hoist`
+computes the input part for all steps at once, and `step` adds the rest in the loop. Tensors fed
+back from the previous step (`fed`) are further input features. Cells of other classes, and cells
+with dropout in training, run unchanged.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ States = tuple[Tensor, ...]
 
 
 class WholeCell:
-    """Any cell: one call a step."""
+    """Any cell, called once per step."""
 
     def __init__(self, cell: Any, width: int) -> None:
         self.cell, self.width = cell, width
 
     def kernels(self, dtype: str) -> States:
-        """Weights in the form that the loop wants, computed once before it."""
+        """Return the weights as the loop uses them, computed once before it."""
         return ()
 
     def hoist(self, inputs: Tensor) -> Tensor:
-        """The part of the step that reads only the inputs `(..., E)`, for all steps at once."""
+        """Compute the part of a step that depends only on inputs `(..., E)`, once for all steps."""
         return inputs
 
     def step(
         self, hoisted: Tensor, fed: list[Tensor], states: States, kernels: States, training: bool
     ) -> tuple[Tensor, States]:
-        """One step. Leading axes of all tensors are the same, as many as there are."""
+        """Run one step. All tensors have the same leading axes, any number of them."""
         inputs = ops.concatenate([hoisted, *fed], axis=-1) if fed else hoisted
         lead = ops.shape(inputs)[:-1]
         flat = [ops.reshape(x, (-1, x.shape[-1])) for x in (inputs, *states)]
@@ -45,7 +45,7 @@ class WholeCell:
 
 
 class _SplitCell(WholeCell):
-    """A cell whose input kernel is split in the rows of the inputs and those of what is fed."""
+    """Cell whose kernel is split into the rows of the inputs and the rows of `fed`."""
 
     def hoist(self, inputs: Tensor) -> Tensor:
         kernel = ops.cast(self.cell.kernel, inputs.dtype)[: self.width]
@@ -88,7 +88,7 @@ class SplitSimpleRNN(_SplitCell):
 
 
 class SplitGRU(_SplitCell):
-    """`GRUCell`: gates z, r, h, the reset after the recurrent product or before it."""
+    """`GRUCell`: gates z, r, h, with the reset after or before the recurrent product."""
 
     def _input_bias(self) -> Tensor | None:
         bias = self.cell.bias
@@ -133,7 +133,7 @@ _SPLIT: dict[type, type[WholeCell]] = {
 
 
 def split_cell(cell: Any, width: int, training: bool) -> WholeCell:
-    """The fastest way to step a built cell whose first `width` input columns are the inputs."""
+    """Return the fastest stepper for a built cell whose first `width` features are the inputs."""
     rates = (getattr(cell, "dropout", 0.0), getattr(cell, "recurrent_dropout", 0.0))
     drops = training and any(rates)
     kind = WholeCell if drops else _SPLIT.get(type(cell), WholeCell)
@@ -141,18 +141,18 @@ def split_cell(cell: Any, width: int, training: bool) -> WholeCell:
 
 
 def cells_of(cell: Any) -> list[Any]:
-    """The cells of a stack, bottom first; a single cell alone."""
+    """Return a list of a stack's cells, bottom first, or of the single cell."""
     return list(cell.cells) if isinstance(cell, keras.layers.StackedRNNCells) else [cell]
 
 
 def state_sizes(cell: Any) -> list[int]:
-    """Widths of a single cell's states."""
+    """Return the widths of a single cell's states."""
     size = cell.state_size
     return list(size) if isinstance(size, (list, tuple)) else [size]
 
 
 def draw_dropout_masks(cell: Any, batch: Tensor, input_width: int, dtype: str) -> None:
-    """Draws a cell's dropout masks anew, outside the loop that will use them."""
+    """Sample new dropout masks for a cell, outside the loop that uses them."""
     if not hasattr(cell, "reset_dropout_mask"):
         return
     cell.reset_dropout_mask()
@@ -162,7 +162,7 @@ def draw_dropout_masks(cell: Any, batch: Tensor, input_width: int, dtype: str) -
 
 
 def forget_dropout_masks(cell: Any) -> None:
-    """Drops the masks after the loop: they belong to one call (and to one graph)."""
+    """Reset a cell's dropout masks after the loop: they belong to one call (and one graph)."""
     if hasattr(cell, "reset_dropout_mask"):
         cell.reset_dropout_mask()
         cell.reset_recurrent_dropout_mask()

@@ -1,4 +1,4 @@
-"""A word read from its characters, by a convolution."""
+"""Word vectors by a convolution over characters."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class CharacterCNN(CharacterReader):
-    """A vector for each word: the greatest answers of filters that slide over its characters.
+    """Character CNN: word vectors by a convolution over characters and max pooling.
 
-    `y_t = max_i [x_{i-1}; x_i; x_{i+1}] W + b`, `x_i = drop(E[character_i])`, x 0 beyond the word
+    `y_t = max_i [x_{i-1}; x_i; x_{i+1}] W + b`, `x_i = drop(E[character_i])`,
+    with x = 0 outside the word
 
     Args:
-        vocabulary_size: V, all characters; 0 is padding.
-        embedding_dim: E, width of the characters' embeddings.
-        units: U, how many filters.
-        width: how many characters a filter sees: three above.
-        dropout: rate on the embeddings, in training.
-        seed: of the dropout, an integer or None.
+        vocabulary_size: V, number of character ids; 0 is padding.
+        embedding_dim: E, width of the character embeddings.
+        units: U, number of filters.
+        width: kernel size in characters, 3 in the formula.
+        dropout: dropout rate of the embeddings.
+        seed: seed of the dropout, an integer or None.
 
     Call arguments:
-        inputs: characters of each word, `(B, T, C)`, integers.
-        training: switches dropout on.
+        inputs: character ids of each word, `(B, T, C)`, integers.
+        training: enables dropout.
 
     Returns:
         `(B, T, U)`.
@@ -39,8 +40,8 @@ class CharacterCNN(CharacterReader):
         embedding: `(V, E)`. filters: W, `(width E, U)`, and b, `(U,)`.
 
     Masking:
-        Padding, after the characters or before them, changes nothing, and never wins the maximum.
-        A word without characters gives 0.
+        Padding before or after the characters has no effect and is excluded from the maximum. A
+        word without characters gives 0.
 
     Cost:
         O(B T C width E U) time, O(B T C (width E + U)) memory.

@@ -1,4 +1,4 @@
-"""A word read from its characters, from both ends."""
+"""Word vectors by a bidirectional LSTM over characters."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class CharacterLSTM(CharacterReader):
-    """A vector for each word: the last states of two LSTMs that read its characters.
+    """Character LSTM: word vectors by the last states of a bidirectional LSTM.
 
     `y_t = [h_C; h'_1]`, `h_i = LSTM(x_i, h_{i-1})`, `h'_i = LSTM'(x_i, h'_{i+1})`,
     `x_i = drop(E[character_i])`
 
     Args:
-        vocabulary_size: V, all characters; 0 is padding.
-        embedding_dim: E, width of the characters' embeddings.
-        units: U, width of the vector, half of it for each direction.
-        dropout: rate on the embeddings, in training.
-        seed: of the dropout, an integer or None.
+        vocabulary_size: V, number of character ids; 0 is padding.
+        embedding_dim: E, width of the character embeddings.
+        units: U, width of the word vector, half of it for each direction.
+        dropout: dropout rate of the embeddings.
+        seed: seed of the dropout, an integer or None.
 
     Call arguments:
-        inputs: characters of each word, `(B, T, C)`, integers.
-        training: switches dropout on.
+        inputs: character ids of each word, `(B, T, C)`, integers.
+        training: enables dropout.
 
     Returns:
         `(B, T, U)`.
 
     Weights:
-        embedding: `(V, E)`. Those of Keras's LSTM, for each direction.
+        embedding: `(V, E)`. The weights of a Keras LSTM for each direction.
 
     Masking:
-        Padding, wherever it stands, changes nothing. A word without characters gives 0.
+        Padding has no effect at any position. A word without characters gives 0.
 
     Cost:
-        C steps one after the other, O(B T (E + U) U) each.
+        C sequential steps, O(B T (E + U) U) each.
 
     Example:
         >>> import numpy as np
@@ -73,7 +73,7 @@ class CharacterLSTM(CharacterReader):
         self.reader.build((None, None, self.embedding_dim))
 
     def read(self, tokens: Tensor, training: bool | None) -> Tensor:
-        # Keras's LSTM takes neither no rows nor no steps, and cuDNN's no mask but pads at the end.
+        # Keras's LSTM needs at least one row and one step; cuDNN needs all padding at the end.
         tokens = ops.pad(tokens, ((0, 1), (0, 1)))
         tokens = ops.take_along_axis(tokens, zoo_ops.to_front(ops.not_equal(tokens, PAD)), axis=1)
         mask = ops.not_equal(tokens, PAD)

@@ -1,4 +1,4 @@
-"""What layers share that read words from their characters."""
+"""Base class of layers that compute word vectors from characters."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ PAD = 0
 
 
 class CharacterReader(keras.layers.Layer):
-    """Characters of words `(B, T, C)` to a vector for each word, `(B, T, U)`.
+    """Base class of layers that map the characters of words to word vectors.
 
-    A reader defines `read`, and makes in `build` what that needs.
+    A subclass defines `read`, and builds the layers of `read` in `build`. The call takes character
+    ids `(B, T, C)`.
 
     Args:
-        vocabulary_size, embedding_dim, units, dropout, seed: see the readers.
+        vocabulary_size, embedding_dim, units, dropout, seed: see the subclasses.
 
     Returns:
         `(B, T, U)`.
 
     Masking:
-        Padding (0) changes nothing, wherever it stands. A word without characters gives 0.
+        Padding (0) has no effect at any position. A word without characters gives 0.
 
     Reference:
-        Of each reader.
+        See the subclasses.
     """
 
     def __init__(
@@ -65,11 +66,11 @@ class CharacterReader(keras.layers.Layer):
         return ops.reshape(read, (batch, words, self.units))
 
     def read(self, tokens: Tensor, training: bool | None) -> Tensor:
-        """A vector `(N, U)` for each word of characters `(N, C)`; 0 for one that has none."""
+        """Compute word vectors `(N, U)` from characters `(N, C)`; 0 for words without any."""
         raise TypeError(f"{type(self).__name__} does not define `read`")
 
     def embed(self, tokens: Tensor, training: bool | None) -> Tensor:
-        """`(N, C, E)`; what stands at padding means nothing."""
+        """Embed the characters with dropout, `(N, C, E)`; values at padding are arbitrary."""
         return self.drop(self.embedding(tokens), training=training)
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:

@@ -1,4 +1,4 @@
-"""A text and a question that look at each other."""
+"""Co-attention of a context and a query (BiDAF)."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class CoAttention(keras.layers.Layer):
-    """Attention from a context to a query and from the query to the context, at once.
+    """Co-attention: context-to-query and query-to-context attention (BiDAF).
 
     `s_tj = score(h_t, u_j)`, `u~_t = sum_j softmax_j(s_tj) u_j`,
     `h~ = sum_t softmax_t(max_j s_tj) h_t`, `g_t = [h_t; u~_t; h_t * u~_t; h_t * h~]`
 
     Args:
-        score: how alike are a place of the context and one of the query: a name or a `Score`.
-        units: hidden width of the score, where it has one and is given by name.
+        score: similarity of a context position and a query position: a name or a `Score`.
+        units: hidden units of a score that has them and is given by name.
 
     Call arguments:
         context: h, `(B, T, D)`.
         query: u, `(B, J, D)`.
-        context_mask, query_mask: `(B, T)`, `(B, J)`, True where there is something; ANDed with the
-            masks that Keras carries on the tensors.
-        return_attention_scores: also return the weights of both directions.
+        context_mask, query_mask: `(B, T)`, `(B, J)`, False at masked positions; combined by AND
+            with the tensors' implicit Keras masks.
+        return_attention_scores: whether to return the weights of both directions too.
 
     Returns:
-        G, `(B, T, 4 D)`, and on request the weights of each place of the context over the query,
-        `(B, T, J)`, and those over the context, `(B, T)`.
+        G, `(B, T, 4 D)`; if requested, also the weights over the query for each context position,
+        `(B, T, J)`, and the weights over the context, `(B, T)`.
 
     Weights:
-        Those of the score.
+        The weights of the score.
 
     Masking:
-        Hidden places weigh 0 and what stands there reaches nothing. Hidden places of the context
-        give 0. Of an empty query, u~ and h~ are 0: there is nothing to look at, and nothing that
-        looks. The context's mask goes on with the result.
+        Masked positions have weight 0, and their content has no effect. G is 0 at masked context
+        positions. If the query is fully masked, u~ and h~ are 0. The context's mask is passed on
+        with the result.
 
     Cost:
-        O(T J) scores, O(T J D) to weigh.
+        O(T J) scores, O(T J D) for the weighted sums.
 
     Example:
         >>> import numpy as np
@@ -129,7 +129,7 @@ class CoAttention(keras.layers.Layer):
 
 
 def _to_query(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None) -> Tensor:
-    """Weights of each place of the context over the query, `(B, T, J)`."""
+    """Compute the weights over the query for each context position, `(B, T, J)`."""
     mask = zoo_ops.combine_masks(
         None if context_mask is None else context_mask[:, :, None],
         None if query_mask is None else query_mask[:, None, :],
@@ -138,7 +138,7 @@ def _to_query(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | 
 
 
 def _to_context(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None) -> Tensor:
-    """Weights over the context, `(B, T)`: a place counts as much as its best match."""
+    """Compute the weights over the context, `(B, T)`, from the maximal score of each position."""
     nothing = float("-inf")
     asked = ops.ones(ops.shape(scores)[::2], "bool") if query_mask is None else query_mask
     seen = ops.where(asked[:, None, :], scores, ops.cast(nothing, scores.dtype))
@@ -148,5 +148,5 @@ def _to_context(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor 
 
 
 def _weigh(weights: Tensor, values: Tensor) -> Tensor:
-    """Weighted sums, in float32 at least, returned in the values' dtype."""
+    """Return weighted sums in the values' dtype, summed in float32 at least."""
     return ops.cast(ops.matmul(weights, ops.cast(values, weights.dtype)), values.dtype)

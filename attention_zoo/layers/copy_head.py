@@ -1,4 +1,4 @@
-"""The last layer of a decoder that says words of a vocabulary or copies words of its source."""
+"""Output layer of a pointer-generator: generate a vocabulary token or copy a source token."""
 
 from __future__ import annotations
 
@@ -15,41 +15,40 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class CopyHead(keras.layers.Layer):
-    """Mixes words that are said with words that are copied, by a gate.
+    """Pointer-generator output layer: a gated mixture of generating and copying.
 
     `P(w) = p_gen softmax(z)_w + (1 - p_gen) sum_{i: w_i = w} a_i`,
     `p_gen = sigmoid(h* . w_h + s . w_s + x . w_x + b)`
 
-    Computed in log space: nothing is infinite or NaN where p_gen is 0 or 1, where neither way can
-    say a word (its probability is 1e-30) or where nothing was looked at (p_gen is 1). Train with
-    `losses.CopyCrossEntropy`, which reads what this returns, or, without computing it, what
-    `ops.copied_cross_entropy` needs: `gate` makes it.
+    The output is computed in log space and is finite, also at p_gen 0 or 1. A token that can be
+    neither generated nor copied has probability 1e-30. If all weights are 0, p_gen is 1. Train with
+    `losses.CopyCrossEntropy` on the output, or with `ops.copied_cross_entropy` on the result of
+    `gate`, without computing the output.
 
     Args:
-        copies: C, how many ids there are beyond the vocabulary, for words of the source that it
-            does not have.
+        copies: C, number of ids beyond the vocabulary, for out-of-vocabulary source tokens.
 
     Call arguments:
-        context: h*, `(B, ..., Dv)`, what was looked at; any axes between, as `(B, T, Dv)` or, in a
-            search, `(B, N, Dv)`.
-        state: s, `(B, ..., Ds)`, the decoder's.
-        inputs: x, `(B, ..., Dx)`, what the decoder read.
+        context: h*, `(B, ..., Dv)`, the attention's context, with any middle axes: `(B, T, Dv)`,
+            or `(B, N, Dv)` in a search.
+        state: s, `(B, ..., Ds)`, the decoder state.
+        inputs: x, `(B, ..., Dx)`, the decoder input.
         logits: z, `(B, ..., V)`.
-        weights: a, `(B, ..., S)`, of an attention whose rows sum to one.
-        source: w, `(B, S)` integers below V + C; others count as the unknown word, 1.
+        weights: a, `(B, ..., S)`, attention weights whose rows sum to one.
+        source: w, `(B, S)` integers below V + C; others count as the unknown token, 1.
 
     Returns:
-        Log probabilities `(B, ..., V + C)`, float32 at least, whatever the policy.
+        Log probabilities `(B, ..., V + C)`, float32 at least under any dtype policy.
 
     Weights:
         context_kernel: w_h, `(Dv, 1)`. state_kernel: w_s, `(Ds, 1)`. input_kernel: w_x, `(Dx, 1)`.
         bias: b, `()`.
 
     Masking:
-        A place that weighs 0 is not copied from. The mask of the context goes on.
+        A source position with weight 0 is not copied. The context's mask is passed on.
 
     Cost:
-        O(Dv + Ds + Dx + V + C + S) a position.
+        O(Dv + Ds + Dx + V + C + S) per position.
 
     Example:
         >>> import numpy as np
@@ -98,7 +97,7 @@ class CopyHead(keras.layers.Layer):
         return zoo_ops.copied_log_probs(logits, gate, weights, source, self.copies)
 
     def gate(self, context: Tensor, state: Tensor, inputs: Tensor) -> Tensor:
-        """`h* . w_h + s . w_s + x . w_x + b`, `(B, ...)`, float32 at least: p_gen's logit."""
+        """Return p_gen's logit `h* . w_h + s . w_s + x . w_x + b`, `(B, ...)`, float32 at least."""
         parts = [
             ops.matmul(ops.cast(read, self.compute_dtype), ops.cast(kernel, self.compute_dtype))
             for read, kernel in zip((context, state, inputs), self.kernels, strict=True)

@@ -1,4 +1,4 @@
-"""See's attention with coverage."""
+"""Coverage attention."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from attention_zoo.layers.scores import CoverageScore
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class CoverageAttention(Attention):
-    """Attention that is told how much of each place it has seen already.
+    """Coverage attention: the score depends on the sum of all previous weights.
 
     `score(q_t, k_j) = v . tanh(q_t W + k_j U + c_tj w + b)`, `c_t = sum of weights_i over i < t`
 
     Args:
-        units: A, width of the hidden layer; the query's width when None.
-        alignment: a name or an `Alignment` that looks at the whole memory.
-        dropout: rate of dropped weights in training (coverage sums what was before it). seed: its
-            seed.
+        units: A, hidden units of the score; the query's width when None.
+        alignment: a name or an `Alignment` over the whole memory, without a window.
+        dropout: dropout rate of the weights; the coverage sums the weights before dropout.
+        seed: seed of the dropout.
 
     Call arguments:
         query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
-        Masks and switches as in `Attention`.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)` and the state, whose first
-        part holds the coverage `(B, S)` after the last look.
+        Context `(B, T, Dv)`; if requested, also the weights `(B, T, S)` and the state, whose first
+        part holds the coverage `(B, S)` after the last step.
 
     Weights:
         query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`. coverage_kernel: w, `(A,)`.
         bias: b, `(A,)`. v: `(A,)`.
 
     Masking:
-        As in `Attention`. A hidden place is never covered; a hidden query, or one with nothing to
-        attend, covers nothing.
+        As in `Attention`. The coverage of masked positions stays 0. Masked queries and fully
+        masked rows do not change the coverage.
 
     Cost:
-        O((T Dq + S Dk + T S) A + T S Dv) time, O(T S) memory (and O(S A) for each look, T times
-        in training), one look after the other.
+        O((T Dq + S Dk + T S) A + T S Dv) time in T sequential steps, O(T S) memory plus
+        O(S A) per step (kept for all T steps in training).
 
     Example:
         >>> import numpy as np

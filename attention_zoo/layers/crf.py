@@ -1,4 +1,4 @@
-"""Tags that depend on their neighbours: a conditional random field over a sentence."""
+"""Conditional random field for sequence tagging."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class CRF(keras.layers.Layer):
-    """A linear-chain conditional random field: scores whole sequences of tags, not each tag alone.
+    """Linear-chain conditional random field: scores sequences of tags, not single tags.
 
     `p(y | x) = exp s(y) / sum_y' exp s(y')`,
     `s(y) = b_{y_1} + sum_t x_{t, y_t} + sum_{t>1} A_{y_{t-1}, y_t} + e_{y_n}`
 
-    The layer's output holds energies, transitions and which places count in one tensor, the
-    potentials. `losses.CRFLoss` reads them, so a model with this layer trains with plain `fit`;
-    `decode`, `marginals` and `sample` read them too, also outside of the model.
+    The layer's output, the potentials, packs emissions, transitions and mask into one tensor.
+    `losses.CRFLoss` takes the potentials as predictions, so a model with this layer trains with
+    plain `fit`. `decode`, `marginals` and `sample` take them too, also outside of the model.
 
     Args:
-        num_tags: K; the width of the inputs, or the number of `tags`, if None.
-        tag_scheme: "BIO" (IOB2), "IOB1", "BIOES" or "BMES": what it forbids has probability 0, in
-            training and after it.
-        tags: their names by number, which a scheme needs: "O", "B-PER" and the like.
-        use_boundaries: whether b and e, of the first and of the last tag, are learned.
-        transitions_initializer: of A; b and e begin at 0.
+        num_tags: K; if None, the number of `tags`, or else the width of the inputs.
+        tag_scheme: "BIO" (IOB2), "IOB1", "BIOES" or "BMES". Sequences that it forbids have
+            probability 0, in training and in inference.
+        tags: names of the tags by index, such as "O" and "B-PER"; required by `tag_scheme`.
+        use_boundaries: whether to learn b and e, the scores of the first and of the last tag.
+        transitions_initializer: initializer of A; b and e start at 0.
 
     Call arguments:
         inputs: emissions x, `(B, T, K)`.
-        mask: `(B, T)`, True where a place counts, ANDed with the mask that Keras carries; pads may
-            stand at the end, at the start and between.
-        return_tags: also return the best tags.
+        mask: `(B, T)`, False at masked positions; combined by AND with the implicit Keras mask.
+            Padding may be at the end, at the start and in between.
+        return_tags: whether to return the best tags too.
 
     Returns:
-        Potentials `(B, T + K + 2, K + 1)`: T lines `[x_t, whether the place counts]`, K lines `[A,
-        0]`, then `[b, 0]` and `[e, 0]`; float32 at least, whatever the policy, and without a mask:
-        a loss of them is one number a sentence. On request also the tags, `(B, T)` int32.
+        Potentials `(B, T + K + 2, K + 1)`: T rows `[x_t, mask_t]`, K rows `[A, 0]`, then `[b, 0]`
+        and `[e, 0]`. They are float32 at least under any dtype policy and carry no mask, since
+        their loss is one number per sentence. If requested, also the tags, `(B, T)` int32.
 
     Weights:
         transitions: A, `(K, K)`, from the row's tag to the column's.
         starts, ends: b and e, `(K,)`, with `use_boundaries`.
 
     Masking:
-        Places that are hidden are skipped: the one before and the one after are neighbours, and
-        what stands there reaches nothing. They are tagged 0 and have marginals 0. A sentence of
-        which no place counts has one sequence, the empty one, of score 0.
+        Masked positions are skipped: the unmasked positions around them are neighbours, and their
+        content has no effect. Their tags and marginals are 0. A fully masked sentence has one
+        sequence, the empty one, with score 0.
 
     Cost:
-        O(T K^2) time in T steps, O(T K) memory; the gradient as much again.
+        O(T K^2) time in T steps, O(T K) memory; the gradient costs as much again.
 
     Example:
         >>> import keras, numpy as np
@@ -74,9 +74,9 @@ class CRF(keras.layers.Layer):
 
     Reference:
         Lafferty et al. 2001, "Conditional random fields", section 3; Lample et al. 2016, arXiv
-        1603.01360, section 2.2: P is x, A is A with the rows and columns of the two ends, here b
-        and e, left out of it. Forbidden tags in training: Wei et al. 2021, arXiv 2103.10682,
-        section 3, with -10,000 where here it is so much less that nothing can make up for it.
+        1603.01360, section 2.2: P is x; the paper's A also contains b and e, as a row and a column.
+        Forbidden tags in training: Wei et al. 2021, arXiv 2103.10682, section 3, with a score of
+        -10,000; here it is -1e30, which no other score can offset.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class CRF(keras.layers.Layer):
         return (potentials, zoo_ops.best_path(chain)[0]) if return_tags else potentials
 
     def _energies(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """A, b and e, with what is forbidden forbidden."""
+        """Return A, b and e with the constraints of the tag scheme."""
         learned = (self.transitions, self.starts, self.ends)
         if self.constraints is None:
             return learned
@@ -149,16 +149,16 @@ class CRF(keras.layers.Layer):
         return ops.where(allowed, energy, ops.cast(FORBIDDEN, energy.dtype))
 
     def decode(self, potentials: Tensor, count: int | None = None) -> tuple[Tensor, Tensor]:
-        """The best tags of each sentence (Viterbi), or the best few sequences.
+        """Return the best tag sequence of each sentence (Viterbi), or the N best.
 
         Args:
-            potentials: what the layer returned.
-            count: N, how many; one, without an axis of its own, if None.
+            potentials: output of the layer.
+            count: N; None for one sequence without the axis N.
 
         Returns:
-            tags: `(B, T)` int32, or `(B, N, T)` best first; 0 at hidden places.
-            scores: `s(y)`, `(B,)` or `(B, N)`; -inf, with tags 0, where there are no more
-                sequences that are allowed.
+            tags: `(B, T)` int32, or `(B, N, T)` best first; 0 at masked positions.
+            scores: `s(y)`, `(B,)` or `(B, N)`; -inf, with tags 0, if there are fewer allowed
+                sequences.
         """
         chain = self._chain(potentials)
         if count is None:
@@ -166,23 +166,23 @@ class CRF(keras.layers.Layer):
         return zoo_ops.best_paths(chain, zoo_ops.whole_number("count", count))
 
     def marginals(self, potentials: Tensor) -> Tensor:
-        """How likely each tag is at each place, `(B, T, K)`; 0 at hidden places."""
+        """Return the marginal probabilities of the tags, `(B, T, K)`; 0 at masked positions."""
         return zoo_ops.marginals(self._chain(potentials))
 
     def sample(self, potentials: Tensor, count: int = 1, seed: Any = 0) -> Tensor:
-        """Sequences drawn by their probability, `(B, count, T)` int32; one seed, one result."""
+        """Sample sequences by their probability, `(B, count, T)` int32, reproducible by `seed`."""
         count = zoo_ops.whole_number("count", count)
         return zoo_ops.sample(self._chain(potentials), count, seed)
 
     def _chain(self, potentials: Tensor) -> Any:
-        """The potentials taken apart; ValueError for those of a layer of other tags."""
+        """Unpack the potentials; raise ValueError if they have another number of tags."""
         potentials = ops.convert_to_tensor(potentials)
         wanted = "tags + 1" if self.num_tags is None else self.num_tags + 1
         zoo_ops.check_shape("potentials", potentials.shape, ("batch", "places + tags + 2", wanted))
         return zoo_ops.unpack(potentials)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """Potentials are of a sentence, not of places."""
+        """Return None: the rows of the potentials are not time steps."""
         return None
 
     def get_config(self) -> dict[str, Any]:

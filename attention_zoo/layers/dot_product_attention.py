@@ -1,4 +1,4 @@
-"""Attention by inner products."""
+"""Dot-product attention."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from attention_zoo.layers.scores import DotScore, ScaledDotScore
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class DotProductAttention(Attention):
-    """Attention by the inner product of query and key.
+    """Dot-product attention: the score is the inner product of query and key.
 
-    `score(q, k) = q . k`, over `sqrt(D)` with `scale`
+    `score(q, k) = q . k`, divided by `sqrt(D)` with `scale`
 
     Args:
-        scale: divide by the root of the width, as a Transformer does.
+        scale: whether to divide by the square root of the width, as in the Transformer.
         alignment: a name or an `Alignment`.
-        dropout: rate of dropped weights in training. seed: its seed.
+        dropout: dropout rate of the weights. seed: seed of the dropout.
 
     Call arguments:
         query: `(B, T, D)`. value: `(B, S, Dv)`. key: `(B, S, D)`, the value when None.
-        Masks and switches as in `Attention`.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)`.
+        Context `(B, T, Dv)`; if requested, also the weights `(B, T, S)`.
 
     Weights:
         None.

@@ -1,4 +1,4 @@
-"""Dropout whose numbers are counted, not drawn one after the other."""
+"""Dropout with counter-based random numbers."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Tensor = Any
 
 
 class Dropout(keras.layers.Dropout):
-    """Keras's dropout with draws by counters, which XLA never keeps in memory.
+    """Keras's dropout with counter-based random numbers, which XLA never stores in memory.
 
-    `y = x keep / (1 - rate)`, each `keep` 0 with a chance of `rate`, else 1
+    `y = x keep / (1 - rate)`, each `keep` 0 with probability `rate`, else 1
 
     Args:
         rate, noise_shape, seed: as in `keras.layers.Dropout`.
 
     Call arguments:
         inputs: any shape.
-        training: nothing is dropped without.
+        training: enables dropout.
 
     Returns:
-        The inputs' shape and dtype. The same seed drops the same on every backend.
+        The inputs' shape and dtype. The same seed gives the same dropout mask on every backend.
 
     Masking:
-        Passed on; what is hidden is dropped like anything else.
+        The mask is passed on. Masked positions are dropped like all others.
 
     Cost:
-        O(n) for n numbers; nothing of that size is made under XLA but the output.
+        O(n) for n elements; under XLA the output is the only tensor of that size in memory.
 
     Reference:
         Srivastava et al. 2014, "Dropout: a simple way to prevent neural networks from overfitting",

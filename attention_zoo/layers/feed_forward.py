@@ -1,4 +1,4 @@
-"""Two linear maps with something in between, for every position alone."""
+"""Position-wise feed-forward network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by its approximation with tanh, as GPT has it; Keras's "gelu" is the exact one (erf).
+    """Compute the tanh approximation of GELU, as in GPT; Keras's "gelu" is exact (erf).
 
     Reference: Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
     """
@@ -23,42 +23,42 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 
 NAMED = {"gelu_tanh": gelu_tanh}
-"""Activations by names that Keras has not."""
+"""Activations that Keras does not know by name."""
 
 GATED = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
-"""Activations with a gate, and what is gated."""
+"""Gated activations by name, and the activation function of each."""
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class FeedForward(keras.layers.Layer):
-    """Widens every position, bends it, and brings it back to its width.
+    """Position-wise feed-forward network, with or without a gate.
 
     `y = act(x W_1 + b_1) W_2 + b_2`; with a gate `y = (act(x W_1 + b_1) (x W_3 + b_3)) W_2 + b_2`
 
     Args:
-        units: F, the width in between.
-        activation: act, a name that Keras knows ("gelu" is exact), "gelu_tanh" or a function; or
-            "reglu", "geglu" or "swiglu": with a gate, and "relu", "gelu" or "silu" as act.
-        use_bias: whether the maps have biases.
-        dropout: rate of dropped units in between, in training, 0 to 1.
-        seed: of the dropout, an integer or None.
+        units: F, the inner width.
+        activation: act: a Keras activation name ("gelu" is exact), "gelu_tanh" or a function. With
+            "reglu", "geglu" or "swiglu" there is a gate, and act is "relu", "gelu" or "silu".
+        use_bias: whether the linear layers have biases.
+        dropout: dropout rate of the inner units, 0 to 1.
+        seed: seed of the dropout, an integer or None.
 
     Call arguments:
         inputs: `(..., D)`.
-        training: switches dropout on.
+        training: enables dropout.
 
     Returns:
         `(..., D)`.
 
     Weights:
-        first: W_1, b_1, `(D, F)` and `(F,)`. gate: W_3, b_3, alike, where there is one.
+        first: W_1, b_1, `(D, F)` and `(F,)`. gate, if any: W_3, b_3 of the same shapes.
         second: W_2, b_2, `(F, D)` and `(D,)`.
 
     Masking:
-        Works on every position alone; the inputs' mask goes on.
+        Positions are independent; the inputs' mask is passed on.
 
     Cost:
-        O(D F) a position.
+        O(D F) per position.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""A retina: sharp in the middle of what it looks at, coarse around it."""
+"""Glimpse sensor: image patches of decreasing resolution around a location."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class GlimpseSensor(keras.layers.Layer):
-    """Square patches around a place of an image, each twice as wide as the one before.
+    """Glimpse sensor: square patches of an image, each twice as wide as the previous one.
 
-    `seen_s = pool(patch of side g 2^s around the location)`, pool the mean of blocks of `2^s` by
-    `2^s` pixels, s = 0 .. scales - 1
+    `glimpse_s = pool(patch of side g 2^s around the location)`, s = 0 .. scales - 1, where pool is
+    the mean over blocks of `2^s` by `2^s` pixels
 
-    All patches are g by g in the end. What lies outside of the image is 0. A location between
-    pixels reads between them (bilinear), so that what is seen has a gradient by the location;
-    `ops.stop_gradient` of the location cuts it, where it is not wanted.
+    All patches are pooled to g by g. Pixels outside of the image are 0. Locations between pixels
+    are interpolated (bilinear), so the output has a gradient with respect to the location. Apply
+    `ops.stop_gradient` to the location to disable it.
 
     Args:
-        size: g, the side of the smallest patch in pixels, and of every patch in what is seen.
-        scales: how many patches.
+        size: g, side of the smallest patch in pixels, and of every pooled patch.
+        scales: number of patches.
 
     Call arguments:
         images: `(B, H, W, C)`, integers or floats.
-        locations: `(B, 2)`, of the centre, downwards and to the right: (0, 0) is the middle of the
+        locations: `(B, 2)`, the centre as (vertical, horizontal): (0, 0) is the middle of the
             image, (-1, -1) its upper left corner, (1, 1) its lower right one.
 
     Returns:
@@ -40,10 +40,10 @@ class GlimpseSensor(keras.layers.Layer):
         None.
 
     Masking:
-        None: an image is all there.
+        None: images have no padding.
 
     Cost:
-        O(scales g H C (W + g)) time a row in two products of matrices.
+        O(scales g H C (W + g)) time per image, in two matrix products.
 
     Example:
         >>> import numpy as np
@@ -55,12 +55,12 @@ class GlimpseSensor(keras.layers.Layer):
 
     Reference:
         Mnih et al. 2014, arXiv 1406.6247, section 3.1, "Glimpse sensor": rho(x_t, l_{t-1}), whose
-        g_w is g and whose k is scales. How patches are made smaller, and what lies between pixels,
-        it does not say.
+        g_w is g and whose k is scales. The paper specifies neither the pooling nor the
+        interpolation.
     """
 
     def __init__(self, size: int, scales: int = 1, **kwargs: Any) -> None:
-        # In half precision a location would be a pixel off.
+        # In half precision a location would be off by a pixel.
         super().__init__(**{"autocast": False, **kwargs})
         self.size = zoo_ops.whole_number("size", size)
         self.scales = zoo_ops.whole_number("scales", scales)
@@ -77,10 +77,10 @@ class GlimpseSensor(keras.layers.Layer):
         return ops.einsum("bsjw,bsiwc->bsijc", self._shares(locations[:, 1], width), rows)
 
     def _shares(self, centres: Tensor, length: Any) -> Tensor:
-        """What each pixel of an axis gives to each of what is seen, `(B, scales, g, length)`.
+        """Compute pooling weights along one axis of the image, `(B, scales, g, length)`.
 
-        A block of n pixels that begins at a gives 1 / n to each of them, less at both ends where
-        a is no whole number.
+        A block of n pixels that begins at a has weight 1 / n for each pixel, and less at both ends
+        if a is not an integer.
         """
         centres = zoo_ops.at_least_float32(centres)
         dtype = centres.dtype
@@ -100,6 +100,6 @@ class GlimpseSensor(keras.layers.Layer):
 
 
 def _check(images: Shape, locations: Shape) -> None:
-    """ValueError for tensors that are no images and a place in each."""
+    """Raise ValueError unless the shapes are those of images and of one location per image."""
     zoo_ops.check_shape("images", images, ("batch", "height", "width", "channels"))
     zoo_ops.check_shape("locations", locations, (*zoo_ops.sizes_or(("batch",), images[:1]), 2))

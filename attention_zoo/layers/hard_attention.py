@@ -1,4 +1,4 @@
-"""Attention that looks at one place."""
+"""Hard attention: attention to a single source position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attention_zoo.layers.attention import Attention
 from attention_zoo.registry import Registry
 
 ESTIMATORS = Registry("estimator")
-"""How a choice of one place learns: a name to `f(seed=, dtype=)`, which makes the alignment."""
+"""Gradient estimators of hard attention: `f(seed=, dtype=)` returns the alignment."""
 
 ESTIMATORS.register("argmax")(lambda seed, dtype: HardAlignment(dtype=dtype))
 ESTIMATORS.register("gumbel")(GumbelAlignment)
@@ -20,37 +20,37 @@ ESTIMATORS.register("reinforce")(ReinforceAlignment)
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class HardAttention(Attention):
-    """Attention that puts all weight on one place: drawn in training, the best at inference.
+    """Hard attention: all weight on one position, sampled in training, the argmax at inference.
 
     `context = value_s`, `s ~ softmax_j(score(query, key_j))`; `s = argmax` at inference
 
-    A draw has no derivative by the scores; the estimators are what stands in for it.
+    Sampling is not differentiable. The estimator defines the gradient of the scores.
 
     Args:
         estimator: "gumbel" (straight-through: some bias, trains like any layer), "reinforce" (no
             bias, needs a reward: see `ReinforceAlignment` and `attention_zoo.losses.Reinforce`),
-            "argmax" (draws nothing, and the scores do not learn), or an `Alignment` with options
-            of its own.
-        score: a name or a `Score`.
-        units: hidden width of the score, where it has one and is given by name.
-        dropout: rate of dropped weights in training. seed: of both the dropout and the draws.
+            "argmax" (no sampling, and no gradient for the scores), or an `Alignment` instance.
+        score: name of a score, or a `Score` instance.
+        units: number of hidden units of a score that has them and is given by name.
+        dropout: dropout rate on the weights, in training.
+        seed: random seed of the dropout and of the sampling.
 
     Call arguments:
         query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
-        Masks and switches as in `Attention`; `return_state` with "reinforce" gives what
-        `layer.alignment.choice(state)` reads.
+        The other arguments are those of `Attention`. With "reinforce", `return_state` returns the
+        state that `layer.alignment.choice(state)` takes.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)` and the state.
+        Context `(B, T, Dv)` and, on request, the weights `(B, T, S)` and the state.
 
     Weights:
         Those of the score and of the estimator.
 
     Masking:
-        As in `Attention`; a hidden place is never drawn.
+        As in `Attention`. Masked positions are never sampled.
 
     Cost:
-        As `Attention` with that score. What stands at places not chosen is still read: O(T S Dv).
+        That of `Attention` with the same score. The weighted sum covers all positions: O(T S Dv).
 
     Example:
         >>> import numpy as np

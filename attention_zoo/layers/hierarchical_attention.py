@@ -1,4 +1,4 @@
-"""Words to sentences, sentences to documents, and so on up, each level by attention."""
+"""Hierarchical attention: encoding and pooling of nested sequences, such as documents."""
 
 from __future__ import annotations
 
@@ -17,40 +17,42 @@ Level = tuple[Any, Any]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class HierarchicalAttention(keras.layers.Layer):
-    """Encodes and pools the innermost sequences to vectors, then the sequences of these, and so on.
+    """Hierarchical attention: encodes and pools nested sequences, innermost level first.
 
-    `h = encoder(x)`, `x' = pooling(h)`, level by level; for words and sentences with GRUs this is
-    the document vector of HAN.
+    `h = encoder(x)`, `x' = pooling(h)`, level by level. With words, sentences and GRUs this is the
+    document vector of the hierarchical attention network (HAN).
 
     Args:
-        levels: for each level, innermost first, a pair `(encoder, pooling)`: an encoder, such as
-            `Bidirectional(GRU(50, return_sequences=True))`, keeps the sequence (of several outputs
-            the first counts), None leaves it as it is; a pooling is an `AttentionPooling`, or any
-            layer that is called like one. Layers keep the dtype that they were made with.
+        levels: list of pairs `(encoder, pooling)`, innermost level first. An encoder, such as
+            `Bidirectional(GRU(50, return_sequences=True))`, returns a sequence. If it has several
+            outputs, the first is used; None skips the encoding. A pooling is an
+            `AttentionPooling`, or any layer with the same call. The layers keep their own dtypes.
 
     Call arguments:
-        inputs: `(B, L1, ..., Lk, D)` for k levels, Lk the innermost: words, Lk-1: sentences.
-        mask: `(B, L1, ..., Lk)`, True where there is something; ANDed with the mask that Keras
-            carries, as an Embedding of `(B, L1, ..., Lk)` tokens makes it.
-        return_attention_scores: also return the weights.
+        inputs: `(B, L1, ..., Lk, D)` for k levels; Lk is the innermost axis (words), Lk-1 the next
+            one (sentences).
+        mask: `(B, L1, ..., Lk)`, True at valid positions; combined by AND with the implicit Keras
+            mask, such as that of an Embedding of `(B, L1, ..., Lk)` token ids.
+        return_attention_scores: whether to also return the weights.
         training: passed to the levels.
 
     Returns:
-        `(B, D')`, and on request a list with the weights of each level, innermost first:
-        `(B, L1, ..., Lk)`, then `(B, L1, ..., Lk-1)`, to `(B, L1)`.
+        `(B, D')` and, on request, a list with the weights of each level, innermost first:
+        `(B, L1, ..., Lk)`, then `(B, L1, ..., Lk-1)`, down to `(B, L1)`.
 
     Weights:
         Those of the encoders and poolings.
 
     Masking:
-        Every level sees its own mask: a sentence is there when any of its words is. An empty
-        sentence is the vector 0 and hidden above; an empty document gives 0. What stands at hidden
-        places reaches nothing. An encoder sees one place of each empty sequence all the same,
-        a 0, because recurrent kernels on GPUs refuse sequences without any.
+        Each level has its own mask: a sentence is valid if any of its words is. An empty sentence
+        gives the vector 0 and is masked at the next level; an empty document gives 0. Values at
+        masked positions do not affect the output. In an empty sequence, the encoder gets one
+        unmasked position with value 0, because recurrent GPU kernels reject fully masked
+        sequences.
 
     Cost:
-        That of encoder and pooling over `B L1 ... Lk` words, then over `B L1 ... Lk-1` vectors, to
-        `B L1`.
+        Encoder and pooling over `B L1 ... Lk` words, then over `B L1 ... Lk-1` vectors, and so on
+        down to `B L1`.
 
     Example:
         >>> import keras, numpy as np
@@ -66,9 +68,9 @@ class HierarchicalAttention(keras.layers.Layer):
         ((2, 6), [(2, 3, 5), (2, 3)])
 
     Reference:
-        Yang et al. 2016, ACL N16-1174, section 2.2: x_it are the inputs, h_it and h_i what the
-        encoders make, alpha_it and alpha_i the weights, s_i the result of the first level, v that
-        of the second.
+        Yang et al. 2016, ACL N16-1174, section 2.2: x_it are the inputs, h_it and h_i the encoder
+        outputs, alpha_it and alpha_i the weights, s_i the output of the first level, v that of the
+        second.
     """
 
     def __init__(self, levels: list[Level], **kwargs: Any) -> None:
@@ -121,10 +123,10 @@ class HierarchicalAttention(keras.layers.Layer):
     def _level(
         self, number: int, vectors: Tensor, mask: Tensor, training: bool | None
     ) -> tuple[Tensor, Tensor]:
-        """The innermost axis pooled: `(B, ..., L, D)` to `(B, ..., D')`, and the weights."""
+        """Encode and pool `(B, ..., L, D)` to `(B, ..., D')`; also return the weights."""
         *lead, length, width = ops.shape(vectors)
         rows = math.prod(lead)
-        if any(isinstance(size, int) and size == 0 for size in (rows, length)):  # RNNs refuse it
+        if any(isinstance(size, int) and size == 0 for size in (rows, length)):  # RNNs reject it
             dtype = self.compute_dtype
             return ops.zeros((*lead, self.widths[number]), dtype), ops.zeros((*lead, length), dtype)
         there = ops.reshape(mask, (rows, length))
@@ -138,10 +140,13 @@ class HierarchicalAttention(keras.layers.Layer):
         return pooled, ops.reshape(weights, (*lead, length))
 
     def _encode(self, encoder: Any, seen: Tensor, there: Tensor, training: bool | None) -> Tensor:
-        """`(N, L, D)` to `(N, L, D')`, no sequence without a place that the encoder may see."""
+        """Encode `(N, L, D)` to `(N, L, D')`.
+
+        Fully masked sequences get one unmasked position, because the encoder needs one.
+        """
         length = ops.shape(seen)[1]
         known = isinstance(length, int)
-        places = there if known else _one_more(there)  # a length found when it runs may be 0
+        places = there if known else _one_more(there)  # a dynamic length may be 0
         nothing = ops.logical_not(ops.any(places, axis=-1, keepdims=True))
         first = ops.arange(ops.shape(places)[1], dtype="int32") == 0
         shown = ops.logical_or(places, ops.logical_and(nothing, first))
@@ -159,7 +164,7 @@ class HierarchicalAttention(keras.layers.Layer):
             )
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """The vector of a document has no steps to mask."""
+        """Return None: the output has no time axis."""
         return None
 
     def get_config(self) -> dict[str, Any]:
@@ -181,7 +186,7 @@ class HierarchicalAttention(keras.layers.Layer):
 
 
 def _is_pair(level: Any) -> bool:
-    """Whether it is an encoder, or None, and a pooling."""
+    """Return whether `level` is a pair of an encoder (or None) and a pooling."""
     if not isinstance(level, (list, tuple)) or len(level) != 2:
         return False
     encoder, pooling = level
@@ -191,12 +196,16 @@ def _is_pair(level: Any) -> bool:
 
 
 def _one_more(x: Tensor) -> Tensor:
-    """`(N, L, ...)` with a place of zeros, a hidden one of a mask, at the end."""
+    """Append a position to `(N, L, ...)`: zeros, or False in a mask."""
     return ops.pad(x, [[0, 0], [0, 1], *([0, 0] for _ in x.shape[2:])])
 
 
 def _built(layer: Any, shape: Shape, wanted: str) -> int:
-    """Builds a layer on inputs of that shape; the width of the `wanted` that it makes of them."""
+    """Build a layer for an input shape and return its output width.
+
+    Args:
+        wanted: the expected output axes, as text; ValueError if the output has another rank.
+    """
     if not layer.built:
         layer.build(shape)
     made = layer.compute_output_spec(keras.KerasTensor(shape, dtype=layer.compute_dtype))

@@ -1,4 +1,4 @@
-"""Keys and values of what hypotheses have written, in place: nothing is ever moved."""
+"""KV cache of a search, updated in place: entries never move."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from keras import ops
 Tensor = Any
 
 STRETCHES = (16, 64, 256)
-"""Steps of a cache that are looked at, while so few are written."""
+"""Cache buckets, in steps: attention covers the smallest bucket that contains the step."""
 
 
 class KeysAndValues(NamedTuple):
-    """What heads look at.
+    """Keys and values of all heads.
 
-    keys: `(B, H, K, S)`, as a matrix product with queries reads them. values: `(B, H, S, V)`.
+    keys: `(B, H, K, S)`, transposed for the matrix product with queries. values: `(B, H, S, V)`.
     """
 
     keys: Tensor
@@ -24,14 +24,14 @@ class KeysAndValues(NamedTuple):
 
 
 class Ancestors(NamedTuple):
-    """By which places of a cache each hypothesis came.
+    """Ancestors of each hypothesis, as beam indices into the cache.
 
-    A search takes its hypotheses from others at each step. What hypothesis n wrote at step t
-    stays at place `t W + n`, W the width of the search; `came_by` follows the hypotheses.
+    At each step of a search, every hypothesis has a parent. The keys and values of hypothesis n at
+    step t stay at cache position `P + t W + n`, W the beam width; only `came_by` is reordered.
 
-    at: `(B,)` int32, steps before this one, the same for all. came_by: `(B, N, L)` int32, which
-    hypothesis of each step it descends from. width: W. read: P, places of the cache that were
-    filled before the first step, the same for all hypotheses of a source.
+    at: `(B,)` int32, number of previous steps, the same for all. came_by: `(B, N, L)` int32, beam
+    index of the ancestor at each of L steps. width: W. read: P, number of cache positions filled
+    before the first step, the same for all hypotheses of a source.
     """
 
     at: Tensor
@@ -41,23 +41,23 @@ class Ancestors(NamedTuple):
 
     @property
     def step(self) -> Tensor:
-        """Scalar: which step this is."""
+        """Index of the current step, a scalar."""
         return ops.max(self.at, initial=0)
 
     @property
     def place(self) -> Tensor:
-        """Scalar: how many tokens stand before this step's, if all that was read is one text."""
+        """Position of the current token, a scalar, counting all P prefilled positions."""
         return self.read + self.step
 
     def here(self) -> Ancestors:
-        """With this step: every hypothesis came by itself."""
+        """Return the ancestors with the current step, where each hypothesis is its own ancestor."""
         batch, count, _ = ops.shape(self.came_by)
         itself = ops.broadcast_to(ops.arange(count, dtype="int32"), (batch, count))
         came_by = ops.slice_update(self.came_by, (0, 0, self.step), itself[..., None])
         return self._replace(came_by=came_by)
 
     def seen(self) -> Tensor:
-        """`(B, 1, N, L W)` bool, the places that each hypothesis came by."""
+        """Return the mask `(B, 1, N, L W)` bool, True at the ancestors' entries in the cache."""
         places = ops.arange(self.width, dtype="int32")
         written = ops.arange(ops.shape(self.came_by)[2], dtype="int32") <= self.step
         mine = ops.logical_and(self.came_by[..., None] == places, written[:, None])
@@ -65,16 +65,17 @@ class Ancestors(NamedTuple):
         return ops.reshape(mine, (batch, 1, count, steps * self.width))
 
     def distances(self, places: Tensor) -> Tensor:
-        """`(S,)` int32, how far behind this step's the tokens at the first S places stand."""
+        """Return `(S,)` int32: positions of the first S entries, relative to the current token."""
         every = ops.arange(places, dtype="int32")
         written = (every - self.read) // self.width + self.read
         return ops.where(every < self.read, every, written) - self.place
 
 
 class Cache(NamedTuple):
-    """Room for what one layer writes, and who sees what.
+    """KV cache of one layer, and its mask.
 
-    room: `(B, H, K, P + L W)` and `(B, H, P + L W, V)`. seen: `(B, 1, N, P + L W)` bool.
+    room: keys `(B, H, K, P + L W)` and values `(B, H, P + L W, V)`. seen: mask
+    `(B, 1, N, P + L W)` bool, True where a hypothesis attends.
     """
 
     room: KeysAndValues
@@ -82,14 +83,14 @@ class Cache(NamedTuple):
     seen: Tensor
 
     def write(self, new: KeysAndValues) -> Cache:
-        """With the keys `(B, H, K, N)` and values `(B, H, N, V)` of this step."""
+        """Return the cache with the keys `(B, H, K, N)` and values `(B, H, N, V)` of this step."""
         place = self.ancestors.read + self.ancestors.step * self.ancestors.width
         keys = ops.slice_update(self.room.keys, (0, 0, 0, place), new.keys)
         values = ops.slice_update(self.room.values, (0, 0, place, 0), new.values)
         return self._replace(room=KeysAndValues(keys, values))
 
     def look(self, look: Callable[[KeysAndValues, Tensor], Tensor]) -> Tensor:
-        """`look(keys and values, (B, 1, N, S) seen)` at the shortest stretch that has this step."""
+        """Call `look(keys_and_values, mask)` on the smallest bucket; the mask is `(B, 1, N, S)`."""
         width, read = self.ancestors.width, self.ancestors.read
 
         def within(steps: Tensor) -> Tensor:
@@ -105,9 +106,10 @@ class Cache(NamedTuple):
 def in_stretch(
     at: Tensor, look: Callable[[Any], Tensor], room: Any, sizes: tuple[int, ...] = STRETCHES
 ) -> Tensor:
-    """`look(n)` for the shortest stretch of n steps that has step `at`, the whole room the longest.
+    """Call `look(n)` for the smallest bucket of n steps that contains step `at`.
 
-    So a step costs what was written, not what there is room for, and all shapes are static.
+    The largest bucket is the whole cache, `room` steps. The cost of a step thus depends on the
+    filled part of the cache, and all shapes are static.
     """
     if not sizes or (isinstance(room, int) and 2 * sizes[0] > room):
         return look(room)

@@ -1,4 +1,4 @@
-"""Luong's local attention."""
+"""Local attention (Luong)."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ KINDS = {"monotonic": LocalMonotonicAlignment, "predictive": LocalPredictiveAlig
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class LocalAttention(Attention):
-    """Attention to a window of the memory, chosen before anything is scored.
+    """Local attention: attention to a window of the memory, selected before scoring.
 
     `context_t = sum_s weights_ts value_s` over s in `[p_t - D, p_t + D]`, with
     `p_t = S sigmoid(v . tanh(q W))` ("predictive") or `p_t = t` ("monotonic")
 
     Args:
-        score: a name or a `Score`; one that needs no whole memory.
-        window: D, how far a look sees on each side of its centre.
+        score: name of a score, or a `Score` instance; one that does not need the whole memory.
+        window: D, number of positions on each side of the window's center.
         kind: "predictive" (local-p), or "monotonic" (local-m).
-        units: hidden width of the score, where it has one and is given by name.
-        dropout: rate of dropped weights in training. seed: its seed.
+        units: number of hidden units of a score that has them and is given by name.
+        dropout: dropout rate on the weights, in training. seed: its random seed.
 
     Call arguments:
         query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
-        Masks and switches as in `Attention`.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)`.
+        Context `(B, T, Dv)` and, on request, the weights `(B, T, S)`.
 
     Weights:
         Those of the score; position_kernel: W, `(Dq, Dq)`, and position_v: v, `(Dq,)`, of the
         predictive kind.
 
     Masking:
-        As in `Attention`. S is the number of places from the first that is not masked to the last
-        one of each row, places count from the first, and a masked query is no look: padding on
-        either side does not show. A window in which all is masked gives context 0.
+        As in `Attention`. In each row, S is the number of positions from the first unmasked one to
+        the last, positions count from the first unmasked one, and t counts unmasked queries only.
+        So padding on either side does not change the output. A fully masked window gives context 0.
 
     Cost:
         O(S Dk Dq) once for the keys with the "general" score, then O(T D (Dq + Dv)) time and
-        memory; with few windows (T (2 D + 1) < S) only the keys in them are projected, which
-        leaves O(T D Dk Dq). Nothing of size T S is made unless the weights are asked for.
+        memory. With few windows (T (2 D + 1) < S) only the keys in them are projected, in
+        O(T D Dk Dq). No tensor of size T S is created unless the weights are requested.
 
     Example:
         >>> import numpy as np
@@ -60,7 +60,7 @@ class LocalAttention(Attention):
     Reference:
         Luong et al. 2015, arXiv 1508.04025, section 3.2 ("monotonic" and "predictive
         alignment"): h_t is the query, h_s key and value, W_p is W, v_p is v, a_t the weights, c_t
-        the context; D = 10 there, and sigma = D / 2.
+        the context. The paper uses D = 10 and sigma = D / 2.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Chorowski's attention."""
+"""Location-sensitive attention (Chorowski)."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from attention_zoo.layers.scores import LocationSensitiveScore
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class LocationSensitiveAttention(Attention):
-    """Attention that sees where its last look went.
+    """Location-sensitive attention: additive attention whose score uses the previous weights.
 
     `score(q_t, k_j) = v . tanh(q_t W + k_j U + f_tj P + b)`, `f_t = weights_{t-1} * F`
 
     Args:
-        units: A, width of the hidden layer; the query's width when None.
-        filters: how many numbers f tells of each place.
-        kernel_size: how many neighbouring places f sees.
-        cumulative: f sees the sum of all weights before, instead of the last ones.
-        alignment: a name or an `Alignment` that looks at the whole memory.
-        dropout: rate of dropped weights in training (f sees what was before it). seed: its seed.
+        units: A, number of hidden units; the query's width when None.
+        filters: number of location filters, that is of features f per position.
+        kernel_size: width of the filters, in positions.
+        cumulative: whether f is computed from the sum of all previous weights instead of the last
+            weights.
+        alignment: name of an alignment over the whole memory, or an `Alignment` instance.
+        dropout: dropout rate on the weights, in training; f uses the weights before dropout.
+        seed: random seed of the dropout.
 
     Call arguments:
         query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
-        Masks and switches as in `Attention`.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)` and the state, whose first
-        part holds the weights `(B, S)` (or their sum) that the next look would see.
+        Context `(B, T, Dv)` and, on request, the weights `(B, T, S)` and the state. The first part
+        of the state holds the weights `(B, S)` (or their sum) that the next step would use.
 
     Weights:
         query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`.
@@ -38,12 +40,13 @@ class LocationSensitiveAttention(Attention):
         bias: b, `(A,)`. v: `(A,)`.
 
     Masking:
-        As in `Attention`. Hidden places are zeros to the convolution; a hidden query, or one with
-        nothing to attend, is forgotten: the next look sees the weights before it.
+        As in `Attention`. Masked positions are zeros in the convolution. A masked query, or one
+        with nothing to attend to, does not change the state: the next step uses the weights before
+        it.
 
     Cost:
-        O((T Dq + S Dk) A + T S (kernel_size filters + filters A + Dv)) time, O(T S) memory (and
-        O(S (filters + A)) for each look, T times in training), one look after the other.
+        O((T Dq + S Dk) A + T S (kernel_size filters + filters A + Dv)) time, O(T S) memory (plus
+        O(S (filters + A)) per step, T times that in training). The T steps are sequential.
 
     Example:
         >>> import numpy as np
@@ -55,8 +58,8 @@ class LocationSensitiveAttention(Attention):
     Reference:
         Chorowski et al. 2015, arXiv 1506.07503, section 2.2, equations 8 and 9: W is W, V is U,
         U is P, w is v, s_{i-1} the query, h_j key and value, alpha_i the weights. `cumulative`, and
-        the 32 filters of 31 places: Shen et al. 2017, arXiv 1712.05884, the section
-        "Spectrogram Prediction Network".
+        the 32 filters of width 31: Shen et al. 2017, arXiv 1712.05884, the section "Spectrogram
+        Prediction Network".
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The answer over all places at once, each weighed by how likely the look at it was."""
+"""Output distribution of hard attention, marginalized over the source positions."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class MarginalMixture(keras.layers.Layer):
-    """What a hard look answers, summed over every place that it might have chosen.
+    """Output distribution of hard attention, marginalized over all source positions.
 
     `log p(v) = log sum_s weights_s softmax(logits_s)_v`
 
-    Hard attention without sampling, for memories short enough to answer from each place alone. The
-    result trains with `SparseCategoricalCrossentropy(from_logits=True)`.
+    This is hard attention without sampling, for memories short enough to compute the output for
+    every position. The result trains with `SparseCategoricalCrossentropy(from_logits=True)`.
 
     Args:
         **kwargs: those of a Keras layer; `dtype="float32"` keeps the result in full precision in a
-            model of mixed precision.
+            mixed-precision model.
 
     Call arguments:
-        weights: `(B, T, S)`, of an attention whose rows sum to one (softmax, entmax).
-        logits: `(B, T, S, V)`, the answer of each look given that it looks at s.
+        weights: `(B, T, S)` attention weights whose rows sum to one (softmax, entmax).
+        logits: `(B, T, S, V)`, the output logits of each step given that it attends to position s.
 
     Returns:
         Log-probabilities `(B, T, V)`.
@@ -38,8 +38,8 @@ class MarginalMixture(keras.layers.Layer):
         None.
 
     Masking:
-        A place that weighs 0 counts nothing, and what stands there (NaN too) reaches nothing. A
-        look without any weight gives 0 for every v.
+        Positions of weight 0, or below the smallest normal float, are ignored, and their logits
+        (NaN too) do not affect the output. A step whose weights are all 0 gives 0 for every v.
 
     Cost:
         O(T S V) time and memory.
@@ -54,7 +54,7 @@ class MarginalMixture(keras.layers.Layer):
 
     Reference:
         Wu, Shapiro and Cotterell 2018, arXiv 1808.10024, section 2: the weights are the alignment
-        distribution of one output symbol, softmax(logits_s) its emission from one aligned place.
+        distribution of one output symbol, softmax(logits_s) its emission from one aligned position.
     """
 
     def build(self, weights_shape: Shape, logits_shape: Shape) -> None:
@@ -65,7 +65,7 @@ class MarginalMixture(keras.layers.Layer):
         _check_pair(weights.shape, logits.shape)
         weights, logits = at_least_float32(weights), at_least_float32(logits)
         limits = np.finfo(backend.standardize_dtype(weights.dtype))
-        some = weights >= limits.tiny  # whose logarithm has a finite derivative
+        some = weights >= limits.tiny  # smaller weights have no finite gradient of the log
         one, zero = ops.ones((), weights.dtype), ops.zeros((), weights.dtype)
         log_weights = ops.log(ops.where(some, weights, one))[..., None]
         log_answers = ops.log_softmax(ops.where(some[..., None], logits, zero), axis=-1)
@@ -80,7 +80,7 @@ class MarginalMixture(keras.layers.Layer):
 
 
 def _check_pair(weights_shape: Shape, logits_shape: Shape) -> None:
-    """ValueError for shapes that are not those of one look."""
+    """Raise ValueError unless the two shapes belong to the same steps and sources."""
     if len(weights_shape) != 3 or len(logits_shape) != 4:
         raise ValueError(
             "weights must be (batch, steps, sources) and logits (batch, steps, sources, "

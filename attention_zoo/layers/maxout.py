@@ -1,4 +1,4 @@
-"""The greatest of a few linear maps."""
+"""Maxout layer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class Maxout(keras.layers.Layer):
-    """Each unit is the greatest of a few linear units.
+    """Maxout layer: each unit is the maximum of several linear units.
 
     `y_i = max_p (x W + b)_ip`
 
     Args:
-        units: how many outputs.
-        pool: how many linear units each output is the greatest of.
+        units: number of outputs.
+        pool: number of linear units per output.
 
     Call arguments:
         inputs: `(..., D)`.
@@ -31,10 +31,10 @@ class Maxout(keras.layers.Layer):
         kernel: W, `(D, units * pool)`. bias: b, `(units * pool,)`.
 
     Masking:
-        Works on every position alone; the inputs' mask goes on.
+        Positions are independent; the inputs' mask is propagated.
 
     Cost:
-        O(D units pool) a position.
+        O(D units pool) per position.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Graves's window."""
+"""Mixture window attention (Graves)."""
 
 from __future__ import annotations
 
@@ -18,48 +18,49 @@ Shape = tuple[Any, ...]
 State = tuple[Tensor, ...]
 
 GREATEST = 20.0
-"""Where exponents are cut: e^20 is wider, narrower or farther than any memory asks for, and its
-squares and products stay far below what float32 holds."""
+"""Upper limit of the exponents. No memory needs a height, precision or step above e^20. Squares
+and products of such numbers stay far below the float32 maximum."""
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class MixtureWindowAttention(Attention):
-    """A window of several bells that slides along the memory and never back.
+    """Gaussian mixture window that moves only forward along the memory.
 
     `weights_tu = sum_k a_tk exp(-b_tk (kappa_tk - u)^2)`, `kappa_t = kappa_{t-1} + exp(s_t)`,
     `a_t = exp(x_t)`, `b_t = exp(y_t)`, `[x_t; y_t; s_t] = q_t W + c`
 
-    The query alone says how far the bells move on, how wide and how high they are; keys are not
-    read, and nothing is compared. Places are counted from 1, kappa starts at 0. The weights do
+    The query alone determines how far each component moves, its width and its height. Keys are not
+    used, and no scores are computed. Positions count from 1, and kappa starts at 0. The weights do
     not sum to one.
 
-    W starts at 0, so that at first every look moves on by one place whatever the query. Bell k (of
-    1 to K) starts with `b = 1 / k^2` and an area of `1 / K`: each has a width of its own, and a
-    window inside the memory weighs about 1 in all.
+    W is initialized to 0, so at first every step moves the window by one position, whatever the
+    query. Component k (1 to K) starts with `b = 1 / k^2` and an area of `1 / K`: all widths
+    differ, and the weights of a window inside the memory sum to about 1.
 
     Args:
-        num_components: K, how many bells.
-        dropout: rate of dropped weights in training. seed: its seed.
+        num_components: K, number of mixture components.
+        dropout: dropout rate on the weights, in training. seed: its random seed.
 
     Call arguments:
-        query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, not read.
-        Masks and switches as in `Attention`.
+        query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, not used.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)` and the state, whose second
-        part holds kappa `(B, K)` after the last look.
+        Context `(B, T, Dv)` and, on request, the weights `(B, T, S)` and the state, whose second
+        part holds kappa `(B, K)` after the last step.
 
     Weights:
-        kernel: W, `(Dq, 3 K)`, and bias: c, `(3 K,)`: heights first, then narrowness, then steps.
+        kernel: W, `(Dq, 3 K)`, and bias: c, `(3 K,)`: log heights x, then log precisions y, then
+        log steps s.
 
     Masking:
-        As in `Attention`. The first place that the memory's own mask shows is place 1, so padding
-        on the left cannot be seen either. A hidden query, or one with nothing to attend, moves
-        nothing on.
+        As in `Attention`. Position 1 is the first one that the memory's own mask leaves unmasked,
+        so padding on the left does not change the output. A masked query, or one with nothing to
+        attend to, does not move the window.
 
     Cost:
-        O(T (Dq K + S K + S Dv)) time, O(T S) memory (and O(S K) for each look, T times in
-        training), one look after the other.
+        O(T (Dq K + S K + S Dv)) time, O(T S) memory (plus O(S K) per step, T times that in
+        training). The T steps are sequential.
 
     Example:
         >>> import numpy as np
@@ -95,7 +96,7 @@ class MixtureWindowAttention(Attention):
 
 
 class _NoScore(Score):
-    """Nothing is compared: all scores are 0."""
+    """Score that is 0 for every query and key."""
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         rows = ops.zeros_like(at_least_float32(query[..., :1]))
@@ -103,10 +104,10 @@ class _NoScore(Score):
 
 
 class _MixtureWindow(Alignment):
-    """Weights by the places that the bells have come to; the scores are not read.
+    """Alignment of the mixture window; it ignores the scores.
 
-    Evidence is what the query says, `(..., T, 3 K)`, and the number of each place,
-    `(..., T, S)`; the state is `(kappa,)`, `(..., K)`.
+    `aux` holds the projected query, `(..., T, 3 K)`, and the number of each position,
+    `(..., T, S)`. The state is `(kappa,)`, `(..., K)`.
     """
 
     def __init__(self, num_components: int, **kwargs: Any) -> None:
@@ -121,7 +122,7 @@ class _MixtureWindow(Alignment):
         self.bias = self.add_weight(shape=(width,), initializer=self._first_bias, name="bias")
 
     def _first_bias(self, shape: Shape, dtype: Any = None) -> Tensor:
-        """Bells of areas `1 / K` and widths that grow evenly, all moving on by one place."""
+        """Initialize components of area `1 / K`, increasing width and a step of one position."""
         narrowness = -2 * np.log(np.arange(1, self.num_components + 1))
         heights = (narrowness - np.log(np.pi)) / 2 - np.log(self.num_components)
         steps = np.zeros(self.num_components)

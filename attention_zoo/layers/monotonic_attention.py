@@ -1,4 +1,4 @@
-"""Raffel's monotonic attention."""
+"""Monotonic attention (Raffel)."""
 
 from __future__ import annotations
 
@@ -14,38 +14,41 @@ from attention_zoo.ops import whole_number
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class MonotonicAttention(Attention):
-    """Attention of a reader that walks on through the memory and never goes back.
+    """Monotonic attention: the attended position moves only forward along the memory.
 
-    In training, in expectation: `p_j = sigmoid(score(q, k_j) + r + noise_j)`,
-    `q_j = (1 - p_{j-1}) q_{j-1} + previous_j`, `weights_j = p_j q_j`; at inference all weight is on
-    the first place j from the last one on with `score(q, k_j) + r > 0`
+    In training, the weights are the expectation: `p_j = sigmoid(score(q, k_j) + r + noise_j)`,
+    `q_j = (1 - p_{j-1}) q_{j-1} + previous_j`, `weights_j = p_j q_j`. At inference, all weight is
+    on the first position j with `score(q, k_j) + r > 0`, starting from the last attended position.
 
     Args:
-        score: a name or a `Score`; "additive" is weight-normalised, as in the paper:
-            `g v / ||v|| . tanh(q W + k U + b)`.
-        units: hidden width of the score, where it has one and is given by name.
-        score_bias_init: where r starts; below 0, so that the reader walks far enough at first.
-        sigmoid_noise: standard deviation of the noise of training.
+        score: name of a score, or a `Score` instance; "additive" is weight-normalized, as in the
+            paper: `g v / ||v|| . tanh(q W + k U + b)`.
+        units: number of hidden units of a score that has them and is given by name.
+        score_bias_init: initial value of r; a negative value lets the attention move far enough
+            at first.
+        sigmoid_noise: standard deviation of the noise added to the scores in training.
         form: "parallel" or "recursive", see `MonotonicAlignment`; the results are the same.
-        hard_at_inference: False takes the expectation at inference too.
-        dropout: rate of dropped weights in training. seed: of dropout and noise.
+        hard_at_inference: if False, inference uses the expectation too.
+        dropout: dropout rate on the weights, in training.
+        seed: random seed of the dropout and the noise.
 
     Call arguments:
         query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
-        Masks and switches as in `Attention`.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)`, which sum to one or less.
+        Context `(B, T, Dv)` and, on request, the weights `(B, T, S)`, which sum to one or less.
 
     Weights:
         query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`. v: `(A,)`. gain: g, `()`. bias: b,
         `(A,)`; or those of another score. score_bias: r, `()`.
 
     Masking:
-        As in `Attention`; the reader walks by hidden places, and a hidden query is no look.
+        As in `Attention`. Masked positions are skipped, and masked queries do not change the
+        state.
 
     Cost:
-        That of the score, and T looks one after the other of O(S log S), at inference O(S), each.
+        That of the score, plus T sequential steps of O(S log S) each, or O(S) at inference.
 
     Example:
         >>> import numpy as np
@@ -84,22 +87,22 @@ class MonotonicAttention(Attention):
 
 
 def stopping_score(score: Any, units: int | None, dtype: Any) -> Any:
-    """The score of a monotonic reader: "additive" means the normalised one, as in the paper."""
+    """Return the score that selects the position; "additive" is weight-normalized."""
     normalize = True if score == "additive" else None
     return make_score(score, dtype, units=units, normalize=normalize)
 
 
 def seed_of_noise(seed: int | None) -> int | None:
-    """Another seed than that of the dropout, or both would draw the same numbers."""
+    """Return a seed that differs from the dropout's, so that noise and dropout are independent."""
     return None if seed is None else whole_number("seed", seed, low=0) + 1
 
 
 def reader_config(reader: MonotonicAlignment) -> dict[str, Any]:
-    """The arguments that a layer hands on to its `MonotonicAlignment`, but for the seed."""
+    """Return the constructor's arguments of a `MonotonicAlignment`, without the seed."""
     names = ("score_bias_init", "sigmoid_noise", "form", "hard_at_inference")
     return {name: getattr(reader, name) for name in names}
 
 
 def without_alignment(config: dict[str, Any]) -> dict[str, Any]:
-    """An attention's config whose alignment is made from arguments of its own."""
+    """Return an attention's config without the alignment, which other arguments define."""
     return {name: value for name, value in config.items() if name != "alignment"}

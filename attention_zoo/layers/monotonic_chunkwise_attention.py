@@ -1,4 +1,4 @@
-"""MoChA: soft attention to a chunk before the place where a monotonic reader stops."""
+"""Monotonic chunkwise attention (MoChA)."""
 
 from __future__ import annotations
 
@@ -18,40 +18,43 @@ from attention_zoo.layers.monotonic_attention import (
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class MonotonicChunkwiseAttention(Attention):
-    """Soft attention to the w places that end where a monotonic reader stops (MoChA).
+    """Monotonic chunkwise attention (MoChA): softmax attention to a chunk that moves forward.
 
     `weights_j = sum_{k=j}^{j+w-1} stop_k exp(u_j) / sum_{l=k-w+1}^{k} exp(u_l)`, with `stop` the
-    weights of `MonotonicAttention`, and `u_j = chunk_score(q, k_j)` of weights of its own
+    weights of `MonotonicAttention`, and `u_j = chunk_score(q, k_j)` with weights of its own
+
+    A chunk has w positions and ends at the position that the monotonic attention selects.
 
     Args:
-        chunk_size: w, how many places a chunk has.
-        score: decides where to stop: a name or a `Score`; "additive" is weight-normalised.
-        chunk_score: decides what to see inside of a chunk: a name or a `Score`.
-        units: hidden width of both scores, where they have one and are given by name.
-        score_bias_init: where the bias r of the stopping score starts.
-        sigmoid_noise: standard deviation of the noise of training on the stopping score.
+        chunk_size: w, number of positions per chunk.
+        score: name or `Score` that selects the end of the chunk; "additive" is weight-normalized.
+        chunk_score: name or `Score` that scores the positions inside a chunk.
+        units: number of hidden units of both scores, if they have them and are given by name.
+        score_bias_init: initial value of the bias r of the monotonic score.
+        sigmoid_noise: standard deviation of the noise added to the monotonic score in training.
         form: "parallel" or "recursive", see `MonotonicAlignment`; the results are the same.
-        hard_at_inference: False takes the expectation of the stop at inference too.
-        dropout: rate of dropped weights in training. seed: of dropout and noise.
+        hard_at_inference: if False, inference uses the expectation over chunk ends too.
+        dropout: dropout rate on the weights, in training.
+        seed: random seed of the dropout and the noise.
 
     Call arguments:
         query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
-        Masks and switches as in `Attention`.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)`, which sum to one or less.
+        Context `(B, T, Dv)` and, on request, the weights `(B, T, S)`, which sum to one or less.
 
     Weights:
-        Those of `MonotonicAttention`; of the chunk's score: query_kernel, `(Dq, A)`, key_kernel,
+        Those of `MonotonicAttention`; for the chunk score: query_kernel, `(Dq, A)`, key_kernel,
         `(Dk, A)`, and v, `(A,)`, or those of another score.
 
     Masking:
-        As in `Attention`; the reader walks by hidden places, they are no part of a chunk, and a
-        hidden query is no look.
+        As in `Attention`. Masked positions are never the end of a chunk and are masked inside
+        chunks. Masked queries do not change the state.
 
     Cost:
-        That of two scores, and T looks one after the other of O(S (log S + w)), at inference
-        O(S w), each.
+        That of two scores, plus T sequential steps of O(S (log S + w)) each, or O(S w) at
+        inference.
 
     Example:
         >>> import numpy as np
@@ -63,9 +66,9 @@ class MonotonicChunkwiseAttention(Attention):
 
     Reference:
         Chiu and Raffel 2017, arXiv 1712.05382, section 2 (monotonic chunkwise attention): s_{i-1}
-        is the query, h_j key and value, e_ij the stopping score, u_ij the chunk's score, alpha_ij
-        where it stops, beta_ij the weights, c_i the context. r starts at -4 in the paper's speech
-        models, and at -1 in those that summarise.
+        is the query, h_j key and value, e_ij the monotonic score, u_ij the chunk score, alpha_ij
+        the monotonic weights, beta_ij the weights, c_i the context. The paper initializes r to -4
+        for speech recognition and to -1 for summarization.
     """
 
     def __init__(

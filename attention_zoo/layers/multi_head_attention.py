@@ -1,4 +1,4 @@
-"""Several attentions side by side."""
+"""Multi-head attention."""
 
 from __future__ import annotations
 
@@ -20,33 +20,36 @@ State = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class MultiHeadAttention(Attention):
-    """Heads that look at projections of their own, with any score and any alignment.
+    """Multi-head attention with any score and any alignment.
 
     `context_t = [head_1; ...; head_H]_t W_o + b_o`,
     `head_h = attention(query W_q,h + b_q,h, key W_k,h + b_k,h, value W_v,h + b_v,h)`
 
-    It takes the place of `keras.layers.MultiHeadAttention`: same call, same first arguments, and
-    weights of the same order and shapes, so that `set_weights` takes those of Keras's layer.
+    A drop-in replacement for `keras.layers.MultiHeadAttention`: it has the same call, the same
+    first arguments, and weights of the same order and shapes, so `set_weights` accepts the weights
+    of Keras's layer.
 
     Args:
-        num_heads: H, how many heads look.
-        key_dim: K, width of a head's queries and keys.
-        value_dim: V, width of a head's values; K when None.
-        dropout: rate of dropped weights in training, 0 to 1.
+        num_heads: H, number of heads.
+        key_dim: K, width of each head's queries and keys.
+        value_dim: V, width of each head's values; K when None.
+        dropout: dropout rate on the weights, in training, 0 to 1.
         use_bias: whether the four projections have a bias.
-        num_key_value_heads: G, how many keys and values there are for the H queries, in groups
-            of H / G neighbours; H when None.
-        score: a name or a `Score`; its weights are shared by the heads, and it sees width K.
-        alignment: a name or an `Alignment`; its weights are shared by the heads.
-        positions: a name (`POSITIONS.names()`) or `RelativePositions`, None for none.
-        seed: of the dropout, an integer or None.
+        num_key_value_heads: G, number of key and value heads, each shared by H / G consecutive
+            query heads (grouped-query attention); H when None.
+        score: name of a score, or a `Score` instance. All heads share its weights; its inputs have
+            width K.
+        alignment: name of an alignment, or an `Alignment` instance. All heads share its weights.
+        positions: name of relative positions (`POSITIONS.names()`), a `RelativePositions`
+            instance, or None.
+        seed: random seed of the dropout, an integer or None.
 
     Call arguments:
         query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
-        Masks and switches as in `Attention`.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, Dq)`, and on request the weights `(B, H, T, S)`, before dropout.
+        Context `(B, T, Dq)` and, on request, the weights `(B, H, T, S)` before dropout.
 
     Weights:
         query_projection: W_q, `(Dq, H, K)`. query_bias: b_q, `(H, K)`.
@@ -56,12 +59,12 @@ class MultiHeadAttention(Attention):
         Those of the score, the alignment and the positions.
 
     Masking:
-        As in `Attention`. The context of a query with nothing to attend, or hidden itself, is 0
-        after the projection too, without its bias.
+        As in `Attention`. The output is 0, without the bias of the output projection, for a masked
+        query and for one with nothing to attend to.
 
     Cost:
-        O((T Dq + S (Dk + Dv) + T S) H K) time and O(H T S) memory, O(H (T + S)) by blocks (see
-        `Attention`); grouped keys and values are not repeated for their heads.
+        O((T Dq + S (Dk + Dv) + T S) H K) time and O(H T S) memory, O(H (T + S)) when computed
+        blockwise (see `Attention`). Grouped keys and values are not repeated for their heads.
 
     Example:
         >>> import numpy as np
@@ -74,7 +77,7 @@ class MultiHeadAttention(Attention):
 
     Reference:
         Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2: h is H, d_k is K, d_v is V, W^Q_i is
-        W_q,h. Groups: Ainslie et al. 2023, arXiv 2305.13245, section 2.2.
+        W_q,h. Grouped-query attention: Ainslie et al. 2023, arXiv 2305.13245, section 2.2.
     """
 
     def __init__(
@@ -145,10 +148,10 @@ class MultiHeadAttention(Attention):
         self.built = True
 
     def _weights(self, name: str, shape: tuple[int, ...], inputs: int = 1) -> tuple[Any, Any]:
-        """A kernel whose first axes are its inputs, and the bias of the others or None."""
+        """Add a kernel, whose first `inputs` axes are the input axes, and its bias (or None)."""
 
         def glorot(shape: tuple[int, ...], dtype: Any) -> Tensor:
-            """As for the plain matrix that the kernel is: Keras takes three axes for an image."""
+            """Initialize the kernel as a matrix; Keras would treat rank 3 as a convolution."""
             flat = (math.prod(shape[:inputs]), math.prod(shape[inputs:]))
             return ops.reshape(keras.initializers.GlorotUniform()(flat, dtype), shape)
 
@@ -166,10 +169,10 @@ class MultiHeadAttention(Attention):
         looks: int | None = None,
         places: Tensor | None = None,
     ) -> Memory:
-        """Projects keys and values, once for many looks; arguments as in `Attention`.
+        """Project keys and values once for many attention steps; arguments as in `Attention`.
 
-        The heads' projections read the whole memory, however few looks there will be. `places`
-        are those of the keys, as in `project_query`.
+        The whole memory is projected, whatever the number of queries (`looks`). `places` are the
+        positions of the keys, as in `project_query`.
         """
         values, keys, mask = self.cleared(value, key, value_mask)
         values = self._project(values, self.value_projection, self.value_bias)  # (B, G, S, V)
@@ -180,10 +183,11 @@ class MultiHeadAttention(Attention):
         return Memory(values, self.score.project(keys), mask, extra)
 
     def project_query(self, query: Tensor, places: Tensor | None = None) -> Tensor:
-        """The query as the score reads it, `(B, H, T, K)`.
+        """Project the query to heads, `(B, H, T, K)`, and apply the positions.
 
         Args:
-            places: `(T,)` of the queries, or `(1,)` for one that all stand at; 0 .. T-1 when None.
+            places: `(T,)` positions of the queries, or `(1,)` for one that they all share; 0 .. T-1
+                when None.
         """
         query = self._project(query, self.query_projection, self.query_bias)
         return query if self.positions is None else self.positions.turn(query, places)
@@ -196,7 +200,7 @@ class MultiHeadAttention(Attention):
         draws: Noise | None = None,
         training: bool = False,
     ) -> tuple[Tensor, Tensor, State]:
-        """One look; arguments as in `Attention`. Refused with relative positions."""
+        """Compute one attention step, as in `Attention`; ValueError with relative positions."""
         if self.positions is not None:
             raise ValueError(
                 f"one look of `attend` has no place, and {self.positions.name} needs one; call "
@@ -205,7 +209,7 @@ class MultiHeadAttention(Attention):
         return super().attend(query, memory, state, draws, training)
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
-        within_window = len(query.shape) == 5  # one query and its keys, for each look
+        within_window = len(query.shape) == 5  # each query has its own keys
         if not within_window:
             folded = tree.map_structure(self._fold, state)
             scores = self._unfold(super().compute_scores(self._fold(query), keys, folded))
@@ -246,7 +250,7 @@ class MultiHeadAttention(Attention):
         return self._for_every_head(super().weights_like(memory))
 
     def _project(self, x: Tensor, kernel: Any, bias: Any) -> Tensor:
-        """`(B, L, D)` to heads `(B, H, L, K)`."""
+        """Project `(B, L, D)` to heads `(B, H, L, K)`."""
         inputs, heads, width = kernel.shape
         batch, length, _ = ops.shape(x)
         flat = ops.matmul(x, ops.cast(ops.reshape(kernel, (inputs, heads * width)), x.dtype))
@@ -255,7 +259,7 @@ class MultiHeadAttention(Attention):
         return ops.transpose(ops.reshape(flat, (batch, length, heads, width)), (0, 2, 1, 3))
 
     def _fold(self, x: Tensor) -> Tensor:
-        """The heads of a group one after the other: `(B, H, T, X)` to `(B, G, H / G T, X)`."""
+        """Merge the heads of each group along time: `(B, H, T, X)` to `(B, G, H / G T, X)`."""
         if self.num_key_value_heads == self.num_heads:
             return x
         batch, heads, steps, *rest = ops.shape(x)
@@ -263,14 +267,14 @@ class MultiHeadAttention(Attention):
         return ops.reshape(x, (batch, groups, heads // groups * steps, *rest))
 
     def _unfold(self, x: Tensor) -> Tensor:
-        """The way back of `_fold`."""
+        """Undo `_fold`."""
         if self.num_key_value_heads == self.num_heads:
             return x
         batch, groups, steps, *rest = ops.shape(x)
         return ops.reshape(x, (batch, self.num_heads, steps // (self.num_heads // groups), *rest))
 
     def _for_every_head(self, x: Tensor) -> Tensor:
-        """`(B, G, ...)` to `(B, H, ...)`: the same for all heads of a group."""
+        """Repeat each group for its heads: `(B, G, ...)` to `(B, H, ...)`."""
         if self.num_key_value_heads == self.num_heads:
             return x
         return ops.repeat(x, self.num_heads // self.num_key_value_heads, axis=1)

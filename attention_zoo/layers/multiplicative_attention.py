@@ -1,4 +1,4 @@
-"""Luong's general attention."""
+"""Multiplicative attention (Luong's "general" score)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from attention_zoo.layers.scores import GeneralScore
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class MultiplicativeAttention(Attention):
-    """Attention by the inner product of the query with a linear map of the key.
+    """Multiplicative attention: inner product of the query and a linear projection of the key.
 
     `score(q, k) = g q . (k W)`, with g = 1 unless `scale`
 
     Args:
-        scale: learn a scalar g that multiplies the scores; it starts at 1.
-        alignment: a name or an `Alignment`.
-        dropout: rate of dropped weights in training. seed: its seed.
+        scale: whether to multiply the scores by a learned scalar g, initialized to 1.
+        alignment: name of an alignment, or an `Alignment` instance.
+        dropout: dropout rate on the weights, in training. seed: its random seed.
 
     Call arguments:
         query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
-        Masks and switches as in `Attention`.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, Dv)`, and on request the weights `(B, T, S)`.
+        Context `(B, T, Dv)` and, on request, the weights `(B, T, S)`.
 
     Weights:
         key_kernel: W, `(Dk, Dq)`. gain: g, `()`, with `scale`.

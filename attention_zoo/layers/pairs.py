@@ -1,4 +1,4 @@
-"""Which scores and alignments do not go together."""
+"""Incompatible pairs of score and alignment."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ EXCLUDED_PAIRS: dict[tuple[str, str], str] = {
     for score in ("location", "coverage", "location_sensitive")
     for alignment in ("local_monotonic", "local_predictive")
 }
-"""Name of a score and name of an alignment: why the two are refused together."""
+"""Reason of the incompatibility, by the names of score and alignment."""
 
 
 def refuse_excluded_pair(score: Any, alignment: Any) -> None:
-    """ValueError for two parts that do not go together."""
+    """Raise ValueError if score and alignment are incompatible."""
     pair = (SCORES.name_of(type(score)) or "", ALIGNMENTS.name_of(type(alignment)) or "")
     if pair in EXCLUDED_PAIRS:
         raise ValueError(

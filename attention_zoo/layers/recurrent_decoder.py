@@ -1,4 +1,4 @@
-"""The loop over a cell that attends."""
+"""Recurrent decoder with attention: the loop over an attention cell."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class RecurrentDecoder(keras.layers.Layer):
-    """Runs a cell over the target, with attention to what was read.
+    """Recurrent decoder: runs an attention cell over the target sequence.
 
-    All that does not wait for the step before is computed outside the loop: the inputs'
-    projection, the projection of the memory, and the looks themselves where nothing feeds back.
+    Computations that do not depend on the previous step run outside the loop: the projections of
+    the inputs and of the memory, and the attention itself if nothing is fed back.
 
     Args:
-        cell: an `AttentionCell`; a Keras cell, or a list of cells, runs without attention.
-        bridge: `initial_state` is one tensor of any width, and every state of the cells starts at
-            `tanh(initial_state W + b)`; when False, `initial_state` lists the states themselves.
-        alignment_history: also return the weights of every attention.
-        return_state: also return the cells' last states.
+        cell: an `AttentionCell`. A Keras cell, or a list of cells, runs without attention.
+        bridge: if True, `initial_state` is one tensor of any width, and every cell state starts at
+            `tanh(initial_state W + b)`; if False, `initial_state` is the list of the cell states.
+        alignment_history: whether to also return the weights of every attention.
+        return_state: whether to also return the final cell states.
 
     Call arguments:
         inputs: `(B, T, E)`, the embedded target.
-        memory: `(B, S, Dm)`, or a list with one for each attention.
-        initial_state: list of tensors `(B, H)`, or with `bridge` one `(B, D)`; zeros when None.
-        inputs_mask: `(B, T)`; a hidden step leaves the state as it was.
-        memory_mask: `(B, S)`, or a list.
-        training: switches dropout on.
+        memory: `(B, S, Dm)`, or a list with one memory per attention.
+        initial_state: list of tensors `(B, H)`, zeros when None; with `bridge` one tensor `(B, D)`.
+        inputs_mask: `(B, T)`; a masked step leaves the state unchanged.
+        memory_mask: `(B, S)`, or a list with one mask per attention.
+        training: whether to apply dropout.
 
     Returns:
-        Outputs `(B, T, A)` (or `(B, T, H)`, as the cell's `output_attention` says); then on request
-        the weights, a list of `(B, T, S)`; then on request the list of the last states.
+        Outputs `(B, T, A)`, or `(B, T, H)` if the cell's `output_attention` is False; then, on
+        request, the weights, a list of `(B, T, S)`; then, on request, the list of final states.
 
     Weights:
         Those of the cell; bridge_kernel_i `(D, H)` and bridge_bias_i `(H,)` with `bridge`.
 
     Masking:
-        Hidden steps give output 0 and weights 0. Hidden positions of the memory weigh 0 and what
-        stands there reaches nothing. The inputs' mask goes on with the outputs.
+        Masked steps give output 0 and weights 0. Masked memory positions get weight 0, and their
+        values do not affect the output. The inputs' mask is propagated.
 
     Cost:
-        O(T) steps one after the other, each one of the cell and O(S) scores; O(T (H + S)) memory.
+        O(T) sequential steps, each with one cell step and O(S) scores; O(T (H + S)) memory.
 
     Example:
         >>> import keras, numpy as np
@@ -111,7 +111,7 @@ class RecurrentDecoder(keras.layers.Layer):
 
     @property
     def state_sizes(self) -> list[int]:
-        """Widths of all states of all cells, bottom first."""
+        """Widths of all states of all cells, bottom cell first."""
         return [size for cell in cells_of(self.cell.cell) for size in state_sizes(cell)]
 
     def call(
@@ -143,7 +143,7 @@ class RecurrentDecoder(keras.layers.Layer):
         batch_size: Tensor,
         training: bool = False,
     ) -> tuple[Prepared, CellState]:
-        """What all steps read, and the state before the first one."""
+        """Return the prepared memories and kernels that all steps share, and the initial state."""
         memories = self._per_attention(memory)
         masks: list[Any] = [None] * len(memories)
         if memory_mask is not None:
@@ -162,7 +162,7 @@ class RecurrentDecoder(keras.layers.Layer):
         return prepared, self.cell.initial_state(prepared, batch_size, initial_state)
 
     def _cross_all(self, vector: Any, batch: Any) -> list[Tensor]:
-        """Every state from one vector `(B, D)`."""
+        """Compute all initial states from one vector `(B, D)`."""
         if vector is None or isinstance(vector, (list, tuple)):
             raise ValueError("with bridge, initial_state must be one tensor (batch, features)")
         wanted = (batch, self.bridges[0][0].shape[0])
@@ -171,14 +171,14 @@ class RecurrentDecoder(keras.layers.Layer):
         return [self._cross(vector, *weights) for weights in self.bridges]
 
     def _cross(self, vector: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
-        """A bridge: `tanh(vector W + b)`."""
+        """Compute one initial state, `tanh(vector W + b)`."""
         dtype = vector.dtype
         return ops.tanh(ops.matmul(vector, ops.cast(kernel, dtype)) + ops.cast(bias, dtype))
 
     def step(
         self, inputs: Tensor, state: CellState, prepared: Prepared
     ) -> tuple[StepRecord, CellState]:
-        """One step of inference, for a search: inputs `(B, E)`, or `(B, N, E)` for N hypotheses."""
+        """Run one inference step of a search: inputs `(B, E)`, or `(B, N, E)` for N hypotheses."""
         return self.cell.step(self.cell.hoist(inputs), state, prepared)
 
     def unroll(
@@ -190,7 +190,11 @@ class RecurrentDecoder(keras.layers.Layer):
         wanted: tuple[str, ...] = ("output",),
         training: bool = False,
     ) -> tuple[dict[str, Any], CellState]:
-        """All steps: the wanted fields of `StepRecord`, each `(B, T, ...)`, and the last state."""
+        """Run all steps.
+
+        Returns:
+            The fields of `StepRecord` named in `wanted`, each `(B, T, ...)`, and the final state.
+        """
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.cell.input_size))
         mask = zoo_ops.combine_masks(
             None
@@ -219,7 +223,7 @@ class RecurrentDecoder(keras.layers.Layer):
         wanted: tuple[str, ...],
         training: bool,
     ) -> tuple[dict[str, Any], CellState]:
-        """Step and look, one after the other."""
+        """Run cell and attention together, step by step."""
         steps = self._step_inputs(inputs, mask, training)
         draws = self._draw(inputs, prepared, training)
         steps |= _by_step(draws)
@@ -242,7 +246,7 @@ class RecurrentDecoder(keras.layers.Layer):
         wanted: tuple[str, ...],
         training: bool,
     ) -> tuple[dict[str, Any], CellState]:
-        """All steps of the cells, then all looks at once: nothing feeds back."""
+        """Run the cells over all steps, then attend for all steps at once; nothing is fed back."""
 
         def step(cells: Any, now: dict[str, Tensor]) -> tuple[Any, Tensor]:
             hidden, new = self.cell.advance(now["hoisted"], [], cells, prepared, training)
@@ -261,14 +265,14 @@ class RecurrentDecoder(keras.layers.Layer):
     def _step_inputs(
         self, inputs: Tensor, mask: Tensor | None, training: bool
     ) -> dict[str, Tensor]:
-        """What changes from step to step, time first."""
+        """Return the inputs of each step, time axis first."""
         steps = {"hoisted": self.cell.hoist(ops.swapaxes(inputs, 0, 1), training)}
         if mask is not None:
             steps["live"] = ops.swapaxes(mask, 0, 1)[..., None]
         return steps
 
     def _draw(self, inputs: Tensor, prepared: Prepared, training: bool) -> tuple[Noise | None, ...]:
-        """What each attention's looks draw at random, all steps at once and outside the loop."""
+        """Generate the noise of each attention, for all steps at once and outside the loop."""
         return tuple(
             attention.draw(memory, ops.shape(inputs)[1], training)
             for attention, memory in zip(self.cell.attentions, prepared.memories, strict=True)
@@ -277,7 +281,7 @@ class RecurrentDecoder(keras.layers.Layer):
     def _record_like(
         self, batch_size: Tensor, prepared: Prepared, wanted: tuple[str, ...]
     ) -> dict[str, Any]:
-        """Zeros of the shapes of one step's record."""
+        """Return zeros with the shapes of one step's record."""
         sizes = {
             "output": self.cell.output_size,
             "hidden": self.cell.hidden_size,
@@ -299,7 +303,7 @@ class RecurrentDecoder(keras.layers.Layer):
     def _per_attention(
         self, given: Any, is_shape: bool = False, name: str = "memories"
     ) -> list[Any]:
-        """A list with one entry for each attention, from one for all or one for each."""
+        """Return a list with one entry per attention, from one shared entry or a list."""
         count = len(self.cell.attentions)
         one = not isinstance(given, (list, tuple)) or (
             is_shape and all(not isinstance(x, (list, tuple)) for x in given)
@@ -356,7 +360,7 @@ class RecurrentDecoder(keras.layers.Layer):
 
 
 def _by_step(draws: tuple[Noise | None, ...]) -> dict[str, Tensor]:
-    """Draws of all steps, leaves `(B, [H], T, S)`, as tensors by name, time first."""
+    """Return the noise of all steps, leaves `(B, [H], T, S)`, as named tensors, time axis first."""
     return {
         f"{name}_{number}": ops.moveaxis(leaf, -2, 0)
         for number, drawn in enumerate(draws)
@@ -367,7 +371,7 @@ def _by_step(draws: tuple[Noise | None, ...]) -> dict[str, Tensor]:
 
 
 def _of_step(now: dict[str, Tensor], count: int) -> tuple[Noise | None, ...]:
-    """Those of one step, for each attention, from what `_by_step` named."""
+    """Return the noise of one step for each attention, from the tensors that `_by_step` named."""
     return tuple(
         Noise(*leaves) if any(leaf is not None for leaf in leaves) else None
         for leaves in (
@@ -377,7 +381,7 @@ def _of_step(now: dict[str, Tensor], count: int) -> tuple[Noise | None, ...]:
 
 
 def _unless_hidden(now: dict[str, Tensor], new: Any, old: Any) -> Any:
-    """The new state, but the old one in rows whose step is masked."""
+    """Return the new state, but the old state in rows whose step is masked."""
     if "live" not in now:
         return new
     live = now["live"]

@@ -1,4 +1,4 @@
-"""A stack of recurrent layers that reads the source."""
+"""Recurrent encoder: a stack of recurrent layers over the source."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ RECURRENT = {
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class RecurrentEncoder(keras.layers.Layer):
-    """Recurrent layers over the source: a memory with one row a token, and the last states.
+    """Recurrent encoder: returns one memory vector per source position, and the final states.
 
     Args:
         cell: "lstm", "gru" or "simple_rnn".
-        units: width of the memory; half of it for each direction when `bidirectional`.
-        num_layers: how many layers, each reading the one below.
-        bidirectional: read from both ends in every layer.
-        go_backwards: read the source from its end (one direction only). The memory stays in the
-            order of the source.
-        dropout: rate, in training, between the layers.
+        units: width of the memory; each direction has half of it if `bidirectional`.
+        num_layers: number of stacked layers.
+        bidirectional: whether every layer runs in both directions.
+        go_backwards: whether to process the source in reverse (one direction only). The memory
+            keeps the order of the source.
+        dropout: dropout rate between the layers, in training.
 
     Call arguments:
         inputs: `(B, S, E)`.
         mask: `(B, S)`, or None.
-        training: switches dropout on.
+        training: whether to apply dropout.
 
     Returns:
-        Memory `(B, S, units)`, and the list of last states `(B, units)`: for each layer, bottom
-        first, h, and c where the cell is an LSTM; the directions side by side, forward first.
+        Memory `(B, S, units)`, and the list of final states `(B, units)`: for each layer, bottom
+        first, h, and c if the cell is an LSTM. Both directions are concatenated, forward first.
 
     Weights:
         Those of Keras's recurrent layers.
 
     Masking:
-        Hidden positions do not change the state and give memory 0; a row with none left has
-        states 0. The inputs' mask goes on with the memory.
+        Masked positions do not change the state and give memory 0; a fully masked row has states
+        0. The inputs' mask is propagated to the memory.
 
     Cost:
-        O(S) steps one after the other in each layer, O(units^2) each.
+        O(S) sequential steps in each layer, O(units^2) each.
 
     Example:
         >>> import numpy as np
@@ -62,8 +62,8 @@ class RecurrentEncoder(keras.layers.Layer):
 
     Reference:
         Bahdanau et al. 2014, arXiv 1409.0473, section 3.2 (h_j is a row of the memory, both
-        directions side by side); Sutskever et al. 2014, arXiv 1409.3215, section 3.3
-        (`go_backwards` reads the source reversed).
+        directions concatenated); Sutskever et al. 2014, arXiv 1409.3215, section 3.3
+        (`go_backwards` reverses the source).
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class RecurrentEncoder(keras.layers.Layer):
         return zoo_ops.pass_mask_on(memory, mask), states
 
     def _join(self, last: list[Tensor]) -> list[Tensor]:
-        """The states of both directions side by side."""
+        """Concatenate the states of both directions."""
         if not self.bidirectional:
             return last
         half = len(last) // 2

@@ -1,4 +1,4 @@
-"""A way around a sublayer: normalise, work, drop, add."""
+"""Residual connection around a sublayer, with normalization and dropout."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ NORMS.register("rms")(keras.layers.RMSNormalization)
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class Residual(keras.layers.Layer):
-    """The way around one sublayer f, in two halves: `before` f and `after` it.
+    """Residual connection around a sublayer f, in two halves: `before` f and `after` f.
 
     `y = x + drop(f(norm(x)))` with `norm_first`, else `y = norm(x + drop(f(x)))`
 
     Args:
-        norm: a name of `NORMS`: "layer" or "rms".
-        norm_first: whether f reads normalised inputs (pre-norm) or the sum is normalised.
-        epsilon: of the norm.
-        dropout: rate of dropped outputs of f, in training.
-        stochastic_depth: rate at which f is left out, for each sequence, in training.
-        seed: of both, an integer or None.
+        norm: a name in `NORMS`: "layer" or "rms".
+        norm_first: whether to normalize the input of f (pre-norm) or the sum (post-norm).
+        epsilon: epsilon of the normalization.
+        dropout: dropout rate on the output of f, in training.
+        stochastic_depth: probability of skipping f, per sequence, in training.
+        seed: random seed of both, an integer or None.
 
     Reference:
         Vaswani et al. 2017, arXiv 1706.03762, section 5.4; pre-norm: Xiong et al. 2020, arXiv
@@ -63,11 +63,11 @@ class Residual(keras.layers.Layer):
         self.built = True
 
     def before(self, x: Tensor) -> Tensor:
-        """What the sublayer reads."""
+        """Return the input of the sublayer."""
         return self.norm(x) if self.norm_first else x
 
     def after(self, x: Tensor, y: Tensor, training: bool | None) -> Tensor:
-        """The way around it: `x (B, T, D)` with the sublayer's output `y (B, T, D)`."""
+        """Add the sublayer's output `y (B, T, D)`, after dropout, to the residual `x (B, T, D)`."""
         y = self.leave_out(self.drop(y, training=training), training=training)
         return x + y if self.norm_first else self.norm(x + y)
 
@@ -75,6 +75,6 @@ class Residual(keras.layers.Layer):
 def closing_norm(
     norm: str = "layer", norm_first: bool = True, epsilon: float = 1e-6, **other: Any
 ) -> keras.layers.Layer:
-    """The norm after the last of a stack of pre-norm layers; after post-norm ones, nothing."""
+    """Return the final normalization of a stack: a norm after pre-norm layers, else an Identity."""
     own = {key: value for key, value in other.items() if key == "dtype"}
     return NORMS.get(norm)(epsilon=epsilon, **own) if norm_first else keras.layers.Identity(**own)

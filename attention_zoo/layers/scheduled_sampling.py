@@ -1,4 +1,4 @@
-"""Training a decoder on what it says itself, more and more of it."""
+"""Scheduled sampling: training a decoder partly on its own predictions."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ SAMPLING_SCHEDULES = Registry("sampling schedule")
 
 
 class SamplingSchedule:
-    """How likely the truth is fed, as a function of the number of the update: a dataclass."""
+    """Base class of sampling schedules: the teacher-forcing probability per update.
+
+    Subclasses are dataclasses.
+    """
 
     def __call__(self, update: Tensor) -> Tensor:
-        """The probability, from a float32 scalar that counts from 0."""
+        """Return the probability at `update`, a float32 scalar that counts from 0."""
         raise TypeError(f"{type(self).__name__} is a base class: a schedule defines `__call__`")
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return dataclasses.asdict(self)  # type: ignore[call-overload]
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> SamplingSchedule:
-        """A schedule from those arguments."""
+        """Create a schedule from the constructor's arguments."""
         return cls(**config)
 
     def require(self, name: str, low: float, high: float) -> None:
-        """ValueError for a number outside of `low` to `high`."""
+        """Raise ValueError if the field `name` is not between `low` and `high`."""
         if not low <= zoo_ops.number(getattr(self, name)) <= high:
             raise ValueError(
                 f"{name} must be between {low:g} and {high:g}, got {getattr(self, name)!r}"
@@ -48,7 +51,7 @@ class SamplingSchedule:
 @keras.saving.register_keras_serializable("attention_zoo")
 @dataclasses.dataclass(frozen=True)
 class ConstantSampling(SamplingSchedule):
-    """`probability`, always."""
+    """Constant schedule: `probability`."""
 
     probability: float = 0.75
 
@@ -63,7 +66,7 @@ class ConstantSampling(SamplingSchedule):
 @keras.saving.register_keras_serializable("attention_zoo")
 @dataclasses.dataclass(frozen=True)
 class LinearSampling(SamplingSchedule):
-    """`max(floor, start - slope update)`."""
+    """Linear decay: `max(floor, start - slope update)`."""
 
     start: float = 1.0
     slope: float = 1e-4
@@ -82,7 +85,7 @@ class LinearSampling(SamplingSchedule):
 @keras.saving.register_keras_serializable("attention_zoo")
 @dataclasses.dataclass(frozen=True)
 class ExponentialSampling(SamplingSchedule):
-    """`base ** update`."""
+    """Exponential decay: `base ** update`."""
 
     base: float = 0.9999
 
@@ -97,7 +100,10 @@ class ExponentialSampling(SamplingSchedule):
 @keras.saving.register_keras_serializable("attention_zoo")
 @dataclasses.dataclass(frozen=True)
 class InverseSigmoidSampling(SamplingSchedule):
-    """`k / (k + exp(update / k))`: near 1 for some `k log k` updates, then down to 0."""
+    """Inverse sigmoid decay: `k / (k + exp(update / k))`.
+
+    It stays near 1 for about `k log k` updates, then decays to 0.
+    """
 
     k: float = 1000.0
 
@@ -109,9 +115,10 @@ class InverseSigmoidSampling(SamplingSchedule):
 
 
 def make_sampling_schedule(schedule: Any) -> SamplingSchedule:
-    """A schedule from its name, its config, or itself; ValueError for an unknown name.
+    """Create a schedule from a name, a config or an instance; ValueError for an unknown name.
 
-    A dict without a class is a name with constants: `{"schedule": "linear", "slope": 1e-3}`.
+    A dict with the key "schedule" is a name with constants, such as
+    `{"schedule": "linear", "slope": 1e-3}`.
     """
     if isinstance(schedule, dict) and "schedule" in schedule:
         constants = {name: value for name, value in schedule.items() if name != "schedule"}
@@ -125,7 +132,7 @@ def make_sampling_schedule(schedule: Any) -> SamplingSchedule:
 
 
 def _with_constants(factory: Any, constants: dict[str, Any]) -> SamplingSchedule:
-    """The schedule with these constants; ValueError for one that it has not."""
+    """Create a schedule with these constants; ValueError for an unknown constant."""
     known = [one.name for one in dataclasses.fields(factory)]
     for name in constants:
         if name not in known:
@@ -139,41 +146,43 @@ def _with_constants(factory: Any, constants: dict[str, Any]) -> SamplingSchedule
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class ScheduledSampling(keras.layers.Layer):
-    """Says which tokens a decoder is fed in training: the true ones, or now and then its own.
+    """Scheduled sampling: replaces some decoder inputs with the decoder's own predictions.
 
     `fed_t = truth_t` with probability `p(update)`, else `argmax p(. | fed_1 .. fed_t-1)`
 
-    The decoder runs twice: here step by step, as it does at inference (no dropout, no gradient),
-    to find the tokens; then as ever, over all of them at once. So whatever the decoder hoists out
-    of its loop stays out, and with p = 1 training is teacher forcing to the bit. Nothing is learned
-    through the choice of a token, as in the paper.
+    In training the decoder runs twice. The first pass, in this layer, selects the tokens; it runs
+    step by step, as at inference (no dropout, no gradient). The second pass is the usual one over
+    all tokens at once. So computations that the decoder hoists out of its loop stay out of it, and
+    with p = 1 training is bit-identical to teacher forcing. The choice of a token has no gradient,
+    as in the paper.
 
     Args:
         schedule: p, a name in `SAMPLING_SCHEDULES` ("constant", "linear", "exponential",
             "inverse_sigmoid"), a name with constants (`{"schedule": "linear", "slope": 1e-3}`), or
             a `SamplingSchedule`.
-        seed: of the coins, an integer or None.
+        seed: random seed of the sampling, an integer or None.
 
     Call arguments:
-        tokens: `(B, T)` integers, what teacher forcing feeds; the first one starts the sentence.
-        step: one step of the decoder, `step(tokens (B,), state) -> (logits (B, V), state)`; needed
-            in training only, by keyword.
-        state: before the first step, a nest of tensors `(B, ...)`.
-        mask: `(B, T)`, True where there is a token; `tokens` may hold padding elsewhere.
-        training: outside of training the tokens are fed as they are.
+        tokens: `(B, T)` integers, the decoder inputs of teacher forcing, with the start token
+            first.
+        step: one decoder step, `step(tokens (B,), state) -> (logits (B, V), state)`; required in
+            training only, as a keyword argument.
+        state: initial decoder state, a nest of tensors `(B, ...)`.
+        mask: `(B, T)`, True at valid tokens; the others are padding.
+        training: unless True, the tokens are returned unchanged.
 
     Returns:
-        The tokens to feed, `(B, T)`.
+        The decoder inputs, `(B, T)`.
 
     Weights:
         updates: `()`, an integer that counts the calls in training; not trainable.
 
     Masking:
-        A hidden step changes no state and keeps its token. The first step that is there is fed the
-        truth: the decoder has said nothing yet.
+        A masked step does not change the state and keeps its token. The first valid step always
+        gets the true token, because there is no prediction before it.
 
     Cost:
-        T steps of the decoder, one after the other, in training; nothing else.
+        T sequential decoder steps in training; nothing otherwise.
 
     Example:
         >>> import keras, numpy as np
@@ -192,13 +201,14 @@ class ScheduledSampling(keras.layers.Layer):
 
     Reference:
         Bengio et al. 2015, arXiv 1506.03099, section 2.4 (i is the update, epsilon_i is p, y_t-1
-        the token fed at t). Of its two ways to take the model's word, the likeliest is taken.
+        the token fed at t). The paper samples the model's token or takes the most likely one; this
+        layer takes the most likely one.
     """
 
     def __init__(
         self, schedule: Any = "inverse_sigmoid", seed: int | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(autocast=False, **kwargs)  # the state keeps its dtypes
+        super().__init__(autocast=False, **kwargs)  # keep the state's dtypes
         self.supports_masking = True
         self.schedule = make_sampling_schedule(schedule)
         self.seed = seed
@@ -233,24 +243,24 @@ class ScheduledSampling(keras.layers.Layer):
 
     @property
     def probability(self) -> Tensor:
-        """p at the next update."""
+        """Teacher-forcing probability p at the next update."""
         return self.schedule(ops.cast(self.updates, "float32"))
 
     def _toss(self, live: Tensor) -> Tensor:
-        """A coin for each token, True for the truth; also where nothing was said before."""
+        """Sample where to use the true token; True up to the first valid token of each row."""
         coins = keras.random.uniform(ops.shape(live), dtype="float32", seed=self.seed_generator)
         first = ops.cumsum(ops.cast(live, "int32"), axis=1) <= 1
         return ops.logical_or(coins < self.probability, first)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """Tokens go on as they came, without a mask: an embedding makes its own."""
+        """Return None: the tokens carry no mask, because an embedding computes its own."""
         return None
 
     def compute_output_spec(self, tokens: Tensor, **kwargs: Any) -> keras.KerasTensor:
         return keras.KerasTensor(tokens.shape, dtype=tokens.dtype)
 
     def load_own_variables(self, store: Any) -> None:
-        """The count; from a model that was trained without sampling there is none, and it is 0."""
+        """Load the update count; it stays 0 if the model was saved without sampling."""
         if store.keys():
             super().load_own_variables(store)
 
@@ -260,12 +270,17 @@ class ScheduledSampling(keras.layers.Layer):
 
 
 def feed_own(step: Step, state: State, tokens: Tensor, truth: Tensor, live: Tensor) -> Tensor:
-    """The tokens fed, `(B, T)`, when those that are not `truth` are what the decoder just said.
+    """Return the decoder inputs: true tokens, and the decoder's predictions where `truth` is False.
 
     Args:
         step: as in `ScheduledSampling`.
-        state: before the first step.
-        tokens: `(B, T)` integers. truth, live: `(B, T)` booleans.
+        state: initial decoder state.
+        tokens: `(B, T)` integers, the true tokens.
+        truth: `(B, T)` booleans, True where the true token is used.
+        live: `(B, T)` booleans, the padding mask.
+
+    Returns:
+        `(B, T)` token ids.
     """
     tokens = ops.convert_to_tensor(tokens)
 
@@ -285,5 +300,5 @@ def feed_own(step: Step, state: State, tokens: Tensor, truth: Tensor, live: Tens
 
 
 def _where_row(rows: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """`a` in the rows `(B,)` that are True, else `b`; both `(B, ...)`."""
+    """Return `a` in rows where `rows` `(B,)` is True, else `b`; both are `(B, ...)`."""
     return ops.where(ops.reshape(rows, (-1, *(1,) * (len(a.shape) - 1))), a, b)

@@ -1,4 +1,4 @@
-"""A sequence that attends to itself."""
+"""Self-attention."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class SelfAttention(keras.layers.Layer):
-    """Every position becomes a weighted sum of all positions of the same sequence.
+    """Self-attention: each output is a weighted sum of all positions of the same sequence.
 
-    `y_i = sum_j weights_ij x_j`, `weights_i = softmax_j(x_i . x_j)`, nothing learned; with
+    `y_i = sum_j weights_ij x_j`, `weights_i = softmax_j(x_i . x_j)`, nothing trainable; with
     `use_projection`, `y_i = sum_j weights_ij (x_j W_v)`, `weights_i = softmax_j(x_i W_q . x_j W_k)`
 
-    The inner product stands for the score and the softmax for the alignment; both can be others.
+    The formulas are for the default score ("dot") and alignment ("softmax").
 
     Args:
         use_projection: whether queries, keys and values are projected.
-        units: A, width of the projections; that of the inputs when None.
-        score: a name or a `Score`; with projections "scaled_dot" is the usual one.
-        alignment: a name or an `Alignment`.
-        dropout: rate of dropped weights in training, 0 to 1.
-        seed: of the dropout, an integer or None.
+        units: A, width of the projections; the inputs' width when None.
+        score: name of a score, or a `Score` instance; with projections, "scaled_dot" is usual.
+        alignment: name of an alignment, or an `Alignment` instance.
+        dropout: dropout rate on the weights, in training, 0 to 1.
+        seed: random seed of the dropout, an integer or None.
 
     Call arguments:
         inputs: `(B, T, D)`.
-        mask: `(B, T)`, True where there is something; ANDed with the mask that Keras carries.
-        use_causal_mask: position i may look at the positions 0 .. i only.
-        return_attention_scores: also return the weights.
-        training: switches dropout and the alignment's noise on.
+        mask: `(B, T)`, True at valid positions; combined by AND with the implicit Keras mask.
+        use_causal_mask: whether position i attends only to positions 0 .. i.
+        return_attention_scores: whether to also return the weights.
+        training: whether to apply dropout and the alignment's noise.
 
     Returns:
         `(B, T, D)`, with projections `(B, T, A)`; on request the weights `(B, T, T)`, before
@@ -47,8 +47,8 @@ class SelfAttention(keras.layers.Layer):
         `use_projection`. Those of the score and of the alignment.
 
     Masking:
-        A hidden position weighs exactly 0, what stands there reaches nothing, and its own output
-        is 0. The mask goes on.
+        A masked position gets weight exactly 0, its values do not affect the other outputs, and
+        its own output is 0. The mask is propagated.
 
     Cost:
         O(T^2 D) time, O(T^2) memory.
@@ -63,7 +63,7 @@ class SelfAttention(keras.layers.Layer):
 
     Reference:
         Wang et al. 2018, arXiv 1711.07971, section 3.2, equations 2 (without projections: f is
-        exp of the score; their g is linear all the same, here g(x_j) is x_j) and 3 (with them:
+        exp of the score; g is linear in the paper, here g(x_j) is x_j) and 3 (with projections:
         theta is W_q, phi is W_k, g is W_v); Vaswani et al. 2017, arXiv 1706.03762, section 3.2.1,
         with score="scaled_dot".
     """

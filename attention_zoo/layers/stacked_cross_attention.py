@@ -1,4 +1,4 @@
-"""Words and regions of an image: what each looks at on the other side, and how well they match."""
+"""Stacked cross-attention: similarity of texts and images by word-region attention."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ DIRECTIONS = ("text_to_image", "image_to_text")
 
 
 def _average(matches: Tensor, mask: Tensor, sharpness: float) -> Tensor:
-    """The mean of the matches that are there."""
+    """Return the mean of the unmasked matches."""
     there = ops.cast(mask, matches.dtype)
     return ops.sum(matches * there, axis=-1) / ops.maximum(ops.sum(there, axis=-1), 1)
 
 
 def _log_sum_exp(matches: Tensor, mask: Tensor, sharpness: float) -> Tensor:
-    """`log(sum exp(sharpness match)) / sharpness` of the matches that are there, cosines all."""
+    """Return `log(sum exp(sharpness match)) / sharpness` over the unmasked matches (cosines)."""
     least = ops.cast(-1.0, matches.dtype)
     best = ops.max(ops.where(mask, matches, least), axis=-1, keepdims=True, initial=-1.0)
     best = ops.stop_gradient(best)
     apart = ops.where(mask, matches - best, ops.zeros((), matches.dtype))
     terms = ops.exp(sharpness * apart) * ops.cast(mask, matches.dtype)
-    # At least the best of them is 1, but for a row that has none, which the caller drops.
+    # The best match adds 1. Only a fully masked row has less, and the caller discards it.
     total = ops.maximum(ops.sum(terms, axis=-1), 1)
     return best[..., 0] + ops.log(total) / sharpness
 
@@ -46,44 +46,45 @@ POOLINGS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class StackedCrossAttention(keras.layers.Layer):
-    """Each word looks at the regions of an image (or each region at the words), and is compared.
+    """Stacked cross-attention (SCAN): similarity of a text and an image by word-region attention.
 
     Text to image, words e_j, regions v_i: `s_ij = max(0, cos(v_i, e_j))`,
     `weights_ji = softmax_i(l s_ij / ||s_i.||)`, `a_j = sum_i weights_ji v_i`,
     `similarity = pool_j cos(e_j, a_j)`
 
-    Image to text is the same with words and regions in each other's place, so
-    `direction="image_to_text"` does what swapping the first two arguments does.
+    Image to text swaps the roles of words and regions, so `direction="image_to_text"` is the same
+    as swapping the first two arguments.
 
     Args:
-        direction: "text_to_image", where words look at regions, or "image_to_text".
-        inverse_temperature: l, how sharp a look is; the authors take 9 for text to image, 4 for
-            image to text.
+        direction: "text_to_image" (words attend to regions), or "image_to_text".
+        inverse_temperature: l, inverse temperature of the softmax; the authors use 9 for text
+            to image, 4 for image to text.
         pooling: "average", or "log_sum_exp" for `log(sum_j exp(p cos_j)) / p`.
-        pooling_sharpness: p; the authors take 6 for text to image, 5 for image to text.
+        pooling_sharpness: p; the authors use 6 for text to image, 5 for image to text.
 
     Call arguments:
         words: `(B, T, D)`.
-        regions: `(B, S, D)`. Row b of both makes a pair.
-        words_mask, regions_mask: `(B, T)`, `(B, S)`, True where there is something; ANDed with
-            the masks that Keras carries on the tensors.
-        return_attention_scores: also return the weights.
+        regions: `(B, S, D)`. Words and regions with the same batch index form a pair.
+        words_mask, regions_mask: `(B, T)`, `(B, S)`, True at valid positions; combined by AND with
+            the implicit Keras masks.
+        return_attention_scores: whether to also return the weights.
 
     Returns:
-        What each word saw, a, `(B, T, D)` (each region: `(B, S, D)`), and the similarity of each
-        pair, `(B,)`; on request the weights, `(B, T, S)` (`(B, S, T)`).
+        The attended vector a of each word, `(B, T, D)` (image to text: of each region,
+        `(B, S, D)`), and the similarity of each pair, `(B,)`; on request the weights, `(B, T, S)`
+        (image to text: `(B, S, T)`).
 
     Weights:
         None.
 
     Masking:
-        Hidden words and regions weigh 0, count nothing, and what stands there reaches nothing. A
-        pair that has no words or no regions sees 0 and has similarity 0. The mask of those who
-        look goes on with what they saw.
+        Masked words and regions get weight 0 and are excluded from the pooling; their values do
+        not affect the outputs. A pair without words or without regions gets attended vectors 0 and
+        similarity 0. The queries' mask is propagated to the attended vectors.
 
     Cost:
-        O(T S D) time, O(T S) memory. `similarities` compares all of I images and N texts in
-        O(I N T S) memory, whatever D.
+        O(T S D) time, O(T S) memory. `similarities` compares I images with N texts in O(I N T S)
+        memory, whatever D.
 
     Example:
         >>> import numpy as np
@@ -95,8 +96,8 @@ class StackedCrossAttention(keras.layers.Layer):
 
     Reference:
         Lee et al. 2018, arXiv 1803.08024, section 3.1: lambda_1 is `inverse_temperature`, lambda_2
-        `pooling_sharpness`. Scores below 0 are cut off, as in the paper; the authors' program
-        leaves a tenth of them.
+        `pooling_sharpness`. Negative scores are set to 0, as in the paper; the authors' code
+        multiplies them by 0.1.
     """
 
     def __init__(
@@ -173,15 +174,15 @@ class StackedCrossAttention(keras.layers.Layer):
         words_mask: Tensor | None = None,
         regions_mask: Tensor | None = None,
     ) -> Tensor:
-        """The similarity of every image and every text, as a call gives it for a pair.
+        """Compute the similarity of every image and every text, as the call does for pairs.
 
-        What each word sees is not made: of unit vectors e and v, and of weights, it is enough to
-        know `e . a = sum_i weights_i e . v_i` and `||a||^2 = weights' (V V') weights`.
+        The attended vectors are not computed. For unit vectors e and v, it suffices to compute
+        `e . a = sum_i weights_i e . v_i` and `||a||^2 = weights' (V V') weights`.
 
         Args:
             words: `(N, T, D)`, of N texts.
             regions: `(I, S, D)`, of I images.
-            words_mask, regions_mask: as those of a call.
+            words_mask, regions_mask: as in the call.
 
         Returns:
             `(I, N)`, float32 at least.
@@ -198,7 +199,7 @@ class StackedCrossAttention(keras.layers.Layer):
         return self._compare_all(looking, seen)
 
     def _compare_all(self, looking: Masked, seen: Masked) -> Tensor:
-        """`(M, L)`, for L rows that look and M that are seen."""
+        """Compute the similarities `(M, L)` of L query sequences and M value sequences."""
         there, shown = _or_all(looking[1], looking[0]), _or_all(seen[1], seen[0])
         queries = self.cosine.project(zoo_ops.zero_masked(*looking))
         values = zoo_ops.zero_masked(*seen)
@@ -214,7 +215,7 @@ class StackedCrossAttention(keras.layers.Layer):
         return ops.where(ops.any(pairs, axis=(2, 3)), pooled, ops.zeros((), pooled.dtype))
 
     def _match_all(self, cosines: Tensor, shares: Tensor, units: Tensor) -> Tensor:
-        """`cos(e, a)` `(M, L, T)`, a the sum of the unit vectors `(M, S, D)` by their shares."""
+        """Compute `cos(e, a)` `(M, L, T)`; a is the sum of `units` `(M, S, D)` times `shares`."""
         rows, looking, places, width = ops.shape(shares)
         alike = ops.matmul(units, ops.swapaxes(units, 1, 2))
         flat = ops.reshape(shares, (rows, looking * places, width))
@@ -225,7 +226,7 @@ class StackedCrossAttention(keras.layers.Layer):
         return ops.where(some, ops.sum(shares * cosines, axis=-1) * lengths, 0 * one)
 
     def _look(self, scores: Tensor, pairs: Tensor) -> Tensor:
-        """Weights `(..., T, S)` of cosines, against how alike the other queries are to a value."""
+        """Compute weights `(..., T, S)` from cosines, normalized over the queries of each value."""
         scores = ops.where(pairs, ops.relu(scores), ops.zeros((), scores.dtype))
         squares = ops.sum(ops.square(scores), axis=-2, keepdims=True)
         one = ops.ones((), scores.dtype)
@@ -233,14 +234,14 @@ class StackedCrossAttention(keras.layers.Layer):
         return zoo_ops.masked_softmax(self.inverse_temperature * scores, pairs)
 
     def _compare(self, queries: Tensor, attended: Tensor, there: Tensor, alive: Tensor) -> Tensor:
-        """The similarity of each pair, `(B,)`."""
+        """Compute the similarity of each pair, `(B,)`."""
         queries = ops.cast(queries, attended.dtype)[..., None, :]
         matches = self.cosine.compute_scores(queries, self.cosine.project(attended[..., None, :]))
         pooled = POOLINGS[self.pooling](matches[..., 0, 0], there, self.pooling_sharpness)
         return ops.where(alive, pooled, ops.zeros((), pooled.dtype))
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """The call sets the mask of those who look, which may be the second argument's."""
+        """Return None: the call sets the queries' mask, which may be the second argument's."""
         return None
 
     def compute_output_spec(
@@ -272,12 +273,12 @@ class StackedCrossAttention(keras.layers.Layer):
 
 
 def _or_all(mask: Tensor | None, x: Tensor) -> Tensor:
-    """The mask of `x` `(B, L, D)`, or one that hides nothing."""
+    """Return the mask of `x` `(B, L, D)`, or an all-True mask if it is None."""
     return ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
 
 
 def _sizes(values: Tensor, units: Tensor) -> Tensor:
-    """How long values `(M, S, D)` are beside the greatest entry of their row, `(M, 1, 1, S)`."""
+    """Return norms of values `(M, S, D)` relative to the largest entry per row, `(M, 1, 1, S)`."""
     values = ops.cast(values, units.dtype)
     greatest = ops.max(ops.abs(values), axis=(1, 2), keepdims=True, initial=0)
     greatest = ops.stop_gradient(ops.where(greatest > 0, greatest, ops.ones_like(greatest)))

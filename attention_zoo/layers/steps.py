@@ -1,4 +1,4 @@
-"""How looks are taken: at once where each one's start is known, else one after the other."""
+"""Attention steps, in parallel or sequential."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ State = tuple[Any, ...]
 
 
 class Memory(NamedTuple):
-    """What is attended.
+    """Memory prepared for attention.
 
-    values: `(B, S, Dv)`, heads `(B, H, S, Dv)`. keys: projected, `(B, S, K)`, heads
-    `(B, H, S, K)`. mask: `(B, S)` or None. extra: what the alignment's own `prepare` made.
-    unprojected: the keys as they came, for looks that see only few of them; `keys` is None then.
+    values: `(B, S, Dv)`, with heads `(B, H, S, Dv)`. keys: projected keys `(B, S, K)`, with heads
+    `(B, H, S, K)`. mask: `(B, S)` or None. extra: result of the alignment's `prepare`.
+    unprojected: keys before projection, for steps with small windows; `keys` is None then.
     """
 
     values: Tensor
@@ -28,9 +28,10 @@ class Memory(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """What training draws at random for T looks, `(B, [H], T, S)` each or None.
+    """Random tensors of T attention steps in training, `(B, [H], T, S)` each or None.
 
-    keep: what dropout multiplies the weights with. noise: the alignment's own.
+    keep: factors of dropout on the weights. noise: noise of the alignment. With a window the last
+    axis is W.
     """
 
     keep: Tensor | None = None
@@ -38,7 +39,10 @@ class Noise(NamedTuple):
 
 
 class AttentionMasks(NamedTuple):
-    """Who may look where: `(B, T)`, `(B, S)` and `(B, T, S)` masks or None, and places."""
+    """Masks of attention, each None if there is none.
+
+    query: `(B, T)`. memory: `(B, S)`. pairs: `(B, T, S)`. reach: mask pattern by position.
+    """
 
     query: Tensor | None = None
     memory: Tensor | None = None
@@ -46,7 +50,7 @@ class AttentionMasks(NamedTuple):
     reach: zoo_ops.MaskPattern = zoo_ops.FULL_ATTENTION
 
     def everywhere(self, steps: Tensor, sources: Tensor, heads: bool) -> Tensor | None:
-        """A mask that broadcasts against `(B, [H], T, S)`, or None."""
+        """Combine all masks into one that broadcasts to `(B, [H], T, S)`, or None."""
         places = (ops.arange(length, dtype="int32") for length in (steps, sources))
         near = self.reach.mask(*places)
         mask = zoo_ops.combine_masks(
@@ -58,7 +62,7 @@ class AttentionMasks(NamedTuple):
         return mask[:, None] if heads and mask is not None else mask
 
     def within(self, window: zoo_ops.Window, sources: Tensor) -> Tensor:
-        """The mask of a window's places, `(B, [H], T, W)`: nothing of size S is made."""
+        """Combine all masks within a window, `(B, [H], T, W)`, without a mask over all sources."""
         places = window.places
         heads = (1,) * (len(places.shape) - 3)
         masks = [window.inside, places >= 0, places < sources]
@@ -77,11 +81,12 @@ class AttentionMasks(NamedTuple):
 
 
 class AttentionResult(NamedTuple):
-    """Weights over what was seen, `(B, [H], T, S)` or `(B, [H], T, W)` of a window.
+    """Result of T attention steps.
 
-    alive: whether a look had anything to attend, broadcasting against `(B, [H], T, 1)`, or None
-    where all had. state: after each look, leaves `(B, [H], T, ...)`; after the last one, leaves
-    `(B, [H], ...)`, when the looks were taken in turn. seen: the values in the window.
+    weights: `(B, [H], T, S)`, or `(B, [H], T, W)` in a window. alive: False for fully masked rows,
+    broadcasts to `(B, [H], T, 1)`; None if there are none. state: if parallel, after each step,
+    leaves `(B, [H], T, ...)`; if sequential, after the last step, leaves `(B, [H], ...)`. seen:
+    the values in the window.
     """
 
     weights: Tensor
@@ -91,7 +96,7 @@ class AttentionResult(NamedTuple):
     seen: Tensor | None = None
 
     def weights_of_all(self, sources: Tensor) -> Tensor:
-        """Weights over the whole memory, `(B, [H], T, S)`."""
+        """Return the weights over the whole memory, `(B, [H], T, S)`."""
         if self.window is None:
             return self.weights
         return zoo_ops.spread_window(self.weights, self.window, sources)
@@ -106,7 +111,7 @@ def attend_parallel(
     draws: Noise | None = None,
     training: bool = False,
 ) -> AttentionResult:
-    """T looks, each from its own state, leaves `(B, [H], T, ...)`."""
+    """Run T attention steps in parallel, each from its own state, leaves `(B, [H], T, ...)`."""
     of_score, of_alignment = state or ((), ())
     aux = attention.alignment.precompute(query, memory, of_alignment)
     window = aux if isinstance(aux, zoo_ops.Window) else None
@@ -129,7 +134,7 @@ def attend_parallel(
     if attention.score.is_stateful:
         of_score = attention.score.update_state(weights, of_score)
     after = (of_score, new)
-    # A window with nothing in it is a look all the same: the next one stands elsewhere.
+    # A fully masked window still updates the state: the next step has another window.
     after = after if window is not None else _unless_dead(alive, after, state)
     return AttentionResult(weights, window, alive, after, seen)
 
@@ -142,7 +147,7 @@ def _scores_within(
     seen: Tensor,
     state: State,
 ) -> Tensor:
-    """Scores of the places of each look's window, `(B, [H], T, W)`."""
+    """Compute the scores within the window of each step, `(B, [H], T, W)`."""
     query = query[..., None, :]
     whole = memory.keys if memory.unprojected is None else memory.unprojected
     keys = seen if whole is memory.values else attention.gather_window(whole, window)
@@ -160,7 +165,7 @@ def attend_sequential(
     draws: Noise | None = None,
     training: bool = False,
 ) -> AttentionResult:
-    """T looks, each from the state that the look before it left, leaves `(B, [H], ...)`."""
+    """Run T attention steps in sequence, each from the previous state, leaves `(B, [H], ...)`."""
     score, alignment = attention.score, attention.alignment
     aux = alignment.precompute(query, memory, None)
     steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
@@ -199,7 +204,7 @@ def attend_sequential(
 
 
 def _alive(mask: Tensor | None, memory: Memory) -> Tensor | None:
-    """Whether each look had anything to attend; None where all had."""
+    """Return booleans, False for fully masked rows; None if there are none."""
     if mask is not None:
         return ops.any(mask, axis=-1, keepdims=True)
     if memory.values.shape[-2]:
@@ -221,7 +226,7 @@ def _present(**given: Any) -> dict[str, Any]:
 
 
 def _unless_dead(alive: Tensor | None, new: State, old: State) -> State:
-    """A look that had nothing to attend leaves the state as it was."""
+    """Return the new state; fully masked rows keep the old state."""
     if alive is None:
         return new
     return tree.map_structure(lambda a, b: ops.where(alive, a, b), new, old)

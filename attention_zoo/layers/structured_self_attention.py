@@ -1,4 +1,4 @@
-"""A sequence to a few vectors, each a look of its own."""
+"""Structured self-attention: pooling of a sequence to several vectors."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class StructuredSelfAttention(keras.layers.Layer):
-    """Several looks at a sequence by as many learned queries, which are to look elsewhere each.
+    """Structured self-attention: attention pooling with several learned queries.
 
     `A = softmax(W2 tanh(W1 H^T))`, `M = A H`; adds the loss `penalty ||A A^T - I||_F^2`
 
+    The loss makes the queries attend to different positions.
+
     Args:
-        units: A, width of the hidden layer.
-        hops: r, how many looks.
-        penalty: coefficient of the loss that keeps the looks apart, the mean over the rows that
-            have something to attend; 0 for none.
+        units: A, number of hidden units.
+        hops: r, number of learned queries (attention hops).
+        penalty: coefficient of the loss, which is averaged over the rows that are not fully
+            masked; 0 for none.
 
     Call arguments:
         inputs: H, `(B, S, D)`.
-        mask: `(B, S)`, True where there is something; ANDed with the mask that Keras carries.
-        return_attention_scores: also return the weights.
+        mask: `(B, S)`, True at valid positions; combined by AND with the implicit Keras mask.
+        return_attention_scores: whether to also return the weights.
 
     Returns:
-        M, `(B, r, D)`, and on request the weights A, `(B, r, S)`.
+        M, `(B, r, D)` and, on request, the weights A, `(B, r, S)`.
 
     Weights:
         key_kernel: W1, `(D, A)`. queries: W2, `(r, A)`.
 
     Masking:
-        Hidden places weigh 0 and what stands there reaches nothing. A row with none left gives 0
-        and adds nothing to the loss. The result carries no mask: its steps are gone.
+        Masked positions get weight 0, and their values do not affect the output. A fully masked
+        row gives 0 and adds nothing to the loss. The output carries no mask: it has no time axis.
 
     Cost:
         O(S (D A + r A + r D)) time, O(r^2 S) for the penalty.
@@ -55,7 +57,7 @@ class StructuredSelfAttention(keras.layers.Layer):
 
     Reference:
         Lin et al. 2017, arXiv 1703.03130, equations 6 to 8: W_s1 is W1 transposed, W_s2 is W2,
-        d_a is A. The paper's penalty is of one sentence; here it is the mean over a batch.
+        d_a is A. The paper's penalty is for one sentence; here it is the mean over a batch.
     """
 
     def __init__(self, units: int, hops: int, penalty: float = 1.0, **kwargs: Any) -> None:
@@ -96,7 +98,7 @@ class StructuredSelfAttention(keras.layers.Layer):
         return (looked, weights) if return_attention_scores else looked
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """The looks are no steps to mask."""
+        """Return None: the output has no time axis."""
         return None
 
     def get_config(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One layer of a Transformer decoder: what was written, what was read, and what to make of it."""
+"""Transformer decoder layer."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class TransformerDecoderLayer(TransformerEncoderLayer):
-    """Causal self-attention, attention at a memory and a feed-forward network.
+    """Transformer decoder layer: causal self-attention, cross-attention, feed-forward network.
 
     `y = x + attend(norm(x))`, `c = y + attend_memory(norm(y), memory)`,
-    `z = c + feed_forward(norm(c))`; without `norm_first` sums are normalised instead
+    `z = c + feed_forward(norm(c))`; without `norm_first`, the sums are normalized instead
 
     Args:
         units, num_heads, attention, activation, norm, norm_first, epsilon, dropout,
@@ -36,11 +36,11 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
     Call arguments:
         inputs: `(B, T, D)`.
         memory: `(B, S, Dm)`.
-        mask, memory_mask: `(B, T)` and `(B, S)`, True where there is something; ANDed with the
-            masks that Keras carries.
-        use_causal_mask: position t sees the positions 0 .. t only.
-        return_attention_scores: also return the weights of both attentions.
-        training: switches dropout on.
+        mask, memory_mask: `(B, T)` and `(B, S)`, True at valid positions; combined by AND with the
+            implicit Keras masks.
+        use_causal_mask: whether position t attends only to positions 0 .. t.
+        return_attention_scores: whether to also return the weights of both attentions.
+        training: whether to apply dropout.
 
     Returns:
         `(B, T, D)`; on request the weights `(B, H, T, T)` and `(B, H, T, S)`, before dropout.
@@ -49,12 +49,13 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         Those of two attentions, the feed-forward network and three norms.
 
     Masking:
-        A hidden position weighs exactly 0, what stands there reaches nothing, and its own output
-        is 0. Where the memory has nothing, its attention adds 0. The mask goes on.
+        A masked position gets weight exactly 0, its values do not affect the other outputs, and
+        its own output is 0. If the memory is fully masked, the cross-attention adds 0. The mask is
+        propagated.
 
     Cost:
-        O(T D (D + F) + S D^2 + T (T + S) D) time, O(H T (T + S) + T F) memory; less of long
-        sequences whose weights nobody asks for, see `MultiHeadAttention`.
+        O(T D (D + F) + S D^2 + T (T + S) D) time, O(H T (T + S) + T F) memory; less memory for long
+        sequences unless the weights are requested, see `MultiHeadAttention`.
 
     Example:
         >>> import numpy as np
@@ -106,25 +107,25 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         x = zoo_ops.pass_mask_on(zoo_ops.zero_masked(x, mask), mask)
         return (x, own, weights) if return_attention_scores else x
 
-    # step by step
+    # Decoding with a KV cache.
 
     def read(self, memory: Tensor, mask: Tensor) -> KeysAndValues:
-        """What the steps of a search look at of a memory `(B, S, Dm)`, masked by `(B, S)`."""
+        """Project a memory `(B, S, Dm)` to keys and values for decoding; `mask` is `(B, S)`."""
         return keys_and_values(self.memory_attention, zoo_ops.zero_masked(memory, mask))
 
     def step(  # type: ignore[override]
         self, x: Tensor, cache: Cache, memory: KeysAndValues, memory_mask: Tensor
     ) -> tuple[Tensor, Cache, Tensor]:
-        """The next token of N hypotheses.
+        """Decode one token of each of N hypotheses.
 
         Args:
             x: `(B, N, D)`.
-            cache: the keys and values of what was written.
+            cache: the KV cache of the prefix.
             memory: from `read`.
             memory_mask: `(B, S)`.
 
         Returns:
-            `(B, N, D)`, the cache with this step, and the weights `(B, H, N, S)` at the memory.
+            `(B, N, D)`, the updated cache, and the cross-attention weights `(B, H, N, S)`.
         """
         x, cache = self.look_back(x, cache)
         read = self.around_memory.before(x)

@@ -1,4 +1,4 @@
-"""One layer of a Transformer encoder, or of a decoder that reads nothing else."""
+"""Transformer encoder layer, also used in decoder-only models."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ Tensor = Any
 Shape = tuple[Any, ...]
 
 STYLE = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
-"""Arguments of a layer that a model of many layers leaves to who builds it."""
+"""Layer arguments that a model accepts in its own `layer` argument."""
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class TransformerEncoderLayer(keras.layers.Layer):
-    """Self-attention and a feed-forward network, each with a way around it.
+    """Transformer encoder layer: self-attention and a feed-forward network, each with a residual.
 
     `y = x + attend(norm(x))`, `z = y + feed_forward(norm(y))`; without `norm_first`
     `y = norm(x + attend(x))`, `z = norm(y + feed_forward(y))`
 
     Args:
         units: F, width of the feed-forward network.
-        num_heads: H of the attention; D / H is the width of a head.
-        attention: an attention of this library in place of `MultiHeadAttention(H, D / H)`, with
-            positions or dropped weights perhaps: it takes `(query, value)` and gives `(B, T, D)`.
-        activation: of the feed-forward network, see `FeedForward`.
+        num_heads: H, number of attention heads; the width of a head is D / H.
+        attention: attention layer that replaces `MultiHeadAttention(H, D / H)`, for example one
+            with positions or dropout on the weights; it takes `(query, value)` and returns
+            `(B, T, D)`.
+        activation: activation of the feed-forward network, see `FeedForward`.
         norm: "layer" or "rms".
-        norm_first: pre-norm, or post-norm as in the paper.
-        epsilon: of the norms.
-        dropout: rate on the outputs of both sublayers, in training.
-        stochastic_depth: rate at which a sublayer is left out, for each sequence, in training.
-        seed: of both, an integer or None.
+        norm_first: whether to use pre-norm; if False, post-norm as in the paper.
+        epsilon: epsilon of the normalizations.
+        dropout: dropout rate on the outputs of both sublayers, in training.
+        stochastic_depth: probability of skipping a sublayer, per sequence, in training.
+        seed: random seed of both, an integer or None.
 
     Call arguments:
         inputs: `(B, T, D)`.
-        mask: `(B, T)`, True where there is something; ANDed with the mask that Keras carries.
-        use_causal_mask: position t sees the positions 0 .. t only.
-        return_attention_scores: also return the attention's weights.
-        training: switches dropout on.
+        mask: `(B, T)`, True at valid positions; combined by AND with the implicit Keras mask.
+        use_causal_mask: whether position t attends only to positions 0 .. t.
+        return_attention_scores: whether to also return the attention weights.
+        training: whether to apply dropout.
 
     Returns:
         `(B, T, D)`; on request the weights `(B, H, T, T)`, before dropout.
@@ -55,12 +56,12 @@ class TransformerEncoderLayer(keras.layers.Layer):
         Those of the attention, the feed-forward network and two norms.
 
     Masking:
-        A hidden position weighs exactly 0, what stands there reaches nothing, and its own output
-        is 0. The mask goes on, to the last layer of any depth.
+        A masked position gets weight exactly 0, its values do not affect the other outputs, and
+        its own output is 0. The mask is propagated through any number of stacked layers.
 
     Cost:
-        O(T D (D + F) + T^2 D) time, O(H T^2 + T F) memory; less of long sequences whose weights
-        nobody asks for, see `MultiHeadAttention`.
+        O(T D (D + F) + T^2 D) time, O(H T^2 + T F) memory; less memory for long sequences unless
+        the weights are requested, see `MultiHeadAttention`.
 
     Example:
         >>> import numpy as np
@@ -151,7 +152,7 @@ class TransformerEncoderLayer(keras.layers.Layer):
         seen: bool,
         training: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """The first sublayer: self-attention and the way around it, and the weights if `seen`."""
+        """Apply the self-attention sublayer with its residual; return the weights if `seen`."""
         read = self.around_attention.before(x)
         looked = self.attention(
             read,
@@ -166,21 +167,21 @@ class TransformerEncoderLayer(keras.layers.Layer):
         return self.around_attention.after(x, looked, training), weights
 
     def work(self, x: Tensor, training: bool | None = None) -> Tensor:
-        """The second sublayer: the feed-forward network and the way around it."""
+        """Apply the feed-forward sublayer with its residual."""
         y = self.feed_forward(self.around_feed_forward.before(x), training=training)
         return self.around_feed_forward.after(x, y, training)
 
-    # step by step
+    # Decoding with a KV cache.
 
     def prefill(self, x: Tensor, mask: Tensor) -> tuple[Tensor, KeysAndValues]:
-        """What steps look back on, all at once: the layer, causal, in inference.
+        """Apply the layer causally to a whole prefix, in inference, to fill the KV cache.
 
         Args:
             x: `(B, T, D)`.
             mask: `(B, T)`.
 
         Returns:
-            `(B, T, D)`, and the keys and values of it.
+            `(B, T, D)`, and the keys and values of the prefix.
         """
         x = zoo_ops.zero_masked(ops.cast(x, self.compute_dtype), mask)
         kept = keys_and_values(
@@ -190,20 +191,20 @@ class TransformerEncoderLayer(keras.layers.Layer):
         return zoo_ops.zero_masked(self.work(x), mask), kept
 
     def step(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        """The next token of N hypotheses, causal.
+        """Decode one token of each of N hypotheses, causally.
 
         Args:
             x: `(B, N, D)`.
-            cache: the keys and values of what was written.
+            cache: the KV cache of the prefix.
 
         Returns:
-            `(B, N, D)`, and the cache with this step.
+            `(B, N, D)`, and the updated cache.
         """
         x, cache = self.look_back(x, cache)
         return self.work(x), cache
 
     def look_back(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        """The first sublayer of a step."""
+        """Apply the self-attention sublayer of one decoding step."""
         read, written = self.around_attention.before(x), cache.ancestors
         cache = cache.write(keys_and_values(self.attention, read, written))
         looked = cache.look(lambda at, seen: look(self.attention, read, at, seen, written)[0])
@@ -216,7 +217,7 @@ class TransformerEncoderLayer(keras.layers.Layer):
 
 
 def heads(layer: Any, width: int) -> MultiHeadAttention:
-    """The heads of a Transformer's layer; ValueError where they do not divide its width."""
+    """Create the multi-head attention of a layer; ValueError unless num_heads divides the width."""
     count = layer.num_heads
     if width % count:
         raise ValueError(f"num_heads must divide the width of the inputs, got {count} for {width}")
@@ -224,7 +225,12 @@ def heads(layer: Any, width: int) -> MultiHeadAttention:
 
 
 def check_style(style: dict[str, Any], more: tuple[str, ...] = ()) -> None:
-    """ValueError for arguments that a model's `layer` may not say; some may say `more`."""
+    """Raise ValueError for arguments that a model's `layer` does not accept.
+
+    Args:
+        style: the arguments in `layer`.
+        more: names that this model accepts besides `STYLE`.
+    """
     known = (*STYLE, *more)
     for name in style:
         if name not in known:
@@ -236,7 +242,12 @@ def check_style(style: dict[str, Any], more: tuple[str, ...] = ()) -> None:
 def keys_and_values(
     heads: MultiHeadAttention, x: Tensor, written: Ancestors | None = None
 ) -> KeysAndValues:
-    """Projections of `x (B, S, D)`; of what hypotheses write at this step, where they say so."""
+    """Project `x (B, S, D)` to keys and values, as the KV cache stores them.
+
+    Args:
+        written: ancestors of the hypotheses in a decoding step; all of `x` then has the
+            position of that step. If None, `x` has the positions 0 .. S-1.
+    """
     place = None if written is None or heads.positions is None else written.place[None]
     memory = heads.prepare(x, places=place)
     return KeysAndValues(ops.transpose(memory.keys, (0, 1, 3, 2)), memory.values)
@@ -249,13 +260,13 @@ def look(
     mask: Tensor,
     written: Ancestors | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """A look of `x (B, N, D)` at keys and values that `mask`, broadcast to `(B, H, N, S)`, shows.
+    """Attend from `x (B, N, D)` to keys and values; `mask` broadcasts to `(B, H, N, S)`.
 
     Args:
-        written: how what lies in the cache was written, for heads with positions.
+        written: ancestors of the hypotheses in the cache, used by heads with positions.
 
     Returns:
-        `(B, N, D)`, 0 where there is nothing to look at, and the weights `(B, H, N, S)`.
+        `(B, N, D)`, 0 in fully masked rows, and the weights `(B, H, N, S)`.
     """
     positions: Any = heads.positions
     here = None if positions is None else written

@@ -1,4 +1,4 @@
-"""Attention over the places of an image."""
+"""Visual attention: attention over a grid of image features."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class VisualAttention(Attention):
-    """Additive attention over a grid of image features, its context scaled by a gate.
+    """Visual attention: additive attention over a grid of image features, with a gated context.
 
     `context_t = beta_t sum_i weights_ti value_i`, `beta_t = sigmoid(query_t . w + b)`
 
     Args:
-        units: A, width of the score's hidden layer; the query's width when None.
-        use_gate: scale the context by beta; beta is 1 when False.
-        alignment: a name or an `Alignment`.
-        dropout: rate of dropped weights in training. seed: its seed.
+        units: A, number of hidden units of the score; the query's width when None.
+        use_gate: whether to scale the context by the gate beta; beta is 1 when False.
+        alignment: name of an alignment, or an `Alignment` instance.
+        dropout: dropout rate on the weights, in training. seed: its random seed.
 
     Call arguments:
-        query: `(B, T, Dq)`, such as the decoder's states before each word.
-        value: `(B, h, w, C)`, a grid, or `(B, L, C)`, its places in a row.
-        key: of the value's shape but for its width; the value when None.
-        value_mask, key_mask: `(B, h, w)` of a grid, `(B, L)` of a row.
-        attention_mask: `(B, T, h, w)` over a grid, `(B, T, L)` over a row.
-        The other masks and switches as in `Attention`.
+        query: `(B, T, Dq)`, such as the decoder states before each word.
+        value: `(B, h, w, C)`, a grid, or `(B, L, C)`, a flattened grid.
+        key: of the value's shape, except for the width Dk; the value when None.
+        value_mask, key_mask: `(B, h, w)` for a grid, `(B, L)` for a flattened grid.
+        attention_mask: `(B, T, h, w)` for a grid, `(B, T, L)` for a flattened grid.
+        The other arguments are those of `Attention`.
 
     Returns:
-        Context `(B, T, C)`, and on request the weights, `(B, T, h, w)` over a grid, `(B, T, L)`
-        over a row.
+        Context `(B, T, C)` and, on request, the weights, `(B, T, h, w)` for a grid, `(B, T, L)`
+        for a flattened grid.
 
     Weights:
-        query_kernel: `(Dq, A)`. key_kernel: `(C, A)`. v: `(A,)`. gate_kernel: w, `(Dq, 1)`, and
+        query_kernel: `(Dq, A)`. key_kernel: `(Dk, A)`. v: `(A,)`. gate_kernel: w, `(Dq, 1)`, and
         gate_bias: b, `(1,)`, with `use_gate`.
 
     Masking:
@@ -135,7 +135,7 @@ class VisualAttention(Attention):
         value_mask: Tensor | None = None,
         looks: int | None = None,
     ) -> Memory:
-        """As in `Attention`; of a grid, its places in a row."""
+        """Prepare the memory, as in `Attention`; a grid is flattened first."""
         if len(value.shape) == 4:
             value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)
             value_mask = _mask_in_a_row(value_mask, ops.shape(value)[1:-1])
@@ -143,7 +143,7 @@ class VisualAttention(Attention):
         return super().prepare(value, key, value_mask, looks)
 
     def project_output(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
-        """The context through its gate; one of 0 stays 0."""
+        """Scale the context by the gate; a context of 0 stays 0."""
         if self.gate_kernel is None:
             return context
         kernel, bias = (ops.cast(x, query.dtype) for x in (self.gate_kernel, self.gate_bias))
@@ -176,7 +176,7 @@ class VisualAttention(Attention):
 
 
 def _row_shape(shape: Shape) -> Shape:
-    """`(B, L, C)` of a grid `(B, h, w, C)`; another shape as it is."""
+    """Return `(B, L, C)` for a grid `(B, h, w, C)`, and any other shape unchanged."""
     if len(shape) != 4:
         return tuple(shape)
     batch, height, width, features = shape
@@ -184,7 +184,7 @@ def _row_shape(shape: Shape) -> Shape:
 
 
 def _refuse_other_places(value: Shape, key: Shape) -> None:
-    """ValueError for keys that do not stand where the values of a grid do."""
+    """Raise ValueError unless keys and values have the same grid."""
     pairs = zip(tuple(value)[1:-1], tuple(key)[1:-1], strict=False)
     same = len(value) == len(key) and all(None in pair or pair[0] == pair[1] for pair in pairs)
     if 4 in (len(value), len(key)) and not same:
@@ -195,7 +195,7 @@ def _refuse_other_places(value: Shape, key: Shape) -> None:
 
 
 def _in_a_row(x: Tensor | None) -> Tensor | None:
-    """`(B, h, w, C)` to `(B, h w, C)`."""
+    """Flatten the grid axes: `(B, h, w, C)` to `(B, h w, C)`."""
     if x is None:
         return None
     batch, height, width, features = ops.shape(x)
@@ -203,7 +203,7 @@ def _in_a_row(x: Tensor | None) -> Tensor | None:
 
 
 def _mask_in_a_row(mask: Tensor | None, grid: tuple[Any, ...]) -> Tensor | None:
-    """`(..., h, w)`, or what broadcasts to that, to `(..., h w)`."""
+    """Flatten a mask that broadcasts to `(..., h, w)` to `(..., h w)`."""
     if mask is None:
         return None
     lead = ops.shape(mask)[:-2]

@@ -1,4 +1,4 @@
-"""A penalty on where a model looks, attached to the weights of any attention."""
+"""Attention regularizer."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class WeightPenalty(keras.layers.Layer):
-    """Passes attention weights on as they are, and adds what is amiss with them to the loss.
+    """Attention regularizer: adds a penalty on attention weights to the loss.
 
     `loss = rate * mean over the batch of penalty(weights)`
 
-    A model that calls it on the weights that an attention returned trains with plain `fit`: Keras
-    collects the loss. The names: "doubly_stochastic" (every source is looked at once in all),
-    "coverage" (no source is read twice), "diversity" (no two looks are alike), "entropy" (looks
-    are sharp; broad at a rate below 0). `PENALTIES.register` adds one of your own.
+    A model that calls it on the weights of any attention trains with plain `fit`: Keras collects
+    the loss. Each penalty favors a property of the weights: "doubly_stochastic" (the weights of
+    each source sum to one over the queries), "coverage" (no source is attended twice), "diversity"
+    (the weights of different queries differ), "entropy" (sharp weights; broad ones if `rate` is
+    negative). `PENALTIES.register` adds a custom penalty.
 
     Args:
         penalty: a name in `PENALTIES`.
-        rate: what the penalty is multiplied with.
+        rate: coefficient of the penalty.
 
     Call arguments:
-        weights: `(B, T, S)`, or `(B, H, T, S)` of several heads.
-        query_mask: `(B, T)`, True where there is a query.
-        memory_mask: `(B, S)`, True where there is a source.
+        weights: `(B, T, S)`, or `(B, H, T, S)` with heads.
+        query_mask: `(B, T)`, True at valid queries.
+        memory_mask: `(B, S)`, True at valid sources.
 
     Returns:
-        The weights, untouched.
+        The weights, unchanged.
 
     Weights:
         None.
 
     Masking:
-        Hidden queries and sources count nothing, whatever weights stand there, and neither do looks
-        that had nothing to attend. "doubly_stochastic" needs the memory's mask: it cannot tell a
-        source that was hidden from one that was overlooked.
+        Masked queries and sources are ignored, whatever their weights, and so are fully masked
+        rows. "doubly_stochastic" needs the memory's mask: without it, a masked source counts as
+        one with a total weight of 0.
 
     Cost:
         O(T S); "diversity" O(T^2 S).

@@ -1,4 +1,4 @@
-"""Self-attention in a sliding window."""
+"""Sliding-window self-attention."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class WindowedAttention(keras.layers.Layer):
-    """Every position looks at its neighbours, and at a few places that look at everything.
+    """Sliding-window self-attention, with optional global positions.
 
-    `y = MultiHeadAttention(x, x)` in which position t looks at s where `|s - t| <= w`, or where
+    `y = MultiHeadAttention(x, x)` in which position t attends to s where `|s - t| <= w`, or where
     `min(s, t) < g`
 
     Args:
-        num_heads: H, how many heads look.
-        key_dim: K, width of a head's queries, keys and values.
-        window: w, how far a position sees on each side.
-        global_places: g, how many places from the first on look at all and are looked at by all.
-        dropout: rate of dropped weights in training, 0 to 1.
+        num_heads: H, number of heads.
+        key_dim: K, width of each head's queries, keys and values.
+        window: w, number of attended positions on each side.
+        global_places: g, number of global positions at the start of the sequence; they attend to
+            all positions and all positions attend to them.
+        dropout: dropout rate on the weights, in training, 0 to 1.
         use_bias: whether the four projections have a bias.
-        num_key_value_heads: G, how many keys and values there are; H when None.
-        positions: a name (`POSITIONS.names()`) or `RelativePositions`, None for none.
-        seed: of the dropout, an integer or None.
+        num_key_value_heads: G, number of key and value heads; H when None.
+        positions: name of relative positions (`POSITIONS.names()`), a `RelativePositions`
+            instance, or None.
+        seed: random seed of the dropout, an integer or None.
 
     Call arguments:
         inputs: `(B, T, D)`.
-        mask: `(B, T)`, True where there is something; ANDed with the mask that Keras carries.
-        use_causal_mask: position t may look at the positions 0 .. t only.
-        return_attention_scores: also return the weights.
-        training: switches dropout on.
+        mask: `(B, T)`, True at valid positions; combined by AND with the implicit Keras mask.
+        use_causal_mask: whether position t attends only to positions 0 .. t.
+        return_attention_scores: whether to also return the weights.
+        training: whether to apply dropout.
 
     Returns:
         `(B, T, D)`; on request the weights `(B, H, T, T)`, before dropout.
@@ -45,13 +47,14 @@ class WindowedAttention(keras.layers.Layer):
         Those of `MultiHeadAttention`.
 
     Masking:
-        A hidden position weighs exactly 0, what stands there reaches nothing, and its own output
-        is 0. The mask goes on. Places count from the first position, hidden or not.
+        A masked position gets weight exactly 0, its values do not affect the other outputs, and
+        its own output is 0. The mask is propagated. Global positions are counted from the first
+        position, masked or not.
 
     Cost:
-        O(T (w + g) H K) time and O(T H K) memory where T is unknown or 2048 at least, and the
-        positions add by distance alone or nothing; else, and where the weights are asked for,
-        O(T^2 H K) and O(H T^2).
+        O(T (w + g) H K) time and O(T H K) memory, if T is dynamic or at least 2048 and the
+        `positions` add nothing or only a bias that depends on the distance. Otherwise, and if the
+        weights are requested, O(T^2 H K) and O(H T^2).
 
     Example:
         >>> import numpy as np
@@ -62,9 +65,9 @@ class WindowedAttention(keras.layers.Layer):
         ((1, 5, 8), [0.5, 0.5, 0.0, 0.0, 0.0])
 
     Reference:
-        Beltagy et al. 2020, arXiv 2004.05150, section 3.1, "Sliding Window" (their w counts both
-        sides: it is 2 w here) and "Global Attention", which is for the first g places here and
-        has no projections of its own.
+        Beltagy et al. 2020, arXiv 2004.05150, section 3.1, "Sliding Window" (the paper's w counts
+        both sides: it is 2 w here) and "Global Attention" (here for the first g positions, without
+        projections of its own).
     """
 
     def __init__(

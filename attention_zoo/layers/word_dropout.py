@@ -1,4 +1,4 @@
-"""Words left out in training, so that a model learns what to make of unknown ones."""
+"""Word dropout: random tokens become the unknown token, in training."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ PAD, UNKNOWN = 0, 1
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class WordDropout(keras.layers.Layer):
-    """Tokens become the unknown one by chance, in training.
+    """Word dropout: replaces random tokens with the unknown token, in training.
 
-    `y_t = x_t keep_t + 1 - keep_t`, each `keep` 0 with a chance of `rate`, else 1; 1 is `<unk>`
+    `y_t = x_t keep_t + 1 - keep_t`, each `keep` 0 with probability `rate`, else 1; 1 is `<unk>`
 
     Args:
-        rate: how likely a token is left out, 0 to 1.
-        seed: an integer or None.
+        rate: probability of replacing a token, 0 to 1.
+        seed: random seed, an integer or None.
 
     Call arguments:
-        inputs: tokens, integers of any shape.
-        training: nothing is left out without.
+        inputs: token ids, integers of any shape.
+        training: unless True, the inputs are returned unchanged.
 
     Returns:
-        Tokens of the inputs' shape and dtype. The same seed leaves out the same on every backend.
+        Token ids of the inputs' shape and dtype. The same seed replaces the same tokens on every
+        backend.
 
     Weights:
         None.
 
     Masking:
-        Padding (0) stays padding; the mask goes on.
+        Padding (token id 0) is never replaced; the mask is propagated.
 
     Cost:
         O(n) for n tokens.
@@ -49,8 +50,8 @@ class WordDropout(keras.layers.Layer):
         [1, 1, 0]
 
     Reference:
-        Iyyer et al. 2015, ACL P15-1162, section 3.1: r_w is keep. There a word is taken out; here
-        `<unk>` takes its place, since each word has a tag.
+        Iyyer et al. 2015, ACL P15-1162, section 3.1: r_w is keep. The paper removes the words;
+        here `<unk>` replaces them, because each word has a tag.
     """
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:

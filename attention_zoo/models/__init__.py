@@ -1,4 +1,4 @@
-"""Models: one architecture a file, its presets at the foot."""
+"""Models. Each module defines one architecture, followed by its presets."""
 
 from attention_zoo.models.attention_summarizer import AttentionSummarizer
 from attention_zoo.models.bert import BERT

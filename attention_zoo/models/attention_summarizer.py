@@ -1,4 +1,4 @@
-"""Attention-based summarization: a neural language model that looks at its source (Rush 2015)."""
+"""Attention-based summarization: a neural language model with attention (Rush et al. 2015)."""
 
 from __future__ import annotations
 
@@ -22,40 +22,39 @@ Tensor = Any
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class AttentionSummarizer(Copying, keras.Model):
-    """A feed-forward language model of the last C words, with an attention-based encoder.
+    """Feed-forward language model over the last C words, with an attention-based encoder.
 
     `logits_t = [h_t; enc_t] W`, `h_t = tanh(E[c_t] U)`, `enc_t = sum_i a_ti x'_i`,
     `a_t = softmax_i(F[x_i] P . G[c_t])`
 
-    c_t are the last C words that were written, one embedding after the other, and x'_i is the mean
-    of F[x] from Q places before i to Q places after it. Nothing recurs and no place is told from
-    another: what comes next follows from the last words, and from where they look. Nothing is
-    copied.
+    c_t are the last C target words; their embeddings are concatenated. x'_i is the mean of F[x]
+    over the words at source positions i - Q to i + Q. The model has no recurrence, no positional
+    encoding and no copy mechanism: each prediction depends on the last C words and on enc.
 
     Args:
-        vocabulary_size: V, the 4 special tokens included; of source and target.
+        vocabulary_size: V, shared by source and target, including the 4 special tokens.
         embedding_dim: D, width of E and G.
         units: H, width of the hidden layer.
         source_dim: M, width of F and of enc.
-        context: C, how many of the last words are read.
-        window: Q, places on either side that are averaged.
-        dropout: rate on embeddings and on what W reads, in training; the paper has none.
+        context: C, number of previous words that the model takes as input.
+        window: Q, number of positions averaged on either side.
+        dropout: dropout rate on embeddings and on the input of W; the paper has none.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
-        training: switches dropout on.
-        project: False for the `ops.Projection` that the logits are of, in place of them.
+        training: enables dropout.
+        project: if False, return the `ops.Projection` that computes the logits.
 
     Returns:
         Logits `(B, T, V)` of the tokens after each target token.
 
     Masking:
-        Padding (0) at the ends of source or target changes nothing at the other positions.
+        Padding (0) at the ends of source or target does not affect other positions.
 
     Reference:
-        Rush et al. 2015, arXiv 1509.00685, section 3: p is a, x-bar is x', [V W] is W; its words
-        before the first are the start here too. Its sum over the window is divided by Q, ours by
-        how many words there are in it.
+        Rush et al. 2015, arXiv 1509.00685, section 3: p is a, x-bar is x', [V W] is W. As there,
+        start tokens pad the context before the first word. The paper divides the sum over the
+        window by Q; here it is divided by the number of words in the window.
     """
 
     # layers
@@ -108,7 +107,7 @@ class AttentionSummarizer(Copying, keras.Model):
     # computation
 
     def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
-        """Reads the source `(B, S)` and the target `(B, T)`, which begins with 2."""
+        """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
         before = self.settings["context"] - 1
         written = ops.pad(target, ((0, 0), (before, 0)), constant_values=START)
         looks, words = (
@@ -122,7 +121,7 @@ class AttentionSummarizer(Copying, keras.Model):
         return Told(self._projection(words, enc, training), weights)
 
     def _read(self, source: Tensor, training: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """F[x] and its means `(B, S, M)`, and where words stand."""
+        """Return F[x], its window means `(B, S, M)` and the source mask."""
         mask = ops.not_equal(source, PAD)
         x = self.drop(self.source_embedding(source), training=training)
         x = zoo_ops.zero_masked(x, mask)
@@ -135,14 +134,14 @@ class AttentionSummarizer(Copying, keras.Model):
         return x, around[0] / ops.maximum(around[1], 1), mask
 
     def _projection(self, words: Tensor, enc: Tensor, training: bool = False) -> Projection:
-        """What the logits are of the last words `(B, T, C D)` and the encoder's answer."""
+        """Return the output projection of the last words `(B, T, C D)` and the context enc."""
         read = ops.concatenate([self.hidden(words), enc], axis=-1)
         return Projection(self.drop(read, training=training), self.vocabulary.kernel)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
-        """What a search needs to write targets of `source (B, S)`: the source read once.
+        """Encode `source (B, S)` once and return the decoder's step function and initial state.
 
-        The state is the last C - 1 words of each hypothesis.
+        The state holds the last C - 1 words of each hypothesis.
         """
         keys, values, mask = self._read(source)
         memory = self.attention.prepare(values, keys, mask)
@@ -164,7 +163,7 @@ class AttentionSummarizer(Copying, keras.Model):
 
 
 def _shifted(x: Tensor, most: int) -> list[Tensor]:
-    """`x (B, T + most, D)` as most + 1 views `(B, T, D)`, each a place later than the last."""
+    """Return the most + 1 slices `(B, T, D)` of `x (B, T + most, D)`, each one position later."""
     return [x[:, start : start - most or None] for start in range(most + 1)]
 
 
@@ -173,19 +172,19 @@ def _shifted(x: Tensor, most: int) -> list[Tensor]:
 
 @preset(AttentionSummarizer, "attention_summarizer_base")
 def attention_summarizer_base() -> Config:
-    """Section 7: D, H, C and Q of the text."""
+    """Return D, H, C and Q of section 7."""
     return {"embedding_dim": 200, "units": 400, "source_dim": 400, "context": 5, "window": 2}
 
 
 @preset(AttentionSummarizer, "attention_summarizer_official")
 def attention_summarizer_official() -> Config:
-    """The authors' script (NAMAS, train_model.sh): bowDim 200, a pool of 5 words."""
+    """Return the sizes of the authors' NAMAS train_model.sh: bowDim 200, a pool of 5 words."""
     return {"embedding_dim": 64, "units": 64, "source_dim": 200, "context": 5, "window": 2}
 
 
 @preset(AttentionSummarizer, "attention_summarizer_small")
 def attention_summarizer_small() -> Config:
-    """Sizes for small data and a CPU; not the paper's."""
+    """Return sizes for small data and a CPU; not the paper's."""
     return {
         "embedding_dim": 64,
         "units": 128,

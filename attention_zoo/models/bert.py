@@ -1,4 +1,4 @@
-"""BERT: an encoder that looks both ways (Devlin et al. 2018)."""
+"""BERT: a bidirectional Transformer encoder (Devlin et al. 2018)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAD = 0
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class BERT(PresetMixin, keras.Model):
-    """Embeddings of tokens, places and segments, and a stack of self-attention layers over them.
+    """Embeddings of tokens, positions and segments, and a stack of self-attention layers.
 
     `x_t = drop(norm(E[token_t] + p_t + G[segment_t]))`, `h = layers(x)`,
     `pooled = tanh(h_first W + b)`
@@ -40,34 +40,34 @@ class BERT(PresetMixin, keras.Model):
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head.
         num_layers: N.
-        max_length: L, how many places there are.
-        num_segments: how many segments there are.
-        layer: of every layer, arguments of `layers.TransformerEncoderLayer`: any of "activation",
+        max_length: L, maximum sequence length.
+        num_segments: number of segments.
+        layer: arguments of `layers.TransformerEncoderLayer` for every layer: any of "activation",
             "norm", "norm_first" (False: post-norm as in the paper; True, the default: pre-norm,
-            with a norm after the last layer), "epsilon" and "stochastic_depth". The norm of the
-            embeddings is of the same kind. "gelu" is the exact one (erf), as released. Moreover
-            "positions", how its attention tells places: "learned", by p, which is P[place_t], as in
-            the paper; a name of `layers.POSITIONS` ("rotary", "alibi", "t5", "shaw"), by distances,
-            p being 0; or "none".
-        dropout: rate on embeddings, attention weights and sublayers, in training.
-        use_pooler: whether there is a pooled output; what is trained by tokens alone has none.
+            with a norm after the last layer), "epsilon" and "stochastic_depth". The embeddings use
+            the same kind of norm. "gelu" is the exact one (erf), as in the released models. Also
+            "positions": "learned" (p_t is P[position_t], as in the paper), a name of
+            `layers.POSITIONS` ("rotary", "alibi", "t5", "shaw": relative positions in the
+            self-attention; p is 0), or "none".
+        dropout: dropout rate on embeddings, attention weights and sublayers.
+        use_pooler: whether to compute the pooled output; models trained on tokens alone have none.
 
     Call arguments:
-        inputs: `{"tokens": (B, T)}` and perhaps `"segments": (B, T)`, integers; all of segment 0
-            without. T is at most L.
-        training: switches dropout on.
+        inputs: `{"tokens": (B, T)}` and optionally `"segments": (B, T)` (default 0), integers. T is
+            at most L.
+        training: enables dropout.
 
     Returns:
-        `{"hidden": (B, T, D), "pooled": (B, D)}`; pooled, where there is one, is of the first
-        token.
+        `{"hidden": (B, T, D), "pooled": (B, D)}`; pooled, with `use_pooler`, is computed from the
+        first token.
 
     Masking:
-        Padding (0) changes nothing at the other positions, at any depth and wherever it stands:
-        places count tokens only. There `hidden` is 0; of no token at all, `pooled` is 0 too.
+        Padding (0) does not affect other positions, at any depth and wherever it is: position
+        indices count tokens only. `hidden` is 0 at padding; `pooled` is 0 for rows without tokens.
 
     Reference:
         Devlin et al. 2018, arXiv 1810.04805, section 3: L is N, H is D, A is H. The released model
-        counts padding among the places; with padding on the right, as it is used, both agree.
+        includes padding in its position indices; with right padding, as used, both agree.
     """
 
     # layers
@@ -133,7 +133,7 @@ class BERT(PresetMixin, keras.Model):
         self.build()
 
     def _refuse(self) -> None:
-        """ValueError for numbers that make no model."""
+        """Raise ValueError for invalid settings."""
         size = self.settings
         for name in ("vocabulary_size", "embedding_dim", "units", "num_heads", "num_layers"):
             zoo_ops.whole_number(name, size[name])
@@ -177,10 +177,10 @@ class BERT(PresetMixin, keras.Model):
         return {"hidden": hidden, **pooled}
 
     def embed(self, tokens: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        """The three embeddings' sum `(B, T, D)`; NaN at places from L on that only the run shows.
+        """Return the sum of the embeddings, `(B, T, D)`; NaN from position L on if T is dynamic.
 
         Raises:
-            ValueError: there are more positions than places.
+            ValueError: the sequences are longer than `max_length`.
         """
         length, most = tokens.shape[1], self.settings["max_length"]
         if length is not None and length > most:
@@ -193,23 +193,23 @@ class BERT(PresetMixin, keras.Model):
         return x if self.positions is None else x + self.positions.at(places_of(mask))
 
     def pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """`(B, D)` of the first token; 0 where there is none."""
+        """Return the pooled output `(B, D)` of the first token; 0 for rows without tokens."""
         first = ops.argmax(ops.cast(mask, "int32"), axis=1)
         taken = ops.take_along_axis(hidden, first[:, None, None], axis=1)
         return zoo_ops.zero_masked(self.pooler(ops.squeeze(taken, 1)), ops.any(mask, axis=1))
 
 
 def _narrow() -> keras.initializers.Initializer:
-    """What the embeddings begin as: normal, 0.02 wide, cut at twice that."""
+    """Return the embeddings' initializer: a normal of stddev 0.02, truncated at twice that."""
     return keras.initializers.TruncatedNormal(stddev=0.02)
 
 
 RELEASED = {"norm_first": False, "activation": "gelu", "epsilon": 1e-12}
-"""What the released models' layers are."""
+"""Layer options of the released models."""
 
 
 def _of_size(embedding_dim: int, num_layers: int) -> Config:
-    """All else follows: heads of 64, feed-forward networks four times as wide."""
+    """Return the settings of a size: heads of 64, feed-forward networks four times as wide."""
     return {
         "embedding_dim": embedding_dim,
         "units": 4 * embedding_dim,
@@ -224,35 +224,35 @@ def _of_size(embedding_dim: int, num_layers: int) -> Config:
 
 @preset(BERT, "bert_tiny")
 def bert_tiny() -> Config:
-    """Turc et al. 2019, arXiv 1908.08962, the sizes of table 1: 2 layers, 128 wide."""
+    """Return the sizes of Turc et al. 2019, arXiv 1908.08962, table 1: 2 layers of width 128."""
     return _of_size(128, 2)
 
 
 @preset(BERT, "bert_mini")
 def bert_mini() -> Config:
-    """Turc et al. 2019, table 1: 4 layers, 256 wide."""
+    """Return the sizes of Turc et al. 2019, table 1: 4 layers of width 256."""
     return _of_size(256, 4)
 
 
 @preset(BERT, "bert_small")
 def bert_small() -> Config:
-    """Turc et al. 2019, table 1: 4 layers, 512 wide."""
+    """Return the sizes of Turc et al. 2019, table 1: 4 layers of width 512."""
     return _of_size(512, 4)
 
 
 @preset(BERT, "bert_medium")
 def bert_medium() -> Config:
-    """Turc et al. 2019, table 1: 8 layers, 512 wide."""
+    """Return the sizes of Turc et al. 2019, table 1: 8 layers of width 512."""
     return _of_size(512, 8)
 
 
 @preset(BERT, "bert_base")
 def bert_base() -> Config:
-    """Devlin et al. 2018, section 3, "base"."""
+    """Return the sizes of Devlin et al. 2018, section 3, "base"."""
     return _of_size(768, 12)
 
 
 @preset(BERT, "bert_large")
 def bert_large() -> Config:
-    """Devlin et al. 2018, section 3, "large"."""
+    """Return the sizes of Devlin et al. 2018, section 3, "large"."""
     return _of_size(1024, 24)

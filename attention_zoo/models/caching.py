@@ -1,4 +1,4 @@
-"""The state of a search that keeps keys and values in place: what is read and what is written."""
+"""Search state of decoders with a KV cache that is updated in place."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def nothing_written(
     room: Any,
     dtype: str,
 ) -> State:
-    """The state before the first step.
+    """Return the state before the first step, with an empty KV cache.
 
     Args:
-        read: of each layer what stands before the first step, `(B, H, K, P)` and `(B, H, P, V)`,
-            or None.
+        read: for each layer, the keys and values of the prompt, `(B, H, K, P)` and
+            `(B, H, P, V)`, or None.
         batch_size: B.
         heads: H, and the width of a head.
-        width: W, hypotheses of a source.
-        room: L, most steps.
-        dtype: of what is written.
+        width: W, hypotheses per source.
+        room: L, maximum number of steps.
+        dtype: of the cached keys and values.
     """
     count, size = heads
     keys = ops.zeros((batch_size, count, size, room * width), dtype=dtype)
@@ -53,6 +53,6 @@ def nothing_written(
 
 
 def one_step_on(ancestors: Ancestors, rooms: Sequence[KeysAndValues]) -> State:
-    """The state after the step of these ancestors, with what each layer has now."""
+    """Return the state after the step of `ancestors`, with the updated cache of each layer."""
     kept = InPlace([list(room) for room in rooms])
     return {"at": ancestors.at + 1, "came_by": ancestors.came_by, "rooms": kept}

@@ -1,4 +1,4 @@
-"""A Transformer that tells what an image shows: its encoder reads places instead of words."""
+"""Transformer captioner: its source is a grid of image features."""
 
 from __future__ import annotations
 
@@ -23,37 +23,38 @@ OF_LAYERS = ("embedding_dim", "units", "num_heads", "num_layers", "layer", "drop
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class CaptionTransformer(PresetMixin, Captioner, keras.Model):
-    """An image to a grid of features, and a Transformer from its places to words.
+    """Image encoder, followed by a Transformer from its feature grid to words.
 
     `memory = encode(v W + b + p)`, `logits = decode(sqrt(D) E[y] + p', memory) E'`
 
-    v are the places of the grid, p says where each is: half of it down, half of it across.
+    v are the features at the grid positions. p is their sinusoidal encoding: one half encodes the
+    row, the other half the column.
 
     Args:
-        vocabulary_size: V, tokens of captions, the 4 special ones included.
+        vocabulary_size: V, caption tokens, including the 4 special ones.
         embedding_dim: D, width of the embeddings and of all layers; a multiple of 4.
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head.
         num_layers: N, of the encoder and of the decoder.
         layer: as in `Transformer`.
-        encoder: what makes the grid, as in `ShowAttendTell`.
-        dropout: rate on embeddings and sublayers, in training.
+        encoder: options of the image encoder, as in `ShowAttendTell`.
+        dropout: dropout rate on embeddings and sublayers.
 
     Call arguments:
         inputs: `{"image": (B, H, W, 3), "target": (B, T)}`, pixels from 0 to 255 and integers that
             begin with 2.
-        training: switches dropout on.
-        project: False for the `ops.Projection` that the logits are of, in place of them.
+        training: enables dropout.
+        project: if False, return the `ops.Projection` that computes the logits.
 
     Returns:
         Logits `(B, T, V)`.
 
     Masking:
-        Padding (0) in the target changes nothing at the other positions.
+        Padding (0) in the target does not affect other positions.
 
     Reference:
-        Vaswani et al. 2017, arXiv 1706.03762, section 3, pre-norm; places of an image as its
-        source as in Herdade et al. 2019, arXiv 1906.05963, without their relations of boxes.
+        Vaswani et al. 2017, arXiv 1706.03762, section 3, pre-norm; image regions as the source as
+        in Herdade et al. 2019, arXiv 1906.05963, without their geometric relations of boxes.
     """
 
     # layers
@@ -102,7 +103,7 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
         self.enter.build(self.encoder.compute_output_shape(image))
         self.built = True
 
-    projects = True  # `project=False` is known to the training step
+    projects = True  # `call` accepts `project=False`
 
     # computation
 
@@ -116,7 +117,7 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
         return of.logits() if project else of
 
     def encode(self, image: Tensor, training: bool = False) -> Tensor:
-        """The memory `(B, h w, D)` of images."""
+        """Return the memory `(B, h w, D)` of images."""
         grid = self.enter(self.encoder(image, training=training))
         batch, height, width, size = ops.shape(grid)
         grid = grid + _where(height, width, size, grid.dtype)
@@ -124,7 +125,7 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
         return self.transformer.read(row, _everywhere(row), training)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
-        """What a search needs to write captions of images: each seen once."""
+        """Encode images once and return the decoder's step function and initial state."""
         memory = self.encode(source)
         written = self.transformer.writing(memory, _everywhere(memory), width, room)
 
@@ -136,7 +137,7 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
 
 
 def _where(height: Tensor, width: Tensor, size: int, dtype: str) -> Tensor:
-    """Where the places of a grid are, `(height, width, size)`: half of it down, half across."""
+    """Return a grid's positional encoding `(height, width, size)`: half rows, half columns."""
     down, across = (
         sinusoids(angles(ops.arange(sides), size // 2, 1000.0, dtype), size // 2)
         for sides in (height, width)
@@ -147,7 +148,7 @@ def _where(height: Tensor, width: Tensor, size: int, dtype: str) -> Tensor:
 
 
 def _everywhere(memory: Tensor) -> Tensor:
-    """`(B, S)`, True: no place of an image is hidden."""
+    """Return an all-True mask `(B, S)`: no grid position is masked."""
     return ops.ones(ops.shape(memory)[:2], "bool")
 
 
@@ -156,5 +157,5 @@ def _everywhere(memory: Tensor) -> Tensor:
 
 @preset(CaptionTransformer, "caption_transformer_small")
 def caption_transformer_small() -> Config:
-    """Sizes for small images and a CPU, all learnt from scratch; not the paper's."""
+    """Return sizes for small images and a CPU, trained from scratch; not the paper's."""
     return {"embedding_dim": 128, "units": 256, "num_heads": 4, "num_layers": 2, "dropout": 0.2}

@@ -1,4 +1,4 @@
-"""What models share that tell what images show."""
+"""Base class of image captioners."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ Tensor = Any
 
 
 class Captioner(GenerationMixin):
-    """A model with an image encoder, called with `{"image": (B, H, W, C), "target": (B, T)}`.
+    """Mixin for captioners, called with `{"image": (B, H, W, C), "target": (B, T)}`.
 
-    Its `settings` have a `vocabulary_size`. Where it looks are the places of the encoder's grid in
-    a row: `grid_shape` says how they lie.
+    `settings` contains a `vocabulary_size`. The model attends to the positions of the encoder's
+    grid, flattened row by row; `grid_shape` returns the grid's height and width.
     """
 
     encoder: Any
-    """See `models.image_encoders`."""
+    """Image encoder, see `models.image_encoders`."""
 
     source_name = "image"
 
     @property
     def target_vocabulary_size(self) -> int:  # type: ignore[override]
-        """How many tokens captions are of."""
+        """Number of caption tokens."""
         size: int = self.settings["vocabulary_size"]  # type: ignore[attr-defined]
         return size
 
     def grid_shape(self, image: Any) -> tuple[int, int]:
-        """Height and width of the grid of images `(B, H, W, C)`, or of such a shape."""
+        """Return the height and width of the grid of images `(B, H, W, C)`, or of such a shape."""
         shape = tuple(getattr(image, "shape", image))
         height, width = self.encoder.compute_output_shape(shape)[1:3]
         return height, width
 
     def as_source(self, source: Any) -> Tensor:
-        """Images as they are, whole numbers or not; ValueError for what are none."""
+        """Convert images to a tensor of their own dtype; raise ValueError for a wrong shape."""
         image = ops.convert_to_tensor(source)
         check_image(image, self.encoder.channels)
         return image
 
     def check_search(self, source: Any, options: SearchOptions) -> None:
-        """ValueError for what are no images, or for a length that is to come from theirs."""
+        """Raise ValueError for a wrong image shape, `max_length_ratio` or no `max_length`."""
         check_image(source, self.encoder.channels)
         if options.max_length_ratio is not None:
             raise ValueError("max_length_ratio: an image has no length; give max_length")
@@ -53,10 +53,10 @@ class Captioner(GenerationMixin):
             raise ValueError("max_length: an image has no length; give max_length")
 
     def reading(self, image: Tensor, memory: Tensor, step: Any, state: Any) -> DecoderStart:
-        """What a search needs of images `(B, H, W, C)`, whose places are `(B, ..., D)`."""
+        """Return the `DecoderStart` of images `(B, H, W, C)` with memory `(B, ..., D)`."""
         batch, *sides = ops.shape(image)
         places = math.prod(ops.shape(memory)[1:-1])
         pixels = ops.reshape(ops.cast(image, "float32"), (batch, math.prod(sides), 1))
         bits = ops.squeeze(ops.view(pixels, "int32"), axis=-1)
-        keys = fingerprints(bits + 1)  # 0, as of black, would be no pixel
+        keys = fingerprints(bits + 1)  # + 1: black is 0, which `fingerprints` ignores
         return DecoderStart(step, state, places=ops.ones((batch, places), "bool"), keys=keys)

@@ -1,4 +1,4 @@
-"""A Transformer that copies words of its source through a pointer (Vaswani 2017, See 2017)."""
+"""Transformer with a pointer that copies source words (Vaswani et al. 2017, See et al. 2017)."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ Tensor = Any
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class CopyTransformer(Copying, keras.Model):
-    """A Transformer of one vocabulary whose last layer says a word or copies it.
+    """Transformer with one vocabulary whose output layer generates or copies each word.
 
     `P(w) = p_gen softmax(E s)_w + (1 - p_gen) sum_{i: x_i = w} a_i`,
     `h*, a = pointer(s, memory)`, `p_gen = sigmoid(h* . w_h + s . w_s + e . w_x + b)`
 
-    s is what the decoder puts out, memory what the encoder does, and e the embedding of the last
-    word. The pointer is an attention of one head, beside those of the layers: only copying
-    teaches it where to look.
+    s is the decoder output, memory the encoder output, and e the embedding of the last word. The
+    pointer is a single-head attention in addition to those of the layers. Only the copy mechanism
+    trains it.
 
     Args:
-        vocabulary_size: V, the 4 special tokens included; of source and target.
+        vocabulary_size: V, shared by source and target, including the 4 special tokens.
         embedding_dim: D, width of the embeddings and of all layers.
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head.
         num_layers: N, of the encoder and of the decoder.
-        copies: C, words of a source beyond the vocabulary that have an id; 0: nothing is copied,
-            there is no pointer, and it is a plain Transformer.
+        copies: C, ids for out-of-vocabulary words of a source; with 0 nothing is copied and the
+            model is a plain Transformer without a pointer.
         layer, dropout, positions: as in `Transformer`.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers below V + C; the target begins
             with 2.
-        training: switches dropout on.
-        project: False for the `ops.CopyProjection` that the log probabilities are of, in place of
-            them; with `copies=0` for the `ops.Projection` that the logits are of.
+        training: enables dropout.
+        project: if False, return the `ops.CopyProjection` that computes the log probabilities;
+            with `copies=0` the `ops.Projection` that computes the logits.
 
     Returns:
         Log probabilities `(B, T, V + C)` of the tokens after each target token; logits
         `(B, T, V)` with `copies=0`.
 
     Masking:
-        Padding (0) in source or target changes nothing at the other positions, at any depth.
+        Padding (0) in source or target does not affect other positions, at any depth.
 
     Reference:
-        Vaswani et al. 2017, arXiv 1706.03762, section 3: d_model is D, d_ff is F, h is H; with
-        pre-norm layers unless told otherwise (Xiong et al. 2020, arXiv 2002.04745). See et al.
-        2017, arXiv 1704.04368, equations 8 and 9: h*_t, s_t and a^t are h*, s and a; x_t is e.
+        Vaswani et al. 2017, arXiv 1706.03762, section 3: d_model is D, d_ff is F, h is H; layers
+        are pre-norm by default (Xiong et al. 2020, arXiv 2002.04745). See et al. 2017, arXiv
+        1704.04368, equations 8 and 9: h*_t, s_t and a^t are h*, s and a; x_t is e.
     """
 
     # layers
@@ -105,7 +105,7 @@ class CopyTransformer(Copying, keras.Model):
     # computation
 
     def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
-        """Reads the source `(B, S)` and the target `(B, T)`, which begins with 2."""
+        """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
         source, target = self.known(source), self.known(target)
         memory = self.transformer.encode(source, training)
         plain = self.pointer is None
@@ -126,7 +126,7 @@ class CopyTransformer(Copying, keras.Model):
         return Told(projection, weights[:, 0], gate)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
-        """What a search needs to write targets of `source (B, S)`: the source read once."""
+        """Encode `source (B, S)` once and return the decoder's step function and initial state."""
         known = self.known(source)
         pointer, head = self.pointer, self.head
         if pointer is None or head is None:
@@ -153,11 +153,11 @@ class CopyTransformer(Copying, keras.Model):
 
 @preset(CopyTransformer, "copy_transformer_base")
 def copy_transformer_base() -> Config:
-    """Vaswani et al. 2017, table 3, "base", pre-norm, with a pointer."""
+    """Return the sizes of Vaswani et al. 2017, table 3, "base", pre-norm, with a pointer."""
     return {"embedding_dim": 512, "units": 2048, "num_heads": 8, "num_layers": 6, "dropout": 0.1}
 
 
 @preset(CopyTransformer, "copy_transformer_small")
 def copy_transformer_small() -> Config:
-    """Sizes for small data and a CPU; not the paper's."""
+    """Return sizes for small data and a CPU; not the paper's."""
     return {"embedding_dim": 128, "units": 512, "num_heads": 4, "num_layers": 3, "dropout": 0.1}

@@ -1,4 +1,4 @@
-"""What models share that may copy words of their source."""
+"""Base class of models that can copy source words."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ UNKNOWN = 1
 
 
 class Told(NamedTuple):
-    """A target told again from its source, not yet over words.
+    """Decoder outputs of a target, before the vocabulary projection.
 
-    projection: of the logits `(B, T, V)`. weights: where each step looked, `(B, T, S)`. gate: the
-    logit of p_gen, `(B, T)`; None where nothing is copied.
+    projection: computes the logits `(B, T, V)`. weights: attention weights of each step,
+    `(B, T, S)`. gate: logit of p_gen, `(B, T)`; None if nothing is copied.
     """
 
     projection: Projection
@@ -31,10 +31,10 @@ class Told(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Where written tokens came from.
+    """Attention and copy probabilities of generated tokens.
 
-    attention: where the look before each token went, `(B, T, S)`. copied: how likely each token
-    was copied and not said, `(B, T)`. Both are 0 after the end.
+    attention: attention weights of the step that generated each token, `(B, T, S)`. copied:
+    probability that each token was copied, not generated, `(B, T)`. Both are 0 after the end.
     """
 
     attention: Tensor
@@ -42,26 +42,25 @@ class Trace(NamedTuple):
 
 
 class Copying(PresetMixin, GenerationMixin):
-    """A model that writes words of its vocabulary and, with `copies`, words of its source.
+    """Mixin for models that generate vocabulary words and, with `copies`, copy source words.
 
-    A word of the source that the vocabulary lacks has an id of its own beyond the vocabulary, V +
-    0 for the first such word of its source, V + 1 for the next; the C first ones of a source have
-    one, and the others are unknown, 1. Sources, targets and labels are such ids; with C = 0 there
-    are none, and nothing is copied.
+    Source words outside the vocabulary get ids beyond it: V for the first distinct one of a
+    source, V + 1 for the next. Only the first C of a source get an id; the others are unknown, 1.
+    Sources, targets and labels use these ids. With C = 0 there are none, and nothing is copied.
 
-    A model calls `self.begin(settings)` first in its constructor, makes `self.head` by
-    `self.make_head()`, and defines `tell` and `decoder_step`.
+    The constructor of a model calls `self.begin(settings)` first and sets `self.head` to
+    `self.make_head()`. A model defines `tell` and `decoder_step`.
 
-    Token ids: 0 pads, 1 is unknown, 2 starts, 3 ends.
+    Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
     """
 
-    projects = True  # `project=False` is known to the training step
+    projects = True  # `call` accepts `project=False`
 
     settings: dict[str, Any]
     head: CopyHead | None
 
     def begin(self, settings: dict[str, Any]) -> None:
-        """Keeps the constructor's arguments: "vocabulary_size", and "copies" where it may copy."""
+        """Store the constructor's arguments: "vocabulary_size", and optionally "copies"."""
         if settings["vocabulary_size"] < END + 2:
             raise ValueError(
                 f"vocabulary_size must be at least {END + 2} (4 special tokens and one more), "
@@ -73,27 +72,27 @@ class Copying(PresetMixin, GenerationMixin):
         self.target_vocabulary_size = self.vocabulary_size + self.copies
 
     def make_head(self) -> CopyHead | None:
-        """The layer that mixes both ways; None where nothing is copied."""
+        """Return the layer that mixes generating and copying; None if nothing is copied."""
         own = {"dtype": self.dtype_policy}  # type: ignore[attr-defined]
         return CopyHead(self.copies, **own) if self.copies else None
 
     @property
     def vocabulary_size(self) -> int:
-        """V, how many tokens the vocabulary has."""
+        """V, size of the vocabulary."""
         return int(self.settings["vocabulary_size"])
 
     @property
     def copies(self) -> int:
-        """C, how many ids there are beyond the vocabulary; 0 where nothing is copied."""
+        """C, number of ids beyond the vocabulary; 0 if nothing is copied."""
         return int(self.settings.get("copies", 0))
 
     def known(self, ids: Tensor) -> Tensor:
-        """The ids, int32, with the unknown word for those beyond the vocabulary."""
+        """Replace ids beyond the vocabulary by the unknown token; return int32."""
         ids = ops.cast(ids, "int32")
         return ops.where(ids >= self.vocabulary_size, UNKNOWN, ids)
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """What it trains by; ValueError for smoothing where words are copied."""
+        """Return the training loss; raise ValueError for label smoothing with copying."""
         if not self.copies:
             return SequenceCrossEntropy(label_smoothing)
         if label_smoothing:
@@ -107,7 +106,7 @@ class Copying(PresetMixin, GenerationMixin):
     # computation
 
     def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
-        """Reads the source `(B, S)` and the target `(B, T)`, which begins with 2."""
+        """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
         raise TypeError(f"{type(self).__name__} does not define `tell`")
 
     def call(
@@ -121,11 +120,11 @@ class Copying(PresetMixin, GenerationMixin):
         return of.log_probs(self.copies) if project else of
 
     def trace(self, source: Tensor, tokens: Tensor) -> Trace:
-        """Where written tokens came from, by telling them again.
+        """Return attention and copy probabilities of generated tokens, by decoding them again.
 
         Args:
             source: `(B, S)` integers, padded with 0.
-            tokens: `(B, T)` integers that a search wrote for it, the end included, padded with 0.
+            tokens: `(B, T)` integers generated by a search, including the end, padded with 0.
         """
         source, tokens = ops.cast(source, "int32"), ops.cast(tokens, "int32")
         start = ops.full((ops.shape(tokens)[0], 1), START, "int32")
@@ -140,7 +139,7 @@ class Copying(PresetMixin, GenerationMixin):
         return Trace(weights, ops.where(live, ops.cast(copied, "float32"), 0.0))
 
     def compiled_trace(self, source: Tensor, tokens: Tensor) -> Trace:
-        """`trace`, compiled once for all shapes (on JAX for each); returns NumPy arrays."""
+        """Run `trace`, compiled once for all shapes (on JAX per shape); return NumPy arrays."""
         traces = self.__dict__.setdefault("_traces", [])
         if not traces:
             traces.append(_Trace(self))
@@ -149,7 +148,7 @@ class Copying(PresetMixin, GenerationMixin):
 
 
 class _Trace(keras.Model):
-    """`trace` as the call of a model, because that is what Keras compiles on every backend."""
+    """`trace` as the call of a model, which is what Keras compiles on every backend."""
 
     def __init__(self, writer: Copying) -> None:
         super().__init__(name="trace", dtype="float32")

@@ -1,4 +1,4 @@
-"""Images and texts that find each other, word by word and region by region (Lee et al. 2018)."""
+"""Image-text retrieval by cross-attention of words and regions (Lee et al. 2018)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Shape = tuple[Any, ...]
 
 LOOK = ("direction", "inverse_temperature", "pooling", "pooling_sharpness")
 BLOCK = 2**24
-"""About so many weights of words and regions are in memory at once where blocks are compared."""
+"""Approximate maximum number of word-region weights in memory in blockwise comparison."""
 
 
 class EncodedTexts(NamedTuple):
-    """Texts as a retriever compares them.
+    """Encoded texts.
 
-    words: `(N, T, D)`, each of length 1. mask: `(N, T)`, True where there is a word.
+    words: `(N, T, D)`, unit vectors. mask: `(N, T)`, True at words.
     """
 
     words: Tensor
@@ -47,40 +47,40 @@ class EncodedTexts(NamedTuple):
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class CrossAttentionRetriever(PresetMixin, keras.Model):
-    """How well every image and every text match: each word looks for its region of the image.
+    """Similarity of every image and every text, by cross-attention of words and regions.
 
     `v_i = norm(W f_i + b)`, `e_j = norm((forward_j + backward_j) / 2)`, `similarity = S(v, e)`
 
-    f are the places of the encoder's grid, forward and backward the states of two GRUs that read
-    the embedded words from either end, norm brings a vector to length 1, and S is
-    `layers.StackedCrossAttention`. Train it by `losses.HardestNegatives` (`make_loss()`), with
-    `compile` and `fit` or by the training loop.
+    f are the features at the positions of the encoder's grid. forward and backward are the states
+    of a bidirectional GRU over the word embeddings. norm scales a vector to length 1. S is
+    `layers.StackedCrossAttention`. Train with `losses.HardestNegatives` (`make_loss()`), through
+    `compile` and `fit` or the training loop.
 
     Args:
-        vocabulary_size: V, tokens of texts, the 4 special ones included.
-        embedding_dim: width of the words' embeddings.
-        units: D, width of what is compared.
-        encoder: what makes the grid, as in `ShowAttendTell`.
+        vocabulary_size: V, text tokens, including the 4 special ones.
+        embedding_dim: width of the word embeddings.
+        units: D, width of the compared vectors.
+        encoder: options of the image encoder, as in `ShowAttendTell`.
         direction, inverse_temperature, pooling, pooling_sharpness: as in `StackedCrossAttention`.
-        dropout: rate on embeddings and on the grid, in training.
-        ranking: options of the loss that `make_loss` gives, see `losses.HardestNegatives`:
-            {"margin": 0.2, "sharpness": 20.0}. What is learnt from scratch needs a sharpness.
+        dropout: dropout rate on embeddings and on the grid.
+        ranking: options of the loss that `make_loss` returns, see `losses.HardestNegatives`:
+            {"margin": 0.2, "sharpness": 20.0}. Training from scratch needs a sharpness.
 
     Call arguments:
-        inputs: `{"image": (B, H, W, 3), "text": (B, T)}`, pixels from 0 to 255 and integers. Row b
-            of both makes a pair.
-        training: switches dropout on.
+        inputs: `{"image": (B, H, W, 3), "text": (B, T)}`, pixels from 0 to 255 and integers. Image
+            b and text b are a pair.
+        training: enables dropout.
 
     Returns:
-        Similarities `(B, B)`, float32 at least: row i and column j are of image i and text j.
+        Similarities `(B, B)`, float32 at least: row i is image i, column j is text j.
 
     Masking:
-        Padding (0) in a text changes nothing; a text of nothing else has similarity 0.
+        Padding (0) in a text has no effect; a text of padding only has similarity 0.
 
     Reference:
-        Lee et al. 2018, arXiv 1803.08024, sections 3.1 to 3.3. The paper's regions are boxes that a
-        detector found before (Anderson et al. 2018); with `encoder={"kind": "features", "width":
-        2048}` they can be given as a grid of one row.
+        Lee et al. 2018, arXiv 1803.08024, sections 3.1 to 3.3. The paper's regions are boxes of an
+        object detector (Anderson et al. 2018); with `encoder={"kind": "features", "width": 2048}`
+        they can be passed as a grid of one row.
     """
 
     # layers
@@ -115,7 +115,7 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         }
         self.settings = size = plain(settings)
         check_arguments(HardestNegatives, self.settings["ranking"])
-        self.make_loss()  # which refuses what is none of its numbers
+        self.make_loss()  # raises for invalid values
         own: Config = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
         self.enter = layers.Dense(size["units"], **own)
@@ -144,22 +144,22 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         return self.matching.similarities(words, regions, mask)
 
     def encode_images(self, image: Tensor, training: bool = False) -> Tensor:
-        """The regions `(B, S, D)` of images, each of length 1, row by row of the grid."""
+        """Return the regions `(B, S, D)` of images as unit vectors, row by row of the grid."""
         return self._regions(self._grid(image, training))
 
     def _grid(self, image: Tensor, training: bool) -> Tensor:
-        """The encoder's places `(B, h, w, C)`."""
+        """Return the encoder's feature grid `(B, h, w, C)`."""
         image = ops.convert_to_tensor(image)
         check_image(image, self.encoder.channels)
         return self.drop_places(self.encoder(image, training=training), training=training)
 
     def _regions(self, grid: Tensor) -> Tensor:
-        """Places in a row as they are compared, `(B, S, D)`."""
+        """Flatten and project a grid to unit vectors `(B, S, D)`."""
         batch, height, width, size = ops.shape(grid)
         return _unit(self.enter(ops.reshape(grid, (batch, height * width, size))))
 
     def encode_texts(self, text: Tensor, training: bool = False) -> EncodedTexts:
-        """The words of texts `(B, T)`, and where there are any."""
+        """Return the encoded words of texts `(B, T)` and their mask."""
         text = ops.cast(text, "int32")
         zoo_ops.check_shape("text", text.shape, ("batch", "tokens"))
         mask = ops.not_equal(text, 0)
@@ -169,11 +169,11 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         return EncodedTexts(_unit((forward + backward) / 2), mask)
 
     def similarities(self, images: Tensor, texts: EncodedTexts) -> Tensor:
-        """How well I images and N texts match, `(I, N)`, float32 at least, block by block.
+        """Return the similarities `(I, N)` of I images and N texts, float32 at least, blockwise.
 
         Args:
-            images: what `encode_images` gave, `(I, S, D)`.
-            texts: what `encode_texts` gave.
+            images: output of `encode_images`, `(I, S, D)`.
+            texts: output of `encode_texts`.
         """
         words, mask = texts
         places = max(1, int(images.shape[1]) * int(words.shape[1]))
@@ -193,9 +193,10 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         return ops.concatenate(rows, axis=0)
 
     def look(self, image: Tensor, text: Tensor) -> Tensor:
-        """Where each word of a text looks in the image of its row: `(B, T, h, w)`.
+        """Return attention weights of words over the image of their row, `(B, T, h, w)`.
 
-        Of a model whose regions look at words, how much each region looks at the word.
+        With direction "image_to_text", each region attends to the words: entry (t, h,
+        w) is the weight of word t for region (h, w).
 
         Args:
             image: `(B, H, W, 3)`.
@@ -207,14 +208,14 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         return ops.reshape(weights, (batch, count, *ops.shape(grid)[1:3]))
 
     def looks(self, images: Tensor, texts: EncodedTexts) -> Tensor:
-        """The weights of `look` `(B, T, S)`, of B images and texts that are encoded."""
+        """Return the weights of `look` as `(B, T, S)`, for B encoded images and texts."""
         words, mask = texts
         weights = self.matching(words, images, mask, return_attention_scores=True)[2]
         turned = self.settings["direction"] == "image_to_text"
         return ops.swapaxes(weights, 1, 2) if turned else weights
 
     def grid_shape(self, image: Any) -> tuple[int, int]:
-        """Height and width of the grid of images `(B, H, W, 3)`, or of such a shape."""
+        """Return the height and width of the grid of images `(B, H, W, 3)`, or of such a shape."""
         shape = tuple(getattr(image, "shape", image))
         height, width = self.encoder.compute_output_shape(shape)[1:3]
         return height, width
@@ -222,17 +223,17 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
     # training
 
     def make_loss(self) -> keras.losses.Loss:
-        """What it trains by: the numbers of the images, `(B,)`."""
+        """Return the training loss; its labels are image numbers `(B,)`."""
         return HardestNegatives(**self.settings["ranking"])
 
 
 def _unit(x: Tensor) -> Tensor:
-    """`x / ||x||` in the type of x; 0 where x is 0."""
+    """Return `x / ||x||` in the dtype of x; 0 where x is 0."""
     return ops.cast(ops.normalize(zoo_ops.at_least_float32(x), axis=-1), x.dtype)
 
 
 def _begins(count: int, side: int) -> range:
-    """Where blocks of so many begin; there is one even of nothing."""
+    """Return the start indices of blocks of `side` items; one block if `count` is 0."""
     return range(0, max(1, count), side)
 
 
@@ -241,11 +242,11 @@ def _begins(count: int, side: int) -> range:
 
 @preset(CrossAttentionRetriever, "cross_attention_retriever_base")
 def cross_attention_retriever_base() -> Config:
-    """The authors' sizes, text to image and average; for regions of a detector, give `encoder`."""
+    """Return the authors' sizes, text to image, average; set `encoder` for detector regions."""
     return {"embedding_dim": 300, "units": 1024, "encoder": {"kind": "ResNet101"}}
 
 
 @preset(CrossAttentionRetriever, "cross_attention_retriever_small")
 def cross_attention_retriever_small() -> Config:
-    """Sizes for small images and a CPU, all learnt from scratch; not the paper's."""
+    """Return sizes for small images and a CPU, trained from scratch; not the paper's."""
     return {"embedding_dim": 64, "units": 128, "dropout": 0.1, "ranking": {"sharpness": 20.0}}

@@ -1,4 +1,4 @@
-"""Deep self-attention, and a tag for every word (Tan et al. 2017)."""
+"""DeepAtt: a tagger with deep self-attention (Tan et al. 2017)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from attention_zoo.registry import Registry
 Tensor = Any
 
 SUBLAYERS = Registry("sublayer")
-"""What comes before each self-attention, by name, made with `(options, dtype=...)`."""
+"""Registry of the sublayers before each self-attention, built with `(options, dtype=...)`."""
 
 STACK: Config = {
     "num_layers": 10,
@@ -36,12 +36,12 @@ STACK: Config = {
     "attention_dropout": 0.1,
     "inner_dropout": 0.1,
 }
-"""What a `stack` says unless told otherwise: the numbers of the paper."""
+"""Default options of a `stack`: the values of the paper."""
 
 
 @SUBLAYERS.register("recurrent")
 class RecurrentSublayer(layers.Layer):
-    """`LSTM(x)_t + LSTM'(x)_t`, one from each end, as wide as x.
+    """`LSTM(x)_t + LSTM'(x)_t`, forward and backward, each as wide as x.
 
     Reference:
         Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers".
@@ -65,7 +65,7 @@ class RecurrentSublayer(layers.Layer):
 
 @SUBLAYERS.register("convolutional")
 class ConvolutionalSublayer(layers.Layer):
-    """`(x * W + b) sigmoid(x * V + c)`, * a convolution of width 3.
+    """`(x * W + b) sigmoid(x * V + c)`, where * is a convolution of width 3.
 
     Reference:
         Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers"; Dauphin et al. 2016,
@@ -111,13 +111,13 @@ class FeedForwardSublayer(layers.Layer):
 
 
 class DeepAttLayer(layers.Layer):
-    """A sublayer and a self-attention, each with a way around it.
+    """A sublayer and a self-attention, each with a residual connection.
 
     `y = norm(x + drop(sublayer(x)))`, `z = norm(y + drop(attend(y)))`
 
     Args:
-        options: a `stack`, with all said.
-        dropout: rate of both `drop`, in training.
+        options: a complete `stack`.
+        dropout: dropout rate of both `drop`.
     """
 
     def __init__(self, options: Config, dropout: float, **kwargs: Any) -> None:
@@ -157,45 +157,46 @@ class DeepAttLayer(layers.Layer):
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class DeepAttTagger(Tagger):
-    """Many layers of self-attention, each after a sublayer that bends, softmax or CRF above.
+    """Tagger with many self-attention layers, each after a nonlinear sublayer; softmax or CRF.
 
     `x_t = drop([sqrt(E) E[token_t]; characters_t; G[mark_t]] + p_t)`, and for each layer
     `y = norm(x + drop(sublayer(x)))`, `x = norm(y + drop(attend(y)))`; `emissions = x W + b`
 
     Args:
         vocabulary_size: V, all tokens; 0 is padding, 1 the unknown one.
-        tags: K names, by number.
-        embedding_dim: E, width of the embeddings of tokens and of marks.
+        tags: names of the K tags, in the order of their ids.
+        embedding_dim: E, width of the token and mark embeddings.
         units: D, width of all layers; inputs of another width are projected.
-        stack: of the layers: any of "num_layers", "sublayer" ("feed_forward", "convolutional": a
-            gated linear unit of width 3, or "recurrent": two LSTMs, summed), "units" of the
-            feed-forward network, "num_heads", "attention_dropout" and "inner_dropout", of the
-            feed-forward network; else those of the paper.
-        head: any of "kind", "softmax" unless said or "crf", and "tag_scheme", of the tags: what it
-            forbids is never decoded, and with "crf" not learned either.
-        characters: None, or how they are read: "vocabulary_size", "kind" ("cnn", unless said, or
-            "lstm"), and other arguments of `layers.CharacterCNN` or `layers.CharacterLSTM`.
-        dropout: rate on the inputs and on what sublayers and attentions put out, in training.
-        word_dropout: rate at which tokens become unknown, in training.
-        marks: whether the inputs mark tokens: the predicate whose arguments are asked for.
+        stack: options of the layers, by default the paper's: any of "num_layers", "sublayer"
+            ("feed_forward", "convolutional": a gated linear unit of width 3, or "recurrent": two
+            LSTMs, summed), "units" of the feed-forward network, "num_heads", "attention_dropout"
+            and "inner_dropout", of the feed-forward network.
+        head: any of "kind" ("softmax", the default, or "crf") and "tag_scheme", whose forbidden
+            sequences are never decoded and, with "crf", have probability 0 in training too.
+        characters: None, or options of character features: "vocabulary_size", "kind" ("cnn", the
+            default, or "lstm"), and other arguments of `layers.CharacterCNN` or
+            `layers.CharacterLSTM`.
+        dropout: dropout rate on the inputs and on the outputs of sublayers and attentions.
+        word_dropout: rate at which tokens become the unknown one in training.
+        marks: whether the inputs mark tokens: the predicate whose arguments are tagged.
 
     Call arguments:
-        inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, for each word the
-            place of its first token, counted from 1, 0 where there is no word; without it every
-            token is a word. `"characters" (B, P, C)` and `"marks" (B, P)`, 0 or 1, where asked for.
-        training: switches all kinds of dropout on.
+        inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, the position of each
+            word's first token, counted from 1, or 0 for padding; if absent, every token is a word.
+            `"characters" (B, P, C)` and `"marks" (B, P)`, 0 or 1, if the model uses them.
+        training: enables all kinds of dropout.
 
     Returns:
-        Potentials `(B, W + K + 2, K + 1)`, as of `layers.CRF`, which `decode`, `marginals` and
-        `make_loss()` read.
+        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, the input of `decode`, `marginals`
+        and the loss of `make_loss()`.
 
     Masking:
-        Padding (0) changes nothing at the other positions, wherever it stands; it is no word, and
-        places count tokens only.
+        Padding (0) does not affect other positions, wherever it is. It is not a word, and position
+        indices count tokens only.
 
     Reference:
         Tan et al. 2017, arXiv 1712.01586, sections "Self-Attention" to "Pipeline": d is D, h_f is
-        the units of the stack; p is the timing signal, added once. The paper reads no characters.
+        the units of the stack; p is the timing signal, added once. The paper has no characters.
     """
 
     # layers
@@ -269,7 +270,7 @@ class DeepAttTagger(Tagger):
 
 
 def _stack_options(given: Config | None, units: int) -> Config:
-    """A stack with all said; ValueError for options that make none."""
+    """Return the stack options with defaults filled in; raise ValueError for invalid ones."""
     check_options("stack", given, STACK)
     options = {**STACK, **(given or {})}
     SUBLAYERS.get(options["sublayer"])
@@ -294,25 +295,25 @@ def _of_the_paper(sublayer: str) -> Config:
 
 @preset(DeepAttTagger, "deep_att_ffn")
 def deep_att_ffn() -> Config:
-    """Tan et al. 2017, its experiments: 10 layers of 200, networks of 800, predicates."""
+    """Return the sizes of Tan et al. 2017: 10 layers of 200, feed-forward 800, marks."""
     return _of_the_paper("feed_forward")
 
 
 @preset(DeepAttTagger, "deep_att_rnn")
 def deep_att_rnn() -> Config:
-    """Tan et al. 2017, its experiments, with LSTMs."""
+    """Return the sizes of `deep_att_ffn`, with LSTM sublayers."""
     return _of_the_paper("recurrent")
 
 
 @preset(DeepAttTagger, "deep_att_cnn")
 def deep_att_cnn() -> Config:
-    """Tan et al. 2017, its experiments, with gated convolutions."""
+    """Return the sizes of `deep_att_ffn`, with gated convolutions."""
     return _of_the_paper("convolutional")
 
 
 @preset(DeepAttTagger, "deep_att_small")
 def deep_att_small() -> Config:
-    """For a CPU: 4 layers of 128 with LSTMs, no predicate, characters by a convolution."""
+    """Return sizes for a CPU: 4 layers of 128 with LSTMs, a character CNN, no predicate marks."""
     return {
         "embedding_dim": 98,
         "units": 128,

@@ -1,4 +1,4 @@
-"""What recurrent writers share: read, then write one token after the other."""
+"""Base class of recurrent encoder-decoder models."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Tensor = Any
 
 
 class Encoded(NamedTuple):
-    """The source read: memory `(B, S, D)` or None, mask `(B, S)`, and what the decoder starts from.
+    """Encoder output: memory `(B, S, D)` or None, mask `(B, S)` and the initial state.
 
-    vector: one `(B, D)` for all of the source, where the model uses one.
+    vector: a single vector `(B, D)` for the whole source, if the model uses one.
     """
 
     memory: Tensor | None
@@ -35,27 +35,27 @@ class Encoded(NamedTuple):
 
 
 class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
-    """A translator: tokens of the source and of the target so far to logits of the next token.
+    """Recurrent encoder-decoder: logits of the next token from the source and the prefix.
 
-    A model has a Dense layer `vocabulary` without bias and defines `encode` and `readout`,
-    `decoder_inputs` where the decoder reads more than the last token, and `judge` where more is to
-    be learnt than the next token. Its constructor ends in `self.finish(settings)`. Token ids: 0
-    pads, 1 is unknown, 2 starts, 3 ends.
+    A subclass has a Dense layer `vocabulary` without bias and defines `encode` and `readout`. It
+    overrides `decoder_inputs` if the decoder takes more than the last token, and
+    `add_auxiliary_losses` for further training losses. Its constructor ends in
+    `self.finish(settings)`. Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
 
     Args:
-        sampling: a `ScheduledSampling`, or its schedule (see there), to feed the decoder its own
-            words now and then in training; None for teacher forcing.
+        sampling: a `ScheduledSampling`, or its schedule, which feeds the decoder some of its own
+            predictions in training; None for teacher forcing.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
-        training: switches dropout and sampling on.
-        project: False for the `ops.Projection` that the logits are of, in place of them.
+        training: enables dropout and scheduled sampling.
+        project: if False, return the `ops.Projection` that computes the logits.
 
     Returns:
         Logits `(B, T, V)` of the tokens after each target token.
 
     Masking:
-        Padding in source or target changes nothing at the other positions.
+        Padding in source or target does not affect other positions.
     """
 
     source_embedding: keras.layers.Embedding
@@ -72,7 +72,7 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         self.sampling = sampling if whole else ScheduledSampling(sampling)
 
     def finish(self, settings: dict[str, Any]) -> None:
-        """Keeps the constructor's arguments and builds all weights."""
+        """Store the constructor's arguments and build all weights."""
         for name in self.vocabularies:
             if settings[name] < END + 2:
                 raise ValueError(
@@ -83,26 +83,26 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         self.settings = settings
         self.build()
 
-    projects = True  # `project=False` is known to the training step
+    projects = True  # `call` accepts `project=False`
 
     vocabularies: tuple[str, ...] = ("source_vocabulary_size", "target_vocabulary_size")
-    """The settings that count tokens."""
+    """The settings that are vocabulary sizes."""
 
     source_name = "source"
-    """What the inputs call what is read."""
+    """Key of the source in the inputs."""
 
     # layers
 
     def encode(self, source: Tensor, training: bool) -> Encoded:
-        """Reads the source `(B, S)`."""
+        """Encode the source `(B, S)`."""
         raise TypeError(f"{type(self).__name__} does not define `encode`")
 
     def decoder_inputs(self, embedded: Tensor, encoded: Encoded) -> Tensor:
-        """What the decoder reads beside the embedded target `(B, T, E)`: nothing here."""
+        """Return the decoder's inputs, by default the embedded target `(B, T, E)` alone."""
         return embedded
 
     def make_decoder_input_ids(self, target: Tensor, encoded: Encoded) -> Tensor:
-        """The tokens that the decoder is fed in training, `(B, T)`."""
+        """Return the tokens that the decoder takes as input in training, `(B, T)`."""
         if self.sampling is None:
             return target
         prepared, state = self.begin(encoded, ops.shape(target)[0])
@@ -118,13 +118,13 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
     def readout(
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
     ) -> Tensor:
-        """What the vocabulary layer reads of steps of the decoder, `(B, T, R)`."""
+        """Return the vocabulary layer's inputs `(B, T, R)` from the decoder's steps."""
         raise TypeError(f"{type(self).__name__} does not define `readout`")
 
     def add_auxiliary_losses(
         self, record: dict[str, Any], state: CellState, target: Tensor, said: Projection
     ) -> None:
-        """Adds to the loss what is amiss with all steps of training: nothing here."""
+        """Add auxiliary losses over all time steps; by default none."""
 
     # computation
 
@@ -154,7 +154,7 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
     def begin(
         self, encoded: Encoded, batch_size: Tensor, training: bool = False
     ) -> tuple[Prepared, CellState]:
-        """What the decoder's steps read, and its state before the first one."""
+        """Return the decoder's prepared memories and its initial state."""
         return self.decoder.start(
             encoded.memory, encoded.initial_state, encoded.mask, batch_size, training
         )
@@ -165,7 +165,10 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
     def _decode_step(
         self, tokens: Tensor, state: CellState, prepared: Prepared, encoded: Encoded
     ) -> tuple[Tensor, StepRecord, CellState]:
-        """Logits `(B, N, V)` of what follows tokens `(B, N)`; padding and the start never do."""
+        """Run one step; return logits `(B, N, V)` after tokens `(B, N)`, the record and the state.
+
+        Padding and start have logit -inf.
+        """
         embedded = self.target_embedding(tokens)
         inputs = self.decoder_inputs(embedded, encoded)
         record, state = self.decoder.step(inputs, state, prepared)
@@ -175,11 +178,11 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits), record, state
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
-        """What a search needs to write targets of `source (B, S)`: the source read once."""
+        """Encode `source (B, S)` once and return the decoder's step function and initial state."""
         return self.writing(self.encode(source, False), ops.shape(source)[0])
 
     def writing(self, encoded: Encoded, batch_size: Tensor) -> DecoderStart:
-        """The same of sources that are read."""
+        """Return the decoder's step function and initial state for encoded sources."""
         prepared, state = self.begin(encoded, batch_size)
 
         def step(tokens: Tensor, state: CellState) -> StepOutput:
@@ -199,7 +202,7 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
 
 
 def over_steps(vector: Tensor, like: Tensor) -> Tensor:
-    """`(B, D)` repeated to `(B, T, D)`, T that of `like`."""
+    """Repeat a vector `(B, D)` over the T steps of `like`; return `(B, T, D)`."""
     batch, steps = ops.shape(like)[:2]
     return ops.broadcast_to(vector[:, None, :], (batch, steps, vector.shape[-1]))
 

@@ -1,4 +1,4 @@
-"""Several models of one vocabulary that write as one."""
+"""Ensemble of models with one vocabulary."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Tensor = Any
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class Ensemble(GenerationMixin, keras.Model):
-    """Writes by the mean of the probabilities that its members give each token.
+    """Ensemble that averages its members' token probabilities.
 
     Formula:
         p(y_t | y_<t, x) = 1/M sum_m p_m(y_t | y_<t, x)
 
     Args:
-        members: models of this library with the same vocabularies, at least one.
+        members: models of this library with the same vocabulary sizes, at least one.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
-        training: handed to the members.
+        training: passed to the members.
 
     Returns:
-        Log probabilities `(B, T, V)` of the tokens after each target token, which are logits too.
+        Log probabilities `(B, T, V)` of the tokens after each target token, usable as logits.
 
     Masking:
-        Padding in source or target changes nothing at the other positions.
+        Padding in source or target does not affect other positions.
 
     Raises:
-        ValueError: no member, or members whose vocabularies differ in size.
+        ValueError: no member, or members with different vocabulary sizes.
     """
 
     def __init__(self, members: Sequence[Any], **kwargs: Any) -> None:
@@ -63,18 +63,18 @@ class Ensemble(GenerationMixin, keras.Model):
         return mean_logits([member(inputs, training=training) for member in self.members])
 
     def check_search(self, source: Tensor, options: SearchOptions) -> None:
-        """ValueError where a member cannot search the sources like that."""
+        """Raise ValueError if a member rejects the sources or the options."""
         for member in self.members:
             member.check_search(source, options)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
-        """What a search needs to write targets of `source (B, S)`: each member has read it."""
+        """Encode `source (B, S)` with every member and return the joint step function and state."""
         readings = [member.decoder_step(source, width, room) for member in self.members]
         step = ensemble([reading.step for reading in readings])
         return DecoderStart(step, tuple(reading.state for reading in readings), readings[0].start)
 
     def save_to_preset(self, folder: Any) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        """Save config, weights and their sha256 to a folder that `from_preset` can load."""
         presets.save_to_preset(self, folder)
 
     def get_config(self) -> dict[str, Any]:

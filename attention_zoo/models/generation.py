@@ -1,4 +1,4 @@
-"""What models share that write sequences: the search, and the search compiled."""
+"""Generation: search, eager and compiled, for models that decode sequences."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from attention_zoo.ops.random import scramble
 Tensor = Any
 
 PAD, START, END = 0, 2, 3
-MOST_COMPILED = 16  # searches of a model that are kept compiled
+MOST_COMPILED = 16  # compiled searches kept per model
 
 
 class DecoderStart(NamedTuple):
-    """A decoder that has read its sources.
+    """A decoder after encoding its sources.
 
     step: see `decoding.StepFunction`.
     state: before the first token, a nest of `(B, ...)`.
-    start: what the first step is given, an id or ids `(B,)`.
-    places: `(B, S)`, True where a source has a place to look at; of sources that are no tokens.
-    keys: `(B,)` int32 that tell sources apart which are no tokens.
+    start: input of the first step, an id or ids `(B,)`.
+    places: source mask `(B, S)`, for sources that are not tokens.
+    keys: `(B,)` int32 that identify each source in sampling, for sources that are not tokens.
     """
 
     step: Callable[..., Any]
@@ -42,23 +42,23 @@ class DecoderStart(NamedTuple):
 
 
 class GenerationMixin:
-    """A model that writes: it has a `target_vocabulary_size` and defines `decoder_step`.
+    """Mixin for models that generate: with a `target_vocabulary_size` and `decoder_step`.
 
-    Token ids: 0 pads, 1 is unknown, 2 starts, 3 ends.
+    Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
     """
 
     target_vocabulary_size: int
-    """How many tokens `decoder_step` gives logits of."""
+    """Number of tokens in the logits of `decoder_step`."""
 
     decoder_step: Callable[[Tensor, int, Any], DecoderStart]
-    """Reads `source (B, S)` for `width` hypotheses of each, and at most `room` steps."""
+    """Encodes `source (B, S)` for `width` hypotheses each and at most `room` steps."""
 
     def check_search(self, source: Tensor, options: SearchOptions) -> None:
-        """ValueError for sources that cannot be searched like that, where they are known."""
+        """Raise ValueError for invalid sources, as far as their values are known."""
         check_source(source, getattr(self, "source_vocabulary_size", None))
 
     def as_source(self, source: Any) -> Tensor:
-        """The sources as what the model reads: tokens, where it says nothing else."""
+        """Convert sources to the model's input, by default to int32 tokens."""
         return ops.cast(source, "int32")
 
     def search(
@@ -70,17 +70,17 @@ class GenerationMixin:
         rules: Sequence[Rule] = (),
         **changes: Any,
     ) -> SearchResult:
-        """The best targets of each source.
+        """Generate the best targets of each source.
 
         Args:
             source: `(B, S)` integers, padded with 0.
-            options: how to search; greedily if None.
+            options: search options; greedy search if None.
             prefix: `(B, P)` integers that the targets begin with, padded with 0.
-            rules: more of what may be taken at a step.
-            **changes: fields of `SearchOptions` in place of those of `options`.
+            rules: further constraints on the tokens of each step.
+            **changes: fields of `SearchOptions` that override those of `options`.
 
         Raises:
-            ValueError: an unknown option, options that contradict, an id outside the vocabulary.
+            ValueError: an unknown option, contradictory options, an id outside the vocabulary.
         """
         options = (options or SearchOptions()).override(**changes)
         self.check_search(source, options)
@@ -110,18 +110,18 @@ class GenerationMixin:
         rules: Sequence[Rule] = (),
         **changes: Any,
     ) -> SearchResult:
-        """`search`, compiled once for each set of options; returns NumPy arrays.
+        """Run `search`, compiled once for each set of options; return NumPy arrays.
 
-        Another seed, another option `batch_size` and, without XLA, another `max_length` compile
-        nothing anew. Other shapes of sources do: with XLA each, without it one more.
+        Changing the seed, `batch_size` or, without XLA, `max_length` does not recompile. With
+        XLA every new source shape does, without it at most one.
 
         Args:
             source: `(B, S)` integers.
-            options, prefix, changes: those of `search`.
-            rules: those of `search`; other ones, even if they say the same, compile anew.
+            options, prefix, changes: as in `search`.
+            rules: as in `search`. Other rule objects recompile, even if they are equal.
 
         Raises:
-            ValueError: as `search`, before anything is compiled.
+            ValueError: as in `search`, before anything is compiled.
         """
         options = (options or SearchOptions()).override(**changes)
         rules = as_rules(rules)
@@ -137,14 +137,14 @@ class GenerationMixin:
 
 
 def mask_special_tokens(logits: Tensor) -> Tensor:
-    """Logits `(..., V)` by which padding and the start never follow."""
+    """Set the logits `(..., V)` of padding and start to -inf."""
     ids = ops.arange(logits.shape[-1])
     never = ops.logical_or(ids == PAD, ids == START)
     return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits)
 
 
 def check_source(source: Tensor, vocabulary: int | None) -> None:
-    """ValueError for sources that are no ids `(B, S)` of the vocabulary, where they are known."""
+    """Raise ValueError unless sources are ids `(B, S)` below `vocabulary`, if values are known."""
     if len(source.shape) != 2 or "int" not in keras.backend.standardize_dtype(source.dtype):
         raise ValueError(f"source is {source.dtype} of shape {tuple(source.shape)}: ids (B, S)")
     ids = known(source)
@@ -156,7 +156,7 @@ def check_source(source: Tensor, vocabulary: int | None) -> None:
 
 
 def fingerprints(source: Tensor) -> Tensor:
-    """`(B,)` int32 that depend on the tokens of each source and their order, not on its padding."""
+    """Return `(B,)` int32 hashes of the tokens of each source and their order, without padding."""
     live = ops.not_equal(source, PAD)
     places = ops.cast(places_of(live) + 1, "uint32")
     bits = scramble(ops.cast(source, "uint32") + scramble(places))
@@ -165,7 +165,7 @@ def fingerprints(source: Tensor) -> Tensor:
 
 
 def _fed(options: SearchOptions) -> tuple[SearchOptions, dict[str, Tensor]]:
-    """Options without what a compiled search is fed, and that: other values compile nothing."""
+    """Split options into static ones and tensor inputs, whose values do not recompile."""
     fixed, fed = options.override(batch_size=1), {}
     if options.method == "sampling":
         fed["seed"] = ops.convert_to_tensor(np.uint32(options.seed))
@@ -178,7 +178,7 @@ def _fed(options: SearchOptions) -> tuple[SearchOptions, dict[str, Tensor]]:
 
 
 class _Searches:
-    """The last compiled searches; an object of its own, so that Keras tracks none."""
+    """Cache of compiled searches; a separate object, so that Keras does not track them."""
 
     def __init__(self) -> None:
         self.known: OrderedDict[tuple[Any, ...], _Search] = OrderedDict()
@@ -186,7 +186,7 @@ class _Searches:
     def run(
         self, key: tuple[Any, ...], make: Callable[[], _Search], inputs: dict[str, Tensor]
     ) -> SearchResult:
-        """What the search of that key finds; one that works is kept, in place of the oldest."""
+        """Run the search of a key and cache it if it succeeds; evict the least recently used."""
         search = self.known.pop(key, None) or make()
         found = search.find(inputs)
         self.known[key] = search
@@ -196,17 +196,17 @@ class _Searches:
 
 
 class _Search(keras.Model):
-    """`search` as the call of a model, because that is what Keras compiles on every backend."""
+    """`search` as the call of a model, which is what Keras compiles on every backend."""
 
     def __init__(
         self, writer: GenerationMixin, options: SearchOptions, rules: Sequence[Rule]
     ) -> None:
-        super().__init__(name="search", dtype="float32")  # or the global policy would reach in
+        super().__init__(name="search", dtype="float32")  # whatever the global dtype policy
         self.writer, self.search_options, self.rules = writer, options, rules
         self.jit_compile = options.jit or keras.backend.backend() != "tensorflow"
 
     def find(self, inputs: dict[str, Tensor]) -> SearchResult:
-        """The search; an error of its own comes as it was, not as Keras wraps it."""
+        """Run the search; raise its own ValueError, not Keras's wrapper of it."""
         refused.error = None
         try:
             parts = self.predict_on_batch(inputs)
@@ -235,4 +235,4 @@ class _Search(keras.Model):
 
 
 refused = threading.local()
-"""What this thread's search said no with: Keras and TensorFlow wrap it in words of their own."""
+"""Holds the error of this thread's search, which Keras and TensorFlow wrap in other messages."""

@@ -1,4 +1,4 @@
-"""GPT: the decoder of a Transformer alone, which writes on (Radford et al. 2018 and 2019)."""
+"""GPT: a decoder-only Transformer language model (Radford et al. 2018 and 2019)."""
 
 from __future__ import annotations
 
@@ -37,55 +37,55 @@ from attention_zoo.models.presets import Config, PresetMixin, model, preset
 Tensor = Any
 
 STYLE = {"activation": "gelu_tanh", "epsilon": 1e-5}
-"""What layers are unless they are told otherwise, as released."""
+"""Default layer options, as in the released models."""
 
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class GPT(PresetMixin, GenerationMixin, keras.Model):
-    """A stack of causal self-attention layers: each token tells the next one.
+    """Language model: a stack of causal self-attention layers that predicts the next token.
 
     `x = E[tokens] + p`, `logits = norm(layers(x)) E^T`
 
-    `search` writes on: its source `(B, S)` is what the text begins with (a prompt), read at once,
-    and its targets are what follows.
+    `search` continues prompts: its source `(B, S)` is the prompt, which is encoded in one pass, and
+    its targets are the continuations.
 
     Args:
-        vocabulary_size: V, the 4 special tokens included.
+        vocabulary_size: V, including the 4 special tokens.
         embedding_dim: D, width of the embeddings and of all layers.
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head.
         num_layers: N.
-        max_length: L, most tokens of a text.
-        layer: of every layer, arguments of `layers.TransformerEncoderLayer`: any of "activation"
-            ("gelu_tanh" unless told), "norm", "norm_first" (True, the default: pre-norm as in
-            GPT-2, with a norm after the last layer; False: post-norm as in GPT-1), "epsilon"
-            (1e-5 unless told) and "stochastic_depth".
-        dropout: rate on embeddings, attention weights and sublayers, in training.
-        positions: "learned": p is P[places], as in the papers; or a name of `layers.POSITIONS`
-            ("rotary", "alibi", "t5", "shaw"): the attention of each layer sees distances and p
-            is 0; or "none", where the causal mask alone tells of order.
+        max_length: L, maximum sequence length.
+        layer: arguments of `layers.TransformerEncoderLayer` for every layer: any of "activation"
+            (default "gelu_tanh"), "norm", "norm_first" (True, the default: pre-norm as in GPT-2,
+            with a norm after the last layer; False: post-norm as in GPT-1), "epsilon" (default
+            1e-5) and "stochastic_depth".
+        dropout: dropout rate on embeddings, attention weights and sublayers.
+        positions: "learned": p is P[positions], as in the papers; or a name of `layers.POSITIONS`
+            ("rotary", "alibi", "t5", "shaw"): relative positions in the self-attention, p is 0; or
+            "none": only the causal mask encodes the order.
 
     Call arguments:
         inputs: `{"tokens": (B, T)}`, integers that begin with 2; T at most L.
-        training: switches dropout on.
-        project: False for the `ops.Projection` that the logits are of, in place of them.
+        training: enables dropout.
+        project: if False, return the `ops.Projection` that computes the logits.
 
     Returns:
         Logits `(B, T, V)` of the tokens after each token.
 
     Masking:
-        Padding (0) changes nothing at the other positions, at any depth and wherever it stands:
-        places count tokens only. No logits know of later tokens.
+        Padding (0) does not affect other positions, at any depth and wherever it is: position
+        indices count tokens only. Logits do not depend on later tokens.
 
     Reference:
         Radford et al. 2018, "Improving language understanding by generative pre-training", section
         3.1 (W_e is E, W_p is P); Radford et al. 2019, "Language models are unsupervised multitask
-        learners", section 2.3 and table 2. Kernels begin as Keras has them, not 0.02 wide and
-        narrower with depth. As released, W is E transposed.
+        learners", section 2.3 and table 2. Kernels use Keras's default initializers, not a normal
+        of stddev 0.02 that is scaled down with depth. As released, W is E transposed.
     """
 
-    projects = True  # `project=False` is known to the training step
+    projects = True  # `call` accepts `project=False`
 
     # layers
 
@@ -140,7 +140,7 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         self.build()
 
     def _refuse(self) -> None:
-        """ValueError for numbers that make no model."""
+        """Raise ValueError for invalid settings."""
         size = self.settings
         for name in ("embedding_dim", "units", "num_heads", "num_layers", "max_length"):
             zoo_ops.whole_number(name, size[name])
@@ -191,7 +191,7 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         return of.logits() if project else of
 
     def projection(self, hidden: Tensor) -> zoo_ops.Projection:
-        """What the logits `(..., V)` are of what the last layer put out, normalised."""
+        """Return the output projection of normalized hidden states; its logits are `(..., V)`."""
         return zoo_ops.Projection(hidden, ops.transpose(self.token_embedding.embeddings))
 
     def _embed(self, tokens: Tensor, place: Tensor) -> Tensor:
@@ -199,9 +199,9 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         return x if self.positions is None else x + self.positions.at(place)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
-        """What a search needs to write on after `source (B, S)`: all but its last token read.
+        """Encode the prompts `source (B, S)` and return the step function and initial state.
 
-        The last token, 2 where there is none, is what the first step is given.
+        The last token of a prompt (2 if it is empty) is not encoded: the first step takes it.
         """
         order = zoo_ops.to_end(ops.not_equal(source, PAD))
         source = ops.pad(ops.take_along_axis(source, order, axis=1), ((0, 0), (1, 0)))
@@ -231,7 +231,7 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         return DecoderStart(step, state, start)
 
     def _read(self, tokens: Tensor, place: Tensor, mask: Tensor) -> list[KeysAndValues]:
-        """The keys and values of tokens `(B, S)` in every layer."""
+        """Return the keys and values of tokens `(B, S)` in every layer."""
         x, read = self._embed(tokens, place), []
         for layer in self.decoder:
             x, kept = layer.prefill(x, mask)
@@ -239,7 +239,7 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         return read
 
     def check_search(self, source: Tensor, options: SearchOptions) -> None:
-        """ValueError where what is read and what may be written have more tokens than places."""
+        """Raise ValueError if prompt and continuation may exceed `max_length`."""
         super().check_search(source, options)
         ids, most = known(source), self.settings["max_length"]
         if ids is None or not ids.size:
@@ -255,14 +255,14 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
 
 
 def _behind(read: Tensor, written: Tensor) -> Tensor:
-    """What hypotheses see, `(B, 1, N, P + S)`: what was read `(B, P)`, then what was written."""
+    """Concatenate the masks of prompt `(B, P)` and generated tokens: `(B, 1, N, P + S)`."""
     batch, _, count, _ = ops.shape(written)
     shown = ops.broadcast_to(read[:, None, None], (batch, 1, count, ops.shape(read)[1]))
     return ops.concatenate([shown, written], axis=-1)
 
 
 def _of_size(embedding_dim: int, num_layers: int) -> Config:
-    """All else follows: heads of 64, feed-forward networks four times as wide."""
+    """Return the settings of a size: heads of 64, feed-forward networks four times as wide."""
     return {
         "embedding_dim": embedding_dim,
         "units": 4 * embedding_dim,
@@ -276,41 +276,41 @@ def _of_size(embedding_dim: int, num_layers: int) -> Config:
 
 @preset(GPT, "gpt_base")
 def gpt_base() -> Config:
-    """Radford et al. 2018, section 4.1: post-norm, 512 places."""
+    """Return the sizes of Radford et al. 2018, section 4.1: post-norm, maximum length 512."""
     return {**_of_size(768, 12), "max_length": 512, "layer": {"norm_first": False}}
 
 
 @preset(GPT, "gpt2_small")
 def gpt2_small() -> Config:
-    """Radford et al. 2019, table 2, the first row."""
+    """Return the sizes of Radford et al. 2019, table 2, first row."""
     return _of_size(768, 12)
 
 
 @preset(GPT, "gpt2_medium")
 def gpt2_medium() -> Config:
-    """Table 2, the second row."""
+    """Return the sizes of table 2, second row."""
     return _of_size(1024, 24)
 
 
 @preset(GPT, "gpt2_large")
 def gpt2_large() -> Config:
-    """Table 2, the third row."""
+    """Return the sizes of table 2, third row."""
     return _of_size(1280, 36)
 
 
 @preset(GPT, "gpt2_xl")
 def gpt2_xl() -> Config:
-    """Table 2, the last row."""
+    """Return the sizes of table 2, last row."""
     return _of_size(1600, 48)
 
 
 @preset(GPT, "gpt_small")
 def gpt_small() -> Config:
-    """Sizes for small data and a CPU; not the paper's."""
+    """Return sizes for small data and a CPU; not the paper's."""
     return {"embedding_dim": 256, "units": 1024, "num_heads": 4, "num_layers": 4, "max_length": 512}
 
 
 @preset(GPT, "gpt_tiny")
 def gpt_tiny() -> Config:
-    """Sizes for tests and toys; not the paper's."""
+    """Return sizes for tests and toy data; not the paper's."""
     return {"embedding_dim": 128, "units": 512, "num_heads": 4, "num_layers": 2, "max_length": 256}

@@ -1,4 +1,4 @@
-"""What turns images into grids of features, by name: annotations that a decoder looks at."""
+"""Image encoders, by name: images to feature grids that a decoder attends to."""
 
 from __future__ import annotations
 
@@ -28,32 +28,33 @@ IMAGE_ENCODERS = Registry("image encoder")
 
 @IMAGE_ENCODERS.register("cnn")
 class ConvolutionalEncoder(layers.Layer):
-    """Convolutions learnt with the rest: each stage halves both sides.
+    """CNN trained with the rest of the model; each stage halves height and width.
 
-    A stage is a 4 x 4 convolution of stride 2, between the first and the last stage with one of
-    3 x 3 and stride 1 after it; the last stage is one of 2 x 2, and at the end stands one of 1 x 1,
-    for a place of the grid is to tell of what is there and not of what lies around it. What has
-    stride 2 has even sides: odd ones see half a pixel aside, which is half a place after three
-    stages. Each is normalized over the whole image, so that an empty ground stays fainter than what
-    stands on it, in 8 groups of features where they are 32 or more, and rectified. The first and
-    the last one also read where they are, -1 to 1 down and across: what is said of an image often
-    says where.
+    A stage is a 4 x 4 convolution of stride 2; the last of several stages is 2 x 2. Stages between
+    the first and the last add a 3 x 3 convolution of stride 1. A 1 x 1 convolution ends the
+    encoder. The last kernels are small so that a grid cell describes its own area, not its
+    surroundings. Kernels of stride 2 have even sides: odd ones are off by half a pixel, which is
+    half a grid cell after three stages.
+
+    Each convolution is followed by group normalization, in up to 8 groups for 32 or more features,
+    and ReLU. The statistics cover the whole image, so that an empty background stays weaker than
+    the objects. The first and the last convolution also take pixel coordinates, from -1 to 1 down
+    and across, because captions often name positions.
 
     Args:
         filters: width of each stage; C is that of the last one.
-        weights: a run, an entry of the zoo or the folder of a model, or the address of one,
-            `hf://owner/name`, whose encoder is such a one: its weights are the first. None for
-            random ones.
+        weights: initial weights: a run, an entry of the zoo, the folder of a model or its address
+            `hf://owner/name`, whose encoder has the same kind and filters. None for random ones.
 
     Call arguments:
         image: `(B, H, W, 3)`, 0 to 255.
 
     Returns:
-        `(B, h, w, C)`, with n stages `h = ceil(H / 2^n)`, w alike.
+        `(B, h, w, C)`, where n stages give `h = ceil(H / 2^n)` and w accordingly.
 
     Reference:
-        Liu et al. 2018, arXiv 1807.03247 (where a pixel is); Wu and He 2018, arXiv 1803.08494 (the
-        groups).
+        Liu et al. 2018, arXiv 1807.03247 (pixel coordinates); Wu and He 2018, arXiv 1803.08494
+        (group normalization).
     """
 
     channels = 3
@@ -71,7 +72,7 @@ class ConvolutionalEncoder(layers.Layer):
         if not self.filters:
             raise ValueError("filters is empty; give a width for each stage")
         last = len(self.filters) - 1
-        shapes = []  # filters, side and stride of each
+        shapes = []  # filters, kernel size, stride
         for stage, width in enumerate(self.filters):
             shapes += [(width, 4 if stage < max(last, 1) else 2, 2)]
             shapes += [(width, 3, 1)] * (0 < stage < last)
@@ -113,10 +114,10 @@ class ConvolutionalEncoder(layers.Layer):
 
 @IMAGE_ENCODERS.register("features")
 class PrecomputedFeatures(layers.Layer):
-    """Grids of features that something else has computed, as they are.
+    """Precomputed feature grids, passed through.
 
     Args:
-        width: C, of the features.
+        width: C, number of features.
 
     Call arguments:
         image: `(B, h, w, C)`.
@@ -138,14 +139,14 @@ class Application(layers.Layer):
 
     Args:
         kind: its name: "VGG16", "MobileNetV2".
-        weights: "imagenet" (downloaded once), a file, or None for random ones, which learn nothing
+        weights: "imagenet" (downloaded once), a file, or None for random ones, which stay random
             unless `trainable`.
-        trainable: whether it learns with the rest.
-        layer: the name of the layer whose output is the grid; its last one if None.
+        trainable: whether to train it with the rest of the model.
+        layer: name of the layer whose output is the grid; the last one if None.
 
     Call arguments:
         image: `(B, H, W, 3)`, 0 to 255.
-        training: its batch statistics and dropout are those of training where it learns.
+        training: with `trainable`, runs dropout and batch normalization in training mode.
     """
 
     channels = 3
@@ -181,7 +182,7 @@ class Application(layers.Layer):
         return grid[: ops.shape(image)[0]]
 
     def compute_output_shape(self, image_shape: Shape) -> Shape:
-        """The grid's; ValueError where the images are too small to have one."""
+        """Return the grid's shape; raise ValueError if the images are too small."""
         try:
             shape: Shape = self.model.compute_output_shape(tuple(image_shape))
         except ValueError:
@@ -194,10 +195,10 @@ class Application(layers.Layer):
 
 
 def encoder_options(given: Config | None) -> Config:
-    """The options of an image encoder; `{"kind": "cnn"}` for None.
+    """Return the options of an image encoder, `{"kind": "cnn"}` for None.
 
     Raises:
-        ValueError: an unknown kind, an option that it has not, or one that is missing.
+        ValueError: an unknown kind, an unknown option, or a missing one.
     """
     options = options_of("encoder", given)
     kind = options.setdefault("kind", "cnn")
@@ -221,13 +222,13 @@ def encoder_options(given: Config | None) -> Config:
 
 
 def saved_options(options: Config) -> Config:
-    """The options that make the same encoder for weights that are saved with it."""
+    """Return the options without initial weights, for an encoder whose weights are saved."""
     saved = {name: value for name, value in options.items() if name != "weights"}
     return saved if options["kind"] in IMAGE_ENCODERS else {**saved, "weights": None}
 
 
 def make_encoder(options: Config, dtype: Any) -> Any:
-    """The layer that options from `encoder_options` tell of: images to grids, with `channels`."""
+    """Build the layer from `encoder_options`: images to grids, with an attribute `channels`."""
     options = dict(options)
     kind = options["kind"]
     if kind in IMAGE_ENCODERS:
@@ -237,14 +238,14 @@ def make_encoder(options: Config, dtype: Any) -> Any:
 
 
 def check_image(image: Tensor, channels: int) -> None:
-    """ValueError for what are no images, or grids, `(B, H, W, C)`, of a pixel at least."""
+    """Raise ValueError unless images or grids are `(B, H, W, C)` with at least one pixel."""
     check_shape("image", image.shape, ("batch", "height", "width", channels))
     if 0 in image.shape[1:]:
         raise ValueError(f"image has shape {tuple(image.shape)}: height or width is 0")
 
 
 def _applications() -> dict[str, ModuleType]:
-    """The models of `keras.applications` by name, and the module of each."""
+    """Return the modules of the models of `keras.applications`, by model name."""
     return {
         name: sys.modules[makes.__module__]
         for name, makes in vars(keras.applications).items()
@@ -253,7 +254,7 @@ def _applications() -> dict[str, ModuleType]:
 
 
 def _convolutional_encoder(place: str, filters: list[int]) -> ConvolutionalEncoder:
-    """The encoder of such filters of a model that lies in a run or a folder; ValueError if none."""
+    """Load the encoder of a saved model; raise ValueError for another kind or other filters."""
     if not isinstance(place, str | Path):
         raise ValueError(f"encoder.weights: expected a run or a model's folder, got {place!r}")
     try:
@@ -274,10 +275,10 @@ def _convolutional_encoder(place: str, filters: list[int]) -> ConvolutionalEncod
 
 
 def _without_classifier(makes: Any, weights: str | None) -> Any:
-    """A model of `keras.applications`; ValueError where there are no such weights for it."""
+    """Build a model of `keras.applications`; raise ValueError if its weights cannot be loaded."""
     try:
         whole = makes(include_top=False, weights=weights)
-    except Exception as error:  # of many kinds, as the files and the network are
+    except Exception as error:  # loading raises many types
         if weights is None:
             raise
         said = " ".join(str(error).split())[:200]
@@ -287,10 +288,10 @@ def _without_classifier(makes: Any, weights: str | None) -> Any:
 
 
 def _scaled_once(makes: Any, whole: Any, scale: Any) -> Any:
-    """The same without the second scaling, which is put into the variances that it follows.
+    """Return the model with its second rescaling folded into the variances before it.
 
-    An EfficientNet scales once more if its weights are ImageNet's, and one that is made to take up
-    saved weights would not.
+    Only an EfficientNet built with ImageNet weights has a second rescaling layer; one built to
+    load saved weights has none.
     """
     plain = makes(include_top=False, weights=None)
     plain.set_weights(whole.get_weights())
@@ -302,7 +303,7 @@ def _scaled_once(makes: Any, whole: Any, scale: Any) -> Any:
 
 @contextlib.contextmanager
 def _under(policy: Any) -> Iterator[None]:
-    """The global dtype policy for a while: `keras.applications` takes no other."""
+    """Set the global dtype policy temporarily: `keras.applications` has no `dtype` argument."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
     try:
@@ -312,14 +313,14 @@ def _under(policy: Any) -> Iterator[None]:
 
 
 def _groups(width: int) -> int:
-    """In how many groups so many features are normalized."""
+    """Return the number of normalization groups for `width` features."""
     return math.gcd(width, 8) if width >= 32 else 1
 
 
 def _some(image: Tensor) -> Tensor:
-    """Images, or a black one where there is none.
+    """Return the images, or one black image for an empty batch.
 
-    TensorFlow's convolution by oneDNN gives nothing back as it came, in a wrong shape.
+    TensorFlow's oneDNN convolution returns an empty batch unchanged, in a wrong shape.
     """
     rows, *sides = ops.shape(image)
     known = isinstance(rows, int)
@@ -330,7 +331,7 @@ def _some(image: Tensor) -> Tensor:
 
 
 def _places(grid: Tensor) -> Tensor:
-    """Where each pixel is, `(B, H, W, 2)`: -1 to 1 down and across."""
+    """Return the coordinates of each pixel, `(B, H, W, 2)`, from -1 to 1 down and across."""
     batch, height, width = ops.shape(grid)[:3]
     rows, columns = (
         2 * (ops.arange(size, dtype="float32") + 0.5) / ops.cast(size, "float32") - 1

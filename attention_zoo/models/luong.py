@@ -1,4 +1,4 @@
-"""Luong's translator: step, look, and feed the look back (Luong, Pham, Manning 2015)."""
+"""Luong's translation model: attention with input feeding (Luong, Pham, Manning 2015)."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from attention_zoo.models.presets import Config, model, preset
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class LuongTranslator(EncoderDecoder):
-    """Stacked LSTMs; global attention after each step, fed back as input of the next.
+    """Stacked LSTMs with global attention after each step, fed back as input of the next step.
 
     `h_t = LSTM([y_{t-1}; a_{t-1}])`, `c_t = attend(h_t)`, `a_t = tanh([h_t; c_t] W_c)`,
     `logits_t = a_t W_s`
 
     Args:
-        source_vocabulary_size: source tokens, the 4 special ones included.
-        target_vocabulary_size: V, target tokens, the 4 special ones included.
+        source_vocabulary_size: source tokens, including the 4 special ones.
+        target_vocabulary_size: V, target tokens, including the 4 special ones.
         embedding_dim: width of both embeddings.
         units: of every layer and of a_t.
         num_layers: of encoder and decoder.
         score: "dot", "general" or "concat" (or any other score by name).
         input_feeding: feed a_{t-1} to the first layer.
-        reverse_source: read the source from its end; weights stay in its order.
-        bidirectional: read the source from both ends (half the units each); not the paper's.
-        dropout: rate on embeddings, between layers and on a_t, in training.
+        reverse_source: encode the source backwards; weights stay in its order.
+        bidirectional: encode the source in both directions (half the units each); not the paper's.
+        dropout: dropout rate on embeddings, between layers and on a_t.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
-        training: switches dropout on.
+        training: enables dropout.
 
     Returns:
         Logits `(B, T, V)`.
 
     Masking:
-        Padding (0) in source or target changes nothing at the other positions.
+        Padding (0) in source or target does not affect other positions.
 
     Reference:
         Luong et al. 2015, arXiv 1508.04025, equations 5 and 6, sections 3.1 and 3.3: h~_t is a_t.
-        The rows of W_c are those of [h_t; c_t] here.
+        The rows of W_c are in the order [h_t; c_t] here.
     """
 
     # layers
@@ -124,16 +124,16 @@ class LuongTranslator(EncoderDecoder):
 
 @preset(LuongTranslator, "luong_base")
 def luong_base() -> Config:
-    """The paper's sizes (section 4.1): 4 layers of 1000, dropout 0.2; vocabulary 50,000."""
+    """Return the paper's sizes (section 4.1): 4 layers of 1000, dropout 0.2; vocabulary 50,000."""
     return {"embedding_dim": 1000, "units": 1000, "num_layers": 4, "dropout": 0.2}
 
 
 @preset(LuongTranslator, "luong_small")
 def luong_small() -> Config:
-    """Sizes for small data and a CPU, read from both ends; not the paper's.
+    """Return sizes for small data and a CPU, with a bidirectional encoder; not the paper's.
 
-    The score is "dot": under Adam "general" ran into one place of the source on 29,000 sentences
-    (learning rate 0.003), because a step moves each of its 512 x 512 weights alike.
+    The score is "dot". With "general", Adam (learning rate 0.003) on 29,000 sentences collapsed to
+    one source position: an update changes all 512 x 512 weights by about the same amount.
     """
     return {
         "embedding_dim": 256,

@@ -1,4 +1,4 @@
-"""A BERT that says which tokens stand at masked places."""
+"""Masked language model: a BERT that predicts the tokens at masked positions."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ Tensor = Any
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class MaskedLM(keras.Model):
-    """A BERT and a head that scores the vocabulary at every position.
+    """A BERT with a head that computes vocabulary logits at every position.
 
-    `logits_t = norm(act(h_t W + b)) E^T + c`, E the BERT's token embeddings
+    `logits_t = norm(act(h_t W + b)) E^T + c`, where E are the BERT's token embeddings
 
     Args:
-        bert: a `BERT`, or the arguments of one, without a pooled output unless they say so.
-            Activation and norm of the head are those of its layers.
+        bert: a `BERT`, or its arguments, with `use_pooler=False` by default. The head has the
+            activation and norm of its layers.
 
     Call arguments:
-        inputs: those of `BERT`.
-        training: switches dropout on.
-        project: False for the `ops.Projection` that the logits are of, in place of them.
+        inputs: as in `BERT`.
+        training: enables dropout.
+        project: if False, return the `ops.Projection` that computes the logits.
 
     Returns:
         Logits `(B, T, V)`.
 
     Masking:
-        As in `BERT`; what stands at padding is finite and means nothing.
+        As in `BERT`; logits at padding are finite and meaningless.
 
     Reference:
         Devlin et al. 2018, arXiv 1810.04805, section 3.1, task 1; the head is as released.
     """
 
     core, decides = "bert", ("use_pooler",)
-    """The argument that is the model inside, and arguments of that which are decided here."""
+    """Argument that holds the inner model, and arguments of that model that are set here."""
 
-    projects = True  # `project=False` is known to the training step
+    projects = True  # `call` accepts `project=False`
 
     # layers
 
@@ -79,7 +79,7 @@ class MaskedLM(keras.Model):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The constructor's arguments, plainly."""
+        """The constructor's arguments as plain data."""
         return {"bert": dict(self.bert.settings)}
 
     # computation
@@ -91,7 +91,7 @@ class MaskedLM(keras.Model):
         return of.logits() if project else of
 
     def projection(self, hidden: Tensor) -> Projection:
-        """What the logits `(..., V)` are of what the BERT put out."""
+        """Return the output projection of the BERT's hidden states; its logits are `(..., V)`."""
         table = ops.transpose(self.bert.token_embedding.embeddings)
         return Projection(self.norm(self.dense(hidden)), table, self.bias)
 
@@ -102,11 +102,11 @@ class MaskedLM(keras.Model):
 
     @classmethod
     def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a folder, or around a BERT's preset, a name.
+        """Load a model of this class from a folder, or build one around a BERT preset.
 
         Args:
             name_or_folder: see `models.from_preset`.
-            **overrides: arguments of the BERT; `name` and `dtype` are the whole model's.
+            **overrides: arguments of the BERT; `name` and `dtype` apply to the whole model.
         """
         own: Config = {key: overrides.pop(key) for key in ("name", "dtype") if key in overrides}
         if str(name_or_folder) in presets.PRESETS:
@@ -117,5 +117,5 @@ class MaskedLM(keras.Model):
         return presets.from_preset_of(cls, name_or_folder, **given, **own)
 
     def save_to_preset(self, folder: str | Path) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        """Save config, weights and their sha256 to a folder that `from_preset` can load."""
         presets.save_to_preset(self, folder)

@@ -1,4 +1,4 @@
-"""How a model of many layers tells places, by a name: on embeddings, or in self-attentions."""
+"""Positional encodings by name, for models with many layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tensor = Any
 
 
 def check_positions(name: Any, absolute: Sequence[str]) -> None:
-    """ValueError unless the name is "none", one of `absolute` or of `layers.POSITIONS`."""
+    """Raise ValueError unless the name is "none", in `absolute` or in `layers.POSITIONS`."""
     known = (NONE, *absolute, *POSITIONS.names())
     if name not in known:
         raise ValueError(
@@ -28,17 +28,17 @@ def check_positions(name: Any, absolute: Sequence[str]) -> None:
 def self_attention(
     name: str, num_heads: int, width: int, *, causal: bool = False, dtype: Any = None
 ) -> MultiHeadAttention | None:
-    """Heads that know their places, as a Transformer layer's `attention`.
+    """Return self-attention with relative positions, as a Transformer layer's `attention`.
 
     Args:
-        name: of the positions, as `check_positions` lets it in.
+        name: of the positions, checked by `check_positions`.
         num_heads: H.
         width: D, of the layer; D / H is that of a head.
-        causal: whether no query sees what stands behind it.
-        dtype: the policy of the heads and their positions.
+        causal: whether queries attend to no later position.
+        dtype: policy of the attention and its positions.
 
     Returns:
-        None where the name is no relative position's: the layer makes its own heads.
+        None if the name is not in `layers.POSITIONS`: the layer then builds its own attention.
     """
     positions = relative(name, causal=causal, dtype=dtype)
     if positions is None:
@@ -47,17 +47,17 @@ def self_attention(
 
 
 def relative(name: str, *, causal: bool = False, dtype: Any = None) -> RelativePositions | None:
-    """Relative positions, None for a name that is not theirs; arguments as above."""
+    """Return relative positions, None for another name; arguments as in `self_attention`."""
     return make_positions(name, dtype, causal) if name in POSITIONS else None
 
 
 def at_front(run: Callable[[Tensor, Tensor], Tensor], x: Tensor, mask: Tensor) -> Tensor:
-    """`run(x, mask)` with all padding at the end, so that distances count tokens only.
+    """Apply `run` with padding moved to the end, so that distances count tokens only.
 
     Args:
-        run: of positions `(B, T, D)` and a mask of them, the same shape of what becomes of them.
-        x: the positions, wherever padding stands; the result's stand as they do.
-        mask: `(B, T)`, which positions are tokens.
+        run: takes `(B, T, D)` and its mask, and returns a tensor of the same shape.
+        x: `(B, T, D)`, with padding anywhere; the result has the same order.
+        mask: `(B, T)`, True at tokens.
     """
     order = to_front(mask)
     x = run(_ordered(x, order), ops.take_along_axis(mask, order, axis=1))

@@ -1,4 +1,4 @@
-"""The pointer-generator: a summarizer that copies (See, Liu, Manning 2017)."""
+"""Pointer-generator: a summarizer that copies source words (See, Liu, Manning 2017)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Tensor = Any
 
 
 class Read(NamedTuple):
-    """What a step reads and no step changes.
+    """Inputs of a step that are the same at every step.
 
-    memory: the source, keys projected. kernels: those of the cell. covers: 1 where attention sees
-    what it has covered, else 0; None where it never does.
+    memory: the source with projected keys. kernels: those of the cell. covers: 1 if attention uses
+    its coverage, else 0; None without coverage.
     """
 
     memory: Memory
@@ -32,7 +32,7 @@ class Read(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a step changes: h and c of the cell, the context, and what the looks covered."""
+    """Decoder state: h and c of the cell, the context, and the attention's coverage."""
 
     cell: tuple[Tensor, Tensor]
     context: Tensor
@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a step makes: x, what the cell read; s, its state [h; c]; h*, the context; weights."""
+    """Outputs of a step: x, the cell's input; s, its state [h; c]; the context h*; the weights."""
 
     merged: Tensor
     state: Tensor
@@ -51,37 +51,38 @@ class Step(NamedTuple):
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class PointerGenerator(Copying, keras.Model):
-    """A bidirectional LSTM reads, an LSTM writes, attends after each step, and says or copies.
+    """Bidirectional LSTM encoder and LSTM decoder that attends, then generates or copies.
 
     `x_t = W_m [E[y_{t-1}]; h*_{t-1}]`, `s_t = LSTM(x_t, s_{t-1})`, `h*_t = attend(s_t)`,
     `z_t = ([s_t; h*_t] V + b) V' + b'`, `P(w) = p_gen softmax(z_t)_w + (1 - p_gen) copied_t(w)`
 
     Args:
-        vocabulary_size: V, tokens of source and target, the 4 special ones included.
-        embedding_dim: width of the one embedding.
+        vocabulary_size: V, shared by source and target, including the 4 special tokens.
+        embedding_dim: width of the shared embedding.
         units: of each direction of the encoder and of the decoder.
-        copies: C, how many words of a source that the vocabulary lacks have an id, V and up; 0: a
-            model that copies nothing.
-        coverage: None, or any of "from_step" (0), from which step of training on attention sees
-            the sum of its looks before, and "weight" (1.0) of the coverage loss from then on.
-        dropout: rate on embeddings and readout, in training.
+        copies: C, ids for out-of-vocabulary words of a source, V and up; with 0 nothing is copied.
+        coverage: None, or any of "from_step" (0), the training step from which attention uses its
+            coverage (the sum of its previous weights), and "weight" (1.0) of the coverage loss from
+            then on.
+        dropout: dropout rate on embeddings and readout.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
-        training: switches dropout on, adds the coverage loss and counts a step.
-        project: False for what log probabilities are of (`ops.CopyProjection`), in place of them.
+        training: enables dropout, adds the coverage loss and counts a step.
+        project: if False, return the `ops.CopyProjection` that computes the log probabilities.
 
     Returns:
-        Log probabilities `(B, T, V + C)` of the tokens after each target token, in float32; with
-        no copies logits `(B, T, V)`.
+        Log probabilities `(B, T, V + C)` of the tokens after each target token, in float32; logits
+        `(B, T, V)` with `copies=0`.
 
     Masking:
-        Padding (0) in source or target changes nothing at the other positions.
+        Padding (0) in source or target does not affect other positions.
 
     Reference:
         See et al. 2017, arXiv 1704.04368, section 2 and equations 1 to 13, with the authors' code:
-        attention and gate read both h and c of the decoder, whose input W_m narrows, and x_t is
-        the gate's. w_c of the coverage starts at 0, so that nothing jumps where it comes in.
+        attention and gate use both h and c of the decoder, W_m projects the decoder's input, and
+        the gate uses x_t. w_c of the coverage is initialized to 0, so that the attention
+        does not jump when coverage is enabled.
     """
 
     # layers
@@ -171,7 +172,7 @@ class PointerGenerator(Copying, keras.Model):
         return Told(of, made.weights, self._gate(made))
 
     def _read(self, source: Tensor, training: bool) -> tuple[Read, State]:
-        """What the decoder's steps read, and its state before the first one."""
+        """Encode the source; return the constant inputs of a step and the initial state."""
         mask = ops.not_equal(source, PAD)
         embedded = self.drop(self.embedding(self.known(source)), training=training)
         values, last = self.encoder(embedded, mask=mask, training=training)
@@ -187,14 +188,14 @@ class PointerGenerator(Copying, keras.Model):
         return split_cell(self.cell, self.settings["embedding_dim"], training)
 
     def _hoist(self, embedded: Tensor) -> Tensor:
-        """What of `W_m [E[y]; h*]` no step changes."""
+        """Return the part of `W_m [E[y]; h*]` that does not depend on the previous step."""
         kernel = ops.cast(self.merge.kernel, embedded.dtype)[: embedded.shape[-1]]
         return ops.matmul(embedded, kernel) + ops.cast(self.merge.bias, embedded.dtype)
 
     def _step(
         self, hoisted: Tensor, state: State, read: Read, training: bool = False
     ) -> tuple[Step, State]:
-        """One step of the decoder: `(B, ...)`, or `(B, N, ...)` of N hypotheses."""
+        """Run one decoder step: `(B, ...)`, or `(B, N, ...)` for N hypotheses."""
         kernel = ops.cast(self.merge.kernel, hoisted.dtype)[hoisted.shape[-1] :]
         x = hoisted + ops.matmul(state.context, kernel)
         stepper, looks = self._stepper(training), state.looks
@@ -208,14 +209,14 @@ class PointerGenerator(Copying, keras.Model):
         return Step(x, s, context, weights), State((h, c), context, looks)
 
     def _step_like(self, hoisted: Tensor, read: Read) -> Step:
-        """Zeros of the shapes of what one step makes."""
+        """Return zeros of the shapes of one step's outputs."""
         batch, wide = ops.shape(hoisted)[0], 2 * self.settings["units"]
         looked = ops.shape(self.attention.weights_like(read.memory))
         shapes = ((batch, hoisted.shape[-1]), (batch, wide), (batch, wide), looked)
         return Step(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
 
     def _decode_step(self, made: Step) -> Tensor:
-        """`[s; h*] V + b`, s without c."""
+        """Return the readout `[s; h*] V + b`, where s is h without c."""
         h = made.state[..., : self.settings["units"]]
         said: Tensor = self.readout(ops.concatenate([h, made.context], axis=-1))
         return said
@@ -226,7 +227,7 @@ class PointerGenerator(Copying, keras.Model):
         return self.head.gate(made.context, made.state, made.merged)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
-        """What a search needs to write targets of `source (B, S)`: the source read once."""
+        """Encode `source (B, S)` once and return the decoder's step function and initial state."""
         read, state = self._read(source, False)
 
         def step(tokens: Tensor, state: State) -> StepOutput:
@@ -242,12 +243,12 @@ class PointerGenerator(Copying, keras.Model):
 
 
 class CoverageSwitch(keras.layers.Layer):
-    """Counts the steps of training, and says from which on coverage counts: 1.0, before 0.0.
+    """Counter of training steps that enables coverage: 0.0 before `from_step`, then 1.0.
 
-    Outside of training it counts where training has come that far.
+    At inference coverage is enabled if training has reached that step.
 
     Args:
-        from_step: the first step, counted from 0, in which it does.
+        from_step: first step with coverage, counted from 0.
     """
 
     def __init__(self, from_step: int, **kwargs: Any) -> None:
@@ -261,20 +262,20 @@ class CoverageSwitch(keras.layers.Layer):
         self.built = True
 
     def advance(self, training: bool) -> Tensor:
-        """Whether coverage counts in this call, which in training is one step more."""
+        """Return 1.0 if coverage is enabled in this call, else 0.0; count steps in training."""
         on = ops.cast(self.steps >= self.from_step, "float32")
         if training:
             self.steps.assign_add(1)
         return on
 
     def load_own_variables(self, store: Any) -> None:
-        """The count; from a model that was trained without coverage there is none, and it is 0."""
+        """Load the count; it stays 0 for a model that was trained without coverage."""
         if store.keys():
             super().load_own_variables(store)
 
 
 def coverage_options(given: Any) -> Config:
-    """The options of coverage, all said; ValueError for others or for such as cannot be."""
+    """Return the coverage options with defaults filled in; raise ValueError for invalid ones."""
     options = {"from_step": 0, "weight": 1.0}
     if not isinstance(given, dict) or set(given) - set(options):
         raise ValueError(f"coverage must be None or any of from_step and weight, got {given!r}")
@@ -290,7 +291,7 @@ def coverage_options(given: Any) -> Config:
 
 @preset(PointerGenerator, "pointer_generator_base")
 def pointer_generator_base() -> Config:
-    """The paper's sizes and its coverage of the last 3000 of 233,000 steps; vocabulary 50,000."""
+    """Return the paper's sizes; coverage in the last 3000 of 233,000 steps; vocabulary 50,000."""
     return {
         "embedding_dim": 128,
         "units": 256,
@@ -301,11 +302,11 @@ def pointer_generator_base() -> Config:
 
 @preset(PointerGenerator, "pointer_generator_small")
 def pointer_generator_small() -> Config:
-    """Sizes for small data and a CPU, without coverage; not the paper's."""
+    """Return sizes for small data and a CPU, without coverage; not the paper's."""
     return {"embedding_dim": 128, "units": 128, "copies": 50, "dropout": 0.2}
 
 
 @preset(PointerGenerator, "pointer_generator_coverage_small")
 def pointer_generator_coverage_small() -> Config:
-    """`pointer_generator_small` with coverage from step 1000 on."""
+    """Return `pointer_generator_small` with coverage from step 1000 on."""
     return {**pointer_generator_small(), "coverage": {"from_step": 1000, "weight": 1.0}}

@@ -1,4 +1,4 @@
-"""Models by name: presets are plain numbers, folders hold config and weights."""
+"""Models by name: presets contain constructor arguments, folders config and weights."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FORMAT_VERSION = 1
 
 
 def model(cls: M) -> M:
-    """Files a model class under its own name, which is what a saved config says."""
+    """Register a model class under its own name, which saved configs contain."""
     MODELS.register(cls.__name__)(cls)
     return cls
 
 
 def preset(cls: type, name: str) -> Callable[[Callable[[], Config]], Callable[[], Config]]:
-    """Files a function that returns constructor arguments of `cls` under a preset's name."""
+    """Register a function that returns constructor arguments of `cls` as a preset."""
 
     def file(numbers: Callable[[], Config]) -> Callable[[], Config]:
         PRESETS.register(name)(lambda: (cls, numbers()))
@@ -41,39 +41,39 @@ def preset(cls: type, name: str) -> Callable[[Callable[[], Config]], Callable[[]
 
 
 def list_presets() -> list[str]:
-    """The names of all presets, sorted."""
+    """Return the sorted names of all presets."""
     return PRESETS.names()
 
 
 def preset_class(name: str) -> type:
-    """The model class that a preset builds; ValueError for an unknown name."""
+    """Return the model class of a preset; raise ValueError for an unknown name."""
     return PRESETS.get(name)()[0]
 
 
 def preset_config(name: str) -> Config:
-    """The constructor's arguments that a preset gives; ValueError for an unknown name."""
+    """Return the constructor arguments of a preset; raise ValueError for an unknown name."""
     config: Config = PRESETS.get(name)()[1]
     return config
 
 
 def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
-    """A model from a preset's name (fresh weights) or from a folder (its weights).
+    """Build a model from a preset name (new weights) or load it from a folder.
 
     Args:
         name_or_folder: a name of `list_presets()`, a folder of `save_to_preset`, one of a public
             checkpoint (`models.from_public`), or the address `hf://owner/name` of either.
-        **overrides: constructor arguments that replace the preset's; of a dict of options, those
-            that are given, unless they are of another "kind".
+        **overrides: constructor arguments that override the preset's. A dict of options replaces
+            only those that it contains, unless it has another "kind".
 
     Raises:
-        ValueError: an unknown name, an argument that the model has not, a folder that is none,
-            a file that is not what was saved (sha256).
+        ValueError: an unknown name, an unknown argument, a folder without a model, a file that
+            differs from what was saved (sha256).
     """
     return _load(None, name_or_folder, overrides)
 
 
 def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) -> Any:
-    """`from_preset`; of a public checkpoint, the model of the class that is wanted."""
+    """Implement `from_preset`; a public checkpoint is loaded as the class `wanted`."""
     if str(name_or_folder) in PRESETS:
         cls, config = PRESETS.get(str(name_or_folder))()
         return cls(**merge(cls, config, overrides))
@@ -83,7 +83,7 @@ def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) ->
             raise ValueError(f"{folder}: no such folder")
         PRESETS.get(str(name_or_folder))
     if not (folder / MANIFEST).exists():
-        from attention_zoo.models import public  # it builds on the models, and they on this module
+        from attention_zoo.models import public  # a circular import otherwise
 
         if public.read_config(folder) is not None:
             return public.from_public(folder, wanted, **overrides)
@@ -97,7 +97,7 @@ def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) ->
 
 
 def from_preset_of(cls: type, name_or_folder: str | Path, **overrides: Any) -> Any:
-    """`from_preset` of one class; ValueError where the name or folder holds another."""
+    """Run `from_preset`; raise ValueError if the result is not a `cls`."""
     loaded = _load(cls, name_or_folder, overrides)
     if not isinstance(loaded, cls):
         raise ValueError(
@@ -108,7 +108,7 @@ def from_preset_of(cls: type, name_or_folder: str | Path, **overrides: Any) -> A
 
 
 def save_to_preset(instance: Any, folder: str | Path) -> None:
-    """Writes config.json, model.weights.h5 and manifest.json (sha256 of both) into a folder."""
+    """Save config.json, model.weights.h5 and manifest.json (sha256 of both) to a folder."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config = {
@@ -119,47 +119,48 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     weights = _WeightsFile()
     trained_by = getattr(instance, "optimizer", None)
-    keras.saving.save_weights(instance, weights, objects_to_skip=[trained_by])  # not its moments
+    # The optimizer's state is not part of a preset.
+    keras.saving.save_weights(instance, weights, objects_to_skip=[trained_by])
     with HashedFile(folder / "model.weights.h5") as file:
         file.write(weights.getbuffer())
     seal(folder, ("config.json", "model.weights.h5"), {"model.weights.h5": file.entry})
 
 
 class PresetMixin:
-    """What models share whose `settings` are the arguments they were made with."""
+    """Mixin for models whose `settings` are their constructor arguments."""
 
     settings: Config
 
     def get_config(self) -> Config:
-        """The arguments that make such a model anew."""
+        """Return the constructor's arguments."""
         return {**super().get_config(), **self.settings}  # type: ignore[misc]
 
     @classmethod
     def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a preset's name or a folder; see `models.from_preset`."""
+        """Build or load a model of this class; see `models.from_preset`."""
         return from_preset_of(cls, name_or_folder, **overrides)
 
     def save_to_preset(self, folder: str | Path) -> None:
-        """Writes config, weights and their sha256 into a folder that `from_preset` reads."""
+        """Save config, weights and their sha256 to a folder that `from_preset` can load."""
         save_to_preset(self, folder)
 
 
 class _WeightsFile(io.BytesIO):
-    """A file of weights in memory: HDF5 that writes to a full disk crashes the process."""
+    """In-memory weights file: writing HDF5 to a full disk crashes the process."""
 
     def __str__(self) -> str:
-        return "model.weights.h5"  # the end of the name tells Keras the format
+        return "model.weights.h5"  # Keras infers the format from the suffix
 
 
 def options_of(name: str, given: Config | None) -> Config:
-    """The options that an argument of that name holds, none for None; ValueError for no dict."""
+    """Return the options in argument `name` as a dict, {} for None; ValueError if not a dict."""
     if not isinstance(given, Mapping | None):
         raise ValueError(f"{name} must be options by name, as {{name: value}}, got {given!r}")
     return dict(given or {})
 
 
 def plain(value: Any) -> Any:
-    """Settings as JSON has them: NumPy's numbers as Python's, tuples as lists."""
+    """Convert settings to JSON types: NumPy numbers to Python's, tuples to lists."""
     if isinstance(value, Mapping):
         return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -168,7 +169,7 @@ def plain(value: Any) -> Any:
 
 
 def check_arguments(cls: Callable[..., Any], given: Config) -> None:
-    """ValueError for an argument that the constructor of `cls` has not."""
+    """Raise ValueError for an argument that the constructor of `cls` does not have."""
     known = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
     for name in given:
         if name not in known and name not in ("name", "dtype", "sampling"):
@@ -179,12 +180,12 @@ def check_arguments(cls: Callable[..., Any], given: Config) -> None:
 
 
 def merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
-    """The constructor's arguments; what is itself a dict of options is merged option by option.
+    """Merge overrides into the constructor's arguments; dicts of options key by key.
 
-    One that names another "kind" than there is replaces all of them: they are that kind's.
+    A dict with another "kind" replaces the whole dict: its options belong to the old kind.
 
     Raises:
-        ValueError: an override that the constructor of `cls` does not take.
+        ValueError: an override that the constructor of `cls` does not have.
     """
     check_arguments(cls, overrides)
     nested = {
@@ -198,7 +199,7 @@ def merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
 
 
 def _verify(folder: Path) -> None:
-    """ValueError unless every file of the manifest is there and as it was saved."""
+    """Raise ValueError unless all files match the manifest."""
     found = damage(folder)
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""A model that looks at an image piece by piece and decides where to look (Mnih et al. 2014)."""
+"""Recurrent attention model: image classification by glimpses (Mnih et al. 2014)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ AXES = ("height", "width", "channels")
 
 
 class GlimpsePath(NamedTuple):
-    """Where a model looked, what it saw there and what it thought of it after each of G glimpses.
+    """Glimpse locations, patches and logits of G glimpses.
 
-    locations: `(B, G, 2)`, downwards and to the right, from -1 to 1. seen: `(B, G, scales, g, g,
-    C)`, from 0 to 1. logits: `(B, G, K)`; the last ones are the answer.
+    locations: `(B, G, 2)`, down and to the right, from -1 to 1. seen: extracted patches `(B, G,
+    scales, g, g, C)`, from 0 to 1. logits: `(B, G, K)` after each glimpse; the last ones are the
+    prediction.
     """
 
     locations: Tensor
@@ -35,7 +36,7 @@ class GlimpsePath(NamedTuple):
 
 
 class _Walk(NamedTuple):
-    """All that a walk over an image leaves, each `(B, G, ...)`."""
+    """Results of all glimpses: states `(B, G + 1, D)`, all others `(B, G, ...)`."""
 
     states: Tensor
     means: Tensor
@@ -47,44 +48,44 @@ class _Walk(NamedTuple):
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class RecurrentAttentionModel(PresetMixin, keras.Model):
-    """A few glimpses of an image, each where the ones before suggest, and then a class.
+    """Image classifier that takes a sequence of glimpses and learns their locations.
 
     `mean_t = tanh(h_{t-1} W_l + b_l)`, `l_t ~ N(mean_t, std^2)`,
     `g_t = relu([relu(seen(l_t) W + b); relu(l_t W + b)] W_g + b_g)`,
     `h_t = relu([h_{t-1}; g_t] W_h + b_h)`, `logits = h_G W_a + b_a`
 
-    Train it by `losses.GlimpseLoss` (`make_loss()`), with `compile` and `fit` or by the training
-    loop. The answer trains glimpses, core and classifier; where to look learns from nothing but
-    whether the answer was right (REINFORCE), against a baseline that each step foretells from its
-    state. Nothing is drawn at inference: each location is the mean. `look` gives the path, `vote`
-    the answer of several paths together.
+    Train with `losses.GlimpseLoss` (`make_loss()`), through `compile` and `fit` or the training
+    loop. Cross entropy trains the glimpse network, the core and the classifier. The locations are
+    trained by REINFORCE only: the reward is whether the prediction is correct, and the baseline of
+    each step is predicted from its state. At inference nothing is sampled: each location is the
+    mean. `look` returns the glimpse path, `vote` averages the predictions of several paths.
 
     Args:
         image_shape: (height, width, channels).
         classes: K.
-        glimpse_size: g, side of what is seen in pixels.
-        glimpse_scales: how many patches a glimpse has, each twice as wide as the one before.
-        glimpses: G, how many.
-        glimpse_units: width of the two layers that read what is seen and where.
+        glimpse_size: g, side of the patches in pixels.
+        glimpse_scales: patches per glimpse, each covering twice the width of the one before.
+        glimpses: G, number of glimpses.
+        glimpse_units: width of the two layers that encode patches and location.
         units: D, width of the glimpse and of the state.
         location_std: std, of the locations in training; 1 is half an image.
-        seed: of the draws, an integer or None.
+        seed: of the sampling, an integer or None.
 
     Call arguments:
         images: `(B, height, width, channels)`, uint8, or floats from 0 to 255.
-        training: draw the locations.
+        training: samples the locations.
 
     Returns:
         Logits `(B, K)`. In training `{"logits": (B, K), "log_probabilities": (B, G), "baselines":
-        (B, G)}`: what was drawn and how likely a right answer seemed before it, for the loss.
+        (B, G)}`: log-probabilities of the sampled locations and predicted rewards, for the loss.
 
     Masking:
-        None: an image is all there.
+        None: images have no padding.
 
     Reference:
         Mnih et al. 2014, arXiv 1406.6247, section 3 and figure 1; section 4 for the sizes. The
-        first location is the one of the empty state h_0 = 0, so it is learned; a location that is
-        drawn outside of the image is looked at on its edge. The mean goes through tanh.
+        first location depends on the initial state h_0 = 0, so it is learned. Locations sampled
+        outside the image are clipped to its edge. The mean goes through tanh.
     """
 
     # layers
@@ -123,7 +124,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         reads = size["glimpse_units"]
         self.what, self.where = (layers.Dense(reads, "relu", **own) for _ in range(2))
         self.glimpse, self.core = (layers.Dense(size["units"], "relu", **own) for _ in range(2))
-        # It begins near the middle: far apart places, before any is of use, are slow to unlearn.
+        # First locations are near the centre: scattered ones are slow to unlearn.
         narrow = keras.initializers.TruncatedNormal(stddev=0.01)
         self.locator = layers.Dense(2, "tanh", kernel_initializer=narrow, **own)
         self.classifier = layers.Dense(size["classes"], **own)
@@ -156,19 +157,19 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         }
 
     def look(self, images: Tensor) -> GlimpsePath:
-        """Where the model looks at images `(B, height, width, channels)`, and what it thinks."""
+        """Return the glimpse path for images `(B, height, width, channels)`."""
         walk = self._walk(ops.convert_to_tensor(images), None)
         return GlimpsePath(walk.locations, walk.seen, self.classifier(walk.states[:, 1:]))
 
     def vote(self, images: Tensor, paths: int = 10) -> Tensor:
-        """Log probabilities `(B, K)`: the mean over several paths that stray as in training.
+        """Return the log of the mean class probabilities over several noisy paths, `(B, K)`.
 
-        It is right more often than one path of means, for so many times the work. How the paths
-        stray is the same for all images, in every call.
+        It is more accurate than one path of means, at `paths` times the cost. The noise has the
+        deviation of training, but is the same for all images, in every call.
 
         Args:
             images: `(B, height, width, channels)`.
-            paths: how many.
+            paths: number of paths.
         """
         images, shares = ops.convert_to_tensor(images), []
         for noise in self._fixed_noise(zoo_ops.whole_number("paths", paths)):
@@ -177,11 +178,11 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         return ops.logsumexp(ops.stack(shares), axis=0) - math.log(paths)
 
     def _walk(self, images: Tensor, noise: Tensor | None) -> _Walk:
-        """The glimpses, one after the other; states are h_0 to h_G, of the rest there are G.
+        """Take all glimpses in turn; `states` are h_0 to h_G, the other fields have G steps.
 
         Args:
             images: as in the call.
-            noise: what is added to the means of locations, `(B, G, 2)` or `(1, G, 2)`, or None.
+            noise: added to the means of the locations, `(B, G, 2)` or `(1, G, 2)`, or None.
         """
         zoo_ops.check_shape("images", images.shape, ("batch", *self.settings["image_shape"]))
         images = ops.cast(images, self.compute_dtype) / WHITE
@@ -189,8 +190,8 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         state = ops.zeros((batch, self.settings["units"]), self.compute_dtype)
         states, steps = [state], []
         for t in range(count):
-            # The policy is told by rewards alone: it is deaf to what reads its state, and its
-            # draws are data to what looks.
+            # Rewards alone train the policy: its gradient does not reach the state, and the loss
+            # of the prediction does not reach the sampled location.
             mean = zoo_ops.at_least_float32(self.locator(ops.stop_gradient(state)))
             drawn = mean if noise is None else mean + ops.cast(noise[:, t], mean.dtype)
             drawn = ops.stop_gradient(drawn)
@@ -202,13 +203,13 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         return _Walk(ops.stack(states, 1), *(ops.stack(x, 1) for x in zip(*steps, strict=True)))
 
     def _drawn_noise(self, images: Tensor) -> Tensor:
-        """How far locations of training are from their means, `(B, G, 2)` float32."""
+        """Sample the locations' noise in training, `(B, G, 2)` float32."""
         shape = (ops.shape(images)[0], self.settings["glimpses"], 2)
         std = self.settings["location_std"]
         return keras.random.normal(shape, stddev=std, dtype="float32", seed=self.seed_generator)
 
     def _fixed_noise(self, paths: int) -> list[Tensor]:
-        """The same, always the same, for each path `(G, 2)` (Box and Muller's normal numbers)."""
+        """Return constant noise `(G, 2)` for each path (Box-Muller transform)."""
         keys = ops.arange(paths, dtype="int32")
         drawn = uniform((), keys, (self.settings["glimpses"], 2))
         far = self.settings["location_std"] * ops.sqrt(-2 * ops.log(drawn[..., 0]))
@@ -217,19 +218,19 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         return [noise[path] for path in range(paths)]
 
     def _read(self, seen: Tensor, location: Tensor) -> Tensor:
-        """g_t `(B, D)`, of what is seen and where."""
+        """Return g_t `(B, D)` for patches and location."""
         flat = ops.reshape(seen, (-1, math.prod(seen.shape[1:])))
         where = ops.cast(location, self.compute_dtype)
         return self.glimpse(ops.concatenate([self.what(flat), self.where(where)], axis=-1))
 
     def _log_probabilities(self, walk: _Walk) -> Tensor:
-        """`log p(l_t)` `(B, G)`, float32 at least, with a gradient by the means."""
+        """Return `log p(l_t)` `(B, G)`, float32 at least, with a gradient to the means."""
         std = self.settings["location_std"]
         squares = ops.sum(ops.square((walk.drawn - walk.means) / std), axis=-1)
         return -0.5 * squares - math.log(2 * math.pi * std**2)
 
     def _baselines(self, walk: _Walk) -> Tensor:
-        """b_t `(B, G)`, each from the state before the glimpse by a head of its own."""
+        """Return b_t `(B, G)`, from the state before the glimpse by a separate head per step."""
         heads = self.baseline(ops.stop_gradient(walk.states[:, :-1]))
         own = ops.eye(self.settings["glimpses"], dtype=heads.dtype)
         return ops.sum(heads * own, axis=-1)
@@ -237,7 +238,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
     # training
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """What it trains by: classes `(B,)`."""
+        """Return the training loss; its labels are classes `(B,)`."""
         return GlimpseLoss(label_smoothing)
 
     def compute_loss(
@@ -248,10 +249,10 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Tensor:
-        """The loss of `compile`, which reads all that the call gives in training.
+        """Compute the loss of `compile` from all training outputs of the call.
 
         Raises:
-            ValueError: it is no `losses.GlimpseLoss`.
+            ValueError: the loss is not a `losses.GlimpseLoss`.
         """
         if not isinstance(y_pred, dict):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
@@ -263,13 +264,13 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         return self.loss(y, y_pred, sample_weight) + sum(map(ops.sum, self.losses))
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """The metrics of `compile`, of the logits."""
+        """Compute the metrics of `compile` on the logits."""
         logits = y_pred["logits"] if isinstance(y_pred, dict) else y_pred
         return super().compute_metrics(x, y, logits, sample_weight)
 
 
 def _sizes(image_shape: Any) -> list[int]:
-    """The sizes of an image; ValueError unless there are three of them."""
+    """Return the image's sizes as a list; raise ValueError unless there are three."""
     if not isinstance(image_shape, (tuple, list)) or len(image_shape) != len(AXES):
         raise ValueError(f"image_shape must be ({', '.join(AXES)}), got {image_shape!r}")
     named = zip(AXES, image_shape, strict=True)
@@ -281,17 +282,26 @@ def _sizes(image_shape: Any) -> list[int]:
 
 @preset(RecurrentAttentionModel, "ram_mnist")
 def ram_mnist() -> Config:
-    """28x28 digits, 6 glimpses of 8x8 (1.12 % wrong in the NIPS table, 1.29 % in arXiv v1)."""
+    """Return sizes for 28x28 digits: 6 glimpses of 8x8.
+
+    The paper's error is 1.12 % in the NIPS table, 1.29 % in arXiv v1.
+    """
     return {"glimpse_size": 8, "glimpse_scales": 1, "glimpses": 6}
 
 
 @preset(RecurrentAttentionModel, "ram_translated")
 def ram_translated() -> Config:
-    """60x60 with a digit anywhere, 8 glimpses of 12x12, 3 scales (1.20 % in the NIPS table)."""
+    """Return sizes for 60x60 images with a digit anywhere: 8 glimpses of 12x12, 3 scales.
+
+    The paper's error is 1.20 % in the NIPS table.
+    """
     return {"glimpse_size": 12, "glimpse_scales": 3, "glimpses": 8}
 
 
 @preset(RecurrentAttentionModel, "ram_cluttered")
 def ram_cluttered() -> Config:
-    """100x100 with clutter, 6 glimpses of 12x12, 4 scales (11.58 % in arXiv v1)."""
+    """Return sizes for 100x100 images with clutter: 6 glimpses of 12x12, 4 scales.
+
+    The paper's error is 11.58 % in arXiv v1.
+    """
     return {"glimpse_size": 12, "glimpse_scales": 4, "glimpses": 6}

@@ -1,4 +1,4 @@
-"""LSTMs from both ends, and a tag for every word (Lample et al. 2016)."""
+"""BiLSTM tagger with a softmax or CRF output (Lample et al. 2016)."""
 
 from __future__ import annotations
 
@@ -21,43 +21,44 @@ Tensor = Any
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class RecurrentTagger(Tagger):
-    """LSTMs from both ends over words and their characters, softmax or CRF above.
+    """Bidirectional LSTMs over words and their characters, with a softmax or CRF output.
 
     `h = BiLSTM(drop([E[token]; characters; G[mark]]))`, with attention
     `h = norm(h + drop(attend(h)))`, `emissions = drop(h) W + b`
 
     Args:
         vocabulary_size: V, all tokens; 0 is padding, 1 the unknown one.
-        tags: K names, by number.
+        tags: names of the K tags, in the order of their ids.
         embedding_dim: width of the embeddings E and G.
         units: D, width of the LSTM, half of it for each direction; or a list of the widths of
             several, bottom first.
-        attention: None, or arguments of the `layers.MultiHeadAttention` above: "num_heads",
+        attention: None, or arguments of a `layers.MultiHeadAttention` on top: "num_heads",
             "key_dim" and others.
-        head: any of "kind", "softmax" unless said or "crf", and "tag_scheme", of the tags: what it
-            forbids is never decoded, and with "crf" not learned either.
-        characters: None, or how they are read: "vocabulary_size", "kind" ("cnn", unless said, or
-            "lstm"), and other arguments of `layers.CharacterCNN` or `layers.CharacterLSTM`.
-        dropout: rate on embeddings, between and after the LSTMs, in training.
-        word_dropout: rate at which tokens become unknown, in training.
+        head: any of "kind" ("softmax", the default, or "crf") and "tag_scheme", whose forbidden
+            sequences are never decoded and, with "crf", have probability 0 in training too.
+        characters: None, or options of character features: "vocabulary_size", "kind" ("cnn", the
+            default, or "lstm"), and other arguments of `layers.CharacterCNN` or
+            `layers.CharacterLSTM`.
+        dropout: dropout rate on embeddings, between and after the LSTMs.
+        word_dropout: rate at which tokens become the unknown one in training.
         marks: whether the inputs mark tokens, such as a predicate.
 
     Call arguments:
-        inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, for each word the
-            place of its first token, counted from 1, 0 where there is no word; without it every
-            token is a word. `"characters" (B, P, C)` and `"marks" (B, P)`, 0 or 1, where asked for.
-        training: switches both kinds of dropout on.
+        inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, the position of each
+            word's first token, counted from 1, or 0 for padding; if absent, every token is a word.
+            `"characters" (B, P, C)` and `"marks" (B, P)`, 0 or 1, if the model uses them.
+        training: enables both kinds of dropout.
 
     Returns:
-        Potentials `(B, W + K + 2, K + 1)`, as of `layers.CRF`, which `decode`, `marginals` and
-        `make_loss()` read.
+        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, the input of `decode`, `marginals`
+        and the loss of `make_loss()`.
 
     Masking:
-        Padding (0) changes nothing at the other positions, wherever it stands; it is no word.
+        Padding (0) does not affect other positions, wherever it is; it is not a word.
 
     Reference:
         Lample et al. 2016, arXiv 1603.01360, sections 2.1 and 4; Ma and Hovy 2016, arXiv
-        1603.01354, section 2. Lample's tanh layer below the CRF is left out.
+        1603.01354, section 2. Lample's tanh layer below the CRF is omitted.
     """
 
     # layers
@@ -146,7 +147,7 @@ SMALL_CHARACTERS = {"kind": "cnn", "embedding_dim": 30, "units": 30}
 
 @preset(RecurrentTagger, "bilstm_crf")
 def bilstm_crf() -> Config:
-    """Lample et al. 2016, section 5.1: words of 100, characters of 25, LSTMs of 100 and of 25."""
+    """Return Lample et al. 2016, section 5.1: words 100, characters 25, LSTMs 100 and 25."""
     return {
         "embedding_dim": 100,
         "units": 200,
@@ -158,7 +159,7 @@ def bilstm_crf() -> Config:
 
 @preset(RecurrentTagger, "bilstm_lstm")
 def bilstm_lstm() -> Config:
-    """Plank et al. 2016, arXiv 1604.05529: LSTMs over words and characters; sizes of our own."""
+    """Return Plank et al. 2016, arXiv 1604.05529: LSTMs over words and characters; own sizes."""
     return {
         "embedding_dim": 100,
         "units": 400,
@@ -170,7 +171,7 @@ def bilstm_lstm() -> Config:
 
 @preset(RecurrentTagger, "bilstm_cnn_crf")
 def bilstm_cnn_crf() -> Config:
-    """Ma and Hovy 2016, table 1: 30 filters of width 3, LSTMs of 200; words of 100."""
+    """Return Ma and Hovy 2016, table 1: 30 filters of width 3, LSTMs 200; words 100."""
     return {
         "embedding_dim": 100,
         "units": 400,
@@ -182,19 +183,19 @@ def bilstm_cnn_crf() -> Config:
 
 @preset(RecurrentTagger, "bilstm_cnn_crf_constrained")
 def bilstm_cnn_crf_constrained() -> Config:
-    """`bilstm_cnn_crf`, of tags in BIO: what that forbids is left out, in training too."""
+    """Return `bilstm_cnn_crf` for BIO tags; forbidden sequences are excluded, in training too."""
     return {**bilstm_cnn_crf(), "head": {"kind": "crf", "tag_scheme": "BIO"}}
 
 
 @preset(RecurrentTagger, "bilstm_cnn")
 def bilstm_cnn() -> Config:
-    """`bilstm_cnn_crf` without the CRF: Ma and Hovy 2016, table 3, BLSTM-CNN."""
+    """Return `bilstm_cnn_crf` without the CRF: Ma and Hovy 2016, table 3, BLSTM-CNN."""
     return {**bilstm_cnn_crf(), "head": {"kind": "softmax"}}
 
 
 @preset(RecurrentTagger, "tagger_small")
 def tagger_small() -> Config:
-    """For a CPU: a softmax, LSTMs of 100, characters by a convolution."""
+    """Return sizes for a CPU: a softmax, LSTMs of 100, a character CNN."""
     return {
         "embedding_dim": 100,
         "units": 200,

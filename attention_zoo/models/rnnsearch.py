@@ -1,4 +1,4 @@
-"""RNNsearch: the first translator that attends (Bahdanau, Cho, Bengio 2014)."""
+"""RNNsearch: the first translation model with attention (Bahdanau, Cho, Bengio 2014)."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ class RNNSearch(EncoderDecoder):
     `logits_i = maxout([s_{i-1}; y_{i-1}; c_i]) W`
 
     Args:
-        source_vocabulary_size: source tokens, the 4 special ones included.
-        target_vocabulary_size: V, target tokens, the 4 special ones included.
+        source_vocabulary_size: source tokens, including the 4 special ones.
+        target_vocabulary_size: V, target tokens, including the 4 special ones.
         embedding_dim: m, width of both embeddings.
         units: n, of each direction of the encoder and of the decoder.
-        attention_units: n', hidden width of the score.
+        attention_units: n', hidden units of the score.
         readout_units: l, maxout units (pool 2) before the vocabulary.
-        dropout: rate on embeddings and readout, in training.
+        dropout: dropout rate on embeddings and readout.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
-        training: switches dropout on.
+        training: enables dropout.
 
     Returns:
         Logits `(B, T, V)`.
 
     Masking:
-        Padding (0) in source or target changes nothing at the other positions.
+        Padding (0) in source or target does not affect other positions.
 
     Reference:
         Bahdanau et al. 2014, arXiv 1409.0473, section 3 and appendix A; the letters m, n, n', l
-        are the paper's. The readout reads s_{i-1}, as in appendix A.2.2.
+        are the paper's. The readout uses s_{i-1}, as in appendix A.2.2.
     """
 
     # layers
@@ -124,13 +124,13 @@ class RNNSearch(EncoderDecoder):
 
 @preset(RNNSearch, "rnnsearch_base")
 def rnnsearch_base() -> Config:
-    """The paper's sizes (appendix A.2.3): m 620, n and n' 1000, l 500; vocabulary 30,000."""
+    """Return the paper's sizes (appendix A.2.3): m 620, n and n' 1000, l 500; vocabulary 30,000."""
     return {"embedding_dim": 620, "units": 1000, "attention_units": 1000, "readout_units": 500}
 
 
 @preset(RNNSearch, "rnnsearch_small")
 def rnnsearch_small() -> Config:
-    """Sizes for small data and a CPU; not the paper's."""
+    """Return sizes for small data and a CPU; not the paper's."""
     return {
         "embedding_dim": 256,
         "units": 512,

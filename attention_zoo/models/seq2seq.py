@@ -1,4 +1,4 @@
-"""Translation through one vector: what attention was invented to replace."""
+"""Sequence-to-sequence models without attention: the source is encoded in one vector."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ CONTEXTS = ("initial_state", "every_step")
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class Seq2Seq(EncoderDecoder):
-    """Recurrent encoder and decoder, joined by the encoder's last state alone.
+    """Recurrent encoder and decoder, connected by the encoder's last state only.
 
     `initial_state` (Sutskever): `s_0 = v`, `logits_t = s_t W`;
     `every_step` (Cho): `s_0 = tanh(c W')`, `s_t = RNN([y_{t-1}; c])`,
     `logits_t = maxout([s_t; y_{t-1}; c]) W`, `c = v`, the top layer's last h
 
     Args:
-        source_vocabulary_size: source tokens, the 4 special ones included.
-        target_vocabulary_size: V, target tokens, the 4 special ones included.
-        context: "initial_state" or "every_step", where the decoder sees the source's vector.
+        source_vocabulary_size: source tokens, including the 4 special ones.
+        target_vocabulary_size: V, target tokens, including the 4 special ones.
+        context: where the decoder takes the source's vector: "initial_state" or "every_step".
         cell: "lstm", "gru" or "simple_rnn".
         embedding_dim: width of both embeddings.
         units: of every layer.
         num_layers: of encoder and decoder.
-        reverse_source: read the source from its end.
-        bidirectional: read the source from both ends (half the units each); not the papers'.
-        dropout: rate on embeddings, between layers and before the vocabulary, in training.
+        reverse_source: encode the source backwards.
+        bidirectional: encode the source in both directions (half the units each); not the papers'.
+        dropout: dropout rate on embeddings, between layers and before the vocabulary.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
-        training: switches dropout on.
+        training: enables dropout.
 
     Returns:
         Logits `(B, T, V)`.
 
     Masking:
-        Padding (0) in source or target changes nothing at the other positions.
+        Padding (0) in source or target does not affect other positions.
 
     Reference:
         Sutskever et al. 2014, arXiv 1409.3215, section 2 (v is the last state of every layer);
@@ -150,7 +150,7 @@ class Seq2Seq(EncoderDecoder):
 
 @preset(Seq2Seq, "seq2seq_base")
 def seq2seq_base() -> Config:
-    """Sutskever's sizes (section 3.4): 4 LSTM layers of 1000, source reversed; 80,000 tokens."""
+    """Return Sutskever's sizes (section 3.4): 4 LSTMs of 1000, source reversed; 80,000 tokens."""
     return {
         "cell": "lstm",
         "embedding_dim": 1000,
@@ -162,7 +162,7 @@ def seq2seq_base() -> Config:
 
 @preset(Seq2Seq, "seq2seq_initial_small")
 def seq2seq_initial_small() -> Config:
-    """Sizes for small data and a CPU, the vector as initial state; not the paper's."""
+    """Return sizes for small data and a CPU, the vector as initial state; not the paper's."""
     return {
         "context": "initial_state",
         "cell": "lstm",
@@ -175,7 +175,7 @@ def seq2seq_initial_small() -> Config:
 
 @preset(Seq2Seq, "seq2seq_every_step_small")
 def seq2seq_every_step_small() -> Config:
-    """Sizes for small data and a CPU, the vector at every step; not the paper's."""
+    """Return sizes for small data and a CPU, the vector at every step; not the paper's."""
     return {
         "context": "every_step",
         "cell": "gru",

@@ -35,41 +35,41 @@ from attention_zoo.ops import (
 from attention_zoo.registry import Registry, did_you_mean
 
 LOOKS = Registry("look")
-"""How a captioner looks at an image."""
+"""Registry of a captioner's kinds of attention."""
 
 
 class Look(layers.Layer):
-    """Which places there are to look at, how they are chosen, and what is learnt of the choice."""
+    """Kind of attention of a captioner: its alignment, its memory and its auxiliary loss."""
 
     def alignment(self) -> Any:
-        """From scores to weights."""
+        """Return the alignment from scores to weights, a name or an `Alignment`."""
         return "softmax"
 
     def grid_shape(self, shape: tuple[int, int]) -> tuple[int, int]:
-        """Height and width of what is looked at of a grid of that height and width."""
+        """Return height and width of the memory for an encoder's grid of size `shape`."""
         return shape
 
     def places(self, grid: Tensor) -> Tensor:
-        """What is looked at of an encoder's grid `(B, h, w, C)`."""
+        """Return the memory for an encoder's grid `(B, h, w, C)`."""
         return grid
 
     def amiss(self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]) -> Any:
-        """What a caption's looks add to its loss, a mean over the captions.
+        """Return the auxiliary loss of the attention, a mean over the captions.
 
         Args:
-            weights: `(B, T, L)`. live: `(B, T)`, which steps there are.
-            state: of the attention after all looks.
-            reward: gives `(B,)`, the log probability of each caption.
+            weights: `(B, T, L)`. live: `(B, T)`, mask of the steps.
+            state: of the attention after the last step.
+            reward: returns `(B,)`, the log probability of each caption.
         """
         return 0.0
 
 
 @LOOKS.register("soft")
 class SoftLook(Look):
-    """At all places at once, `lambda sum_i (1 - sum_t a_ti)^2` being amiss with it.
+    """Soft attention, with the regularizer `lambda sum_i (1 - sum_t a_ti)^2`.
 
     Args:
-        doubly_stochastic: lambda; each place is to be looked at as often as any other.
+        doubly_stochastic: lambda; each position should be attended equally often.
     """
 
     def __init__(self, doubly_stochastic: float = 1.0, **kwargs: Any) -> None:
@@ -84,15 +84,15 @@ class SoftLook(Look):
 
 @LOOKS.register("hard")
 class HardLook(Look):
-    """At one place, drawn in training; the draws learn by how well the caption was told.
+    """Hard attention to one position, sampled in training and trained by REINFORCE.
 
-    The moving baseline is of a word, so that long captions are not held to be badly told: of a
-    caption of n words, the reward is measured against n b.
+    The reward is the log probability of the caption. The moving baseline b is per word, so that
+    long captions do not count as bad: for n words, the reward is compared with n b.
 
     Args:
-        expected_rate: the share of looks that are soft in training.
-        coefficient: lambda_r, weight of what the reward teaches.
-        entropy_bonus: lambda_e, of choices that are spread out.
+        expected_rate: share of captions with soft attention in training.
+        coefficient: lambda_r, weight of the REINFORCE term.
+        entropy_bonus: lambda_e, weight of the entropy of the alignment.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class HardLook(Look):
 
 @LOOKS.register("pooled")
 class PooledLook(Look):
-    """At no place: at the mean of all of them, at every step; what attention is measured by."""
+    """Pooled baseline without attention: the mean of all positions at every step."""
 
     def grid_shape(self, shape: tuple[int, int]) -> tuple[int, int]:
         return 1, 1
@@ -134,42 +134,42 @@ class PooledLook(Look):
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class ShowAttendTell(Captioner, EncoderDecoder):
-    """An image to a grid of annotations, and an LSTM that looks at some of it before each word.
+    """Image encoder, and an LSTM that attends to the image grid before each word.
 
     `z_t = beta_t sum_i a_ti v_i`, `h_t = LSTM(h_{t-1}, [E y_{t-1}; z_t])`,
     `logits_t = L_o tanh(E y_{t-1} + L_h h_t + L_z z_t)`
 
     Args:
-        vocabulary_size: V, tokens of captions, the 4 special ones included.
-        embedding_dim: m, width of the embedding and of what the logits are of.
+        vocabulary_size: V, caption tokens, including the 4 special ones.
+        embedding_dim: m, width of the embedding and of the input of L_o.
         units: n, of the LSTM.
-        attention_units: hidden width of the score.
-        look: how it looks: {"kind": "soft"} with "doubly_stochastic", {"kind": "hard"} with
+        attention_units: hidden units of the score.
+        look: kind of attention: {"kind": "soft"} with "doubly_stochastic", {"kind": "hard"} with
             "expected_rate", "coefficient" and "entropy_bonus", or {"kind": "pooled"}: one vector.
-        encoder: what makes the grid: {"kind": "cnn"} with "filters", learnt with the rest;
-            {"kind": "features"} with their "width", computed before; or a model of
-            `keras.applications` by its name as kind, with "weights" ("imagenet" unless told
-            otherwise), "trainable" and "layer", the name of the one that gives the grid.
-        dropout: rate on embeddings and on what the logits are of, in training.
-        word_dropout: rate at which the words before become unknown, in training: what is said is
-            then learnt less from what was said, and more from the image.
+        encoder: image encoder: {"kind": "cnn"} with "filters", trained with the rest;
+            {"kind": "features"} with "width", for precomputed features; or a model of
+            `keras.applications` with its name as kind, "weights" (default "imagenet"),
+            "trainable" and "layer", the name of the layer whose output is the grid.
+        dropout: dropout rate on embeddings and on the input of L_o.
+        word_dropout: rate at which previous words become the unknown one in training, so that
+            predictions depend less on previous words and more on the image.
 
     Call arguments:
-        inputs: `{"image": (B, H, W, 3), "target": (B, T)}`: pixels from 0 to 255 (of "features"
+        inputs: `{"image": (B, H, W, 3), "target": (B, T)}`: pixels from 0 to 255 (for "features"
             the grid `(B, h, w, C)`), and integers that begin with 2.
-        training: switches dropout and draws on, and adds what is amiss with the looks to the loss.
-        project: False for the `ops.Projection` that the logits are of, in place of them.
+        training: enables dropout and sampling, and adds the attention's auxiliary loss.
+        project: if False, return the `ops.Projection` that computes the logits.
 
     Returns:
         Logits `(B, T, V)`.
 
     Masking:
-        Padding (0) in the target changes nothing at the other positions.
+        Padding (0) in the target does not affect other positions.
 
     Reference:
         Xu et al. 2015, arXiv 1502.03044, sections 3 and 4, equations 1 to 14; the letters are the
-        paper's, but v_i for its a_i and a_ti for its alpha_ti. The tanh of equation 7 is the
-        authors' code's. What is amiss is divided by the tokens of a caption, as the loss is.
+        paper's, but v_i is its a_i and a_ti its alpha_ti. The tanh of equation 7 is from the
+        authors' code. The auxiliary loss is divided by the tokens of a caption, as the loss is.
     """
 
     # layers
@@ -267,20 +267,20 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         self.add_loss(ops.cast(amiss, "float32") * share)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
-        """What a search needs to write captions of images: each seen once."""
+        """Encode images once and return the decoder's step function and initial state."""
         encoded = self.encode(source, False)
         step, state = self.writing(encoded, ops.shape(source)[0])[:2]
         return self.reading(source, encoded.memory, step, state)
 
 
 def _labels(target: Tensor) -> Tensor:
-    """What follows each token of a target `(B, T)`: the next one, or the end."""
+    """Return the label of each token of a target `(B, T)`: the next token, or the end."""
     after = ops.concatenate([target[:, 1:], ops.zeros_like(target[:, :1])], axis=1)
     return ops.where(after != PAD, after, END)
 
 
 def look_options(given: Config | None) -> Config:
-    """The options of a look, all said; ValueError for an unknown kind or option."""
+    """Return the attention options with defaults filled in; raise ValueError for unknown ones."""
     options = {"kind": "soft", **options_of("look", given)}
     taken = {
         name: one.default
@@ -299,7 +299,7 @@ def look_options(given: Config | None) -> Config:
 
 @preset(ShowAttendTell, "show_attend_tell_base")
 def show_attend_tell_base() -> Config:
-    """The authors' script for COCO: m 512, n 1800, 14 x 14 annotations of 224 pixels by VGG."""
+    """Return the authors' COCO sizes: m 512, n 1800, a VGG grid of 14 x 14 (224 pixels)."""
     return {
         "embedding_dim": 512,
         "units": 1800,
@@ -311,5 +311,5 @@ def show_attend_tell_base() -> Config:
 
 @preset(ShowAttendTell, "show_attend_tell_small")
 def show_attend_tell_small() -> Config:
-    """Sizes for small images and a CPU, all learnt from scratch; not the paper's."""
+    """Return sizes for small images and a CPU, trained from scratch; not the paper's."""
     return {"embedding_dim": 128, "units": 256, "attention_units": 128, "dropout": 0.3}

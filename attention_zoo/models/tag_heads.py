@@ -1,4 +1,4 @@
-"""What a tagger ends in: states of words to potentials, and the loss that reads them."""
+"""Output heads of taggers: from word states to potentials, and the loss on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tensor = Any
 Config = dict[str, Any]
 
 HEADS = Registry("tagger's head")
-"""Names of heads, made with `(tags, tag_scheme, dtype=...)`."""
+"""Registry of heads, built with `(tags, tag_scheme, dtype=...)`."""
 
 
 @HEADS.register("crf")
@@ -27,8 +27,8 @@ class CRFHead(layers.Layer):
     """Emissions of each tag, and a CRF over them.
 
     Args:
-        tags: K names.
-        tag_scheme: what it forbids has probability 0, in training too; or None.
+        tags: names of the K tags.
+        tag_scheme: sequences that it forbids have probability 0, in training too; or None.
     """
 
     def __init__(self, tags: Sequence[str], tag_scheme: str | None = None, **kwargs: Any) -> None:
@@ -46,7 +46,7 @@ class CRFHead(layers.Layer):
         return self.crf(self.emit(inputs), mask=mask)
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """ValueError for smoothing, which a likelihood of whole sentences has not."""
+        """Return the loss; raise ValueError for label smoothing, which a CRF does not support."""
         if label_smoothing:
             raise ValueError(
                 f"label_smoothing is for the head 'softmax', got {label_smoothing!r} with 'crf'; "
@@ -57,11 +57,11 @@ class CRFHead(layers.Layer):
 
 @HEADS.register("softmax")
 class SoftmaxHead(layers.Layer):
-    """Emissions of each tag, a softmax for every word alone; a scheme constrains decoding only.
+    """Emissions of each tag, and a softmax for each word; a scheme constrains decoding only.
 
     Args:
-        tags: K names.
-        tag_scheme: what it forbids no decoded sequence holds; or None.
+        tags: names of the K tags.
+        tag_scheme: sequences that it forbids are never decoded; or None.
     """
 
     def __init__(self, tags: Sequence[str], tag_scheme: str | None = None, **kwargs: Any) -> None:
@@ -87,7 +87,7 @@ class SoftmaxHead(layers.Layer):
 
 
 def head_options(given: Config | None) -> Config:
-    """A head's kind and tag scheme, all said; ValueError for other options."""
+    """Return kind and tag scheme with defaults filled in; raise ValueError for other options."""
     known = {"kind": "softmax", "tag_scheme": None}
     check_options("head", given, known)
     options = {**known, **(given or {})}
@@ -96,7 +96,7 @@ def head_options(given: Config | None) -> Config:
 
 
 def check_options(name: str, given: Any, known: Any) -> None:
-    """ValueError for what is no dict, or for an option that is not known."""
+    """Raise ValueError unless `given` is None or a dict of known options."""
     if given is not None and not isinstance(given, dict):
         raise ValueError(f"{name} must be a dict of {', '.join(known)}, got {given!r}")
     for option in given or {}:

@@ -1,4 +1,4 @@
-"""What the taggers share: states of tokens to potentials of words, and what is read from those."""
+"""Base class of taggers: potentials of words from token states, decoding and marginals."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ PAD = 0
 
 
 class Tagger(PresetMixin, keras.Model):
-    """A tag for every word of a sentence: how likely sequences of tags are, as potentials.
+    """Tagger of words: computes potentials of tag sequences.
 
     A model defines `encode`. Its constructor calls `self.begin(settings)` first and
     `self.finish(width)` last; `self.features` embeds its tokens.
 
     Call arguments:
-        inputs: integers. `"tokens" (B, P)`, 0 is padding, wherever it stands. `"starts" (B, W)`,
-            for each word the place of its first token, counted from 1, and 0 where there is no
-            word; without it every token is a word. `"characters" (B, P, C)` of each token, and
-            `"marks" (B, P)`, 1 at the predicate and else 0, where the model reads such.
-        training: switches dropout on.
+        inputs: integers. `"tokens" (B, P)`, 0 is padding, wherever it is. `"starts" (B, W)`, the
+            position of each word's first token, counted from 1, or 0 for padding; if absent, every
+            token is a word. `"characters" (B, P, C)` of each token, and `"marks" (B, P)`, 1 at the
+            predicate and else 0, if the model uses them.
+        training: enables dropout.
 
     Returns:
         Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, float32, without a mask.
 
     Masking:
-        Padding changes nothing at the other positions; it is no word.
+        Padding does not affect other positions; it is not a word.
     """
 
     settings: Config
@@ -48,7 +48,7 @@ class Tagger(PresetMixin, keras.Model):
     # layers
 
     def begin(self, settings: Config) -> None:
-        """Keeps the constructor's arguments, with all options said; ValueError for bad ones."""
+        """Store the constructor's arguments with all defaults; ValueError for invalid ones."""
         tags = settings["tags"]
         if isinstance(tags, str) or not isinstance(tags, Sequence) or not len(tags):
             raise ValueError(f"tags must be a list of names, at least one, got {tags!r}")
@@ -59,7 +59,7 @@ class Tagger(PresetMixin, keras.Model):
         self.settings = settings
 
     def finish(self, width: int) -> None:
-        """Makes the head, over states of that width, and all weights."""
+        """Build the head, for states of that width, and all weights."""
         options = dict(self.settings["head"])
         head = HEADS.get(options.pop("kind"))
         self.head = head(self.settings["tags"], **options, dtype=self.dtype_policy)
@@ -69,31 +69,31 @@ class Tagger(PresetMixin, keras.Model):
     def encode(
         self, inputs: Inputs, mask: Tensor, training: bool, seen: list[Tensor] | None = None
     ) -> Tensor:
-        """States of the tokens, `(B, P, D)`; what stands at padding is not read.
+        """Return the states of the tokens, `(B, P, D)`; those of padding are ignored.
 
         Args:
             inputs: as in the call, with padding moved to the end of each row.
-            mask: `(B, P)`, which are tokens.
-            training: switches dropout on.
-            seen: a list to which every self-attention adds its weights `(B, H, P, P)`, or None.
+            mask: `(B, P)`, True at tokens.
+            training: enables dropout.
+            seen: a list to which every self-attention appends its weights `(B, H, P, P)`, or None.
         """
         raise TypeError(f"{type(self).__name__} does not define `encode`")
 
-    # what it reads
+    # inputs
 
     @property
     def vocabulary_size(self) -> int:
-        """How many tokens there are."""
+        """Number of tokens in the vocabulary."""
         return int(self.settings["vocabulary_size"])
 
     @property
     def characters(self) -> Config | None:
-        """The options of characters, None where the model reads none."""
+        """Options of the character features, None if the model has none."""
         return self.settings.get("characters")
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens a sentence may have; None where there is no limit."""
+        """Maximum number of tokens of a sentence; None for no limit."""
         return None
 
     # computation
@@ -110,9 +110,9 @@ class Tagger(PresetMixin, keras.Model):
         return self.head(words, at > 0)
 
     def _in_front(self, inputs: Inputs) -> tuple[Inputs, Tensor, Tensor]:
-        """The inputs of tokens with padding at the end; the mask; which place each comes from.
+        """Move padding to the end; return the inputs, the mask and each token's old position.
 
-        So distances count tokens only, neighbours are neighbours, and cuDNN takes the masks.
+        So distances count tokens only, adjacent words stay adjacent, and cuDNN accepts the masks.
         """
         self._refuse(inputs)
         tokens = ops.cast(inputs["tokens"], "int32")
@@ -127,7 +127,7 @@ class Tagger(PresetMixin, keras.Model):
         return given, ops.not_equal(given["tokens"], PAD), order
 
     def _refuse(self, inputs: Inputs) -> None:
-        """ValueError for inputs that are missing or of other shapes."""
+        """Raise ValueError for missing inputs or wrong shapes."""
         needed: dict[str, tuple[str, ...]] = {"tokens": ("batch", "places")}
         if self.settings.get("characters") is not None:
             needed["characters"] = ("batch", "places", "characters")
@@ -145,10 +145,10 @@ class Tagger(PresetMixin, keras.Model):
             zoo_ops.check_shape("starts", inputs["starts"].shape, (*sizes, "words"))
 
     def attention(self, inputs: Inputs) -> Tensor | None:
-        """The weights of all L self-attentions, `(B, L, H, P, P)`, None where there is none.
+        """Return the weights of all L self-attentions, `(B, L, H, P, P)`, None if there are none.
 
         Args:
-            inputs: as in the call. What padding looks at, and how it is looked at, is 0.
+            inputs: as in the call. Weights from and to padding are 0.
         """
         given, mask, order = self._in_front(inputs)
         seen: list[Tensor] = []
@@ -162,18 +162,18 @@ class Tagger(PresetMixin, keras.Model):
         weights = ops.take_along_axis(weights, back[:, None, None, :, None], axis=3)
         return ops.take_along_axis(weights, back[:, None, None, None, :], axis=4)
 
-    # what potentials tell
+    # predictions
 
     def decode(self, potentials: Tensor, count: int | None = None) -> tuple[Tensor, Tensor]:
-        """The best tags of each sentence (Viterbi), or the best few sequences.
+        """Return the best tags of each sentence (Viterbi), or the N best sequences.
 
         Args:
-            potentials: what the model returned.
-            count: N, how many; one, without an axis of its own, if None.
+            potentials: output of the model.
+            count: N, number of sequences; None for one, without an axis of its own.
 
         Returns:
-            tags: `(B, W)` int32, or `(B, N, W)` best first; 0 where there is no word.
-            scores: `(B,)` or `(B, N)`; -inf, with tags 0, where there are no more sequences.
+            tags: `(B, W)` int32, or `(B, N, W)` best first; 0 at padding.
+            scores: `(B,)` or `(B, N)`; -inf, with tags 0, if there are fewer sequences.
         """
         chain = self._chain(potentials)
         if count is None:
@@ -181,7 +181,7 @@ class Tagger(PresetMixin, keras.Model):
         return zoo_ops.best_paths(chain, zoo_ops.whole_number("count", count))
 
     def marginals(self, potentials: Tensor) -> Tensor:
-        """How likely each tag is at each word, `(B, W, K)`; 0 where there is no word."""
+        """Return the probability of each tag at each word, `(B, W, K)`; 0 at padding."""
         return zoo_ops.marginals(self._chain(potentials))
 
     def _chain(self, potentials: Tensor) -> Any:
@@ -191,24 +191,24 @@ class Tagger(PresetMixin, keras.Model):
         return zoo_ops.unpack(potentials)
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """What the potentials train by: labels `(B, W)`, -1 where unknown or no word.
+        """Return the loss on potentials; its labels are `(B, W)`, -1 for unknown tags or padding.
 
         Args:
-            label_smoothing: of a softmax; ValueError for one above 0 with a CRF.
+            label_smoothing: of a softmax; above 0 it is a ValueError with a CRF.
         """
         made: keras.losses.Loss = self.head.make_loss(label_smoothing)
         return made
 
-    # words from elsewhere
+    # pretrained word vectors
 
     @property
     def token_embedding(self) -> keras.layers.Embedding:
-        """The layer that embeds tokens."""
+        """Embedding layer of the tokens."""
         made: keras.layers.Embedding = self.features.token_embedding
         return made
 
     def load_word_vectors(self, path: str | Path, vocabulary: Sequence[str]) -> int:
-        """Embeds the tokens that a file knows as it says; how many those are.
+        """Load token embeddings from a word vector file; return the number of tokens found.
 
         Args:
             path: see `data.read_word_vectors`.
@@ -232,7 +232,7 @@ class Tagger(PresetMixin, keras.Model):
 
 
 def look(heads: Any, x: Tensor, mask: Tensor, training: bool, seen: list[Tensor] | None) -> Tensor:
-    """Self-attention of `x (B, P, D)`; its weights go to `seen`, where there is such a list."""
+    """Apply self-attention to `x (B, P, D)`; append its weights to `seen` if that is a list."""
     masks = {"query_mask": mask, "value_mask": mask}
     if seen is None:
         return heads(x, x, **masks, training=training)
@@ -242,7 +242,10 @@ def look(heads: Any, x: Tensor, mask: Tensor, training: bool, seen: list[Tensor]
 
 
 def _new_places(starts: Tensor, mask: Tensor, order: Tensor) -> Tensor:
-    """Where tokens went: places counted from 1 to those after `order`; 0 of padding and of none."""
+    """Return the positions after `order` of the positions `starts`, both counted from 1.
+
+    They are 0 for padding tokens and for positions outside the sequence.
+    """
     length = ops.shape(order)[1]
     there = ops.logical_and(starts > 0, starts <= length)
     back = ops.cast(ops.argsort(order, axis=1), "int32")
@@ -251,5 +254,5 @@ def _new_places(starts: Tensor, mask: Tensor, order: Tensor) -> Tensor:
 
 
 def _from_1(x: Tensor, places: Tensor) -> Tensor:
-    """What stands at places `(B, W)`, counted from 1, of `x (B, P, D)`; 0 at 0."""
+    """Gather `x (B, P, D)` at positions `(B, W)`, counted from 1; position 0 gives 0."""
     return ops.take_along_axis(ops.pad(x, ((0, 0), (1, 0), (0, 0))), places[..., None], axis=1)

@@ -1,4 +1,4 @@
-"""The Transformer: attention and nothing that recurs (Vaswani et al. 2017)."""
+"""The Transformer encoder-decoder (Vaswani et al. 2017)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ SINUSOIDAL = "sinusoidal"
 
 
 class Written(NamedTuple):
-    """What the decoder made of a target: `hidden (B, T, D)`, and where the last layer looked,
-    `weights (B, H, T, S)`, if that was asked."""
+    """Decoder output.
+
+    hidden: `(B, T, D)`. weights: of the last layer's cross-attention, `(B, H, T, S)`, or None.
+    """
 
     hidden: Tensor
     weights: Tensor | None
@@ -52,38 +54,38 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
     `memory = encode(sqrt(D) E_s[x] + p)`, `logits = decode(sqrt(D) E_t[y] + p, memory) W`
 
     Args:
-        source_vocabulary_size: source tokens, the 4 special ones included.
-        target_vocabulary_size: V, target tokens, the 4 special ones included.
+        source_vocabulary_size: source tokens, including the 4 special ones.
+        target_vocabulary_size: V, target tokens, including the 4 special ones.
         embedding_dim: D, width of the embeddings and of all layers.
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head.
         num_layers: N, of the encoder and of the decoder.
-        layer: of every layer, arguments of `layers.TransformerEncoderLayer`: any of "activation",
+        layer: arguments of `layers.TransformerEncoderLayer` for every layer: any of "activation",
             "norm", "norm_first" (False: post-norm as in the paper; True, the default: pre-norm,
             with a norm after the last layer), "epsilon" and "stochastic_depth".
-        tie: "target": W is E_t transposed; "all": E_s is E_t too, of one vocabulary; or "none".
-        dropout: rate on embeddings and sublayers, in training.
+        tie: "target": W is E_t transposed; "all": E_s is E_t too, with one vocabulary; or "none".
+        dropout: dropout rate on embeddings and sublayers.
         positions: "sinusoidal": p is added to embeddings, as in the paper; or a name of
-            `layers.POSITIONS` ("rotary", "alibi", "t5", "shaw"): the self-attentions of each layer
-            see distances and p is 0; or "none", where the causal mask alone tells of order.
+            `layers.POSITIONS` ("rotary", "alibi", "t5", "shaw"): relative positions in the
+            self-attention, p is 0; or "none": only the causal mask encodes the order.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
-        training: switches dropout on.
-        project: False for the `ops.Projection` that the logits are of, in place of them.
+        training: enables dropout.
+        project: if False, return the `ops.Projection` that computes the logits.
 
     Returns:
         Logits `(B, T, V)` of the tokens after each target token.
 
     Masking:
-        Padding (0) in source or target changes nothing at the other positions, at any depth.
+        Padding (0) in source or target does not affect other positions, at any depth.
 
     Reference:
         Vaswani et al. 2017, arXiv 1706.03762, section 3 and table 3: d_model is D, d_ff is F, h is
         H. Pre-norm: Xiong et al. 2020, arXiv 2002.04745.
     """
 
-    projects = True  # `project=False` is known to the training step
+    projects = True  # `call` accepts `project=False`
 
     # layers
 
@@ -143,7 +145,7 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         self.build()
 
     def _refuse(self) -> None:
-        """ValueError for numbers that make no model."""
+        """Raise ValueError for invalid settings."""
         size = self.settings
         for name in ("source_vocabulary_size", "target_vocabulary_size"):
             if size[name] < END + 2:
@@ -191,12 +193,12 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         return of.logits() if project else of
 
     def encode(self, source: Tensor, training: bool | None = False) -> Tensor:
-        """The memory `(B, S, D)` of the source `(B, S)`."""
+        """Return the memory `(B, S, D)` of the source `(B, S)`."""
         mask = ops.not_equal(source, PAD)
         return self.read(self._embed(self.source_embedding, source), mask, training)
 
     def read(self, embedded: Tensor, mask: Tensor, training: bool | None = False) -> Tensor:
-        """The memory `(B, S, D)` of what is embedded, `(B, S, D)`, where the mask `(B, S)` is."""
+        """Return the memory `(B, S, D)` of embeddings `(B, S, D)` with mask `(B, S)`."""
         x = self.drop(embedded, training=training)
         for layer in self.encoder:
             x = layer(x, mask=mask, training=training)
@@ -210,7 +212,7 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         training: bool | None = False,
         return_attention_scores: bool = False,
     ) -> Written:
-        """What the decoder makes of the target `(B, T)` and the memory of the source `(B, S)`."""
+        """Run the decoder on the target `(B, T)` and the memory of the source `(B, S)`."""
         masks = {"mask": ops.not_equal(target, PAD), "memory_mask": ops.not_equal(source, PAD)}
         x = self.drop(self._embed(self.target_embedding, target), training=training)
         *first, last = self.decoder
@@ -223,7 +225,7 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         return Written(self.norms[1](x), weights)
 
     def projection(self, hidden: Tensor) -> Projection:
-        """What the logits `(..., V)` are of what the decoder put out."""
+        """Return the output projection of the decoder output; its logits are `(..., V)`."""
         if self.vocabulary is not None:
             return Projection(hidden, self.vocabulary.kernel)
         return Projection(hidden, ops.transpose(self.target_embedding.embeddings))
@@ -232,11 +234,11 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         return self._placed(embedding(tokens) * self.scale, 0)
 
     def _placed(self, x: Tensor, start: Any) -> Tensor:
-        """Embeddings with their absolute positions, if there are any."""
+        """Add absolute positions to embeddings, if the model has them."""
         return x if self.positions is None else self.positions(x, start=start)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
-        """What a search needs to write targets of `source (B, S)`: the source read once."""
+        """Encode `source (B, S)` once and return the decoder's step function and initial state."""
         reading = self.writing(self.encode(source), ops.not_equal(source, PAD), width, room)
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
@@ -246,10 +248,10 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         return reading._replace(step=step)
 
     def writing(self, memory: Tensor, mask: Tensor, width: int, room: Any) -> DecoderStart:
-        """What writes targets of a source that is read, with all logits as they are.
+        """Return step function and initial state for an encoded source; its logits are not masked.
 
         Args:
-            memory: `(B, S, D)`. mask: `(B, S)`, where the source has tokens.
+            memory: `(B, S, D)`. mask: `(B, S)`, True at source tokens.
             width, room: as in `decoder_step`.
         """
         memories = [layer.read(memory, mask) for layer in self.decoder]
@@ -284,7 +286,7 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
 
 @preset(Transformer, "transformer_base")
 def transformer_base() -> Config:
-    """Table 3, "base"."""
+    """Return the sizes of table 3, "base"."""
     return {
         "embedding_dim": 512,
         "units": 2048,
@@ -297,7 +299,7 @@ def transformer_base() -> Config:
 
 @preset(Transformer, "transformer_big")
 def transformer_big() -> Config:
-    """Table 3, "big"."""
+    """Return the sizes of table 3, "big"."""
     return {
         "embedding_dim": 1024,
         "units": 4096,
@@ -310,11 +312,11 @@ def transformer_big() -> Config:
 
 @preset(Transformer, "transformer_small")
 def transformer_small() -> Config:
-    """Sizes for small data and a CPU, pre-norm; not the paper's."""
+    """Return sizes for small data and a CPU, pre-norm; not the paper's."""
     return {"embedding_dim": 256, "units": 1024, "num_heads": 4, "num_layers": 4, "dropout": 0.2}
 
 
 @preset(Transformer, "transformer_tiny")
 def transformer_tiny() -> Config:
-    """Sizes for some 10,000 sentences, tests and toys, pre-norm; not the paper's."""
+    """Return sizes for some 10,000 sentences, tests and toy data, pre-norm; not the paper's."""
     return {"embedding_dim": 128, "units": 256, "num_heads": 4, "num_layers": 4, "dropout": 0.3}

@@ -1,4 +1,4 @@
-"""A BERT that tags words."""
+"""BERT tagger."""
 
 from __future__ import annotations
 
@@ -17,47 +17,45 @@ from attention_zoo.models.tagger import Tagger
 Tensor = Any
 
 OWN = ("tags", "head", "dropout", "marks", "name", "dtype")
-"""Arguments of the tagger; all others of `from_preset` are the BERT's."""
+"""Arguments of the tagger; all others of `from_preset` are those of the BERT."""
 
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class TransformerTagger(Tagger):
-    """A BERT, and a tag for every word by its first token; softmax or CRF above.
+    """A BERT that tags every word by its first token, with a softmax or CRF output.
 
-    `emissions_w = drop(h_{start_w}) W + b`, h what the BERT makes of the tokens
+    `emissions_w = drop(h_{start_w}) W + b`, where h are the BERT's hidden states
 
     Args:
-        bert: a `BERT`, perhaps a trained one, or the arguments of one, without a pooled output
-            unless they say so.
-        tags: K names, by number.
-        head: any of "kind", "softmax" unless said or "crf", and "tag_scheme", of the tags: what it
-            forbids is never decoded, and with "crf" not learned either.
-        dropout: rate on h, in training; the BERT has its own.
-        marks: whether the inputs mark tokens, such as a predicate; the BERT reads marks as
+        bert: a `BERT`, pretrained or new, or its arguments, with `use_pooler=False` by default.
+        tags: names of the K tags, in the order of their ids.
+        head: any of "kind" ("softmax", the default, or "crf") and "tag_scheme", whose forbidden
+            sequences are never decoded and, with "crf", have probability 0 in training too.
+        dropout: dropout rate on h; the BERT has its own.
+        marks: whether the inputs mark tokens, such as a predicate; the BERT takes marks as
             segments.
 
     Call arguments:
-        inputs: integers. `"tokens" (B, P)`, 0 is padding, at most as many tokens as the BERT has
-            places. `"starts" (B, W)`, for each word the place of its first token, counted from 1, 0
-            where there is no word; without it every token is a word. `"marks" (B, P)`, 0 or 1,
-            where asked for.
-        training: switches dropout on.
+        inputs: integers. `"tokens" (B, P)`, 0 is padding, P at most the BERT's `max_length`.
+            `"starts" (B, W)`, the position of each word's first token, counted from 1, or 0
+            for padding; if absent, every token is a word. `"marks" (B, P)`, 0 or 1, with `marks`.
+        training: enables dropout.
 
     Returns:
-        Potentials `(B, W + K + 2, K + 1)`, as of `layers.CRF`, which `decode`, `marginals` and
-        `make_loss()` read.
+        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, the input of `decode`, `marginals`
+        and the loss of `make_loss()`.
 
     Masking:
-        Padding (0) changes nothing at the other positions, wherever it stands; it is no word.
+        Padding (0) does not affect other positions, wherever it is; it is not a word.
 
     Reference:
-        Devlin et al. 2018, arXiv 1810.04805, section 5.3 and figure 4d: a word's first token stands
-        for it. Marks as segments are ours.
+        Devlin et al. 2018, arXiv 1810.04805, section 5.3 and figure 4d: a word is represented by
+        its first token. Marks as segments are this library's addition.
     """
 
     core, decides = "bert", ("use_pooler",)
-    """The argument that is the model inside, and arguments of that which are decided here."""
+    """Argument that holds the inner model, and arguments of that model that are set here."""
 
     # layers
 
@@ -88,21 +86,21 @@ class TransformerTagger(Tagger):
     def build(self, input_shape: Any = None) -> None:
         self.built = True
 
-    # what it reads
+    # inputs
 
     @property
     def vocabulary_size(self) -> int:
-        """How many tokens there are."""
+        """Number of tokens in the vocabulary."""
         return int(self.bert.settings["vocabulary_size"])
 
     @property
     def max_length(self) -> int:
-        """How many tokens a sentence may have."""
+        """Maximum number of tokens of a sentence."""
         return int(self.bert.settings["max_length"])
 
     @property
     def token_embedding(self) -> keras.layers.Embedding:
-        """The layer that embeds tokens: the BERT's."""
+        """Embedding layer of the tokens, the BERT's."""
         made: keras.layers.Embedding = self.bert.token_embedding
         return made
 
@@ -123,7 +121,10 @@ class TransformerTagger(Tagger):
         return self.drop(self.bert(given, training=training)["hidden"], training=training)
 
     def _look(self, given: dict[str, Tensor], mask: Tensor, seen: list[Tensor]) -> None:
-        """Adds the weights of every layer of the BERT, in inference; padding stands at the end."""
+        """Append each BERT layer's attention weights to `seen`, in inference.
+
+        Padding must be at the end.
+        """
         x = self.bert.norm(self.bert.embed(given["tokens"], mask, given.get("segments")))
         for layer in self.bert.encoder:
             x, weights = layer(x, mask=mask, return_attention_scores=True, training=False)
@@ -136,12 +137,12 @@ class TransformerTagger(Tagger):
 
     @classmethod
     def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """A model of this class from a folder, or around a BERT's preset, a name.
+        """Load a model of this class from a folder, or build one around a BERT preset.
 
         Args:
             name_or_folder: see `models.from_preset`.
-            **overrides: arguments of this class, of which `tags` are needed around a preset; all
-                others are the BERT's. `dtype` is the whole model's.
+            **overrides: arguments of this class, of which a preset needs `tags`; all others are the
+                BERT's. `dtype` applies to the whole model.
         """
         own: Config = {key: overrides.pop(key) for key in OWN if key in overrides}
         if str(name_or_folder) in presets.PRESETS:

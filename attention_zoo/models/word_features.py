@@ -1,4 +1,4 @@
-"""What a tagger knows of a word before it reads the others."""
+"""Input features of taggers, without context."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ CHARACTERS.register("lstm")(CharacterLSTM)
 
 
 class WordFeatures(layers.Layer):
-    """Embeddings of tokens, what their characters tell, and of marks, side by side.
+    """Concatenated token embeddings, character features and mark embeddings.
 
     `x_t = drop([E[token_t]; characters_t; G[mark_t]])`
 
     Args:
         settings: of the tagger: "vocabulary_size", "embedding_dim" (of E and of G), "characters",
             "marks" and "word_dropout".
-        dropout: rate on x, and on the characters' embeddings, in training.
-        scale: what embeddings of tokens are multiplied with.
+        dropout: dropout rate on x, and on the character embeddings.
+        scale: factor of the token embeddings.
 
     Call arguments:
-        inputs: `{"tokens": (B, T)}`, and "characters" and "marks" where there are some.
-        training: switches both dropouts on.
+        inputs: `{"tokens": (B, T)}`, and "characters" and "marks" if the model uses them.
+        training: enables both kinds of dropout.
 
     Returns:
-        `(B, T, width)`, where nothing is masked.
+        `(B, T, width)`; padding is not masked.
 
     Reference:
-        Ma and Hovy 2016, arXiv 1603.01354, section 3.1: what embeddings of tokens begin as.
+        Ma and Hovy 2016, arXiv 1603.01354, section 3.1: initialization of the token embeddings.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class WordFeatures(layers.Layer):
 
 
 def character_options(given: Config | None) -> Config | None:
-    """A reader's kind and arguments, all said; ValueError for those that it has not."""
+    """Return kind and arguments with defaults filled in; raise ValueError for unknown ones."""
     if given is None:
         return None
     check_options("characters", given, (*given,) if isinstance(given, dict) else ("kind",))

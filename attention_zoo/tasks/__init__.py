@@ -1,4 +1,4 @@
-"""Tasks: raw input in, answers with scores and attention out."""
+"""Tasks: models with preprocessing, from raw inputs to results with scores and attention."""
 
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks.caption import Caption

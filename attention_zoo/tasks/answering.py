@@ -1,4 +1,4 @@
-"""What tasks share that answer texts: batches of few shapes, and what a vocabulary cannot hold."""
+"""Helpers of text tasks: padding, grouping by length, unknown characters."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from attention_zoo.data import Tokenizer
 from attention_zoo.data.vocabulary import PAD, SPECIAL_TOKENS
 
-BUCKET = 8  # sources are padded up to multiples of this, so that few shapes are compiled
+BUCKET = 8  # sources are padded to multiples of this, so that few shapes are compiled
 
 
 def bucket(length: int, step: int = BUCKET) -> int:
-    """The width that a sequence of this length is padded to."""
+    """Return the padded width of a sequence: its length rounded up to a multiple of `step`."""
     return -(-length // step) * step
 
 
 def padded(rows: Sequence[Sequence[int]], size: int, width: int) -> np.ndarray:
-    """`(size, width)`; rows beyond those given repeat the first one."""
+    """Pad token ids to `(size, width)`; rows beyond those given repeat the first one."""
     batch = np.full((size, width), PAD, "int32")
     for row in range(size):
         ids = rows[row] if row < len(rows) else rows[0]
@@ -30,9 +30,10 @@ def padded(rows: Sequence[Sequence[int]], size: int, width: int) -> np.ndarray:
 def same_width(
     rows: Sequence[Sequence[int]], batch_size: int, step: int = BUCKET
 ) -> list[tuple[list[int], int]]:
-    """Row numbers of at most `batch_size` sequences each, and the width they share.
+    """Group sequences by padded width: (row numbers, width), at most `batch_size` rows each.
 
-    A sequence's width depends on its own length alone, and so does then its answer.
+    The width depends only on a sequence's own length. Its result therefore does not depend on the
+    other sequences.
     """
     buckets: dict[int, list[int]] = defaultdict(list)
     for row, ids in enumerate(rows):
@@ -45,8 +46,8 @@ def same_width(
 
 
 def unknown_characters(tokenizer: Tokenizer, text: str) -> list[str]:
-    """The characters of a text that no token of the vocabulary can hold."""
-    vocabulary: Sequence[str] = getattr(tokenizer, "vocabulary", ())  # public ones have none
+    """Return the characters of a text that no token of the vocabulary contains."""
+    vocabulary: Sequence[str] = getattr(tokenizer, "vocabulary", ())  # public tokenizers have none
     seen = set("".join(vocabulary[len(SPECIAL_TOKENS) :]))
     shown = text.lower() if tokenizer.lowercase else text
     strange = [c for c in dict.fromkeys(shown) if not c.isspace() and c not in seen]

@@ -1,4 +1,4 @@
-"""What an image is told with: where the model looked for each word."""
+"""The result of captioning: a caption with its attention over the image."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Caption:
-    """One caption, and where the model looked while it wrote it.
+    """A generated caption with its attention over the image.
 
     Args:
         text: the caption.
-        score: what the search compares: log-probability with length penalty.
+        score: the score of the hypothesis: log-probability with length penalty.
         tokens: readable labels of the caption's tokens (T), without the end token.
-        token_scores: log-probability of each of them (T), and of the end token where there is one.
-        attention: weights (T, h, w) of a grid over the image: where the look before each token
-            went; None for a model that looks at no place.
-        cut: True when the search stopped at its longest length before the end token.
-        image: `(H, W, 3)`, uint8, what the model saw: resized.
+        token_scores: log-probability of each token (T), and of the end token if there is one.
+        attention: attention weights (T, h, w) over the image grid, for the step that generates
+            each token; None if the grid has one cell.
+        cut: True if the search reached the length limit before the end token.
+        image: `(H, W, 3)`, uint8, the resized input image.
         alternatives: the next best captions of the same image, best first.
-        unknown: nothing; an image has no words that a vocabulary could lack.
+        unknown: always empty; an image has no tokens.
     """
 
     text: str

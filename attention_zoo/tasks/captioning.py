@@ -1,4 +1,4 @@
-"""Captioning: what an image shows, in a sentence."""
+"""Captioning: describe an image in a sentence."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ from attention_zoo.tasks.task import (
 
 @TASKS.register("captioning")
 class Captioning(OfImages):
-    """A model that tells what images show, and the tokenizer of its words.
+    """Image captioning: a captioner and its tokenizer.
 
     Args:
         model: a `models.Captioner`.
-        tokenizer: `data.Tokenizer`, its vocabulary that of the model.
-        search: how `predict` searches unless told otherwise; without a `max_length` it stops at
+        tokenizer: `data.Tokenizer` with the model's vocabulary.
+        search: default search options of `predict`. Without a `max_length`, the limit is
             `max_target_length`.
-        image_size: side in pixels of the square that every image is resized to.
-        max_target_length: most tokens of a caption, its end counted; training leaves longer ones
-            out.
+        image_size: every image is resized to a square with this side, in pixels.
+        max_target_length: maximum number of tokens of a caption, end token included. Training drops
+            longer captions.
 
     Raises:
-        ValueError: the model is no captioner, of another vocabulary, or for larger images.
+        ValueError: if the model is not a captioner, its vocabulary size is not the tokenizer's, or
+            its encoder does not take RGB images of `image_size`.
     """
 
     name: ClassVar[str] = "captioning"
@@ -56,7 +57,7 @@ class Captioning(OfImages):
     # Training.
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Cross-entropy per token."""
+        """Return the cross-entropy loss per token."""
         return SequenceCrossEntropy(label_smoothing=label_smoothing)
 
     # Prediction.
@@ -68,17 +69,17 @@ class Captioning(OfImages):
         rules: Sequence[Rule] = (),
         **search_overrides: Any,
     ) -> list[Caption]:
-        """One caption for each image, in order; it depends on nothing else in the list.
+        """Caption each image, in order; a result does not depend on the other images.
 
         Args:
             images: paths, encoded images or arrays `(H, W, 3)`, see `data.read_image`; or one array
                 `(N, H, W, 3)`.
-            rules: more of what may be taken at a step, the same for all images (`decoding.Rule`).
-            **search_overrides: fields of `SearchOptions` for this call.
+            rules: additional decoding rules (`decoding.Rule`), the same for all images.
+            **search_overrides: fields of `SearchOptions` to override in this call.
 
         Raises:
-            ValueError: an image that cannot be read, an option that is unknown or contradicts
-                another, or options that leave no answer.
+            ValueError: if an image cannot be read, an option is unknown or conflicts with another,
+                or the search finds no caption.
         """
         one = isinstance(images, np.ndarray) and images.ndim in (2, 3)
         if one or isinstance(images, str | Path | bytes):
@@ -103,14 +104,14 @@ class Captioning(OfImages):
         return answers
 
     def search_options(self, **changes: Any) -> SearchOptions:
-        """The task's options with some changed, and a limit of length in any case."""
+        """Return the search options with overrides, and with a length limit in any case."""
         options = self.search.override(**changes)
         if options.max_length is None and options.max_length_ratio is None:
             return options.override(max_length=self.max_target_length)
         return options
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
-        """ValueError for a path of what `predict` cannot read, which stands at one of `places`."""
+        """Raise ValueError for an image file that `predict` rejects; `places` are its locations."""
         for row, path in enumerate(texts):
             place = places[row] if places else f"image {row}"
             if not path:
@@ -118,13 +119,13 @@ class Captioning(OfImages):
             read_image(path, self.image_size, f"{place}: {path}")
 
     def unknown_characters(self, text: str) -> list[str]:
-        """None: an image is not read by characters."""
+        """Return an empty list; an image has no characters."""
         return []
 
     def _search(
         self, images: NDArray[np.uint8], options: SearchOptions, rules: Sequence[Rule]
     ) -> Iterator[Caption | None]:
-        """Captions of images; None where the options leave none."""
+        """Yield the caption of each image, or None if the search finds none."""
         size = min(options.batch_size, 2 ** (len(images) - 1).bit_length())
         filled = np.concatenate([images, np.repeat(images[:1], size - len(images), axis=0)])
         result = self.model.compiled_search(filled, options, rules=rules)
@@ -132,14 +133,14 @@ class Captioning(OfImages):
             answers = [
                 self._answer(images[row], result, (row, n))
                 for n, length in enumerate(result.lengths[row])
-                if length  # else the search found fewer than it was asked for
+                if length  # 0 if the search found fewer than `n_best`
             ]
             yield replace(answers[0], alternatives=tuple(answers[1:])) if answers else None
 
     def _answer(
         self, image: NDArray[np.uint8], result: SearchResult, at: tuple[int, int]
     ) -> Caption:
-        """The caption that stands at a place of the result."""
+        """Return the caption at index (row, rank) of the search result."""
         length, finished = int(result.lengths[at]), bool(result.finished[at])
         ids = [int(token) for token in result.tokens[at][: length - finished]]
         grid = self.model.grid_shape((1, *image.shape))
@@ -157,14 +158,14 @@ class Captioning(OfImages):
     # Evaluation.
 
     def evaluate(self, examples: CaptionedImages, **search_overrides: Any) -> dict[str, Any]:
-        """How alike captions are to those of `examples`, and whether it looks at what it names.
+        """Compute caption metrics on `examples` and the attention inside annotated boxes.
 
         Returns:
             `images`, the scores of `metrics.caption_scores`, `exact_match` with any caption of the
-            image, `cut` (captions without an end); where boxes are known, the model looks and its
-            words name things that are there, `mass_in_boxes`, the mean mass of attention inside the
-            box of what a word names, and `area_of_boxes`, which is that of looks that are spread
-            evenly.
+            image, and `cut` (captions without an end token). With boxes, spatial attention and at
+            least one word that names an object with a box, also `mass_in_boxes`, the mean attention
+            mass inside the box of the object that a word names, and `area_of_boxes`, the same for
+            uniform attention.
         """
         answers = self.predict(list(examples.images), **search_overrides)
         texts = [answer.text for answer in answers]
@@ -184,7 +185,7 @@ class Captioning(OfImages):
         return {**report, "mass_in_boxes": inside.mass, "area_of_boxes": inside.area}
 
     def _spelt(self, captions: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        """Captions as the tokenizer would write them, were each of their words known."""
+        """Return captions as decoded by the tokenizer, with their unknown words kept."""
 
         def spelt(text: str) -> str:
             (ids,), pieces = self.tokenizer.encode([text]), self.tokenizer.surfaces(text)

@@ -1,4 +1,4 @@
-"""What a text finds among images: how alike they are, and which word matches which region."""
+"""Results of image retrieval, and the index of encoded images."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class RetrievalResult:
-    """An image that a text found.
+    """An image retrieved for a text.
 
     Args:
         text: the name of the image.
-        score: how well the text and the image match, at most 1 for averages of cosines.
-        number: of the image in the index, from 0.
+        score: similarity of text and image, at most 1 with average pooling of cosines.
+        number: position of the image in the index, from 0.
         source: the text.
         source_tokens: readable labels of the text's T tokens.
-        tokens: the same; for those who draw where each looked.
-        attention: weights (T, h, w) of a grid over the image: where each token looked; of a model
-            whose regions look at words, how much each region looked at the token.
-        image: `(H, W, 3)`, uint8, what the model saw: resized.
-        unknown: positions in `source_tokens` of what the vocabulary has not.
+        tokens: same as `source_tokens`, for plots.
+        attention: attention weights (T, h, w) of each token over the image grid; for a model with
+            direction "image_to_text", the weight of the token for each region.
+        image: `(H, W, 3)`, uint8, resized.
+        unknown: positions of unknown tokens in `source_tokens`.
         alternatives: the next best images of the same text, best first.
     """
 
@@ -40,12 +40,12 @@ class RetrievalResult:
 
 @dataclass(frozen=True)
 class ImageIndex:
-    """Images that texts can seek: encoded once, by the weights that the model had then.
+    """Images to search, encoded once with the weights that the model had at that time.
 
     Args:
-        names: what each image is called.
+        names: the name of each image.
         images: `(N, H, W, 3)`, uint8, resized.
-        regions: `(N, S, D)`, what the model made of them.
+        regions: `(N, S, D)`, region features from the model.
     """
 
     names: tuple[str, ...]

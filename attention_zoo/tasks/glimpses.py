@@ -1,4 +1,4 @@
-"""Glimpses: what an image is of, told from a few small looks at it."""
+"""Glimpses: classify an image from a sequence of small patches (recurrent attention)."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from attention_zoo.tasks.task import TASKS, read_task_file, reading_options, wri
 
 Image = str | Path | bytes | NDArray[np.uint8]
 LUMINANCE = (299, 587, 114)
-"""Of red, green and blue, in thousandths (ITU-R BT.601): sums of them are exact anywhere."""
+"""Weights of red, green and blue (ITU-R BT.601) in thousandths; integer sums are exact."""
 
 
 @dataclass(frozen=True)
 class Glimpsed:
-    """What an image is of, and where the model looked to tell.
+    """The predicted class of an image, and its glimpses.
 
     Args:
-        text: the class.
+        text: the predicted class.
         score: its log-probability.
-        tokens: what the model would have said after each of G glimpses; the last one is the answer.
-        locations: `(G, 2)`, downwards and to the right, from -1 to 1 over the image.
-        seen: `(G, scales, g, g, C)`, what was seen there, from 0 to 1.
-        image: `(H, W, C)`, uint8, as the model was given it.
-        probabilities: of each class, by its name.
-        alternatives: none; the other classes stand in `probabilities`.
-        unknown, cut: nothing; for those who tell of it.
+        tokens: the class predicted after each of G glimpses; the last one is the result.
+        locations: `(G, 2)`, vertical and horizontal, from -1 (top, left) to 1 (bottom, right).
+        seen: `(G, scales, g, g, C)`, the patches at these locations, from 0 to 1.
+        image: `(H, W, C)`, uint8, the model's input.
+        probabilities: the probability of each class, by name.
+        alternatives: always empty; `probabilities` has the other classes.
+        unknown, cut: always empty and False; other results use them.
     """
 
     text: str
@@ -52,22 +52,24 @@ class Glimpsed:
 
     @property
     def attention(self) -> np.ndarray:
-        """Where it looked: the locations."""
+        """The glimpse locations."""
         return self.locations
 
 
 @TASKS.register("glimpses")
 class Glimpses:
-    """A model that looks at images piece by piece, and the names of the classes it tells apart.
+    """Image classification by glimpses: a recurrent attention model and its class names.
 
     Args:
         model: a `models.RecurrentAttentionModel`.
-        classes: their names, by number.
-        search: its `batch_size` is how many images are looked at together.
-        image_size: side in pixels of the square that images are resized to; the model's.
+        classes: class names, by class index.
+        search: only `batch_size` is used, the number of images in a batch.
+        image_size: images are resized to a square with this side, in pixels. It must be the size
+            of the model's images, which is the default.
 
     Raises:
-        ValueError: another model, other numbers of classes, or images that are no squares.
+        ValueError: if the model is of another class, has another number of classes, or takes images
+            that are not squares of `image_size`.
     """
 
     name: ClassVar[str] = "glimpses"
@@ -104,15 +106,15 @@ class Glimpses:
     # Training.
 
     def batches(self, examples: LabelledImages, batch_size: int, seed: int) -> LabelledBatches:
-        """The images and their classes; ValueError for a class that is not the model's."""
+        """Return batches of images and class indices; raise ValueError for an unknown class."""
         return LabelledBatches(examples.images, self._labels(examples), batch_size, seed)
 
     def within_limits(self, examples: LabelledImages) -> LabelledImages:
-        """All of them."""
+        """Return all examples; images have no length limit."""
         return examples
 
     def _labels(self, examples: LabelledImages) -> NDArray[np.int32]:
-        """The model's number of each image's class."""
+        """Return the model's class index of each image."""
         numbers = {name: number for number, name in enumerate(self.classes)}
         for name in examples.classes:
             if name not in numbers:
@@ -124,22 +126,22 @@ class Glimpses:
         return own[examples.labels]
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Cross-entropy of the answer, and what its being right teaches of where to look."""
+        """Return `losses.GlimpseLoss`: cross-entropy of the class, REINFORCE for the locations."""
         made: keras.losses.Loss = self.model.make_loss(label_smoothing)
         return made
 
     # Prediction.
 
     def predict(self, images: Sequence[Image], **search_overrides: Any) -> list[Glimpsed]:
-        """What each image is of, in order; it depends on nothing else in the list.
+        """Classify each image, in order; a result does not depend on the other images.
 
         Args:
             images: paths, encoded images or arrays, see `data.read_image`, or one array `(N, H, W,
-                C)`; those in colour become grey for a model of grey ones.
+                C)`; colour images are converted to grey if the model takes one channel.
             **search_overrides: `batch_size` for this call.
 
         Raises:
-            ValueError: an image that cannot be read, an option that is unknown.
+            ValueError: if an image cannot be read, or an option is unknown.
         """
         one = getattr(images, "ndim", 4) < 4
         if one or isinstance(images, str | Path | bytes):
@@ -160,7 +162,7 @@ class Glimpses:
         return answers
 
     def _read(self, image: Any, where: str | None) -> NDArray[np.uint8]:
-        """An image as the model is given it."""
+        """Read an image with the size and the channels of the model's input."""
         read = read_image(image, self.image_size, where)
         if self.model.settings["image_shape"][-1] == 3:
             return read
@@ -184,7 +186,7 @@ class Glimpses:
         )
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
-        """ValueError for a path of what `predict` cannot read."""
+        """Raise ValueError for an image file that `predict` rejects; `places` are its locations."""
         for row, path in enumerate(texts):
             place = places[row] if places else f"image {row}"
             if not path:
@@ -192,13 +194,13 @@ class Glimpses:
             self._read(path, f"{place}: {path}")
 
     def unknown_characters(self, text: str) -> list[str]:
-        """None: an image is not read by characters."""
+        """Return an empty list; an image has no characters."""
         return []
 
     # Evaluation.
 
     def evaluate(self, examples: LabelledImages, **search_overrides: Any) -> dict[str, Any]:
-        """`images`, and in percent `accuracy` and `error`."""
+        """Return the number of `images`, and `accuracy` and `error` in percent."""
         answers = self.predict(list(examples.images), **search_overrides)
         right = [
             answer.text == examples.classes[label]
@@ -215,7 +217,7 @@ class Glimpses:
 
     @classmethod
     def load(cls, folder: str | Path) -> Glimpses:
-        """Read what `save` wrote; ValueError when it is damaged."""
+        """Load a folder written by `save`; raise ValueError if it is damaged."""
         folder = Path(folder)
         content = read_task_file(folder)
         with reading_options(folder):

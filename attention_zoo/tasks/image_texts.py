@@ -1,4 +1,4 @@
-"""What tasks of images and their texts share."""
+"""Base class of tasks on images and texts."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ CHANNELS = 3
 
 
 class OfImages:
-    """A model of images and texts, and the tokenizer of the texts.
+    """Base class of tasks on images and texts: a model and its tokenizer.
 
     Args:
-        model: with a `grid_shape`, and of the tokenizer's vocabulary.
+        model: a model with a `grid_shape` method and the tokenizer's vocabulary size.
         tokenizer: `data.Tokenizer`.
-        search: how `predict` searches unless told otherwise.
-        image_size: side in pixels of the square that every image is resized to.
-        max_target_length: most tokens of a text, its end counted where it is told.
+        search: default search options of `predict`.
+        image_size: every image is resized to a square with this side, in pixels.
+        max_target_length: maximum number of tokens of a text, including the end token if the model
+            generates it.
 
     Raises:
-        ValueError: the model is of another kind or vocabulary, for larger images, or for none.
+        ValueError: if the model is of another class, its vocabulary size is not the tokenizer's, or
+            its encoder does not take RGB images of `image_size`.
     """
 
     limits: ClassVar[tuple[str, ...]] = ("image_size", "max_target_length")
@@ -38,10 +40,10 @@ class OfImages:
     reads: ClassVar[str] = "word"
     makes_batches: ClassVar[type[ImageTextBatches]] = ImageTextBatches
     ends: ClassVar[int] = 0
-    """How many tokens come to those of a text that count for the limit."""
+    """Number of special tokens that count toward `max_target_length`."""
     takes: ClassVar[Any]
     refusal: ClassVar[str]
-    """What a model is of, and what is said of another one."""
+    """The required model class (`takes`), and the error message for others (`refusal`)."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class OfImages:
                 f" have {CHANNELS} channels; train it by `fit` on such grids, or give it"
                 " another encoder"
             )
-        model.grid_shape((1, image_size, image_size, 3))  # which refuses what is too small
+        model.grid_shape((1, image_size, image_size, 3))  # raises if image_size is too small
         self.model: Any = model
         self.tokenizer = tokenizer
         self.search = search or SearchOptions()
@@ -75,10 +77,10 @@ class OfImages:
     # Training.
 
     def batches(self, examples: CaptionedImages, batch_size: int, seed: int) -> ImageTextBatches:
-        """Each caption beside its image; captions over the limit are left out.
+        """Return batches of image-caption pairs; captions over the limit are dropped.
 
         Raises:
-            ValueError: no caption is left.
+            ValueError: if no caption is left.
         """
         kept = self._kept(examples)
         if not kept:
@@ -93,11 +95,11 @@ class OfImages:
         )
 
     def within_limits(self, examples: CaptionedImages) -> CaptionedImages:
-        """The images of which a caption keeps the limit, with all their captions."""
+        """Return the images with a caption within the limit, each with all its captions."""
         return examples.take(sorted({row for row, _ in self._kept(examples)}))
 
     def _kept(self, examples: CaptionedImages) -> list[tuple[int, Tokens]]:
-        """Of all captions that keep the limit the row of their image, and their ids."""
+        """Return image row and token ids of each caption within the limit."""
         owner, texts = told(examples)
         most = self.max_target_length - self.ends
         encoded = zip(owner, self.tokenizer.encode(texts), strict=True)
@@ -112,7 +114,7 @@ class OfImages:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Read what `save` wrote; ValueError when it is damaged."""
+        """Load a folder written by `save`; raise ValueError if it is damaged."""
         folder = Path(folder)
         content = read_task_file(folder)
         with reading_options(folder):
@@ -123,6 +125,6 @@ class OfImages:
 
 
 def told(examples: CaptionedImages) -> tuple[list[int], list[str]]:
-    """All captions in order, and before them of which image each is."""
+    """Return the image row of each caption, and all captions, in order."""
     pairs = [(row, text) for row, texts in enumerate(examples.captions) for text in texts]
     return [row for row, _ in pairs], [text for _, text in pairs]

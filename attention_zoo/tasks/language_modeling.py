@@ -1,4 +1,4 @@
-"""Language modelling: what comes next in a text, and how well that was foreseen."""
+"""Language modelling: text generation from prompts, perplexity, next-token accuracy."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from attention_zoo.tasks.answering import padded, same_width, unknown_characters
 from attention_zoo.tasks.one_text import SingleTextTask
 from attention_zoo.tasks.task import TASKS, rules_for_all
 
-AT_ONCE = 256  # tokens whose logits are there at a time
+AT_ONCE = 256  # positions whose logits are computed at a time
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """How a text goes on.
+    """A generated continuation of a prompt.
 
     Args:
-        text: what follows the prompt: `prompt + text` reads as one.
-        score: what the search compares: log-probability with length penalty.
-        tokens: readable labels of its tokens (T), without the end token.
-        token_scores: log-probability of each of them (T), and of the end token where there is one.
-        prompt: what the text begins with, as the tokenizer has it.
+        text: the continuation; `prompt + text` is the whole text.
+        score: the score of the hypothesis: log-probability with length penalty.
+        tokens: readable labels of the continuation's tokens (T), without the end token.
+        token_scores: log-probability of each token (T), and of the end token if there is one.
+        prompt: the prompt as decoded by the tokenizer.
         source_tokens: readable labels of the prompt's tokens.
-        cut: True when the search stopped at its longest length before the end token.
-        unknown: positions in `source_tokens` of tokens the model has never seen.
+        cut: True if the search reached the length limit before the end token.
+        unknown: positions of unknown tokens in `source_tokens`.
         alternatives: the next best continuations of the same prompt, best first.
-        attention: None; for those who draw it where there is any.
+        attention: always None; other results have attention weights.
     """
 
     text: str
@@ -54,17 +54,17 @@ class Continuation:
 
 @TASKS.register("language_modeling")
 class LanguageModeling(SingleTextTask):
-    """A model that writes on, and its tokenizer: strings in, strings out.
+    """Language modelling: a GPT and its tokenizer. Inputs and outputs are strings.
 
     Args:
         model: a `models.GPT`.
         tokenizer: `data.Tokenizer`.
-        search: how `predict` searches unless told otherwise.
-        max_length: most tokens of a text, its start counted. Training leaves longer ones out;
-            `predict` and `evaluate` refuse them.
+        search: default search options of `predict`.
+        max_length: maximum number of tokens of a text, start token included. Training drops longer
+            texts; `predict` and `evaluate` reject them.
 
     Raises:
-        ValueError: the model is none that writes on.
+        ValueError: if the model is not a `models.GPT`.
     """
 
     name: ClassVar[str] = "language_modeling"
@@ -86,16 +86,16 @@ class LanguageModeling(SingleTextTask):
     # Training.
 
     def batches(self, examples: TextLines, batch_size: int, seed: int) -> LineBatches:
-        """The lines as length-bucketed batches; lines over the length limit are left out.
+        """Return length-bucketed batches of lines; lines over the length limit are dropped.
 
         Raises:
-            ValueError: no line is left.
+            ValueError: if no line is left.
         """
         lines, known = self._fitting(examples)
         return LineBatches(lines, batch_size=batch_size, seed=seed, **known)
 
     def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
-        """Token ids of all lines, and the rows of those that keep the limit."""
+        """Return the token ids of all lines, and the row numbers of those within the limit."""
         lines = self.tokenizer.encode(examples.texts)
         return lines, [row for row, ids in enumerate(lines) if 0 < len(ids) < self.longest]
 
@@ -104,16 +104,17 @@ class LanguageModeling(SingleTextTask):
     def predict(
         self, texts: Sequence[str], *, rules: Sequence[Rule] = (), **search_overrides: Any
     ) -> list[Continuation]:
-        """How each text goes on, in order; it depends on nothing else in the list.
+        """Continue each text, in order; a result does not depend on the other texts.
 
         Args:
-            texts: what texts begin with; "" begins at the beginning.
-            rules: more of what may be taken at a step, the same for all texts (`decoding.Rule`).
-            **search_overrides: fields of `SearchOptions` for this call.
+            texts: prompts; "" generates from the start token alone.
+            rules: additional decoding rules (`decoding.Rule`), the same for all texts.
+            **search_overrides: fields of `SearchOptions` to override in this call.
 
         Raises:
-            ValueError: a text is too long, or too long for what may follow, an option is unknown
-                or contradicts another, or the options leave no answer.
+            ValueError: if a text is too long; text and continuation may exceed the model's maximum
+                length; an option is unknown or conflicts with another; or the search finds no
+                continuation.
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts; write predict([text])")
@@ -130,20 +131,20 @@ class LanguageModeling(SingleTextTask):
         return [answers[row] for row in range(len(prompts))]
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
-        """ValueError for a text that `predict` refuses; arguments as in `encode_sources`."""
+        """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
         self._prompts(texts, self.search, places)
 
     def encode_sources(
         self, texts: Sequence[str], places: Sequence[str] | None = None
     ) -> list[list[int]]:
-        """Token ids of each text, without the start.
+        """Return the token ids of each text, without the start token.
 
         Args:
-            texts: beginnings of texts, or whole ones.
-            places: where each text stands, for messages; "source 0" and so on without.
+            texts: prompts or whole texts.
+            places: location of each text for error messages; by default "source 0" and so on.
 
         Raises:
-            ValueError: a text is too long.
+            ValueError: if a text is too long.
         """
         encoded = self.tokenizer.encode(list(texts)) if len(texts) else []
         for row, ids in enumerate(encoded):
@@ -156,13 +157,13 @@ class LanguageModeling(SingleTextTask):
         return encoded
 
     def unknown_characters(self, text: str) -> list[str]:
-        """The characters of a text that no token of the vocabulary can hold."""
+        """Return the characters of a text that no token of the vocabulary contains."""
         return unknown_characters(self.tokenizer, text)
 
     def _prompts(
         self, texts: Sequence[str], options: SearchOptions, places: Sequence[str] | None = None
     ) -> list[list[int]]:
-        """Token ids with the start; ValueError where one leaves no room for what may follow."""
+        """Return ids with the start token; ValueError if a continuation may not fit the model."""
         prompts = [[START, *ids] for ids in self.encode_sources(texts, places)]
         for row, ids in enumerate(prompts):
             limit = options.limit(len(ids))
@@ -175,11 +176,11 @@ class LanguageModeling(SingleTextTask):
         return prompts
 
     def _answer(self, row: int, prompt: list[int], result: SearchResult, at: int) -> Continuation:
-        """The answer to one prompt, which stands in a row of the result."""
+        """Return the continuation of one prompt, from row `at` of the search result."""
         begins = self.tokenizer.decode(prompt, past_end=True)
         answers = []
         for n, length in enumerate(result.lengths[at]):
-            if length == 0:  # the search found fewer than it was asked for
+            if length == 0:  # the search found fewer than `n_best`
                 break
             finished = bool(result.finished[at, n])
             ids = [int(token) for token in result.tokens[at, n, : int(length) - finished]]
@@ -203,15 +204,16 @@ class LanguageModeling(SingleTextTask):
     # Evaluation.
 
     def evaluate(self, examples: TextLines, **search_overrides: Any) -> dict[str, Any]:
-        """How well the model foresees each token of `examples` from those before it.
+        """Compute perplexity and next-token accuracy on `examples`.
 
-        Nothing is searched for; options of the search are only checked.
+        No search is run. Of the search options, `batch_size` is used and the others are only
+        validated.
 
         Returns:
-            `lines`, `tokens` (an end token for each line counted), `accuracy` (0 to 100: tokens
-            that were the likeliest), `perplexity` (a token), `bits_per_character` (the end of a
-            line counts as one) and `unknown`, the tokens that the vocabulary does not have: of
-            these the model says no more than that.
+            `lines`, `tokens` (with one end token for each line), `accuracy` (next-token accuracy, 0
+            to 100), `perplexity` (per token), `bits_per_character` (the end of a line counts as one
+            character) and `unknown` (tokens that are not in the vocabulary; their label is the
+            unknown token).
         """
         options = self.search.override(**search_overrides)
         places = examples.places()
@@ -235,15 +237,15 @@ class LanguageModeling(SingleTextTask):
         }
 
     def _foreseen(self, tokens: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-        """Minus the log-probability of the labels `(B, T)`, and how many were the likeliest.
+        """Return the negative log-likelihood of labels `(B, T)`, and the number of correct tokens.
 
-        As in a search, padding and the start never follow.
+        As in a search, the padding and start tokens have probability 0.
         """
         live = labels != PAD
         of = self.model({"tokens": tokens}, training=False, project=False)
         hidden, told = ops.convert_to_numpy(of.hidden)[live], labels[live]
         nats = right = 0.0
-        for begin in range(0, len(told), AT_ONCE):  # a batch's logits may fill the memory
+        for begin in range(0, len(told), AT_ONCE):  # to limit the memory of logits
             some, wanted = (part[begin : begin + AT_ONCE] for part in (hidden, told))
             logits = of._replace(hidden=ops.convert_to_tensor(some)).logits()
             logits = mask_special_tokens(ops.cast(logits, "float32"))

@@ -1,4 +1,4 @@
-"""`load`: a task from a run folder, an entry of the zoo, or the Hugging Face hub."""
+"""`load`: load a task from a run folder, an entry of the zoo, or the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from attention_zoo.tasks.task import TASKS, read_task_file
 
 
 def load(folder: str | Path) -> Any:
-    """A task that is ready to predict.
+    """Load a task that is ready to predict.
 
     Args:
         folder: a run folder (its best checkpoint is used), an entry of the zoo, a folder written
             by `task.save`, a public checkpoint with its tokenizer (`models.from_public`), or the
-            address of one of them, `hf://owner/name`, optionally followed by `/folder`.
+            Hub address of one of them, `hf://owner/name`, optionally followed by `/folder`.
 
     Raises:
-        ValueError: no task lies there, or its files are damaged.
+        ValueError: if the folder has no task, or its files are damaged.
     """
     path = local_folder(folder)
     public = models.public.read_config(path)
@@ -33,11 +33,11 @@ def load(folder: str | Path) -> Any:
 
 
 PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}
-"""The task of a public checkpoint, by its `model_type`."""
+"""Task name of a public checkpoint, by its `model_type`."""
 
 
 def _of_public(folder: Path, model_type: str) -> Any:
-    """The task of a public checkpoint, of texts as long as its model has places."""
+    """Load the task of a public checkpoint, with the `max_length` of its model."""
     model = models.from_public(folder)
     task_class: Any = TASKS.get(PUBLIC[model_type])
     inside = getattr(model, "bert", model)

@@ -1,4 +1,4 @@
-"""Masked language modelling: which tokens stand where `[MASK]` does."""
+"""Masked language modelling: predict the tokens at `[MASK]`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from attention_zoo.tasks.one_text import SingleTextTask
 from attention_zoo.tasks.task import TASKS
 
 MASK = "[MASK]"
-"""What stands in a text for what is to be told."""
-TOP = 5  # fillings that an answer holds
-BATCH = 32  # texts at a time
+"""The mask token in input texts."""
+TOP = 5  # default number of predictions for each mask
+BATCH = 32  # texts in a batch
 
 
 @dataclass(frozen=True)
 class Filling:
-    """What may stand at a mask.
+    """A predicted token at a mask.
 
     Args:
         token: readable label of the token.
-        probability: of it, 0 to 1.
+        probability: its probability, 0 to 1.
     """
 
     token: str
@@ -43,15 +43,15 @@ class Filled:
     """A text with its masks filled.
 
     Args:
-        text: the text, as the tokenizer has it.
-        score: log-probability of what fills its masks, each told without the others.
-        fillings: for each mask the likeliest tokens, best first.
-        tokens: readable labels of the text's tokens.
-        source_tokens: those of the text as it was given.
-        unknown: positions in `source_tokens` of tokens the model has never seen.
-        alternatives: the text with the second best token at every mask, then the third.
-        attention: None; for those who draw it where there is any.
-        cut: False; for those who tell of it.
+        text: the filled text as decoded by the tokenizer.
+        score: sum of the log-probabilities of the filled tokens; masks are predicted independently.
+        fillings: the most probable tokens of each mask, best first.
+        tokens: readable labels of the filled text's tokens.
+        source_tokens: readable labels of the input text's tokens.
+        unknown: positions of unknown tokens in `source_tokens`.
+        alternatives: the text with the second best token at every mask, then the third, and so on.
+        attention: always None; other results have attention weights.
+        cut: always False; other results may reach a length limit.
     """
 
     text: str
@@ -66,25 +66,25 @@ class Filled:
 
 
 PRIVATE_USE = range(0xE000, 0xF900)
-"""Signs that mean nothing; each is a piece of its own to every tokenizer."""
+"""Private-use characters of Unicode; every tokenizer makes each of them a separate piece."""
 
 
 @TASKS.register("masked_language_modeling")
 class MaskedLanguageModeling(SingleTextTask):
-    """A model that tells hidden tokens, and its tokenizer.
+    """Masked language modelling: a BERT with its prediction head, and its tokenizer.
 
-    The mask is the tokenizer's; one that has none gets it as a token after all others, so that the
-    model reads one more than the tokenizer has.
+    If the tokenizer has no mask token, the mask gets the next id after its vocabulary. The model's
+    vocabulary then needs one token more than the tokenizer's.
 
     Args:
         model: a `models.MaskedLM`.
         tokenizer: `data.Tokenizer`, or a public one.
-        search: kept for the command line; nothing is searched for.
-        max_length: most tokens of a text, its start and end counted. Training leaves longer ones
-            out; `predict` and `evaluate` refuse them.
+        search: kept for the command line; there is no search.
+        max_length: maximum number of tokens of a text, start and end tokens included. Training
+            drops longer texts; `predict` and `evaluate` reject them.
 
     Raises:
-        ValueError: the model tells no hidden tokens, or does not know the mask.
+        ValueError: if the model is not a `models.MaskedLM`, or its vocabulary is too small.
     """
 
     name: ClassVar[str] = "masked_language_modeling"
@@ -117,22 +117,22 @@ class MaskedLanguageModeling(SingleTextTask):
 
     @property
     def places(self) -> int:
-        """How many tokens the model has places for."""
+        """Maximum sequence length of the model, in tokens."""
         return int(self.model.bert.settings["max_length"])
 
     # Training.
 
     def batches(self, examples: TextLines, batch_size: int, seed: int) -> MaskedBatches:
-        """The lines as masked batches; lines over the length limit are left out.
+        """Return batches of masked lines; lines over the length limit are dropped.
 
         Raises:
-            ValueError: no line is left.
+            ValueError: if no line is left.
         """
         lines, known = self._fitting(examples)
         return MaskedBatches(lines, self._marks(), batch_size=batch_size, seed=seed, **known)
 
     def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
-        """Token ids of all lines, and the rows of those that keep the limit."""
+        """Return the token ids of all lines, and the row numbers of those within the limit."""
         lines = self.tokenizer.encode(examples.texts)
         return lines, [row for row, ids in enumerate(lines) if 0 < len(ids) <= self.longest - 2]
 
@@ -144,15 +144,15 @@ class MaskedLanguageModeling(SingleTextTask):
     def predict(
         self, texts: Sequence[str], *, top: int = TOP, **search_overrides: Any
     ) -> list[Filled]:
-        """Each text with its masks filled, in order; it depends on nothing else in the list.
+        """Fill the masks of each text, in order; a result does not depend on the other texts.
 
         Args:
-            texts: each with `[MASK]` somewhere.
-            top: how many tokens each mask tells.
-            **search_overrides: only checked; nothing is searched for.
+            texts: texts that each contain `[MASK]`.
+            top: number of tokens to predict for each mask.
+            **search_overrides: validated only; there is no search.
 
         Raises:
-            ValueError: a text has no mask or is too long, or there are not as many tokens.
+            ValueError: if a text has no mask or is too long, or `top` is out of range.
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts; write predict([text])")
@@ -171,13 +171,13 @@ class MaskedLanguageModeling(SingleTextTask):
         return [answers[row] for row in range(len(rows))]
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
-        """ValueError for a text that `predict` refuses; arguments as in `encode_sources`."""
+        """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
         self._with_ends(texts, places)
 
     def _with_ends(
         self, texts: Sequence[str], places: Sequence[str] | None = None
     ) -> list[list[int]]:
-        """Token ids between start and end; ValueError where no mask is among them."""
+        """Return ids with start and end tokens; raise ValueError for a text without a mask."""
         rows = [self._around(ids) for ids in self.encode_sources(texts, places)]
         for row, ids in enumerate(rows):
             if self.mask not in ids:
@@ -190,14 +190,14 @@ class MaskedLanguageModeling(SingleTextTask):
     def encode_sources(
         self, texts: Sequence[str], places: Sequence[str] | None = None
     ) -> list[list[int]]:
-        """Token ids of each text, without start and end, `[MASK]` as the mask.
+        """Return the token ids of each text, without start and end tokens.
 
         Args:
-            texts: a mask stands for one token, with the space before it.
-            places: where each text stands, for messages; "source 0" and so on without.
+            texts: texts; each `[MASK]` becomes one mask token, with the space before it.
+            places: location of each text for error messages; by default "source 0" and so on.
 
         Raises:
-            ValueError: a text is too long.
+            ValueError: if a text is too long.
         """
         encoded = []
         for row, (text, ids) in enumerate(zip(texts, self.tokenizer.encode(texts), strict=True)):
@@ -213,7 +213,10 @@ class MaskedLanguageModeling(SingleTextTask):
         return encoded
 
     def _with_masks(self, text: str) -> list[int]:
-        """Token ids of a text with masks, by a tokenizer that has none: a sign stands for them."""
+        """Encode a text with masks for a tokenizer without a mask token.
+
+        A private-use character stands in for `[MASK]`.
+        """
         known = {*text, *"".join(self.tokenizer.vocabulary)}
         sign = next(sign for sign in map(chr, PRIVATE_USE) if sign not in known)
         text = text.replace(MASK, sign)
@@ -221,21 +224,21 @@ class MaskedLanguageModeling(SingleTextTask):
         return [self.mask if sign in piece else i for i, piece in zip(ids, pieces, strict=True)]
 
     def unknown_characters(self, text: str) -> list[str]:
-        """The characters of a text that no token of the vocabulary can hold."""
+        """Return the characters of a text that no token of the vocabulary contains."""
         return unknown_characters(self.tokenizer, text.replace(MASK, " "))
 
     def _around(self, ids: Sequence[int]) -> list[int]:
         return [self.tokenizer.start, *ids, self.tokenizer.end]
 
     def _said(self, tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
-        """Log-probabilities `(N, W)` of the words, at the N positions of `(B, T)` asked for."""
+        """Return log-probabilities `(N, V)` at the N positions of `(B, T)` that `where` selects."""
         of = self.model({"tokens": tokens}, training=False, project=False)
         hidden = ops.convert_to_numpy(ops.cast(of.hidden, "float32"))[where]
         logits = of._replace(hidden=ops.convert_to_tensor(hidden)).logits()
         return np.asarray(ops.convert_to_numpy(ops.log_softmax(logits, axis=-1)))
 
     def _answer(self, ids: list[int], said: np.ndarray, top: int) -> Filled:
-        """A text, and what is said of its masks, `(masks, V)`."""
+        """Return the filled text, given log-probabilities `(masks, V)` at its masks."""
         masks = [at for at, token in enumerate(ids) if token == self.mask]
         said = said[:, self.candidate_tokens]
         best = np.argsort(-said, axis=-1, kind="stable")[:, :top]
@@ -263,17 +266,17 @@ class MaskedLanguageModeling(SingleTextTask):
         )
 
     def _labels(self, ids: Sequence[int]) -> tuple[str, ...]:
-        """Labels of a text's tokens, without start and end."""
+        """Return labels of a text's tokens, without start and end tokens."""
         return tuple(MASK if i == self.mask else self.tokenizer.tokens([i])[0] for i in ids[1:-1])
 
     # Evaluation.
 
     def evaluate(self, examples: TextLines, **search_overrides: Any) -> dict[str, Any]:
-        """How well the model tells hidden tokens of `examples`, always the same ones.
+        """Compute accuracy and perplexity of masked tokens; the masks are the same in every call.
 
         Returns:
-            `lines`, `masked` (tokens that were hidden), `masked_accuracy` (0 to 100: those that
-            were the likeliest) and `perplexity` (of a hidden token).
+            `lines`, `masked` (number of tokens to predict), `masked_accuracy` (their accuracy, 0 to
+            100) and `perplexity` (per predicted token).
         """
         self.search.override(**search_overrides)
         places = examples.places()
@@ -298,7 +301,7 @@ class MaskedLanguageModeling(SingleTextTask):
 
 
 def mask_of(tokenizer: Tokenizer) -> int:
-    """The mask's token: the tokenizer's, or one after all others."""
+    """Return the id of the mask token: the tokenizer's, or the next id after its vocabulary."""
     if tokenizer.mask is not None:
         return tokenizer.mask
     if not isinstance(tokenizer, Tokenizer):

@@ -1,4 +1,4 @@
-"""What tasks share that read one text by one tokenizer: their limit and their files."""
+"""Base class of tasks with one text and one tokenizer: length limit, saving, loading."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from attention_zoo.tasks.task import read_task_file, reading_options, write_task
 
 
 class SingleTextTask:
-    """A model and the tokenizer of the texts that it reads.
+    """Base class of tasks with a model, one tokenizer and one text for each example.
 
-    A task says how many `places` its model has and which rows `_encoded` lets in.
+    A subclass defines `_encoded`, unless it overrides `within_limits`. It overrides `places` if the
+    model's maximum length is not its setting "max_length".
 
     Args:
         model, tokenizer, search, max_length: see the tasks.
@@ -41,12 +42,12 @@ class SingleTextTask:
 
     @property
     def places(self) -> int:
-        """How many tokens the model has places for."""
+        """Maximum sequence length of the model, in tokens."""
         return int(self.model.settings["max_length"])
 
     @property
     def longest(self) -> int:
-        """Most tokens of a text; ValueError where the model has no places for as many."""
+        """The length limit in tokens; raises ValueError if it exceeds the model's maximum."""
         if self.max_length > self.places:
             raise ValueError(
                 f"max_length is {self.max_length} but the model has {self.places} places; lower it"
@@ -55,18 +56,18 @@ class SingleTextTask:
         return self.max_length
 
     def within_limits(self, examples: Any) -> Any:
-        """The lines that `batches` leaves in."""
+        """Return the lines that `batches` keeps."""
         return examples.take(self._encoded(examples)[1])
 
     def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
-        """Token ids of all lines, and the rows of those that keep the limit."""
+        """Return the token ids of all lines, and the row numbers of those within the limit."""
         raise TypeError(f"{type(self).__name__} does not define `_encoded`")
 
     def _fitting(self, examples: TextLines) -> tuple[list[list[int]], dict[str, Any]]:
-        """The lines that keep the limit, and what batches of them are to know.
+        """Return the lines within the limit, and keyword arguments for their batches.
 
         Raises:
-            ValueError: no line is left.
+            ValueError: if no line is left.
         """
         lines, kept = self._encoded(examples)
         if not kept:
@@ -79,7 +80,7 @@ class SingleTextTask:
         return [lines[row] for row in kept], {"bucket_width": width, "numbers": numbers}
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Cross-entropy per token that is to be told."""
+        """Return the cross-entropy loss per predicted token."""
         return SequenceCrossEntropy(label_smoothing=label_smoothing)
 
     # Files.
@@ -91,7 +92,7 @@ class SingleTextTask:
 
     @classmethod
     def load(cls, folder: str | Path) -> Any:
-        """Read what `save` wrote; ValueError when it is damaged."""
+        """Load a folder written by `save`; raise ValueError if it is damaged."""
         folder = Path(folder)
         content = read_task_file(folder)
         with reading_options(folder):
@@ -101,10 +102,10 @@ class SingleTextTask:
         return cls(model, load_tokenizer(folder / "tokenizer"), **given)
 
     def _options(self) -> dict[str, Any]:
-        """What else `task.json` is to hold."""
+        """Return additional fields of `task.json`."""
         return {}
 
     @classmethod
     def _read(cls, folder: Path, content: dict[str, Any]) -> dict[str, Any]:
-        """What else the task is made of, from its folder and the content of `task.json`."""
+        """Return additional constructor arguments, from the folder and its `task.json`."""
         return {}

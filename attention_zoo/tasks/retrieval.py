@@ -1,4 +1,4 @@
-"""Retrieval: texts that find their image among many, and images their texts."""
+"""Retrieval: find images by text, and texts by image."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from attention_zoo.tasks.image_texts import Image, OfImages, Tokens, told
 from attention_zoo.tasks.task import TASKS
 
 FIRST = (1, 5, 10)
-"""How many of the first are looked at."""
+"""The values of k in recall at k."""
 
 
 @TASKS.register("retrieval")
 class Retrieval(OfImages):
-    """A model that tells how well images and texts match, and the tokenizer of the texts.
+    """Image-text retrieval: a model that scores images against texts, and its tokenizer.
 
     Args:
         model: a `models.CrossAttentionRetriever`.
-        tokenizer: `data.Tokenizer`, its vocabulary that of the model.
-        search: `batch_size` and `n_best` are read.
-        image_size: side in pixels of the square that every image is resized to.
-        max_target_length: most tokens of a text; training leaves longer ones out.
+        tokenizer: `data.Tokenizer` with the model's vocabulary.
+        search: only `batch_size` and `n_best` are used.
+        image_size: every image is resized to a square with this side, in pixels.
+        max_target_length: maximum number of tokens of a text; training drops longer texts.
 
     Raises:
-        ValueError: the model is none that compares images and texts, of another vocabulary, or for
-            larger images.
+        ValueError: if the model is of another class, its vocabulary size is not the tokenizer's, or
+            its encoder does not take RGB images of `image_size`.
     """
 
     name: ClassVar[str] = "retrieval"
@@ -56,10 +56,10 @@ class Retrieval(OfImages):
     # Training.
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """The model's own: a hinge against the likest strangers of a batch.
+        """Return the model's loss: triplet loss with hardest in-batch negatives.
 
         Raises:
-            ValueError: labels are to be smoothed; there are none.
+            ValueError: if `label_smoothing` is not 0; there are no labels to smooth.
         """
         if label_smoothing:
             raise ValueError(
@@ -74,15 +74,15 @@ class Retrieval(OfImages):
     def index(
         self, images: Sequence[Image] | CaptionedImages, names: Sequence[str] | None = None
     ) -> ImageIndex:
-        """The images as `predict` seeks among them, encoded by the model as it is now.
+        """Encode images for `predict`, with the current weights of the model.
 
         Args:
             images: paths, encoded images or arrays `(H, W, 3)`, see `data.read_image`; or a corpus.
-            names: what each is called; its path, or "image" and its number from 0, without. A
-                corpus has names.
+            names: name of each image; by default its path, or "image" and its number from 0.
+                A corpus has its own names.
 
         Raises:
-            ValueError: no image, one that cannot be read, another number of names.
+            ValueError: if there is no image, one cannot be read, or the number of names differs.
         """
         if isinstance(images, CaptionedImages):
             names, images = names or images.names, list(images.images)
@@ -111,17 +111,17 @@ class Retrieval(OfImages):
         n_best: int | None = None,
         **search_overrides: Any,
     ) -> list[RetrievalResult]:
-        """The image that each text finds, in order; it depends on nothing else in the list.
+        """Retrieve images for each text, in order; a result does not depend on the other texts.
 
         Args:
-            texts: what to seek.
-            index: what `index` gave; to be made anew when the model has learnt.
-            n_best: how many images, the best one with the others as its `alternatives`; that of
-                the task's options without, and never more than there are.
+            texts: query texts.
+            index: the images, as returned by `index`. Encode them again after training.
+            n_best: number of images to retrieve; the best one has the others as `alternatives`. By
+                default `search.n_best`; at most the number of images in the index.
             **search_overrides: `batch_size` for this call.
 
         Raises:
-            ValueError: no index, a text without words, an option that is unknown.
+            ValueError: if there is no index, a text has no tokens, or an option is unknown.
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts; write predict([text], index=index)")
@@ -144,18 +144,18 @@ class Retrieval(OfImages):
         return [found[row] for row in range(len(texts))]
 
     def similarities(self, index: ImageIndex, texts: Sequence[str]) -> NDArray[np.float32]:
-        """How well all I images of an index and N texts match, `(I, N)`."""
+        """Compute similarities `(I, N)` of all I images of an index with N texts."""
         alike = np.zeros((len(index), len(texts)), np.float32)
         for rows, given in self._groups(self._ids(texts), self.search.batch_size):
             alike[:, rows] = self._alike(index.regions, given)
         return alike
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
-        """ValueError for a text without words, which stands at one of `places`."""
+        """Raise ValueError for a text without tokens; `places` are the locations of the texts."""
         self._ids(texts, places)
 
     def unknown_characters(self, text: str) -> list[str]:
-        """The characters of a text that no token of the vocabulary can hold."""
+        """Return the characters of a text that no token of the vocabulary contains."""
         return unknown_characters(self.tokenizer, text)
 
     def _sought(self, index: ImageIndex | None) -> ImageIndex:
@@ -171,7 +171,7 @@ class Retrieval(OfImages):
         return index
 
     def _ids(self, texts: Sequence[str], places: Sequence[str] | None = None) -> list[Tokens]:
-        """The tokens of texts; ValueError for a text without any."""
+        """Return the token ids of texts; raise ValueError for a text without tokens."""
         encoded = self.tokenizer.encode(list(texts))
         for row, ids in enumerate(encoded):
             if not ids:
@@ -180,7 +180,7 @@ class Retrieval(OfImages):
         return encoded
 
     def _regions(self, images: NDArray[np.uint8]) -> NDArray[np.floating]:
-        """What the model makes of images, `(N, S, D)`."""
+        """Encode images as region features `(N, S, D)`."""
         size = self.search.batch_size
         parts = [
             self.model.encode_images(images[begin : begin + size])
@@ -189,7 +189,7 @@ class Retrieval(OfImages):
         return np.concatenate([ops.convert_to_numpy(at_least_float32(x)) for x in parts])
 
     def _groups(self, encoded: Sequence[Tokens], size: int) -> Iterator[tuple[list[int], Any]]:
-        """The rows of texts of like length, and what the model makes of these."""
+        """Yield row numbers of texts with equal padded width, and the encoded texts."""
         for rows, width in same_width(encoded, size):
             ids = padded([encoded[row] for row in rows], len(rows), width)
             yield rows, self.model.encode_texts(ops.convert_to_tensor(ids))
@@ -200,7 +200,7 @@ class Retrieval(OfImages):
         return found
 
     def _looks(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
-        """Where the words of each text look in the image of its row, `(B, T, S)`."""
+        """Return attention weights `(B, T, S)` of each text's words over its row's regions."""
         looks = self.model.looks(ops.convert_to_tensor(regions), given)
         found: NDArray[np.floating] = ops.convert_to_numpy(ops.cast(looks, "float32"))
         return found
@@ -208,7 +208,7 @@ class Retrieval(OfImages):
     def _found(
         self, text: str, ids: Tokens, index: ImageIndex, number: int, score: float, look: Any
     ) -> RetrievalResult:
-        """The answer of an image to a text, `look` being where its words look there."""
+        """Return the result for an image and a text; `look` has attention weights `(T, S)`."""
         image, labels = index.images[number], tuple(self.tokenizer.tokens(ids))
         grid = self.model.grid_shape((1, *image.shape))
         return RetrievalResult(
@@ -226,17 +226,18 @@ class Retrieval(OfImages):
     # Evaluation.
 
     def evaluate(self, examples: CaptionedImages, **search_overrides: Any) -> dict[str, Any]:
-        """How often the captions of `examples` find their image, and the images their captions.
+        """Compute recall at 1, 5 and 10 of images by caption and of captions by image.
 
-        Every caption counts, over the limit or not, and so does what is said of two images in the
-        same words: at most one of these can be found.
+        All captions count, including those over the limit. If two images have the same caption, at
+        most one of them can be retrieved by it.
 
         Returns:
-            `images`, `texts`, `image_recall1`, 5 and 10 (texts that seek their image, per cent),
-            `text_recall1`, 5 and 10 (images that seek any of their texts), `recall_sum` of all six,
-            by which the authors choose a checkpoint, `image_median_rank`, `text_median_rank`; where
-            boxes are known, `mass_in_boxes`, the mean mass of a word's attention inside the box of
-            what it names, and `area_of_boxes`, which is that of looks that are spread evenly.
+            `images`, `texts`, `image_recall1`, 5 and 10 (image retrieval by text, in percent),
+            `text_recall1`, 5 and 10 (retrieval of any of an image's texts, in percent),
+            `recall_sum` (the sum of all six, by which Lee et al. 2018 choose a checkpoint),
+            `image_median_rank` and `text_median_rank`. If the corpus has boxes, also
+            `mass_in_boxes`, the mean attention mass inside the box of the object that a word names,
+            and `area_of_boxes`, the same for uniform attention.
         """
         self.search.override(**search_overrides)
         owner, texts = told(examples)
@@ -262,7 +263,7 @@ class Retrieval(OfImages):
     def _inside(
         self, index: ImageIndex, owner: Sequence[int], texts: Sequence[str], boxes: Sequence[Any]
     ) -> dict[str, float]:
-        """How much of the attention of words is in the boxes of what they name."""
+        """Compute the mean attention mass inside the boxes of the objects that words name."""
         looks, words, known = [], [], []
         encoded, which = self._ids(texts), np.asarray(owner)
         grid = self.model.grid_shape((1, *index.images.shape[1:]))

@@ -1,4 +1,4 @@
-"""Figures of translations and of summaries against references."""
+"""Metrics of translations and summaries against references."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from attention_zoo.metrics import (
     rouge,
 )
 
-EDGES = (10, 20, 30, 40, 50)  # last source token of each group but the last
+EDGES = (10, 20, 30, 40, 50)  # longest source, in tokens, of each group but the last
 
 
 def score_translations(
     translations: Sequence[str], references: Sequence[str], source_lengths: Sequence[int]
 ) -> dict[str, Any]:
-    """BLEU, chrF and exact match, all 0 to 100, with sacrebleu's signatures.
+    """Compute BLEU, chrF and exact match, all 0 to 100, with sacrebleu's signatures.
 
     Args:
-        translations, references: one a sentence.
-        source_lengths: tokens of each source.
+        translations, references: one for each sentence.
+        source_lengths: number of tokens of each source.
 
     Raises:
-        ValueError: there is no sentence.
+        ValueError: if there is no sentence.
     """
     blue = functools.partial(bleu, tokenizer=bleu_tokenizer(references))
     overlap, characters = blue(translations, references), chrf(translations, references)
@@ -64,23 +64,24 @@ def score_summaries(
     sources: Sequence[str],
     cased: bool = True,
 ) -> dict[str, Any]:
-    """ROUGE with its intervals, exact match, and what the words of summaries show.
+    """Compute ROUGE with its intervals, exact match, and repetition, copying and fact scores.
 
     Args:
-        summaries: one a source.
-        references: right summaries of each source, the first of which tells its facts.
-        sources: the texts that were summed up.
-        cased: whether summaries have capitals; without, names cannot be told from other words.
+        summaries: one for each source.
+        references: reference summaries of each source; fact scores use the first one.
+        sources: the texts that are summarized.
+        cased: whether summaries keep upper case. Without it, names cannot be recognized, and there
+            are no fact scores.
 
     Returns:
-        `sentences` (how many texts), `rouge1`, `rouge2`, `rougeL` and `exact_match` (0 to 100, of
-        the best reference), `repeated_3grams`, `reference_repeated_3grams` (of the first ones) and
-        `copied_share` (percent), `lead_rouge1` and so on (of the first sentence of each source),
-        `intervals`, and if cased `facts`, `facts_precision` and `facts_recall` (names and figures,
-        see `metrics.fact_score`).
+        `sentences` (number of texts), `rouge1`, `rouge2`, `rougeL` and `exact_match` (0 to 100,
+        with the best reference), `repeated_3grams`, `reference_repeated_3grams` (of the first
+        references) and `copied_share` (percent), `lead_rouge1` and so on (of the first sentence of
+        each source), `intervals`, and if cased `facts`, `facts_precision` and `facts_recall` (names
+        and figures, see `metrics.fact_score`).
 
     Raises:
-        ValueError: there is no text, or one has no reference.
+        ValueError: if there is no text, or one has no reference.
     """
     if not cased:
         references = [[text.lower() for text in of_source] for of_source in references]
@@ -103,6 +104,6 @@ def score_summaries(
 
 
 def _facts(summaries: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """Names and figures that are right, in percent."""
+    """Compute F1, precision and recall of names and figures, in percent."""
     told = fact_score(summaries, references)
     return {"facts": told.f1, "facts_precision": told.precision, "facts_recall": told.recall}

@@ -1,4 +1,4 @@
-"""Sentences as taggers read them: texts to words, words to tokens, and back to their places."""
+"""Input of taggers: texts to words with character offsets, and words to tokens."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SPACES = re.compile(f"[{WHITE_SPACE}]+")
 class Source(NamedTuple):
     """A sentence to tag.
 
-    text: as it was given, or its words with a space between them.
-    words: where its words stand in the text.
-    encoded: as the model reads it.
-    labels: of its tokens.
-    unknown: positions of tokens that the model has never seen.
+    text: the input text, or the input words joined by spaces.
+    words: its words with their character offsets.
+    encoded: the model's input.
+    labels: readable labels of its tokens.
+    unknown: positions of unknown tokens; see `WordReader.source`.
     """
 
     text: str
@@ -35,12 +35,12 @@ class Source(NamedTuple):
 
 
 class WordReader:
-    """Words to tokens, each by itself, so that nobody need ask which token is of which word.
+    """Encoder of words. Each word is tokenized separately, so each token belongs to one word.
 
     Args:
-        tokenizer: of the words.
-        characters: of the characters of each token, or None. The tokenizer of words is then of kind
-            "whitespace", so that a word is one token, if nobody wrote white space into it.
+        tokenizer: the tokenizer of words.
+        characters: the tokenizer of the characters of each token, or None. With it, `tokenizer` is
+            of kind "whitespace", and a word without white space is one token.
     """
 
     def __init__(self, tokenizer: Tokenizer, characters: Tokenizer | None = None) -> None:
@@ -49,11 +49,11 @@ class WordReader:
     def encode(
         self, sentences: Sequence[Words], marks: Sequence[Sequence[bool]] | None = None
     ) -> list[EncodedWords]:
-        """The sentences as a tagger reads them; a word without a token is unknown.
+        """Encode sentences for a tagger; a word without tokens becomes the unknown token.
 
         Args:
-            sentences: words of each.
-            marks: whether each of them is marked, or None.
+            sentences: the words of each sentence.
+            marks: for each sentence, whether each word is marked; or None.
         """
         flat = [word for words in sentences for word in words]
         ids = iter(self.tokenizer.encode(flat) if flat else [])
@@ -74,14 +74,17 @@ class WordReader:
         return encoded
 
     def _spelt(self, characters: Tokenizer, words: Words) -> list[list[list[int]]]:
-        """Of each word the characters of each of its tokens."""
+        """Return the character ids of each token of each word."""
         parted = [[part for part in _SPACES.split(word) if part] or [word] for word in words]
         flat = [part for parts in parted for part in parts]
         ids = iter(characters.encode(flat) if flat else [])
         return [[next(ids) or [UNKNOWN] for _ in parts] for parts in parted]
 
     def source(self, text: str, words: list[Word], encoded: EncodedWords) -> Source:
-        """A sentence with labels of its tokens, and which of them the model has never seen."""
+        """Return a `Source` with its token labels and the positions of its unknown tokens.
+
+        With characters, a token counts as unknown only if one of its characters is unknown too.
+        """
         labels = tuple(self.tokenizer.tokens(encoded.tokens))
         spelt = encoded.characters or [[UNKNOWN]] * len(labels)
         unknown = tuple(
@@ -93,11 +96,11 @@ class WordReader:
 
 
 def parted(text: str | Words, place: str) -> tuple[str, list[Word]]:
-    """A text and where its words stand in it; ValueError, naming the place, where there is none.
+    """Return a text and its words with character offsets; raise ValueError if it has none.
 
     Args:
-        text: a sentence, which `data.split_words` parts, or a list of words.
-        place: what to call it.
+        text: a sentence, to be split by `data.split_words`, or a list of words.
+        place: location of the text for error messages.
     """
     if isinstance(text, str):
         words = split_words(text)

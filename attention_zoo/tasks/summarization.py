@@ -1,4 +1,4 @@
-"""Summarization: a long text to a short one, rare words copied."""
+"""Summarization: abstractive summaries of texts, with copied out-of-vocabulary words."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from attention_zoo.tasks.task import (
 )
 from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 
-WIDTH = 32  # sources are padded up to multiples of this, so that many share a shape
+WIDTH = 32  # sources are padded to multiples of this, so that many share a shape
 
 
 class Article(NamedTuple):
-    """A text to sum up, as the model reads it.
+    """An encoded text to summarize.
 
-    ids: of its tokens (S), those of unknown words included. words: what the ids beyond the
-    vocabulary stand for. surfaces: what each token stands for in the text (S). cut: whether there
-    is more of it, which is not read.
+    ids: token ids (S), including the extended ids of out-of-vocabulary words. words: the words of
+    the extended ids, in order. surfaces: the piece of text of each token (S). cut: whether the text
+    was truncated.
     """
 
     ids: list[int]
@@ -46,20 +46,21 @@ class Article(NamedTuple):
 
 @TASKS.register("summarization")
 class Summarization(TextPairTask):
-    """A model that sums up texts, and the tokenizer of both its sides: strings in, strings out.
+    """Summarization: a model and a tokenizer of both sides. Inputs and outputs are strings.
 
     Args:
         model: a `models.Copying`.
-        tokenizer: `data.Tokenizer`, its vocabulary that of the model.
-        search: how `predict` searches unless told otherwise; without a `max_length` or
-            `max_length_ratio` it stops at `max_target_length`.
-        max_source_length, max_target_length: most tokens of a text and, its end counted, of a
-            summary. Training leaves longer pairs out; `predict` refuses a longer text.
-        cut_source: read the first `max_source_length` tokens of a longer text instead, in training
-            too; the answer says so.
+        tokenizer: `data.Tokenizer` with the model's vocabulary.
+        search: default search options of `predict`. Without a `max_length` or `max_length_ratio`,
+            the limit is `max_target_length`.
+        max_source_length, max_target_length: maximum number of tokens of a text, and of a summary
+            with its end token. Training drops longer pairs; `predict` rejects a longer text.
+        cut_source: truncate longer texts to `max_source_length` tokens instead, in training too. A
+            result's `source_cut` reports it.
 
     Raises:
-        ValueError: the model is none that copies, or of another vocabulary.
+        ValueError: if the model is not a `models.Copying`, or its vocabulary size is not the
+            tokenizer's.
     """
 
     name: ClassVar[str] = "summarization"
@@ -96,18 +97,18 @@ class Summarization(TextPairTask):
     # Training.
 
     def encode_pairs(self, examples: TextPairs) -> Sides:
-        """Ids of both sides, those of words that are copied included."""
+        """Return token ids of both sides, including the extended ids of words to copy."""
         sides = (examples.sources, examples.targets)
         found = copied_ids(self.tokenizer, *sides, self.model.copies, self._longest)
         return found.sources, found.targets
 
     @property
     def _longest(self) -> int | None:
-        """Most tokens that are read of a source."""
+        """Length to which sources are truncated; None for no truncation."""
         return self.max_source_length if self.cut_source else None
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """The model's own: of words said or copied, or of words said alone."""
+        """Return the model's loss: `CopyCrossEntropy` if it copies, else `SequenceCrossEntropy`."""
         made: keras.losses.Loss = self.model.make_loss(label_smoothing)
         return made
 
@@ -116,16 +117,17 @@ class Summarization(TextPairTask):
     def predict(
         self, texts: Sequence[str], *, rules: Sequence[Rule] = (), **search_overrides: Any
     ) -> list[Summary]:
-        """One summary for each text, in order; it depends on nothing else in the list.
+        """Summarize each text, in order; a result does not depend on the other texts.
 
         Args:
-            texts: what to sum up.
-            rules: more of what may be taken at a step, the same for all texts (`decoding.Rule`).
-            **search_overrides: fields of `SearchOptions` for this call.
+            texts: texts to summarize.
+            rules: additional decoding rules (`decoding.Rule`), the same for all texts.
+            **search_overrides: fields of `SearchOptions` to override in this call.
 
         Raises:
-            ValueError: a text is empty or longer than `max_source_length` tokens, an option is
-                unknown or contradicts another, or the options leave no answer.
+            ValueError: if a text is empty; it is longer than `max_source_length` tokens, without
+                `cut_source`; an option is unknown or conflicts with another; or the search finds no
+                summary.
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts; write predict([text])")
@@ -142,21 +144,21 @@ class Summarization(TextPairTask):
         return [answers[row] for row in range(len(articles))]
 
     def search_options(self, **changes: Any) -> SearchOptions:
-        """The task's options with some changed, and a limit of length in any case."""
+        """Return the search options with overrides, and with a length limit in any case."""
         options = self.search.override(**changes)
         if options.max_length is None and options.max_length_ratio is None:
             return options.override(max_length=self.max_target_length)
         return options
 
     def articles(self, texts: Sequence[str], places: Sequence[str] | None = None) -> list[Article]:
-        """The texts as the model reads them.
+        """Encode texts for the model.
 
         Args:
-            texts: what to sum up.
-            places: where each text stands, for messages; "source 0" and so on without.
+            texts: texts to summarize.
+            places: location of each text for error messages; by default "source 0" and so on.
 
         Raises:
-            ValueError: a text is empty, or too long and not to be cut.
+            ValueError: if a text is empty, or too long without `cut_source`.
         """
         texts = list(texts)
         lengths = [len(ids) for ids in self.tokenizer.encode(texts)]
@@ -181,17 +183,17 @@ class Summarization(TextPairTask):
             )
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
-        """ValueError for a text that `predict` refuses; arguments as in `articles`."""
+        """Raise ValueError for a text that `predict` rejects; arguments as in `articles`."""
         self.articles(texts, places)
 
     def unknown_characters(self, text: str) -> list[str]:
-        """The characters that no token can hold; none where unknown words can be copied."""
+        """Return the characters that no token contains; none if unknown words can be copied."""
         return [] if self.model.copies else unknown_characters(self.tokenizer, text)
 
     def _search(
         self, articles: list[Article], width: int, options: SearchOptions, rules: Sequence[Rule]
     ) -> Iterator[Summary | None]:
-        """Answers for articles of at most `width` tokens; None where the options leave none."""
+        """Yield summaries of articles of at most `width` tokens; None if the search finds none."""
         size = min(options.batch_size, 2 ** (len(articles) - 1).bit_length())
         source = padded([article.ids for article in articles], size, width)
         result = self.model.compiled_search(source, options, rules=rules)
@@ -205,7 +207,7 @@ class Summarization(TextPairTask):
             answers = [
                 self._answer(article, result, attention, copied, (row, n), options.replace_unknown)
                 for n, length in enumerate(result.lengths[row])
-                if length  # else the search found fewer than it was asked for
+                if length  # 0 if the search found fewer than `n_best`
             ]
             yield replace(answers[0], alternatives=tuple(answers[1:])) if answers else None
 
@@ -218,7 +220,7 @@ class Summarization(TextPairTask):
         at: tuple[int, int],
         replace_unknown: bool,
     ) -> Summary:
-        """The summary that stands at a place of the result, and where its words came from."""
+        """Return the summary at index (row, rank) of the result, with the origins of its words."""
         length, finished = int(result.lengths[at]), bool(result.finished[at])
         ids = [int(token) for token in result.tokens[at][: length - finished]]
         weights = attention[at][: len(ids), : len(article.ids)]
@@ -242,9 +244,9 @@ class Summarization(TextPairTask):
     def _words(
         self, article: Article, ids: list[int], weights: np.ndarray, replace_unknown: bool
     ) -> list[str]:
-        """What each token stands for that the vocabulary has not, in order.
+        """Return the words of the out-of-vocabulary tokens, in order.
 
-        One that no word of the article has, which an option may have forced, is unknown.
+        A token without a word in the article, which an option may force, becomes `<unk>`.
         """
         unknown, size = self.tokenizer.decode_one(UNKNOWN), self.model.vocabulary_size
         own, words = dict(enumerate(article.words, size)), []
@@ -258,11 +260,11 @@ class Summarization(TextPairTask):
     # Evaluation.
 
     def evaluate(self, examples: TextPairs, **search_overrides: Any) -> dict[str, Any]:
-        """ROUGE and exact match of the summaries of `examples`, and what their words show.
+        """Compute ROUGE, exact match, and repetition, copying and fact scores on `examples`.
 
         Returns:
-            what `tasks.scoring.score_summaries` does, `copied_tokens` (percent of tokens that were
-            copied), `cut` (summaries without an end) and `sources_cut` (texts not wholly read).
+            The metrics of `tasks.scoring.score_summaries`, `copied_tokens` (copied tokens in
+            percent), `cut` (summaries without an end token) and `sources_cut` (truncated texts).
         """
         places = [f"{examples.origin}, pair {row}" for row in range(1, len(examples) + 1)]
         self.check_sources(examples.sources, places)
@@ -287,7 +289,7 @@ class Summarization(TextPairTask):
 
     @classmethod
     def load(cls, folder: str | Path) -> Summarization:
-        """Read what `save` wrote; ValueError when it is damaged."""
+        """Load a folder written by `save`; raise ValueError if it is damaged."""
         folder = Path(folder)
         content = read_task_file(folder)
         with reading_options(folder):

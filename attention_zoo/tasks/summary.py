@@ -1,4 +1,4 @@
-"""What a summary is told with: where each of its words came from."""
+"""The result of summarization: a summary with its attention and the origins of copied words."""
 
 from __future__ import annotations
 
@@ -8,31 +8,30 @@ from dataclasses import dataclass
 import numpy as np
 
 COPIED = 0.5
-"""A token is copied that is this probable to be."""
+"""Copy probability from which a token counts as copied."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One summary, where the model looked while it wrote it, and what it copied.
+    """A generated summary with its attention and its copied words.
 
     Args:
-        text: the summary, copied words in it.
-        score: what the search compares: log-probability with length and coverage penalty.
+        text: the summary, including copied words.
+        score: the score of the hypothesis: log-probability with length and coverage penalty.
         tokens: readable labels of the summary's tokens (T), without the end token.
-        token_scores: log-probability of each of them (T), and of the end token where there is one.
-        source_tokens: readable labels of the source's tokens that were read (S); words that the
-            vocabulary has not stand as they are.
-        attention: weights (T, S): where the look before each token went.
-        copied: how probable each token was copied (T), when it could be copied or said; 0 for a
-            model that does not copy.
-        origins: of each token that was copied, that is with a probability of 0.5 or more, the place
-            in `source_tokens` that it came from, the one most looked at where the word stands at
-            several; -1 for others (T).
-        cut: True when the search stopped at its longest length before the end token.
-        unknown: positions in `source_tokens` of words that the vocabulary has not and that cannot
-            be copied either.
+        token_scores: log-probability of each token (T), and of the end token if there is one.
+        source_tokens: readable labels of the source's tokens after truncation (S);
+            out-of-vocabulary words are shown as in the text.
+        attention: attention weights (T, S) of the step that generates each token.
+        copied: probability (T) that each token was copied and not generated from the vocabulary; 0
+            for a model that does not copy.
+        origins: position in `source_tokens` of each copied token (T); -1 for other tokens. A token
+            is copied if its copy probability is at least 0.5. If the word occurs at several
+            positions, its origin is the one with the largest attention weight.
+        cut: True if the search reached the length limit before the end token.
+        unknown: positions in `source_tokens` of out-of-vocabulary words that cannot be copied.
         alternatives: the next best summaries of the same source, best first.
-        source_cut: True when the source was longer than what was read of it.
+        source_cut: True if the source was truncated.
     """
 
     text: str
@@ -52,12 +51,12 @@ class Summary:
 def origins(
     source: Sequence[int], ids: Sequence[int], attention: np.ndarray, copied: Sequence[float]
 ) -> tuple[int, ...]:
-    """The place in the source that each copied token came from, -1 for one that was not copied.
+    """Return the source position of each copied token, -1 for tokens that were not copied.
 
     Args:
-        source: ids (S). ids: those of the tokens (T).
-        attention: weights (T, S).
-        copied: probability of each token that it was copied (T).
+        source: token ids of the source (S). ids: token ids of the summary (T).
+        attention: attention weights (T, S).
+        copied: copy probability of each token (T).
     """
     weights = np.where(np.equal.outer(list(ids), list(source)), attention, -1.0)
     found = weights.argmax(axis=1) if len(ids) else np.zeros(0, int)

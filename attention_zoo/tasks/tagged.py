@@ -1,4 +1,4 @@
-"""What a tagger answers: words with their tags, and the spans that these mark."""
+"""The result of tagging: words with their tags and spans, and the inference of taggers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class TaggedSpan:
-    """Some words of a sentence that belong together.
+    """A labelled span of words.
 
     Args:
-        text: as it stands in the sentence.
-        label: what it is; "" where tags have no types.
-        start, end: its place in the sentence, in characters from 0; `sentence[start:end]` is it.
-        probability: of the least likely of its tags, so that the span's own is this at most.
+        text: the text of the span, `sentence[start:end]`.
+        label: type of the span; "" if tags have no types.
+        start, end: character offsets in the sentence, from 0.
+        probability: smallest marginal probability of its tags, an upper bound of the span's own.
     """
 
     text: str
@@ -40,21 +40,21 @@ class Tagged:
     """A sentence and the tags of its words.
 
     Args:
-        text: a line to print: the sentence with `[spans](label)`, or without a scheme `word/tag`s.
-        score: log-probability of the tags together.
-        words: of the sentence.
-        tags: one a word.
-        offsets: where each word stands in the sentence, in characters from 0, the end exclusive.
-        spans: what the tags mark; empty without a scheme.
-        probabilities: of each word's tag, 0 to 1, whatever the others are.
+        text: printable line: the sentence with `[span](label)`, or `word/tag`s without a scheme.
+        score: joint log-probability of the tags.
+        words: the words of the sentence.
+        tags: one tag for each word.
+        offsets: start and end of each word in the sentence, in characters from 0, end exclusive.
+        spans: the spans that the tags encode; empty without a scheme.
+        probabilities: marginal probability of each word's tag, 0 to 1.
         source_tokens: readable labels of the sentence's T tokens.
-        tokens: the same; for those who draw what was read for what was written.
-        unknown: positions in `source_tokens` of what the model has never seen: the token and, where
-            it reads characters, one of these.
-        alternatives: the next likely tags of the same sentence, best first.
-        attention: `(L, H, T, T)`, of L self-attentions with H heads where each token looked, or
-            None for a model without, or where it was not asked for.
-        cut: False; for those who tell of it.
+        tokens: same as `source_tokens`, for plots.
+        unknown: positions of unknown tokens in `source_tokens`. If the model takes characters, only
+            tokens that also have an unknown character.
+        alternatives: the next best tag sequences of the same sentence, best first.
+        attention: weights `(L, H, T, T)` of L self-attention layers with H heads; None if the model
+            has no self-attention or weights were not requested.
+        cut: always False; other results may reach a length limit.
     """
 
     text: str
@@ -73,25 +73,25 @@ class Tagged:
 
 
 class TagReading(keras.Model):
-    """A tagger and what its potentials tell, as one model, because that is what Keras compiles.
+    """Inference of a tagger as one Keras model, so that Keras can compile it.
 
     Args:
         tagger: a `models.Tagger`.
-        count: N, sequences of tags.
-        marginals: also tell each tag by itself.
-        attention: also tell where tokens looked, if the tagger does.
+        count: N, number of tag sequences.
+        marginals: also return the marginal probabilities of tags.
+        attention: also return the attention weights, if the tagger has self-attention.
     """
 
     def __init__(
         self, tagger: keras.Model, count: int = 1, marginals: bool = True, attention: bool = False
     ) -> None:
-        super().__init__(name="reading", dtype="float32")  # or the global policy would reach in
+        super().__init__(name="reading", dtype="float32")  # independent of the global dtype policy
         self.tagger, self.count = tagger, count
         self.use_marginals, self.use_attention = marginals, attention
         self.jit_compile = keras.backend.backend() != "tensorflow"
 
     def tell(self, inputs: dict[str, Any], compiled: bool) -> dict[str, np.ndarray]:
-        """What `call` returns, as arrays; compiled, the first times are slow, the others quick."""
+        """Return the outputs of `call` as arrays. Compiled calls are slow at first."""
         if compiled:
             told: dict[str, np.ndarray] = self.predict_on_batch(inputs)
             return told
@@ -99,7 +99,7 @@ class TagReading(keras.Model):
         return {name: ops.convert_to_numpy(part) for name, part in self(given).items()}
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """`tags (B, N, W)`, their log-probabilities `scores (B, N)`, and what is asked for."""
+        """Return `tags (B, N, W)`, their log-probabilities `scores (B, N)`, and other outputs."""
         potentials = self.tagger(inputs, training=False)
         tags, scores = self.tagger.decode(potentials, self.count)
         told = {"tags": tags, "scores": scores - log_partition(unpack(potentials))[:, None]}
@@ -110,16 +110,16 @@ class TagReading(keras.Model):
 
 
 def answer(source: Source, found: dict[str, Any], names: Sequence[str], scheme: str | None) -> Any:
-    """The answer to a sentence.
+    """Return the result of tagging a sentence.
 
     Args:
         source: the sentence.
-        found: its part of what a `TagReading` tells, with marginals.
-        names: of the tags.
-        scheme: that marks spans, or None.
+        found: its outputs of a `TagReading`, including marginals.
+        names: tag names.
+        scheme: tag scheme of spans, or None.
 
     Raises:
-        ValueError: the model's scheme allows no tags of as many words.
+        ValueError: if the model's scheme allows no tag sequence of this length.
     """
     size, length = len(source.words), len(source.encoded.tokens)
     attention = found.get("attention")
@@ -127,7 +127,7 @@ def answer(source: Source, found: dict[str, Any], names: Sequence[str], scheme: 
         attention = attention[..., :length, :length]
     answers = []
     for tags, score in zip(found["tags"][:, :size], found["scores"], strict=True):
-        if not np.isfinite(score):  # there are fewer sequences than were asked for
+        if not np.isfinite(score):  # fewer than N sequences exist
             break
         one = _tagged(source, tags, found["marginals"], names, scheme)
         answers.append(replace(one, score=float(score), attention=attention))
@@ -140,7 +140,7 @@ def answer(source: Source, found: dict[str, Any], names: Sequence[str], scheme: 
 def _tagged(
     source: Source, tags: Any, marginals: Any, names: Sequence[str], scheme: str | None
 ) -> Tagged:
-    """The answer of these tags, by number."""
+    """Return the result for one sequence of tag indices, with score 0."""
     told = tuple(names[tag] for tag in tags)
     likely = tuple(float(marginals[word, tag]) for word, tag in enumerate(tags))
     spans = () if scheme is None else tuple(_spans(source, told, likely, scheme))
@@ -168,7 +168,7 @@ def _spans(source: Source, tags: Sequence[str], likely: Sequence[float], scheme:
 
 
 def _marked(text: str, spans: Sequence[TaggedSpan]) -> str:
-    """The text with `[span](label)` for each span."""
+    """Return the text with `[span](label)` for each span."""
     parts, at = [], 0
     for span in spans:
         parts += [text[at : span.start], f"[{span.text}]({span.label})"]

@@ -1,4 +1,4 @@
-"""Tagging: a tag for each word of a sentence, and the spans that tags mark."""
+"""Tagging: predict a tag for each word of a sentence, and the spans that tags encode."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from attention_zoo.tasks.tagged import Tagged, TagReading, answer
 from attention_zoo.tasks.task import TASKS
 
 FEW, OFTEN = 128, 16
-"""So many sentences, and so many calls, do not repay that the model is compiled for them."""
+"""The model is compiled only for more than FEW sentences, or after OFTEN calls of `predict`."""
 
 Marked = Sequence[Sequence[int]] | None
 
 
 @TASKS.register("tagging")
 class Tagging(SingleTextTask):
-    """A tagger, its tokenizer and what its tags mean: sentences in, tags and spans out.
+    """Sequence tagging: a tagger, its tokenizer and its tag scheme.
 
-    Every word is cut into tokens by itself, and its first token has its tag.
+    Each word is tokenized separately, and its first token gets its tag.
 
     Args:
         model: a `models.Tagger`.
         tokenizer: `data.Tokenizer` of any kind, or a public one.
-        characters: the tokenizer of kind "character" of a model that reads characters; its tokens
-            are then whole words, of kind "whitespace".
-        search: `n_best` and `batch_size` are read; the best tags are always found.
-        max_length: most words of a sentence. Training leaves longer ones out; `predict` and
-            `evaluate` refuse them.
-        scheme: how tags mark spans: "BIO" (IOB2), "IOB1", "BIOES", "BMES"; None for tags alone.
+        characters: tokenizer of kind "character" for a model with character input; `tokenizer` is
+            then of kind "whitespace", with whole words as tokens.
+        search: only `n_best` and `batch_size` are used; decoding is exact.
+        max_length: maximum number of words of a sentence. Training drops longer sentences;
+            `predict` and `evaluate` reject them.
+        scheme: tag scheme of spans: "BIO" (IOB2), "IOB1", "BIOES", "BMES"; None for tags alone.
 
     Raises:
-        ValueError: the model is no tagger, or reads something else than the tokenizers tell, or a
-            tag is none of the scheme.
+        ValueError: if the model is not a `models.Tagger`, its inputs do not fit the tokenizers, or
+            a tag is not in the scheme.
     """
 
     name: ClassVar[str] = "tagging"
@@ -75,12 +75,12 @@ class Tagging(SingleTextTask):
         self._reader = WordReader(tokenizer, characters)
         self._check_tokenizers()
         if scheme is not None:
-            read_spans(self.tags, scheme)  # which refuses tags that are none of it
+            read_spans(self.tags, scheme)  # raises ValueError for tags outside the scheme
         self._calls = 0
         self._readings: dict[tuple[Any, ...], TagReading] = {}
 
     def _check_tokenizers(self) -> None:
-        """ValueError unless the model can read what the tokenizers tell."""
+        """Raise ValueError if the tokenizers do not fit the inputs of the model."""
         read = self.model.characters
         if (read is None) != (self.characters is None):
             given = "not given" if self.characters is None else "given"
@@ -104,28 +104,28 @@ class Tagging(SingleTextTask):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The names of the tags, by number."""
+        """Tag names, by tag index."""
         return tuple(self.model.settings["tags"])
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """What a run can be judged by."""
+        """Metrics that can select the best checkpoint."""
         spans = () if self.scheme is None else ("f1", "precision", "recall")
         return (*spans, "accuracy")
 
     @property
     def places(self) -> Any:
-        """How many tokens the model has places for, None where there is no limit."""
+        """Maximum sequence length of the model, in tokens; None for no limit."""
         return self.model.max_length
 
     # Training.
 
     def batches(self, examples: TaggedSentences, batch_size: int, seed: int) -> TaggedBatches:
-        """The sentences as length-bucketed batches; those over the length limit are left out.
+        """Return length-bucketed batches; sentences over the length limit are dropped.
 
         Raises:
-            ValueError: no sentence is left, a tag is unknown, or the model is trained never to
-                give tags as a sentence has them (file:line).
+            ValueError: if no sentence is left, a tag is unknown, or tags break the tag scheme of
+                the model's CRF (file:line).
         """
         head = self.model.settings["head"]
         if head["kind"] == "crf" and head["tag_scheme"] is not None:
@@ -147,17 +147,17 @@ class Tagging(SingleTextTask):
         )
 
     def within_limits(self, examples: TaggedSentences) -> TaggedSentences:
-        """The sentences that `batches` leaves in."""
+        """Return the sentences that `batches` keeps."""
         fits = map(self._fits, self._examples(examples))
         return examples.take([row for row, fit in enumerate(fits) if fit])
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """The model's own: of whole sentences with a CRF, of words with a softmax."""
+        """Return the model's loss: CRF likelihood of sentences, or cross-entropy of words."""
         made: keras.losses.Loss = self.model.make_loss(label_smoothing)
         return made
 
     def _examples(self, examples: TaggedSentences) -> list[EncodedWords]:
-        """The sentences of a corpus, encoded; ValueError where marks are needed and missing."""
+        """Encode the sentences of a corpus; raise ValueError if required marks are missing."""
         if not self._marks:
             return self._reader.encode(examples.words)
         if examples.marks is None:
@@ -172,7 +172,7 @@ class Tagging(SingleTextTask):
         return len(sentence.starts) <= self.max_length and len(sentence.tokens) <= places
 
     def _labels(self, examples: TaggedSentences) -> list[list[int]]:
-        """The number of each word's tag; ValueError naming the place of one that is unknown."""
+        """Return tag indices; raise ValueError with the location of an unknown tag."""
         numbers = {tag: number for number, tag in enumerate(self.tags)}
         for row, tags in enumerate(examples.tags):
             for word, tag in enumerate(tags):
@@ -201,18 +201,18 @@ class Tagging(SingleTextTask):
         attention: bool = True,
         **search_overrides: Any,
     ) -> list[Tagged]:
-        """The tags of each sentence, in order; they depend on nothing else in the list.
+        """Tag each sentence, in order; a result does not depend on the other sentences.
 
         Args:
-            texts: sentences, which `data.split_words` parts, or lists of words.
-            marks: of each sentence the numbers of its marked words, from 0; for models that read
-                marks, as the predicates of semantic roles.
-            attention: also tell where tokens looked, if the model has self-attention.
+            texts: sentences, to be split by `data.split_words`, or lists of words.
+            marks: for each sentence, the indices of its marked words, from 0. For models that take
+                marks, such as the predicates of semantic role labelling.
+            attention: also return attention weights, if the model has self-attention.
             **search_overrides: `n_best` and `batch_size` for this call.
 
         Raises:
-            ValueError: a sentence is empty or too long, marks are missing or of no word, an option
-                is unknown.
+            ValueError: if a sentence is empty or too long, marks are missing or out of range, or an
+                option is unknown.
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of sentences; write predict([text])")
@@ -225,11 +225,11 @@ class Tagging(SingleTextTask):
         return [answers[row] for row in range(len(sources))]
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
-        """ValueError for a text that `predict` refuses.
+        """Raise ValueError for a text that `predict` rejects.
 
         Args:
             texts: sentences.
-            places: where each stands, for messages; "source 0" and so on without.
+            places: location of each text for error messages; by default "source 0" and so on.
         """
         if self._marks:
             raise ValueError(
@@ -239,7 +239,7 @@ class Tagging(SingleTextTask):
         self._sources(texts, places)
 
     def unknown_characters(self, text: str) -> list[str]:
-        """The characters of a text that no token of the vocabulary can hold."""
+        """Return the characters of a text that no token of the vocabulary contains."""
         return unknown_characters(self.characters or self.tokenizer, text)
 
     def _sources(
@@ -248,7 +248,7 @@ class Tagging(SingleTextTask):
         places: Sequence[str] | None = None,
         marks: Marked = None,
     ) -> list[Source]:
-        """The texts as sentences to tag; ValueError for one that cannot be."""
+        """Split and encode texts; raise ValueError for a text that cannot be tagged."""
         places = places or [f"source {row}" for row in range(len(texts))]
         split = [parted(text, place) for text, place in zip(texts, places, strict=True)]
         words = [[word.text for word in of_text] for _, of_text in split]
@@ -272,7 +272,7 @@ class Tagging(SingleTextTask):
                 )
 
     def _marked(self, sentences: Sequence[Words], marks: Marked) -> list[list[bool]] | None:
-        """Booleans for the numbers of marked words; ValueError for what are none."""
+        """Return booleans for the indices of marked words; raise ValueError for invalid marks."""
         if not self._marks:
             if marks is not None:
                 raise ValueError("marks: the model reads none; leave them out")
@@ -300,7 +300,10 @@ class Tagging(SingleTextTask):
         compiled: bool = False,
         **wanted: bool,
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Of each sentence, by its number, what a `TagReading` tells; compiled for many anyway."""
+        """Yield the row number and the `TagReading` outputs of each sentence.
+
+        For more than FEW sentences, the model is compiled even without `compiled`.
+        """
         if not sentences:
             return
         reading = self._reading(count=options.n_best, **wanted)
@@ -316,7 +319,7 @@ class Tagging(SingleTextTask):
                 yield row, {name: part[at] for name, part in told.items()}
 
     def _reading(self, **wanted: Any) -> TagReading:
-        """What reads the model so; the compiled ones are kept."""
+        """Return a `TagReading` with these options, cached to keep its compiled function."""
         key = tuple(sorted(wanted.items()))
         known = self._readings.get(key)
         if known is None or known.tagger is not self.model:
@@ -326,18 +329,18 @@ class Tagging(SingleTextTask):
     # Evaluation.
 
     def evaluate(self, examples: TaggedSentences, **search_overrides: Any) -> dict[str, Any]:
-        """How many of the tags of `examples` are found, and how many of the spans they mark.
+        """Compute tag accuracy on `examples` and, with a scheme, F1 of spans.
 
-        Spans of either side are read as conlleval reads them, whether their tags keep the scheme or
-        not.
+        Spans are extracted as in conlleval, from predicted and reference tags, even if these break
+        the scheme.
 
         Returns:
-            `sentences`, `words`, `unknown` (tokens that the vocabulary has not), `accuracy` (0 to
-            100, of words); with a scheme `f1`, `precision` and `recall` of spans (0 to 100),
-            `invalid` (sentences whose predicted tags break the scheme) and `by_label`.
+            `sentences`, `words`, `unknown` (number of unknown tokens), `accuracy` (0 to 100, of
+            words); with a scheme `f1`, `precision` and `recall` of spans (0 to 100), `invalid`
+            (sentences whose predicted tags break the scheme) and `by_label`.
 
         Raises:
-            ValueError: a sentence is too long, or a tag is unknown (file:line).
+            ValueError: if a sentence is too long, or a tag is unknown (file:line).
         """
         options = self.search.override(**search_overrides).override(n_best=1)
         self._labels(examples)

@@ -1,4 +1,4 @@
-"""What a task is: raw examples in, answers out, and all that the fit loop asks of it."""
+"""The `Task` interface, and the file format of saved tasks."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
 
 TASKS = Registry("task")
-FORMAT_VERSION = 1  # of task.json
+FORMAT_VERSION = 1  # the format of task.json
 
 
 class Task(Protocol):
-    """The contract between a task and the fit loop, the command line, the server and export.
+    """The interface of a task for the training loop, the command line, the server and export.
 
-    A task is registered in `TASKS` under its `name`, which `task.json` records. `limits` name its
-    attributes that limit lengths in tokens; a corpus of its examples has options of these names.
-    Where it has `examples`, that corpus calls them so too; `switches` name attributes that are true
-    or false and options of that corpus, too; `reads` is the kind of tokenizer that a recipe gets
-    which names none.
+    A task is registered in `TASKS` under its `name`, which `task.json` records. `limits` are the
+    names of its limits on examples, such as `max_length` in tokens; its corpora have options of the
+    same names. Three class attributes are optional. `examples` is the name of its examples,
+    such as "images", and must equal that of its corpora. `switches` are the names of boolean
+    attributes that are also options of its corpora. `reads` is the default kind of tokenizer in a
+    recipe.
     """
 
     name: ClassVar[str]
@@ -36,41 +37,44 @@ class Task(Protocol):
     search: SearchOptions
 
     def within_limits(self, examples: Any) -> Any:
-        """The examples that the task's limits of length let in."""
+        """Return the examples within the task's length limits."""
 
     def batches(self, examples: Any, batch_size: int, seed: int) -> Any:
-        """The examples as training batches (`data.PairBatches` or alike).
+        """Return the examples as training batches (such as `data.PairBatches`).
 
-        Examples can be counted by `len` and gone through one by one; each is strings, numbers or
-        arrays, by which a changed corpus is known. Batches that hold an example more than once say
-        by `of_corpus` how many examples they hold.
+        Examples support `len` and iteration. Each example consists of strings, numbers or arrays;
+        the training loop uses them to detect a changed corpus. If batches contain an example more
+        than once, their `of_corpus` is the number of distinct examples.
         """
 
     def loss(self, label_smoothing: float) -> keras.losses.Loss:
-        """The training loss."""
+        """Return the training loss."""
 
     def predict(self, texts: Sequence[str], **search_overrides: Any) -> list[Any]:
-        """One answer for each text, in order."""
+        """Return one result for each text, in order."""
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
-        """ValueError for a text that `predict` refuses, which stands at one of `places`."""
+        """Raise ValueError for a text that `predict` rejects; `places` are the texts' locations."""
 
     def unknown_characters(self, text: str) -> list[str]:
-        """The characters of a text that the model cannot read."""
+        """Return the characters of a text that the vocabulary does not contain."""
 
     def evaluate(self, examples: Any, **search_overrides: Any) -> dict[str, Any]:
-        """The task's metrics on examples; holds every one of `metric_names`, higher is better."""
+        """Compute metrics on examples, including all `metric_names`, where higher is better."""
 
     def save(self, folder: str | Path) -> None:
-        """Write the whole task into a folder."""
+        """Save the whole task into a folder."""
 
     @classmethod
     def load(cls, folder: str | Path) -> Task:
-        """Read what `save` wrote."""
+        """Load a folder written by `save`."""
 
 
 def rules_for_all(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules; ValueError for one of the sources of one batch, since a task batches itself."""
+    """Return the rules; raise ValueError for a rule that depends on the sources of a batch.
+
+    Tasks make batches themselves, so such a rule would not fit them.
+    """
     given = as_rules(rules)
     for rule in given:
         if rule.of_sources:
@@ -82,7 +86,7 @@ def rules_for_all(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def read_task_file(folder: str | Path) -> dict[str, Any]:
-    """The fields of a task folder's `task.json`; ValueError when it is missing or damaged."""
+    """Read `task.json` of a task folder; raise ValueError if it is missing or damaged."""
     path = Path(folder) / "task.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -97,7 +101,7 @@ def read_task_file(folder: str | Path) -> dict[str, Any]:
 
 
 def write_task(task: Any, folder: str | Path, **options: Any) -> None:
-    """Write a task's model into a folder and, last, a `task.json` of its limits and options."""
+    """Save a task's model and, last, a `task.json` with its limits and options."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     task.model.save_to_preset(folder / "model")
@@ -110,7 +114,7 @@ def write_task(task: Any, folder: str | Path, **options: Any) -> None:
 
 @contextlib.contextmanager
 def reading_options(folder: Path) -> Iterator[None]:
-    """ValueError that names the folder's `task.json` where its options are not as saved."""
+    """Convert errors in the options of the folder's `task.json` into ValueError with its path."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:

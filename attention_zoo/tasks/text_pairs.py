@@ -1,4 +1,4 @@
-"""What tasks share whose examples are pairs of texts."""
+"""Base class of tasks on pairs of texts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from attention_zoo.data import PairBatches, TextPairs
 Sides = tuple[list[list[int]], list[list[int]]]
 Ids = NDArray[np.int32]
 
-PART = 1024  # pairs that are encoded at a time
+PART = 1024  # pairs encoded at a time
 
 
 class TextPairTask:
-    """A task of a source and a target; it says by `encode_pairs` which ids they are.
+    """Base class of tasks with a source and a target text. A subclass defines `encode_pairs`.
 
     Attributes:
-        max_source_length: most tokens of a source.
-        max_target_length: most tokens of a target, its end counted.
+        max_source_length: maximum number of tokens of a source.
+        max_target_length: maximum number of tokens of a target, end token included.
     """
 
     limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
@@ -29,14 +29,14 @@ class TextPairTask:
     max_target_length: int
 
     def encode_pairs(self, examples: TextPairs) -> Sides:
-        """Token ids of sources and targets, without start and end."""
+        """Return the token ids of sources and targets, without start and end tokens."""
         raise TypeError(f"{type(self).__name__} does not define `encode_pairs`")
 
     def batches(self, examples: TextPairs, batch_size: int, seed: int) -> PairBatches:
-        """The pairs as length-bucketed batches; pairs over the length limits are left out.
+        """Return length-bucketed batches of pairs; pairs over the length limits are dropped.
 
         Raises:
-            ValueError: no pair is left.
+            ValueError: if no pair is left.
         """
         kept = list(self._within(examples))
         if not kept:
@@ -54,13 +54,14 @@ class TextPairTask:
         )
 
     def within_limits(self, examples: TextPairs) -> TextPairs:
-        """The pairs that `batches` leaves in."""
+        """Return the pairs that `batches` keeps."""
         return examples.take(row for row, _, _ in self._within(examples))
 
     def _within(self, examples: TextPairs) -> Iterator[tuple[int, Ids, Ids]]:
-        """The rows of which both sides keep the limits, and the ids of these sides.
+        """Yield row number, source ids and target ids of each pair within the limits.
 
-        Part by part: tokenizers give lists of Python's integers, which take ten times the room.
+        Pairs are encoded in parts, because tokenizers return lists of Python integers, which need
+        ten times the memory of an array.
         """
         for begin in range(0, len(examples), PART):
             part = examples.take(range(begin, min(begin + PART, len(examples))))
@@ -74,5 +75,5 @@ class TextPairTask:
                     yield row, np.array(source, np.int32), np.array(target, np.int32)
 
     def _fit(self, source: int, target: int) -> bool:
-        """Whether so many tokens keep the limits."""
+        """Return whether these numbers of tokens are within the limits."""
         return 0 < source <= self.max_source_length and 0 < target < self.max_target_length

@@ -1,4 +1,4 @@
-"""Translation: a sentence in one language to a sentence in another."""
+"""Translation of sentences from one language to another."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 
 @dataclass(frozen=True)
 class Answer:
-    """One translation, and where the model looked while it wrote it.
+    """A translation with its attention weights.
 
     Args:
         text: the translation.
-        score: what the search compares: log-probability with length and coverage penalty.
+        score: the score of the hypothesis: log-probability with length and coverage penalty.
         tokens: readable labels of the translation's tokens (T), without the end token.
-        token_scores: log-probability of each of them (T), and of the end token where there is one.
+        token_scores: log-probability of each token (T), and of the end token if there is one.
         source_tokens: readable labels of the source's tokens (S).
-        attention: weights (T, S), or None for a model without attention.
-        cut: True when the search stopped at its longest length before the end token.
-        unknown: positions in `source_tokens` of tokens the model has never seen.
+        attention: attention weights (T, S), or None for a model without attention.
+        cut: True if the search reached the length limit before the end token.
+        unknown: positions of unknown tokens in `source_tokens`.
         alternatives: the next best translations of the same source, best first.
     """
 
@@ -56,7 +56,7 @@ class Answer:
 
 
 class _Source(NamedTuple):
-    """A text to translate: its tokens, and the tokens that its translation begins with."""
+    """A text to translate: its token ids, and the token ids of its target prefix."""
 
     text: str
     ids: list[int]
@@ -65,14 +65,14 @@ class _Source(NamedTuple):
 
 @TASKS.register("translation")
 class Translation(TextPairTask):
-    """A model between two tokenizers: strings in, strings out.
+    """Translation: a model with a source and a target tokenizer. Inputs and outputs are strings.
 
     Args:
         model: a translator of `attention_zoo.models`.
-        source_tokenizer, target_tokenizer: `data.Tokenizer` of either side.
-        search: how `predict` searches unless told otherwise.
-        max_source_length, max_target_length: most tokens of a sentence. Training leaves longer
-            pairs out; `predict` refuses a longer source.
+        source_tokenizer, target_tokenizer: `data.Tokenizer` of each side.
+        search: default search options of `predict`.
+        max_source_length, max_target_length: maximum number of tokens of a source, and of a target
+            with its end token. Training drops longer pairs; `predict` rejects a longer source.
     """
 
     name: ClassVar[str] = "translation"
@@ -97,12 +97,12 @@ class Translation(TextPairTask):
     # Training.
 
     def encode_pairs(self, examples: TextPairs) -> Sides:
-        """Token ids of both sides."""
+        """Return the token ids of both sides."""
         sources = self.source_tokenizer.encode(examples.sources)
         return sources, self.target_tokenizer.encode(examples.targets)
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Cross-entropy per target token."""
+        """Return the cross-entropy loss per target token."""
         return SequenceCrossEntropy(label_smoothing=label_smoothing)
 
     # Prediction.
@@ -115,17 +115,18 @@ class Translation(TextPairTask):
         rules: Sequence[Rule] = (),
         **search_overrides: Any,
     ) -> list[Answer]:
-        """One answer for each text, in order; it depends on nothing else in the list.
+        """Translate each text, in order; a result does not depend on the other texts.
 
         Args:
-            texts: sentences of the source language.
-            prefixes: what each translation begins with, "" for nothing; None for nothing at all.
-            rules: more of what may be taken at a step, the same for all texts (`decoding.Rule`).
-            **search_overrides: fields of `SearchOptions` for this call.
+            texts: sentences in the source language.
+            prefixes: target prefix of each translation, "" for none; None for no prefixes.
+            rules: additional decoding rules (`decoding.Rule`), the same for all texts.
+            **search_overrides: fields of `SearchOptions` to override in this call.
 
         Raises:
-            ValueError: a text is empty or longer than `max_source_length` tokens, an option is
-                unknown or contradicts another, or the options leave no answer.
+            ValueError: if a text is empty or longer than `max_source_length` tokens; prefixes are
+                not one text for each source, or conflict with the options; an option is unknown or
+                conflicts with another; or the search finds no translation.
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of sentences; write predict([text])")
@@ -159,7 +160,7 @@ class Translation(TextPairTask):
         return self.target_tokenizer.encode(prefixes) if count else []
 
     def _check_prefixes(self, sources: list[_Source], options: SearchOptions) -> None:
-        """ValueError for a prefix that cannot begin the answer to its source."""
+        """Raise ValueError for a prefix that conflicts with the options or the length limit."""
         longest = max((len(source.prefix) for source in sources), default=0)
         if not longest:
             return
@@ -175,20 +176,20 @@ class Translation(TextPairTask):
                 )
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
-        """ValueError for a text that `predict` refuses; arguments as in `encode_sources`."""
+        """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
         self.encode_sources(texts, places)
 
     def encode_sources(
         self, texts: Sequence[str], places: Sequence[str] | None = None
     ) -> list[list[int]]:
-        """Token ids of each text.
+        """Return the token ids of each text.
 
         Args:
-            texts: sentences of the source language.
-            places: where each text stands, for messages; "source 0" and so on without.
+            texts: sentences in the source language.
+            places: location of each text for error messages; by default "source 0" and so on.
 
         Raises:
-            ValueError: a text is empty or too long.
+            ValueError: if a text is empty or too long.
         """
         encoded = self.source_tokenizer.encode(list(texts)) if len(texts) else []
         for row, ids in enumerate(encoded):
@@ -205,7 +206,7 @@ class Translation(TextPairTask):
         return encoded
 
     def unknown_characters(self, text: str) -> list[str]:
-        """The characters of a text that no token of the source vocabulary can hold."""
+        """Return the characters of a text that no token of the source vocabulary contains."""
         return unknown_characters(self.source_tokenizer, text)
 
     def _search(
@@ -215,7 +216,7 @@ class Translation(TextPairTask):
         options: SearchOptions,
         rules: Sequence[Rule],
     ) -> list[Answer | None]:
-        """Answers for sources of at most `width` tokens; None where the options leave none."""
+        """Translate sources of at most `width` tokens; None if the search finds no translation."""
         size = min(options.batch_size, 2 ** (len(sources) - 1).bit_length())
         longest = max(len(source.prefix) for source in sources)
         result = self.model.compiled_search(
@@ -232,12 +233,12 @@ class Translation(TextPairTask):
     def _answer(
         self, source: _Source, result: SearchResult, row: int, replace_unknown: bool
     ) -> Answer | None:
-        """The answer to one source, which stands in a row of the result."""
+        """Return the translation of one source, from a row of the search result."""
         source_tokens = tuple(self.source_tokenizer.tokens(source.ids))
         unknown = tuple(at for at, token in enumerate(source.ids) if token == UNKNOWN)
         answers = []
         for n, length in enumerate(result.lengths[row]):
-            if length == 0:  # the search found fewer than it was asked for
+            if length == 0:  # the search found fewer than `n_best`
                 break
             finished = bool(result.finished[row, n])
             words = int(length) - finished
@@ -263,7 +264,7 @@ class Translation(TextPairTask):
         return replace(best, alternatives=tuple(others))
 
     def _copied(self, source: _Source, ids: list[int], weights: Any) -> list[str]:
-        """For each unknown token of a translation, the piece of the source most looked at."""
+        """Return, for each unknown target token, the source piece with the largest weight."""
         places = [at for at, token in enumerate(ids) if token == UNKNOWN]
         if not places:
             return []
@@ -273,11 +274,12 @@ class Translation(TextPairTask):
     # Evaluation.
 
     def evaluate(self, examples: TextPairs, **search_overrides: Any) -> dict[str, Any]:
-        """BLEU, chrF and exact match of the translations of `examples`, also by source length.
+        """Compute BLEU, chrF and exact match on `examples`, also by source length.
 
         Returns:
-            `sentences`, `bleu`, `chrf`, `exact_match` (all 0 to 100), sacrebleu's signatures,
-            `by_source_length` (tokens) and `cut` (answers without an end).
+            `sentences`, `bleu`, `chrf` and `exact_match` (these three 0 to 100), sacrebleu's
+            signatures, `by_source_length` (in tokens), and `cut` (translations without an end
+            token).
         """
         places = [f"{examples.origin}, pair {row}" for row in range(1, len(examples) + 1)]
         lengths = [len(ids) for ids in self.encode_sources(examples.sources, places)]
@@ -295,7 +297,7 @@ class Translation(TextPairTask):
 
     @classmethod
     def load(cls, folder: str | Path) -> Translation:
-        """Read what `save` wrote; ValueError when it is damaged."""
+        """Load a folder written by `save`; raise ValueError if it is damaged."""
         folder = Path(folder)
         content = read_task_file(folder)
         with reading_options(folder):

@@ -1,4 +1,4 @@
-"""Training: recipes, the one fit, schedules, checkpoints, evaluation."""
+"""Training: recipes, `fit`, schedules, checkpoints and evaluation."""
 
 from attention_zoo.training.averaging import average_checkpoints, write_average
 from attention_zoo.training.corpora import CORPORA, Corpus

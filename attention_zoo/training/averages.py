@@ -1,4 +1,4 @@
-"""Exponential moving averages of the weights, and the model with them in place."""
+"""Exponential moving averages (EMA) of the weights."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import tensorflow as tf
 
 
 class Averages:
-    """`average = d average + (1 - d) weight` after every update, d the decay.
+    """Exponential moving averages of weights.
 
-    d is `min(decay, (1 + n) / (10 + n))` at update n, so that the first weights are soon forgotten.
+    `average = d average + (1 - d) weight` after every update, d the decay. At update n, d is
+    `min(decay, (1 + n) / (10 + n))`, so that the initial weights are forgotten quickly.
 
     Args:
-        weights: what is averaged; nothing, for no averages.
+        weights: the weights to average; an empty list disables averaging.
         decay: in [0, 1).
 
     Reference:
@@ -38,7 +39,7 @@ class Averages:
         self._in_use = False
 
     def update(self, strategy: tf.distribute.Strategy, updates: Any) -> None:
-        """Move the averages towards the weights, in the graph, after so many updates."""
+        """Update the averages, in the graph; `updates` is the number of updates done."""
         n = tf.cast(updates, tf.float32)
         decay = tf.minimum(self.decay, (1.0 + n) / (10.0 + n))
 
@@ -49,7 +50,7 @@ class Averages:
             strategy.extended.update(average.value, move, args=(weight.value, decay), group=False)
 
     def swap(self) -> None:
-        """Put the averages in the weights' place, and the weights in theirs."""
+        """Swap the weights and their averages."""
         for average, weight in zip(self.variables, self.weights, strict=True):
             value = keras.ops.convert_to_numpy(weight.value)
             weight.assign(average.value)
@@ -57,7 +58,7 @@ class Averages:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """The model with the averages, to evaluate and to save it; again inside itself, too."""
+        """Use the averages as the model's weights inside this context; contexts can be nested."""
         if self._in_use:
             yield
             return

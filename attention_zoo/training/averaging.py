@@ -1,4 +1,4 @@
-"""The average of a run's newest checkpoints, as a task."""
+"""Averages of a run's newest checkpoints."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from attention_zoo.training.run_folder import RECIPE
 
 
 def average_checkpoints(folder: str | Path, last: int | None = None) -> Any:
-    """The task of a run, each weight the mean of what it is in the newest checkpoints.
+    """Return a run's task with the mean weights of its newest checkpoints.
 
     `weight = (weight_1 + ... + weight_N) / N`, in float64; integers are those of the newest.
 
     Args:
-        folder: a run folder. A damaged checkpoint is passed over, with a warning.
-        last: N, at least 2; all that the run keeps when None, which may be an older best one too.
+        folder: a run folder. Damaged checkpoints are skipped with a warning.
+        last: N, at least 2. None averages all checkpoints of the run, which may include an older
+            best one.
 
     Raises:
-        ValueError: no run lies there, it has fewer than N (or 2) whole checkpoints, or they are
-            not of the same weights.
+        ValueError: the folder holds no run, fewer than N (or 2) checkpoints are intact, or the
+            shapes of their weights differ.
 
     Reference:
         Vaswani et al. 2017, arXiv 1706.03762, section 6.1: the last 5 checkpoints, or 20.
@@ -51,17 +52,19 @@ def average_checkpoints(folder: str | Path, last: int | None = None) -> Any:
 
 
 def write_average(run: str | Path, folder: str | Path, last: int | None = None) -> Path:
-    """`average_checkpoints`, saved with the run's recipe: `evaluate`, `predict`, `export` take it.
+    """Save the task of `average_checkpoints` together with the run's recipe.
+
+    The commands `evaluate`, `predict` and `export` accept the folder.
 
     Args:
         run, last: as in `average_checkpoints`.
-        folder: where to; must not exist.
+        folder: the folder to write; must not exist.
 
     Returns:
         The folder.
 
     Raises:
-        ValueError: as `average_checkpoints`, or the folder exists; nothing is written then.
+        ValueError: as in `average_checkpoints`, or the folder exists. Nothing is written then.
     """
     with new_folder(folder) as unfinished:
         average_checkpoints(run, last).save(unfinished)
@@ -72,7 +75,7 @@ def write_average(run: str | Path, folder: str | Path, last: int | None = None) 
 
 
 def _whole(folder: Path, last: int | None) -> list[Path]:
-    """The checkpoints to average, the newest first."""
+    """Return the intact checkpoints to average, newest first."""
     if last is not None and last < 2:
         raise ValueError(f"last must be at least 2, for an average of several, got {last}")
     if not (folder / RECIPE).is_file():

@@ -1,4 +1,4 @@
-"""From a recipe and its training split to an untrained task: one builder a task."""
+"""Builders of untrained tasks from a recipe and its training split, one per task."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
 BUILDERS = Registry("task")
 CHARACTERS = 1000
-"""Most characters that a tagger knows, the four special tokens counted."""
+"""Maximum size of a tagger's character vocabulary, including the four special tokens."""
 
 
 def build_task(recipe: Recipe, train: Any) -> Any:
-    """The untrained task of a recipe, its vocabularies taken from the training split."""
+    """Build the untrained task of a recipe, with vocabularies from the training split."""
     return BUILDERS.get(recipe.task)(recipe, train)
 
 
 def load_task(recipe: Recipe, checkpoint: Path) -> Any:
-    """The task of a checkpoint known to be whole, with the recipe's limits and search."""
+    """Load the task of an intact checkpoint, with the limits and search options of the recipe."""
     task_class: Any = TASKS.get(recipe.task)
     return with_options(task_class.load(checkpoint), recipe)
 
 
 def with_options(task: Any, recipe: Recipe) -> Any:
-    """A task that was saved by another recipe, with the limits and the search of this one."""
+    """Set the limits, switches and search options of a task to the recipe's; return the task."""
     task.search = recipe.search
     for name in (*recipe.data.limits, *getattr(task, "switches", ())):
         setattr(task, name, getattr(recipe.data, name))
@@ -58,13 +58,13 @@ def with_options(task: Any, recipe: Recipe) -> Any:
 
 
 def lengths(recipe: Recipe) -> dict[str, int]:
-    """The limits of length of the recipe's examples, by name."""
+    """Return the limits of the recipe's corpus (`max_source_length` and the like) by name."""
     return {name: getattr(recipe.data, name) for name in recipe.data.limits}
 
 
 @BUILDERS.register("translation")
 def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
-    """A translator between two tokenizers of the recipe's kind."""
+    """Build a translator and train its source and target tokenizers."""
     options = recipe.tokenizer or TokenizerOptions()
     sides = [train.sources, train.targets]
     if options.shared:
@@ -86,7 +86,7 @@ def build_translation(recipe: Recipe, train: TextPairs) -> Translation:
 
 @BUILDERS.register("summarization")
 def build_summarization(recipe: Recipe, train: Any) -> Summarization:
-    """A summarizer with one tokenizer for both sides, of the recipe's kind."""
+    """Build a summarizer and train one tokenizer for source and target."""
     options = recipe.tokenizer or TokenizerOptions()
     tokenizer = learnt(options, [*train.sources, *train.targets])
     model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
@@ -100,7 +100,7 @@ def build_summarization(recipe: Recipe, train: Any) -> Summarization:
 
 @BUILDERS.register("captioning")
 def build_captioning(recipe: Recipe, train: CaptionedImages) -> Captioning:
-    """A captioner with a tokenizer of the recipe's kind."""
+    """Build a captioner and train its tokenizer on the captions."""
     options = recipe.tokenizer or TokenizerOptions()
     tokenizer = learnt_of_captions(options, train)
     model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
@@ -112,7 +112,7 @@ def build_captioning(recipe: Recipe, train: CaptionedImages) -> Captioning:
 
 @BUILDERS.register("glimpses")
 def build_glimpses(recipe: Recipe, train: LabelledImages) -> Glimpses:
-    """A model of glimpses of the training split's images and classes."""
+    """Build a glimpse model for the image shape and the classes of the training split."""
     shape = list(train.images.shape[1:])
     model = build_model(recipe.model, image_shape=shape, classes=len(train.classes))
     try:
@@ -123,7 +123,7 @@ def build_glimpses(recipe: Recipe, train: LabelledImages) -> Glimpses:
 
 @BUILDERS.register("retrieval")
 def build_retrieval(recipe: Recipe, train: CaptionedImages) -> Retrieval:
-    """A retriever with a tokenizer of the recipe's kind."""
+    """Build an image-text retriever and train its tokenizer on the captions."""
     options = recipe.tokenizer or TokenizerOptions()
     tokenizer = learnt_of_captions(options, train)
     model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
@@ -135,7 +135,7 @@ def build_retrieval(recipe: Recipe, train: CaptionedImages) -> Retrieval:
 
 @BUILDERS.register("language_modeling")
 def build_language_model(recipe: Recipe, train: TextLines) -> LanguageModeling:
-    """A model that writes on, with a tokenizer of the recipe's kind."""
+    """Build a language model and train its tokenizer."""
     options = recipe.tokenizer or TokenizerOptions()
     tokenizer = learnt(options, train.texts)
     model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
@@ -144,7 +144,7 @@ def build_language_model(recipe: Recipe, train: TextLines) -> LanguageModeling:
 
 @BUILDERS.register("masked_language_modeling")
 def build_masked_language_model(recipe: Recipe, train: TextLines) -> MaskedLanguageModeling:
-    """A model that tells hidden tokens, around a BERT, with a tokenizer of the recipe's kind."""
+    """Build a masked language model around a BERT and train its tokenizer."""
     options = recipe.tokenizer or TokenizerOptions()
     tokenizer = learnt(options, train.texts)
     size = max(tokenizer.vocabulary_size, mask_of(tokenizer) + 1)
@@ -156,9 +156,9 @@ def build_masked_language_model(recipe: Recipe, train: TextLines) -> MaskedLangu
 
 @BUILDERS.register("tagging")
 def build_tagging(recipe: Recipe, train: TaggedSentences) -> Tagging:
-    """A tagger of the tags of the training split, with a tokenizer of its words.
+    """Build a tagger for the tags of the training split and train its word tokenizer.
 
-    A model whose preset or recipe has `characters` gets a tokenizer of these too.
+    If the preset or the recipe sets `characters`, a character tokenizer is trained too.
     """
     options = recipe.tokenizer or TokenizerOptions()
     words = [word for of_sentence in train.words for word in of_sentence]
@@ -185,12 +185,13 @@ def build_tagging(recipe: Recipe, train: TaggedSentences) -> Tagging:
 def build_tagger(
     section: dict[str, Any], tags: Sequence[str], tokens: int, characters: int | None
 ) -> Any:
-    """The tagger of a recipe's `model` section; around a BERT where its preset is one.
+    """Build the tagger of a recipe's `model` section, around a BERT if the preset is a BERT.
 
     Args:
-        section: see `build_model`; options of characters are without a `vocabulary_size`.
-        tags: their names.
-        tokens, characters: how many there are.
+        section: see `build_model`; its `characters` must not set `vocabulary_size`.
+        tags: names of the tags.
+        tokens: size of the token vocabulary.
+        characters: size of the character vocabulary; None for a model without characters.
     """
     section, given = dict(section), {"vocabulary_size": tokens}
     if _is_bert(section):
@@ -213,7 +214,7 @@ def _is_bert(section: dict[str, Any]) -> bool:
 
 
 def frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:
-    """The words that a vocabulary may have, as often as they come."""
+    """Return the words that occur at least `min_count` times, with their repetitions."""
     if options.min_count == 1:
         return words
     if options.kind != "whitespace":
@@ -227,20 +228,20 @@ def frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:
 
 
 def reads_characters(section: dict[str, Any]) -> bool:
-    """Whether a recipe's model has options of characters, its own or its preset's."""
+    """Return whether the recipe's `model` section or its preset sets `characters`."""
     if "characters" in section or section.get("preset") not in models.list_presets():
         return section.get("characters") is not None
     return models.preset_config(section["preset"]).get("characters") is not None
 
 
 def learnt(options: TokenizerOptions, texts: Sequence[str]) -> Tokenizer:
-    """A tokenizer of these options, its vocabulary taken from the texts."""
+    """Train a tokenizer with these options on the texts."""
     kind = options.kind or "subword"
     return train_tokenizer(kind, texts, options.vocabulary_size, options.lowercase)
 
 
 def learnt_of_captions(options: TokenizerOptions, train: CaptionedImages) -> Tokenizer:
-    """A tokenizer of these options, its vocabulary taken from what is said of images."""
+    """Train a tokenizer with these options on the captions."""
     texts: Sequence[str] = [text for captions in train.captions for text in captions]
     if options.min_count > 1:
         texts = frequent([word for text in texts for word in text.split()], options)
@@ -248,14 +249,15 @@ def learnt_of_captions(options: TokenizerOptions, train: CaptionedImages) -> Tok
 
 
 def build_model(section: dict[str, Any], **given: Any) -> Any:
-    """The model of a recipe's `model` section.
+    """Build the model of a recipe's `model` section.
 
     Args:
         section: `preset`, and arguments of the model's constructor to override.
-        **given: what the data decide.
+        **given: arguments that the data determine.
 
     Raises:
-        ValueError: no or an unknown preset, an argument that the model has not or the data decide.
+        ValueError: the preset is missing or unknown, or an argument is unknown, has the wrong type
+            or is determined by the data.
     """
     if "preset" not in section:
         raise ValueError(f"model.preset is missing; name one of {', '.join(models.list_presets())}")
@@ -275,7 +277,7 @@ def build_model(section: dict[str, Any], **given: Any) -> Any:
 
 
 def _like(value: Any, argument: inspect.Parameter) -> bool:
-    """Whether a recipe's value is of its default's kind; an integer is a number, too."""
+    """Return whether a value has the type of the default; integers are accepted as floats."""
     default = argument.default
     if default is None or default is inspect.Parameter.empty:
         return True

@@ -1,4 +1,4 @@
-"""What happens around the training steps: the clock, the best model, checkpoints, logs."""
+"""Keras callbacks of the training loop: clock, metrics, logs, checkpoints, progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Logs = dict[str, Any]
 
 
 def training_variables(steps: Steps) -> dict[str, list[Any]]:
-    """What a run needs beside the weights to go on as if it had never stopped."""
+    """Return the variables, besides the weights, that are needed to resume a run exactly."""
     model = steps.model
     weights = {id(variable) for variable in model.weights}
     measured = {id(variable) for variable in model.metrics_variables}
@@ -43,12 +43,12 @@ def training_variables(steps: Steps) -> dict[str, list[Any]]:
 
 
 class Clock(keras.callbacks.Callback):
-    """Counts steps and seconds; first of the callbacks, because the others read it.
+    """Counter of steps and seconds; must be the first callback, because the others use it.
 
     Args:
-        state: the run's state, whose `step` and `seconds` it advances.
-        request: what a signal asks for; heeded as soon as an evaluation begins.
-        unit: what the state's `count` counts: "tokens" or "examples".
+        state: the run's state; its `step` and `seconds` are updated.
+        request: the stop request; it takes effect as soon as an evaluation begins.
+        unit: the unit of `state.count`: "tokens" or "examples".
     """
 
     def __init__(self, state: RunState, request: StopRequest, unit: str = "tokens") -> None:
@@ -64,14 +64,14 @@ class Clock(keras.callbacks.Callback):
 
     @property
     def per_second(self) -> float:
-        """Tokens, or examples, a second of training in this interval."""
+        """Tokens or examples per second of training in this interval."""
         return self.counted / self.seconds if self.seconds else 0.0
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         self._counted_before, self.seconds = self.state.count, 0.0
 
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        self._lap = time.perf_counter()  # what came between, as a checkpoint, is no training
+        self._lap = time.perf_counter()  # time between batches, as for a checkpoint, is excluded
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self.state.step += 1
@@ -89,11 +89,13 @@ class Clock(keras.callbacks.Callback):
 
 
 class Measure(keras.callbacks.Callback):
-    """Adds the task's metrics on validation sentences to the logs, as `val_<metric>`.
+    """Callback that adds the task's metrics on validation examples to the logs.
+
+    Their names in the logs are `val_<metric>`.
 
     Args:
-        evaluate: the metrics by name.
-        names: which of them to log.
+        evaluate: function that returns the metrics by name.
+        names: names of the metrics to log.
     """
 
     def __init__(self, evaluate: Callable[[], dict[str, Any]], names: tuple[str, ...]) -> None:
@@ -109,12 +111,12 @@ class Measure(keras.callbacks.Callback):
 
 
 class Log(keras.callbacks.Callback):
-    """Appends one JSON line an evaluation, and the same to TensorBoard.
+    """Callback that logs each evaluation as one JSON line and to TensorBoard.
 
     Args:
         folder: the run folder.
-        clock: for step, seconds and pace.
-        events: for TensorBoard.
+        clock: the source of step, seconds and throughput.
+        events: the TensorBoard writer.
     """
 
     def __init__(self, folder: Path, clock: Clock, events: Events) -> None:
@@ -124,7 +126,7 @@ class Log(keras.callbacks.Callback):
         self.events = events
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        self.clock.request.at_once = False  # from here on the run's files change
+        self.clock.request.at_once = False  # the run's files change from here on
         logs = logs if logs is not None else {}
         logs["learning_rate"] = float(self.model.optimizer.learning_rate)
         logs[f"{self.clock.unit}_per_second"] = round(self.clock.per_second, 1)
@@ -134,20 +136,20 @@ class Log(keras.callbacks.Callback):
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
-            os.fsync(file.fileno())  # a checkpoint on the disk has its line there
+            os.fsync(file.fileno())  # the log line must be on disk before its checkpoint
         self.events.scalars(step, logs)
 
 
 class Checkpoints(keras.callbacks.Callback):
-    """Saves checkpoints, knows the best, and says when there is nothing left to do.
+    """Callback that saves checkpoints, tracks the best one and detects the end of the run.
 
     Args:
-        task: what is saved.
+        task: the task to save.
         steps: the compiled steps of its model.
         folder: the run folder.
         options: the recipe's training section.
         state: the run's state.
-        request: what a signal asks for; heeded after the checkpoint that it makes due.
+        request: the stop request; it triggers a checkpoint and takes effect after that.
     """
 
     def __init__(
@@ -183,7 +185,7 @@ class Checkpoints(keras.callbacks.Callback):
             state.best, state.best_step, state.waited = value, state.step, 0
         state.pending = None
         state.finished = state.is_over(self.options)
-        state.loss = state.count = 0.0  # the next interval begins with none, whenever that is
+        state.loss = state.count = 0.0  # the next interval starts from 0, also after a resume
         self.save()
         self.request.heed()
 
@@ -194,13 +196,13 @@ class Checkpoints(keras.callbacks.Callback):
         return value < best if self.options.monitor == "loss" else value > best
 
     def save(self) -> None:
-        """Saves a checkpoint of this step; then the newest ones and the best are kept."""
+        """Save a checkpoint of this step; keep only the newest ones and the best one."""
         self.store.save(self.state.step, self._write)
         newest = self.store.steps()[: self.options.keep_checkpoints]
         self.store.keep({*newest, self.state.best_step})
 
     def _write(self, folder: Path) -> dict[str, Entry]:
-        """The two large files side by side."""
+        """Write the files of a checkpoint, the two large ones in parallel."""
         with self.steps.averages.in_use(), ThreadPoolExecutor(1) as beside:
             arrays = as_arrays(training_variables(self.steps))
             entry = beside.submit(write_arrays, folder / VARIABLES, arrays)
@@ -210,19 +212,19 @@ class Checkpoints(keras.callbacks.Callback):
 
 
 class Follower(Checkpoints):
-    """The same on a host that does not keep the run folder: it judges alike and saves nothing."""
+    """`Checkpoints` for hosts other than the chief: updates the state but saves nothing."""
 
     def save(self) -> None:
-        """Nothing: the chief does."""
+        """Do nothing: the chief saves the checkpoint."""
 
 
 class Progress(keras.callbacks.Callback):
-    """A line that moves while it trains (on a terminal), and one that stays an evaluation.
+    """Progress bar during training (on a terminal), and one line of metrics per evaluation.
 
     Args:
-        steps: updates in all.
-        clock: for step and pace.
-        stream: where to write; standard output without.
+        steps: total number of updates.
+        clock: the source of step and throughput.
+        stream: the output stream; standard output when None.
     """
 
     def __init__(self, steps: int, clock: Clock, stream: TextIO | None = None) -> None:
@@ -248,7 +250,7 @@ class Progress(keras.callbacks.Callback):
         self._write(f"{start}step {self._count()}{values}{self._pace()}{mark}\n")
 
     def _write(self, text: str) -> None:
-        with suppress(BrokenPipeError):  # training is for more than who watches it
+        with suppress(BrokenPipeError):  # a closed pipe must not stop training
             self.stream.write(text)
             self.stream.flush()
 

@@ -1,4 +1,4 @@
-"""What may change of a run that goes on: what is allowed by name, but not what its weights are."""
+"""Checks for changes of the recipe or the data when a run is resumed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ FIXED = (
     "training.accumulate",
     "training.ema",
 )
-"""Keys and sections that decide what a checkpoint holds."""
+"""Keys and sections that determine what a checkpoint holds; they cannot change."""
 
-BLOCK = 1000  # examples hashed together
+BLOCK = 1000  # examples per hash
 
 Fingerprint = dict[str, Any]
 
 
 def recipe_changes(old: Recipe, new: Recipe) -> dict[str, str]:
-    """What differs between two recipes, `run` aside: a line of text for each key."""
+    """Return the differences between two recipes, except `run`: one line of text per key."""
     before, after = (dict(_flat(_plain(recipe))) for recipe in (old, new))
     keys = dict.fromkeys((*before, *after))
     return {
@@ -44,10 +44,10 @@ def recipe_changes(old: Recipe, new: Recipe) -> dict[str, str]:
 
 
 def fingerprint(examples: Iterable[Any]) -> Fingerprint:
-    """What a split holds: how many examples, and the SHA-256 of each thousand of them.
+    """Return the number of examples of a split, and the SHA-256 of each block of 1000.
 
     Args:
-        examples: each of them strings, numbers, arrays, or lists of these.
+        examples: each consists of strings, numbers, arrays, or lists of these.
     """
     lines = [json.dumps(example, default=lambda array: array.tolist()) for example in examples]
     blocks = ["\n".join(lines[start : start + BLOCK]) for start in range(0, len(lines), BLOCK)]
@@ -58,7 +58,7 @@ def fingerprint(examples: Iterable[Any]) -> Fingerprint:
 
 
 def data_changes(old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint]) -> dict[str, str]:
-    """What differs between the splits read then and now: a line for each `data.<split>`."""
+    """Return the differences between old and new splits: one line per `data.<split>`."""
     changes = {}
     for split in new:
         before, after = old.get(split, new[split]), new[split]
@@ -75,7 +75,7 @@ def data_changes(old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint])
 
 
 def refuse_changes(folder: Path, changes: Mapping[str, str], allow: Sequence[str]) -> None:
-    """ValueError that lists the changes of a run unless all are allowed and none is fixed."""
+    """Raise ValueError with the changes unless all are allowed and none is in `FIXED`."""
     fixed = [key for key in changes if covered(key, FIXED)]
     if fixed:
         raise ValueError(
@@ -93,7 +93,7 @@ def refuse_changes(folder: Path, changes: Mapping[str, str], allow: Sequence[str
 
 
 def check_allowed(recipe: Recipe, allow: Sequence[str]) -> None:
-    """ValueError unless each name is a key or a section of the recipe, or `data.<split>`."""
+    """Raise ValueError unless each name is a key or section of the recipe or `data.<split>`."""
     if isinstance(allow, str):
         raise ValueError(f"allow={allow!r}: give a list of names, [{allow!r}]")
     keys = [key for key, _ in _flat(_plain(recipe))]
@@ -105,7 +105,7 @@ def check_allowed(recipe: Recipe, allow: Sequence[str]) -> None:
 
 
 def covered(key: str, names: Iterable[str]) -> bool:
-    """Whether a key or a section it stands in is among the names."""
+    """Return whether a key, or a section that contains it, is among the names."""
     return any(key == name or key.startswith(f"{name}.") for name in names)
 
 

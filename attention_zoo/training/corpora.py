@@ -1,4 +1,4 @@
-"""Where the examples of a recipe come from: one dataclass of options a kind of corpus."""
+"""Corpora of a recipe: one dataclass of options per kind of corpus."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ CORPORA = Registry("data.corpus")
 
 @dataclass
 class Corpus:
-    """What every corpus has.
+    """Base class of all corpora.
 
     Args:
         corpus: the kind, a name in `CORPORA`.
-        split: the split that `attention-zoo evaluate` reads.
+        split: the split that `attention-zoo evaluate` uses.
     """
 
     corpus: str = ""
@@ -37,9 +37,9 @@ class Corpus:
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
     examples: ClassVar[str] = "examples"
     limits: ClassVar[tuple[str, ...]] = ()
-    """Whole numbers that limit examples, lengths in tokens and alike; their task has them, too."""
+    """Options that limit examples (lengths, image size); the task has attributes of these names."""
     switches: ClassVar[tuple[str, ...]] = ()
-    """Options that are true or false and not for every task of such examples."""
+    """Boolean options that only some of the tasks with such examples support."""
 
     def __post_init__(self) -> None:
         for name in self.limits:
@@ -47,7 +47,7 @@ class Corpus:
                 raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
 
     def read(self, split: str) -> Any:
-        """The examples of a split; ValueError if there is none of that name or it is damaged."""
+        """Return the examples of a split; raise ValueError if it is unknown or damaged."""
         if split not in self.splits:
             raise ValueError(
                 f"data.split={split}: unknown split{did_you_mean(split, self.splits)}"
@@ -61,13 +61,13 @@ class Corpus:
 
 @dataclass
 class TextPairCorpus(Corpus):
-    """Corpora of texts to read and texts to write.
+    """Base class of corpora of source and target texts.
 
     Args:
-        max_source_length, max_target_length: most tokens of a text; training leaves longer pairs
-            out and says how many.
-        cut_source: of summarization: read the first `max_source_length` tokens of longer texts
-            instead.
+        max_source_length, max_target_length: maximum number of tokens; training drops longer pairs
+            and reports how many.
+        cut_source: for summarization: truncate longer sources to `max_source_length` tokens instead
+            of dropping the pairs.
     """
 
     max_source_length: int = 256
@@ -81,10 +81,10 @@ class TextPairCorpus(Corpus):
 
 @dataclass
 class Pairs(TextPairCorpus):
-    """Corpora of pairs whose two sides have names.
+    """Base class of corpora of pairs with a name for each side.
 
     Args:
-        source, target: which language, column, field or feature is to become which.
+        source, target: the languages, columns, fields or features to use as source and target.
     """
 
     source: str = ""
@@ -99,10 +99,10 @@ class Pairs(TextPairCorpus):
 
 @dataclass
 class Lines(Corpus):
-    """Corpora of texts.
+    """Base class of corpora of single texts.
 
     Args:
-        max_length: most tokens of a text; training leaves longer ones out and says how many.
+        max_length: maximum number of tokens; training drops longer texts and reports how many.
     """
 
     max_length: int = 256
@@ -114,12 +114,12 @@ class Lines(Corpus):
 @CORPORA.register("dates")
 @dataclass
 class Dates(Pairs):
-    """The generated corpus of dates, times and quantities; see `data.generate_dates`.
+    """Generated corpus of dates, times and quantities; see `data.generate_dates`.
 
     Args:
-        size, validation_size, test_size: sentences of the splits; `long` has `test_size` too.
-        min_phrases, max_phrases: phrases chained into one sentence.
-        seed: of the generator.
+        size, validation_size, test_size: sentences per split; `long` has `test_size` too.
+        min_phrases, max_phrases: range of the number of phrases in one sentence.
+        seed: seed of the generator.
     """
 
     corpus: str = "dates"
@@ -150,13 +150,14 @@ class Dates(Pairs):
 @CORPORA.register("reports")
 @dataclass
 class Reports(TextPairCorpus):
-    """The generated corpus of reports and their summaries; see `data.generate_reports`.
+    """Generated corpus of reports and their summaries; see `data.generate_reports`.
 
     Args:
-        size, validation_size, test_size: reports of the splits; `long` and `unseen` have
+        size, validation_size, test_size: reports per split; `long` and `unseen` have
             `test_size` too.
-        min_events, max_events: events of a report, each of one sentence of its summary.
-        seed: of the generator.
+        min_events, max_events: range of the number of events in a report; the summary has one
+            sentence per event.
+        seed: seed of the generator.
     """
 
     corpus: str = "reports"
@@ -184,9 +185,9 @@ class DateLines(Lines):
 
     Args:
         language: "en", "fr", "de" or "zh".
-        size, validation_size, test_size: lines of the splits; `long` has `test_size` too.
-        min_phrases, max_phrases: phrases chained into one line.
-        seed: of the generator.
+        size, validation_size, test_size: lines per split; `long` has `test_size` too.
+        min_phrases, max_phrases: range of the number of phrases in one line.
+        seed: seed of the generator.
     """
 
     corpus: str = "date_lines"
@@ -214,10 +215,10 @@ class DateLines(Lines):
 
 @dataclass
 class Files(Corpus):
-    """Corpora of one path a split.
+    """Base class of corpora with one path per split.
 
     Args:
-        train, validation, test: what holds each split; None where there is no such split.
+        train, validation, test: path of each split; None if there is no such split.
     """
 
     train: str | None = None
@@ -225,7 +226,7 @@ class Files(Corpus):
     test: str | None = None
 
     def path(self, split: str) -> str:
-        """What holds a split; ValueError when the recipe names nothing for it."""
+        """Return the path of a split; raise ValueError if the recipe does not name one."""
         path = getattr(self, split)
         if not path:
             raise ValueError(f"data.{split} is missing; name the file that holds this split")
@@ -235,10 +236,10 @@ class Files(Corpus):
 @CORPORA.register("tsv")
 @dataclass
 class Tsv(Files, Pairs):
-    """Tab-separated files with a header line; `source` and `target` are columns.
+    """Tab-separated files with a header line; `source` and `target` are column names.
 
     Args:
-        skip_bad: bad lines to leave out before giving up.
+        skip_bad: maximum number of bad lines to skip; one more is an error.
     """
 
     corpus: str = "tsv"
@@ -251,10 +252,10 @@ class Tsv(Files, Pairs):
 @CORPORA.register("jsonl")
 @dataclass
 class Jsonl(Files, Pairs):
-    """Files of a JSON object a line; `source` and `target` are fields, see `data.read_jsonl`.
+    """JSON Lines files; `source` and `target` are field names, see `data.read_jsonl`.
 
     Args:
-        skip_bad: bad lines to leave out before giving up.
+        skip_bad: maximum number of bad lines to skip; one more is an error.
     """
 
     corpus: str = "jsonl"
@@ -267,7 +268,7 @@ class Jsonl(Files, Pairs):
 @CORPORA.register("parallel")
 @dataclass
 class Parallel(Files, Pairs):
-    """Two files a split, line by line: `{language}` in the path stands for source and target."""
+    """Two line-aligned files per split; `{language}` in the path stands for source and target."""
 
     corpus: str = "parallel"
 
@@ -285,7 +286,7 @@ class Parallel(Files, Pairs):
 @CORPORA.register("text")
 @dataclass
 class Text(Files, Lines):
-    """Plain text, one text a line; blank lines are left out."""
+    """Plain text files with one text per line; blank lines are skipped."""
 
     corpus: str = "text"
 
@@ -296,12 +297,12 @@ class Text(Files, Lines):
 @CORPORA.register("tfds")
 @dataclass
 class Tfds(Files, Pairs):
-    """A prepared TensorFlow data set; train, validation and test name its splits.
+    """Prepared TensorFlow dataset (TFDS); train, validation and test are names of its splits.
 
     Args:
-        name: for instance ted_hrlr_translate/pt_to_en.
-        data_dir: where it was prepared; None is TFDS's own folder.
-        skip_bad: rows with an empty field to leave out before giving up.
+        name: name of the dataset, for example ted_hrlr_translate/pt_to_en.
+        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
+        skip_bad: maximum number of rows with an empty field to skip; one more is an error.
     """
 
     corpus: str = "tfds"
@@ -321,14 +322,14 @@ class Tfds(Files, Pairs):
 
 
 def fits(corpus: Any, task: Any) -> bool:
-    """Whether a kind of corpus has examples of a task: its limits, and what the task calls them."""
+    """Return whether a corpus has the limits and the kind of examples of a task."""
     return corpus.limits == task.limits and corpus.examples == getattr(
         task, "examples", corpus.examples
     )
 
 
 def kinds_for(task: Any) -> list[str]:
-    """The corpora whose examples are those of a task, those that need no files first."""
+    """Return the names of the corpora that fit a task, those that need no files first."""
     kinds: dict[str, Any] = {name: CORPORA.get(name) for name in CORPORA.names()}
     names = [name for name, kind in kinds.items() if fits(kind, task)]
     return sorted(names, key=lambda name: issubclass(kinds[name], Files))

@@ -1,4 +1,4 @@
-"""On what a run trains: one device, several of this host, or several hosts."""
+"""Distribution strategies: one device, several devices of one host, or several hosts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from attention_zoo.training import hosts
 
 
 def make_strategy(devices: int | str) -> tf.distribute.Strategy:
-    """How a run is spread, before anything else has touched TensorFlow's devices.
+    """Return the distribution strategy; call it before TensorFlow initializes its devices.
 
     Args:
-        devices: of this host; "auto" takes all its GPUs, or the processor as one device. More than
-            one without a GPU are so many shares of the processor.
+        devices: number of devices of this host; "auto" uses all GPUs, or the CPU as one device.
+            Without a GPU, a number above 1 creates that many logical CPU devices.
 
     Raises:
-        ValueError: there are not so many, or a `keras.distribution` is set, which does nothing on
-            TensorFlow.
+        ValueError: there are fewer devices, or a `keras.distribution` is set, which has no effect
+            on TensorFlow.
     """
     if keras.distribution.distribution() is not None:
         raise ValueError(
@@ -51,7 +51,7 @@ def _processors(devices: int | str) -> list[str]:
         tf.config.set_logical_device_configuration(
             processor, [tf.config.LogicalDeviceConfiguration()] * wanted
         )
-    except RuntimeError:  # TensorFlow runs already
+    except RuntimeError:  # TensorFlow has already initialized its devices
         count = len(tf.config.list_logical_devices("CPU"))
         if count < wanted:
             raise ValueError(
@@ -62,7 +62,7 @@ def _processors(devices: int | str) -> list[str]:
 
 
 def device_names(strategy: tf.distribute.Strategy) -> str:
-    """The devices of a run, for people."""
+    """Return the devices of a run as readable text."""
     total = strategy.num_replicas_in_sync
     if total == 1:
         return str(keras.distribution.list_devices()[0])
@@ -72,9 +72,9 @@ def device_names(strategy: tf.distribute.Strategy) -> str:
 
 
 def use_xla(choice: bool | str, strategy: tf.distribute.Strategy) -> bool:
-    """Whether to compile the training step; "auto" does where there is an accelerator.
+    """Return whether to use XLA for the training step; "auto" uses it with an accelerator only.
 
-    XLA cannot compile what several devices share, so there it is off.
+    XLA is off with several devices, because it cannot compile the operations between them.
     """
     if strategy.num_replicas_in_sync > 1:
         return False
@@ -84,14 +84,16 @@ def use_xla(choice: bool | str, strategy: tf.distribute.Strategy) -> bool:
 
 
 def spread(strategy: tf.distribute.Strategy, dataset: Any) -> Iterable[Any]:
-    """The batches of a data set, each cut into one share a device; its iterators are for `Steps`.
+    """Return the batches of a dataset, each split into one shard per device.
 
-    Shares are as even as can be. Where a batch has fewer examples than there are devices, some get
-    one example that does not count, because layers are not made for none.
+    `Steps` takes an iterator over the result. Shards are as even as possible. If a batch has fewer
+    examples than there are devices, some devices get one example that is not counted, because
+    layers need at least one example.
 
     Args:
-        strategy: of `make_strategy`.
-        dataset: of `(inputs, targets)`; the same on every host. Its end must not be asked for.
+        strategy: the result of `make_strategy`.
+        dataset: elements `(inputs, targets)`, the same on every host. It must not be iterated past
+            its end.
     """
     total = strategy.num_replicas_in_sync
 
@@ -107,7 +109,7 @@ def spread(strategy: tf.distribute.Strategy, dataset: Any) -> Iterable[Any]:
 
 
 def _share(batch: Any, place: Any, total: int) -> Any:
-    """`(inputs, targets, counts)` of the device at a place."""
+    """Return `(inputs, targets, counts)` of device number `place`; `counts` is a boolean."""
     size = tf.shape(tf.nest.flatten(batch)[0], tf.int64)[0]
     begin, end = size * place // total, size * (place + 1) // total
     inputs, targets = tf.nest.map_structure(lambda x: x[begin : tf.maximum(end, begin + 1)], batch)

@@ -1,4 +1,4 @@
-"""Measure a run on a split, and write the figures where they can be found again."""
+"""Evaluation of a run on a split, and the file of results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGES = ("keras", "tensorflow", "numpy", "tokenizers", "sacrebleu", "rouge-sc
 
 
 def evaluate(folder: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The task's metrics of a run's best checkpoint on a split, also written to results.json.
+    """Evaluate a run's best checkpoint on a split and write the metrics to results.json.
 
     Args:
         folder: a run folder, or an entry of the zoo with its recipe.
@@ -34,7 +34,8 @@ def evaluate(folder: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
         `split`, `data`, `search` and `metrics` of this evaluation.
 
     Raises:
-        ValueError: no run lies there, an override is no option of evaluation, or the data are bad.
+        ValueError: the folder holds no run, an override is not in `data` or `search`, or the data
+            are invalid.
     """
     folder = Path(folder)
     task = tasks.load(folder)
@@ -59,7 +60,11 @@ def evaluate(folder: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
 
 
 def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]) -> None:
-    """Put an evaluation into `results.json`, in place of an older one of the same question."""
+    """Write an evaluation to `results.json`.
+
+    It replaces an earlier one with the same data, split and search options. Evaluations of another
+    step are removed.
+    """
     path = folder / "results.json"
     head = describe(folder, recipe, task)
     kept = []
@@ -72,7 +77,7 @@ def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]
 
 
 def describe(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:
-    """What was trained, by what and on what."""
+    """Return the task, model, training, commit, machine and versions of a run."""
     state = _training_state(folder)
     return {
         "task": recipe.task,
@@ -91,7 +96,7 @@ def describe(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, this package and those whose changes change figures."""
+    """Return the versions of Python, this package and the packages that affect metrics."""
     found = {"python": platform.python_version(), "attention_zoo": attention_zoo.__version__}
     for name in PACKAGES:
         try:
@@ -102,7 +107,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The git commit of the source tree this package is imported from, None outside of one."""
+    """Return the git commit of this package's source tree; None outside of a git tree."""
     root = Path(attention_zoo.__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None

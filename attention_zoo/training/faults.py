@@ -1,4 +1,4 @@
-"""When the system refuses to write: what is said, and that nothing saved before is lost."""
+"""Error messages for failed I/O during training."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 @contextmanager
 def explain_io_errors(folder: Path) -> Iterator[None]:
-    """An error of the system inside says where it came about and how the run goes on.
+    """Add the path, and advice on how to resume, to an OSError raised inside this context.
 
     Raises:
-        OSError: in place of that error.
+        OSError: in place of the original error.
     """
     try:
         yield

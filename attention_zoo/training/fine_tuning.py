@@ -1,4 +1,4 @@
-"""Fine-tuning: a run that starts from the weights of another, parts of which it may leave alone."""
+"""Fine-tuning: initial weights from another task, and frozen parts of a model."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from attention_zoo.training.building import build_model
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
 FREE = ("dropout", "word_dropout", "look")
-"""The arguments of a model that decide no weight but their own and may differ from the initial."""
+"""Arguments of a model that may differ from the initial task.
+
+They affect no weights but those of the part that they configure.
+"""
 
 
 def initial_task(recipe: Recipe) -> Any:
-    """The task of the recipe's `init`: its weights, its tokenizers.
+    """Return the task that the recipe's `init` names, with its weights and tokenizers.
 
     Raises:
-        ValueError: no task lies there, or it is not of the recipe's task, model or tokenizer.
+        ValueError: `init` holds no task, or its task, model or tokenizer differs from the recipe's.
     """
     place = f"init={recipe.init}"
     task = tasks.load(str(recipe.init))
@@ -38,7 +41,7 @@ def initial_task(recipe: Recipe) -> Any:
         section = _with_sizes(recipe.model, inside.settings)
         free = _free_settings(place, section, inside, getattr(task.model, "decides", ()))
         settings |= free if core is None else {core: {**settings[core], **free}}
-    model = type(task.model)(**settings)  # of this run's precision
+    model = type(task.model)(**settings)  # rebuilt in this run's precision
     for mine, initial in zip(_kept(model), _kept(task.model), strict=True):
         mine.assign(initial)
     task.model = model
@@ -46,13 +49,13 @@ def initial_task(recipe: Recipe) -> Any:
 
 
 def _kept(model: keras.Model) -> list[Any]:
-    """The weights of a model, without those of what may differ."""
+    """Return the weights of a model, except those of the parts in `FREE`."""
     own = {id(w) for name in FREE for w in getattr(getattr(model, name, None), "weights", ())}
     return [weight for weight in model.weights if id(weight) not in own]
 
 
 def _check_tokenizer(what: str, tokenizer: Any, options: TokenizerOptions) -> None:
-    """ValueError unless the tokenizer is one that the options ask for."""
+    """Raise ValueError unless the tokenizer matches the recipe's options."""
     for name, found, asked in (
         ("kind", tokenizer.kind, options.kind),
         ("lowercase", tokenizer.lowercase, options.lowercase),
@@ -71,7 +74,7 @@ def _check_tokenizer(what: str, tokenizer: Any, options: TokenizerOptions) -> No
 
 
 def _with_sizes(section: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """A model's section with the size of the vocabulary that each dict of options of it is for."""
+    """Return the `model` section with `vocabulary_size` added to its nested options."""
     size = "vocabulary_size"
     known = {key: value for key, value in settings.items() if isinstance(value, dict)}
     sizes = {key: {size: value[size]} for key, value in known.items() if size in value}
@@ -83,9 +86,10 @@ def _with_sizes(section: dict[str, Any], settings: dict[str, Any]) -> dict[str, 
 def _free_settings(
     place: str, section: dict[str, Any], model: Any, head_decides: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """What the recipe may set otherwise; ValueError if it asks for another model than this.
+    """Return the recipe's settings in `FREE`; raise ValueError if other settings differ.
 
-    A model's head decides some of its arguments, as the data do.
+    `head_decides` names arguments that the model's head determines. The data determine arguments
+    without a default.
     """
     required = [
         name
@@ -109,14 +113,14 @@ def _free_settings(
 
 
 def freeze(model: keras.Model, names: Sequence[str]) -> None:
-    """Leaves parts of a model out of training.
+    """Freeze parts of a model: exclude their weights from training.
 
     Args:
-        model: before its optimizer is built.
+        model: a model whose optimizer has not been built.
         names: attributes of the model that hold layers ("encoder"), or of these ("decoder.cell").
 
     Raises:
-        ValueError: there is no part of that name, or nothing is left to train.
+        ValueError: a name is unknown, or no trainable weights remain.
     """
     for name in names:
         part: Any = model
@@ -137,9 +141,9 @@ def freeze(model: keras.Model, names: Sequence[str]) -> None:
 
 
 def _parts(part: Any) -> dict[str, Any]:
-    """The layers with weights, and lists of such, that a layer or a list holds, by name.
+    """Return the layers with weights, and lists of such layers, in a layer or list, by name.
 
-    The layers of a model without attributes, a functional one, go by their own names.
+    The layers of a functional model, which has no such attributes, go by their own names.
     """
     inside = dict(enumerate(part)) if isinstance(part, list | tuple) else vars(part)
     found = {

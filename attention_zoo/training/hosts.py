@@ -1,4 +1,4 @@
-"""Several hosts that train together, as `TF_CONFIG` names them."""
+"""Multi-host training, configured by `TF_CONFIG`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LOST = (
 
 
 def cluster() -> dict[str, list[str]]:
-    """Addresses by kind of task; nothing without `TF_CONFIG`.
+    """Return the addresses by task type; empty without `TF_CONFIG`.
 
     Raises:
-        ValueError: it does not say what TensorFlow wants to know.
+        ValueError: `TF_CONFIG` is not in TensorFlow's format.
     """
     text = os.environ.get(VARIABLE, "")
     if not text:
@@ -43,12 +43,12 @@ def cluster() -> dict[str, list[str]]:
 
 
 def several() -> bool:
-    """Whether more than one host trains."""
+    """Return whether more than one host trains."""
     return sum(map(len, cluster().values())) > 1
 
 
 def is_chief() -> bool:
-    """Whether this host keeps the run folder: the chief, or the first worker without one."""
+    """Return whether this host owns the run folder: the chief, or worker 0 without a chief."""
     if not several():
         return True
     task = json.loads(os.environ[VARIABLE])["task"]
@@ -57,15 +57,15 @@ def is_chief() -> bool:
 
 
 def make_strategy() -> tf.distribute.Strategy:
-    """All hosts' devices together; waits until all have started."""
+    """Return the strategy for the devices of all hosts; wait until all hosts have started."""
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
-    except RuntimeError as error:  # TensorFlow runs already
+    except RuntimeError as error:  # TensorFlow has already initialized its devices
         raise ValueError(f"{VARIABLE}: train in a process of its own ({error})") from None
 
 
 def agree(strategy: tf.distribute.Strategy, step: int) -> None:
-    """Waits for all hosts; ValueError unless all go on from the same step."""
+    """Wait for all hosts; raise ValueError unless all resume from the same step."""
     mine = strategy.experimental_distribute_values_from_function(lambda _: tf.constant(step))
     total = int(strategy.reduce("SUM", mine, axis=None))
     if total != step * strategy.num_replicas_in_sync:
@@ -77,7 +77,7 @@ def agree(strategy: tf.distribute.Strategy, step: int) -> None:
 
 @contextmanager
 def explain_worker_loss() -> Iterator[None]:
-    """Turns what TensorFlow says when a host is gone into what to do about it."""
+    """Raise ValueError with advice in place of TensorFlow's errors for a lost host."""
     try:
         yield
     except LOST as error:

@@ -1,4 +1,4 @@
-"""Where the images of a recipe come from, and what is said of them."""
+"""Corpora of images: with captions, or with class labels."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from attention_zoo.training.corpora import CORPORA, Corpus, Files
 
 @dataclass
 class Captions(Corpus):
-    """Corpora of images and what is said of them.
+    """Base class of corpora of captioned images.
 
     Args:
         image_size: side in pixels of the square that every image is resized to.
-        max_target_length: most tokens of a caption; training leaves longer ones out.
+        max_target_length: maximum number of tokens of a caption; training drops longer captions.
     """
 
     image_size: int = 64
@@ -46,14 +46,15 @@ class Captions(Corpus):
 @CORPORA.register("scenes")
 @dataclass
 class Scenes(Captions):
-    """The generated corpus of pictures of one to four things; see `data.generate_scenes`.
+    """Generated corpus of images with one to four objects; see `data.generate_scenes`.
 
     Args:
-        size, validation_size, test_size: pictures of the splits; `unseen` has `test_size` too.
-        seed: of the generator.
-        min_things, max_things: of a picture.
-        told: captions of a picture in training, drawn by the seed, so that pictures of many things,
-            which have more of them, are not seen more often. Other splits have all.
+        size, validation_size, test_size: images per split; `unseen` has `test_size` too.
+        seed: seed of the generator.
+        min_things, max_things: range of the number of objects in an image.
+        told: maximum number of captions per training image, sampled with the seed. Images with more
+            objects have more captions and would otherwise be trained on more often. Other splits
+            keep all captions.
     """
 
     corpus: str = "scenes"
@@ -77,12 +78,12 @@ class Scenes(Captions):
 
 @dataclass
 class CaptionFiles(Files, Captions):
-    """Corpora of files of captions, and where their images are.
+    """Base class of corpora of caption files with folders of images.
 
     Args:
-        train_images, validation_images, test_images: the folder or zip of each split's images; None
-            is the folder that its captions are in.
-        skip_bad: bad lines and images to leave out before giving up.
+        train_images, validation_images, test_images: folder or zip file with the images of each
+            split; None is the folder of its captions.
+        skip_bad: maximum number of bad lines and images to skip; one more is an error.
     """
 
     train_images: str | None = None
@@ -103,7 +104,7 @@ class CaptionFiles(Files, Captions):
 @CORPORA.register("captions")
 @dataclass
 class CaptionLines(CaptionFiles):
-    """Files of a JSON object a line: an image's name and its captions; see `data.read_captions`."""
+    """JSON Lines files with an image name and its captions per line; see `data.read_captions`."""
 
     corpus: str = "captions"
 
@@ -111,7 +112,7 @@ class CaptionLines(CaptionFiles):
 @CORPORA.register("coco")
 @dataclass
 class Coco(CaptionFiles):
-    """JSON files as COCO has them; see `data.read_coco`."""
+    """JSON files in the format of COCO; see `data.read_coco`."""
 
     corpus: str = "coco"
 
@@ -122,13 +123,14 @@ class Coco(CaptionFiles):
 @CORPORA.register("captions_tfds")
 @dataclass
 class CaptionsTfds(Files, Captions):
-    """A prepared TensorFlow data set of captioned images; see `data.read_caption_tfds`.
+    """Prepared TensorFlow dataset (TFDS) of captioned images; see `data.read_caption_tfds`.
 
     Args:
-        name: for instance coco_captions; train, validation and test name its splits.
-        image, captions: its features.
-        data_dir: where it was prepared; None is TFDS's own folder.
-        skip_bad: bad rows to leave out before giving up.
+        name: name of the dataset, for example coco_captions; train, validation and test are names
+            of its splits.
+        image, captions: names of its features.
+        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
+        skip_bad: maximum number of bad rows to skip; one more is an error.
     """
 
     corpus: str = "captions_tfds"
@@ -150,7 +152,7 @@ class CaptionsTfds(Files, Captions):
 
 
 SCATTERED = Registry("data.scattered")
-"""How images are put on a larger black square: a name to `f(images, labels, size, seed)`."""
+"""Placement of images on a larger black square: `f(images, labels, size, seed)` by name."""
 
 SCATTERED.register("nowhere")(lambda images, labels, size, seed: (images, labels))
 SCATTERED.register("translated")(translated_digits)
@@ -161,14 +163,14 @@ SCATTERED.register("cluttered")(
 
 @dataclass
 class Labelled(Corpus):
-    """Corpora of images of classes.
+    """Base class of corpora of images with class labels.
 
     Args:
-        image_size: side in pixels of the square that images are resized or scattered to.
-        scattered: "nowhere", "translated": each somewhere on a black square of `image_size`, or
-            "cluttered": between pieces of others.
-        copies: of each training image, each scattered elsewhere.
-        seed: of where they are.
+        image_size: side in pixels of the square that images are resized to or placed on.
+        scattered: "nowhere" (resized), "translated" (at a random position on a black square of
+            `image_size`) or "cluttered" (the same, among pieces of other images).
+        copies: copies of each training image, each at another position.
+        seed: seed of the positions.
     """
 
     image_size: int = 28
@@ -198,26 +200,26 @@ class Labelled(Corpus):
         return made.resized(self.image_size)
 
     def _told(self) -> str:
-        """How images are scattered."""
+        """Return a description of how images are placed."""
         return f"{self.scattered} on {self.image_size} x {self.image_size}, seed {self.seed}"
 
     @property
     def read_size(self) -> int | None:
-        """What images of several sizes are brought to; None keeps those that will be scattered."""
+        """Size that images are resized to when read; None keeps their size for placement."""
         return self.image_size if self.scattered == "nowhere" else None
 
     def _images(self, split: str) -> Any:
-        """The images of a split, where they are, and of one size."""
+        """Return the images of a split, all of one size, before placement."""
         raise TypeError(f"{type(self).__name__} does not define `_images`")
 
 
 @CORPORA.register("digits")
 @dataclass
 class GeneratedDigits(Labelled):
-    """The generated corpus of digits; see `data.generate_digits`.
+    """Generated corpus of digits; see `data.generate_digits`. `seed` also seeds the generator.
 
     Args:
-        size, validation_size, test_size: images of the splits.
+        size, validation_size, test_size: images per split.
     """
 
     corpus: str = "digits"
@@ -240,8 +242,9 @@ class Arrays(Files, Labelled):
     """Arrays of images and labels in `.npz` files; see `data.read_npz_images`.
 
     Args:
-        images, labels: the arrays' names.
-        held_out: where no file is named for validation, how many last images of `train` are it.
+        images, labels: names of the arrays.
+        held_out: without a validation file, the number of last images of `train` that are held out
+            as the validation split.
     """
 
     corpus: str = "npz"
@@ -265,10 +268,10 @@ class Arrays(Files, Labelled):
 @CORPORA.register("classes")
 @dataclass
 class ClassFolders(Files, Labelled):
-    """A folder or zip a split, with a folder of images for each class.
+    """One folder or zip file per split, with a folder of images for each class.
 
     Args:
-        skip_bad: bad images to leave out before giving up.
+        skip_bad: maximum number of bad images to skip; one more is an error.
     """
 
     corpus: str = "classes"
@@ -282,13 +285,14 @@ class ClassFolders(Files, Labelled):
 @CORPORA.register("classes_tfds")
 @dataclass
 class LabelledTfds(Files, Labelled):
-    """A prepared TensorFlow data set of labelled images; see `data.read_labelled_tfds`.
+    """Prepared TensorFlow dataset (TFDS) of labelled images; see `data.read_labelled_tfds`.
 
     Args:
-        name: for instance mnist; train, validation and test name its splits.
-        image, label: its features.
-        data_dir: where it was prepared; None is TFDS's own folder.
-        skip_bad: bad rows to leave out before giving up.
+        name: name of the dataset, for example mnist; train, validation and test are names of its
+            splits.
+        image, label: names of its features.
+        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
+        skip_bad: maximum number of bad rows to skip; one more is an error.
     """
 
     corpus: str = "classes_tfds"

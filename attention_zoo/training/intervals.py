@@ -1,4 +1,4 @@
-"""From one evaluation to the next: the steps, and the callbacks around them."""
+"""Training loop: evaluation intervals of steps, with Keras callbacks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.step import FAULT, Outcome, Steps
 
-MOST_SKIPPED = 50  # updates in a row
+MOST_SKIPPED = 50  # consecutive updates
 
 
 class TrainingLoop:
-    """Trains and evaluates in turn, and tells Keras callbacks as `model.fit` does.
+    """Loop that alternates training and evaluation and calls Keras callbacks like `model.fit`.
 
     One "epoch" is one evaluation interval, one "batch" one update.
 
     Args:
         steps: the compiled steps.
         train: the training batches.
-        validation: those to evaluate on.
+        validation: the validation batches.
         options: the recipe's training section.
-        state: the run's state, whose sums it advances; the callbacks advance the rest.
+        state: the run's state; the loop updates its sums, the callbacks update the rest.
         callbacks: Keras callbacks; the first one counts the steps.
     """
 
@@ -43,15 +43,17 @@ class TrainingLoop:
         self.steps, self.train, self.options, self.state = steps, train, options, state
         whole = validation.in_order()
         self.validation_steps = int(whole.cardinality())
-        self.validation = spread(steps.strategy, whole)  # once: its functions are never let go
+        # Spread once only, because TensorFlow never frees the functions of a dataset.
+        self.validation = spread(steps.strategy, whole)
         self.around = keras.callbacks.CallbackList(list(callbacks), model=steps.model)
         self.skipped_in_a_row = 0
 
     def run(self) -> None:
-        """Everything up to the last step, or until a callback stops it.
+        """Train until the last step, or until a callback stops training.
 
         Raises:
-            ValueError: loss or gradient are not finite, and are not to be skipped or too often.
+            ValueError: loss or gradient are not finite and `on_nan` is "stop", or too many
+                consecutive updates were skipped.
         """
         state, model = self.state, self.steps.model
         model.stop_training = False
@@ -60,13 +62,13 @@ class TrainingLoop:
         self.around.on_train_begin()
         logs: dict[str, float] = {}
         while not (state.finished or model.stop_training):
-            # What is pending is an evaluation that a signal kept from its end.
+            # Pending metrics: a signal interrupted the evaluation, which is repeated now.
             logs = self._train(batches) if state.pending is None else state.pending
             logs = {**logs, "val_loss": self._evaluate(logs)}
         self.around.on_train_end(logs)
 
     def _train(self, batches: Any) -> dict[str, float]:
-        """The rest of an interval; its running means."""
+        """Train to the end of the interval; return its running means."""
         state, every = self.state, self.options.evaluate_every
         self.around.on_epoch_begin(state.step // every)
         stop = min((state.step // every + 1) * every, self.options.steps)
@@ -79,7 +81,7 @@ class TrainingLoop:
         return self._means()
 
     def _evaluate(self, trained: dict[str, float]) -> float:
-        """The validation loss, after the end of an interval that it makes."""
+        """Evaluate, end the interval, and return the validation loss."""
         interval = (self.state.step - 1) // self.options.evaluate_every
         with self.steps.averages.in_use():
             self.around.on_test_begin()
@@ -103,7 +105,7 @@ class TrainingLoop:
         return means
 
     def _heed(self, outcome: Outcome) -> None:
-        """Counts what a step came to; ValueError where it is the last one to be borne."""
+        """Add the outcome of a step to the sums; raise ValueError if a fault cannot be skipped."""
         if outcome.code != FAULT:
             self.state.loss += outcome.loss
             self.state.count += outcome.count
@@ -122,7 +124,7 @@ class TrainingLoop:
             raise ValueError(f"{fault}; the {MOST_SKIPPED - 1} updates before it were no better")
 
     def _fault(self, outcome: Outcome) -> str:
-        """Where and what went wrong, naming the examples by their numbers in the data."""
+        """Return a message with the step, the fault and the numbers of the training examples."""
         first = self.state.step * self.options.accumulate
         examples = [
             str(number)

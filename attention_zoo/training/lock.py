@@ -1,4 +1,4 @@
-"""One trainer a run folder."""
+"""Run lock: at most one trainer per run folder."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LOCK = "lock"
 
 @contextmanager
 def hold_run_lock(folder: Path) -> Iterator[None]:
-    """Holds a run folder; the system lets go of it when this process ends, however it ends.
+    """Hold the lock of a run folder; the system releases it however this process ends.
 
-    The folder is made if it is not there; what was made is gone again if nothing came of the run.
+    A missing folder is created, and removed again if the run has written nothing.
 
     Raises:
         ValueError: another process holds it.
@@ -30,7 +30,7 @@ def hold_run_lock(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):  # what else is in a folder above stays
+            with suppress(OSError):  # parent folders with other content stay
                 if [path.name for path in folder.iterdir()] == [LOCK]:
                     (folder / LOCK).unlink()
                     for path in missing:
@@ -38,12 +38,12 @@ def hold_run_lock(folder: Path) -> Iterator[None]:
 
 
 def _taken(folder: Path) -> TextIO:
-    """The folder's lock, held. One that its holder removes while it is being taken is none."""
+    """Acquire the lock and return its file; retry if its last holder removes it meanwhile."""
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             file = (folder / LOCK).open("a+", encoding="utf-8")
-        except FileNotFoundError:  # the folder is gone again
+        except FileNotFoundError:  # the folder was removed meanwhile
             continue
         except FileExistsError:
             if os.path.lexists(folder) and not folder.is_dir():
@@ -61,6 +61,6 @@ def _taken(folder: Path) -> TextIO:
                 f"{folder}: is being trained by {holder};"
                 " wait for it, end it, or give another run=FOLDER"
             ) from None
-        except FileNotFoundError:  # the lock is gone, or its folder
+        except FileNotFoundError:  # the lock or its folder was removed
             pass
         file.close()

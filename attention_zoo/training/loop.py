@@ -1,4 +1,4 @@
-"""The one fit: from a recipe to a trained task in a run folder."""
+"""Function `fit`, which trains the task of a recipe in a run folder."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ from attention_zoo.training.tensorboard import Events
 
 @dataclass(frozen=True)
 class Result:
-    """What a run has come to.
+    """Result of a training run.
 
     Args:
         folder: the run folder.
-        step: updates done.
-        best: the monitored value of the best checkpoint.
-        best_step: its step.
+        step: number of updates done.
+        best: the monitored value of the best checkpoint; None before the first evaluation.
+        best_step: step of the best checkpoint.
         seconds: time spent in training steps.
     """
 
@@ -69,7 +69,7 @@ class Result:
 
     @property
     def task(self) -> Any:
-        """The task of the best checkpoint, ready to predict."""
+        """Task of the best checkpoint, ready to predict."""
         return tasks.load(self.folder)
 
 
@@ -80,30 +80,31 @@ def fit(
     allow: Sequence[str] = (),
     draw: Draw | None = None,
 ) -> Result:
-    """Train what a recipe says, in its run folder; go on where an earlier start stopped.
+    """Train the task of a recipe in its run folder, or resume it from the last checkpoint.
 
     Args:
         recipe: a YAML file or a `Recipe`.
-        overrides: `key.key=value` on top of it.
-        callbacks: Keras callbacks beside ours, and after them; one training "epoch" is one
-            evaluation interval, one "batch" one update. One that stops training ends the call; the
-            same recipe goes on.
+        overrides: `key.key=value` overrides of the recipe.
+        callbacks: Keras callbacks, called after the built-in ones; one "epoch" is one evaluation
+            interval, one "batch" one update. If one stops training, the call returns; the same
+            recipe resumes the run.
         allow: keys and sections of the recipe ("training.steps", "data") that may differ from
-            those that the run was begun with; "data.train" and "data.validation" are the examples
-            of that split, too. The recipe replaces the run's. What decides what a checkpoint
-            holds (`training.changes.FIXED`) cannot change.
-        draw: a picture of an answer, as pixels `(height, width, channels)` of bytes or None, for
-            TensorBoard: drawn of a few validation examples at each evaluation.
+            those that the run was started with; "data.train" and "data.validation" also allow
+            other examples in that split. The new recipe replaces the run's. Keys that determine
+            what a checkpoint holds (`training.changes.FIXED`) cannot change.
+        draw: function from a prediction to an image `(height, width, channels)`, uint8, or None.
+            TensorBoard shows its images of a few validation examples at each evaluation.
 
     Returns:
-        How far the run is. A run that is finished already is left as it is.
+        The progress of the run. A finished run is left unchanged.
 
     Raises:
-        ValueError: a mistake in the recipe or the data, a folder that belongs to another run, of
-            which recipe or data have changed, or that another process trains in, a loss that is
-            not finite, devices that are not there, or a host that is gone.
-        OSError: the folder cannot be written. What was saved before is whole.
-        Stopped: a `KeyboardInterrupt`: SIGINT or SIGTERM came. The step was finished and saved.
+        ValueError: the recipe or the data are invalid, the folder belongs to another run, its
+            recipe or data have changed, another process trains in it, the loss or the gradient is
+            not finite, devices are missing, or a host is lost.
+        OSError: the folder cannot be written. Earlier checkpoints are intact.
+        Stopped: a `KeyboardInterrupt`, raised after SIGINT or SIGTERM. The step was finished and
+            saved.
     """
     if isinstance(recipe, Recipe):
         recipe = override_recipe(recipe, overrides)
@@ -124,26 +125,27 @@ def fit(
             state = open_run(folder, recipe, allow)
             job = prepare(recipe, folder, state, strategy, allow)
             print(headline(job), flush=True)
-            with stop_requests() as request:  # the chief heeds it; the others end when it has
+            with stop_requests() as request:
+                # Only the chief reacts to signals; the other hosts end after it.
                 run(job, request if is_chief() else StopRequest(), callbacks, draw)
     return Result(folder, state.step, state.best, state.best_step, state.seconds)
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that a training run needs, ready to start.
+    """Everything that a training run needs, ready to start.
 
     Args:
-        recipe: what to do.
-        folder: where.
-        state: from which step.
-        task: the task, its model compiled and restored.
+        recipe: the recipe.
+        folder: the run folder.
+        state: the state to start or resume from.
+        task: the task; its model is compiled and restored.
         steps: the compiled steps of its model.
         train: the training batches.
-        validation: the validation split, without what is over the length limits.
+        validation: the validation split without examples over the length limits.
         validation_batches: the same in batches.
-        left_out: examples of either split, by name, that are over the length limits, and those
-            that are bad (`data.skip_bad`).
+        left_out: for each split, the number of examples that were dropped because they are over
+            the length limits, and of bad ones (`data.skip_bad`).
     """
 
     recipe: Recipe
@@ -159,7 +161,7 @@ class Job:
 
 @contextmanager
 def dtype_policy(name: str) -> Iterator[None]:
-    """Keras's dtype policy for the layers built inside."""
+    """Set Keras's dtype policy for layers created inside this context."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)
     try:
@@ -171,7 +173,7 @@ def dtype_policy(name: str) -> Iterator[None]:
 def prepare(
     recipe: Recipe, folder: Path, state: RunState, strategy: Any, allow: Sequence[str] = ()
 ) -> Job:
-    """Read the data, build or restore the task, and claim the folder when all of it works."""
+    """Read the data, build or restore the task and, if that succeeds, prepare the folder."""
     keras.utils.set_random_seed(recipe.seed)
     examples = recipe.data.read("train")
     validation = recipe.data.read("validation")
@@ -204,14 +206,14 @@ def prepare(
 
 
 def first_task(recipe: Recipe, examples: Any) -> Any:
-    """The task before its first step."""
+    """Return the task before its first step: a new one, or the one that `init` names."""
     if recipe.init is None:
         return build_task(recipe, examples)
     return with_options(initial_task(recipe), recipe)
 
 
 def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy: Any) -> Steps:
-    """The steps of a task's model, with all variables made; in the strategy's scope."""
+    """Compile the steps of a task's model and create all variables, in the strategy's scope."""
     model = task.model
     loss = task.loss(options.label_smoothing)
     check_loss(loss)
@@ -228,7 +230,7 @@ def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy:
 
 
 def check_monitor(name: str, task: Any) -> None:
-    """ValueError unless a run of this task can be judged by that name."""
+    """Raise ValueError unless `name` is "loss" or a metric of the task."""
     known = ("loss", *task.metric_names)
     if name not in known:
         raise ValueError(
@@ -238,7 +240,7 @@ def check_monitor(name: str, task: Any) -> None:
 
 
 def headline(job: Job) -> str:
-    """One line: model, parameters, data, devices, precision, place."""
+    """Return one line with model, parameters, data, devices, precision and run folder."""
     start = f", from the weights of {job.recipe.init}" if job.recipe.init else ""
     if job.state.step:
         start = f", continued from step {job.state.step}"
@@ -253,12 +255,12 @@ def headline(job: Job) -> str:
 
 
 def of_corpus(batches: Any) -> int:
-    """How many examples of a corpus are in batches: one to a row, unless they say else."""
+    """Return the number of corpus examples in batches: their `of_corpus`, or else their length."""
     return int(getattr(batches, "of_corpus", len(batches)))
 
 
 def counted(examples: int, split: str, job: Job) -> str:
-    """How many examples of a split are used, and how many are not."""
+    """Return the numbers of used and dropped examples of a split as text."""
     reasons = zip(job.left_out[split], ("over the length limits", "bad"), strict=True)
     told = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
     why = f" ({told} left out)" if told else ""
@@ -271,7 +273,7 @@ def run(
     callbacks: Sequence[keras.callbacks.Callback],
     draw: Draw | None = None,
 ) -> None:
-    """Train to the end, with what is written down by the host that keeps the run folder."""
+    """Train to the end; only the chief writes to the run folder."""
     options, state, steps = job.recipe.training, job.state, job.steps
     clock = Clock(state, request, "tokens" if hasattr(steps.model.loss, "count") else "examples")
     keeper = Checkpoints if is_chief() else Follower
@@ -293,7 +295,7 @@ def run(
 
 
 def measures(job: Job) -> list[keras.callbacks.Callback]:
-    """What measures the task's own metrics, if the run is judged by one."""
+    """Return the callback that computes the task's metrics, if the run monitors one of them."""
     options, validation = job.recipe.training, job.validation
     if options.monitor == "loss":
         return []
@@ -302,7 +304,7 @@ def measures(job: Job) -> list[keras.callbacks.Callback]:
 
 
 def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callbacks.Callback]:
-    """What draws the answers to a few validation examples, if that is asked for."""
+    """Return the callback that draws predictions of validation texts, if `draw` is given."""
     texts = getattr(job.validation, "sources", [])[:SHOWN]
     if draw is None or not texts:
         return []

@@ -1,4 +1,4 @@
-"""The factor that keeps small gradients in float16's range."""
+"""Dynamic loss scaling for float16."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ START, PATIENCE = 2.0**15, 2000
 
 
 class LossScale:
-    """Halved (not below 1) by each gradient that overflows, doubled after 2000 that did not.
+    """Loss scale, halved (not below 1) at an overflow and doubled after 2000 steps without one.
 
     Reference:
-        Micikevicius et al. 2018, arXiv 1710.03740, section 3.2, with the figures of Keras's
+        Micikevicius et al. 2018, arXiv 1710.03740, section 3.2, with the constants of Keras's
         `LossScaleOptimizer`.
     """
 
@@ -24,16 +24,16 @@ class LossScale:
 
     @property
     def value(self) -> Any:
-        """The scale now, a float32 scalar."""
+        """Current scale, a float32 scalar."""
         return self._scale.value
 
     @property
     def variables(self) -> list[Any]:
-        """What a checkpoint keeps."""
+        """Variables that a checkpoint saves."""
         return [self._scale, self._good]
 
     def update(self, overflowed: Any) -> None:
-        """Heed what came of a step, in the graph; a boolean scalar."""
+        """Update the scale after a step, in the graph; `overflowed` is a boolean scalar."""
         good = tf.where(overflowed, 0, self._good.value + 1)
         grown = tf.equal(good, PATIENCE)
         lowered = tf.maximum(self._scale.value / 2.0, 1.0)

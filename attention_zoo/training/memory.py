@@ -1,4 +1,4 @@
-"""Memory that nobody uses is given back to the system."""
+"""Release of unused memory to the operating system."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ctypes
 
 
 def trim_malloc() -> None:
-    """Gives back what malloc keeps for later; where there is no glibc, nothing is done.
+    """Release the free memory that malloc holds; do nothing without glibc.
 
-    Batches of many sizes leave gaps between what is in use, and a long run would seem to grow.
+    Batches of many sizes fragment the heap, so the memory of a long run would appear to grow.
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim

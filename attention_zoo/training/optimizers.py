@@ -16,7 +16,7 @@ OPTIMIZERS.register("sgd")(keras.optimizers.SGD)
 
 
 def build_optimizer(options: TrainingOptions) -> keras.optimizers.Optimizer:
-    """The optimizer of a recipe; ValueError for an unknown name of it or of its schedule."""
+    """Return the optimizer of a recipe; raise ValueError if it or its schedule is unknown."""
     schedule = Schedule(
         options.schedule, options.learning_rate, options.warmup_steps, options.steps
     )

@@ -1,4 +1,4 @@
-"""Pictures of what the model makes of a few validation examples, at each evaluation."""
+"""Images of predictions on a few validation examples, at each evaluation."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from attention_zoo.training.tensorboard import Events
 SHOWN = 3  # validation examples
 
 Draw = Callable[[Any], Any]
-"""From an answer to a picture `(height, width, channels)` of bytes, or None for no picture."""
+"""Function from a prediction to an image `(height, width, channels)`, uint8, or to None."""
 
 
 class Pictures(keras.callbacks.Callback):
-    """Answers the examples and puts what is drawn of each answer where TensorBoard finds it.
+    """Callback that predicts the examples and writes images of the predictions to TensorBoard.
 
     Args:
-        answers: the answers of the model as it is now.
-        draw: a picture of an answer.
-        events: where to put it.
-        state: for the step.
+        answers: function that returns the predictions of the current model.
+        draw: function that draws a prediction.
+        events: the TensorBoard writer.
+        state: the run's state, the source of the step.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A recipe: one training job as a YAML page, checked against dataclasses."""
+"""Recipes: training jobs as YAML files, validated against dataclasses."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ FORMAT_VERSION = 1
 
 @dataclass
 class TokenizerOptions:
-    """How text is cut into tokens, learnt from the training split.
+    """Options of the tokenizers, which are trained on the training split.
 
     Args:
-        kind: "subword", "word", "character", or "whitespace" for what white space parts; null is
-            "whitespace" for tagging, "word" for summarization and "subword" for other tasks.
-        vocabulary_size: most entries, the four special tokens counted.
-        lowercase: lower both sides' case.
-        shared: of translation: one vocabulary for both sides, as a model with `tie: all` needs, or
-            one a side. Summarization has one.
-        min_count: of tagging: words that are rarer in the training split are unknown.
-        vectors: of tagging: a text file of word vectors (GloVe, word2vec) that embeddings begin
-            with, or null.
+        kind: "subword", "word", "character", or "whitespace" (split at white space); null is
+            "whitespace" for tagging, "word" for summarization, captioning and retrieval, and
+            "subword" for other tasks.
+        vocabulary_size: maximum size, including the four special tokens.
+        lowercase: lowercase source and target.
+        shared: for translation: one vocabulary for source and target, as a model with `tie: all`
+            requires, or one for each. Summarization always has one.
+        min_count: for tagging, captioning and retrieval, with kind "whitespace": words that are
+            rarer in the training split are unknown.
+        vectors: for tagging: a text file of word vectors (GloVe, word2vec) that initialize the
+            embeddings, or null.
     """
 
     kind: str | None = None
@@ -49,35 +51,35 @@ class TokenizerOptions:
 
 @dataclass
 class TrainingOptions:
-    """How the model is trained. Counts are steps (updates) unless they say otherwise.
+    """Training options. Counts are in steps (updates) unless noted otherwise.
 
     Args:
-        steps: updates in all.
-        batch_size: sentences a batch, over all devices and hosts together.
+        steps: total number of updates.
+        batch_size: examples per batch, summed over all devices and hosts.
         optimizer: a name in `training.OPTIMIZERS`.
-        learning_rate: the schedule's peak (for "noam": its factor, `d_model ** -0.5` included).
+        learning_rate: the schedule's peak (for "noam": its factor, including `d_model ** -0.5`).
         schedule: a name in `training.SCHEDULES`.
-        warmup_steps: of the schedule.
-        clip_norm: greatest global norm of the gradient, or null.
+        warmup_steps: warmup steps of the schedule.
+        clip_norm: maximum global norm of the gradient, or null.
         label_smoothing: share of the probability spread over the vocabulary.
-        evaluate_every: steps between two looks at the validation split.
-        checkpoint_every: steps between two checkpoints; null: at each evaluation only.
-        keep_checkpoints: the newest so many are kept, and the best one.
-        monitor: what decides on the best checkpoint: "loss" (of validation, lowest) or one of
-            the task's metrics (highest), measured by searching.
-        monitor_size: validation sentences searched for a metric.
-        patience: evaluations without a new best before training stops, or null.
+        evaluate_every: steps between evaluations on the validation split.
+        checkpoint_every: steps between checkpoints; null saves at evaluations only.
+        keep_checkpoints: number of newest checkpoints to keep, besides the best one.
+        monitor: the value that selects the best checkpoint: "loss" (validation loss, lowest) or
+            one of the task's metrics (highest), computed on predictions.
+        monitor_size: number of validation examples to compute metrics on.
+        patience: early stopping: evaluations without a new best before training stops, or null.
         frozen: parts of the model that are not trained: names of its attributes that hold layers
-            ("encoder"), or of theirs ("decoder.cell").
+            ("encoder"), or attributes of these ("decoder.cell").
         precision: the Keras dtype policy.
-        jit: compile the training step with XLA: true, false, or "auto" (where there is an
-            accelerator; on a CPU compiling each shape costs more than it gives). Off where
-            several devices train.
-        accumulate: batches an update; as if their sentences had been one batch.
-        ema: decay of moving averages of the weights, with which the model is evaluated and saved,
+        jit: compile the training step with XLA: true, false, or "auto" (if there is an
+            accelerator; on a CPU, compiling each shape costs more than it saves). Off with
+            several devices.
+        accumulate: gradient accumulation: micro-batches per update, equivalent to one large batch.
+        ema: decay of moving averages of the weights, which are used for evaluation and saving,
             or null.
-        on_nan: when loss or gradient are not finite, "stop", or "skip" that update and count it.
-        devices: how many devices of this host; "auto" takes all its GPUs, or the processor.
+        on_nan: if loss or gradient are not finite: "stop", or "skip" the update and count it.
+        devices: number of devices of this host; "auto" uses all its GPUs, or the CPU.
     """
 
     steps: int = 10000
@@ -129,23 +131,23 @@ class TrainingOptions:
 
 @dataclass
 class Recipe:
-    """One training job.
+    """Recipe of one training job.
 
     Args:
         task: a name in `tasks.TASKS`.
         run: the run folder; None is `runs/` and the recipe file's name.
-        init: what to start from in place of fresh weights: a run folder, an entry of the zoo, a
-            folder written by `task.save`, or `hf://`. Weights and tokenizers are those of its best
-            checkpoint; optimizer, schedule, steps and data are this recipe's. It is read at the
-            first start alone.
-        seed: of weights, dropout and data order.
-        data: where the examples come from, one of `training.CORPORA`.
-        tokenizer: how they are cut into tokens; with `init` leave it out, or ask for what that has.
-        model: `preset` and any of the model's own arguments; with `init` leave it out, or ask for
-            the same model. Only its dropout may differ.
-        training: how long and how.
-        search: how answers are searched for.
-        format_version: of the recipe's format.
+        init: source of the initial weights in place of random ones: a run folder, an entry of the
+            zoo, a folder saved by `task.save`, or `hf://`. Weights and tokenizers are those of its
+            best checkpoint; optimizer, schedule, steps and data are this recipe's. It is used
+            at the first start only.
+        seed: seed of weights, dropout and data order.
+        data: the corpus, one of `training.CORPORA`.
+        tokenizer: tokenizer options; with `init`, omit them or match its tokenizers.
+        model: `preset` and any arguments of the model's constructor; with `init`, omit them or
+            match its model. Only dropout and a captioner's attention (`look`) may differ.
+        training: training options.
+        search: search (decoding) options.
+        format_version: version of the recipe's format.
     """
 
     task: str = "translation"
@@ -178,11 +180,11 @@ class Recipe:
 
 
 def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of a YAML page with `key.key=value` overrides on top.
+    """Read a recipe from a YAML file and apply `key.key=value` overrides.
 
     Raises:
-        ValueError: one line with file and line (or the override) for a missing file, YAML that
-            does not parse, an unknown key (with the nearest known one) or a wrong value.
+        ValueError: the file is missing, the YAML is invalid, a key is unknown (with a suggestion)
+            or a value is wrong. The message is one line that names file and line, or the override.
     """
     path = Path(path)
     page, lines = _read_page(path)
@@ -198,12 +200,12 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
-    """A recipe with `key.key=value` overrides on top; ValueError as `read_recipe`."""
+    """Apply `key.key=value` overrides to a recipe; raise ValueError as `read_recipe` does."""
     return _recipe(OmegaConf.structured(recipe), _pieces(overrides), "")
 
 
 def parse_override(text: str) -> DictConfig:
-    """`training.steps=100` as a nested config; ValueError when it is no `key=value`."""
+    """Parse `key.key=value` into a nested config; raise ValueError if it is malformed."""
     key, equals, _ = text.partition("=")
     if not equals or not all(part.isidentifier() for part in key.split(".")):
         raise ValueError(f"{text}: an override is written key.key=value, as training.steps=100")
@@ -214,12 +216,12 @@ def parse_override(text: str) -> DictConfig:
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """The whole recipe, defaults included, as a YAML page that `read_recipe` reads back."""
+    """Return the whole recipe, including defaults, as YAML that `read_recipe` can read."""
     return OmegaConf.to_yaml(OmegaConf.structured(recipe))
 
 
 def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
-    """A YAML page, and the line of each of its dotted keys."""
+    """Read a YAML file; return its content, and the line of each dotted key."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -258,7 +260,7 @@ def _nearby(path: Path) -> str:
 
 
 def _corpus(plain: Any, path: Path) -> type[Corpus]:
-    """The options' class of the corpus that a page names."""
+    """Return the dataclass of the corpus that a recipe names."""
     data = plain.get("data") if isinstance(plain, DictConfig) else None
     if not isinstance(data, DictConfig) or "corpus" not in data:
         known = ", ".join(CORPORA.names())
@@ -271,13 +273,13 @@ def _corpus(plain: Any, path: Path) -> type[Corpus]:
 
 
 def _pieces(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
-    """Each override as a config, and what names it in a message."""
+    """Return each override as a config, and the function that names it in messages."""
     return [(parse_override(text), lambda key, text=text: text) for text in overrides]
 
 
 def _recipe(schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], place: str) -> Recipe:
-    """The recipe that a schema and the pieces on top of it make."""
-    OmegaConf.set_readonly(schema.search, False)  # its class is frozen, the recipe is not yet
+    """Merge the pieces into the schema in order, and convert the result to a recipe."""
+    OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
     for piece, name in pieces:
         schema = _merge(schema, piece, name)
     try:
@@ -288,7 +290,7 @@ def _recipe(schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], place:
 
 
 def _merge(schema: DictConfig, piece: DictConfig, place: Any) -> DictConfig:
-    """The schema with a page or an override on top; ValueError naming the key's place."""
+    """Merge a page or an override into the schema; raise ValueError that locates a bad key."""
     try:
         merged: Any = OmegaConf.merge(schema, piece)
     except ConfigKeyError as error:

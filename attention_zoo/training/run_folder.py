@@ -1,12 +1,12 @@
-"""A run's folder: who may write into it, and how its checkpoints are replaced.
+"""Run folder: its files, the state of the run, and checks before anything is written.
 
 recipe.yaml                  the whole recipe
-recipe.step-00000300.yaml    the one before it, if it was changed at that step; so for data.json
-data.json                    how many examples each split holds, and their SHA-256
-checkpoints/step-00000300    a task folder, and what training needs to go on
-log.jsonl                    one line an evaluation
-lock                         held while it is trained
-tensorboard/                 the same for TensorBoard
+recipe.step-00000300.yaml    the previous recipe, if it was changed at that step; so for data.json
+data.json                    number of examples of each split, and their SHA-256
+checkpoints/step-00000300    a task folder, and the variables and state needed to resume
+log.jsonl                    one line per evaluation
+lock                         run lock, held during training
+tensorboard/                 the log for TensorBoard
 results.json                 written by `evaluate`
 """
 
@@ -38,24 +38,24 @@ from attention_zoo.training.recipe import Recipe, TrainingOptions, read_recipe, 
 RECIPE, DATA, LOG, VARIABLES = "recipe.yaml", "data.json", "log.jsonl", "training.npz"
 FORMAT_VERSION = 1  # of training.json
 UNCLAIMED = {LOCK, DATA, f"{DATA}.new", f"{RECIPE}.new"}
-"""What a start may leave in a folder before the recipe makes it a run's."""
+"""Files that an interrupted start may leave in a folder before `recipe.yaml` exists."""
 
 
 @dataclass
 class RunState:
-    """How far a run has come.
+    """Progress of a run.
 
     Args:
-        step: updates done.
+        step: number of updates done.
         best: the monitored value of the best checkpoint, None before the first evaluation.
-        best_step: its step.
-        waited: evaluations since.
+        best_step: step of the best checkpoint.
+        waited: number of evaluations since the best one.
         seconds: time spent in training steps.
-        finished: nothing is left to do.
+        finished: whether the run is finished.
         pending: the training metrics of an interval whose evaluation was not finished, or None.
-        loss: the losses of this interval, summed.
-        count: how many they are: tokens, or examples.
-        skipped: updates that were not made because loss or gradient were not finite.
+        loss: sum of the losses of this interval.
+        count: number of tokens, or examples, in that sum.
+        skipped: number of updates skipped because loss or gradient were not finite.
     """
 
     step: int = 0
@@ -70,18 +70,18 @@ class RunState:
     skipped: int = 0
 
     def is_over(self, options: TrainingOptions) -> bool:
-        """Whether these options leave nothing to do."""
+        """Return whether the run is finished under these options."""
         tired = options.patience is not None and self.waited >= options.patience
         return self.pending is None and (tired or self.step >= options.steps)
 
 
 def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
-    """Whether the folder holds the run of this recipe; False if nothing was begun there.
+    """Return whether the folder holds the run of this recipe; False if it holds no run yet.
 
     Args:
         folder: the run folder.
-        recipe: what is to be done in it.
-        allow: keys and sections of the recipe that may differ from what the folder holds.
+        recipe: the recipe to run in it.
+        allow: keys and sections of the recipe that may differ from the recipe in the folder.
 
     Raises:
         ValueError: the folder holds something else, or the run of another recipe.
@@ -97,9 +97,9 @@ def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
 
 
 def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunState:
-    """How far the run has come that `holds_run` is of; nothing is written.
+    """Return the state of the run in a folder, which `holds_run` checks; write nothing.
 
-    All of its newest checkpoint is read and checked.
+    All files of the newest checkpoint are read and verified.
     """
     newest = None
     if holds_run(folder, recipe, allow):
@@ -112,17 +112,17 @@ def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunStat
 
 
 def may_be_finished(folder: Path, recipe: Recipe) -> bool:
-    """Whether the newest checkpoint says that nothing is left to do; the rest is not looked at."""
+    """Return whether the state of the newest checkpoint is finished; check no other file."""
     store = CheckpointFolder(folder / "checkpoints")
     steps = store.steps()
     try:
         return bool(steps) and read_state(store.at(steps[0])).is_over(recipe.training)
-    except (OSError, ValueError):  # `open_run` tells of the damage
+    except (OSError, ValueError):  # `open_run` reports the damage
         return False
 
 
 def read_data(folder: Path) -> dict[str, Fingerprint]:
-    """What the run's splits held, by name; nothing if that was never written."""
+    """Return the saved fingerprints of the run's splits by name; empty if there are none."""
     path = folder / DATA
     if not path.exists():
         return {}
@@ -134,9 +134,9 @@ def read_data(folder: Path) -> dict[str, Fingerprint]:
 def prepare_run_folder(
     folder: Path, recipe: Recipe, state: RunState, data: dict[str, Fingerprint]
 ) -> None:
-    """Make the folder this run's own, cut back to where its last checkpoint stands.
+    """Write the run's files to the folder and roll it back to the last checkpoint.
 
-    A recipe and data that have changed replace those before, which stay beside them.
+    A changed recipe or changed data replace the old files, which are kept under other names.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if not state.step or read_data(folder) != data:
@@ -152,7 +152,7 @@ def prepare_run_folder(
 
 
 def _replace_and_keep(path: Path, text: str, step: int) -> None:
-    """Writes a file anew; the one that was trained by up to a step stays under another name."""
+    """Replace a file; keep the version that was used up to `step` under another name."""
     kept = path.with_stem(f"{path.stem}.step-{step:08d}")
     if step and path.exists() and not kept.exists():
         replace_file(kept, path.read_text(encoding="utf-8"))
@@ -160,7 +160,7 @@ def _replace_and_keep(path: Path, text: str, step: int) -> None:
 
 
 def cut_log(path: Path, step: int) -> None:
-    """Take the lines after a step out of a log, and one that was not written to its end."""
+    """Remove the lines after a step, and an incomplete last line, from a log."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     try:
         kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
@@ -171,13 +171,13 @@ def cut_log(path: Path, step: int) -> None:
 
 
 def write_state(folder: Path, state: RunState) -> None:
-    """Put the run's state beside a checkpoint's task."""
+    """Write the run's state to the folder of a checkpoint."""
     text = json.dumps({"format_version": FORMAT_VERSION, **asdict(state)}, indent=2) + "\n"
     (folder / STATE).write_text(text, encoding="utf-8")
 
 
 def read_state(folder: Path) -> RunState:
-    """What `write_state` wrote; ValueError when it is damaged."""
+    """Read what `write_state` wrote; raise ValueError if it is damaged."""
     path = folder / STATE
     with _naming(path):
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -197,7 +197,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def as_arrays(groups: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Variables by group and order; not copies where TensorFlow lends its memory."""
+    """Return variables as arrays by group and index, without copies where TensorFlow allows."""
     return {
         f"{group}.{number}": np.asarray(tf.convert_to_tensor(variable.value))
         for group, variables in groups.items()
@@ -206,17 +206,17 @@ def as_arrays(groups: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> Entry:
-    """Save `as_arrays` in one `.npz`; what a manifest says of it."""
+    """Save the result of `as_arrays` to one `.npz` file; return its manifest entry."""
     with HashedFile(path) as file:
         np.savez(file, **arrays)
     return file.entry
 
 
 def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
-    """Assign what `write_arrays` saved.
+    """Assign the arrays that `write_arrays` saved to the variables.
 
     Raises:
-        ValueError: the file is damaged or holds other variables.
+        ValueError: the file is damaged or lacks a variable of that shape.
     """
     try:
         with np.load(path, allow_pickle=False) as file:

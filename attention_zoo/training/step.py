@@ -1,4 +1,4 @@
-"""The training step and the test step: one global sum over one global count, on any devices."""
+"""Training and test steps: one global sum over one global count, on any devices."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ APPLIED, OVERFLOW, FAULT = range(3)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step came to.
+    """Outcome of a step.
 
     Args:
-        loss: summed over all that counts.
-        count: of what counts: tokens, or examples.
-        code: APPLIED; OVERFLOW when float16 could not hold the gradient, and the loss scale was
-            lowered instead of the update; FAULT when loss or gradient are not finite. Without an
-            update, weights, optimizer and averages are as they were.
+        loss: sum of the losses.
+        count: number of tokens, or examples, in that sum.
+        code: APPLIED; OVERFLOW if the gradient overflowed float16 and the loss scale was lowered
+            in place of the update; FAULT if loss or gradient are not finite. Without an update,
+            weights, optimizer and averages are unchanged.
     """
 
     loss: float
@@ -38,19 +38,19 @@ class Outcome:
 
 
 class Steps:
-    """The compiled training step and test step of a model.
+    """Compiled training step and test step of a model.
 
-    Every device sums loss and gradient over its share of a batch; the sums are added over devices,
-    hosts and accumulated batches, and only then divided by what counted in all of them. Clipping
-    by the global norm comes after that. Whole numbers that layers count in training (their steps)
-    count updates, and are the same for all batches of one.
+    Every device sums loss and gradient over its shard of a batch. The sums are added over devices,
+    hosts and micro-batches, then divided by the total count. The gradient is clipped by its global
+    norm after that. Integer counters of layers advance once per update and have the same value in
+    all its micro-batches.
 
     Args:
-        model: with optimizer and loss compiled and all weights built, in the strategy's scope.
-        strategy: of `training.devices`.
-        accumulate: batches an update.
-        clip_norm: greatest global norm of the gradient, or None.
-        ema: decay of the averages of the weights, or None.
+        model: compiled with optimizer and loss, all weights built, in the strategy's scope.
+        strategy: the result of `training.devices.make_strategy`.
+        accumulate: micro-batches per update.
+        clip_norm: maximum global norm of the gradient, or None.
+        ema: decay of the moving averages of the weights, or None.
         jit: compile with XLA.
     """
 
@@ -66,7 +66,7 @@ class Steps:
         self.model, self.strategy = model, strategy
         self.accumulate, self.clip_norm = accumulate, clip_norm
         self.weights = model.trainable_variables
-        # A batch's logits are the largest tensor there is, and nothing but the loss reads them.
+        # Logits are the largest tensor of a batch. Only the loss uses them, so it computes them.
         projects = getattr(model, "projects", False) and _knows_total(model.loss)
         self._options = {"project": False} if projects else {}
         self.statistics = _statistics(model)
@@ -74,33 +74,33 @@ class Steps:
         with strategy.scope():
             self.scale = LossScale() if half else None
             self.averages = Averages([] if ema is None else self.weights, ema or 0.0)
-        model.optimizer._all_reduce_sum_gradients = lambda pairs: pairs  # sums are given to it
+        model.optimizer._all_reduce_sum_gradients = lambda pairs: pairs  # they are summed already
         compile_ = _function(jit_compile=jit)
         self._sum_gradients, self._sum_losses = compile_(self._gradients), compile_(self._losses)
-        # Only where there is one device: in a function of its own it could not meet the others.
+        # Compiled with one device only: a separate function cannot communicate between devices.
         self._apply = compile_(self._update) if jit else self._update
         self._train, self._test = _function()(self._train_step), _function()(self._test_step)
 
     @property
     def variables(self) -> dict[str, list[Any]]:
-        """What an exact continuation needs beside weights, optimizer and seeds."""
+        """Variables, besides weights, optimizer and seeds, that an exact resume needs."""
         scale = [] if self.scale is None else self.scale.variables
         return {"averages": self.averages.variables, "loss_scale": scale}
 
     def train(self, batches: Any) -> Outcome:
-        """One update with the next batches of an iterator."""
+        """Do one update with the next batches of an iterator."""
         loss, count, code = self._train(batches).numpy()
         return Outcome(float(loss), float(count), int(code))
 
     def test(self, batches: Any) -> Outcome:
-        """The loss of the next batch of an iterator."""
+        """Compute the loss of the next batch of an iterator."""
         loss, count = self._test(batches).numpy()
         return Outcome(float(loss), float(count))
 
     # On one device.
 
     def _losses(self, batch: Any, training: bool = False) -> list[Tensor]:
-        """Sum of the losses of a share, and the count of what they are of."""
+        """Return the sum of the losses of a shard, and their count."""
         inputs, targets, live = batch
         outputs = self.model(inputs, **self._options, **_training(self.model, training))
         loss, count = sum_and_count(self.model.loss, targets, outputs)
@@ -108,7 +108,7 @@ class Steps:
         return [tf.where(live, loss, 0.0), tf.where(live, count, 0.0)]
 
     def _gradients(self, batch: Any) -> list[Tensor]:
-        """Sums of loss, count and gradients of a share; embeddings' rows are made dense."""
+        """Return the sums of loss, count and (dense) gradients of a shard."""
         with tf.GradientTape() as tape:
             loss, count = self._losses(batch, training=True)
             lift = None if self.scale is None else self.scale.value / tf.maximum(count, 1.0)
@@ -122,13 +122,13 @@ class Steps:
     def _update(self, gradients: list[Tensor]) -> None:
         self.model.optimizer.apply(gradients, self.weights)
 
-    # On all of them.
+    # On all devices.
 
     def _on_each(self, work: Any, *given: Any) -> Any:
         return self.strategy.run(tf.autograph.experimental.do_not_convert(work), given)
 
     def _totals(self, sums: Any) -> Any:
-        """Sums over all devices, on each of them."""
+        """Return the sums over all devices, on each of them."""
 
         def add(sums: list[Tensor]) -> Any:
             return tf.distribute.get_replica_context().all_reduce("SUM", sums)
@@ -136,9 +136,9 @@ class Steps:
         return self._on_each(add, sums)
 
     def _agree(self) -> None:
-        """What layers keep of what they saw, such as moving means, becomes its mean over devices.
+        """Replace floating-point statistics, such as moving means, by their mean over devices.
 
-        So an evaluation, a checkpoint and what goes on from it see the same.
+        So evaluations, checkpoints and resumed runs use the same values.
         """
         kept = [w.value for w in self.statistics if w.value.dtype.is_floating]
         if kept and self.strategy.num_replicas_in_sync > 1:
@@ -180,7 +180,7 @@ class Steps:
         return tf.stack([loss, count, tf.cast(code, tf.float32)])
 
     def _accumulated(self, batches: Any, sums: Any, counted: list[Any]) -> Any:
-        """The sums of all batches of an update, the first one's given, and what is counted anew."""
+        """Add the other micro-batches of an update to `sums`; reset the counters before each."""
 
         def more(number: Tensor, sums: Any) -> Any:
             for weight, value in counted:
@@ -194,7 +194,7 @@ class Steps:
         return tf.while_loop(lambda number, sums: number < self.accumulate, more, (1, sums))[1]
 
     def _normalized(self, totals: list[Tensor]) -> list[Tensor]:
-        """Sum, count, norm of the gradient, and the gradient, divided by the count and clipped."""
+        """Divide the gradient by the count and clip it; return loss sum, count, norm, gradient."""
         loss, count, *gradients = totals
         share = 1.0 / tf.maximum(count, 1.0)
         norm = tf.linalg.global_norm(gradients) * share
@@ -215,11 +215,11 @@ class Steps:
 
 
 def sum_and_count(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> list[Tensor]:
-    """The sum of a batch's losses, and how many there are.
+    """Return the sum of a batch's losses, and their count.
 
-    A loss with `count(targets)` is the mean of so many, and one with `total` knows the sum of what
-    is not projected to logits; any other has one for each example, or
-    each place of one, where the model's mask lets it.
+    A loss with `count(targets)` is the mean over that count. A loss with `total` computes the sum
+    from outputs before their projection to logits. Any other loss has one value per example, or
+    per position of an example, without those that the model's mask excludes.
     """
     if isinstance(outputs, (Projection, CopyProjection)):
         return [loss.total(targets, outputs), loss.count(targets)]
@@ -234,7 +234,7 @@ def sum_and_count(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> 
 
 
 def _knows_total(loss: Any) -> bool:
-    """Whether the sum that a loss knows is of its own formula, not of one that it replaced."""
+    """Return whether a loss's `total` matches its `call`: no subclass overrides `call` alone."""
     families = type(loss).__mro__
     of_total, of_call = (
         next((n for n, one in enumerate(families) if name in vars(one)), len(families))
@@ -244,14 +244,14 @@ def _knows_total(loss: Any) -> bool:
 
 
 def _statistics(model: keras.Model) -> list[Any]:
-    """What layers that are trained keep of what they saw: not frozen weights, not seeds."""
+    """Return the statistics of trainable layers (moving means, counters), without seeds."""
     trained = [layer for layer in model._flatten_layers() if layer.trainable]
     own = {id(v) for layer in trained for v in layer._non_trainable_variables}
     return [weight for weight in model.non_trainable_weights if id(weight) in own]
 
 
 def check_loss(loss: Any) -> None:
-    """ValueError for a loss that is no mean: what its sum is to be divided by is not known."""
+    """Raise ValueError for a loss that is not a mean, since the divisor of its sum is unknown."""
     counts = hasattr(loss, "count") or getattr(loss, "reduction", None) in MEANS
     if not (isinstance(loss, keras.losses.Loss) and counts):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Being told to stop: SIGINT (Ctrl-C) and SIGTERM end a run where it can go on exactly."""
+"""Stop requests: SIGINT (Ctrl-C) and SIGTERM end a run where it can be resumed exactly."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal ended the run; the same recipe and folder go on.
+    """Exception raised after a signal; the same recipe and folder resume the run.
 
     Args:
-        number: of the signal.
+        number: number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -25,11 +25,11 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopRequest:
-    """What a signal asks for.
+    """Request to stop, set by a signal.
 
     Attributes:
-        number: of the signal that came, None before.
-        at_once: nothing would be lost if it came now, as while a model is evaluated.
+        number: number of the received signal; None before.
+        at_once: whether the run may stop immediately without loss, as during evaluation.
     """
 
     def __init__(self) -> None:
@@ -37,15 +37,15 @@ class StopRequest:
         self.at_once = False
 
     def heed(self) -> None:
-        """Raises `Stopped` if a signal came."""
+        """Raise `Stopped` if a signal was received."""
         if self.number is not None:
             raise Stopped(self.number)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Raises `Stopped` where C code made another exception of the one that a signal raised.
+        """Raise `Stopped` again if C code turned it into another exception.
 
-        TensorFlow does while it traces: what a signal ends there may come out as a `SystemError` or
+        While TensorFlow traces, an exception of a signal handler may appear as a `SystemError` or
         a `ValueError`.
         """
         try:
@@ -58,9 +58,9 @@ class StopRequest:
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Signals inside become a request; a second one acts as it did before.
+    """Turn a signal inside this context into a request; a second signal has its usual effect.
 
-    In a thread other than the main one, which gets no signals, nothing ever comes.
+    Outside of the main thread, which alone receives signals, there is never a request.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -68,7 +68,7 @@ def stop_requests() -> Iterator[StopRequest]:
         return
     before: dict[int, Any] = {number: signal.getsignal(number) for number in SIGNALS}
     for number, handler in [*before.items()]:
-        if handler in (None, signal.SIG_IGN):  # not Python's, or ignored as `nohup` has it
+        if handler in (None, signal.SIG_IGN):  # not installed by Python, or ignored (`nohup`)
             del before[number]
 
     def restore() -> None:

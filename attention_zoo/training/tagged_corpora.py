@@ -1,4 +1,4 @@
-"""Corpora of sentences whose words have tags."""
+"""Corpora of sentences with one tag per word."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from attention_zoo.training.corpora import CORPORA, Corpus, Files
 
 @dataclass
 class Sentences(Corpus):
-    """Corpora of tagged sentences.
+    """Base class of corpora of tagged sentences.
 
     Args:
-        scheme: how tags mark spans: "BIO" (IOB2), "IOB1", "BIOES" or "BMES"; null where each tag is
-            of its word alone, as parts of speech are.
-        strict: refuse sequences that break the scheme, by file and line. False leaves them in:
-            they are scored as conlleval scores them, but a model that the scheme constrains
+        scheme: tagging scheme of spans: "BIO" (IOB2), "IOB1", "BIOES" or "BMES"; null for tags of
+            single words, such as parts of speech.
+        strict: reject sequences that violate the scheme, with file and line. False keeps them:
+            they are scored as conlleval scores them, but a model constrained by the scheme
             cannot be trained on them.
-        max_length: most words of a sentence; training leaves longer ones out and says how many.
+        max_length: maximum number of words; training drops longer sentences and reports how many.
     """
 
     scheme: str | None = None
@@ -53,12 +53,12 @@ class Sentences(Corpus):
 @CORPORA.register("orders")
 @dataclass
 class Orders(Sentences):
-    """The generated corpus of orders and returns; see `data.generate_orders`.
+    """Generated corpus of orders and returns; see `data.generate_orders`.
 
     Args:
-        size, validation_size, test_size: sentences of the splits; `long` has `test_size` too.
-        min_items, max_items: items of a sentence.
-        seed: of the generator.
+        size, validation_size, test_size: sentences per split; `long` has `test_size` too.
+        min_items, max_items: range of the number of items in a sentence.
+        seed: seed of the generator.
     """
 
     corpus: str = "orders"
@@ -82,12 +82,12 @@ class Orders(Sentences):
 @CORPORA.register("conll")
 @dataclass
 class Conll(Files, Sentences):
-    """Files of a word a line, its tag in another column, and a blank line after each sentence.
+    """CoNLL files: one word and its tag per line, a blank line after each sentence.
 
     Args:
         words, tags: columns, counted from 0, or from -1 backwards.
-        marks: the column that marks words, as the predicates of semantic roles, or null.
-        comment: what a line begins with that is left out, or null.
+        marks: column that marks words, such as predicates in semantic role labeling, or null.
+        comment: prefix of lines to skip, or null.
     """
 
     corpus: str = "conll"
@@ -103,12 +103,12 @@ class Conll(Files, Sentences):
 @CORPORA.register("conll2003")
 @dataclass
 class Conll2003(Files, Sentences):
-    """A prepared TensorFlow data set of tagged words; train, validation and test name its splits.
+    """Prepared TensorFlow dataset (TFDS) of tagged words; train, validation, test are its splits.
 
     Args:
-        name: of the set.
-        words, tags: its features: "tokens", and "ner", "pos" or "chunks".
-        data_dir: where it was prepared; None is TFDS's own folder.
+        name: name of the dataset.
+        words, tags: names of its features: "tokens", and "ner", "pos" or "chunks".
+        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
     """
 
     corpus: str = "conll2003"

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run: event files that hold no step twice."""
+"""TensorBoard event files of a run, without duplicate steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOLDER = "tensorboard"
 
 
 class Events:
-    """A new event file. What it is given is an OSError if it cannot be written.
+    """Writer of a new event file; raises OSError if writing fails.
 
     Args:
         folder: the run folder.
@@ -29,33 +29,33 @@ class Events:
             self._writer = tf.summary.create_file_writer(str(self.folder))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """One point of each curve, on the disk when it returns."""
+        """Write one point of each curve, and flush the file to disk."""
         with _as_of_the_system(self.folder), self._writer.as_default():
             for name, value in values.items():
                 self._summary.scalar(name, value, step=step)
             self._writer.flush()
 
     def picture(self, step: int, name: str, pixels: Any) -> None:
-        """One picture, `(height, width, channels)` of bytes."""
+        """Write one image `(height, width, channels)`, uint8."""
         with _as_of_the_system(self.folder), self._writer.as_default():
             self._summary.image(name, pixels[None], step=step)
 
 
 def cut_back(folder: Path, step: int) -> None:
-    """Takes the events after a step out of a run's files, and one that was not written whole."""
+    """Remove the events after a step, and an incomplete last event, from a run's files."""
     from tensorflow.compat.v1 import Event
 
     for path in sorted((folder / FOLDER).glob("*tfevents*")):
         records, whole = _records(path)
         kept = [record for record in records if Event.FromString(record).step <= step]
-        if len(kept) <= 1:  # nothing but the format's version
+        if len(kept) <= 1:  # only the record of the format's version
             path.unlink()
         elif not whole or len(kept) < len(records):
             _rewrite(path, kept)
 
 
 def _records(path: Path) -> tuple[list[bytes], bool]:
-    """The records of an event file, and whether it ends with a whole one."""
+    """Return the records of an event file, and whether the last one is complete."""
     import tensorflow as tf
 
     records = []
@@ -68,10 +68,10 @@ def _records(path: Path) -> tuple[list[bytes], bool]:
 
 
 def _rewrite(path: Path, records: list[bytes]) -> None:
-    """An event file with these records in place of its own."""
+    """Replace an event file by one with these records."""
     import tensorflow as tf
 
-    fresh = path.with_name("rewritten")  # TensorBoard reads whatever has tfevents in its name
+    fresh = path.with_name("rewritten")  # TensorBoard reads every file with tfevents in its name
     with _as_of_the_system(fresh), tf.io.TFRecordWriter(str(fresh)) as writer:
         for record in records:
             writer.write(record)
@@ -80,7 +80,7 @@ def _rewrite(path: Path, records: list[bytes]) -> None:
 
 @contextmanager
 def _as_of_the_system(path: Path) -> Iterator[None]:
-    """TensorFlow's errors of writing, as Python has them."""
+    """Convert TensorFlow's errors to OSError."""
     import tensorflow as tf
 
     numbers = {

@@ -1,4 +1,4 @@
-"""Checkpoints that others have released, as models of this library."""
+"""Publicly released checkpoints, loaded as models of this library."""
 
 from attention_zoo.models.public import bert, gpt2  # noqa: F401  (they register their families)
 from attention_zoo.models.public.loading import FAMILIES, from_public, read_config

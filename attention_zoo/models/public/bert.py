@@ -1,4 +1,4 @@
-"""Released BERTs: what their config and their tensors are called here."""
+"""Loader of released BERTs: maps their config and tensors to this library's names."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ POOLER = "pooler.dense.weight"
 SPARE = (
     r"embeddings\.position_ids",
     r"cls\.seq_relationship\..*",
-    r"cls\.predictions\.decoder\..*",  # the tied table once more, and the bias
+    r"cls\.predictions\.decoder\..*",  # duplicates of the tied table and the bias
 )
 
 
 @FAMILIES.register("bert")
 def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, Any]) -> Any:
-    """A `MaskedLM` where the checkpoint has its head, or a `BERT`; or which is asked for."""
+    """Build `cls`, by default a `MaskedLM` if the checkpoint has its head, else a `BERT`."""
     tensors = checkpoint.tensors.renamed(_plain)
     cls = cls or (MaskedLM if HEAD in tensors else BERT)
     if cls not in BUILDERS:
@@ -64,7 +64,7 @@ BUILDERS: dict[type, Callable[..., Built]] = {BERT: _bert, MaskedLM: _masked_lm}
 
 
 def _plain(name: str) -> str:
-    """A tensor's name without the model's, and with the newer names of a norm's two vectors."""
+    """Strip the prefix "bert." of a tensor's name and use the newer names of a norm's vectors."""
     name = name.removeprefix("bert.")
     for old, new in (("gamma", "weight"), ("beta", "bias")):
         name = name.replace(f"LayerNorm.{old}", f"LayerNorm.{new}")
@@ -72,7 +72,7 @@ def _plain(name: str) -> str:
 
 
 def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The constructor's arguments that a config says."""
+    """Return the constructor arguments that a config defines."""
     config = checkpoint.config
     checkpoint.refuse("position_embedding_type", unless="absolute")
     checkpoint.refuse("is_decoder", unless=False)
@@ -89,7 +89,7 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def of_bert(bert: BERT) -> Iterator[Place]:
-    """Where the tensors of an encoder go."""
+    """Yield the mappings of an encoder's tensors."""
     yield table("embeddings.word_embeddings.weight", bert.token_embedding.embeddings)
     yield table("embeddings.position_embeddings.weight", bert.positions.table)
     yield table("embeddings.token_type_embeddings.weight", bert.segment_embedding.embeddings)
@@ -112,7 +112,7 @@ def of_bert(bert: BERT) -> Iterator[Place]:
 
 
 def of_head(model: MaskedLM) -> Iterator[Place]:
-    """Where the tensors of the head go."""
+    """Yield the mappings of the head's tensors."""
     yield from dense("cls.predictions.transform.dense", model.dense)
     yield from norm("cls.predictions.transform.LayerNorm", model.norm)
     yield vector("cls.predictions.bias", model.bias)

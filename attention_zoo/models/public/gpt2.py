@@ -1,13 +1,13 @@
-"""Released GPT-2s: what their config and their tensors are called here.
+"""Loader of released GPT-2s: maps their config and tensors to this library's names.
 
-They have neither padding nor a start: `<|endoftext|>`, the last token, stands before and after a
-text. The library's four special tokens take its place, as `data.public_tokenizers` has it:
+They have no padding and no start token: `<|endoftext|>`, the last token, delimits texts on both
+sides. This library's four special tokens replace it, as in `data.public_tokenizers`:
 
-| row here | what it is there |
+| row here | value |
 |---|---|
-| 0 padding, 1 unknown | the mean of all rows: as likely as a token on average, or less |
-| 2 start, 3 end | `<|endoftext|>` |
-| i + 4 | i, but for the last |
+| 0 padding, 1 unknown | the mean of all rows: at most as likely as a token on average |
+| 2 start, 3 end | row of `<|endoftext|>` |
+| i + 4 | row i, except the last |
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ NAMES = {
 }
 SPARE = (
     r"h\.\d+\.attn\.(masked_)?bias",  # the causal mask
-    r"lm_head\.weight",  # the tied table once more
+    r"lm_head\.weight",  # duplicate of the tied table
 )
 SPECIAL = 4
 
 
 @FAMILIES.register("gpt2")
 def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, Any]) -> Any:
-    """A `GPT` with four tokens in front; `<|endoftext|>` is two of them."""
+    """Build a `GPT` with four special tokens first; two of them are `<|endoftext|>`."""
     if cls not in (None, GPT):
         raise ValueError(f"{checkpoint.folder}: is a GPT, not a {cls.__name__}")
     model = GPT(**merge(GPT, _settings(checkpoint), overrides))
@@ -48,7 +48,7 @@ def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
 
 
 def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The constructor's arguments that a config says."""
+    """Return the constructor arguments that a config defines."""
     config = checkpoint.config
     for name, usual in (
         ("scale_attn_weights", True),
@@ -74,7 +74,7 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def of_gpt2(model: GPT) -> Iterator[Place]:
-    """Where the tensors of a GPT-2 go."""
+    """Yield the mappings of a GPT-2's tensors."""
     words = model.token_embedding.embeddings
     rows, width = words.shape
     yield Place("wte.weight", (rows - SPECIAL + 1, width), [words], _with_special)
@@ -100,12 +100,12 @@ def of_gpt2(model: GPT) -> Iterator[Place]:
 
 
 def _with_special(rows: Array) -> list[Array]:
-    """The released rows after those of the library's special tokens."""
+    """Prepend the rows of the special tokens; drop the last row."""
     words, end = rows[:-1], rows[-1:]
     mean = rows.astype("float64").mean(axis=0, keepdims=True).astype(rows.dtype)
     return [np.concatenate([mean, mean, end, end, words])]
 
 
 def _thirds(array: Array) -> list[Array]:
-    """Queries, keys and values, which are stored side by side."""
+    """Split queries, keys and values, which are stored side by side."""
     return list(np.split(array, 3, axis=-1))

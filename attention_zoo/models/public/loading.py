@@ -1,4 +1,4 @@
-"""Public checkpoints: a `config.json` that names its `model_type`, and safetensors beside it."""
+"""Loading of public checkpoints: a `config.json` with a `model_type`, and safetensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attention_zoo.models.public.tensors import Tensors
 from attention_zoo.registry import Registry
 
 FAMILIES = Registry("model_type")
-"""By `model_type`: `build(Checkpoint, cls, overrides)` to a model with its weights."""
+"""Registry by `model_type`: `build(Checkpoint, cls, overrides)` returns a model with weights."""
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -24,14 +24,14 @@ ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
 }
-"""Names of activations there, and here; their "gelu" and ours is the exact one (erf)."""
+"""Names of activations in checkpoints and in this library; both "gelu" are exact (erf)."""
 
 
 class Checkpoint(NamedTuple):
     """A public checkpoint.
 
-    folder: it lies in.
-    config: what `config.json` says.
+    folder: its location.
+    config: contents of `config.json`.
     tensors: by name.
     """
 
@@ -40,15 +40,18 @@ class Checkpoint(NamedTuple):
     tensors: Tensors
 
     def numbers(self, names: Mapping[str, str]) -> dict[str, Any]:
-        """What the config says under these names, by ours; ValueError where it says nothing."""
+        """Return the config's values under this library's names; ValueError for a missing one."""
         for name in names.values():
             if name not in self.config:
                 raise ValueError(f"{self.folder / 'config.json'}: says nothing of {name}")
         return {ours: self.config[name] for ours, name in names.items()}
 
     def activation(self, name: str, usual: str) -> str:
-        """Our name of theirs, the usual one unless the config says another; ValueError for one that
-        the library has not."""
+        """Return this library's name of the config's activation, `usual` by default there.
+
+        Raises:
+            ValueError: an unsupported activation.
+        """
         asked = self.config.get(name, usual)
         if asked not in ACTIVATIONS:
             raise ValueError(
@@ -58,7 +61,7 @@ class Checkpoint(NamedTuple):
         return ACTIVATIONS[asked]
 
     def refuse(self, name: str, *, unless: Any) -> None:
-        """ValueError for a setting under which the model would be another one."""
+        """Raise ValueError for a setting that the library's model does not support."""
         found = self.config.get(name, unless)
         if found != unless:
             raise ValueError(
@@ -66,7 +69,7 @@ class Checkpoint(NamedTuple):
             )
 
     def refuse_positions(self, named: str) -> None:
-        """ValueError where the model was asked to tell places otherwise than it was released."""
+        """Raise ValueError unless positions are learned, as in the checkpoint."""
         if named != LEARNED:
             raise ValueError(
                 f"{self.folder}: its positions are learned, not {named!r}; leave positions out"
@@ -74,17 +77,17 @@ class Checkpoint(NamedTuple):
 
 
 def from_public(folder: str | Path, cls: type | None = None, **overrides: Any) -> Any:
-    """A model with the weights of a public checkpoint; nothing that is stored in it is run.
+    """Load a model from a public checkpoint; no code stored in it is executed.
 
     Args:
         folder: with `config.json` and `model.safetensors` (or its shards and their index), as
             `transformers` saves them, or `hf://owner/name`.
-        cls: of the model; what fits the checkpoint best if None.
-        **overrides: constructor arguments in place of those that the config says.
+        cls: class of the model; None for the one that fits the checkpoint best.
+        **overrides: constructor arguments that override those of the config.
 
     Raises:
-        ValueError: a `model_type` that is not known here, a damaged file, a tensor that is missing,
-            has another shape or has no place in the model.
+        ValueError: an unknown `model_type`, a damaged file, a tensor that is missing, has another
+            shape or is not used by the model.
     """
     folder = local_folder(folder)
     config = read_config(folder)
@@ -95,7 +98,7 @@ def from_public(folder: str | Path, cls: type | None = None, **overrides: Any) -
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
-    """The `config.json` of a public checkpoint; None where there is none."""
+    """Return the `config.json` of a public checkpoint; None if there is none."""
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text("utf-8"))

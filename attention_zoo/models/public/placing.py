@@ -1,4 +1,4 @@
-"""Tensors of a public checkpoint to the weights of a model: all of them, each of its shape."""
+"""Assignment of a checkpoint's tensors to a model's weights, with checks of names and shapes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Array = np.ndarray
 
 
 class Place(NamedTuple):
-    """Where a tensor goes.
+    """Mapping of a tensor to weights.
 
     name: of the tensor.
-    shape: it has.
-    weights: it fills, each with its part.
-    parts: the tensor in as many parts as there are weights.
+    shape: expected shape of the tensor.
+    weights: to assign, one for each part.
+    parts: function that splits the tensor into one part for each weight.
     """
 
     name: str
@@ -29,44 +29,44 @@ class Place(NamedTuple):
 
 
 def vector(name: str, weight: Any) -> Place:
-    """A bias, or what else is one vector there, whatever axes it has here."""
+    """Map a bias, or another vector of the checkpoint, to a weight of any shape."""
     return Place(name, (math.prod(weight.shape),), [weight])
 
 
 def table(name: str, weight: Any) -> Place:
-    """Embeddings."""
+    """Map a tensor to a weight of the same shape, such as embeddings."""
     return Place(name, tuple(weight.shape), [weight])
 
 
 def turned(name: str, weight: Any, inputs: int = 1) -> Place:
-    """A kernel that is stored outputs by inputs; the first `inputs` axes here are its inputs."""
+    """Map a kernel stored as outputs by inputs; the weight's first `inputs` axes are inputs."""
     rows, columns = math.prod(weight.shape[:inputs]), math.prod(weight.shape[inputs:])
     return Place(name, (columns, rows), [weight], lambda x: [x.T])
 
 
 def dense(name: str, layer: Any) -> list[Place]:
-    """A dense layer."""
+    """Map a dense layer."""
     return [turned(f"{name}.weight", layer.kernel), vector(f"{name}.bias", layer.bias)]
 
 
 def norm(name: str, layer: Any) -> list[Place]:
-    """A layer normalisation."""
+    """Map a layer normalization."""
     return [vector(f"{name}.weight", layer.gamma), vector(f"{name}.bias", layer.beta)]
 
 
 def fill(
     places: Iterable[Place], tensors: Mapping[str, Array], folder: Path, spare: Sequence[str] = ()
 ) -> None:
-    """Assigns every tensor to its place.
+    """Assign all tensors to weights.
 
     Args:
-        places: all weights of the model.
+        places: mappings of all weights of the model.
         tensors: by name.
-        folder: they are from, for messages.
-        spare: patterns of names of tensors that the model has no place for, and does without.
+        folder: of the checkpoint, for messages.
+        spare: patterns of names of tensors that the model does not use.
 
     Raises:
-        ValueError: a tensor is missing, has another shape, or has no place.
+        ValueError: a tensor is missing, has another shape, or is not used.
     """
     left = {name for name in tensors if not any(re.fullmatch(one, name) for one in spare)}
     for place in places:

@@ -1,7 +1,7 @@
-"""Tensors of a safetensors file, or of several with an index; nothing in them is run.
+"""Safetensors reader for one file or several with an index; no code in them is executed.
 
-A file is the length of a header (8 bytes), the header (JSON: of each tensor dtype, shape and where
-its bytes lie) and the bytes. See https://github.com/huggingface/safetensors.
+A file is the length of the header (8 bytes), the header (JSON: dtype, shape and byte offsets of
+each tensor) and the bytes. See https://github.com/huggingface/safetensors.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ LONGEST_HEADER = 100_000_000
 
 
 class Tensors(Mapping[str, np.ndarray]):
-    """Arrays by name, each read from its file when it is asked for.
+    """Arrays by name; each is loaded from its file on access.
 
     Args:
-        folder: holds `model.safetensors`, or `model.safetensors.index.json` and what that names.
+        folder: contains `model.safetensors`, or `model.safetensors.index.json` and its files.
 
     Raises:
         ValueError: there is no such file, or one is damaged.
@@ -60,12 +60,12 @@ class Tensors(Mapping[str, np.ndarray]):
         if begin < 0 or end - begin != size * kind.itemsize or start + end > path.stat().st_size:
             raise ValueError(f"{path}: tensor {name} is cut or damaged; fetch the file again")
         array = np.fromfile(path, kind, size, offset=start + begin).reshape(shape)
-        if entry["dtype"] == BFLOAT16:  # the upper half of a float32
+        if entry["dtype"] == BFLOAT16:  # bfloat16 is the upper half of a float32
             array = (array.astype("<u4") << 16).view("<f4")
         return array
 
     def renamed(self, rename: Callable[[str], str]) -> Tensors:
-        """The same tensors under other names."""
+        """Return the same tensors under other names."""
         other = copy.copy(self)
         other._entries = {rename(name): entry for name, entry in self._entries.items()}
         return other
@@ -78,7 +78,7 @@ class Tensors(Mapping[str, np.ndarray]):
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files that hold a folder's tensors."""
+    """Return the files that contain a folder's tensors."""
     if (folder / FILE).is_file():
         return [folder / FILE]
     index = folder / INDEX
@@ -104,7 +104,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _header(path: Path) -> tuple[int, dict[str, Any]]:
-    """Where the bytes begin, and what says of which tensors they are."""
+    """Return the offset of the bytes, and the header that describes their tensors."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         text = file.read(length) if length <= LONGEST_HEADER else b""
