@@ -1,7 +1,7 @@
-"""Writes cabinet.md and its pictures: every mechanism on one pair of sentences.
+"""Write gallery.md and its pictures: every mechanism on one pair of sentences.
 
-python docs/make_cabinet.py            # the page and all pictures, some minutes
-python docs/make_cabinet.py --only text
+python docs/make_gallery.py            # the page and all pictures, some minutes
+python docs/make_gallery.py --only text
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ import attention_zoo as az
 from attention_zoo import layers
 
 HERE = Path(__file__).parent
-PAGE, PICTURES = HERE / "cabinet.md", HERE / "cabinet"
+PAGE, PICTURES = HERE / "gallery.md", HERE / "gallery"
 
 SOURCE = ["the", "red", "hat", "of", "the", "woman"]
 TARGET = ["le", "chapeau", "rouge", "de", "la", "femme"]
 LINKS = (0, 2, 1, 3, 4, 5)
-"""Which word of the source each word of the target translates."""
+"""For each target word, the index of the source word that it translates."""
 WIDTH = 16
 NARROW: dict[str, dict[str, int]] = {
     "top_k": {"k": 2},
     "local_monotonic": {"window": 1},
     "local_predictive": {"window": 2},
 }
-"""Options of alignments whose defaults see more than six words."""
+"""Options of alignments whose default window exceeds six words."""
 
 Picture = tuple[Any, list[str], list[str]]
 
 
 class Entry(NamedTuple):
-    """One mechanism: its class, how it is drawn, and when one would take it."""
+    """A mechanism: its class, a function that computes its picture, and when to use it."""
 
     cls: type
     draw: Callable[[], Picture]
@@ -48,9 +48,9 @@ class Entry(NamedTuple):
 
 
 def pair() -> tuple[np.ndarray, np.ndarray]:
-    """Queries and values `(1, 6, 16)`.
+    """Return queries and values `(1, 6, 16)`.
 
-    Words that translate each other share their vector but for some noise; "the" stands twice.
+    Words that translate each other have the same vector plus noise; "the" occurs twice.
     """
     rng = np.random.default_rng(4)
     meaning = {word: rng.normal(size=WIDTH) for word in dict.fromkeys(SOURCE)}
@@ -60,12 +60,12 @@ def pair() -> tuple[np.ndarray, np.ndarray]:
 
 
 def goal() -> np.ndarray:
-    """The links, with a fifth of the weight left to all places."""
+    """Return the target weights: 0.8 on the linked word, 0.2 spread over all positions."""
     return 0.8 * np.eye(len(SOURCE), dtype="float32")[list(LINKS)] + 0.2 / len(SOURCE)
 
 
 def fit(layer: Any, look: Callable[[], Any], goal: np.ndarray, steps: int = 200) -> None:
-    """Trains the layer until its weights `look()` are near the goal, as far as it can."""
+    """Train the layer so that its attention weights `look()` approach the goal."""
     look()
     if not layer.trainable_variables:
         return
@@ -85,9 +85,9 @@ def fit(layer: Any, look: Callable[[], Any], goal: np.ndarray, steps: int = 200)
 
 
 def attend(layer: Any, score_of: Any = None) -> Picture:
-    """An attention layer fitted to the links, as it looks at inference.
+    """Fit an attention layer to the links and return its weights in inference.
 
-    Scores that another layer has learned stay as they are, unless the alignment has to learn too.
+    The weights of `score_of`'s score are copied and kept, unless the alignment is trained, too.
     """
     query, value = pair()
 
@@ -104,7 +104,7 @@ def attend(layer: Any, score_of: Any = None) -> Picture:
 
 
 def by_score(name: str) -> Callable[[], Picture]:
-    """A score, aligned by softmax."""
+    """Return a function that draws a score with a softmax alignment."""
 
     def draw() -> Picture:
         score = layers.LocationScore(len(SOURCE)) if name == "location" else name
@@ -114,7 +114,7 @@ def by_score(name: str) -> Callable[[], Picture]:
 
 
 def by_alignment(name: str) -> Callable[[], Picture]:
-    """An alignment of general scores, which a softmax has trained first."""
+    """Return a function that draws an alignment of general scores trained with a softmax."""
 
     def draw() -> Picture:
         alignment = layers.ALIGNMENTS.get(name)(**NARROW.get(name, {}))
@@ -234,7 +234,7 @@ def of_grid() -> Picture:
 
 
 def by_position(name: str) -> Callable[[], Picture]:
-    """Where the first of eight heads looks when all words are the same."""
+    """Return a function that draws the weights of one of eight heads on equal words."""
 
     def draw() -> Picture:
         keras.utils.set_random_seed(1)
@@ -251,7 +251,7 @@ def by_position(name: str) -> Callable[[], Picture]:
 
 
 def by_vectors(make: Callable[[], Any]) -> Callable[[], Picture]:
-    """How alike the vectors of two places are."""
+    """Return a function that draws the similarity of the vectors of two positions."""
 
     def draw() -> Picture:
         keras.utils.set_random_seed(1)
@@ -268,81 +268,81 @@ def by_vectors(make: Callable[[], Any]) -> Callable[[], Picture]:
 
 
 SCORES = {
-    "dot": "Query and key live in one space already, and speed matters most.",
-    "scaled_dot": "As dot, in spaces of more than some dozen numbers; what Transformers use.",
-    "general": "Query and key come from different networks. A good first choice in a decoder.",
-    "additive": "Small data, or widths that differ; slower, and often the best of them there.",
-    "concat": "To follow Luong's third score to the letter; additive says the same for less.",
-    "bilinear": "As general, with a bias and an activation that bounds the scores.",
-    "cosine": "Lengths of vectors should not matter, as in retrieval and few-shot matching.",
-    "euclidean": "Matching two sentences word by word, where near should mean alike.",
-    "trilinear": "Reading comprehension: what either side holds alone matters as well.",
-    "location": "The place says it all and sources have a greatest length; cheap, content-blind.",
-    "coverage": "Long outputs that must not repeat themselves: summaries.",
-    "location_sensitive": "Speech: long inputs, read in order, alike from one place to the next.",
+    "dot": "Query and key share a vector space, and speed matters most.",
+    "scaled_dot": "As dot, for more than a few dozen dimensions; the score of Transformers.",
+    "general": "Query and key come from different networks. A good default in a decoder.",
+    "additive": "Small data, or query and key of different widths; slower, often more accurate.",
+    "concat": "To reproduce Luong's concat score; additive computes the same at a lower cost.",
+    "bilinear": "As general, with a bias and a bounded activation.",
+    "cosine": "The norms of vectors should not matter, as in retrieval and few-shot matching.",
+    "euclidean": "Word-by-word matching of two sentences by distance.",
+    "trilinear": "Reading comprehension: query and key also contribute to the score separately.",
+    "location": "Alignment depends on positions only, and sources have a maximum length; cheap.",
+    "coverage": "Long outputs without repetition, such as summaries.",
+    "location_sensitive": "Speech: long inputs in monotonic order with similar adjacent frames.",
 }
 ALIGNMENTS = {
     "softmax": "The default.",
-    "sparsemax": "Most places deserve exactly no weight, and readers of the weights say so.",
-    "entmax": "Between softmax and sparsemax; with a learned alpha each layer finds its own.",
-    "top_k": "At most k places may count, whatever the scores.",
-    "sigmoid": "Places do not compete: several may count in full, or none.",
-    "hard": "Inference that must name one place; scores get no gradient from it.",
-    "gumbel": "One place at a time, trained by ordinary gradients with little bias.",
-    "reinforce": "One place at a time, trained without bias by reward; noisier than gumbel.",
-    "local_monotonic": "Source and target run side by side at one pace, and sources are long.",
-    "local_predictive": "Sources are long, and each look needs a neighbourhood that it can guess.",
-    "monotonic": "Streams: the output must not wait for the end of the source.",
-    "mocha": "Streams whose outputs need some words of context behind the place.",
+    "sparsemax": "Sparse weights: most positions get exactly 0, which is easier to interpret.",
+    "entmax": "Between softmax and sparsemax; alpha can be learned for each layer.",
+    "top_k": "At most k positions are attended, whatever the scores.",
+    "sigmoid": "Positions are independent: any number of them can have a weight near 1.",
+    "hard": "Inference that selects one position; scores get no gradient.",
+    "gumbel": "One sampled position, trained by backpropagation with a small bias.",
+    "reinforce": "One sampled position, trained without bias; higher variance than gumbel.",
+    "local_monotonic": "Long sources whose alignment with the target is near the diagonal.",
+    "local_predictive": "Long sources, and each step attends to a window at a predicted position.",
+    "monotonic": "Streaming: the output does not wait for the end of the source.",
+    "mocha": "Streaming with a window of context before the selected position.",
 }
 POSITIONS = {
-    "rotary": "Decoders and encoders that should read longer texts than they were trained on.",
-    "alibi": "As rotary, with less to compute and nothing to learn; favours what is near.",
-    "t5": "Encoders and decoders of Transformers; learns how much near and far matter.",
-    "shaw": "The first of the relative ones; small windows of distance that differ in kind.",
+    "rotary": "Encoders and decoders; texts longer than those in training.",
+    "alibi": "As rotary, cheaper and without weights; prefers near positions.",
+    "t5": "Transformer encoders and decoders; learns a bias per bucket of distances.",
+    "shaw": "The original relative positions: learned vectors for small distances.",
 }
 STRUCTURES = [
-    Entry(layers.MultiHeadAttention, of_heads, "Several relations at once; Transformers."),
-    Entry(layers.SelfAttention, of_self_attention, "Words that read their own sentence."),
-    Entry(layers.WindowedAttention, of_neighbours, "Sequences of many thousands of places."),
-    Entry(layers.AttentionPooling, of_pooling, "One vector of a text that says what matters."),
+    Entry(layers.MultiHeadAttention, of_heads, "Several relations in parallel; Transformers."),
+    Entry(layers.SelfAttention, of_self_attention, "Words that attend to their own sentence."),
+    Entry(layers.WindowedAttention, of_neighbours, "Sequences of many thousands of positions."),
+    Entry(layers.AttentionPooling, of_pooling, "One vector for a text, weighted by relevance."),
     Entry(
-        layers.StructuredSelfAttention, of_hops, "A text by several vectors, one for each aspect."
+        layers.StructuredSelfAttention, of_hops, "Several vectors for a text, one for each aspect."
     ),
-    Entry(layers.HierarchicalAttention, of_levels, "Documents: words in sentences in texts."),
-    Entry(layers.CoAttention, of_co_attention, "A text and a question that read each other."),
+    Entry(layers.HierarchicalAttention, of_levels, "Documents: words, sentences, texts."),
+    Entry(layers.CoAttention, of_co_attention, "A text and a question that attend to each other."),
     Entry(
         layers.AttentionFeatureMap,
         of_feature_map,
-        "Sentence pairs read by a convolution: what is alike becomes one more channel.",
+        "Sentence pairs, before a convolution: similarities become an additional channel.",
     ),
     Entry(
         layers.AttentionWeightedPooling,
         of_windows,
-        "Sentence pairs after a convolution: what is alike counts more in the pooling.",
+        "Sentence pairs, after a convolution: similar words get more weight in pooling.",
     ),
-    Entry(layers.StackedCrossAttention, of_stack, "How well an image's regions fit a sentence."),
-    Entry(layers.VisualAttention, of_grid, "Captions: where in the image the next word is."),
+    Entry(layers.StackedCrossAttention, of_stack, "How well image regions match a sentence."),
+    Entry(layers.VisualAttention, of_grid, "Captioning: the image region of the next word."),
     Entry(
         layers.MixtureWindowAttention,
         by_layer(lambda: layers.MixtureWindowAttention(2)),
-        "Handwriting and speech synthesis: a window that only moves on.",
+        "Handwriting and speech synthesis: a window that only moves forward.",
     ),
     Entry(
         layers.SinusoidalPositions,
         by_vectors(layers.SinusoidalPositions),
-        "Absolute places, of any length, with nothing to learn.",
+        "Absolute positions of any length, without weights.",
     ),
     Entry(
         layers.LearnedPositions,
         by_vectors(lambda: layers.LearnedPositions(len(SOURCE))),
-        "Absolute places up to a fixed length.",
+        "Absolute positions up to a maximum length.",
     ),
 ]
 
 
 def sections() -> dict[str, dict[str, Entry]]:
-    """Title to name to entry."""
+    """Return the entries by section title and name."""
     return {
         "Scores": {
             name: Entry(layers.SCORES.get(name), by_score(name), when)
@@ -361,38 +361,38 @@ def sections() -> dict[str, dict[str, Entry]]:
 
 
 INTRODUCTION = {
-    "Scores": "How alike are query and key; each with a softmax behind it.",
-    "Alignments": "Where to look, given scores; each behind the general score, as at inference.",
-    "Relative positions": "Where one of eight heads looks when all words are alike.",
-    "Structures": "Layers made of these parts, and at the end absolute positions: how alike the "
-    "vectors of two places are.",
+    "Scores": "Similarity of query and key. The pictures use a softmax alignment.",
+    "Alignments": "From scores to weights. The pictures use the general score, in inference.",
+    "Relative positions": "The weights of one of eight heads when all words are equal.",
+    "Structures": "Layers built from scores and alignments, and absolute positions at the end: "
+    "the similarity of the vectors of two positions.",
 }
 
 
 def section_of(doc: str, name: str) -> str:
-    """A section of a docstring as one line."""
+    """Return a section of a docstring as one line."""
     found = re.search(rf"^{name}:\n((?:    .*\n|\n)+)", doc, re.M)
     return " ".join(found.group(1).split()) if found else ""
 
 
 def formula_of(doc: str) -> str:
-    """What stands between the first line and the arguments and has a formula in it."""
+    """Return the first paragraph with a formula between the first line and the arguments."""
     head = re.split(r"^(?:Args|Call arguments):$", doc, maxsplit=1, flags=re.M)[0]
     paragraphs = [" ".join(p.split()) for p in head.split("\n\n")[1:]]
     return next(paragraph for paragraph in paragraphs if "`" in paragraph)
 
 
 def page() -> str:
-    """The text of cabinet.md."""
+    """Return the text of gallery.md."""
     lines = [
-        "# The cabinet",
+        "# Attention gallery",
         "",
-        'Every mechanism on one pair: "the red hat of the woman" and',
-        '"le chapeau rouge de la femme". Rows ask, columns are looked at, dark is weight.',
-        'Words that translate each other have like vectors; "the" stands twice, so that content',
-        "alone cannot tell which. Layers with weights were trained on this pair for a moment, as",
-        "far as they can follow it; those of one sentence look at the first. Written by",
-        "`docs/make_cabinet.py`; formulas and costs are the docstrings'.",
+        'Every mechanism on the same pair of sentences, "the red hat of the woman" and',
+        '"le chapeau rouge de la femme". Rows are queries, columns are source words, dark is a',
+        "high weight. Words that translate each other have similar vectors. The word",
+        '"the" occurs twice, so content alone does not distinguish the two positions. Layers with',
+        "weights were trained briefly on this pair; layers over a single sequence use the first",
+        "sentence. The page is generated by `docs/make_gallery.py` from the docstrings.",
         "",
     ]
     for title, entries in sections().items():
@@ -400,7 +400,7 @@ def page() -> str:
         for name, entry in entries.items():
             doc = inspect.cleandoc(entry.cls.__doc__ or "") + "\n"
             cls = entry.cls.__name__
-            lines += [f"### {name}", "", f"![{name}](cabinet/{name}.png)", ""]
+            lines += [f"### {name}", "", f"![{name}](gallery/{name}.png)", ""]
             lines += [f"`layers.{cls}`. {doc.splitlines()[0]} {formula_of(doc)}", ""]
             lines += [f"*Cost:* {section_of(doc, 'Cost')}", "", f"*When:* {entry.when}", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -408,7 +408,7 @@ def page() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", help="names of mechanisms, or `text` for no picture")
+    parser.add_argument("--only", nargs="+", help="names of mechanisms, or `text` for no pictures")
     options = parser.parse_args()
     PAGE.write_text(page(), "utf-8")
     PICTURES.mkdir(exist_ok=True)

@@ -11,12 +11,12 @@
 # ---
 
 # %% [markdown]
-# # The cabinet: scores, alignments, structures
+# # Attention gallery: scores, alignments, structures
 #
-# One example, first by hand, then through every kind of attention: where each looks, and what
-# changes when one part is exchanged. Luong, Pham and Manning
-# ([arXiv 1508.04025](https://arxiv.org/abs/1508.04025)) laid the first parts side by side; the
-# rest of the literature fits into the same four steps: score, mask, align, weigh.
+# Compute attention on one example by hand, then compare the weights of every score, alignment and
+# structure. Luong, Pham and Manning ([arXiv 1508.04025](https://arxiv.org/abs/1508.04025))
+# compared the first score functions; the rest of the literature fits into the same four steps:
+# score, mask, align, weighted sum.
 
 # %%
 import os
@@ -35,7 +35,7 @@ keras.utils.set_random_seed(1)
 
 
 def show(weights, rows, columns, name):
-    """Draws weights and shows them."""
+    """Plot attention weights."""
     path = FOLDER / f"{name}.png"
     inspection.plot_alignment(ops.convert_to_numpy(weights), rows, columns, path, title=name)
     return Image(str(path))
@@ -44,8 +44,8 @@ def show(weights, rows, columns, name):
 # %% [markdown]
 # ## Five steps by hand
 #
-# An encoder has read four words and left four states. The decoder is in a state of its own and
-# is about to write a word. What of the source does it need?
+# An encoder has computed four states for four words. The decoder has its own state and is about to
+# generate a word. Which source states does it need?
 #
 # **Step 1.** The states.
 
@@ -62,7 +62,7 @@ scores = layers.DotScore()(decoder_state, encoder_states)
 print(ops.convert_to_numpy(scores)[0, 0])
 
 # %% [markdown]
-# **Step 3.** Scores become weights that sum to one.
+# **Step 3.** A softmax turns the scores into weights that sum to one.
 
 # %%
 weights, _ = layers.SoftmaxAlignment()(scores)
@@ -76,14 +76,14 @@ weighted = ops.expand_dims(weights[0, 0], -1) * encoder_states[0]
 print(ops.convert_to_numpy(weighted).round(4))
 
 # %% [markdown]
-# **Step 5.** Their sum is the context, which the decoder reads beside its own state.
+# **Step 5.** The sum is the context vector, which the decoder uses together with its state.
 
 # %%
 context = ops.sum(weighted, axis=0)
 print(ops.convert_to_numpy(context).round(4))
 
 # %% [markdown]
-# A layer does the five at once.
+# A layer computes the five steps in one call.
 
 # %%
 layer = layers.DotProductAttention()
@@ -92,10 +92,10 @@ np.testing.assert_allclose(ops.convert_to_numpy(context)[0, 0], [5, 0, 1], atol=
 show(weights[0], ["state"], words, "five steps")
 
 # %% [markdown]
-# ## Scores: how alike are query and key
+# ## Scores: similarity of query and key
 #
-# A longer example: every word of a phrase looks at the others. The vectors are random, and the
-# weights of the scores untrained, so what differs is the scores' own character.
+# A longer example: every word of a phrase attends to the phrase. Vectors are random and scores are
+# untrained, so the differences come from the score functions themselves.
 
 # %%
 phrase = ["the", "red", "hat", "of", "the", "woman"]
@@ -113,38 +113,38 @@ for name in layers.SCORES.names():
 show(np.stack(rows), labels, phrase, "scores")
 
 # %% [markdown]
-# "the" stands twice and gets the same weight twice from every score that reads content alone:
-# attention cannot see order. Only the two that read places tell them apart: `location` scores
-# places, and `location_sensitive` sees where the look before this one went.
+# "the" occurs twice and gets the same weight twice from every score that depends on content only:
+# attention does not know the word order. Only two scores distinguish the positions: `location`
+# scores positions, and `location_sensitive` depends on the previous attention weights.
 
 # %%
 for name, row in zip(layers.SCORES.names(), rows, strict=True):
-    told_apart = abs(row[0] - row[4]) > 1e-6
-    print(f"{name:20s} {'tells' if told_apart else 'does not tell'} the two apart")
+    differ = abs(row[0] - row[4]) > 1e-6
+    print(f"{name:20s} {'different weights' if differ else 'equal weights'}")
 
 # %% [markdown]
-# ## Alignments: where to look, given scores
+# ## Alignments: from scores to weights
 #
-# The same scores, three words in order, through every alignment, as at inference.
+# The same scores of three queries with every alignment, in inference.
 
 # %%
 rows, labels = [], []
-asked = states[:, [0, 2, 5]]
+queries = states[:, [0, 2, 5]]
 for name in layers.ALIGNMENTS.names():
     attention = layers.Attention("scaled_dot", name)
-    _, weights = attention(asked, states, return_attention_scores=True)
-    for place, row in zip((0, 2, 5), ops.convert_to_numpy(weights)[0], strict=True):
+    _, weights = attention(queries, states, return_attention_scores=True)
+    for position, row in zip((0, 2, 5), ops.convert_to_numpy(weights)[0], strict=True):
         rows.append(row)
-        labels.append(f"{name}: {phrase[place]}")
+        labels.append(f"{name}: {phrase[position]}")
 show(np.stack(rows), labels, phrase, "alignments")
 
 # %% [markdown]
-# Soft ones spread, sparse ones leave places out, hard ones name one, local ones see a window,
-# monotonic ones never go back.
+# Soft alignments spread the weights, sparse ones set some to 0, hard ones select one position,
+# local ones attend to a window, and monotonic ones never move backwards.
 #
 # ## Structures
 #
-# **Heads** look for several things at once.
+# **Multi-head attention** computes several attention distributions in parallel.
 
 # %%
 heads = layers.MultiHeadAttention(num_heads=2, key_dim=4)
@@ -153,15 +153,16 @@ labels = [f"head {head + 1}: {word}" for head in range(2) for word in phrase]
 show(ops.reshape(weights, (-1, len(phrase))), labels, phrase, "two heads")
 
 # %% [markdown]
-# **Self-attention** in its first form has no weights: each word becomes a mixture of all, by
-# likeness.
+# **Self-attention** in its simplest form has no weights: each word becomes an average of all words,
+# weighted by similarity.
 
 # %%
 mixed, weights = layers.SelfAttention()(states, return_attention_scores=True)
 show(weights[0], phrase, phrase, "self-attention")
 
 # %% [markdown]
-# **Pooling** asks one learned question of the whole text; **hops** ask several.
+# **Attention pooling** uses one learned query for the whole text, **structured self-attention**
+# several (hops).
 
 # %%
 vector, weights = layers.AttentionPooling(units=8)(states, return_attention_scores=True)
@@ -173,7 +174,7 @@ both = ops.concatenate([weights, hop_weights[0]], axis=0)
 show(both, ["pooling", "hop 1", "hop 2", "hop 3"], phrase, "pooling")
 
 # %% [markdown]
-# **Hierarchies** pool words into phrases and phrases into a text, with weights at each level.
+# **Hierarchical attention** pools words into phrases and phrases into a text.
 
 # %%
 levels = [(None, layers.AttentionPooling(units=8)) for _ in range(2)]
@@ -183,7 +184,7 @@ print("words:", ops.convert_to_numpy(of_words)[0].round(2))
 print("phrases:", ops.convert_to_numpy(of_phrases)[0].round(2))
 
 # %% [markdown]
-# **Positions** give order back: with them, the two "the" differ.
+# **Positions** add the order: with them, the outputs of the two "the" differ.
 
 # %%
 for positions in (None, *layers.POSITIONS.names()):
@@ -194,5 +195,5 @@ for positions in (None, *layers.POSITIONS.names()):
         if "position" in variable.path:
             variable.assign(rng.normal(size=variable.shape))
     output = ops.convert_to_numpy(heads(states, states))[0]
-    apart = np.abs(output[0] - output[4]).max()
-    print(f"{positions or 'none':8s} the two differ by {apart:.3f}")
+    difference = np.abs(output[0] - output[4]).max()
+    print(f"{positions or 'none':8s} the two differ by {difference:.3f}")

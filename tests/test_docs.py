@@ -146,9 +146,9 @@ def test_every_name_of_theirs_is_on_the_page() -> None:
     assert [name for name in TFA_NAMES.split() if name not in words] == []
 
 
-def cabinet() -> Any:
-    """The script that writes the cabinet."""
-    return SimpleNamespace(**runpy.run_path(str(DOCS / "make_cabinet.py")))
+def gallery() -> Any:
+    """The script that generates the gallery."""
+    return SimpleNamespace(**runpy.run_path(str(DOCS / "make_gallery.py")))
 
 
 def structures() -> set[type]:
@@ -166,9 +166,9 @@ def structures() -> set[type]:
     return {cls for cls in showing if not issubclass(cls, others)}
 
 
-def test_the_cabinet_is_up_to_date_and_whole() -> None:
-    make = cabinet()
-    assert (DOCS / "cabinet.md").read_text("utf-8") == make.page()
+def test_gallery_is_complete_and_up_to_date() -> None:
+    make = gallery()
+    assert (DOCS / "gallery.md").read_text("utf-8") == make.page()
     drawn = {entry.cls for entries in make.sections().values() for entry in entries.values()}
     registries = (az.layers.SCORES, az.layers.ALIGNMENTS, az.layers.POSITIONS)
     parts = {registry.get(name) for registry in registries for name in registry.names()}
@@ -176,11 +176,11 @@ def test_the_cabinet_is_up_to_date_and_whole() -> None:
     assert structures() <= drawn
     for entries in make.sections().values():
         for name in entries:
-            assert (DOCS / "cabinet" / f"{name}.png").stat().st_size > 1000
+            assert (DOCS / "gallery" / f"{name}.png").stat().st_size > 1000
 
 
-def test_a_picture_of_the_cabinet_is_drawn_from_a_layer() -> None:
-    weights, rows, columns = cabinet().sections()["Structures"]["SelfAttention"].draw()
+def test_gallery_pictures_come_from_layers() -> None:
+    weights, rows, columns = gallery().sections()["Structures"]["SelfAttention"].draw()
     weights = array(weights)
     assert weights.shape == (len(rows), len(columns)) == (6, 6)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
@@ -247,7 +247,7 @@ def test_captioning(run_page: Any) -> None:
     assert answer.image.shape == (32, 32, 3)
     assert len(answer.tokens) >= 2
     assert answer.attention.shape == (len(answer.tokens), 8, 8)
-    assert Path("looks.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
     assert Path("page.html").read_text("utf-8").count("<article") == 1
     (want,) = names["task"].predict([names["image"]])
     assert served["text"][0, 0].numpy().decode() == want.text
@@ -281,7 +281,7 @@ def test_retrieval(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert answer.source == names["texts"][0]
     assert len(answer.alternatives) == 2
     assert answer.attention.shape == (len(answer.tokens), 8, 8)
-    assert answer.score == pytest.approx(names["alike"][answer.number, 0], abs=1e-5)
+    assert answer.score == pytest.approx(names["similarities"][answer.number, 0], abs=1e-5)
     assert Path("matches.png").read_bytes().startswith(b"\x89PNG")
     Path("matches.png").unlink()
     Path("FOLDER").mkdir()

@@ -43,4 +43,4 @@ def test_transformers() -> None:
     names: dict = {}
     exec(BLOCKS[2], names)
     assert tuple(names["features"].shape) == (1, 6, 128)
-    assert names["found"].tokens.shape == (1, 1, 5)
+    assert names["result"].tokens.shape == (1, 1, 5)
