@@ -1,4 +1,7 @@
-"""Search: from a step function to the best sequences. Knows no model."""
+"""Decoding with any step function: greedy and beam search, sampling, contrastive search.
+
+The search does not depend on the models.
+"""
 
 from attention_zoo.decoding import beam, contrastive, diverse_beam, sampling
 from attention_zoo.decoding.beam import beam_search

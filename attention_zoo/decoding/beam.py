@@ -17,18 +17,19 @@ from attention_zoo.ops import blocked_top_k
 
 
 def best_continuations(given: Continuations, width: int) -> Choice:
-    """The `width` best of all continuations of M hypotheses; see `Choose`.
+    """Return the `width` best of all continuations of M hypotheses; see `Choose`.
 
-    Only the `width` best tokens of a hypothesis can be among them, so the vocabulary is read for
-    them and for one log-sum-exp a row, and log probabilities of all tokens are not made. A slice
-    of what `top_k` gives (`top[..., :1]`) makes XLA sort whole rows, at a hundred times its time:
-    reduce, never slice. Equal ones come in the order of hypothesis, then token.
+    Each hypothesis contributes its `width` best tokens at most. So the vocabulary axis is reduced
+    by a top-k and one log-sum-exp per row, and the log probabilities of all tokens are never
+    materialized. Do not slice the output of `top_k` (`top[..., :1]`): XLA then sorts whole rows,
+    which takes 100 times as long. Use a reduction instead. Ties are ordered by hypothesis, then by
+    token id.
     """
     batch, hypotheses, vocabulary = ops.shape(given.logits)
     kept = min(width, vocabulary)
     top, tokens = blocked_top_k(given.logits, kept)
     scores = given.log_probs[..., None] + (top - given.normaliser)
-    scores = ops.where(scores > NEVER, scores, NEVER)  # NaN is no better
+    scores = ops.where(scores > NEVER, scores, NEVER)  # NaN counts as -inf
     count = hypotheses * kept
     scores = ops.reshape(scores, (batch, count))
     if count < width:
@@ -50,15 +51,15 @@ def beam_search(
     beam_width: int,
     **options: Any,
 ) -> SearchResult:
-    """`search` by beam, all hypotheses of the beam as the result unless `n_best` says fewer.
+    """Run beam search with `search`; return the whole beam unless `n_best` is given.
 
     Args:
-        step, state, batch_size, start_token, end_token: those of `search`.
-        max_length, beam_width: those of `SearchOptions`.
+        step, state, batch_size, start_token, end_token: see `search`.
+        max_length, beam_width: see `SearchOptions`.
         **options: other fields of `SearchOptions`, and other arguments of `search`.
 
     Raises:
-        ValueError: as `search`.
+        ValueError: as in `search`.
     """
     request = {name: options.pop(name) for name in REQUEST if name in options}
     wanted = {"n_best": beam_width, **options, "max_length": max_length, "beam_width": beam_width}
@@ -74,12 +75,12 @@ def beam_search(
 
 
 REQUEST = ("pad_token", "source_mask", "source_keys", "prefix", "rules")
-"""What `search` is asked beside its options."""
+"""Optional arguments of `search` that are not search options."""
 
 
 @METHODS.register("beam")
 def beam(problem: Problem) -> SearchResult:
-    """Takes the N likeliest of all continuations at every step; one hypothesis is greedy search."""
+    """Run beam search: keep the N best continuations at every step. N = 1 is greedy search."""
     width = problem.options.beam_width
     if width == 1:
         return grow(problem, likeliest)

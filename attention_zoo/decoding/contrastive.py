@@ -1,4 +1,4 @@
-"""Contrastive search (Su et al. 2022, arXiv:2202.06417): likely, but unlike what was written."""
+"""Contrastive search (Su et al. 2022, arXiv:2202.06417)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from attention_zoo.ops import blocked_top_k
 
 
 class Ahead(NamedTuple):
-    """A hypothesis, and what the decoder said when its last token was fed.
+    """A hypothesis and the decoder's output for its last token.
 
     Attributes:
         now: the search so far; its `state` is empty.
         logits: `(B, 1, V)` of the next token.
-        attention: `(B, 1, S)`, or `()`.
-        state: flat, `(B, K, ...)`: the state once for each candidate.
-        written: `(B, L + 1, D)`, unit vectors of what the decoder put out so far.
+        attention: `(B, 1, S)`, or `()` if the step returns none.
+        state: flat, `(B, K, ...)`: the decoder state, repeated for each of the K candidates.
+        written: `(B, L + 1, D)`, the decoder's hidden vectors so far, normalized to length 1.
     """
 
     now: Progress
@@ -45,9 +45,10 @@ class Ahead(NamedTuple):
 
 @METHODS.register("contrastive")
 def contrastive(problem: Problem) -> SearchResult:
-    """Tries the K likeliest tokens and takes the best by likelihood less likeness.
+    """Run contrastive search over the K most likely tokens of each step.
 
-    All candidates are fed to the decoder at once, so a step of the search is a step of the decoder.
+    The best candidate is that of greatest likelihood minus similarity to the prefix. All candidates
+    are passed to the decoder together, so a search step costs one decoder step.
     """
     first = problem.first
     count = min(problem.options.candidates, first.logits.shape[-1])
@@ -79,7 +80,7 @@ def contrastive(problem: Problem) -> SearchResult:
 
 
 def _start(problem: Problem, count: int) -> Ahead:
-    """One hypothesis a source, of no token; the start token is fed."""
+    """Return one empty hypothesis per source, after the start token was fed."""
     first = problem.first
     nobody = ops.zeros((problem.batch_size, 1), dtype="int32")
     now = Progress.nothing(problem)
@@ -97,7 +98,7 @@ def _start(problem: Problem, count: int) -> Ahead:
 
 
 def _pick(problem: Problem, given: Continuations, likely: Any, hidden: Any, ahead: Ahead) -> Any:
-    """`(B, 1)` int32, the candidate of greatest `(1 - a) p(v) - a max_j cos(h_v, h_j)`."""
+    """Return the candidate of greatest `(1 - a) p(v) - a max_j cos(h_v, h_j)`, `(B, 1)` int32."""
     weight = problem.options.degeneration_penalty
     likeness = ops.einsum("bkd,bld->bkl", _unit(hidden), ahead.written)
     filled = ops.arange(problem.room + 1, dtype="int32") <= ahead.now.length
@@ -108,13 +109,13 @@ def _pick(problem: Problem, given: Continuations, likely: Any, hidden: Any, ahea
 
 
 def _chosen(given: Continuations, likely: Any, ids: Any, pick: Any) -> Choice:
-    """The candidate picked, as the one continuation of each source."""
+    """Return the picked candidate as the one continuation of each source."""
     log_probs = given.log_probs + take_hypotheses(likely, pick) - given.normaliser[..., 0]
     log_probs = ops.where(log_probs > NEVER, log_probs, NEVER)
     return Choice(take_hypotheses(ids, pick), ops.zeros_like(pick), log_probs)
 
 
 def _unit(x: Any) -> Any:
-    """Vectors of length 1 in float32; a zero vector stays one."""
+    """Normalize vectors to length 1 in float32; zero vectors stay zero."""
     x = ops.cast(x, "float32")
     return x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), 1e-12)

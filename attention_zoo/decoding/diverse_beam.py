@@ -1,4 +1,4 @@
-"""Diverse beam search (Vijayakumar et al. 2018, arXiv:1610.02424): groups that avoid each other."""
+"""Diverse beam search (Vijayakumar et al. 2018, arXiv:1610.02424)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from attention_zoo.decoding.search import NEVER, Continuations, SearchResult, gr
 
 
 def diverse_continuations(given: Continuations, width: int, groups: int, penalty: float) -> Choice:
-    """The best of each group in turn, by log probability less what earlier groups took.
+    """Return the best continuations of each group in turn, penalizing tokens of earlier groups.
 
-    The penalty of a token is how many hypotheses of earlier groups take it at this step (Hamming
-    diversity, section 4). It decides what is taken; log probabilities stay the decoder's own.
+    The penalty of a token is proportional to the number of hypotheses of earlier groups that take
+    it at this step (Hamming diversity, section 4). It only affects the selection: the returned log
+    probabilities are the decoder's own.
     """
     size, vocabulary = width // groups, given.logits.shape[-1]
     taken: Any = 0.0
@@ -37,7 +38,7 @@ def diverse_continuations(given: Continuations, width: int, groups: int, penalty
 
 
 def group_of(given: Continuations, group: int, size: int) -> Continuations:
-    """What a group chooses from: its own hypotheses, or the one of the first step."""
+    """Return the continuations of one group: at the first step, all groups share one hypothesis."""
     if given.log_probs.shape[1] == 1:
         return given
     here = slice(group * size, (group + 1) * size)
@@ -47,7 +48,7 @@ def group_of(given: Continuations, group: int, size: int) -> Continuations:
 
 @METHODS.register("diverse_beam")
 def diverse_beam(problem: Problem) -> SearchResult:
-    """Beam search in groups, each of which avoids what the groups before it take."""
+    """Run beam search in groups, each penalized for the tokens that earlier groups take."""
     options = problem.options
     choose = functools.partial(
         diverse_continuations,

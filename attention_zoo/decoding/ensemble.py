@@ -1,4 +1,4 @@
-"""Several decoders of one vocabulary as one."""
+"""Ensembles of decoders with the same vocabulary."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from attention_zoo.decoding.step import StepFunction, StepOutput
 
 
 def ensemble(steps: Sequence[StepFunction]) -> StepFunction:
-    """The step whose probabilities are the mean of those of several steps.
+    """Return a step function that averages the probabilities of several step functions.
 
     Args:
-        steps: steps over one vocabulary and, where they give attention, one source.
+        steps: step functions with the same vocabulary and, if they return attention, the same
+            source.
 
     Returns:
-        A step. Its state is a tuple of their states, its attention the mean of those there are,
-        its hidden vectors are joined (None if one has none).
+        A step function. Its state is a tuple of their states. Its attention is the mean over the
+        steps that return attention. Its hidden vectors are concatenated (None if a step has none).
 
     Raises:
-        ValueError: there is no step, or two differ in the size of their vocabularies.
+        ValueError: if `steps` is empty, or two vocabularies differ in size.
     """
     if not steps:
         raise ValueError("ensemble of no steps: give at least one")
@@ -44,6 +45,6 @@ def ensemble(steps: Sequence[StepFunction]) -> StepFunction:
 
 
 def mean_logits(logits: Sequence[Any]) -> Any:
-    """`log 1/M sum_m softmax(logits_m)` over the last axis, float32."""
+    """Return `log 1/M sum_m softmax(logits_m)` over the last axis, in float32."""
     log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
     return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(float(len(logits)))

@@ -1,4 +1,4 @@
-"""Greedy search: the likeliest token at every step."""
+"""Greedy search: the most likely token at every step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from attention_zoo.decoding.search import NEVER, Continuations
 
 
 def likeliest(given: Continuations) -> Choice:
-    """The best continuation of each hypothesis, the lower id among equals; see `Choose`."""
+    """Return the best continuation of each hypothesis, the lowest id on ties; see `Choose`."""
     tokens = ops.cast(ops.argmax(given.logits, axis=-1), "int32")
-    top = ops.max(given.logits, axis=-1, initial=NEVER)  # `initial`: else no batch is refused
+    top = ops.max(given.logits, axis=-1, initial=NEVER)  # `initial` permits an empty batch
     chosen = given.log_probs + (top - given.normaliser[..., 0])
     chosen = ops.where(chosen > NEVER, chosen, NEVER)
     return Choice(tokens, ops.zeros_like(tokens), chosen)

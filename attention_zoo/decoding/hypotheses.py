@@ -1,4 +1,4 @@
-"""Hypotheses while they grow: picking them, recording each step, and tracing them back."""
+"""Bookkeeping of hypotheses: selection, step history and backtracing."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from keras import ops
 
 
 def take_hypotheses(x: Any, index: Any) -> Any:
-    """`x (B, M, ...)` at `index (B, N)` of the second axis -> `(B, N, ...)`, as one row gather."""
+    """Gather `x (B, M, ...)` at `index (B, N)` on axis 1 -> `(B, N, ...)`, as one row gather."""
     if x.shape[1] == 1 and index.shape[1] == 1:
         return x
     batch, width, *rest = ops.shape(x)
     rows = ops.arange(batch, dtype="int32")[:, None] * width + index
     taken = ops.take(ops.reshape(x, (batch * width, *rest)), rows, axis=0)
-    return ops.reshape(taken, (*ops.shape(index), *rest))  # JAX loses the shape of an empty batch
+    return ops.reshape(taken, (*ops.shape(index), *rest))  # JAX drops the shape of an empty batch
 
 
 class Choice(NamedTuple):
-    """The continuations that a way of searching takes.
+    """The continuations that a search method selects at a step.
 
     Attributes:
         tokens: `(B, N)` int32.
-        parents: `(B, N)` int32, the hypothesis that each continues.
-        log_probs: `(B, N)` float32, of the whole hypothesis; -inf for one that is not to be.
+        parents: `(B, N)` int32, the beam index of the hypothesis that each token continues.
+        log_probs: `(B, N)` float32, of the whole hypothesis; -inf for an invalid one.
     """
 
     tokens: Any
@@ -32,13 +32,13 @@ class Choice(NamedTuple):
 
 
 class History(NamedTuple):
-    """One record a step, in the order the hypotheses had then; nothing in it is ever re-ordered.
+    """One record per step, in the beam order of that step; records are never reordered.
 
     Attributes:
-        tokens: `(L, B, N)`, the token that each hypothesis took at a step.
-        parents: `(L, B, N)`, the hypothesis of the step before that it continues.
-        log_probs: `(L, B, N)` float32, of the whole hypothesis that it made.
-        attention: `(L, B, N, S)`, where it looked to take it, or `()`.
+        tokens: `(L, B, N)`, the token of each hypothesis at each step.
+        parents: `(L, B, N)`, the beam index of its parent at the previous step.
+        log_probs: `(L, B, N)` float32, of the whole hypothesis up to this step.
+        attention: `(L, B, N, S)`, the attention weights of the step, or `()`.
     """
 
     tokens: Any
@@ -48,7 +48,7 @@ class History(NamedTuple):
 
     @classmethod
     def empty(cls, steps: Any, chosen: Choice, attention: Any) -> History:
-        """Room for `steps` records like `chosen (B, N)` and `attention (B, N, S)`."""
+        """Allocate `steps` records with the shapes of `chosen (B, N)` and `attention (B, N, S)`."""
 
         def room(x: Any) -> Any:
             return ops.zeros((steps, *ops.shape(x)), dtype=x.dtype)
@@ -57,7 +57,7 @@ class History(NamedTuple):
         return cls(tokens, parents, log_probs, () if attention is None else room(attention))
 
     def write(self, step: Any, chosen: Choice, attention: Any) -> History:
-        """The history with the record of `step` filled in."""
+        """Return the history with the record of `step` filled in."""
 
         def put(room: Any, x: Any) -> Any:
             return ops.slice_update(room, (step, *[0] * len(x.shape)), x[None])
@@ -67,15 +67,15 @@ class History(NamedTuple):
         return History(tokens, parents, log_probs, seen)
 
     def path(self, steps: Any, slots: Any, lengths: Any) -> Any:
-        """Where in each record the given hypotheses are.
+        """Trace hypotheses back to their beam index in each record.
 
         Args:
-            steps: scalar, the number of records written.
-            slots: `(B, n)`, where each hypothesis is in the record of its last token.
-            lengths: `(B, n)`, its tokens.
+            steps: scalar, the number of records filled in.
+            slots: `(B, n)`, the beam index of each hypothesis in the record of its last token.
+            lengths: `(B, n)`, its number of tokens.
 
         Returns:
-            `(L, B, n)`; meaningless past the length.
+            `(L, B, n)` beam indices; undefined past the length.
         """
 
         def back(step: Any, slots: Any, path: Any) -> tuple[Any, Any, Any]:
@@ -89,7 +89,7 @@ class History(NamedTuple):
 
     @staticmethod
     def follow(record: Any, path: Any) -> Any:
-        """`record (L, B, N, ...)` along `path (L, B, n)` -> `(B, n, L, ...)`."""
+        """Gather `record (L, B, N, ...)` along `path (L, B, n)` -> `(B, n, L, ...)`."""
         steps, batch, width, *rest = ops.shape(record)
         best = path.shape[2]
         rows = ops.reshape(record, (steps * batch, width, *rest))
@@ -99,13 +99,13 @@ class History(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best hypotheses that are set aside, best first, earlier first among equals.
+    """The n best completed hypotheses, best first; on ties the earlier one comes first.
 
     Attributes:
-        scores: `(B, n)` float32, penalised; -inf where there is none yet.
-        lengths: `(B, n)` int32, tokens with the end token; 0 where there is none yet.
-        slots: `(B, n)` int32, where it is in the record of its last step.
-        finished: `(B, n)` bool, whether it ended by the end token.
+        scores: `(B, n)` float32, with length and coverage penalties; -inf for an empty slot.
+        lengths: `(B, n)` int32, tokens including the end token; 0 for an empty slot.
+        slots: `(B, n)` int32, the beam index in the record of the last step.
+        finished: `(B, n)` bool, whether it ended with the end token.
     """
 
     scores: Any
@@ -115,17 +115,17 @@ class Best(NamedTuple):
 
     @classmethod
     def empty(cls, batch_size: Any, size: int) -> Best:
-        """No hypothesis yet."""
+        """Return an instance with empty slots only."""
         none = ops.zeros((batch_size, size), dtype="int32")
         return cls(ops.cast(none, "float32") - float("inf"), none, none, none > 0)
 
     def merge(self, scores: Any, length: Any, finished: Any) -> Best:
-        """The best of these and of the hypotheses of one step.
+        """Return the best of these and of the hypotheses of one step.
 
         Args:
-            scores: `(B, N)`, -inf for those that are not to enter.
-            length: scalar, the length of all of them.
-            finished: `(B, N)` bool, whether they ended by the end token.
+            scores: `(B, N)`, -inf for hypotheses that are not complete.
+            length: scalar, their common length.
+            finished: `(B, N)` bool, whether they ended with the end token.
         """
         here = scores > float("-inf")
         slots = ops.zeros_like(self.slots[:, :1]) + ops.arange(scores.shape[1], dtype="int32")
@@ -136,7 +136,7 @@ class Best(NamedTuple):
         return Best(*(take_hypotheses(x, ops.cast(order, "int32")) for x in both))
 
     def of_all_groups(self, groups: int, width: int, n_best: int) -> Best:
-        """The best of each source, when `(B G, n)` holds those of its groups of `width`."""
+        """Merge the groups of `width` hypotheses of each source: `(B G, n)` -> `(B, n_best)`."""
         if groups == 1:
             return self
         rows, size = ops.shape(self.slots)

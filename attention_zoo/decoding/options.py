@@ -1,4 +1,4 @@
-"""The options of a search, checked once, before anything is traced."""
+"""Search options, checked once before tracing."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from attention_zoo.decoding.plan import Plan, check_agreement, check_plan, known
 from attention_zoo.registry import Registry, did_you_mean
 
 METHODS = Registry("search method")
-"""Ways to search by name: `run(problem) -> SearchResult`."""
+"""Search methods by name: `run(problem) -> SearchResult`."""
 
 OWN = {
     "sampling": ("temperature", "top_k", "top_p", "min_p", "seed"),
     "diverse_beam": ("groups", "diversity_penalty"),
     "contrastive": ("candidates", "degeneration_penalty"),
 }
-"""The options that only one method reads."""
+"""Options that only one method uses."""
 
 INTEGERS = dict.fromkeys(("beam_width", "n_best", "groups", "candidates", "batch_size"), 1)
 INTEGERS |= dict.fromkeys(("min_length", "no_repeat_ngram", "top_k"), 0)
-"""The least that integers may be."""
+"""Minimum values of integer options."""
 
 NUMBERS = {
     "length_penalty_weight": (0, math.inf),
@@ -42,11 +42,11 @@ NUMBERS = {
     "repetition_penalty": (1e-6, math.inf),
     "temperature": (1e-6, math.inf),
 }
-"""The least and the most that numbers may be."""
+"""Minimum and maximum values of numeric options."""
 
 
 def integer(name: str, value: Any, low: int, high: int = 2**31 - 1) -> int:
-    """The value as Python's; ValueError unless it is an integer (no bool) from `low` to `high`."""
+    """Return an int; raise ValueError unless `value` is an integer (no bool) in `[low, high]`."""
     try:
         good = not isinstance(value, bool) and operator.index(value) >= low
     except TypeError:
@@ -59,7 +59,7 @@ def integer(name: str, value: Any, low: int, high: int = 2**31 - 1) -> int:
 
 
 def number(name: str, value: Any, low: float, high: float = math.inf) -> float:
-    """The value as Python's; ValueError unless it is a finite number from `low` to `high`."""
+    """Return a float; raise ValueError unless `value` is a finite number in `[low, high]`."""
     if not low <= zoo_ops.number(value) <= high or value == math.inf:
         limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
         raise ValueError(f"{name} is {shown(value)}: it must be a finite number {limits}")
@@ -67,56 +67,61 @@ def number(name: str, value: Any, low: float, high: float = math.inf) -> float:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: on one line, and no long one."""
+    """Format a value for an error message: on one line, at most 80 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to search: the same options in Python, in a recipe and on the command line.
+    """Search options: the same in Python, in a recipe and on the command line.
 
-    Lengths count tokens of an answer, the end token among them. Tokens are ids.
+    Lengths count output tokens, including the end token. Tokens are ids.
 
     Args:
-        method: "beam" (greedy search where `beam_width` is 1), "diverse_beam", "sampling" or
+        method: "beam" (greedy search if `beam_width` is 1), "diverse_beam", "sampling" or
             "contrastive".
-        beam_width: hypotheses that run at a time for each source; how many samples are drawn.
-        n_best: hypotheses returned, best first; at most `beam_width`. Fewer let the search stop
-            sooner and, but for diverse beams, leave the best ones as they are.
-        length_penalty: "none", "average" (`n ** weight`) or "gnmt" (`((5 + n) / 6) ** weight`):
-            what log probabilities are divided by before hypotheses are compared.
+        beam_width: number of running hypotheses per source; in sampling, the number of samples.
+        n_best: number of hypotheses returned, best first; at most `beam_width`. A lower value lets
+            the search stop sooner. Except in diverse beam search, it does not change the best
+            hypotheses.
+        length_penalty: divisor of log probabilities when hypotheses are compared: "none", "average"
+            (`n ** weight`) or "gnmt" (`((5 + n) / 6) ** weight`).
         length_penalty_weight: at least 0.
-        coverage_penalty: weight of `sum_i log min(sum_t a_ti, 1)`, which is added to the score of
-            a hypothesis that leaves parts of the source unread (Wu et al. 2016, equation 14).
-        min_length: fewest tokens; the end is not taken before.
-        max_length: most tokens; without it and `max_length_ratio`, twice the source and ten more.
-            In a graph it may be a scalar int32 tensor.
-        max_length_ratio: most tokens for each token of the source, rounded down, at least one.
-        no_repeat_ngram: no n-gram of this many tokens comes twice; 0 allows all.
-        repetition_penalty: logits of tokens taken before are divided by it where positive and
-            multiplied where negative (Keskar et al. 2019, section 4.1); 1 changes none.
-        banned_tokens: never taken.
-        forced_tokens: token that must be taken at a place; the first place is 0.
-        prefix_tokens: what every answer begins with.
-        replace_unknown: a task puts the source token most looked at in place of an unknown one.
-        temperature: of sampling; below 1 the likely become likelier.
-        top_k: sample among so many likeliest tokens; 0 is all of them.
-        top_p: sample among the fewest likeliest tokens of this probability together.
-        min_p: sample among tokens at least this share as likely as the likeliest.
-        seed: of sampling; with it a source gives the same samples every time. In a graph it may
-            be a scalar integer tensor.
-        groups: of diverse beam search; divides `beam_width`.
-        diversity_penalty: taken from the log probability of a token for each hypothesis of an
-            earlier group that takes it at the same step (Vijayakumar et al. 2018).
-        candidates: tokens that contrastive search tries at each step.
-        degeneration_penalty: weight from 0 to 1 of their likeness to what was written before (Su
+        coverage_penalty: weight of `sum_i log min(sum_t a_ti, 1)` in the score; the term penalizes
+            a hypothesis that does not attend to the whole source (Wu et al. 2016, equation 14).
+        min_length: minimum number of tokens; the end token is banned until then.
+        max_length: maximum number of tokens; without it and `max_length_ratio`, twice the source
+            length plus 10. In a graph it may be a scalar int32 tensor.
+        max_length_ratio: maximum number of tokens per source token; the limit is rounded down and
+            at least 1.
+        no_repeat_ngram: no n-gram of this size may occur twice; 0 allows all.
+        repetition_penalty: logits of tokens generated before are divided by it if positive,
+            multiplied if negative (Keskar et al. 2019, section 4.1); 1 has no effect.
+        banned_tokens: tokens that are never generated.
+        forced_tokens: maps positions, from 0, to the token that must be generated there.
+        prefix_tokens: tokens that every output starts with.
+        replace_unknown: a task replaces unknown tokens by the source token with the greatest
+            attention weight.
+        temperature: sampling temperature; values below 1 sharpen the distribution.
+        top_k: sample from the k most likely tokens; 0 means all tokens.
+        top_p: sample from the smallest set of most likely tokens whose total probability reaches
+            this.
+        min_p: sample from tokens with at least this fraction of the greatest probability.
+        seed: sampling seed; the same seed gives a source the same samples. In a graph it may be a
+            scalar integer tensor.
+        groups: number of groups in diverse beam search; must divide `beam_width`.
+        diversity_penalty: amount subtracted from the log probability of a token for each hypothesis
+            of an earlier group that takes it at the same step (Vijayakumar et al. 2018).
+        candidates: number of tokens that contrastive search compares at each step.
+        degeneration_penalty: weight, from 0 to 1, of the similarity of candidates to the prefix (Su
             et al. 2022, equation 5, `alpha` there).
-        batch_size: sources that a task searches at once.
-        jit: compile with XLA, anew for each shape of sources; `compiled_search` and tasks do.
+        batch_size: number of sources that a task decodes at once.
+        jit: compile with XLA, once per shape of the sources; used by `compiled_search` and tasks.
 
     Raises:
-        ValueError: naming the option, its value and what it must be, or two that contradict.
+        ValueError: if an option is invalid, or two options conflict. The message contains the
+            option, its value and the requirement.
     """
 
     method: str = "beam"
@@ -157,7 +162,7 @@ class SearchOptions:
         self._check_method()
 
     def _plain(self) -> Iterator[tuple[str, Any]]:
-        """Numbers and tokens as Python's own; ValueError for those out of their range."""
+        """Yield numbers and tokens as Python types; raise ValueError if one is out of range."""
         for name, low in INTEGERS.items():
             yield name, integer(name, getattr(self, name), low)
         for name, (least, high) in NUMBERS.items():
@@ -218,16 +223,16 @@ class SearchOptions:
 
     @property
     def plan(self) -> Plan:
-        """The tokens that must be taken, by place."""
+        """Forced tokens by position, including the prefix."""
         return dict(enumerate(self.prefix_tokens)) | self.forced_tokens
 
     @property
     def width(self) -> int:
-        """How many hypotheses a step is given, after the first one."""
+        """Number of hypotheses per step, after the first step."""
         return self.candidates if self.method == "contrastive" else self.beam_width
 
     def override(self, **changes: Any) -> SearchOptions:
-        """These options with some changed; ValueError for a name that is none."""
+        """Return a copy with some options changed; raise ValueError for an unknown name."""
         known = [one.name for one in fields(self)]
         for name in changes:
             if name not in known:
@@ -238,13 +243,14 @@ class SearchOptions:
         return replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        """The options by name."""
+        """Return the options by name."""
         return asdict(self)
 
     def limit(self, source_length: Any) -> Any:
-        """Most tokens of an answer to a source of so many tokens: an integer, or a tensor of them.
+        """Return the maximum output length for a source length: an integer, or a tensor of them.
 
-        The ratio is taken as the nearest fraction of thousandths, so that 0.7 times 10 is 7.
+        The ratio is taken as the nearest fraction with a denominator of at most 1000, so that 0.7
+        times 10 is 7.
         """
         if self.max_length_ratio is None:
             return 2 * source_length + 10 if self.max_length is None else self.max_length
@@ -256,11 +262,11 @@ class SearchOptions:
         return share if self.max_length is None else smaller(share, self.max_length)
 
     def score(self, log_probs: Any, length: Any, coverage: Any = 0.0) -> Any:
-        """What hypotheses are compared by.
+        """Return the scores by which hypotheses are compared.
 
         Args:
             log_probs: of whole hypotheses.
-            length: their tokens, anything that broadcasts to `log_probs`.
+            length: their number of tokens; broadcasts to `log_probs`.
             coverage: `sum_i log min(sum_t a_ti, 1)` of each.
         """
         penalty = LENGTH_PENALTIES.get(self.length_penalty)
@@ -272,14 +278,14 @@ DEFAULTS = {one.name: one.default for one in fields(SearchOptions)}
 
 
 def _switch(name: str, value: Any) -> bool:
-    """The value as Python's; ValueError unless it is a bool."""
+    """Return a Python bool; raise ValueError unless `value` is a bool."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} is {shown(value)}: it must be a bool")
     return bool(value)
 
 
 def _check_scalar(name: str, value: Any, low: int) -> None:
-    """ValueError unless a tensor is a scalar integer, of at least `low` where it is known."""
+    """Raise ValueError unless a tensor is a scalar integer, at least `low` if known."""
     dtype = keras.backend.standardize_dtype(value.dtype)
     if len(value.shape) or "int" not in dtype:
         raise ValueError(
@@ -294,14 +300,17 @@ def _differs(value: Any, default: Any) -> bool:
 
 
 def _tokens(name: str, tokens: Any) -> tuple[int, ...]:
-    """The ids as a tuple; ValueError if they are none."""
+    """Return the ids as a tuple; raise ValueError if they are no token ids."""
     if isinstance(tokens, str) or not isinstance(tokens, Iterable):
         raise ValueError(f"{name} is {shown(tokens)}: it must be a list of token ids")
     return tuple(integer(f"an id of {name}", token, 0) for token in tokens)
 
 
 def _places(forced: Any) -> dict[int, int]:
-    """Tokens by their places, in order (JSON has places as strings); ValueError if none."""
+    """Return forced tokens sorted by position; raise ValueError if they are invalid.
+
+    Positions may be strings, as in JSON.
+    """
     if not isinstance(forced, dict):
         raise ValueError(f"forced_tokens is {shown(forced)}: it must be {{place: token id}}")
     places: dict[int, int] = {}

@@ -1,6 +1,6 @@
-"""What is settled of an answer before it is searched, and what contradicts it.
+"""Forced tokens, and the checks for conflicts with other options.
 
-A plan says which token must be taken at which place, the first place 0.
+A plan maps positions, from 0, to the token that must be generated there.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ Plan = dict[int, int]
 
 
 class Vocabulary(NamedTuple):
-    """The ids that a decoder writes.
+    """The token ids of a decoder.
 
     Attributes:
-        size: how many there are (V), from 0.
-        end_token, pad_token: two of them.
+        size: number of ids (V).
+        end_token, pad_token: ids of the end token and of padding.
     """
 
     size: int
@@ -27,11 +27,11 @@ class Vocabulary(NamedTuple):
 
 
 def check_plan(name: str, plan: Plan, options: Any) -> None:
-    """ValueError unless the options allow what a plan asks for, whatever the decoder.
+    """Raise ValueError if a plan conflicts with the options, for any decoder.
 
     Args:
-        name: what asks for it, for messages.
-        plan: the tokens by place.
+        name: name of the plan in messages.
+        plan: tokens by position.
         options: `SearchOptions`.
     """
     banned = sorted(set(plan.values()) & set(options.banned_tokens))
@@ -52,7 +52,7 @@ def check_plan(name: str, plan: Plan, options: Any) -> None:
 
 
 def check_tokens(options: Any, vocabulary: Vocabulary) -> None:
-    """ValueError for ids in options that the decoder does not have, or that contradict its end."""
+    """Raise ValueError if tokens in the options are out of range or conflict with the end token."""
     _check_ids("banned_tokens", options.banned_tokens, vocabulary)
     if len(set(options.banned_tokens)) == vocabulary.size:
         raise ValueError(f"banned_tokens forbids all {vocabulary.size} tokens: allow some")
@@ -62,7 +62,7 @@ def check_tokens(options: Any, vocabulary: Vocabulary) -> None:
 
 
 def check_prefix(prefix: np.ndarray, options: Any, vocabulary: Vocabulary) -> None:
-    """ValueError where the tokens `(B, P)` that answers begin with cannot be taken."""
+    """Raise ValueError if the prefixes `(B, P)` are invalid or conflict with the options."""
     if prefix.ndim != 2 or (prefix.size and prefix.dtype.kind not in "iu"):
         raise ValueError(f"prefix is {prefix.dtype} of shape {prefix.shape}: ids (B, P) are needed")
     for row, tokens in enumerate(prefix.tolist()):
@@ -75,7 +75,7 @@ def check_prefix(prefix: np.ndarray, options: Any, vocabulary: Vocabulary) -> No
 
 
 def check_agreement(name: str, plan: Plan, other_name: str, other: Plan) -> None:
-    """ValueError if two plans want different tokens at one place."""
+    """Raise ValueError if two plans force different tokens at the same position."""
     for place in sorted(plan.keys() & other.keys()):
         if plan[place] != other[place]:
             raise ValueError(
@@ -85,7 +85,7 @@ def check_agreement(name: str, plan: Plan, other_name: str, other: Plan) -> None
 
 
 def repeated(plan: Plan, size: int) -> Iterator[list[int]]:
-    """The n-grams of settled tokens that come a second time; none for size 0."""
+    """Yield the n-grams of forced tokens that occur again; none for size 0."""
     seen = set()
     for first in sorted(plan) if size else ():
         ngram = tuple(plan.get(first + more, -1) for more in range(size))
@@ -96,10 +96,10 @@ def repeated(plan: Plan, size: int) -> Iterator[list[int]]:
 
 
 def known(x: Any) -> np.ndarray | None:
-    """The values of a tensor; None where there is none, or where a graph will have them."""
+    """Return the values of a tensor, or None for None and for symbolic tensors."""
     try:
         return None if x is None else np.asarray(x)
-    except (ValueError, TypeError, NotImplementedError):  # a symbol, as each backend says it
+    except (ValueError, TypeError, NotImplementedError):  # symbolic; backends differ
         return None
 
 
@@ -116,7 +116,7 @@ def _check_ids(name: str, tokens: Collection[int], vocabulary: Vocabulary) -> No
 
 
 def _check_end(name: str, plan: Plan, options: Any, vocabulary: Vocabulary) -> None:
-    """ValueError where a plan ends answers too early, or before it is through."""
+    """Raise ValueError if a plan forces the end token too early, or tokens after it."""
     ends = [place for place, token in plan.items() if token == vocabulary.end_token]
     if not ends:
         return

@@ -1,4 +1,4 @@
-"""One search to be done: the decoder, its sources, the options, and what they come to."""
+"""The search problem: decoder step, sources, options, limits and rules."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from attention_zoo.decoding.step import (
 )
 from attention_zoo.ops import refuse_float_mask
 
-LEAST_READ = 1e-9  # what a place of the source counts at least as read, so that its log is finite
+LEAST_READ = 1e-9  # lower bound of the coverage of a source position; keeps its log finite
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What every way of searching is given.
+    """The input of every search method.
 
     Args:
         step: see `StepFunction`.
-        options: how to search.
+        options: search options.
         batch_size: B, an integer or a scalar tensor.
         end_token, pad_token: ids.
-        room: most tokens of any hypothesis, an integer or a scalar tensor (L).
-        limits: `(B, 1)` int32, most tokens of a hypothesis of each source.
+        room: maximum number of tokens of any hypothesis, an integer or a scalar tensor (L).
+        limits: `(B, 1)` int32, maximum number of tokens for each source.
         source_mask: `(B, S)` bool, or None.
-        source_keys: `(B,)` int32, what the draws for a source depend on beside the seed.
-        rules: what may be taken, in order.
-        first: what the first step gave, of one hypothesis a source.
+        source_keys: `(B,)` int32, combined with the seed for the sampling noise of each source.
+        rules: decoding rules, in order.
+        first: output of the first step, for one hypothesis per source.
     """
 
     step: StepFunction
@@ -54,7 +54,7 @@ class Problem:
     first: StepOutput
 
     def log_coverage(self, coverage: Any) -> Any:
-        """`sum_i log min(sum_t a_ti, 1)` of the summed attention `(B, N, S)` -> `(B, N)`."""
+        """Return `sum_i log min(sum_t a_ti, 1)` of summed attention `(B, N, S)` -> `(B, N)`."""
         read = ops.log(ops.clip(coverage, LEAST_READ, 1.0))
         return ops.sum(ops.where(self.source_mask[:, None], read, 0.0), axis=-1)
 
@@ -69,7 +69,7 @@ def first_step(
     end_token: int,
     source_mask: Any,
 ) -> StepOutput:
-    """The step of one hypothesis a source; ValueError for a state or step of the wrong shape."""
+    """Run the first step, with one hypothesis per source; raise ValueError if a check fails."""
     check_state(state, batch_size)
     state = _with_one_hypothesis(state)
     tokens = ops.reshape(ops.cast(start_token, "int32"), (-1, 1))
@@ -83,7 +83,7 @@ def first_step(
 
 
 def _with_one_hypothesis(state: Any) -> Any:
-    """The state `(B, ...)` as `(B, 1, ...)`, but for what stays in place."""
+    """Expand the state `(B, ...)` to `(B, 1, ...)`, except for `InPlace` leaves."""
     leaves = [
         leaf if stays else ops.expand_dims(leaf, 1)
         for leaf, stays in zip(keras.tree.flatten(state), staying(state), strict=True)
@@ -94,7 +94,7 @@ def _with_one_hypothesis(state: Any) -> Any:
 def check_arguments(
     batch_size: Any, start: Any, end: Any, pad: Any, mask: Any, keys: Any, options: SearchOptions
 ) -> None:
-    """ValueError for what is wrong before the first step."""
+    """Raise ValueError for arguments that are invalid before the first step."""
     if isinstance(batch_size, (int, float)):
         integer("batch_size", batch_size, 0)
     if len(getattr(start, "shape", ())):
@@ -117,7 +117,7 @@ def check_arguments(
 
 
 def check_ids(options: SearchOptions, prefix: Any, vocabulary: Vocabulary) -> None:
-    """ValueError for tokens that cannot be taken, as far as they are known before a graph runs."""
+    """Raise ValueError for tokens that cannot be generated; a symbolic prefix is not checked."""
     check_tokens(options, vocabulary)
     tokens = known(prefix)
     if tokens is not None:
@@ -125,7 +125,7 @@ def check_ids(options: SearchOptions, prefix: Any, vocabulary: Vocabulary) -> No
 
 
 def _check_needs(options: SearchOptions, output: StepOutput) -> None:
-    """ValueError where an option needs what the decoder does not give."""
+    """Raise ValueError if an option needs an output that the step does not return."""
     if options.coverage_penalty and output.attention is None:
         raise ValueError("coverage_penalty needs attention, and step gives none")
     if options.replace_unknown and output.attention is None:
@@ -135,7 +135,7 @@ def _check_needs(options: SearchOptions, output: StepOutput) -> None:
 
 
 def limits_of(options: SearchOptions, batch_size: Any, source_mask: Any) -> tuple[Any, Any]:
-    """Most tokens of any hypothesis, and `(B, 1)` of each source's."""
+    """Return the maximum length of any hypothesis, and the maximum for each source `(B, 1)`."""
     nothing = ops.zeros((batch_size, 1), dtype="int32")
     if source_mask is None:
         return options.max_length, nothing + options.max_length

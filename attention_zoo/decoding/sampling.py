@@ -1,4 +1,4 @@
-"""Sampling: tokens drawn from what the decoder gives them, or from its likeliest part."""
+"""Sampling with temperature, top-k, top-p and min-p."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from attention_zoo.ops.random import gumbel
 
 
 def draw(given: Continuations, options: SearchOptions, keys: Any) -> Choice:
-    """One token for each of N hypotheses; see `Choose`.
+    """Sample one token for each of N hypotheses; see `Choose`.
 
-    The token is the one whose logit plus Gumbel noise is greatest. The log probability is the
-    decoder's own: temperature and filters say what is drawn, not what it is worth.
+    The token is the argmax of logits plus Gumbel noise. Its log probability is the decoder's own:
+    temperature and filters affect the choice of tokens, not their scores.
     """
     width, vocabulary = options.beam_width, given.logits.shape[-1]
     batch, hypotheses = ops.shape(given.log_probs)
@@ -38,9 +38,9 @@ def draw(given: Continuations, options: SearchOptions, keys: Any) -> Choice:
 
 
 def candidates(logits: Any, options: SearchOptions) -> tuple[Any, Any]:
-    """Logits `(B, N, K)` of what may be drawn, -inf for the rest, and their ids `(B, N, K)`.
+    """Return filtered logits `(B, N, K)`, -inf for excluded tokens, and their ids `(B, N, K)`.
 
-    The ids are None where all tokens are candidates, in their own order.
+    The ids are None if all tokens are candidates, in the order of the vocabulary.
     """
     if not options.top_k and options.top_p == 1 and not options.min_p:
         return logits, None
@@ -55,6 +55,6 @@ def candidates(logits: Any, options: SearchOptions) -> tuple[Any, Any]:
 
 @METHODS.register("sampling")
 def sampling(problem: Problem) -> SearchResult:
-    """Draws `beam_width` sequences for each source."""
+    """Sample `beam_width` sequences for each source."""
     keys = problem.source_keys
     return grow(problem, functools.partial(draw, options=problem.options, keys=keys))

@@ -1,4 +1,4 @@
-"""The engine that the ways of searching share: one loop, in one graph."""
+"""The search loop that all methods share; it is one graph."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class SearchResult(NamedTuple):
     """The best hypotheses of each source, best first.
 
     Attributes:
-        tokens: `(B, n, L)` int32, ends with the end token, then pads.
-        scores: `(B, n)` float32, what they were compared by; -inf where there is none.
-        lengths: `(B, n)` int32, counts the end token; 0 where there is none.
-        attention: `(B, n, L, S)`, 0 past the length; None if the step gives none.
-        finished: `(B, n)` bool, False for a hypothesis cut at the most tokens it may have.
+        tokens: `(B, n, L)` int32, with the end token, then padding.
+        scores: `(B, n)` float32, with length and coverage penalties; -inf for a missing hypothesis.
+        lengths: `(B, n)` int32, including the end token; 0 for a missing hypothesis.
+        attention: `(B, n, L, S)`, 0 past the length; None if the step returns none.
+        finished: `(B, n)` bool, False for a hypothesis truncated at its maximum length.
         token_scores: `(B, n, L)` float32, log probability of each token; 0 past the length.
     """
 
@@ -46,13 +46,13 @@ class SearchResult(NamedTuple):
 
 
 class Continuations(NamedTuple):
-    """All that a way of searching chooses from at a step.
+    """All continuations that a search method can choose from at a step.
 
     Attributes:
-        logits: `(B, M, V)` float32, -inf for what may not be taken.
-        normaliser: `(B, M, 1)`, what makes log probabilities of logits when taken away.
-        log_probs: `(B, M)` float32, of the hypotheses so far; -inf for one that does not run.
-        step: scalar int32, how many tokens were taken before.
+        logits: `(B, M, V)` float32, -inf for tokens that are not allowed.
+        normaliser: `(B, M, 1)`; logits minus it are log probabilities.
+        log_probs: `(B, M)` float32, of the hypotheses so far; -inf for one that is not running.
+        step: scalar int32, the number of tokens before this step.
     """
 
     logits: Any
@@ -62,15 +62,17 @@ class Continuations(NamedTuple):
 
 
 Choose = Callable[[Continuations], Choice]
-"""What tells one way of searching from another. M is 1 at the first step and N, as many as are
-chosen, at the others."""
+"""The function that selects continuations; each search method supplies its own.
+
+M is 1 at the first step, and N, the number of continuations selected, at later steps.
+"""
 
 
 class Progress(NamedTuple):
-    """What the loop carries: the running hypotheses, the record, and what is set aside.
+    """Loop variables: running hypotheses, history and best completed hypotheses.
 
-    A hypothesis of log probability -inf does not run: it has ended, or can win no more. `state`
-    is flat, `memories` has one of each rule, `coverage` is the summed attention or `()`.
+    A hypothesis with log probability -inf is not running: it is complete or can no longer win.
+    `state` is flat, `memories` has one entry per rule, `coverage` is the summed attention or `()`.
     """
 
     length: Any
@@ -84,7 +86,7 @@ class Progress(NamedTuple):
 
     @classmethod
     def nothing(cls, problem: Problem) -> Progress:
-        """One hypothesis a source, of no token."""
+        """Return one empty hypothesis per source."""
         start = ops.zeros((problem.batch_size, 1), dtype="float32")
         memories = tuple(rule.memory(problem.batch_size, problem.room) for rule in problem.rules)
         covers = bool(problem.options.coverage_penalty)
@@ -107,35 +109,37 @@ def search(
     prefix: Any = None,
     rules: Sequence[Rule] = (),
 ) -> SearchResult:
-    """The best sequences that a decoder can write for each source; the whole search is one graph.
+    """Search for the best output sequences of each source; the whole search is one graph.
 
-    Every step takes continuations of the running hypotheses. Those that end are set aside, to be
-    compared by score, and take no part in the next step. A source's search is over when no running
-    hypothesis can still enter its n best. At the most tokens that it may have a hypothesis is cut,
-    and competes as it is. What a source gets depends on nothing else in the batch.
+    Every step selects continuations of the running hypotheses. Finished hypotheses are collected
+    for the final comparison by score and are not continued. The search for a source stops when no
+    running hypothesis can still enter its n best. A hypothesis that reaches the maximum length is
+    truncated and compared as it is. The result of a source does not depend on the rest of the
+    batch.
 
     Args:
-        step: `step(tokens (B, N) int32, state) -> StepOutput`, the memory captured in it. N is 1
-            at the first step, then as many hypotheses as run.
-        state: a nest of tensors `(B, ...)`, repeated here for the hypotheses; `()` for none.
-        options: how to search.
+        step: `step(tokens (B, N) int32, state) -> StepOutput`, a closure over the memory. N is 1 at
+            the first step, then the number of hypotheses.
+        state: a nest of tensors `(B, ...)`, which `search` repeats for the hypotheses; `()` for
+            none.
+        options: search options.
         batch_size: B, an integer or a scalar tensor.
-        start_token: the token fed first: an id, or ids `(B,)`.
+        start_token: first input token: an id, or ids `(B,)`.
         end_token: the id that ends a hypothesis.
-        pad_token: what stands after the end.
-        source_mask: `(B, S)` bool, where the sources have tokens; needed by limits that depend on
-            the source's length and by the coverage penalty.
-        source_keys: `(B,)` int32, what the draws of sampling depend on beside the seed; the places
-            in the batch if None.
-        prefix: `(B, P)` ids that each answer begins with, padded at the end; None for none.
-        rules: more of what may be taken at a step, after those of the options.
+        pad_token: the id that pads outputs after the end token.
+        source_mask: `(B, S)` bool, the padding mask of the sources (True at tokens); required by
+            length limits that depend on the source length, and by the coverage penalty.
+        source_keys: `(B,)` int32, combined with the seed for the sampling noise of each source; the
+            batch index if None.
+        prefix: `(B, P)` ids that each output starts with, padded at the end; None for none.
+        rules: additional rules, applied after those of the options.
 
     Returns:
         A `SearchResult`.
 
     Raises:
-        ValueError: for options that contradict, an id outside the vocabulary, or a state or a
-            step of the wrong shape.
+        ValueError: for conflicting options, an id outside the vocabulary, or a state or step output
+            of the wrong shape.
     """
     rules = as_rules(rules)
     if isinstance(batch_size, Integral):
@@ -174,15 +178,15 @@ def search(
 
 
 def grow(problem: Problem, choose: Choose, groups: int = 1) -> SearchResult:
-    """Lets hypotheses grow token by token until no running one can still enter the n best.
+    """Extend hypotheses token by token until no running one can still enter the n best.
 
-    The first step is taken outside the loop, which so learns the shapes of state and attention,
-    and starts from the state repeated for N hypotheses.
+    The first step runs before the loop. It determines the shapes of state and attention. The loop
+    starts from the state repeated for N hypotheses.
 
     Args:
-        problem: what is searched.
+        problem: the search problem.
         choose: see `Choose`.
-        groups: the hypotheses are in so many groups of equal size, each with a search of its own.
+        groups: number of groups of equal size; each group of hypotheses is searched separately.
     """
     nothing = Progress.nothing(problem)
     chosen = choose(continuations(problem, problem.first.logits, nothing))
@@ -210,7 +214,7 @@ def grow(problem: Problem, choose: Choose, groups: int = 1) -> SearchResult:
 
 
 def continuations(problem: Problem, logits: Any, now: Progress) -> Continuations:
-    """What may follow the running hypotheses, as the rules have it."""
+    """Return the continuations of the running hypotheses, after applying the rules."""
     logits = ops.cast(logits, "float32")
     ruled = list(zip(problem.rules, now.memories, strict=True))
     for rule, memory in ruled:
@@ -226,11 +230,11 @@ def continuations(problem: Problem, logits: Any, now: Progress) -> Continuations
 def settle(
     problem: Problem, now: Progress, output: StepOutput, chosen: Choice, groups: int = 1
 ) -> Progress:
-    """Records a step, sets aside what ended or was cut, and stops the sources that are done.
+    """Record a step, collect completed hypotheses, and stop sources that are done.
 
-    A source is done when not even its best running hypothesis, at probability 1 for all that is
-    left, would enter the n best. It is then frozen, so that its result does not depend on how
-    long the other sources keep the loop running.
+    A source is done if even its best running hypothesis cannot enter the n best, assuming
+    probability 1 for all remaining tokens. Its results are then frozen, so that they do not depend
+    on how long other sources keep the loop running.
     """
     length = now.length + 1
     attention = move(output.attention, chosen)
@@ -264,14 +268,14 @@ def settle(
 
 
 def move(x: Any, chosen: Choice) -> Any:
-    """A nest of `(B, M, ...)`, or None, as the chosen hypotheses `(B, N)` have it."""
+    """Gather a nest of `(B, M, ...)`, or None, by the parents of the chosen hypotheses `(B, N)`."""
     return keras.tree.map_structure(
         lambda leaf: None if leaf is None else take_hypotheses(leaf, chosen.parents), x
     )
 
 
 def moved_state(state: Any, chosen: Choice) -> tuple[Any, ...]:
-    """The leaves of the state of the chosen hypotheses, but for those that stay in place."""
+    """Return the state leaves of the chosen hypotheses; `InPlace` leaves stay unchanged."""
     return tuple(
         leaf if stays else take_hypotheses(leaf, chosen.parents)
         for leaf, stays in zip(keras.tree.flatten(state), staying(state), strict=True)
@@ -279,7 +283,7 @@ def moved_state(state: Any, chosen: Choice) -> tuple[Any, ...]:
 
 
 def in_groups(x: Any, groups: int) -> Any:
-    """`(B, N)` as `(B G, N / G)`."""
+    """Reshape `(B, N)` to `(B G, N / G)`."""
     if groups == 1:
         return x
     batch, width = ops.shape(x)
@@ -287,7 +291,7 @@ def in_groups(x: Any, groups: int) -> Any:
 
 
 def result_of(problem: Problem, end: Progress, best: Best) -> SearchResult:
-    """The best, traced back through the record."""
+    """Trace the best hypotheses back through the history and return the result."""
     history = end.history
     path = history.path(end.length, best.slots, best.lengths)
     within = ops.arange(problem.room, dtype="int32") < best.lengths[..., None]

@@ -1,4 +1,4 @@
-"""What a decoder gives a search, and the checks of it that come before the graph runs."""
+"""The interface of a decoder step, and shape checks before the graph runs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import keras
 
 
 class StepOutput(NamedTuple):
-    """One step of a decoder, for N hypotheses of each of B sources.
+    """The output of one decoder step, for N hypotheses of each of B sources.
 
     Attributes:
-        logits: `(B, N, V)`, unnormalised scores of the next token.
-        state: a nest of tensors `(B, N, ...)`, given back at the next step; see `InPlace` for
-            large ones.
-        attention: `(B, N, S)`, where this step looked, or None.
-        hidden: `(B, N, D)`, the decoder's output before the vocabulary, or None.
+        logits: `(B, N, V)`, unnormalized scores of the next token.
+        state: a nest of tensors `(B, N, ...)`, passed to the next step; see `InPlace` for large
+            ones.
+        attention: `(B, N, S)`, the attention weights of this step, or None.
+        hidden: `(B, N, D)`, the decoder's output before the vocabulary projection, or None.
     """
 
     logits: Any
@@ -26,12 +26,12 @@ class StepOutput(NamedTuple):
 
 
 class InPlace(NamedTuple):
-    """A part of the state that a search hands on as it is, as caches of keys and values.
+    """State that a search passes on without reordering it, such as a KV cache.
 
-    Other leaves are repeated for the hypotheses and re-ordered with them at every step. Here what
-    was written stays where it was written, whichever hypotheses descend from it: the step makes
-    room for all hypotheses beforehand, writes hypothesis n at place n, and keeps the places that
-    its hypotheses came by in a small leaf of its own.
+    Other leaves are repeated for the hypotheses and reordered with them at every step. Entries of
+    an `InPlace` tensor stay where the step stored them, whichever hypotheses descend from them. The
+    step allocates space for all hypotheses in advance, stores hypothesis n at index n, and keeps
+    the indices of each hypothesis's ancestors in a separate small leaf.
 
     Attributes:
         value: a nest of tensors `(B, ...)`, in any layout.
@@ -45,7 +45,7 @@ StepFunction = Callable[[Any, Any], StepOutput]
 
 
 def staying(state: Any) -> list[bool]:
-    """For each leaf of a state, whether it is `InPlace`."""
+    """Return whether each leaf of a state is `InPlace`."""
 
     def mark(part: Any) -> Any:
         if isinstance(part, InPlace):
@@ -57,7 +57,7 @@ def staying(state: Any) -> list[bool]:
 
 
 def check_state(state: Any, batch_size: Any) -> None:
-    """ValueError unless every leaf of the state has the batch as its first axis."""
+    """Raise ValueError unless the first axis of every state leaf is the batch."""
     for leaf in keras.tree.flatten(state):
         if leaf is None:
             raise ValueError("the state holds None: a leaf is a tensor (B, ...); no state is ()")
@@ -65,7 +65,7 @@ def check_state(state: Any, batch_size: Any) -> None:
 
 
 def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> None:
-    """ValueError that names what the first step gave and what a search needs of it."""
+    """Raise ValueError if the output of the first step does not fit the search."""
     if not isinstance(output, StepOutput):
         raise ValueError(f"step gave {type(output).__name__}: it must give a StepOutput")
     check_shape("the logits of step", output.logits, (batch_size, 1, None))
@@ -85,11 +85,11 @@ def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> No
 
 
 def check_later(output: Any, first: StepOutput, count: int) -> StepOutput:
-    """A later step's output; ValueError where it is not like the first one's.
+    """Return a later step's output; raise ValueError if its structure differs from the first one's.
 
     Args:
-        output: what the step gave for `count` hypotheses.
-        first: what it gave for one.
+        output: output of the step for `count` hypotheses.
+        first: output of the first step, for one hypothesis.
         count: N.
     """
     if not isinstance(output, StepOutput):
@@ -117,12 +117,12 @@ def check_later(output: Any, first: StepOutput, count: int) -> StepOutput:
 
 
 def check_shape(what: str, x: Any, want: tuple[Any, ...], open_ended: bool = False) -> None:
-    """ValueError where a static size of `x` is not the one wanted (None and tensors fit all).
+    """Raise ValueError if the static shape of `x` does not match `want`.
 
     Args:
-        what: names `x` in the message.
+        what: name of `x` in the message.
         x: a tensor.
-        want: the size of each axis.
+        want: the expected size of each axis; None and tensors match any size.
         open_ended: whether more axes may follow.
     """
     got = tuple(getattr(x, "shape", ()))

@@ -1,4 +1,4 @@
-"""Export: a task as a folder that serves without this library."""
+"""Export of a task to a folder that is served without this library."""
 
 from attention_zoo.export.exporting import FORMATS, export
 

@@ -1,4 +1,4 @@
-"""`export`: whole or not at all."""
+"""The `export` function. A failed export leaves no folder."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ FORMATS.register("saved_model")(write_saved_model)
 def export(
     task: Any, folder: str | Path, format: str = "saved_model", *, rules: Sequence[Rule] = ()
 ) -> Path:
-    """Writes a task, its search and its tokenizers included, for a process without this library.
+    """Export a task, with its search and tokenizers, for a process without this library.
 
     Args:
-        task: a task, as `attention_zoo.load` gives it. Its `search` options become part of it.
-        folder: where to; must not exist.
-        format: "saved_model": TensorFlow's, with raw strings (of images their bytes) in and answers
-            out.
-        rules: more of what answers may be, the same for all sources (`decoding.Rule`).
+        task: a task, such as from `attention_zoo.load`. Its `search` options become part of the
+            export.
+        folder: output folder; must not exist.
+        format: "saved_model": a TensorFlow SavedModel that takes raw strings (encoded bytes of
+            images) and returns predictions.
+        rules: additional decoding rules (`decoding.Rule`), the same for all sources.
 
     Returns:
         The folder.
 
     Raises:
-        ValueError: an unknown format, a folder that exists, a backend or a task that cannot be
-            exported; the folder is not there then.
+        ValueError: for an unknown format, a folder that exists, or a backend or task that cannot be
+            exported. No folder is created in that case.
     """
     write = FORMATS.get(format)
     if keras.backend.backend() != "tensorflow":

@@ -1,4 +1,4 @@
-"""Ids of words that can be copied, in core TensorFlow operations: the same as in training."""
+"""Token ids with a copy mechanism in core TensorFlow operations, equal to those in training."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from attention_zoo.export.graph_tokenizer import GraphTokenizer
 
 
 class CopiedIds(NamedTuple):
-    """Texts as ids by which each of their words can be written.
+    """Texts as token ids, in which unknown words can have ids of their own.
 
     Attributes:
-        ids: ragged `(B, S)` int32; an unknown word has V + k, the k-th of its text.
-        pieces: what each stands for, its mark included, ragged `(B, S)`.
-        words: the pieces of V, V + 1, .. of each text, ragged `(B, K)`.
+        ids: ragged `(B, S)` int32; the k-th distinct unknown word of a text, from 0, has id V + k.
+        pieces: the string of each id, with its space marker, ragged `(B, S)`.
+        words: the strings of the ids V, V + 1, .. of each text, ragged `(B, K)`.
     """
 
     ids: tf.RaggedTensor
@@ -26,17 +26,17 @@ class CopiedIds(NamedTuple):
 
 
 class GraphCopies(tf.Module):
-    """Strings to ids and ids to strings, where unknown words of a source have ids of their own.
+    """Conversion of strings to ids and back, in which unknown source words have ids of their own.
 
-    A word that is none of the vocabulary's V gets V + k, k being its number among the distinct
-    unknown words of its text in order of first appearance; from the C-th on they stay unknown.
+    A word outside the vocabulary of size V gets id V + k, where k is its index among the distinct
+    unknown words of its text, in order of first appearance. Words with k >= C remain unknown.
 
     Args:
-        tokenizer: one of the kinds of `attention_zoo.data`.
+        tokenizer: a registered `data.Tokenizer`.
         copies: C.
 
     Raises:
-        ValueError: another kind of tokenizer.
+        ValueError: if the tokenizer is not a registered `data.Tokenizer`.
     """
 
     def __init__(self, tokenizer: Tokenizer, copies: int) -> None:
@@ -46,7 +46,7 @@ class GraphCopies(tf.Module):
         self._unknown = tokenizer.decode_one(UNKNOWN)
 
     def encode(self, texts: tf.Tensor) -> CopiedIds:
-        """Ids of texts `(B,)`."""
+        """Return the ids of texts `(B,)`."""
         ids, pieces = self.tokenizer.encode(texts)
         at = tf.where(ids.flat_values == UNKNOWN)
         rows, words = (tf.gather(of, at[:, 0]) for of in (ids.value_rowids(), pieces.flat_values))
@@ -62,11 +62,11 @@ class GraphCopies(tf.Module):
         )
 
     def shown(self, ids: tf.Tensor, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What ids `(B, ..)` add to a text, marks for spaces, and the label of each.
+        """Return the text that ids `(B, ..)` stand for, with space markers, and their labels.
 
         Args:
-            ids: below V + C; an id that no word of the text has shows as unknown.
-            words: of `encode`.
+            ids: below V + C; an id without a word in the text is shown as unknown.
+            words: as returned by `encode`.
         """
         table = words.to_tensor(self._unknown)
         none = tf.fill([tf.shape(table)[0], 1], self._unknown)
@@ -82,12 +82,12 @@ class GraphCopies(tf.Module):
 
 
 def _numbers(rows: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The number of each word among the distinct ones of its row, and where these stand first.
+    """Return the index of each word among the distinct words of its row, and their first positions.
 
-    Words are compared letter by letter, those of one row alone.
+    Words are equal if their strings are equal; each row is numbered separately.
 
     Args:
-        rows: of each word, ascending, `(N,)`.
+        rows: the row of each word, ascending, `(N,)`.
         words: `(N,)`.
     """
     distinct, through = tf.unique(tf.strings.join([tf.strings.as_string(rows), words], " "))

@@ -1,4 +1,4 @@
-"""Encoded images, many at once, as squares of one size."""
+"""Batches of encoded images as square images of one size."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from attention_zoo.data import graph_image
 
 
 def square_images(encoded: tf.Tensor, side: int) -> tf.Tensor:
-    """Images `(B, side, side, 3)`, uint8, as `data.read_image` gives them, of a graph's strings.
+    """Decode images in a graph to `(B, side, side, 3)`, uint8, as `data.read_image` does.
 
-    An image that `data.graph_image` does not read refuses the batch (`InvalidArgumentError`).
+    If `data.graph_image` rejects one image, the whole batch is rejected (`InvalidArgumentError`).
 
     Args:
-        encoded: `(B,)`, JPEG or PNG each.
+        encoded: `(B,)` strings, each a JPEG or PNG.
         side: in pixels.
     """
     read = functools.partial(graph_image, size=side)

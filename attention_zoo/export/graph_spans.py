@@ -1,4 +1,4 @@
-"""`metrics.read_spans` in core TensorFlow operations: the same spans, of tags by number."""
+"""`metrics.read_spans` in core TensorFlow operations, for tag ids."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from attention_zoo.ops.tag_schemes import OUTSIDE
 
 
 class Spans(NamedTuple):
-    """The spans of S sentences' tags, ragged `(B, S)`.
+    """The spans of B tagged sentences, ragged `(B, S)`.
 
     Attributes:
-        starts, ends: numbers of the first word and of that after the last, int32.
-        labels: their types.
-        least: the least of the values of their words.
+        starts, ends: int32 indices of the first word and of the word after the last.
+        labels: span types.
+        least: minimum of the values of the words in each span.
     """
 
     starts: tf.RaggedTensor
@@ -28,14 +28,14 @@ class Spans(NamedTuple):
 
 
 class GraphSpans(tf.Module):
-    """The spans that tags mark.
+    """Extraction of the spans that tags mark.
 
     Args:
-        tags: their names, by number.
-        scheme: see `metrics.read_spans`; None where tags mark no spans.
+        tags: tag names, by id.
+        scheme: see `metrics.read_spans`; None if tags mark no spans.
 
     Raises:
-        ValueError: an unknown scheme, or a tag that is none of it.
+        ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
 
     def __init__(self, tags: Sequence[str], scheme: str | None) -> None:
@@ -54,7 +54,7 @@ class GraphSpans(tf.Module):
         )
 
     def read(self, tags: tf.RaggedTensor, values: tf.RaggedTensor) -> Spans:
-        """The spans of tags, ragged `(B, W)` integers; values are of the words, `(B, W)` too."""
+        """Return the spans of integer tags, ragged `(B, W)`; `values` are word values `(B, W)`."""
         flat, rows = tags.flat_values, tags.value_rowids()
         inside, first = tf.gather(self._inside, flat), first_of_row(rows)
         follows = tf.logical_and(shifted(tf.gather(self._goes_on, flat)), tf.logical_not(first))

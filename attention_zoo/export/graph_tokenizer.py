@@ -1,7 +1,7 @@
-"""The tokenizers of `attention_zoo.data` in core TensorFlow operations: the same ids.
+"""The tokenizers of `attention_zoo.data` in core TensorFlow operations, with the same ids.
 
-Characters are classed by tables that the tokenizer's own engine fills, so that two tables of
-Unicode never disagree.
+Tables of character classes are filled by the tokenizer's own engine, so that both use the same
+version of Unicode.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from attention_zoo.data.tokenizer import (
 )
 from attention_zoo.data.vocabulary import UNKNOWN
 
-SPACE, IN_WORDS, BEGINS_BARE = 1, 2, 4  # classes of characters, as bits
-UNASSIGNED = slice(0x40001, 0xE0000)  # which are in the classes that 0x40000 is in
+SPACE, IN_WORDS, BEGINS_BARE = 1, 2, 4  # bits of the character classes
+UNASSIGNED = slice(0x40001, 0xE0000)  # same classes as 0x40000
 CODE_POINTS = [*range(0xD800), *range(0xE000, 0x40001), *range(0xE0000, 0x110000)]
 
 
 class CharacterClasses(tf.Module):
-    """Which classes a character is in, as the tokenizers' engine has it.
+    """The classes of characters, as defined by the tokenizer engine.
 
     Args:
-        *insides: of each class what stands between its brackets in the engine's patterns.
+        *insides: for each class, the text between the brackets in the engine's patterns.
     """
 
     def __init__(self, *insides: str) -> None:
@@ -41,19 +41,19 @@ class CharacterClasses(tf.Module):
         self._starts, self._classes = map(tf.constant, _character_classes(insides))
 
     def __call__(self, characters: tf.Tensor) -> tf.Tensor:
-        """Of code points a bit for each class, int32: 1 for the first, 2 for the second ..."""
+        """Return one bit per class for code points, int32: 1 for the first, 2 for the second ..."""
         place = tf.searchsorted(self._starts, characters, side="right") - 1
         return tf.gather(self._classes, place)
 
 
 class GraphTokenizer(tf.Module):
-    """Strings to ids and ids to strings, as a tokenizer has them.
+    """Conversion of strings to ids and back, as a tokenizer does it.
 
     Args:
-        tokenizer: one of the kinds of `attention_zoo.data`.
+        tokenizer: a registered `data.Tokenizer`.
 
     Raises:
-        ValueError: another kind of tokenizer.
+        ValueError: if the tokenizer is not a registered `data.Tokenizer`.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -78,9 +78,9 @@ class GraphTokenizer(tf.Module):
     # Text to ids.
 
     def encode(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """Ids of texts `(B,)`, ragged `(B, S)` int32, and what each stands for, its mark included.
+        """Return the ids of texts `(B,)`, ragged `(B, S)` int32, and their strings with marks.
 
-        Text that is not UTF-8 reads as U+FFFD where it is damaged.
+        Invalid UTF-8 is replaced by U+FFFD.
         """
         characters = self._normalized(texts)
         flat, rows = characters.flat_values, characters.value_rowids()
@@ -101,7 +101,11 @@ class GraphTokenizer(tf.Module):
         )
 
     def _normalized(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Code points `(B, C)`: white space as single marks, none at the ends but the first."""
+        """Return normalized code points `(B, C)`.
+
+        Each run of white space becomes one mark. Marks at both ends are removed, then a mark is put
+        in front if the tokenizer does so.
+        """
         if self._lower is not None:
             characters = tf.strings.unicode_split(texts, "UTF-8")
             small = self._lower.lookup(characters.flat_values)
@@ -122,7 +126,7 @@ class GraphTokenizer(tf.Module):
         return self._marked(characters) if self._marks_start else characters
 
     def _marked(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
-        """With a mark in front of the rows that do not begin with a CJK character."""
+        """Prepend a mark to the rows that do not start with a CJK character."""
         flat, rows = characters.flat_values, characters.value_rowids()
         bare = self._classes_of(flat) & BEGINS_BARE > 0
         marked = tf.boolean_mask(rows, tf.logical_and(first_of_row(rows), tf.logical_not(bare)))
@@ -131,11 +135,14 @@ class GraphTokenizer(tf.Module):
         return tf.concat([marks, characters], axis=1)
 
     def _looked_up(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """One id a piece."""
+        """Return one id per piece."""
         return tf.RaggedTensor.from_tensor(self._ids.lookup(words)[:, None])
 
     def _matched(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of the longest tokens from left to right; a piece not covered whole is unknown."""
+        """Return the ids of the longest tokens from left to right.
+
+        A piece that tokens do not cover completely is unknown.
+        """
         sizes = tf.strings.length(words, "UTF8_CHAR")
         count = tf.size(words)
 
@@ -164,7 +171,7 @@ class GraphTokenizer(tf.Module):
     def _longest_match(
         self, words: tf.Tensor, at: tf.Tensor, sizes: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The id of the longest token at a place of each word, -1 if there is none; its length."""
+        """Return id and length of the longest token at a position of each word, or -1 and 0."""
         lengths = tf.range(self._longest, 0, -1)
         each = tf.repeat(words, self._longest), tf.repeat(at, self._longest)
         parts = tf.strings.substr(*each, tf.tile(lengths, tf.shape(words)), "UTF8_CHAR")
@@ -178,35 +185,39 @@ class GraphTokenizer(tf.Module):
     # Ids to text.
 
     def surfaces(self, ids: tf.Tensor) -> tf.Tensor:
-        """What each id adds to a text, marks for spaces."""
+        """Return the text that each id adds to an output, with marks for spaces."""
         return tf.gather(self._surfaces, ids)
 
     def labels(self, ids: tf.Tensor) -> tf.Tensor:
-        """The label of each id."""
+        """Return the label of each id."""
         return tf.gather(self._labels, ids)
 
     def text(self, surfaces: tf.Tensor) -> tf.Tensor:
-        """Surfaces `(..., L)` joined to texts."""
+        """Join surfaces `(..., L)` to texts."""
         joined = tf.strings.regex_replace(tf.strings.reduce_join(surfaces, axis=-1), MARK, " ")
         return tf.strings.regex_replace(joined, r"\A ", "") if self._marks_start else joined
 
     def bare(self, pieces: tf.Tensor) -> tf.Tensor:
-        """Labels of pieces: without the mark, if anything is left then."""
+        """Return the labels of pieces: the pieces without a leading mark, unless it is all."""
         return tf.strings.regex_replace(pieces, rf"\A{MARK}(.)", r"\1")
 
 
 def _every(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
-    """Every character begins a piece."""
+    """Start a piece at every character."""
     return tf.ones_like(mark)
 
 
 def _at_marks(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
-    """Pieces begin at marks, and where a text does."""
+    """Start pieces at marks and at the start of a text."""
     return tf.logical_or(mark, first_of_row(rows))
 
 
 def _in_words(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
-    """Where pieces begin: at marks, at what follows no mark, and every LONGEST_RUN in words."""
+    """Start pieces at marks, at characters that do not continue a word, and in long words.
+
+    A character after a mark never starts a piece. A run of word characters is split after every
+    LONGEST_RUN characters.
+    """
     first = first_of_row(rows)
     after_mark = tf.logical_and(shifted(mark), tf.logical_not(first))
     after_word = tf.logical_and(shifted(in_words), tf.logical_not(first))
@@ -227,12 +238,12 @@ CUTS = {
 
 
 def first_of_row(rows: tf.Tensor) -> tf.Tensor:
-    """Where a row begins, of the row of each place."""
+    """Return whether each position is the first of its row; `rows` has the row of each."""
     return tf.concat([tf.ones_like(rows[:1], "bool"), rows[1:] != rows[:-1]], 0)
 
 
 def shifted(flags: tf.Tensor) -> tf.Tensor:
-    """What stands before each place; False before the first."""
+    """Return the flag of the previous position; False at the first."""
     return tf.concat([tf.zeros_like(flags[:1]), flags[:-1]], 0)
 
 
@@ -244,7 +255,7 @@ def _table(keys: Any, values: Any, default: Any) -> tf.lookup.StaticHashTable:
 
 @functools.cache
 def _lowered() -> tuple[list[str], list[str]]:
-    """The characters that lowercasing changes, and what they become."""
+    """Return the characters that lowercasing changes, and their lowercase forms."""
     characters = [chr(c) for c in CODE_POINTS if chr(c) != "\n"]
     small = normalizers.Lowercase().normalize_str("\n".join(characters)).split("\n")
     pairs = [(one, other) for one, other in zip(characters, small, strict=True) if one != other]
@@ -253,7 +264,7 @@ def _lowered() -> tuple[list[str], list[str]]:
 
 @functools.cache
 def _character_classes(insides: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The first code point of each range of the same classes, and these as bits, int32."""
+    """Return the start of each range of code points in the same classes, and its class bits."""
     classes = np.zeros(0x110000, "int32")
     for number, inside in enumerate(insides):
         classes[_matching(inside)] |= 1 << number
@@ -263,7 +274,7 @@ def _character_classes(insides: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray
 
 
 def _matching(inside: str) -> list[int]:
-    """The code points of a class, as the engine reads what stands between its brackets."""
+    """Return the code points of a class, given by the inside of its brackets in a pattern."""
     text = "".join(map(chr, CODE_POINTS))
     others = set(normalizers.Replace(Regex(f"[{inside}]+"), "").normalize_str(text))
     return [c for c in CODE_POINTS if chr(c) not in others]

@@ -1,4 +1,4 @@
-"""`data.split_words` in core TensorFlow operations: the same words at the same places."""
+"""`data.split_words` in core TensorFlow operations, with the same words and offsets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attention_zoo.data.words import (
 )
 from attention_zoo.export.graph_tokenizer import CharacterClasses, first_of_row, shifted
 
-# Classes of characters, as bits.
+# Bits of the character classes.
 UNSEEN_BIT, LETTER, DIGIT, SYMBOL, EXTENDER, JOINER, DIGIT_JOINER, TIE_BIT = (
     1 << number for number in range(8)
 )
@@ -25,8 +25,8 @@ UNSEEN_BIT, LETTER, DIGIT, SYMBOL, EXTENDER, JOINER, DIGIT_JOINER, TIE_BIT = (
 class GraphWords(tf.Module):
     """The words of sentences, as `data.split_words` finds them.
 
-    Where a word begins is told by the characters around: what stands with the base before it, the
-    last character that is no extender, goes on; all else begins.
+    A character continues a word if it joins the base character before it, which is the last
+    character that is not an extender. Any other character starts a word.
     """
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ class GraphWords(tf.Module):
         )
 
     def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Words of texts `(B,)`, ragged `(B, W)`, and their starts and ends in characters, int32.
+        """Return the words of texts `(B,)`, ragged `(B, W)`, and their start and end, int32.
 
-        Text that is not UTF-8 reads as U+FFFD where it is damaged.
+        Start and end count characters. Invalid UTF-8 is replaced by U+FFFD.
         """
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         flat, rows = characters.flat_values, characters.value_rowids()
@@ -60,7 +60,7 @@ class GraphWords(tf.Module):
 
 
 def _goes_on(classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
-    """Which characters stand in a word with the one before."""
+    """Return which characters belong to the same word as the previous character."""
 
     def has(bits: int, of: tf.Tensor = classes) -> tf.Tensor:
         return of & bits > 0

@@ -1,4 +1,4 @@
-"""A SavedModel whose `serving_default` takes raw strings and gives answers."""
+"""Export as a SavedModel whose `serving_default` signature takes raw strings."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from attention_zoo.export.refusals import refuse_empty, refuse_long
 from attention_zoo.registry import Registry
 
 SERVERS = Registry("task that exports as saved_model")
-"""A task's name to the `tf.Module` that answers for it by `serve`."""
+"""Maps a task's name to the `tf.Module` whose method `serve` is exported."""
 
 
 def write_saved_model(task: Any, folder: Path, rules: Sequence[Rule]) -> None:
-    """Writes the module of a task; ValueError naming what cannot be exported."""
+    """Save the module of a task; raise ValueError if the task cannot be exported."""
     module = SERVERS.get(task.name)(task, rules)
     tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve})
 
 
 @SERVERS.register("translation")
 class ServedTranslation(tf.Module):
-    """`task.predict` in core TensorFlow operations.
+    """`task.predict` of translation in core TensorFlow operations.
 
-    Answers are as `predict` gives them; a batch with an empty or too long source is refused whole
-    (`InvalidArgumentError` naming the row).
+    The results are those of `predict`. A batch with an empty or too long source is rejected as a
+    whole (`InvalidArgumentError` with the row).
     """
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
@@ -45,35 +45,35 @@ class ServedTranslation(tf.Module):
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-        autograph=False,  # which would wrap errors of the search in words of its own
+        autograph=False,  # autograph would wrap the errors of the search
     )
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers to texts `(B,)`; see the docstring of `answers` for what they hold."""
+        """Translate texts `(B,)`; see `answers` for the outputs."""
         ragged, pieces = self.source.encode(text)
         with tf.control_dependencies(self._checks(ragged.row_lengths())):
             source = ragged.to_tensor(PAD)
-        no_column = tf.cast(tf.shape(source)[1] == 0, "int32")  # of no text: encoders need one
+        no_column = tf.cast(tf.shape(source)[1] == 0, "int32")  # encoders need a column
         source = tf.pad(source, [[0, 0], [0, no_column]], constant_values=PAD)
         found = self._search(source)
         return self.answers(found, source, pieces.to_tensor(""))
 
     def answers(self, found: Any, source: tf.Tensor, pieces: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What is served.
+        """Return the outputs of the signature.
 
         Args:
             found: a `SearchResult`.
             source: `(B, S)` ids.
-            pieces: `(B, S)` strings, what each id stands for.
+            pieces: `(B, S)` strings, the text of each id.
 
         Returns:
-            `text` (B, n); `scores` (B, n); `lengths` (B, n), tokens of each answer without its end;
-            `finished` (B, n), False where an answer was cut; `tokens` (B, n, L) strings;
-            `token_scores` (B, n, L); `source_tokens` (B, S) strings; `attention` (B, n, L, S) of
-            models that have it. Past the length tokens are "" and numbers are 0. Where the search
-            finds fewer than n, score is -inf.
+            `text` (B, n); `scores` (B, n); `lengths` (B, n), numbers of tokens without the end
+            token; `finished` (B, n), False for a truncated output; `tokens` (B, n, L) strings;
+            `token_scores` (B, n, L); `source_tokens` (B, S) strings; `attention` (B, n, L, S) if
+            the model has attention. Past the length, tokens are "" and numbers are 0. Hypotheses
+            that are missing because the search finds fewer than n have score -inf.
         """
         lengths = found.lengths - tf.cast(found.finished, "int32")
-        longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # of no answer it is below 0
+        longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # below 0 for an empty batch
         ids = found.tokens[:, :, :longest]
         said = tf.range(longest) < lengths[..., None]
         surfaces, labels = self.target.surfaces(ids), self.target.labels(ids)
@@ -96,7 +96,7 @@ class ServedTranslation(tf.Module):
     def _copied(
         self, ids: tf.Tensor, attention: tf.Tensor, pieces: tf.Tensor, *shown: tf.Tensor
     ) -> list[tf.Tensor]:
-        """Surfaces and labels with the piece of the source most looked at for unknown tokens."""
+        """Replace unknown tokens by the source piece with the greatest attention weight."""
         most = tf.argmax(attention, axis=-1, output_type="int32")
         copied = tf.gather(pieces, most, batch_dims=1)
         surfaces, labels = shown
@@ -105,17 +105,17 @@ class ServedTranslation(tf.Module):
         return [tf.where(unknown, copied, surfaces), tf.where(unknown, bare, labels)]
 
     def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
-        """What refuses sources that `predict` refuses, naming the first such row."""
+        """Return assertions that reject what `predict` rejects, with the first such row."""
         long = refuse_long(lengths, self._longest, "tokens, the limit is")
         return [refuse_empty(lengths), long]
 
 
 @SERVERS.register("language_modeling")
 class ServedLanguageModel(ServedTranslation):
-    """`task.predict` in core TensorFlow operations: texts go on.
+    """`task.predict` of language modeling in core TensorFlow operations.
 
-    What is served is that of `ServedTranslation`, `source_tokens` being those of the prompt;
-    `text` follows the prompt. A batch with a prompt that is too long is refused whole.
+    Outputs are those of `ServedTranslation`; `source_tokens` are the tokens of the prompt, and
+    `text` is the continuation. A batch with a prompt that is too long is rejected as a whole.
     """
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
@@ -132,7 +132,7 @@ class ServedLanguageModel(ServedTranslation):
         autograph=False,
     )
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers to prompts `(B,)`; see the docstring of `answers` for what they hold."""
+        """Continue prompts `(B,)`; see `answers` for the outputs."""
         ragged, _ = self.source.encode(text)
         with tf.control_dependencies(self._checks(tf.cast(ragged.row_lengths(), "int32"))):
             prompt = ragged.to_tensor(PAD)
@@ -150,7 +150,7 @@ class ServedLanguageModel(ServedTranslation):
         return {**served, "text": _after(whole, begins)}
 
     def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
-        """What refuses prompts that `predict` refuses, naming the first such row."""
+        """Return assertions that reject what `predict` rejects, with the first such row."""
         most = lengths + self._limit(lengths + 1)
         full = tf.where(most > self._places)[:1, 0]
         of_full = "could become longer than there are places:", self._places
@@ -161,7 +161,7 @@ class ServedLanguageModel(ServedTranslation):
 
 
 def _after(whole: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
-    """What of strings `whole` comes after those that they begin with."""
+    """Return the part of strings `whole` after their prefixes `begins`."""
     end = tf.strings.length(whole)
     start = tf.minimum(tf.strings.length(begins), end)
     return tf.strings.substr(whole, start, end - start)

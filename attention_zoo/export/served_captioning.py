@@ -1,4 +1,4 @@
-"""A captioner that takes encoded images: decoding, the search and its looks in one graph."""
+"""A served captioner of encoded images: image decoding, search and attention in one graph."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from attention_zoo.export.graph_tokenizer import GraphTokenizer
 class ServedCaptioning(tf.Module):
     """`task.predict` of encoded images in core TensorFlow operations.
 
-    Answers are as `predict` gives them; a batch with an image that is damaged, or that
-    `data.graph_image` does not read, is refused whole (`InvalidArgumentError`).
+    The results are those of `predict`. A batch with a damaged image, or one that `data.graph_image`
+    rejects, is rejected as a whole (`InvalidArgumentError`).
 
     Args:
         task: a `tasks.Captioning`.
-        rules: more of what may be taken at a step.
+        rules: additional decoding rules.
 
     Raises:
-        ValueError: a tokenizer of another kind than those of `attention_zoo.data`.
+        ValueError: if the tokenizer is not a registered `data.Tokenizer`.
     """
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
@@ -38,27 +38,27 @@ class ServedCaptioning(tf.Module):
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="image")],
-        autograph=False,  # which would wrap errors of the search in words of its own
+        autograph=False,  # autograph would wrap the errors of the search
     )
     def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers to encoded images `(B,)`; see the docstring of `answers` for what they hold."""
+        """Caption encoded images `(B,)`; see `answers` for the outputs."""
         return self.answers(self._search(square_images(image, self._side)))
 
     def answers(self, found: Any) -> dict[str, tf.Tensor]:
-        """What is served.
+        """Return the outputs of the signature.
 
         Args:
             found: a `SearchResult`.
 
         Returns:
-            `text` (B, n); `scores` (B, n); `lengths` (B, n), tokens of each answer without its end;
-            `finished` (B, n), False where an answer was cut; `tokens` (B, n, L) strings;
-            `token_scores` (B, n, L); and of models that look at places `attention` (B, n, L, h, w)
-            of a grid over the image. Past the length tokens are "" and numbers are 0. Where the
-            search finds fewer than n, score is -inf.
+            `text` (B, n); `scores` (B, n); `lengths` (B, n), numbers of tokens without the end
+            token; `finished` (B, n), False for a truncated output; `tokens` (B, n, L) strings;
+            `token_scores` (B, n, L); and, for models that attend to image regions, `attention`
+            (B, n, L, h, w) over a grid on the image. Past the length, tokens are "" and numbers are
+            0. Hypotheses that are missing because the search finds fewer than n have score -inf.
         """
         lengths = found.lengths - tf.cast(found.finished, "int32")
-        longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # of no answer it is below 0
+        longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # below 0 for an empty batch
         ids = found.tokens[:, :, :longest]
         said = tf.range(longest) < lengths[..., None]
         served = {

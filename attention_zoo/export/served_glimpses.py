@@ -1,4 +1,4 @@
-"""A classifier that takes encoded images: decoding, the glimpses and their answer in one graph."""
+"""A served glimpse classifier of encoded images: decoding, glimpses and class in one graph."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from attention_zoo.tasks.glimpses import LUMINANCE
 class ServedGlimpses(tf.Module):
     """`task.predict` of encoded images in core TensorFlow operations.
 
-    Answers are as `predict` gives them, each location being the mean; a batch with an image that is
-    damaged, or that `data.graph_image` does not read, is refused whole (`InvalidArgumentError`).
+    The results are those of `predict`; each location is the mean of its distribution. A batch with
+    a damaged image, or one that `data.graph_image` rejects, is rejected as a whole
+    (`InvalidArgumentError`).
 
     Args:
         task: a `tasks.Glimpses`.
-        rules: none; classes are searched for by no rules.
+        rules: must be empty; the task has no search.
 
     Raises:
-        ValueError: rules.
+        ValueError: if there are rules.
     """
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
@@ -41,21 +42,21 @@ class ServedGlimpses(tf.Module):
         autograph=False,
     )
     def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers to encoded images `(B,)`; see the docstring of `answers` for what they hold."""
+        """Classify encoded images `(B,)`; see `answers` for the outputs."""
         images = square_images(image, self._side)
         return self.answers(self._look(grey_images(images) if self._grey else images))
 
     def answers(self, path: Any) -> dict[str, tf.Tensor]:
-        """What is served.
+        """Return the outputs of the signature.
 
         Args:
             path: a `models.recurrent_attention.GlimpsePath` of B images, G glimpses and K classes.
 
         Returns:
-            `text` (B,), the class; `scores` (B,), its log-probability; `classes` (B, K) strings and
-            `probabilities` (B, K), likeliest first; `locations` (B, G, 2), where the model looked,
+            `text` (B,), the class; `scores` (B,), its log probability; `classes` (B, K) strings and
+            `probabilities` (B, K), likeliest first; `locations` (B, G, 2), the glimpse locations,
             downwards and to the right, from -1 to 1 over the image; `tokens` (B, G) strings, the
-            class that it would have told after each glimpse.
+            class predicted after each glimpse.
         """
         logits = tf.cast(path.logits, "float64")
         last = tf.nn.log_softmax(logits[:, -1])
@@ -73,6 +74,6 @@ class ServedGlimpses(tf.Module):
 
 
 def grey_images(images: tf.Tensor) -> tf.Tensor:
-    """Images `(..., 3)` in grey `(..., 1)`, uint8 both, with the levels that the task gives."""
+    """Convert images `(..., 3)` to grey `(..., 1)`, both uint8, with the levels of the task."""
     light = tf.reduce_sum(tf.cast(images, "int32") * LUMINANCE, axis=-1, keepdims=True)
     return tf.cast(tf.round(tf.cast(light, "float64") / sum(LUMINANCE)), tf.uint8)

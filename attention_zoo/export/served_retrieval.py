@@ -1,4 +1,4 @@
-"""A retriever that takes encoded images and raw texts: how well all match, and where words look."""
+"""A served retriever of encoded images and raw texts: similarities and attention in one graph."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from attention_zoo.export.refusals import refuse_empty, refuse_rules
 class ServedRetrieval(tf.Module):
     """`task.similarities` and `task.predict` of encoded images in core TensorFlow operations.
 
-    Answers are as the task gives them to texts that seek among the images of the batch, of which
-    there may be none; all pairs are compared at once. A batch with a text that has no words, or an
-    image that is damaged or that `data.graph_image` does not read, is refused whole
+    The results are those of the task if the texts search the images of the batch. All pairs are
+    compared at once. A batch may have no images or no texts. A batch with a text without words, a
+    damaged image, or an image that `data.graph_image` rejects, is rejected as a whole
     (`InvalidArgumentError`).
 
     Args:
-        task: a `tasks.Retrieval`; `n_best` of its search options says how many images a text finds.
-        rules: none; images are searched for by no rules.
+        task: a `tasks.Retrieval`; `n_best` of its search options is the number of images per text.
+        rules: must be empty; the task has no search.
 
     Raises:
-        ValueError: rules; a tokenizer of another kind than those of `attention_zoo.data`.
+        ValueError: if there are rules, or the tokenizer is not a registered `data.Tokenizer`.
     """
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
@@ -50,31 +50,31 @@ class ServedRetrieval(tf.Module):
         autograph=False,
     )
     def serve(self, image: tf.Tensor, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers to encoded images `(I,)` and texts `(N,)`; see `answers` for what they hold."""
+        """Match encoded images `(I,)` and texts `(N,)`; see `answers` for the outputs."""
         tokens, _ = self.words.encode(text)
         with tf.control_dependencies([refuse_empty(tokens.row_lengths(), "text")]):
             ids = tokens.to_tensor(PAD)
-        no_column = tf.cast(tf.shape(ids)[1] == 0, "int32")  # of no text: encoders need one
+        no_column = tf.cast(tf.shape(ids)[1] == 0, "int32")  # encoders need a column
         ids = tf.pad(ids, [[0, 0], [0, no_column]], constant_values=PAD)
         return self.answers(self._regions(square_images(image, self._side)), tokens, ids)
 
     def answers(
         self, regions: tf.Tensor, tokens: tf.RaggedTensor, ids: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """What is served.
+        """Return the outputs of the signature.
 
         Args:
-            regions: what the model made of the images, `(I, S, D)`.
+            regions: encoded images, `(I, S, D)`.
             tokens: ids of the texts, ragged `(N, T)`.
-            ids: the same with pads, and with one of no text.
+            ids: the same, padded; at least one column.
 
         Returns:
-            `similarities` (I, N), how well each image and text match; `found` (N, n), the rows of
-            the images that match a text best, best first, n being `n_best` or I if that is less;
-            `scores` (N, n), how well they match; `tokens` (N, T) strings; `lengths` (N,), the
-            numbers of tokens; `attention` (N, n, T, h, w), where each token looked in each of these
-            images, a grid over it (of a model whose regions look at words, how much each looked
-            at the token). Past the length tokens are "" and numbers are 0.
+            `similarities` (I, N) of images and texts; `found` (N, n), the rows of the n images most
+            similar to each text, best first, where n is the smaller of `n_best` and I; `scores`
+            (N, n), their similarities; `tokens` (N, T) strings; `lengths` (N,), numbers of tokens;
+            `attention` (N, n, T, h, w), the attention weights of each token over a grid on each of
+            these images (if regions attend to words, the weight of the token for each region). Past
+            the length, tokens are "" and numbers are 0.
         """
         words, mask = texts = self._texts(ids)
         regions = zoo_ops.at_least_float32(regions)

@@ -1,4 +1,4 @@
-"""A summarizer that takes raw articles: copied words, the search and their origins in one graph."""
+"""A served summarizer of raw articles: copy ids, search and origins of words in one graph."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from attention_zoo.tasks.summary import COPIED
 class ServedSummarization(tf.Module):
     """`task.predict` of articles in core TensorFlow operations.
 
-    Answers are as `predict` gives them; a batch with an empty article, or a too long one where
-    these are not cut, is refused whole (`InvalidArgumentError` naming the row).
+    The results are those of `predict`. A batch with an empty article, or with a too long one if the
+    task does not truncate, is rejected as a whole (`InvalidArgumentError` with the row).
 
     Args:
         task: a `tasks.Summarization`.
-        rules: more of what may be taken at a step.
+        rules: additional decoding rules.
 
     Raises:
-        ValueError: a tokenizer of another kind than those of `attention_zoo.data`.
+        ValueError: if the tokenizer is not a registered `data.Tokenizer`.
     """
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
@@ -41,10 +41,10 @@ class ServedSummarization(tf.Module):
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-        autograph=False,  # which would wrap errors of the search in words of its own
+        autograph=False,  # autograph would wrap the errors of the search
     )
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers to articles `(B,)`; see the docstring of `answers` for what they hold."""
+        """Summarize articles `(B,)`; see `answers` for the outputs."""
         ids, pieces, words = self.texts.encode(text)
         lengths = ids.row_lengths()
         checks = [refuse_empty(lengths)]
@@ -53,7 +53,7 @@ class ServedSummarization(tf.Module):
         with tf.control_dependencies(checks):
             source = ids[:, : self._longest].to_tensor(PAD)
         shown = pieces[:, : self._longest].to_tensor("")
-        no_column = tf.cast(tf.shape(source)[1] == 0, "int32")  # of no text: encoders need one
+        no_column = tf.cast(tf.shape(source)[1] == 0, "int32")  # encoders need a column
         source = tf.pad(source, [[0, 0], [0, no_column]], constant_values=PAD)
         served = self.answers(self._search(source), source, shown, words)
         return {**served, "source_cut": lengths > self._longest}
@@ -61,25 +61,26 @@ class ServedSummarization(tf.Module):
     def answers(
         self, found: Any, source: tf.Tensor, pieces: tf.Tensor, words: tf.RaggedTensor
     ) -> dict[str, tf.Tensor]:
-        """What is served.
+        """Return the outputs of the signature.
 
         Args:
             found: a `SearchResult`.
-            source: `(B, S)` ids, those of copied words included.
-            pieces: `(B, S)` strings, what each id stands for.
-            words: ragged `(B, K)`, what the ids past the vocabulary stand for.
+            source: `(B, S)` ids, including those of copied words.
+            pieces: `(B, S)` strings, the text of each id.
+            words: ragged `(B, K)`, the text of the ids past the vocabulary.
 
         Returns:
-            `text` (B, n); `scores` (B, n); `lengths` (B, n), tokens of each answer without its end;
-            `finished` (B, n), False where an answer was cut; `tokens` (B, n, L) strings;
-            `token_scores` (B, n, L); `copied` (B, n, L), how probable each token was copied;
-            `origins` (B, n, L), the place in the source that a copied token came from, else -1;
-            `attention` (B, n, L, S); `source_tokens` (B, S) strings; and of `serve` `source_cut`
-            (B,), True where an article was not read to its end. Past the length tokens are "",
-            origins -1 and other numbers 0. Where the search finds fewer than n, score is -inf.
+            `text` (B, n); `scores` (B, n); `lengths` (B, n), numbers of tokens without the end
+            token; `finished` (B, n), False for a truncated output; `tokens` (B, n, L) strings;
+            `token_scores` (B, n, L); `copied` (B, n, L), the probability that each token was
+            copied; `origins` (B, n, L), the source position that a copied token came from, else -1;
+            `attention` (B, n, L, S); `source_tokens` (B, S) strings. `serve` adds `source_cut`
+            (B,), True if an article was truncated. Past the length, tokens are "", origins -1 and
+            other numbers 0. Hypotheses that are missing because the search finds fewer than n have
+            score -inf.
         """
         lengths = found.lengths - tf.cast(found.finished, "int32")
-        longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # of no answer it is below 0
+        longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # below 0 for an empty batch
         ids = found.tokens[:, :, :longest]
         said = tf.range(longest) < lengths[..., None]
         attention, copied = self._traced(source, found.tokens, longest, said)
@@ -105,9 +106,9 @@ class ServedSummarization(tf.Module):
     def _traced(
         self, source: tf.Tensor, tokens: tf.Tensor, longest: tf.Tensor, said: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Attention `(B, n, L, S)` and probabilities of being copied `(B, n, L)`, by a trace."""
+        """Return attention weights `(B, n, L, S)` and copy probabilities `(B, n, L)` by a trace."""
         count, places = tf.shape(tokens)[1], tf.shape(source)[1]
-        tokens = tokens[:, :, : tf.maximum(longest, 1)]  # of no answer: decoders need a step
+        tokens = tokens[:, :, : tf.maximum(longest, 1)]  # empty batch: decoders need a step
         shape = tf.shape(tokens)
         rows = tf.repeat(source, count, axis=0)
         told = self._trace(rows, tf.reshape(tokens, [-1, shape[2]]))
@@ -122,7 +123,7 @@ class ServedSummarization(tf.Module):
 def _origins(
     source: tf.Tensor, ids: tf.Tensor, attention: tf.Tensor, copied: tf.Tensor
 ) -> tf.Tensor:
-    """`tasks.summary.origins` of ids `(B, n, L)`, int32."""
+    """Return `tasks.summary.origins` of ids `(B, n, L)`, int32."""
     there = ids[..., None] == source[:, None, None]
     looks = tf.where(there, attention, -1.0)
     taken = tf.logical_and(copied >= COPIED, tf.reduce_any(there, axis=-1))

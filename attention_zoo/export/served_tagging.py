@@ -1,4 +1,4 @@
-"""A tagger that takes raw sentences: words, the model, Viterbi and spans in one graph."""
+"""A served tagger of raw sentences: word splitting, model, Viterbi and spans in one graph."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from attention_zoo.tasks.tagged import TagReading
 class ServedTagging(tf.Module):
     """`task.predict` of sentences in core TensorFlow operations.
 
-    Answers are the best that `predict` gives; a batch with an empty or too long sentence is refused
-    whole (`InvalidArgumentError` naming the row).
+    The result of a sentence is the best one of `predict`. A batch with an empty or too long
+    sentence is rejected as a whole (`InvalidArgumentError` with the row).
 
     Args:
         task: a `tasks.Tagging`.
-        rules: none; tags are searched for by no rules.
+        rules: must be empty; the task has no search.
 
     Raises:
-        ValueError: a model that reads marked words, which a sentence cannot tell; rules; a public
-            tokenizer.
+        ValueError: if the model takes marked words, which a plain sentence does not have; if there
+            are rules; or if the tokenizer is not a registered `data.Tokenizer`.
     """
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
@@ -51,7 +51,7 @@ class ServedTagging(tf.Module):
         autograph=False,
     )
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers to sentences `(B,)`; see the docstring of `answers` for what they hold."""
+        """Tag sentences `(B,)`; see `answers` for the outputs."""
         words, starts, ends = self.words.split(text)
         given = self.inputs(words)
         sizes = words.row_lengths(), given["tokens"].row_lengths()
@@ -62,13 +62,13 @@ class ServedTagging(tf.Module):
         return self.answers(words, offsets, told)
 
     def inputs(self, words: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
-        """What the model reads of words, ragged `(B, W)`."""
+        """Return the model's inputs for words, ragged `(B, W)`."""
         ids, _ = self.tokens.encode(words.flat_values)
         tokens = words.with_values(ids).merge_dims(1, 2)
         before = tf.cumsum(ids.row_lengths(), exclusive=True)
         before -= tf.gather(tokens.row_starts(), words.value_rowids())
         given = {"tokens": tokens, "starts": words.with_values(tf.cast(before + 1, "int32"))}
-        if self.characters is not None:  # tokens are whole words then
+        if self.characters is not None:  # then tokens are whole words
             spelt, _ = self.characters.encode(words.flat_values)
             given["characters"] = words.with_values(spelt)
         return given
@@ -76,20 +76,20 @@ class ServedTagging(tf.Module):
     def answers(
         self, words: tf.RaggedTensor, offsets: tf.RaggedTensor, told: dict[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        """What is served.
+        """Return the outputs of the signature.
 
         Args:
             words: ragged `(B, W)`.
-            offsets: of each word its start and end, ragged `(B, W, 2)`.
-            told: what a `tasks.tagged.TagReading` tells.
+            offsets: start and end of each word, ragged `(B, W, 2)`.
+            told: outputs of a `tasks.tagged.TagReading`.
 
         Returns:
-            `words` (B, W) strings; `offsets` (B, W, 2), where they stand, in characters, the end
-            exclusive; `tags` (B, W) strings; `probabilities` (B, W) of each tag by itself;
-            `lengths` (B,), the numbers of words; `scores` (B,), log-probabilities of the tags
-            together; `spans` (B, S, 2), where they stand; `span_labels` (B, S) strings;
-            `span_probabilities` (B, S), those of their least likely tag. Past the end strings are
-            "" and numbers are 0; a span that is there ends after 0.
+            `words` (B, W) strings; `offsets` (B, W, 2), their positions in characters, the end
+            exclusive; `tags` (B, W) strings; `probabilities` (B, W), the marginal of each tag;
+            `lengths` (B,), numbers of words; `scores` (B,), log probability of the tag sequence;
+            `spans` (B, S, 2), their positions; `span_labels` (B, S) strings; `span_probabilities`
+            (B, S), of the least likely tag of each span. Past the end, strings are "" and numbers
+            are 0; the end of a real span is above 0.
         """
         lengths = words.row_lengths()
         tags = told["tags"][:, 0]
@@ -114,7 +114,7 @@ class ServedTagging(tf.Module):
         }
 
     def _checks(self, words: tf.Tensor, tokens: tf.Tensor) -> list[tf.Operation]:
-        """What refuses sentences that `predict` refuses, naming the first such row."""
+        """Return assertions that reject what `predict` rejects, with the first such row."""
         longest, places = self._limits
         checks = [refuse_empty(words), refuse_long(words, longest, "words, the limit is")]
         if places is not None:
@@ -123,7 +123,7 @@ class ServedTagging(tf.Module):
 
 
 def _padded(ids: tf.RaggedTensor) -> tf.Tensor:
-    """Ids with pads; of no sentence there is a place of nothing, since encoders need one."""
+    """Pad ids to a dense tensor; an empty axis becomes one position of padding for the encoders."""
     dense = ids.to_tensor(PAD)
     grow = tf.cast(tf.shape(dense) == 0, "int32") * tf.constant([0] + [1] * (dense.shape.rank - 1))
     return tf.pad(dense, tf.stack([tf.zeros_like(grow), grow], axis=1), constant_values=PAD)

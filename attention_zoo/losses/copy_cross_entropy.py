@@ -1,4 +1,4 @@
-"""Cross entropy of the next word, said or copied, over all words that are there."""
+"""Cross-entropy of the next token for models with a copy mechanism, over all unmasked tokens."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class CopyCrossEntropy(keras.losses.Loss):
-    """Mean cross entropy of a batch's words by the log probabilities of a copying model.
+    """Mean cross-entropy over the tokens of a batch, from the log probabilities of a copying model.
 
-    `sum_bt -log P(y_bt)` over the number of labels that are not 0
+    `sum_bt -log P(y_bt)` divided by the number of nonzero labels
 
     Args:
-        name: of the loss.
+        name: name of the loss.
 
     Call arguments:
-        y_true: labels `(B, T)`, integers below V + C; 0 is padding and counts nothing.
-        y_pred: log probabilities `(B, T, V + C)`, as of `layers.CopyHead`; what stands at padded
-            labels (NaN too) counts nothing.
+        y_true: labels `(B, T)`, integers below V + C (vocabulary and copied words); 0 is padding
+            and is ignored.
+        y_pred: log probabilities `(B, T, V + C)`, such as those of `layers.CopyHead`; values at
+            padded labels (NaN too) are ignored.
 
     Returns:
-        A float32 number; 0 when every label is padding.
+        A float32 scalar; 0 if every label is padding.
 
     Example:
         >>> import numpy as np
@@ -37,8 +38,8 @@ class CopyCrossEntropy(keras.losses.Loss):
         1.3863
 
     Reference:
-        See et al. 2017, arXiv 1704.04368, equations 6, 7 and 9: w*_t is y_t; here the mean is over
-        all words of a batch, there it is one over each text.
+        See et al. 2017, arXiv 1704.04368, equations 6, 7 and 9: w*_t is y_t. This loss is the mean
+        over all tokens of a batch; the paper's is the mean over each text.
     """
 
     def __init__(self, name: str = "copy_cross_entropy", **kwargs: Any) -> None:
@@ -57,11 +58,11 @@ class CopyCrossEntropy(keras.losses.Loss):
         return ops.where(live, losses, 0.0) / ops.maximum(self.count(labels), 1.0)
 
     def total(self, y_true: Tensor, projection: CopyProjection) -> Tensor:
-        """The sum over labels `(B, T)` of what this is the mean of, of their probabilities alone.
+        """Return the summed loss over labels `(B, T)`, computing only the labels' probabilities.
 
         Args:
-            y_true: labels `(B, T)`; 0 is padding and counts nothing.
-            projection: what the log probabilities are of, see `ops.copied_cross_entropy`.
+            y_true: labels `(B, T)`; 0 is padding and is ignored.
+            projection: the log probabilities, not yet computed; see `ops.copied_cross_entropy`.
         """
         if not isinstance(projection, CopyProjection):
             raise ValueError(
@@ -73,5 +74,5 @@ class CopyCrossEntropy(keras.losses.Loss):
         return copied_cross_entropy(projection, y_true)
 
     def count(self, y_true: Tensor) -> Tensor:
-        """How many labels the mean is of, a float32 number."""
+        """Return the number of labels that are not padding, as a float32 scalar."""
         return ops.sum(ops.cast(ops.not_equal(y_true, 0), "float32"))

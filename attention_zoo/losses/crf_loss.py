@@ -1,4 +1,4 @@
-"""How unlikely a chain of tags finds the right ones."""
+"""Negative log-likelihood of a linear-chain CRF."""
 
 from __future__ import annotations
 
@@ -20,28 +20,30 @@ from attention_zoo.ops.linear_chain import (
 Tensor = Any
 
 REFUSED = 1e4
-"""What a sentence costs whose labels are forbidden: finite, so that its batch survives it."""
+"""Cost of a sentence whose labels are forbidden; finite, so that its batch stays usable."""
 UNKNOWN = -1
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class CRFLoss(keras.losses.Loss):
-    """Negative log-likelihood of the right tags of a sentence: one number for each sentence.
+    """Negative log-likelihood of the correct tags, one value per sentence.
 
-    `log sum_y exp s(y) - log sum_{y right} exp s(y)`, s of all tags that the `CRF` layer allows
+    `log sum_y exp s(y) - log sum_{y right} exp s(y)`, where y are the tag sequences that the `CRF`
+    layer allows and s is their score. Right sequences match the labels.
 
     Args:
-        reduction: how the sentences' numbers become one: their mean by default.
-        name: of the loss.
+        reduction: reduction over sentences; the mean by default.
+        name: name of the loss.
 
     Call arguments:
-        y_true: tags `(B, T)`, integers, -1 where any tag may be right; or booleans `(B, T, K)`, of
-            each place the tags that may be. Places that do not count are not read.
-        y_pred: what a `CRF` layer returned, `(B, T + K + 2, K + 1)`: it knows which places count.
+        y_true: tags `(B, T)`, integers, -1 where any tag may be right; or booleans `(B, T, K)`, the
+            tags that may be right at each position. Masked positions are ignored.
+        y_pred: the output of a `CRF` layer, `(B, T + K + 2, K + 1)`, which includes the mask.
 
     Returns:
-        `(B,)` reduced, float32. A sentence of length 0 costs 0; one of whose labels none is allowed
-        costs 10,000 and has no gradient.
+        Losses `(B,)` before the reduction, float32. A sentence of length 0 costs 0. A sentence
+        whose labels admit
+        no allowed tag sequence costs 10,000 and has no gradient.
 
     Example:
         >>> import numpy as np
@@ -72,14 +74,14 @@ class CRFLoss(keras.losses.Loss):
         places = "places" if places is None else places
         wanted = ("batch", places, size) if len(y_true.shape) == 3 else ("batch", places)
         check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, wanted)
-        # No difference to the result, but the sums over a sentence stay small and so exact.
+        # This keeps the sums over a sentence small, and so exact, without changing the result.
         tops = ops.max(chain.emissions, axis=-1, keepdims=True, initial=float("-inf"))
         chain = chain._replace(emissions=chain.emissions - ops.stop_gradient(tops))
         return negative_log_likelihood(chain, y_true)
 
 
 def negative_log_likelihood(chain: Chain, labels: Tensor) -> Tensor:
-    """`(B,)`, of labels as `CRFLoss` takes them."""
+    """Return the negative log-likelihoods `(B,)`; see `CRFLoss` for `labels`."""
     right = _score(chain, labels)
     total = log_partition(chain)
     zero = ops.zeros((), total.dtype)
@@ -89,7 +91,7 @@ def negative_log_likelihood(chain: Chain, labels: Tensor) -> Tensor:
 
 
 def _score(chain: Chain, labels: Tensor) -> Tensor:
-    """The logarithm of the sum over the sequences that the labels allow, `(B,)`."""
+    """Return the log-sum-exp of the scores of the sequences that the labels allow, `(B,)`."""
     if len(labels.shape) == 3:
         return partial_score(chain, ops.cast(labels, "bool"))
     labels = ops.cast(labels, "int32")

@@ -1,4 +1,4 @@
-"""What a model learns by that looks where it likes and then says what it saw."""
+"""The hybrid loss of the recurrent attention model."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class GlimpseLoss(keras.losses.Loss):
-    """Cross entropy of the answers, REINFORCE for the locations, squared error of the baselines.
+    """Cross-entropy of the class, REINFORCE for the locations, squared error of the baselines.
 
-    `-log p(y) - coefficient sum_t (R - b_t) log p(l_t) + sum_t (R - b_t)^2`, R = 1 if the likeliest
+    `-log p(y) - coefficient sum_t (R - b_t) log p(l_t) + sum_t (R - b_t)^2`, R = 1 if the predicted
     class is y, else 0
 
-    Of the second term only log p(l_t) has a gradient, of the third only b_t. Both have no value of
-    their own here: the number is the cross entropy, in training as in inference.
+    In the second term only log p(l_t) has a gradient, in the third only b_t. Both terms contribute
+    gradients but no value: the returned value is the cross-entropy, in training and in inference.
 
     Args:
-        label_smoothing: of the cross entropy, in [0, 1).
+        label_smoothing: of the cross-entropy, in [0, 1).
         coefficient: weight of the second term, at least 0.
-        reduction: how the examples' numbers become one: their mean by default.
-        name: of the loss.
+        reduction: reduction over examples; the mean by default.
+        name: name of the loss.
 
     Call arguments:
         y_true: classes, `(B,)`, integers.
-        y_pred: what a `models.RecurrentAttentionModel` returned: in training `{"logits": (B, K),
+        y_pred: the output of a `models.RecurrentAttentionModel`: in training `{"logits": (B, K),
             "log_probabilities": (B, T), "baselines": (B, T)}`, and otherwise logits `(B, K)`.
 
     Returns:
-        `(B,)` reduced, float32.
+        Losses `(B,)` before the reduction, float32.
 
     Example:
         >>> import numpy as np
@@ -55,7 +55,7 @@ class GlimpseLoss(keras.losses.Loss):
 
     Reference:
         Mnih et al. 2014, arXiv 1406.6247, section 3.2, equation 2 and "Using a hybrid supervised
-        loss": R_t is R at every step, since only the last answer is rewarded.
+        loss": R_t is R at every step, since only the final prediction is rewarded.
     """
 
     def __init__(

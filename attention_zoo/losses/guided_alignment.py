@@ -1,4 +1,4 @@
-"""Weights that are to look where a word aligner says."""
+"""Guided alignment: supervision of attention weights by a word aligner."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Tensor = Any
 KINDS = Registry("kind of guided alignment")
 
 LEAST = 1e-30
-"""Weights below count as this much in a logarithm; a softmax that learns stays far above."""
+"""Lower bound of weights in the logarithm; a softmax in training stays far above it."""
 
 
 @KINDS.register("cross_entropy")
 def _cross_entropy(reference: Tensor, weights: Tensor) -> Tensor:
-    """`-sum_s p_ts log a_ts`, p the reference divided by its sum."""
+    """Return `-sum_s p_ts log a_ts`, where p is the reference divided by its sum."""
     total = ops.sum(reference, axis=-1, keepdims=True)
     shares = reference / ops.where(total > 0, total, ops.ones((), total.dtype))
     return -ops.sum(shares * ops.log(ops.maximum(weights, LEAST)), axis=-1)
@@ -28,31 +28,32 @@ def _cross_entropy(reference: Tensor, weights: Tensor) -> Tensor:
 
 @KINDS.register("mse")
 def _squared_error(reference: Tensor, weights: Tensor) -> Tensor:
-    """`sum_s (r_ts - a_ts)^2`, r the reference as it is."""
+    """Return `sum_s (r_ts - a_ts)^2`, where r is the unnormalized reference."""
     return ops.sum(ops.square(reference - weights), axis=-1)
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class GuidedAlignment(keras.losses.Loss):
-    """How far attention weights are from a reference alignment, over the words that have one.
+    """Distance of attention weights from a reference alignment, over the words that have one.
 
-    The mean over the rows t with a reference of `-sum_s p_ts log a_ts` (p the reference divided by
-    its sum), or with "mse" of `sum_s (r_ts - a_ts)^2` (r the reference as it is)
+    The mean, over the rows t with a reference, of `-sum_s p_ts log a_ts` (p is the reference
+    divided by its sum), or with "mse" of `sum_s (r_ts - a_ts)^2` (r is the unnormalized reference)
 
-    Both sum over the sources, so that padding them changes nothing.
+    Both sum over the source positions, so padding of the sources has no effect.
 
     Args:
         kind: "cross_entropy" or "mse".
-        name: of the loss.
+        name: name of the loss.
 
     Call arguments:
-        y_true: the reference r, `(B, T, S)`, 0 or more: 1 where an aligner links target word t to
-            source word s, or shares. A row of zeros is a word without a reference and counts
-            nothing, padding for one.
-        y_pred: weights a, `(B, T, S)`; of heads give one, or the mean of some.
+        y_true: the reference r, `(B, T, S)`, at least 0: 1 where an aligner links target word t to
+            source word s, or fractions. A row of zeros, such as padding, has no reference and is
+            ignored.
+        y_pred: attention weights a, `(B, T, S)`; with several heads, those of one head or a mean
+            over heads.
 
     Returns:
-        A float32 number; 0 when no word has a reference.
+        A float32 scalar; 0 if no word has a reference.
 
     Example:
         >>> import numpy as np
@@ -64,7 +65,7 @@ class GuidedAlignment(keras.losses.Loss):
 
     Reference:
         Chen et al. 2016, arXiv 1607.01628, the section on guided alignment training: A_ti is the
-        reference, alpha_ti the weights. Here every word with a reference counts the same.
+        reference, alpha_ti the weights. Here every word with a reference has the same weight.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What image and text learn by that are to find each other."""
+"""Triplet loss with hardest negatives, for image-text retrieval."""
 
 from __future__ import annotations
 
@@ -15,33 +15,32 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class HardestNegatives(keras.losses.Loss):
-    """A pair is to be more alike, by a margin, than either of it and the likest stranger.
+    """Triplet loss: a pair must score higher than its hardest in-batch negatives by `margin`.
 
     `max(0, m - s(i, t) + max_t' s(i, t')) + max(0, m - s(i, t) + max_i' s(i', t))`
 
-    Strangers are those of the batch that belong to another image: a second caption of an image is
-    none to it. A pair that has no strangers costs 0. They are sought within the batch as it comes,
-    so a batch that is split over devices, or put together of several (`accumulate`), has fewer of
-    them, and easier ones, than a whole one of its size.
+    Negatives of a pair are the texts and images in the batch that belong to another image. A second
+    caption of the same image is not a negative. A pair without negatives costs 0. If a batch is
+    split over devices, or accumulated from micro-batches (`accumulate`), its pairs have fewer and
+    easier negatives than in one whole batch of its size.
 
-    What is learnt from scratch often gets stuck where all are alike, at a loss of 2 m: the likest
-    stranger pushes as much as the pair pulls. With a `sharpness` p the likest gives way to `log
-    mean exp(p s) / p` of all strangers, which is their mean where they are alike, and comes to the
-    likest as they are told apart.
+    Training from scratch often gets stuck where all similarities are equal, at a loss of 2 m: the
+    hardest negative pushes as much as the pair pulls. With a `sharpness` p, the hardest negative is
+    replaced by `log mean exp(p s) / p` over all negatives. This is their mean if all are equal and
+    approaches the hardest one as they differ more.
 
     Args:
         margin: m.
-        sharpness: p, or None for the likest stranger alone, as in the paper.
-        reduction: how the pairs' numbers become one: their mean by default.
-        name: of the loss.
+        sharpness: p, or None for the hardest negative only, as in the paper.
+        reduction: reduction over pairs; the mean by default.
+        name: name of the loss.
 
     Call arguments:
-        y_true: `(B,)`, of each pair the number of its image, below 2^24: Keras reads it as float32.
-        y_pred: similarities `(B, B)`: row i and column j are of the image of pair i and the text
-            of pair j.
+        y_true: `(B,)`, the image number of each pair, below 2^24 because Keras casts it to float32.
+        y_pred: similarities `(B, B)`: row i is the image of pair i, column j the text of pair j.
 
     Returns:
-        `(B,)` reduced, computed in float32 at least.
+        Losses `(B,)` before the reduction, computed in float32 at least.
 
     Example:
         >>> import numpy as np
@@ -82,7 +81,7 @@ class HardestNegatives(keras.losses.Loss):
         return by_text + self._hinge(own, alike, strangers, 0)
 
     def _hinge(self, own: Tensor, alike: Tensor, strangers: Tensor, axis: int) -> Tensor:
-        """What the strangers along an axis cost each pair, `(B,)`."""
+        """Return the hinge loss of each pair against its negatives along an axis, `(B,)`."""
         least = ops.full((), float("-inf"), alike.dtype)
         likest = ops.max(ops.where(strangers, alike, least), axis=axis, initial=float("-inf"))
         some = ops.any(strangers, axis=axis)

@@ -1,4 +1,4 @@
-"""What turns a reward into a gradient for what was drawn at random."""
+"""REINFORCE: a gradient for sampled choices from a reward."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class Reinforce(keras.layers.Layer):
-    """A term for the loss whose gradient makes rewarded choices likelier.
+    """REINFORCE loss term with a moving-average baseline.
 
     `-coefficient mean((reward - b) log p(chosen)) - entropy_bonus mean(H)`;
-    after it in training, `b <- baseline_decay b + (1 - baseline_decay) mean(reward)`
+    in training, followed by `b <- baseline_decay b + (1 - baseline_decay) mean(reward)`
 
-    Reward and b are constants to the gradient. Its expectation, with the coefficient at 1 and no
-    bonus, is that of minus the mean reward; b changes its variance only. The value of the term
-    means nothing.
+    No gradient flows through reward and b. With coefficient 1 and no bonus, the expected gradient
+    is that of minus the mean reward; b only changes its variance. The value of the term has no
+    meaning.
 
     Args:
-        baseline_decay: how much of the moving average b stays at each step, in [0, 1).
+        baseline_decay: decay of the moving average b, in [0, 1).
         coefficient: weight of the term, at least 0.
-        entropy_bonus: what spread-out choices are paid, at least 0; it keeps them from settling
-            early.
+        entropy_bonus: weight of the entropy, at least 0; it discourages early convergence to one
+            choice.
 
     Call arguments:
-        reward: `(B,)`, one number for each example, the higher the better.
-        log_probability: `(B,)`, of what the example's looks chose (`ReinforceAlignment.choice`).
-        entropy: `(B,)`, of what they were chosen from, or None where there is no bonus.
-        example_mask: `(B,)` boolean (or 0 and 1), of examples that there are; all if None.
-        training: whether b moves.
+        reward: `(B,)`, one value per example; higher is better.
+        log_probability: `(B,)`, of the choices sampled in the example's attention steps
+            (`ReinforceAlignment.choice`).
+        entropy: `(B,)`, of the distributions they were sampled from; may be None if there is no
+            bonus.
+        example_mask: `(B,)` boolean (or 0 and 1), False for masked examples; all are unmasked if
+            None.
+        training: whether to update b.
 
     Returns:
-        A number, float32 at least; 0 for no rows.
+        A float32 scalar; 0 for an empty batch.
 
     Weights:
-        baseline: b, `()`, not trainable; at first 0.
+        baseline: b, `()`, not trainable, initially 0.
 
     Masking:
-        Examples that are not there count in no mean. One that chose nothing has log-probability and
-        entropy 0, and adds nothing.
+        Masked examples are excluded from averages. An example without choices has log probability
+        and entropy 0, and adds nothing.
 
     Cost:
         O(B).
@@ -81,7 +84,8 @@ class Reinforce(keras.layers.Layer):
     Reference:
         Xu et al. 2015, arXiv 1502.03044, section 4.1: log p(y | s, a) is the reward (minus the
         loss), lambda_r the coefficient, lambda_e the bonus, b_k the baseline. The authors' code
-        has the bonus .002 and the coefficient .1; 1, here, is what the derivation gives.
+        uses a bonus of .002 and a coefficient of .1; the default 1 here is what the derivation
+        gives.
     """
 
     def __init__(
@@ -141,7 +145,7 @@ class Reinforce(keras.layers.Layer):
         return term
 
     def _move_baseline(self, reward: Tensor, mask: Tensor | None) -> None:
-        """Towards the mean reward of the batch, if there is a row in it."""
+        """Move the baseline towards the mean reward; skip a fully masked batch."""
         step = (1 - self.baseline_decay) * (_mean(reward, mask) - self.baseline)
         some = _rows(reward, mask) > 0
         self.baseline.assign_add(ops.where(some, step, 0.0))
@@ -156,18 +160,18 @@ class Reinforce(keras.layers.Layer):
 
 
 def _there(x: Tensor, mask: Tensor | None) -> Tensor:
-    """The examples' numbers, float32; 0 of those that are not there, whatever it was."""
+    """Cast values to float32 and set those of masked examples to 0, even NaN."""
     x = ops.cast(x, "float32")
     return x if mask is None else ops.where(mask, x, 0.0)
 
 
 def _mean(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Over the rows that there are; 0 where there are none."""
+    """Return the mean over unmasked examples; 0 if there are none."""
     return ops.sum(x) / ops.cast(ops.maximum(_rows(x, mask), 1), x.dtype)
 
 
 def _rows(x: Tensor, mask: Tensor | None) -> Tensor:
-    """How many there are."""
+    """Return the number of unmasked examples."""
     if mask is None:
         return ops.convert_to_tensor(ops.shape(x)[0])
     return ops.sum(ops.cast(mask, "int32"))

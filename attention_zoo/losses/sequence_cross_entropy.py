@@ -1,4 +1,4 @@
-"""Cross entropy of the next token, over all tokens that are there."""
+"""Cross-entropy of the next token, over all unmasked tokens."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class SequenceCrossEntropy(keras.losses.Loss):
-    """Mean cross entropy of a batch's tokens: one sum over one count, not a mean of means.
+    """Mean cross-entropy over all tokens of a batch: one sum over one count, not a mean of means.
 
-    `sum_bt (1 - e) -log p(y_bt) + e mean_v -log p(v)` over the number of labels that are not 0
+    `sum_bt (1 - e) -log p(y_bt) + e mean_v -log p(v)` divided by the number of nonzero labels
 
     Args:
         label_smoothing: e, in [0, 1).
-        name: of the loss.
+        name: name of the loss.
 
     Call arguments:
-        y_true: labels `(B, T)`, integers; 0 is padding and counts nothing.
-        y_pred: logits `(B, T, V)`; what stands at padded labels (NaN too) counts nothing.
+        y_true: labels `(B, T)`, integers; 0 is padding and is ignored.
+        y_pred: logits `(B, T, V)`; values at padded labels (NaN too) are ignored.
 
     Returns:
-        A float32 number; 0 when every label is padding.
+        A float32 scalar; 0 if every label is padding.
 
     Example:
         >>> import numpy as np
@@ -65,11 +65,11 @@ class SequenceCrossEntropy(keras.losses.Loss):
         return ops.where(live, losses, 0.0) / count
 
     def total(self, y_true: Tensor, projection: Projection) -> Tensor:
-        """The sum over labels `(B, T)` of what this is the mean of, without the logits' tensor.
+        """Return the summed loss over labels `(B, T)`, without materializing the logits.
 
         Args:
-            y_true: labels `(B, T)`; 0 is padding and counts nothing.
-            projection: what the logits are of, see `ops.projected_cross_entropy`.
+            y_true: labels `(B, T)`; 0 is padding and is ignored.
+            projection: the logits, not yet computed; see `ops.projected_cross_entropy`.
         """
         if not isinstance(projection, Projection):
             raise ValueError(
@@ -88,7 +88,7 @@ class SequenceCrossEntropy(keras.losses.Loss):
         )
 
     def count(self, y_true: Tensor) -> Tensor:
-        """How many labels the mean is of, a float32 number."""
+        """Return the number of labels that are not padding, as a float32 scalar."""
         return ops.sum(ops.cast(ops.not_equal(y_true, 0), "float32"))
 
     def get_config(self) -> dict[str, Any]:

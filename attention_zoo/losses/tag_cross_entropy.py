@@ -1,4 +1,4 @@
-"""How unlikely each tag alone finds the right one."""
+"""Cross-entropy of tags that are predicted independently."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class TagCrossEntropy(keras.losses.Loss):
-    """Mean cross entropy of a batch's tags, each place by itself: one sum over one count.
+    """Mean cross-entropy over all tags of a batch, each position by itself: one sum over one count.
 
-    `sum_bt (1 - e) -log p(y_bt) + e mean_k -log p(k)` over the number of tags that are known,
+    `sum_bt (1 - e) -log p(y_bt) + e mean_k -log p(k)` divided by the number of known tags,
     `p = softmax(x_bt)`, x the emissions
 
     Args:
         label_smoothing: e, in [0, 1).
-        name: of the loss.
+        name: name of the loss.
 
     Call arguments:
-        y_true: tags `(B, T)`, integers; one below 0 is unknown and counts nothing.
-        y_pred: potentials `(B, T + K + 2, K + 1)`, as a `CRF` layer or a tagger returns them; of
-            them the emissions and which places count. Those that do not (NaN too) reach nothing.
+        y_true: tags `(B, T)`, integers; negative tags are unknown and ignored.
+        y_pred: potentials `(B, T + K + 2, K + 1)`, the output of a `CRF` layer or a tagger. Only
+            the emissions and the mask are used. Values at masked positions (NaN too) are ignored.
 
     Returns:
-        A float32 number; 0 when no tag is known.
+        A float32 scalar; 0 if no tag is known.
 
     Example:
         >>> import numpy as np
@@ -69,7 +69,10 @@ class TagCrossEntropy(keras.losses.Loss):
         return ops.where(live, losses, ops.zeros((), losses.dtype)) / count
 
     def count(self, y_true: Tensor) -> Tensor:
-        """How many tags the mean is of, a float32 number, where none stands at hidden places."""
+        """Return the number of known tags, as a float32 scalar.
+
+        Tags at masked positions must be negative: this method has no mask.
+        """
         return ops.sum(ops.cast(ops.greater_equal(y_true, 0), "float32"))
 
     def get_config(self) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""Metrics of text, of summaries, of captions, of tags and of the spans they mark, any of them by
-length, of where a model looks, and of images and texts that find each other."""
+"""Metrics of generated text, captions, tags, spans, attention weights and image-text retrieval.
+
+`by_length` splits a metric of texts by source length.
+"""
 
 from attention_zoo.metrics.by_length import LengthScore, by_length
 from attention_zoo.metrics.captioning import CaptionScores, caption_scores

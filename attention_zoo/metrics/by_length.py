@@ -1,4 +1,4 @@
-"""Any metric, by the length of what was read: where a fixed-length memory shows."""
+"""Metrics by source length, which show the limits of a fixed-length memory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LengthScore(Generic[T]):
-    """A metric over the sentences of some lengths.
+    """A metric over the sentences in a range of lengths.
 
     Attributes:
-        first: the shortest length that counts.
-        last: the longest, or None where there is no limit.
-        size: how many sentences there were, at least 1.
-        value: what the metric gave for them.
+        first: minimum length of the range.
+        last: maximum length of the range, or None if unlimited.
+        size: number of sentences, at least 1.
+        value: value of the metric.
     """
 
     first: int
@@ -37,18 +37,18 @@ def by_length(
     lengths: Sequence[int],
     edges: Sequence[int],
 ) -> list[LengthScore[T]]:
-    """The metric for each range of lengths; ranges without a sentence are left out.
+    """Compute a metric for each range of lengths; ranges without sentences are omitted.
 
     Args:
         metric: `metric(hypotheses, references)`, such as `bleu`.
-        hypotheses: one a sentence.
-        references: one a sentence.
-        lengths: of each source, in whatever unit the edges are.
-        edges: the last length of every range but the last, rising: `(10, 20)` makes the ranges
-            0 to 10, 11 to 20, and 21 and more.
+        hypotheses: one per sentence.
+        references: one per sentence.
+        lengths: length of each source, in the unit of `edges`.
+        edges: maximum length of every range except the last, increasing: `(10, 20)` makes the
+            ranges 0 to 10, 11 to 20, and 21 and more.
 
     Raises:
-        ValueError: if the lists are empty or differ in length, or the edges do not rise.
+        ValueError: if the lists are empty or differ in length, or the edges do not increase.
     """
     check_same_length(hypotheses=hypotheses, references=references, lengths=lengths)
     if any(low >= high for low, high in pairwise(edges)):

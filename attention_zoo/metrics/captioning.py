@@ -1,4 +1,4 @@
-"""The figures that captions of images are compared by, with several references of each image."""
+"""BLEU, ROUGE-L and CIDEr-D of image captions, with several references per image."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from attention_zoo.metrics.check import check_same_length, listed
 from attention_zoo.metrics.cider import LONGEST, cider
 from attention_zoo.metrics.wording import caption_words
 
-BETA = 1.2  # how much more recall weighs in ROUGE-L
+BETA = 1.2  # weight of recall in ROUGE-L
 
 
 class CaptionScores(NamedTuple):
-    """How alike captions are to what people say of the images.
+    """Scores of captions against human captions of the images.
 
     Attributes:
         bleu1, bleu2, bleu3, bleu4: 0 to 100, of n-grams up to that n.
         rouge_l: 0 to 100.
         cider: CIDEr-D, 0 to 1000, see `cider`.
-        bleu_signature: sacrebleu's, to be quoted with the scores.
+        bleu_signature: sacrebleu's signature, to be reported with the scores.
     """
 
     bleu1: float
@@ -36,22 +36,22 @@ class CaptionScores(NamedTuple):
 def caption_scores(
     captions: Sequence[str], references: Sequence[str | Sequence[str]]
 ) -> CaptionScores:
-    """BLEU-1 to 4, ROUGE-L and CIDEr-D as COCO's evaluation of captions counts them.
+    """Compute BLEU-1 to 4, ROUGE-L and CIDEr-D as in COCO's caption evaluation.
 
-    All count words in lower case, without punctuation marks, contracted ones in two ("it s").
+    All scores use lower-case words without punctuation; contractions are two words ("it s").
 
-    BLEU is of all captions together, as sacrebleu counts it: an n-gram is right as often as one of
-    the image's references has it, the reference closest in length decides on shortness, and nothing
-    is smoothed, so that without one right n-gram the score is 0.
+    BLEU is corpus BLEU as in sacrebleu. The count of an n-gram is clipped to its maximum count in
+    one reference of the image. The brevity penalty uses the reference closest in length. There is
+    no smoothing, so the score is 0 if no n-gram of some order matches.
 
-    ROUGE-L is the mean over images of `(1 + b^2) P R / (R + b^2 P)` with b = 1.2, where P and R are
-    the longest common subsequence's shares of the caption and of the reference, each of the
-    reference where it is greatest. That of `rouge`, which papers on summaries give, has b = 1 and
-    takes both of the same reference.
+    ROUGE-L is the mean over images of `(1 + b^2) P R / (R + b^2 P)` with b = 1.2. P and R are the
+    length of the longest common subsequence divided by the length of the caption and of the
+    reference; each is the maximum over the references. The variant in `rouge`, used in papers on
+    summarization, has b = 1 and takes P and R from the same reference.
 
     Args:
-        captions: one an image.
-        references: of each image one caption, or some; not all images need as many.
+        captions: one per image.
+        references: one caption or several per image; their number may differ between images.
 
     Example:
         >>> from attention_zoo.metrics import caption_scores
@@ -63,7 +63,7 @@ def caption_scores(
         (85.7, 87.5)
 
     Reference:
-        Papineni et al. 2002; Lin 2004; Vedantam et al. 2015; put together by Chen et al. 2015,
+        Papineni et al. 2002; Lin 2004; Vedantam et al. 2015; combined by Chen et al. 2015,
         "Microsoft COCO captions: data collection and evaluation server", arXiv:1504.00325,
         section 3.
 
@@ -81,7 +81,7 @@ def caption_scores(
 
 
 def _bleus(captions: list[list[str]], references: list[list[list[str]]]) -> tuple[list[float], str]:
-    """BLEU-1 to 4, and the signature."""
+    """Return BLEU-1 to 4, and the signature."""
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(lowercase=True, tokenize="none", smooth_method="none", max_ngram_order=LONGEST)
@@ -101,7 +101,7 @@ def _bleus(captions: list[list[str]], references: list[list[list[str]]]) -> tupl
 
 
 def _rouge_l(caption: list[str], references: list[list[str]]) -> float:
-    """0 to 1, of one image."""
+    """Return ROUGE-L of one image, 0 to 1."""
     common = [_common(caption, reference) for reference in references]
     if not any(common):
         return 0.0
@@ -115,10 +115,10 @@ def _rouge_l(caption: list[str], references: list[list[str]]) -> float:
 
 
 def _common(one: list[str], other: list[str]) -> int:
-    """The length of the longest common subsequence."""
+    """Return the length of the longest common subsequence."""
     longest = [0] * (len(other) + 1)
     for word in one:
-        before = 0  # of the words so far, and of those of `other` up to the last place
+        before = 0  # result for the words before `word` and before `theirs`
         for place, theirs in enumerate(other, start=1):
             above = longest[place]
             longest[place] = before + 1 if word == theirs else max(above, longest[place - 1])

@@ -1,4 +1,4 @@
-"""The checks that metrics of pairs begin with."""
+"""Argument checks shared by the metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence, Sized
 
 
 def check_same_length(**columns: Sized) -> None:
-    """ValueError unless the columns are lists, of one length, and not empty."""
+    """Raise ValueError unless the columns are non-empty lists of the same length."""
     for name, column in columns.items():
         if isinstance(column, str):
             raise ValueError(f"{name} is one string: give a list of strings")
@@ -18,7 +18,7 @@ def check_same_length(**columns: Sized) -> None:
 
 
 def listed(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
-    """The references of each text as a list; ValueError where there is none."""
+    """Return a list of references per text; raise ValueError if a text has none."""
     found = [[given] if isinstance(given, str) else list(given) for given in references]
     for row, of_text in enumerate(found):
         if not of_text:

@@ -1,4 +1,4 @@
-"""CIDEr-D: how much captions say of what people say of this image, and not of every image."""
+"""CIDEr-D: n-gram similarity of captions to references, weighted by TF-IDF."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import NamedTuple
 from attention_zoo.metrics.check import check_same_length, listed
 from attention_zoo.metrics.wording import caption_words
 
-LONGEST = 4  # words of an n-gram
-SIGMA = 6.0  # of the penalty for a caption longer or shorter than a reference
+LONGEST = 4  # maximum n of the n-grams
+SIGMA = 6.0  # of the Gaussian penalty on the difference in length
 
 Ngram = tuple[str, ...]
 
 
 class Weighed(NamedTuple):
-    """A text as vectors of n-grams, each weighed by how few images it is said of.
+    """The TF-IDF weighted n-gram vectors of a text.
 
     Attributes:
-        parts: of each n from 1 to 4, the weights of the n-grams; those of weight 0 are left out.
-        norms: of each part.
+        parts: for each n from 1 to 4, the weights of the n-grams, without zero weights.
+        norms: Euclidean norm of each part.
         length: in words.
     """
 
@@ -32,29 +32,29 @@ class Weighed(NamedTuple):
 
 
 def cider(captions: Sequence[str], references: Sequence[str | Sequence[str]]) -> float:
-    """CIDEr-D of captions, 0 to 1000: a hundred times what COCO's evaluation gives.
+    """Compute CIDEr-D of captions, 0 to 1000: 100 times the value of COCO's evaluation.
 
-    `g(w) = h(w) log(N / max(1, d(w)))` weighs an n-gram that a text has h times and that stands in
-    references of d of the N images. With `g` of a caption and `r` of a reference,
+    `g(w) = h(w) log(N / max(1, d(w)))` is the weight of an n-gram that occurs h times in a text and
+    in the references of d of the N images. With `g` of a caption and `r` of a reference,
 
         `s_n = sum(min(g, r) r) / (|g| |r|) exp(-(l_g - l_r)^2 / (2 * 6^2))`,
 
-    `l` the lengths in words, and a caption's score is the mean over its references and over n from
-    1 to 4. Tables show CIDEr as here, as they show BLEU in percent; COCO's own programme writes 10
-    for the best, 1.1 where tables have 110.
+    where `l` is the length in words. The score of a caption is the mean over its references and
+    over n from 1 to 4. Papers report CIDEr on this scale, like BLEU in percent; COCO's program
+    reports 10 for the maximum, and 1.1 where papers report 110.
 
-    What every image's references say weighs nothing. So a single image has score 0 whatever its
-    caption, figures of different sets of images cannot be compared, and even a caption equal to its
-    only reference has 250 n at most, where its words are n < 4.
+    N-grams in the references of all images have weight 0. So a single image has score 0 for any
+    caption, and scores on different sets of images are not comparable. Even a caption that equals
+    its only reference scores at most 250 n if it has n < 4 words.
 
     Args:
-        captions: one an image.
-        references: of each image one caption, or some.
+        captions: one per image.
+        references: one caption or several per image.
 
     Reference:
         Vedantam, Zitnick, Parikh 2015, "CIDEr: consensus-based image description evaluation",
-        arXiv:1411.5726: the weights of equation 1, but for the division by the sum of the counts
-        (as COCO's programme has them), and what the paper calls CIDEr-D.
+        arXiv:1411.5726: the weights of equation 1 without the division by the sum of the counts
+        (as in COCO's program), and the variant that the paper calls CIDEr-D.
 
     Raises:
         ValueError: if the lists are empty or differ in length, or an image has no reference.
@@ -81,7 +81,7 @@ def _counts(text: str) -> Counter[Ngram]:
 
 
 def _weighed(counts: Counter[Ngram], rarity: Mapping[Ngram, float], unknown: float) -> Weighed:
-    """Counts as vectors; `unknown` weighs what no reference has."""
+    """Return weighted vectors of n-gram counts; `unknown` is the IDF of n-grams in no reference."""
     parts: list[dict[Ngram, float]] = [{} for _ in range(LONGEST)]
     for ngram, count in counts.items():
         if weight := count * rarity.get(ngram, unknown):
@@ -91,12 +91,12 @@ def _weighed(counts: Counter[Ngram], rarity: Mapping[Ngram, float], unknown: flo
 
 
 def _score(caption: Weighed, references: list[Weighed]) -> float:
-    """0 to 1, of one image."""
+    """Return the score of one image, 0 to 1."""
     return fmean(_alike(caption, reference) for reference in references)
 
 
 def _alike(caption: Weighed, reference: Weighed) -> float:
-    """0 to 1, the mean over n."""
+    """Return the similarity of a caption and a reference, 0 to 1, averaged over n."""
     shared = 0.0
     for own, other, *norms in zip(
         caption.parts, reference.parts, caption.norms, reference.norms, strict=True

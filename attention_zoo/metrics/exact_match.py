@@ -1,4 +1,4 @@
-"""The share of answers that are right to the letter."""
+"""Exact match."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from attention_zoo.metrics.check import check_same_length, listed
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]]) -> float:
-    """Percent of hypotheses that equal their reference, character for character.
+    """Compute the percentage of hypotheses that equal a reference, character for character.
 
     Args:
-        hypotheses: one a text.
-        references: one a text, or some, any of which is right.
+        hypotheses: one per text.
+        references: one or several per text; any of them may match.
 
     Raises:
         ValueError: if the lists are empty or differ in length, or a text has no reference.

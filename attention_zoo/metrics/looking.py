@@ -1,4 +1,4 @@
-"""Whether a model looks at what it names."""
+"""Attention mass within the bounding boxes of named objects."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from attention_zoo.metrics.check import check_same_length
 
 SLACK = 0.02
-"""By how much the sum of weights in half precision may be above 1."""
+"""Amount by which the sum of half-precision weights may exceed 1."""
 
 Box = tuple[float, float, float, float]  # top, left, bottom, right, in fractions
 
 
 class BoxMass(NamedTuple):
-    """How much of the attention of words lies within what they name; all 0 to 1, 0 of no words.
+    """Attention mass within bounding boxes, for the words that name an object with a box.
 
     Attributes:
-        mass: the mean over these words.
-        area: the mean share of the image that the boxes take, which is the mass of looks that are
-            spread evenly.
-        words: how many there are.
+        mass: mean over these words, 0 to 1; 0 without words.
+        area: mean fraction of the image that the boxes cover, 0 to 1; the mass of uniform
+            attention.
+        words: number of these words.
     """
 
     mass: float
@@ -36,17 +36,17 @@ def mass_in_boxes(
     tokens: Sequence[Sequence[str]],
     boxes: Sequence[Mapping[str, Box]],
 ) -> BoxMass:
-    """The mean mass of attention within the box of the object that a word names.
+    """Compute the mean attention mass within the bounding box of the object that a word names.
 
-    A cell of the grid counts by the share of it that the box covers. Words that no box belongs to
-    are left out, so that a caption is not asked where it looks for what is not there.
+    A grid cell counts by the fraction of it that the box covers. Words without a box are excluded,
+    so objects that are not in the image do not affect the result.
 
     Args:
-        attention: of each image `(L, h, w)`, what each of L words looks at: weights of a grid over
-            the image, of sum 1.
-        tokens: of each image the L words.
-        boxes: of each image, where the object is that a word names: top, left, bottom and right in
-            fractions of height and width.
+        attention: for each image `(L, h, w)`, the attention weights of each of L words over a grid
+            on the image, with sum 1.
+        tokens: the L words for each image.
+        boxes: for each image, the box of each word that names an object: top, left, bottom and
+            right as fractions of height and width.
 
     Example:
         >>> from attention_zoo.metrics import mass_in_boxes
@@ -55,8 +55,8 @@ def mass_in_boxes(
         BoxMass(mass=0.8, area=0.5, words=1)
 
     Raises:
-        ValueError: if the lists are empty or differ in length, or attention is none of its words or
-            no weights, or a box is none of an image.
+        ValueError: if the lists are empty or differ in length, attention weights are invalid or do
+            not match the words, or a box is not within the image.
     """
     check_same_length(attention=attention, tokens=tokens, boxes=boxes)
     found: list[tuple[float, float]] = []
@@ -79,7 +79,7 @@ def mass_in_boxes(
 
 
 def _check(row: int, word: str, box: Box, grid: NDArray[np.float64]) -> None:
-    """ValueError unless the box is of an image, and the look of numbers."""
+    """Raise ValueError unless the box is within the image and the attention weights are valid."""
     top, left, bottom, right = box if len(box) == 4 else (0.0, 0.0, 0.0, 0.0)
     if not (0 <= top < bottom <= 1 and 0 <= left < right <= 1):
         raise ValueError(
@@ -96,12 +96,12 @@ def _check(row: int, word: str, box: Box, grid: NDArray[np.float64]) -> None:
 
 
 def _covered(box: Box, height: int, width: int) -> NDArray[np.float64]:
-    """The share of each cell that a box covers."""
+    """Return the fraction of each cell that a box covers."""
     top, left, bottom, right = box
     return np.outer(_overlap(top, bottom, height), _overlap(left, right, width))
 
 
 def _overlap(first: float, last: float, cells: int) -> NDArray[np.float64]:
-    """The share of each of so many equal parts of the line from 0 to 1 that lies between both."""
+    """Return the fraction in `[first, last]` of each of `cells` equal parts of `[0, 1]`."""
     edges = np.clip(np.arange(cells + 1) / cells, first, last)
     return np.diff(edges) * cells

@@ -1,4 +1,4 @@
-"""BLEU and chrF as sacrebleu computes them, with the signature that lets others repeat them."""
+"""BLEU and chrF as computed by sacrebleu, with the signature for reproducibility."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from attention_zoo.metrics.check import check_same_length
 
 
 class Score(NamedTuple):
-    """A figure and how it was made.
+    """A score and how it was computed.
 
     Attributes:
         score: 0 to 100.
-        signature: sacrebleu's, to be quoted with the score.
+        signature: sacrebleu's signature, to be reported with the score.
     """
 
     score: float
@@ -23,13 +23,13 @@ class Score(NamedTuple):
 def bleu(
     hypotheses: Sequence[str], references: Sequence[str], tokenizer: str | None = None
 ) -> Score:
-    """Corpus BLEU of detokenised, cased text, one reference each.
+    """Compute corpus BLEU of detokenized, cased text, with one reference per sentence.
 
     Args:
-        hypotheses, references: one a sentence.
-        tokenizer: sacrebleu's name of it; `bleu_tokenizer(references)` if None.
+        hypotheses, references: one per sentence.
+        tokenizer: name of a sacrebleu tokenizer; `bleu_tokenizer(references)` if None.
 
-    Papineni et al. 2002, in the form of Post 2018 (arXiv:1804.08771).
+    Papineni et al. 2002, as implemented by Post 2018 (arXiv:1804.08771).
 
     Raises:
         ValueError: if the lists are empty or differ in length.
@@ -43,17 +43,21 @@ def bleu(
 
 
 def bleu_tokenizer(references: Sequence[str]) -> str:
-    """sacrebleu's tokenizer of the references' language: "zh", one token a sign, where more than
-    half of the letters are Chinese signs, which have no spaces between words; else "13a"."""
+    """Return the name of sacrebleu's tokenizer for the language of the references.
+
+    This is "zh", with one token per Chinese character, if more than half of the letters are Chinese
+    characters, since Chinese has no spaces between words; else "13a".
+    """
     letters = [letter for text in references for letter in text if letter.isalpha()]
     signs = sum("\u4e00" <= letter <= "\u9fff" for letter in letters)
     return "zh" if 2 * signs > len(letters) else "13a"
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Corpus chrF2 (characters up to 6-grams, recall twice as heavy), one reference each.
+    """Compute corpus chrF2 with one reference per sentence.
 
-    Popovic 2015, "chrF: character n-gram F-score for automatic MT evaluation".
+    It uses character n-grams up to 6, and recall weighs twice as much as precision. Popovic 2015,
+    "chrF: character n-gram F-score for automatic MT evaluation".
 
     Raises:
         ValueError: if the lists are empty or differ in length.

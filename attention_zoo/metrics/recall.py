@@ -1,4 +1,4 @@
-"""How often images and texts find each other among all others."""
+"""Recall at k of image-text retrieval."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class Recalls(NamedTuple):
-    """How often what was sought is among the first k, in per cent, and at which rank it stands.
+    """Recall at k in percent, and median ranks.
 
     Attributes:
-        image: of texts that seek their image, by k.
-        text: of images that seek any of their texts, by k.
-        image_median_rank, text_median_rank: the first rank is 1.
+        image: image retrieval with text queries, by k.
+        text: text retrieval with image queries, by k; any text of the image counts.
+        image_median_rank, text_median_rank: ranks start at 1.
     """
 
     image: dict[int, float]
@@ -27,16 +27,16 @@ class Recalls(NamedTuple):
 def recall_at(
     similarities: ArrayLike, image_of_text: Sequence[int] | ArrayLike, k: Sequence[int] = (1, 5, 10)
 ) -> Recalls:
-    """Recall at k of images by text and of texts by image.
+    """Compute recall at k of image retrieval by text and of text retrieval by image.
 
-    What is as similar as the one that is sought counts as standing before it, so that a model that
-    tells nothing apart finds nothing. An image seeks the first of its texts; one that has none is
-    sought by nobody and seeks nothing, but is among those that a text may take for its own.
+    Ties rank before the correct item, so that constant similarities are not rewarded. The rank of
+    an image query is that of its best text. An image without texts is not a query, but it is a
+    candidate for every text query.
 
     Args:
         similarities: `(I, N)`, of I images with N texts.
-        image_of_text: of each text the row of its image, from 0.
-        k: how many of the first are looked at.
+        image_of_text: row of the image of each text, from 0.
+        k: cut-off ranks.
 
     Example:
         >>> from attention_zoo.metrics import recall_at
@@ -45,13 +45,13 @@ def recall_at(
         ({1: 66.66666666666667, 2: 100.0}, {1: 100.0, 2: 100.0})
 
     Raises:
-        ValueError: no texts, another number of them than of columns, an image that is not there, a
-            similarity that is no number, or a k below 1.
+        ValueError: if there are no texts, their number is not that of the columns, an image index
+            is out of range, a similarity is NaN, or a k is below 1.
     """
     alike, owner = _checked(similarities, image_of_text, k)
     texts = np.arange(len(owner))
     own = alike[owner, texts]
-    image_ranks = (alike >= own).sum(axis=0)  # it is as similar as itself, which makes it the first
+    image_ranks = (alike >= own).sum(axis=0)  # counts the correct image too: the first rank is 1
     belongs = owner[None, :] == np.arange(len(alike))[:, None]
     seekers = belongs.any(axis=1)
     best = np.where(belongs, alike, -np.inf).max(axis=1, keepdims=True)
@@ -65,14 +65,14 @@ def recall_at(
 
 
 def _shares(ranks: NDArray[np.int64], k: Sequence[int]) -> dict[int, float]:
-    """Per cent of ranks that are at most k, by k."""
+    """Return the percentage of ranks that are at most k, by k."""
     return {int(most): 100 * float((ranks <= most).mean()) for most in k}
 
 
 def _checked(
     similarities: ArrayLike, image_of_text: Sequence[int] | ArrayLike, k: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Similarities and the owners of texts as arrays; ValueError if they are none."""
+    """Return similarities and image indices as arrays; raise ValueError if they are invalid."""
     alike, owner = np.asarray(similarities, np.float64), np.asarray(image_of_text)
     if alike.ndim != 2 or not alike.size:
         raise ValueError(f"similarities must be (images, texts), got shape {alike.shape}")

@@ -1,4 +1,4 @@
-"""ROUGE as rouge-score computes it, with the interval that so few texts leave it in."""
+"""ROUGE as computed by rouge-score, with bootstrap confidence intervals."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import numpy as np
 from attention_zoo.metrics.check import check_same_length, listed
 
 KINDS = ("rouge1", "rouge2", "rougeL")
-INSIDE = (2.5, 97.5)  # percentiles of the means of samples
+INSIDE = (2.5, 97.5)  # percentiles that limit the interval
 
 
 class Rouge(NamedTuple):
-    """A mean F score, 0 to 100, and the interval it would be in for 95 of 100 such corpora.
+    """A mean F score, 0 to 100, and its 95 % confidence interval.
 
     Attributes:
-        score: the mean over texts.
-        low, high: where it lies for texts drawn anew from these (the percentile bootstrap of Efron
-            1979).
+        score: mean over texts.
+        low, high: limits of the interval, by the percentile bootstrap over texts (Efron 1979).
     """
 
     score: float
@@ -35,24 +34,24 @@ def rouge(
     samples: int = 1000,
     seed: int = 1,
 ) -> dict[str, Rouge]:
-    """ROUGE-1, ROUGE-2 and ROUGE-L of summaries: "rouge1", "rouge2" and "rougeL".
+    """Compute ROUGE-1, ROUGE-2 and ROUGE-L of summaries: "rouge1", "rouge2" and "rougeL".
 
     `F = 2 P R / (P + R)` of the n-grams, or of the longest common subsequence, of summary and
-    reference. Words are runs of a to z and 0 to 9 in lower case: other alphabets count nothing.
+    reference. Words are runs of a to z and 0 to 9 in lower case; other alphabets are ignored.
 
     Args:
-        hypotheses: one a text.
-        references: one a text, or some, the best of which counts, for each kind by itself.
-        stem: compare longer words by their stems (Porter 1980), as papers on summaries do.
-        samples: how often texts are drawn anew for the intervals.
-        seed: of these draws, which no other random state takes part in.
+        hypotheses: one per text.
+        references: one or several per text; the best one counts, separately for each kind of ROUGE.
+        stem: compare longer words by their stems (Porter 1980), as in papers on summarization.
+        samples: number of bootstrap samples for the intervals.
+        seed: of the bootstrap; it is independent of all other random state.
 
     Reference:
         Lin 2004, "ROUGE: a package for automatic evaluation of summaries".
 
     Raises:
-        ValueError: if the lists are empty or differ in length, a text has no reference, or samples
-            are below 1.
+        ValueError: if the lists are empty or differ in length, a text has no reference, or
+            `samples` is below 1.
     """
     from rouge_score.rouge_scorer import RougeScorer
 
@@ -70,7 +69,7 @@ def rouge(
 
 
 def _interval(scores: np.ndarray, samples: int, seed: int) -> np.ndarray:
-    """The two percentiles of the means of `samples` corpora of texts drawn from these."""
+    """Return the two percentiles of the means of `samples` corpora resampled from these texts."""
     draw = np.random.default_rng(seed)
     size = len(scores)
     means = [scores[draw.integers(size, size=size)].mean(axis=0) for _ in range(samples)]

@@ -1,7 +1,7 @@
-"""Spans that tags mark, and how many of them are right, counted as conlleval counts.
+"""Spans marked by tags, and their precision, recall and F1 as computed by conlleval.
 
-seqeval, which counts alike, is not depended on: it has been a source package alone since 2020 and
-brings scikit-learn with it.
+seqeval, which computes the same scores, is not a dependency: since 2020 it has been available only
+as a source package, and it requires scikit-learn.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Tags = Sequence[str]
 
 
 class Span(NamedTuple):
-    """Some words that belong together, and what they are.
+    """A labelled span of words.
 
     Attributes:
-        start: number of the first word, from 0.
-        end: number of the word after the last.
-        label: the type of the tags; "" where they have none.
+        start: index of the first word, from 0.
+        end: index of the word after the last.
+        label: type of the tags; "" if they have none.
     """
 
     start: int
@@ -33,12 +33,12 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelScore:
-    """How well the spans of one label are found.
+    """Span scores of one label.
 
     Attributes:
-        precision, recall, f1: 0 to 100; 0 where nothing is there to be counted.
-        predicted: how many spans were predicted.
-        expected: how many there are.
+        precision, recall, f1: 0 to 100; 0 if the denominator is 0.
+        predicted: number of predicted spans.
+        expected: number of expected spans.
     """
 
     precision: float
@@ -50,14 +50,14 @@ class LabelScore:
 
 @dataclass(frozen=True)
 class SpanScores:
-    """How well spans are found; one is right if both its ends and its label are.
+    """Span scores; a span is correct if its start, end and label are.
 
     Attributes:
-        precision: percent of the predicted spans that are right; 0 of none.
-        recall: percent of the expected spans that are predicted; 0 of none.
-        f1: 2 precision recall / (precision + recall); 0 where both are 0.
-        by_label: the same for each label of either side, in order.
-        invalid: how many of the predicted sentences break the scheme.
+        precision: percentage of the predicted spans that are correct; 0 if there are none.
+        recall: percentage of the expected spans that are predicted; 0 if there are none.
+        f1: 2 precision recall / (precision + recall); 0 if both are 0.
+        by_label: the scores of each predicted or expected label, sorted.
+        invalid: number of predicted sentences that violate the scheme.
     """
 
     precision: float
@@ -68,15 +68,15 @@ class SpanScores:
 
 
 def read_spans(tags: Tags, scheme: str) -> list[Span]:
-    """The spans of one sentence, whether its tags keep the scheme or not.
+    """Return the spans of one sentence, even if its tags violate the scheme.
 
-    A span goes on as long as there are tags of its type, and ends before a "B" or "S" and after an
-    "E" or "S". Any other tag but "O" begins one, so that an "I" after "O" or after another type
-    does. That is how conlleval reads BIO and IOB1, and seqeval (unless it is told to be strict)
-    BIOES too; the "M" of BMES is the "I" of BIOES.
+    A span continues over tags of its type. It ends before a "B" or "S", and after an "E" or "S".
+    Any other tag except "O" starts a span, so an "I" after "O" or after another type starts one.
+    conlleval treats BIO and IOB1 in this way, and seqeval, unless it is in strict mode, also BIOES.
+    The "M" of BMES is the "I" of BIOES.
 
     Args:
-        tags: of the words of a sentence.
+        tags: one per word of a sentence.
         scheme: "BIO", "IOB1", "BIOES", "BMES", or another name in `ops.TAG_SCHEMES`.
 
     Example:
@@ -85,7 +85,7 @@ def read_spans(tags: Tags, scheme: str) -> list[Span]:
         [Span(start=0, end=2, label='PER'), Span(start=3, end=4, label='LOC')]
 
     Raises:
-        ValueError: an unknown scheme, or a tag that is none of it.
+        ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
     rules, begins = scheme_rules(scheme), span_letters(scheme)
     spans: list[Span] = []
@@ -106,14 +106,14 @@ def read_spans(tags: Tags, scheme: str) -> list[Span]:
 
 
 def span_scores(predicted: Sequence[Tags], expected: Sequence[Tags], scheme: str) -> SpanScores:
-    """Precision, recall and F1 of the spans of all sentences together.
+    """Compute precision, recall and F1 of the spans of all sentences together.
 
     Args:
         predicted, expected: the tags of each sentence.
-        scheme: see `read_spans`, which reads both.
+        scheme: the scheme of both, see `read_spans`.
 
     Raises:
-        ValueError: sentences or words that are not as many on both sides; see also `read_spans`.
+        ValueError: if the numbers of sentences or words differ; see also `read_spans`.
     """
     _check_same_places(predicted, expected)
     found, there, right = Counter[str](), Counter[str](), Counter[str]()
@@ -131,20 +131,20 @@ def span_scores(predicted: Sequence[Tags], expected: Sequence[Tags], scheme: str
 
 
 def invalid_sequences(sentences: Sequence[Tags], scheme: str) -> int:
-    """How many sentences have tags that break the scheme.
+    """Count the sentences whose tags violate the scheme.
 
     Raises:
-        ValueError: an unknown scheme, or a tag that is none of it.
+        ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
     rules = scheme_rules(scheme)
     return sum(not _keeps(_parsed(tags, scheme), rules) for tags in sentences)
 
 
 def tag_accuracy(predicted: Sequence[Tags], expected: Sequence[Tags]) -> float:
-    """Percent of the words whose tag is right; 0 of no words.
+    """Compute the percentage of words with the correct tag; 0 if there are no words.
 
     Raises:
-        ValueError: sentences or words that are not as many on both sides.
+        ValueError: if the numbers of sentences or words differ.
     """
     _check_same_places(predicted, expected)
     pairs = [
@@ -156,19 +156,19 @@ def tag_accuracy(predicted: Sequence[Tags], expected: Sequence[Tags]) -> float:
 
 
 def scheme_rules(scheme: str) -> TagScheme:
-    """The rules of a scheme; ValueError for an unknown one."""
+    """Return the rules of a scheme; raise ValueError for an unknown one."""
     rules: TagScheme = TAG_SCHEMES.get(scheme)()
     return rules
 
 
 def span_letters(scheme: str) -> frozenset[str]:
-    """The letters with which a span begins whatever stands before."""
+    """Return the letters that start a span whatever the previous tag is."""
     rules = scheme_rules(scheme)
-    return frozenset(rules.starts) - frozenset(rules.continues) | {"B"}  # IOB1's B parts spans
+    return frozenset(rules.starts) - frozenset(rules.continues) | {"B"}  # IOB1's B separates spans
 
 
 def _parsed(tags: Tags, scheme: str) -> list[tuple[str, str]]:
-    """Letter and type of each tag."""
+    """Return the letter and type of each tag."""
     if isinstance(tags, str):
         raise ValueError(f"the tags of a sentence are a list of strings, not one: {tags!r}")
     return [parse_tag(tag, scheme) for tag in tags]
@@ -176,12 +176,12 @@ def _parsed(tags: Tags, scheme: str) -> list[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=4096)
 def parse_tag(tag: str, scheme: str) -> tuple[str, str]:
-    """Letter and type of a tag: "B-PER" to B and PER; ValueError for one that is none."""
+    """Split a tag into letter and type, "B-PER" into B and PER; raise ValueError if invalid."""
     return letter_and_type(tag, scheme, scheme_rules(scheme))
 
 
 def _keeps(tags: list[tuple[str, str]], rules: TagScheme) -> bool:
-    """Whether each tag may follow the one before, and the sentence end after the last."""
+    """Return whether each tag may follow the previous one, and the last may end the sentence."""
     before, kind = OUTSIDE, ""
     for letter, own in tags:
         free = letter == OUTSIDE or letter in rules.starts

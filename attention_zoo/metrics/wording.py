@@ -1,6 +1,6 @@
-"""What words are, and what those of summaries show: said twice, taken from the source, or wrong.
+"""Word splitting, and metrics of summaries: repetition, copying, names and figures.
 
-Words are what white space parts, without the signs around them.
+Words are separated by white space, without the punctuation around them.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from dataclasses import dataclass
 
 from attention_zoo.metrics.check import check_same_length
 
-AROUND = "\"'`.,;:!?()[]{}<>“”‘’«»„…-–—*"  # signs around a word that are none of it
+AROUND = "\"'`.,;:!?()[]{}<>“”‘’«»„…-–—*"  # punctuation that is not part of a word
 ENDS = (".", "!", "?")
 TITLES = {"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Gen", "Gov", "Rep", "Sen"}
-"""Short words before a name; their full stop ends no sentence."""
+"""Abbreviated titles before a name; their full stop does not end a sentence."""
 INITIALS = re.compile(r"[A-Z]|[^\W\d_]{1,2}(\.[^\W\d_]{1,2})+")
 CONTRACTED = re.compile(r"(?<=\w)(?:(n't)|'(s|re|ve|ll|d|m))$")
 
 
 @dataclass(frozen=True)
 class FactScore:
-    """How many names and figures are right; all 0 to 100.
+    """Correctness of names and figures; all scores are 0 to 100.
 
     Attributes:
-        precision: percent of the written ones that the references have, as often as those do.
-        recall: percent of those of the references that are written.
+        precision: percentage of the generated ones that the references contain, counting
+            repetitions.
+        recall: percentage of those in the references that are generated.
         f1: 2 precision recall / (precision + recall).
     """
 
@@ -36,15 +37,16 @@ class FactScore:
 
 
 def repeated_ngrams(texts: Sequence[str], n: int = 3) -> float:
-    """Percent of the n-grams of words, in any case, that stood in the same text before; 0 of none.
+    """Compute the percentage of word n-grams that occurred earlier in their text; 0 if none exist.
 
-    Signs alone are no words, so that ". A fire" is not said twice where two sentences begin so.
+    Case is ignored. Punctuation is not a word, so two sentences that start with "A fire" do not
+    repeat the trigram ". A fire".
 
     Reference:
-        See et al. 2017, figure 4, has it for n from 1 to 4.
+        See et al. 2017, figure 4, for n from 1 to 4.
 
     Raises:
-        ValueError: n below 1, or one string instead of a list.
+        ValueError: if n is below 1, or `texts` is one string.
     """
     if n < 1:
         raise ValueError(f"n is {n}: it must be at least 1")
@@ -60,7 +62,7 @@ def repeated_ngrams(texts: Sequence[str], n: int = 3) -> float:
 
 
 def copied_share(texts: Sequence[str], sources: Sequence[str]) -> float:
-    """Percent of the words of texts that stand in their source, in any case; 0 of no words.
+    """Compute the percentage of words that occur in the source, ignoring case; 0 without words.
 
     Raises:
         ValueError: if the lists are empty or differ in length.
@@ -76,12 +78,15 @@ def copied_share(texts: Sequence[str], sources: Sequence[str]) -> float:
 
 
 def facts(text: str) -> list[str]:
-    """The names and figures of a text: words with a digit, or with a capital that does not only
-    begin a sentence.
+    """Return the names and figures of a text.
 
-    Signs around a word are no part of it. A sentence begins with the text, and after a word or sign
-    that ends in a question mark, an exclamation mark or a full stop, but for that of an initial
-    ("J."), of letters with full stops between them ("U.S.") and of titles such as "Dr.".
+    These are words with a digit, or with a capital letter other than the first letter of a
+    sentence.
+
+    Punctuation around a word is not part of it. A sentence starts with the text, and after a word
+    or punctuation mark that ends in a question mark, an exclamation mark or a full stop. Exceptions
+    are the full stops of an initial ("J."), of letters with full stops between them ("U.S.") and of
+    titles such as "Dr.".
 
     Example:
         >>> from attention_zoo.metrics import facts
@@ -101,23 +106,26 @@ def facts(text: str) -> list[str]:
 
 
 def _ends_sentence(word: str) -> bool:
-    """Whether the word, with the signs around it, is the last one of its sentence."""
+    """Return whether a word, with the punctuation around it, is the last of its sentence."""
     bare = word.strip(AROUND)
     short = bare in TITLES or INITIALS.fullmatch(bare)
     return word.rstrip("\"'”’»)]").endswith(ENDS[1:] if short else ENDS)
 
 
 def first_sentence(text: str) -> str:
-    """What stands before the first line end, and up to the first full stop, question mark or
-    exclamation mark with white space behind it: the baseline "lead-1" of summaries."""
+    """Return the first sentence of a text: the "lead-1" baseline of summarization.
+
+    It ends at the first line end, or at the first full stop, question mark or exclamation mark that
+    is followed by white space.
+    """
     line = text.strip().splitlines()[0] if text.strip() else ""
     return re.split(r"(?<=[.!?])\s", line, maxsplit=1)[0]
 
 
 def fact_score(hypotheses: Sequence[str], references: Sequence[str]) -> FactScore:
-    """How many `facts` of the references are written, and how many of the written are theirs.
+    """Compute precision and recall of the `facts` of hypotheses against those of references.
 
-    All texts count together; without a fact on either side nothing is wrong, and all are 100.
+    Facts are counted over all texts together. If there are none on both sides, all scores are 100.
 
     Raises:
         ValueError: if the lists are empty or differ in length.
@@ -139,19 +147,19 @@ def fact_score(hypotheses: Sequence[str], references: Sequence[str]) -> FactScor
 
 
 def caption_words(text: str) -> list[str]:
-    """The words in lower case, without signs around them, contracted ones in two ("it s").
+    """Return lower-case words without punctuation around them; contractions become two ("it s").
 
-    COCO counts captions in words as the Penn Treebank parts them, without punctuation marks; so are
-    these, but for signs within a word ("red,blue", "50%") and for words run together ("cannot"),
-    which are left whole. Words parted already stay as they are. Those of languages without spaces
-    have to be parted before.
+    COCO's evaluation splits captions by the rules of the Penn Treebank, without punctuation. This
+    function does the same, except that it does not split at symbols within a word ("red,blue",
+    "50%") and does not split words run together ("cannot"). Words that are already split stay as
+    they are. Text in languages without spaces must be split beforehand.
     """
     words = _bare(text.replace("’", "'"))
     return [part for word in words for part in CONTRACTED.sub(r" \1\2", word).split()]
 
 
 def _bare(text: str) -> list[str]:
-    """The words in lower case, without signs around them; signs alone are none."""
+    """Return lower-case words without punctuation around them; punctuation alone is dropped."""
     words = (word.strip(AROUND).lower() for word in text.split())
     return [word for word in words if word]
 

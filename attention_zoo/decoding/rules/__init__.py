@@ -1,4 +1,4 @@
-"""Rules: what a search may take at a step. One file, one kind."""
+"""Rules that constrain or reweight the tokens of a search, one kind per file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attention_zoo.decoding.rules.repetition import RepetitionPenalty
 
 
 def rules_of(options: SearchOptions, end_token: int, pad_token: int, prefix: Any) -> list[Rule]:
-    """The rules that options ask for."""
+    """Return the rules that the options define."""
     rules: list[Rule] = []
     if options.repetition_penalty != 1:
         rules.append(RepetitionPenalty(options.repetition_penalty))

@@ -1,4 +1,4 @@
-"""Tokens that may be taken, or may not, whatever went before."""
+"""Allowed and banned tokens, independent of the prefix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attention_zoo.decoding.rules.base import Rule, check_sources
 
 
 class BannedTokens(Rule):
-    """Tokens that are never taken.
+    """A rule that bans tokens at every step.
 
     Args:
         tokens: ids.
@@ -29,11 +29,11 @@ class BannedTokens(Rule):
 
 
 class AllowedTokens(Rule):
-    """The tokens that each source may be answered with, the same ones at every step or not.
+    """A rule that restricts each source to some tokens, at all steps or per step.
 
     Args:
-        mask: bool `(V,)`, `(B, V)` of each source or `(B, L, V)` of each step of it; past the
-            last step, the last one stands.
+        mask: bool, `(V,)` for all sources, `(B, V)` per source or `(B, L, V)` per source and step;
+            after step L, the mask of the last step applies.
     """
 
     def __init__(self, mask: Any) -> None:

@@ -1,4 +1,4 @@
-"""A finite automaton says what may follow."""
+"""Decoding constrained by a finite automaton."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from attention_zoo.decoding.rules.base import Rule
 
 
 class Automaton(Rule):
-    """Every answer is a path through a finite automaton: a grammar of the answers, as a table.
+    """A rule that restricts outputs to the paths of a finite automaton, such as a grammar.
 
     Args:
-        transitions: `(Q, V)` integers, the state that a token leads to from each state; -1 where
-            it may not be taken. The first state is 0. The end token is a token like the others:
-            it may be taken in the states that lead somewhere by it.
+        transitions: `(Q, V)` integers, the next state for each state and token; -1 bans the token.
+            The initial state is 0. The end token has no special role: it is allowed in states that
+            have a transition for it.
 
     Raises:
-        ValueError: a table that is none, or a state outside it.
+        ValueError: if the table is empty, not 2D or not of integers, or contains an unknown state.
     """
 
     def __init__(self, transitions: Any) -> None:

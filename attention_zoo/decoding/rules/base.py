@@ -1,4 +1,4 @@
-"""What a rule is."""
+"""The base class of decoding rules."""
 
 from __future__ import annotations
 
@@ -7,53 +7,54 @@ from typing import Any
 
 
 class Rule:
-    """Says at every step what may be taken; traced into the graph, never called back.
+    """Base class of rules that constrain or reweight tokens at every step.
 
-    A rule overrides what it needs. Its memory, if it has one, follows the hypotheses: it is
-    re-ordered with them before `update_state` sees it.
+    Rules are traced into the graph and not called at run time. Subclasses override the methods they
+    need. The memory of a rule, if any, is reordered with the hypotheses before it is passed to
+    `update_state`.
     """
 
     of_sources: bool = False
-    """Whether it says something else for each source, and so holds for one batch alone."""
+    """Whether the rule differs between sources, so that it is valid for one batch only."""
 
     def memory(self, batch_size: Any, room: Any) -> Any:
-        """What it keeps of a hypothesis that has taken nothing: a nest of `(B, 1, ...)`.
+        """Return the initial memory, for empty hypotheses: a nest of `(B, 1, ...)`.
 
         Args:
             batch_size: B.
-            room: most tokens of a hypothesis.
+            room: maximum number of tokens of a hypothesis.
         """
         return ()
 
     def reweigh(self, logits: Any, memory: Any, step: Any) -> Any:
-        """Other logits `(B, M, V)` float32 before they are normalised: another distribution.
+        """Return modified logits `(B, M, V)` float32, which are normalized afterwards.
 
         Args:
             logits: `(B, M, V)` float32.
             memory: a nest of `(B, M, ...)`.
-            step: scalar int32, how many tokens were taken before.
+            step: scalar int32, the number of tokens before this step.
         """
         return logits
 
     def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
-        """`(B | 1, M | 1, V)` bool, what may be taken, or None for all.
+        """Return which tokens are allowed, `(B | 1, M | 1, V)` bool, or None for all.
 
-        Taking the rest away leaves the log probabilities of what may be taken as they are.
+        The log probabilities of allowed tokens do not change: they are not renormalized.
 
         Args:
             shape: `(B, M, V)`.
             memory: a nest of `(B, M, ...)`.
-            step: scalar int32, how many tokens were taken before.
+            step: scalar int32, the number of tokens before this step.
         """
         return None
 
     def update_state(self, memory: Any, tokens: Any, step: Any) -> Any:
-        """The memory after tokens `(B, N)` int32 were taken; the same shapes."""
+        """Return the memory after tokens `(B, N)` int32 were selected, in the same shapes."""
         return memory
 
 
 def as_rules(rules: Iterable[Rule] | Rule) -> tuple[Rule, ...]:
-    """The rules, or the one rule; ValueError for what is none."""
+    """Return one or several rules as a tuple; raise ValueError for other objects."""
     given = tuple(rules) if isinstance(rules, Iterable) else (rules,)
     for rule in given:
         if not isinstance(rule, Rule):
@@ -62,7 +63,7 @@ def as_rules(rules: Iterable[Rule] | Rule) -> tuple[Rule, ...]:
 
 
 def check_sources(name: str, x: Any, shape: tuple[Any, ...]) -> None:
-    """ValueError unless `x (B, ...)` has a row for each of the sources searched, where known."""
+    """Raise ValueError if the static batch sizes of `x (B, ...)` and of the search differ."""
     rows, batch = x.shape[0], shape[0]
     if isinstance(rows, int) and isinstance(batch, int) and rows != batch:
         raise ValueError(f"{name} is of shape {tuple(x.shape)} but there are {batch} sources")

@@ -1,4 +1,4 @@
-"""No n-gram comes twice."""
+"""Ban on repeated n-grams."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from attention_zoo.decoding.rules.written import WrittenRule, among
 
 
 class NoRepeatNgram(WrittenRule):
-    """A token that would end an n-gram which is there already is not taken (Paulus et al. 2018,
-    section 2.5).
+    """A rule that bans repeated n-grams (Paulus et al. 2018, section 2.5).
 
     Args:
-        size: tokens of the n-gram; 1 takes no token twice.
+        size: n; with 1, no token occurs twice.
     """
 
     def __init__(self, size: int) -> None:
@@ -24,10 +23,10 @@ class NoRepeatNgram(WrittenRule):
         return ops.logical_not(among(self.ends(memory, step), shape[-1]))
 
     def ends(self, taken: Any, step: Any) -> Any:
-        """`(B, N, L)`, the tokens that would repeat an n-gram of `taken (B, N, L)`, -1 elsewhere.
+        """Return `taken (B, N, L)` where the same token would repeat an n-gram, -1 elsewhere.
 
-        Place i ends an n-gram that begins like the last n - 1 tokens if for every k from 1 to
-        n - 1 the token k places before i is the one k places before the next.
+        Position i ends an n-gram that starts with the last `n - 1` tokens if, for every k from 1 to
+        `n - 1`, tokens `i - k` and `step - k` are equal.
         """
         places = ops.arange(ops.shape(taken)[2], dtype="int32")
         same = ops.logical_and(places >= self.size - 1, places < step)

@@ -1,4 +1,4 @@
-"""What is taken at a place: not the end too early, forced tokens, a prefix."""
+"""Rules that depend on the position: minimum length, forced tokens and a prefix."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from attention_zoo.decoding.rules.base import Rule, check_sources
 
 
 class MinLength(Rule):
-    """No end before an answer has so many tokens, the end among them.
+    """A rule that bans the end token before the minimum length, which includes the end token.
 
     Args:
-        length: fewest tokens.
-        end_token: the id that ends an answer.
+        length: minimum number of tokens.
+        end_token: the id that ends an output.
     """
 
     def __init__(self, length: int, end_token: int) -> None:
@@ -27,10 +27,10 @@ class MinLength(Rule):
 
 
 class ForcedTokens(Rule):
-    """At some places one token alone may be taken.
+    """A rule that forces one token at some positions.
 
     Args:
-        tokens: the token of each such place, the first place 0.
+        tokens: maps positions, from 0, to tokens.
     """
 
     def __init__(self, tokens: dict[int, int]) -> None:
@@ -45,11 +45,11 @@ class ForcedTokens(Rule):
 
 
 class Prefix(Rule):
-    """What the answer to each source begins with.
+    """A rule that forces the first tokens of the output for each source.
 
     Args:
         tokens: `(B, P)` ids, padded at the end.
-        pad_token: the id that pads.
+        pad_token: the id of padding.
     """
 
     of_sources = True

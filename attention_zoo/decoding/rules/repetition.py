@@ -1,4 +1,4 @@
-"""Tokens that were taken become less likely."""
+"""Repetition penalty."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from attention_zoo.decoding.rules.written import WrittenRule, among
 
 
 class RepetitionPenalty(WrittenRule):
-    """Logits of tokens taken before are divided by the penalty, or multiplied where negative.
+    """Repetition penalty on the logits of tokens that were generated before.
 
-    Keskar et al. 2019 (arXiv:1909.05858), section 4.1; negative logits are multiplied so that a
-    penalty above 1 lowers every logit.
+    Keskar et al. 2019 (arXiv:1909.05858), section 4.1: logits are divided by the penalty. Negative
+    logits are multiplied instead, so that a penalty above 1 lowers every logit.
 
     Args:
         penalty: above 1 discourages, below 1 encourages repetition.

@@ -1,4 +1,4 @@
-"""What rules share that look at the tokens taken before."""
+"""The base class of rules that depend on the tokens generated so far."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attention_zoo.decoding.rules.base import Rule
 
 
 class WrittenRule(Rule):
-    """A rule whose memory `(B, M, L)` int32 is what each hypothesis has taken, -1 past it."""
+    """A rule whose memory `(B, M, L)` int32 is the prefix of each hypothesis, padded with -1."""
 
     def memory(self, batch_size: Any, room: Any) -> Any:
         return ops.zeros((batch_size, 1, room), dtype="int32") - 1
@@ -20,7 +20,7 @@ class WrittenRule(Rule):
 
 
 def among(tokens: Any, vocabulary: int) -> Any:
-    """`(B, M, V)` bool, which ids are among tokens `(B, M, L)`; negative ones are none."""
+    """Return which ids occur in tokens `(B, M, L)`: `(B, M, V)` bool. Negative ids are ignored."""
     batch, width, room = ops.shape(tokens)
     rows = ops.arange(batch * width, dtype="int32")[:, None] * (vocabulary + 1)
     flat = ops.reshape(tokens, (batch * width, room))
