@@ -1,8 +1,8 @@
-"""What is amiss with where a model looks, as numbers to be made small, by name.
+"""Attention regularizers: penalties on attention weights, registered by name.
 
-Each penalty takes weights `(B, [H], T, S)` and says how much each example has of it, `(B, [H])`, in
-float32 at least: the way of the layer `WeightPenalty`, and of `mean_penalty` in a loss of your own.
-A look that had nothing to attend (all its weights are 0), or whose query is hidden, is no look.
+Each penalty takes weights `(B, [H], T, S)` and returns one value per example (and head),
+`(B, [H])`, in at least float32. Use it with the layer `WeightPenalty`, or with `mean_penalty` in a
+custom loss. Masked queries, and steps whose weights are all 0 (nothing to attend), are excluded.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ PENALTIES = Registry("penalty")
 def doubly_stochastic(
     weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
 ) -> Tensor:
-    """`sum_s (1 - sum_t a_ts)^2`: every source is to be looked at once in all.
+    """Compute `sum_s (1 - sum_t a_ts)^2`: each source's weights should sum to one over the steps.
 
-    Give the memory's mask: a source that nobody may look at cannot be told from one that nobody
-    looked at. Xu et al. 2015, arXiv 1502.03044, equation 14 (alpha_ti is a_ts, L is S, C is T).
+    Pass the memory's mask; without it, a masked source counts as a source that was not attended.
+    Xu et al. 2015, arXiv 1502.03044, equation 14 (alpha_ti is a_ts, L is S, C is T).
     """
     weights, live = _looks(weights, query_mask, memory_mask)
     missed = ops.square(1 - ops.sum(weights, axis=-2))
@@ -43,9 +43,10 @@ def doubly_stochastic(
 def coverage(
     weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
 ) -> Tensor:
-    """Mean over t of `sum_s min(a_ts, c_ts)`, `c_t = sum_{u < t} a_u`: no source is read twice.
+    """Compute the mean over t of `sum_s min(a_ts, c_ts)`, with `c_t = sum_{u < t} a_u`.
 
-    See et al. 2017, arXiv 1704.04368, equation 12, meaned over the steps as in its equation 7.
+    It penalizes attending to the same source repeatedly. See et al. 2017, arXiv 1704.04368,
+    equation 12, averaged over the steps as in its equation 7.
     """
     weights, live = _looks(weights, query_mask, memory_mask)
     covered = ops.cumsum(weights, axis=-2) - weights
@@ -56,9 +57,9 @@ def coverage(
 def diversity(
     weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
 ) -> Tensor:
-    """`||A A^T - I||_F^2`: each look at one place, no two looks at the same one.
+    """Compute `||A A^T - I||_F^2`: each step should attend to one position of its own.
 
-    Lin et al. 2017, arXiv 1703.03130, equation 8, with a row and a column for each look.
+    Lin et al. 2017, arXiv 1703.03130, equation 8, with a row and a column for each step.
     """
     weights, live = _looks(weights, query_mask, memory_mask)
     alike = ops.matmul(weights, ops.swapaxes(weights, -1, -2))
@@ -72,9 +73,10 @@ def diversity(
 def entropy(
     weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
 ) -> Tensor:
-    """Mean over t of `sum_s -a_ts log a_ts`: looks are to be sharp; at a rate below 0, broad.
+    """Compute the mean over t of `sum_s -a_ts log a_ts`.
 
-    The entropy H of Xu et al. 2015, arXiv 1502.03044, section 4.1, of weights of any alignment.
+    It favors sharp weights, or broad ones with a negative rate. The entropy H of Xu et al. 2015,
+    arXiv 1502.03044, section 4.1, applied to the weights of any alignment.
     """
     weights, live = _looks(weights, query_mask, memory_mask)
     log = ops.log(ops.where(weights > 0, weights, ops.ones((), weights.dtype)))
@@ -87,7 +89,7 @@ def mean_penalty(
     query_mask: Tensor | None = None,
     memory_mask: Tensor | None = None,
 ) -> Tensor:
-    """The mean of a penalty over the examples (and heads) that have a look at all; 0 of none."""
+    """Average a penalty over the examples (and heads) with at least one valid step; 0 if none."""
     each = penalty(weights, query_mask, memory_mask)
     _, live = _looks(weights, query_mask, memory_mask)
     count = ops.sum(ops.cast(ops.any(live, axis=-1), each.dtype))
@@ -97,7 +99,7 @@ def mean_penalty(
 def _looks(
     weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Weights with 0 wherever something is hidden, and which looks are live, `(B, [H], T)`."""
+    """Return the weights, 0 where masked, and which steps are valid, `(B, [H], T)`."""
     if len(weights.shape) not in (3, 4):
         raise ValueError(
             "weights must be (batch, queries, sources), or (batch, heads, queries, sources), "
@@ -120,11 +122,11 @@ def _memory_mask(mask: Tensor, weights: Tensor) -> Tensor:
 
 
 def _over_heads(mask: Tensor, like: Tensor) -> Tensor:
-    """The mask of a batch with an axis for the heads where `like` has one."""
+    """Add an axis for the heads to the mask if `like` has one."""
     return mask if len(mask.shape) == len(like.shape) else mask[:, None]
 
 
 def _mean_of_looks(values: Tensor, live: Tensor) -> Tensor:
-    """The mean over the live looks `(B, [H], T)`."""
+    """Average the values over the valid steps `(B, [H], T)`."""
     live = ops.cast(live, values.dtype)
     return ops.sum(values * live, axis=-1) / ops.maximum(ops.sum(live, axis=-1), 1)

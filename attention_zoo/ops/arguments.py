@@ -1,4 +1,4 @@
-"""Arguments: what cannot be is refused where it comes in, by one clear error."""
+"""Argument validation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Shape = tuple[Any, ...]
 
 
 def whole_number(name: str, value: Any, low: int = 1) -> int:
-    """The value as an int; ValueError unless it is an integer of at least `low`.
+    """Return the value as an int; raise ValueError unless it is an integer of at least `low`.
 
-    NumPy's integers are integers; True, 2.0 and "2" are none.
+    NumPy integers are accepted; True, 2.0 and "2" are not.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
@@ -22,24 +22,27 @@ def whole_number(name: str, value: Any, low: int = 1) -> int:
 
 
 def number(value: Any) -> Any:
-    """The value; NaN, for which no comparison holds, where it is no number (as True and "1")."""
+    """Return the value, or NaN if it is not a real number (True and "1" are not).
+
+    Every comparison with NaN is False, so a range check rejects it.
+    """
     return math.nan if isinstance(value, bool) or not isinstance(value, Real) else value
 
 
 def rate(name: str, value: Any) -> Any:
-    """The value; ValueError unless it is a share, from 0 to below 1."""
+    """Return the value; raise ValueError unless it is in [0, 1)."""
     if not 0 <= number(value) < 1:
         raise ValueError(f"{name} must be in [0, 1), got {value!r}")
     return value
 
 
 def check_shape(name: str, shape: Shape, wanted: Shape) -> None:
-    """ValueError unless a tensor has the shape that is wanted.
+    """Raise ValueError unless a tensor has the wanted shape.
 
     Args:
-        name: of the tensor, for the message.
-        shape: its own, None where a size is not known.
-        wanted: of every axis the size, or a name ("batch") where any size is right.
+        name: name of the tensor, for the message.
+        shape: shape of the tensor, None for unknown sizes.
+        wanted: the size of every axis, or a name ("batch") if any size is valid.
     """
     shape = tuple(shape)
     fits = len(shape) == len(wanted) and all(
@@ -51,5 +54,5 @@ def check_shape(name: str, shape: Shape, wanted: Shape) -> None:
 
 
 def sizes_or(names: tuple[str, ...], shape: Shape) -> Shape:
-    """The sizes that are known, and the names of those that are not, as `check_shape` wants."""
+    """Return the known sizes, and names for the unknown ones, as `wanted` of `check_shape`."""
     return tuple(name if size is None else size for name, size in zip(names, shape, strict=True))

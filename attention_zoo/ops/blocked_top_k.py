@@ -1,4 +1,4 @@
-"""The greatest few of many numbers."""
+"""Top-k of long rows."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ BLOCK = 64
 
 
 def blocked_top_k(x: Any, count: int) -> tuple[Any, Any]:
-    """`ops.top_k` over the last axis, in about half its time where that axis is long.
+    """Compute `ops.top_k` over the last axis, faster if that axis is long.
 
-    The greatest `count` lie in the `count` blocks of greatest maxima, so one reading finds those
-    blocks, and only they are sorted. Measured on two cores, 160 rows of 8,000, 5 of each: 1.2 ms
-    for 2.0 under XLA, 1.7 for 2.3 in a graph.
+    The greatest `count` values lie in the `count` blocks with the greatest maxima. One pass finds
+    these blocks, and only they are sorted. Measured on two cores, 160 rows of 8,000, top 5 of each:
+    1.2 ms instead of 2.0 under XLA, 1.7 instead of 2.3 in a graph.
 
     Args:
-        x: `(..., V)`, V known.
+        x: `(..., V)`, V static.
         count: from 1 to V.
 
     Returns:
-        values: `(..., count)`, greatest first, the lowest place first among equals.
-        places: `(..., count)` int32.
+        values: `(..., count)`, in descending order; on ties the lower index comes first.
+        places: indices, `(..., count)` int32.
     """
     size = x.shape[-1]
     if size < 4 * BLOCK * count:
@@ -33,9 +33,9 @@ def blocked_top_k(x: Any, count: int) -> tuple[Any, Any]:
         x = ops.pad(x, [(0, 0)] * (len(x.shape) - 1) + [(0, over)], constant_values=float("-inf"))
     shape = ops.shape(x)[:-1]
     rows = ops.reshape(x, (*shape, (size + over) // BLOCK, BLOCK))
-    tops = ops.max(rows, axis=-1, initial=float("-inf"))  # `initial`: else no row is refused
+    tops = ops.max(rows, axis=-1, initial=float("-inf"))  # without `initial`, empty batches fail
     _, blocks = ops.top_k(tops, count)
-    blocks = ops.sort(ops.cast(blocks, "int32"), axis=-1)  # so that equals stay in their order
+    blocks = ops.sort(ops.cast(blocks, "int32"), axis=-1)  # keeps ties in index order
     within = blocks[..., None] * BLOCK + ops.arange(BLOCK, dtype="int32")
     places = ops.reshape(within, (*shape, count * BLOCK))
     values, found = ops.top_k(ops.take_along_axis(x, places, axis=-1), count)

@@ -1,4 +1,4 @@
-"""Exact attention block by block: memory grows with the length, not with its square."""
+"""Exact blockwise attention, whose memory is linear in the sequence length."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ def blockwise_attention(
     seed: Tensor | None = None,
     block: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`softmax(scale query key^T + bias) value`, and never more than blocks of the scores.
+    """Compute `softmax(scale query key^T + bias) value` without creating all scores at once.
 
-    Blocks out of reach are not visited. The gradient computes the weights once more, from the
-    scores and the logarithm of their sum; it has no gradient itself on JAX.
+    Blocks that `reach` masks entirely are skipped. The backward pass recomputes the weights from
+    the scores and their log-sum-exp. On JAX there are no second derivatives.
 
     Args:
         query: `(B, H, T, K)`.
-        key: `(B, G, S, K)`, each for the H / G neighbours of a group of heads.
+        key: `(B, G, S, K)`, each shared by a group of H / G adjacent query heads.
         value: `(B, G, S, V)`.
-        mask: `(B, S)` booleans, which sources there are.
+        mask: `(B, S)` booleans, the padding mask of the sources.
         attention_mask: `(B or 1, T, S)` booleans.
-        reach: what the places themselves allow.
-        bias: `(H, T + S + 1)`, what is added to scores by distance, of the distances -T .. S.
-        dropout: rate of dropped weights, by `keep_places` of the seed.
-        seed: two integers, with dropout.
-        block: how many queries and how many sources a block has, fewer where there are no more;
-            256 when None, or a window's width where that is less.
+        reach: mask pattern defined by positions (causal, window).
+        bias: `(H, T + S + 1)`, score bias by distance, for the distances -T .. S.
+        dropout: rate of dropped weights; the dropout mask is `keep_places(seed, ...)`.
+        seed: two integers, required with dropout.
+        block: number of queries and of sources in a block, fewer for shorter sequences. When None,
+            256, or `reach.window` if that is smaller, but at least 32.
 
     Returns:
-        Context `(B, H, T, V)`, and `(B, H, T)` the logarithm of the sum of the exponentials of
-        what was allowed; both in float32 at least. With nothing to attend they are 0 and -inf.
+        Context `(B, H, T, V)`, and the log-sum-exp of the unmasked scores, `(B, H, T)`; both in at
+        least float32. For fully masked rows they are 0 and -inf.
 
     Reference:
         Dao et al. 2022, arXiv 2205.14135, algorithms 1 and 4: O is the context, L is the
-        logarithm; and Rabe and Staats 2021, arXiv 2112.05682.
+        log-sum-exp; and Rabe and Staats 2021, arXiv 2112.05682.
     """
     if block is None:
         block = BLOCK if reach.window is None else min(BLOCK, max(LEAST, reach.window))
@@ -65,12 +65,12 @@ def blockwise_attention(
     blocks = _Blocks(query, key, reach, mask, attention_mask, dropout, seed, block)
 
     def run(*given: Tensor) -> tuple[tuple[Tensor, Tensor], Callable[..., tuple[Tensor, ...]]]:
-        given = tuple(ops.stop_gradient(x) for x in given)  # what happens inside is not recorded
+        given = tuple(ops.stop_gradient(x) for x in given)  # autodiff must not record the loops
         cut = blocks.cut(*given)
         context, total = _forward(blocks, cut, scale)
 
         def gradient(*above: Any) -> tuple[Tensor, ...]:
-            by_outputs = above[0] if len(above) == 1 else above  # JAX gives the two as one
+            by_outputs = above[0] if len(above) == 1 else above  # JAX passes both as one tuple
             found = _backward(blocks, cut, scale, (context, total), by_outputs)
             return tuple(ops.cast(x, like.dtype) for x, like in zip(found, given, strict=True))
 
@@ -82,26 +82,26 @@ def blockwise_attention(
 def keep_places(
     seed: Tensor, rate: float, heads: Tensor, shape: Pair, start: Pair = (0, 0)
 ) -> Tensor:
-    """What dropout multiplies weights with: 0, or 1 / (1 - rate); `(heads, *shape)` float32.
+    """Return the scaled dropout mask, 0 or 1 / (1 - rate), `(heads, *shape)` float32.
 
-    Each is drawn for its own place, so that a block of the places draws what all of them draw.
+    Each entry depends only on the seed and its index, so a block equals that part of the full mask.
 
     Args:
         seed: two integers.
-        heads: how many there are, in all rows of the batch together.
-        shape: how many queries and how many sources.
-        start: the first query and the first source.
+        heads: number of heads times batch size.
+        shape: number of queries and number of sources.
+        start: index of the first query and of the first source.
     """
     keep = kept(seed, rate, (heads, *shape), (0, *start))
     return ops.where(keep, 1 / (1 - rate), 0.0)
 
 
 class _Cut(NamedTuple):
-    """Tensors in blocks, along their first axis.
+    """Tensors split into blocks along their first axis.
 
-    query: `(N, B, G, H / G block, K)`, the heads of a group one after the other. key, value:
-    `(M, B, G, block, ...)`. bias: `(N + M - 1, H, 2 block + 1)`, by how many blocks the sources
-    stand behind the queries; none of it without.
+    query: `(N, B, G, H / G block, K)`, the heads of a group concatenated. key, value:
+    `(M, B, G, block, ...)`. bias: `(N + M - 1, H, 2 block + 1)`, indexed by the distance in blocks
+    from queries to sources; empty without a bias.
     """
 
     query: Tensor
@@ -111,7 +111,7 @@ class _Cut(NamedTuple):
 
 
 class _Blocks:
-    """How T queries are cut into N blocks and S sources into M, and which pairs are visited."""
+    """Split of T queries into N blocks and S sources into M, and the pairs of blocks to visit."""
 
     def __init__(
         self,
@@ -140,18 +140,18 @@ class _Blocks:
             self.pairs = ops.pad(attention_mask, ((0, 0), self._pads()[0], self._pads()[1]))
 
     def _pads(self) -> tuple[Pair, Pair]:
-        """Behind the queries and behind the sources."""
+        """Return the padding widths (before, after) of the queries and of the sources."""
         rows, columns = self.rows * self.size, self.columns * self.size
         return (0, rows - self.steps), (0, columns - self.sources)
 
-    # to blocks and back
+    # conversion to blocks and back
 
     def cut(self, query: Tensor, key: Tensor, value: Tensor, *bias: Tensor) -> _Cut:
         table = tuple(self._of_distances(x) for x in bias)
         return _Cut(self.of_queries(query), self.of_sources(key), self.of_sources(value), table)
 
     def of_queries(self, x: Tensor) -> Tensor:
-        """`(B, H, T, X)` to `(N, B, G, H / G block, X)`."""
+        """Split queries, `(B, H, T, X)` to `(N, B, G, H / G block, X)`."""
         width, group = x.shape[-1], self.heads // self.groups
         x = ops.pad(x, ((0, 0), (0, 0), self._pads()[0], (0, 0)))
         x = ops.reshape(x, (self.batch, self.groups, group, self.rows, self.size, width))
@@ -159,7 +159,7 @@ class _Blocks:
         return ops.reshape(x, (self.rows, self.batch, self.groups, group * self.size, width))
 
     def joined_queries(self, x: Tensor) -> Tensor:
-        """The way back."""
+        """Invert `of_queries`."""
         width, group = x.shape[-1], self.heads // self.groups
         x = ops.reshape(x, (self.rows, self.batch, self.groups, group, self.size, width))
         x = ops.transpose(x, (1, 2, 3, 0, 4, 5))
@@ -167,21 +167,24 @@ class _Blocks:
         return x[:, :, : self.steps]
 
     def of_sources(self, x: Tensor) -> Tensor:
-        """`(B, G, S, X)` to `(M, B, G, block, X)`."""
+        """Split sources, `(B, G, S, X)` to `(M, B, G, block, X)`."""
         batch, groups, _, width = ops.shape(x)
         x = ops.pad(x, ((0, 0), (0, 0), self._pads()[1], (0, 0)))
         x = ops.reshape(x, (batch, groups, self.columns, self.size, width))
         return ops.transpose(x, (2, 0, 1, 3, 4))
 
     def joined_sources(self, x: Tensor) -> Tensor:
-        """The way back."""
+        """Invert `of_sources`."""
         x = ops.transpose(x, (1, 2, 0, 3, 4))
         batch, groups, _, _, width = ops.shape(x)
         x = ops.reshape(x, (batch, groups, self.columns * self.size, width))
         return x[:, :, : self.sources]
 
     def _of_distances(self, bias: Tensor) -> Tensor:
-        """`(H, T + S + 1)` to `(N + M - 1, H, 2 block + 1)`: each block and the next, and a 0."""
+        """Split the bias, `(H, T + S + 1)` to `(N + M - 1, H, 2 block + 1)`.
+
+        Each row contains a block of distances, the next block, and a 0.
+        """
         (_, before), (_, behind) = self._pads()
         bias = ops.pad(bias[:, :-1], ((0, 0), (before, behind)))
         bias = ops.reshape(bias, (self.heads, self.rows + self.columns, self.size))
@@ -189,7 +192,7 @@ class _Blocks:
         return ops.transpose(both, (1, 0, 2))
 
     def joined_distances(self, x: Tensor) -> Tensor:
-        """What was found for each block and the next, added up."""
+        """Add up the gradients of overlapping blocks: the transpose of `_of_distances`."""
         x = ops.transpose(x, (1, 0, 2))
         none = ((0, 0), (0, 0))
         first = ops.pad(x[..., : self.size], (none[0], (0, 1), none[1]))
@@ -199,10 +202,10 @@ class _Blocks:
         before = self.rows * self.size - self.steps
         return flat[:, before : before + self.steps + self.sources + 1]
 
-    # the pairs
+    # pairs of blocks
 
     def shown(self, scores: Tensor, bias: tuple[Tensor, ...], pair: Pair) -> Tensor:
-        """Scores of one pair `(B, G, H / G block, block)` with the bias; -inf where hidden."""
+        """Return one pair's scores, `(B, G, H / G block, block)`, with bias; -inf where masked."""
         group, size = self.heads // self.groups, self.size
         within = (self.batch, self.groups, group, size, size)
         allowed = self._allowed(*pair)
@@ -217,7 +220,7 @@ class _Blocks:
         return ops.reshape(apart, (self.batch, self.groups, group * size, size))
 
     def _allowed(self, i: Tensor, j: Tensor) -> Tensor | None:
-        """A mask that broadcasts against `(B, G, H / G, block, block)`, or None."""
+        """Return a mask that broadcasts against `(B, G, H / G, block, block)`, or None."""
         places = ops.arange(self.size, dtype="int32")
         seen = self.reach.mask(i * self.size + places, j * self.size + places)
         masks = [seen]
@@ -230,7 +233,7 @@ class _Blocks:
         return combine_masks(*masks)
 
     def keep(self, pair: Pair) -> Tensor | None:
-        """What dropout multiplies the weights of one pair with."""
+        """Return the scaled dropout mask of one pair, or None without dropout."""
         if not self.dropout:
             return None
         start = tuple(place * self.size for place in pair)
@@ -241,7 +244,7 @@ class _Blocks:
         return ops.cast(keep, self.dtype)
 
     def apart(self, pair: Pair) -> Tensor:
-        """Which block of distances a pair has."""
+        """Return the index of a pair's block of distances."""
         return pair[1] - pair[0] + self.rows - 1
 
     def exact(self, x: Tensor) -> Tensor:
@@ -249,10 +252,10 @@ class _Blocks:
 
 
 def _forward(blocks: _Blocks, cut: _Cut, scale: float) -> tuple[Tensor, Tensor]:
-    """Contexts and logarithms of sums, in blocks of queries.
+    """Compute contexts and log-sum-exps, in blocks of queries.
 
-    Of each query: the greatest score so far, and sums of `exp(score - greatest)`, alone and times
-    the values. Where a greater one comes, the sums so far shrink.
+    The loop keeps a running maximum of each query's scores, and running sums of `exp(score - max)`
+    and of `exp(score - max) value`. When the maximum grows, both sums are rescaled.
     """
 
     def step(pair: Pair, now: tuple[Tensor, ...]) -> tuple[Pair, tuple[Tensor, ...]]:
@@ -261,7 +264,7 @@ def _forward(blocks: _Blocks, cut: _Cut, scale: float) -> tuple[Tensor, Tensor]:
         key, value = (blocks.exact(x[pair[1]]) for x in (cut.key, cut.value))
         scores = blocks.shown(ops.matmul(query, ops.swapaxes(key, -1, -2)), cut.bias, pair)
         higher = ops.max(scores, axis=-1, keepdims=True, initial=float("-inf"))
-        higher = ops.maximum(top, higher)  # `initial`: else no row is refused
+        higher = ops.maximum(top, higher)  # without `initial`, empty batches fail
         base = _finite(higher)
         weights, fade = ops.exp(scores - base), ops.exp(top - base)
         total = total * fade + ops.sum(weights, axis=-1, keepdims=True)
@@ -293,10 +296,10 @@ def _backward(
     results: tuple[Tensor, Tensor],
     above: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, ...]:
-    """Gradients by query, key, value and bias; the weights are `exp(score - logarithm of sum)`.
+    """Compute gradients by query, key, value and bias; weights are `exp(score - log-sum-exp)`.
 
-    That of a score is `weight (gradient of the weight - mean)`, their mean weighted by the weights:
-    the product of the context and its gradient.
+    The gradient by a score is `weight (gradient by the weight - mean)`. The mean is weighted by the
+    weights, and equals the dot product of the context and its gradient.
     """
     context, total = results[0], _finite(results[1])
     above, of_total = (blocks.of_queries(blocks.exact(x)) for x in (above[0], above[1][..., None]))
@@ -333,18 +336,18 @@ def _backward(
 
 
 def _by_distance(blocks: _Blocks, by_scores: Tensor) -> Tensor:
-    """`(B, G, H / G block, block)` to sums of equal distance, `(H, 2 block + 1)`."""
+    """Sum `(B, G, H / G block, block)` over equal distances, to `(H, 2 block + 1)`."""
     size = blocks.size
     apart = ops.sum(by_scores, axis=0)
     return ops.sum(unskew(ops.reshape(apart, (blocks.heads, size, size))), axis=1)
 
 
 def _finite(x: Tensor) -> Tensor:
-    """0 for what is infinite or no number."""
+    """Replace infinities and NaN by 0."""
     return ops.where(ops.isfinite(x), x, ops.zeros((), x.dtype))
 
 
 def _count(length: Tensor, size: int) -> Tensor:
-    """How many blocks hold them; one at least."""
+    """Return the number of blocks, at least one."""
     count = -(-length // size)
     return max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)

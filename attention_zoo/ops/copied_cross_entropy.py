@@ -1,4 +1,4 @@
-"""Words that are said from a vocabulary or copied from the source, in log space."""
+"""Pointer-generator distributions: generate from a vocabulary or copy from the source."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Tensor = Any
 
 UNKNOWN = 1
 LEAST = 1e-30
-"""The probability of what neither way can say: finite in log space, and nothing in a sum."""
+"""Probability of impossible tokens: finite in log space, negligible in sums."""
 SURE = 1e4
-"""A gate beyond which p_gen is 0 or 1."""
+"""Bound of the gate's logit; beyond it p_gen is 0 or 1."""
 NEVER = -1e9
-"""Log probability of a way that is not taken."""
+"""Log probability of a component (generate or copy) that cannot produce the token."""
 
 
 class CopyProjection(NamedTuple):
-    """Log probabilities `(B, T, V + C)`, not yet computed: see `copied_log_probs`.
+    """Lazily computed log probabilities `(B, T, V + C)`: the arguments of `copied_log_probs`.
 
-    projection: of the logits `(B, T, V)`. gate: `(B, T)`. weights: `(B, T, S)`. source: `(B, S)`,
-    ids below V + C.
+    projection: yields the logits `(B, T, V)`. gate: `(B, T)`. weights: `(B, T, S)`. source:
+    `(B, S)`, ids below V + C.
     """
 
     projection: Projection
@@ -40,7 +40,7 @@ class CopyProjection(NamedTuple):
     source: Tensor
 
     def log_probs(self, copies: int = 0) -> Tensor:
-        """What the projection stands for; `copies` is C."""
+        """Compute the log probabilities; `copies` is C."""
         logits = self.projection.logits()
         return copied_log_probs(logits, self.gate, self.weights, self.source, copies)
 
@@ -48,17 +48,17 @@ class CopyProjection(NamedTuple):
 def copied_log_probs(
     logits: Tensor, gate: Tensor, weights: Tensor, source: Tensor, copies: int = 0
 ) -> Tensor:
-    """`log P(w)`, `P(w) = p_gen softmax(logits)_w + (1 - p_gen) sum_{i: w_i = w} a_i`.
+    """Compute `log P(w)`, `P(w) = p_gen softmax(logits)_w + (1 - p_gen) sum_{i: w_i = w} a_i`.
 
-    `p_gen = sigmoid(gate)`; 1 where nothing was looked at. What neither way can say has probability
-    1e-30, so that nothing is infinite. Float32 at least.
+    `p_gen = sigmoid(gate)`, but 1 where all weights are 0. Tokens that can be neither generated nor
+    copied have probability 1e-30, so that the result is finite. It is in at least float32.
 
     Args:
         logits: `(B, ..., V)`.
         gate: `(B, ...)`.
-        weights: a, `(B, ..., S)`, 0 at hidden places.
-        source: w, `(B, S)` integers below V + C; others count as the unknown word, 1.
-        copies: C, how many ids there are beyond the vocabulary.
+        weights: a, `(B, ..., S)`, 0 at masked positions.
+        source: w, `(B, S)` integers below V + C; others count as the unknown token, 1.
+        copies: C, number of ids beyond the vocabulary.
 
     Returns:
         `(B, ..., V + C)`.
@@ -78,7 +78,7 @@ def copied_log_probs(
 def copied_share(
     logits: Tensor, gate: Tensor, weights: Tensor, source: Tensor, tokens: Tensor
 ) -> Tensor:
-    """How likely each token was copied and not said, `(B, T)`, float32 at least.
+    """Compute the probability that each token was copied, `(B, T)`, in at least float32.
 
     `(1 - p_gen) sum_{i: w_i = w} a_i / P(w)`
 
@@ -99,16 +99,16 @@ def copied_share(
 
 
 def copied_cross_entropy(of: CopyProjection, labels: Tensor, rows: int | None = None) -> Tensor:
-    """`sum_bt -log P(y_bt)`, a float32 number, without the distribution over all words.
+    """Compute `sum_bt -log P(y_bt)`, a float32 scalar, without the distribution over all tokens.
 
-    Only the label's probability is computed, and no tensor of logits: see
-    `projected_cross_entropy`, whose vocabulary has here its share in the label alone.
+    Only the label's probability is computed, and never all logits at once: see
+    `projected_cross_entropy`, called here with a mixture of generating and copying the label.
 
     Args:
-        of: what P is of, see `copied_log_probs`.
-        labels: y, `(B, T)` integers, those beyond the vocabulary too; 0 counts nothing, whatever
-            stands there. One below 0 makes the loss NaN.
-        rows: tokens at a time; about as many as fit the caches if None.
+        of: arguments of P, see `copied_log_probs`.
+        labels: y, `(B, T)` integers, also ids beyond the vocabulary. Positions with label 0 are
+            ignored, whatever their other values. A negative label makes the loss NaN.
+        rows: tokens per chunk; if None, about as many as fit the CPU caches.
     """
     labels = ops.cast(labels, "int32")
     live = ops.not_equal(labels, 0)
@@ -130,14 +130,14 @@ def copied_cross_entropy(of: CopyProjection, labels: Tensor, rows: int | None = 
 
 
 def _gates(gate: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """`log p_gen` and `log (1 - p_gen)`; p_gen is 1 where nothing was looked at."""
+    """Return `log p_gen` and `log (1 - p_gen)`; p_gen is 1 where all weights are 0."""
     gate = ops.clip(at_least_float32(gate), -SURE, SURE)
     gate = ops.where(ops.any(weights > 0, axis=-1), gate, ops.cast(SURE, gate.dtype))
     return ops.log_sigmoid(gate), ops.log_sigmoid(-gate)
 
 
 def _log_mass(weights: Tensor, source: Tensor, words: Tensor) -> Tensor:
-    """`log sum_{i: w_i = w} a_i`, `(B, T)`, of the words `(B, T)`."""
+    """Compute `log sum_{i: w_i = w} a_i`, `(B, T)`, for the token ids w in `words`, `(B, T)`."""
     there = ops.equal(ops.cast(source, "int32")[:, None, :], words[..., None])
     weights = _wide(weights)
     mass = ops.sum(ops.where(there, weights, ops.zeros((), weights.dtype)), axis=-1)
@@ -145,7 +145,7 @@ def _log_mass(weights: Tensor, source: Tensor, words: Tensor) -> Tensor:
 
 
 def _by_word(weights: Tensor, source: Tensor, size: int) -> Tensor:
-    """Sums of the weights `(B, ..., S)` of each word, `(B, ..., size)`."""
+    """Sum the weights `(B, ..., S)` of each token id, `(B, ..., size)`."""
     shape = ops.shape(weights)
     rows = math.prod(shape[:-1])
     words = ops.cast(source, "int32")
@@ -159,7 +159,10 @@ def _by_word(weights: Tensor, source: Tensor, size: int) -> Tensor:
 
 
 def _wide(weights: Tensor) -> Tensor:
-    """The weights in float32 at least; the gradient, one over a weight, is kept to its dtype."""
+    """Cast the weights to at least float32.
+
+    For float16 weights, the gradient (of the order of 1 / weight) is clipped to float16's range.
+    """
     if keras.backend.standardize_dtype(weights.dtype) != "float16":
         return at_least_float32(weights)
 

@@ -1,6 +1,7 @@
-"""Chains of tags: sums over all sequences of tags, scores of some of them, shares of each tag.
+"""Linear-chain CRF: log partition function, marginals and scores of tag sequences.
 
-Letters: B sentences, T places, K tags. The score of tags y_1 .. y_n, of the n places that count, is
+Letters: B sentences, T positions, K tags. With n unmasked positions, the score of tags y_1 .. y_n
+is
 
     `s(y) = start_{y_1} + sum_t emission_{t, y_t} + sum_{t>1} transition_{y_{t-1}, y_t} + end_{y_n}`
 """
@@ -19,19 +20,20 @@ from attention_zoo.ops.recurrence import scan
 Tensor = Any
 
 FORBIDDEN = -1e30
-"""The energy of what must not be: finite, so that no gradient is NaN, and beyond every other."""
+"""Energy of forbidden tags and transitions: below all others, but finite to avoid NaN gradients."""
 IMPOSSIBLE = FORBIDDEN / 2
-"""Scores below are of sequences that hold something forbidden."""
+"""Scores below this one belong to sequences with a forbidden tag or transition."""
 
 
 class Chain(NamedTuple):
-    """Energies of B sentences of T places, made by `make_chain`.
+    """Energies of B sentences of T positions, created by `make_chain`.
 
     Attributes:
-        emissions: `(B, T, K)`, 0 at places that do not count.
-        transitions: `(K, K)`, of a tag (row) before a tag (column).
+        emissions: `(B, T, K)`, 0 at masked positions.
+        transitions: `(K, K)`, from the row's tag to the column's.
         starts, ends: `(K,)`, of the first and of the last tag.
-        mask: `(B, T)` booleans, of any form; neighbours are places with none that counts between.
+        mask: `(B, T)` booleans. Padding may be anywhere: unmasked positions with only masked ones
+            between them are adjacent.
     """
 
     emissions: Tensor
@@ -48,15 +50,15 @@ def make_chain(
     ends: Tensor | None = None,
     mask: Tensor | None = None,
 ) -> Chain:
-    """A chain in float32 at least; energies below `FORBIDDEN`, as -inf, become that.
+    """Create a chain in at least float32; energies below `FORBIDDEN`, such as -inf, become that.
 
     Args:
-        emissions: `(B, T, K)`; what stands at hidden places (NaN too) reaches nothing.
+        emissions: `(B, T, K)`; values at masked positions (NaN too) have no effect.
         transitions: `(K, K)`. starts, ends: `(K,)`, 0 if None.
-        mask: `(B, T)`, True where a place counts; all count if None.
+        mask: `(B, T)`, True at unmasked positions; nothing is masked if None.
 
     Raises:
-        ValueError: other shapes; a mask of floats.
+        ValueError: wrong shapes; a float mask.
     """
     emissions, transitions = ops.convert_to_tensor(emissions), ops.convert_to_tensor(transitions)
     tags = transitions.shape[-1]
@@ -83,10 +85,10 @@ def make_chain(
 
 
 def pack(chain: Chain) -> Tensor:
-    """A chain as one tensor `(B, T + K + 2, K + 1)`, each row of which stands for itself.
+    """Pack a chain into one tensor `(B, T + K + 2, K + 1)`, whose batch rows are self-contained.
 
-    Of a row the first T lines are `[emissions, whether the place counts]`, K more `[transitions,
-    0]`, the last two `[starts, 0]` and `[ends, 0]`.
+    In each batch row the first T lines are `[emissions, mask]`, the next K `[transitions, 0]`, and
+    the last two `[starts, 0]` and `[ends, 0]`.
     """
     dtype = chain.emissions.dtype
     counts = ops.cast(chain.mask, dtype)[..., None]
@@ -97,7 +99,7 @@ def pack(chain: Chain) -> Tensor:
 
 
 def unpack(potentials: Tensor, name: str = "potentials") -> Chain:
-    """The chain that `pack` made a tensor of; ValueError for a tensor that it did not make."""
+    """Unpack a tensor returned by `pack`; raise ValueError if its shape is not one of `pack`."""
     shape = tuple(potentials.shape)
     tags = shape[-1] - 1 if len(shape) == 3 and shape[-1] else 0
     if tags < 1 or (shape[1] is not None and shape[1] < tags + 2):
@@ -106,7 +108,7 @@ def unpack(potentials: Tensor, name: str = "potentials") -> Chain:
             f"got shape {shape}"
         )
     places = ops.shape(potentials)[1] - tags - 2
-    # Every row holds the same; the sum is of one, or of none where there is no row.
+    # All batch rows have the same parameters; the sum is over one row, or none of an empty batch.
     shared = ops.sum(potentials[:1, places:, :tags], axis=0)
     shared = ops.reshape(shared, (tags + 2, tags))
     lines = potentials[:, :places]
@@ -114,15 +116,15 @@ def unpack(potentials: Tensor, name: str = "potentials") -> Chain:
     return make_chain(lines[..., :tags], shared[:tags], shared[tags], shared[tags + 1], mask)
 
 
-# ------------------------------------------------------------------ over time
+# ------------------------------------------------------------------ recursions over time
 
 
 class Forward(NamedTuple):
-    """What a pass from the first place to the last leaves.
+    """Result of the forward recursion.
 
     Attributes:
-        arrived: `(T, B, K)`, what reaches each tag of each place, its emission not counted.
-        last: `(B, K)`, with the emission, at the last place that counts.
+        arrived: `(T, B, K)`, forward score of each tag at each position, without its emission.
+        last: `(B, K)`, forward score of each tag at the last unmasked position, with its emission.
     """
 
     arrived: Tensor
@@ -130,11 +132,11 @@ class Forward(NamedTuple):
 
 
 def forward(chain: Chain, reduce: Callable[[Tensor], Tensor]) -> Forward:
-    """From place to place `arrived_t = reduce_i(arrived_i + emission_i + transition_ij)`.
+    """Run the forward recursion `arrived_t = reduce_i(arrived_i + emission_i + transition_ij)`.
 
     Args:
-        chain: of the energies.
-        reduce: `(B, K, K)` to `(B, K)`, over the tags before, the axis in the middle.
+        chain: the energies.
+        reduce: reduces `(B, K, K)` to `(B, K)`, over the previous tags, the middle axis.
     """
     there, first = there_and_first(chain.mask)
 
@@ -152,37 +154,37 @@ def forward(chain: Chain, reduce: Callable[[Tensor], Tensor]) -> Forward:
 
 
 def there_and_first(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """`(T, B, 1)` each: whether a place counts, and whether it is the first that does."""
+    """Return which positions are unmasked, and which is the first of these, `(T, B, 1)` each."""
     so_far = ops.cumsum(ops.cast(mask, "int32"), axis=1)
     first = ops.logical_and(mask, so_far == 1)
     return ops.transpose(mask)[..., None], ops.transpose(first)[..., None]
 
 
 def greatest_of(x: Tensor) -> Tensor:
-    """Maximum over the middle axis; `initial`, else no row is refused."""
+    """Return the maximum over the middle axis; without `initial`, empty batches fail."""
     return ops.max(x, axis=1, initial=float("-inf"))
 
 
 def log_sum_of(x: Tensor) -> Tensor:
-    """Logarithm of the sum of exponentials over the middle axis, of finite numbers."""
+    """Return the log-sum-exp over the middle axis, of finite numbers."""
     top = greatest_of(x)
     return top + ops.log(ops.sum(ops.exp(x - top[:, None]), axis=1))
 
 
 def _shares(chain: Chain, passed: Forward, end: Tensor) -> tuple[Tensor, Tensor]:
-    """Carries shares of the last tags back along the ways on which they came.
+    """Propagate the marginals of the last tags backward to all tags.
 
-    The share of j at t goes to the tags i before it as `exp(arrived_i + emission_i + transition_ij
-    - arrived_j)`, a distribution over i.
+    The marginal of tag j at t is distributed over the previous tags i with the probabilities
+    `exp(arrived_i + emission_i + transition_ij - arrived_j)`.
 
     Args:
-        chain: of the energies.
-        passed: the forward pass by `log_sum_of`.
-        end: `(B, K)`, shares of the last tags.
+        chain: the energies.
+        passed: result of the forward recursion with `log_sum_of`.
+        end: `(B, K)`, marginals of the last tags, or multiples of them.
 
     Returns:
-        Shares of the tags of each place, `(T, B, K)`, 0 at places that do not count, and of the
-        pairs of neighbours, `(K, K)`, summed over all.
+        Marginals of the tags at each position, `(T, B, K)`, 0 at masked positions, and of adjacent
+        pairs of tags, `(K, K)`, summed over positions and sentences.
     """
     there, first = there_and_first(chain.mask)
     zero = ops.zeros((), chain.emissions.dtype)
@@ -207,7 +209,7 @@ def _shares(chain: Chain, passed: Forward, end: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _end_shares(chain: Chain, last: Tensor) -> Tensor:
-    """`(B, K)`, how likely each tag is the last one; 0 where there is none, or no way to one."""
+    """Return the marginals of the last tag, `(B, K)`; 0 if there is none or all are forbidden."""
     energy = last + chain.ends
     top = ops.max(energy, axis=1, keepdims=True, initial=float("-inf"))
     shares = ops.exp(energy - top)
@@ -216,15 +218,14 @@ def _end_shares(chain: Chain, last: Tensor) -> Tensor:
     return ops.where(alive, shares, ops.zeros((), shares.dtype))
 
 
-# ------------------------------------------------------------------ sums and scores
+# ------------------------------------------------------------------ partition function and scores
 
 
 def log_partition(chain: Chain) -> Tensor:
-    """`log sum_y exp s(y)` over all sequences of tags, `(B,)`; 0 of no places.
+    """Compute `log sum_y exp s(y)` over all tag sequences, `(B,)`; 0 for empty sentences.
 
-    T steps of O(K^2), forward, and as many back for the gradient, which is how likely each tag
-    and each pair is. Where nothing but forbidden sequences are left it is below `IMPOSSIBLE`, and
-    its gradient 0.
+    T steps of O(K^2) forward, and as many backward for the gradient, which is the marginals of tags
+    and pairs. If all sequences are forbidden, the result is below `IMPOSSIBLE` and the gradient 0.
     """
 
     def run(
@@ -246,16 +247,17 @@ def log_partition(chain: Chain) -> Tensor:
 
         return total, gradient
 
-    # As numbers: what is not an argument, or has no gradient, JAX cannot take along in a branch.
+    # The mask is a float argument: inside a branch, JAX allows a custom gradient neither
+    # closed-over tensors nor arguments without a gradient.
     counts = ops.cast(chain.mask, chain.emissions.dtype)
     total: Tensor = ops.custom_gradient(run)(*chain[:4], counts)
     return total
 
 
 def marginals(chain: Chain) -> Tensor:
-    """How likely each tag is at each place given the whole sentence, `(B, T, K)`.
+    """Compute the marginal probability of each tag at each position, `(B, T, K)`.
 
-    0 at places that do not count, and of sentences of which every sequence is forbidden.
+    It is 0 at masked positions, and for sentences whose sequences are all forbidden.
     """
     passed = forward(chain, log_sum_of)
     shares, _ = _shares(chain, passed, _end_shares(chain, passed.last))
@@ -263,19 +265,19 @@ def marginals(chain: Chain) -> Tensor:
 
 
 def path_score(chain: Chain, tags: Tensor) -> Tensor:
-    """`s(y)` of one sequence of each sentence, `(B,)`; 0 of no places.
+    """Compute `s(y)` of one tag sequence per sentence, `(B,)`; 0 for empty sentences.
 
     Args:
-        chain: of the energies.
-        tags: `(B, T)` integers; what stands at places that do not count is not read. One that is
-            no tag makes the sequence a forbidden one.
+        chain: the energies.
+        tags: `(B, T)` integers, ignored at masked positions. A number outside of 0 .. K-1 makes the
+            sequence forbidden.
     """
     size, zero = chain.starts.shape[0], ops.zeros((), chain.emissions.dtype)
     places = ops.shape(tags)[1]
     known = ops.logical_and(tags >= 0, tags < size)
     chosen = ops.one_hot(ops.where(chain.mask, tags, -1), size, dtype=chain.emissions.dtype)
     score = ops.sum(chosen * chain.emissions, axis=(1, 2))
-    # Those that count come first, and one more place, so that there is a first one.
+    # Move unmasked positions to the front, and append one, so that a first position exists.
     tags = ops.take_along_axis(ops.where(known, tags, 0), to_front(chain.mask), axis=1)
     tags = ops.pad(tags, ((0, 0), (0, 1)))
     count = ops.sum(ops.cast(chain.mask, "int32"), axis=1)
@@ -289,11 +291,11 @@ def path_score(chain: Chain, tags: Tensor) -> Tensor:
 
 
 def partial_score(chain: Chain, allowed: Tensor) -> Tensor:
-    """`log sum exp s(y)` over the sequences that sets of tags allow, `(B,)`.
+    """Compute `log sum exp s(y)` over the sequences of allowed tags, `(B,)`.
 
     Args:
-        chain: of the energies.
-        allowed: `(B, T, K)` booleans, of each place the tags that it may have.
+        chain: the energies.
+        allowed: `(B, T, K)` booleans, the allowed tags at each position.
     """
     energies = ops.where(allowed, chain.emissions, ops.cast(FORBIDDEN, chain.emissions.dtype))
     return log_partition(chain._replace(emissions=zero_masked(energies, chain.mask)))

@@ -1,4 +1,4 @@
-"""Chains of tags: the best sequence, the best few, and sequences drawn at random."""
+"""Linear-chain CRF: Viterbi decoding, n-best decoding and sampling."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Tensor = Any
 
 
 def best_path(chain: Chain) -> tuple[Tensor, Tensor]:
-    """The sequence of the greatest score (Viterbi), the lowest tag among equals.
+    """Find the sequence with the greatest score (Viterbi), the lowest tag on ties.
 
-    T steps of O(K^2) forward, which keep no pointers, and T of O(K) back.
+    T steps of O(K^2) forward, without back-pointers, and T steps of O(K) back.
 
     Returns:
-        tags: `(B, T)` int32, 0 at places that do not count.
-        score: `(B,)`, `s` of it; 0 of no places. Where every sequence is forbidden, -inf, and the
-            tags are 0.
+        tags: `(B, T)` int32, 0 at masked positions.
+        score: its score `s`, `(B,)`; 0 for empty sentences. If every sequence is forbidden, the
+            score is -inf and the tags are 0.
     """
     passed = forward(chain, greatest_of)
     tags = trace_back(chain, passed)[:, 0]
@@ -38,16 +38,16 @@ def best_path(chain: Chain) -> tuple[Tensor, Tensor]:
 
 
 def sample(chain: Chain, count: int = 1, seed: Any = 0) -> Tensor:
-    """Sequences drawn by their probability, independently: from the last tag back.
+    """Sample tag sequences independently from their distribution, from the last tag backward.
 
     Args:
-        chain: of the energies.
-        count: N, how many of each sentence.
-        seed: an integer, or a scalar integer tensor. The same one draws the same, whatever
-            padding there is; sentences draw by their row.
+        chain: the energies.
+        count: N, samples per sentence.
+        seed: an integer, or a scalar integer tensor. The same seed gives the same samples, whatever
+            the padding. The random numbers of a sentence depend on its batch row.
 
     Returns:
-        `(B, N, T)` int32, 0 at places that do not count.
+        `(B, N, T)` int32, 0 at masked positions.
     """
     rows, places, tags = ops.shape(chain.emissions)
     passed = forward(chain, log_sum_of)
@@ -58,27 +58,27 @@ def sample(chain: Chain, count: int = 1, seed: Any = 0) -> Tensor:
 
 
 def _greatest(chain: Chain, passed: Forward) -> Tensor:
-    """What arrived most at the end, `(B,)`; 0 of no places."""
+    """Return the greatest score of a sequence, `(B,)`; 0 for empty sentences."""
     score = ops.max(passed.last + chain.ends, axis=1, initial=float("-inf"))
     return ops.where(ops.any(chain.mask, axis=1), score, ops.zeros((), score.dtype))
 
 
 def trace_back(chain: Chain, passed: Forward, noise: Tensor | None = None) -> Tensor:
-    """Chooses the last tag, then of each one that before it, by the greatest of what arrived.
+    """Choose the last tag, then repeatedly the previous one, by the greatest forward score.
 
     Args:
-        chain: of the energies.
-        passed: a forward pass over it.
-        noise: `(B, N, T + 1, K)`, added to what is chosen by, by the number of the place among
-            those that count; Gumbel noise makes a draw of the choice.
+        chain: the energies.
+        passed: result of the forward recursion.
+        noise: `(B, N, T + 1, K)`, added before each argmax, indexed by the number of the position
+            among the unmasked ones. With Gumbel noise the result is a sample.
 
     Returns:
-        `(B, N, T)` int32, 0 at places that do not count; N is 1 without noise.
+        `(B, N, T)` int32, 0 at masked positions; N is 1 without noise.
     """
     there, first = there_and_first(chain.mask)
     backwards = ops.transpose(chain.transitions)
     alphas = passed.arrived + ops.swapaxes(chain.emissions, 0, 1)
-    number = ops.cumsum(ops.cast(chain.mask, "int32"), axis=1)  # of the place, from 1
+    number = ops.cumsum(ops.cast(chain.mask, "int32"), axis=1)  # of unmasked positions, from 1
     energy = (passed.last + chain.ends)[:, None]
     inner = ops.logical_and(there, ops.logical_not(first))
     places = [ops.roll(alphas, 1, axis=0)[:, :, None], there, inner]
@@ -100,24 +100,24 @@ def trace_back(chain: Chain, passed: Forward, noise: Tensor | None = None) -> Te
 
 
 def _noise_at(noise: Tensor, number: Tensor) -> Tensor:
-    """`(B, N, T + 1, K)` at the places of these numbers `(B, P)`, from 1: `(P, B, N, K)`."""
+    """Gather noise `(B, N, T + 1, K)` at position numbers `(B, P)`, from 1, to `(P, B, N, K)`."""
     by_place = ops.swapaxes(noise, 1, 2)
     at = ops.maximum(number - 1, 0)[:, :, None, None]
     return ops.swapaxes(ops.take_along_axis(by_place, at, axis=1), 0, 1)
 
 
 def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
-    """The sequences of the greatest scores, best first.
+    """Find the N sequences with the greatest scores, best first.
 
-    T steps of O(N K^2) that keep the N best of every tag.
+    T steps of O(N K^2), which keep the N best sequences that end in each tag.
 
     Args:
-        chain: of the energies.
+        chain: the energies.
         count: N.
 
     Returns:
-        tags: `(B, N, T)` int32, 0 at places that do not count.
-        scores: `(B, N)`; -inf, with tags 0, where there are no more sequences that are allowed.
+        tags: `(B, N, T)` int32, 0 at masked positions.
+        scores: `(B, N)`; -inf, with tags 0, if there are fewer than N allowed sequences.
     """
     there, first = there_and_first(chain.mask)
     rows, _, tags = ops.shape(chain.emissions)
@@ -149,7 +149,10 @@ def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _follow(at: Tensor, pointers: Tensor, there: Tensor, inner: Tensor) -> Tensor:
-    """Pointers `(T, B, K, N)` back from `(B, N)`, each `tag N + rank`: tags `(B, N, T)`."""
+    """Follow back-pointers `(T, B, K, N)` from `at` `(B, N)`, and return tags `(B, N, T)`.
+
+    Pointers are encoded as `tag N + rank`.
+    """
     rows, tags, count = ops.shape(pointers)[1:]
 
     def place(at: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
@@ -163,7 +166,7 @@ def _follow(at: Tensor, pointers: Tensor, there: Tensor, inner: Tensor) -> Tenso
 
 
 def _unless_forbidden(tags: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Tags `(..., T)` and scores `(...)`; 0 and -inf where only what is forbidden was left."""
+    """Replace tags `(..., T)` by 0 and scores `(...)` by -inf for forbidden sequences."""
     found = scores > IMPOSSIBLE
     never = ops.cast(float("-inf"), scores.dtype)
     return ops.where(found[..., None], tags, 0), ops.where(found, scores, never)

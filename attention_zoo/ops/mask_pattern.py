@@ -1,4 +1,4 @@
-"""Which places a query may look at, by their place alone, and which blocks of them hold any."""
+"""Mask patterns defined by positions (causal, window), and iteration over their blocks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Pair = tuple[Tensor, Tensor]
 
 
 class MaskPattern(NamedTuple):
-    """Which places a query may look at by their place alone.
+    """Attention mask defined by positions.
 
-    causal: the sources 0 .. t only. window: w, sources at most w places away; None for all.
-    leading: how many places from the first on look at all others and are looked at by all,
-    whatever the window.
+    causal: query t attends to the sources 0 .. t only. window: w, queries attend to sources at most
+    w positions away; None for all. leading: number of positions at the start that attend to all
+    positions and are attended by all, whatever the window.
     """
 
     causal: bool = False
@@ -23,7 +23,7 @@ class MaskPattern(NamedTuple):
     leading: int = 0
 
     def mask(self, queries: Tensor, sources: Tensor) -> Tensor | None:
-        """Booleans `(T, S)` for places `(T,)` and `(S,)`; None where all may be looked at."""
+        """Return booleans `(T, S)` for positions `(T,)` and `(S,)`; None if nothing is masked."""
         queries, sources = queries[:, None], sources[None, :]
         seen = None
         if self.window is not None:
@@ -41,9 +41,9 @@ FULL_ATTENTION = MaskPattern()
 
 
 class BlockIterator(NamedTuple):
-    """Visits each pair of a block of queries and a block of sources in which any is in reach.
+    """Iterator over the pairs of query and source blocks that are not fully masked.
 
-    size: of a block of either. rows, columns: how many blocks there are of queries and sources.
+    size: positions in a block. rows, columns: number of query blocks and of source blocks.
     """
 
     reach: MaskPattern
@@ -56,11 +56,11 @@ class BlockIterator(NamedTuple):
         return i, self._begin(i)
 
     def going(self, pair: Pair) -> Tensor:
-        """Whether this is a pair, and not the end."""
+        """Return whether the pair is valid; False after the last pair."""
         return pair[0] < self.rows
 
     def next(self, pair: Pair) -> Pair:
-        """The next sources in reach of these queries, else the first ones of the next queries."""
+        """Return the next pair: the next source block, else the first of the next query block."""
         i, j = pair[0], pair[1] + 1
         if self.reach.window is not None:
             j = ops.where(j < self._leading(), j, ops.maximum(j, self._nearest(i)))
@@ -68,22 +68,25 @@ class BlockIterator(NamedTuple):
         return ops.where(more, i, i + 1), ops.where(more, j, self._begin(i + 1))
 
     def _leading(self) -> int:
-        """How many blocks hold leading places."""
+        """Return the number of blocks with leading positions."""
         return -(-self.reach.leading // self.size)
 
     def _nearest(self, i: Tensor) -> Tensor:
-        """The first block of sources within the window."""
+        """Return the first source block within the window."""
         start = ops.maximum(i * self.size - self.reach.window, 0) // self.size
         return ops.where(i < self._leading(), 0, start)
 
     def _begin(self, i: Tensor) -> Tensor:
-        """The first block of sources, the last where none is in reach: each row has a visit."""
+        """Return the first source block to visit; the last block if all are masked.
+
+        Every query block needs at least one visit.
+        """
         if self.reach.window is None or self.reach.leading:
             return ops.zeros_like(i)
         return ops.minimum(self._nearest(i), self.columns - 1)
 
     def _end(self, i: Tensor) -> Tensor:
-        """One behind the last block of sources."""
+        """Return one past the last source block to visit."""
         end = ops.zeros_like(i) + self.columns
         if self.reach.window is not None:
             last = (i * self.size + self.size - 1 + self.reach.window) // self.size

@@ -1,4 +1,4 @@
-"""Masks: one meaning (`True` = may be attended), checked once, combined by AND."""
+"""Masks: boolean, `True` = may be attended, combined by AND."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Any
 
 from keras import backend, ops
 
-# Keras keeps masks in an attribute, or beside tensors that take none (JAX); it exports no accessor.
+# Keras stores masks in a tensor attribute, or in a table for tensors without attributes (JAX). It
+# exports no accessor.
 from keras.src.backend import get_keras_mask, set_keras_mask
 
 Tensor = Any
 
 
 def as_boolean_mask(mask: Tensor, name: str, shape: tuple[int | None, ...]) -> Tensor:
-    """A mask as booleans, or one clear error.
+    """Return a mask as booleans, after checking dtype and shape.
 
     Args:
-        mask: booleans, or integers of which zero means "hidden".
+        mask: booleans, or integers, where zero means masked.
         name: the argument's name, for the message.
-        shape: what is expected, None where any size is; a mask's axis of size 1 broadcasts.
+        shape: expected shape, None for any size; an axis of size 1 in the mask broadcasts.
 
     Raises:
-        ValueError: a float mask (additive masks are not understood), a wrong rank or size.
+        ValueError: a float mask (additive masks are not supported), a wrong rank or size.
     """
     mask = ops.convert_to_tensor(mask)
     refuse_float_mask(name, mask)
@@ -39,7 +40,7 @@ def as_boolean_mask(mask: Tensor, name: str, shape: tuple[int | None, ...]) -> T
 
 
 def refuse_float_mask(name: str, mask: Tensor) -> None:
-    """ValueError for a mask of floats: it may be one of 0 and 1, or an additive one."""
+    """Raise ValueError for a float mask, which could be a 0/1 mask or an additive one."""
     dtype = backend.standardize_dtype(mask.dtype)
     if "float" in dtype:
         raise ValueError(
@@ -49,24 +50,26 @@ def refuse_float_mask(name: str, mask: Tensor) -> None:
 
 
 def combine_masks(*masks: Tensor | None) -> Tensor | None:
-    """AND of the masks that are there; None when there is none."""
+    """Combine the masks that are not None by AND; None if there are none."""
     present = [mask for mask in masks if mask is not None]
     return reduce(ops.logical_and, present) if present else None
 
 
 def implicit_mask(x: Tensor) -> Tensor | None:
-    """The mask that Keras carries on a tensor, if any. The tensor is not changed."""
+    """Return the Keras mask of a tensor, if any; the tensor is not changed."""
     return None if x is None else get_keras_mask(x)
 
 
 def merge_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor | None:
-    """The explicit mask of `x` `(..., D)` and the one that Keras carries on it, combined; `(...)`.
+    """Combine the explicit mask of `x` `(..., D)` and its Keras mask by AND, to a mask `(...)`.
 
     Args:
-        name: of the explicit mask, for messages. Where it broadcasts it is spread out here.
+        name: name of the explicit mask, for messages.
+        explicit: mask, broadcast to the shape `(...)` here; or None.
+        x: a tensor that may carry a Keras mask, or None.
 
     Raises:
-        ValueError: as in `as_boolean_mask`; a mask of a tensor that is not there.
+        ValueError: as in `as_boolean_mask`; an explicit mask if `x` is None.
     """
     if x is None:
         if explicit is not None:
@@ -82,43 +85,43 @@ def merge_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor 
 
 
 def spread_mask(mask: Tensor, x: Tensor) -> Tensor:
-    """A mask that broadcasts to the places of `x` `(..., D)` as one of its places, `(...)`."""
+    """Broadcast a mask to the positions of `x` `(..., D)`, to the shape `(...)`."""
     if 1 not in mask.shape or tuple(mask.shape) == tuple(x.shape[:-1]):
         return mask
     return ops.logical_and(mask, ops.ones_like(x[..., 0], dtype="bool"))
 
 
 def pass_mask_on(x: Tensor, mask: Tensor | None) -> Tensor:
-    """`x`, carrying `mask` for the next layer."""
+    """Attach `mask` to `x` for the next layer, and return `x`."""
     if mask is not None:
         set_keras_mask(x, mask)
     return x
 
 
 def causal_mask(length: int | Tensor, source_length: int | Tensor) -> Tensor:
-    """`(1, T, S)` booleans: position t may look at the sources 0 .. t."""
+    """Return the causal mask, `(1, T, S)` booleans: position t attends to the sources 0 .. t."""
     rows = ops.arange(length, dtype="int32")[None, :, None]
     return ops.arange(source_length, dtype="int32")[None, None, :] <= rows
 
 
 def to_front(mask: Tensor) -> Tensor:
-    """Which position each one takes if those that are hidden go to the end, `(B, T)` int32.
+    """Return indices that gather unmasked positions at the front, `(B, T)` int32.
 
     Args:
-        mask: `(B, T)`, True where a position is shown; those stay in order, as do the others.
+        mask: `(B, T)`, True at unmasked positions. Both masked and unmasked ones keep their order.
     """
     return to_end(ops.logical_not(mask))
 
 
 def to_end(mask: Tensor) -> Tensor:
-    """The same with those that are hidden in front."""
+    """Return indices that gather unmasked positions at the end; see `to_front`."""
     length = ops.shape(mask)[1]
     places = ops.arange(length, dtype="int32")
     return ops.cast(ops.argsort(ops.where(mask, places + length, places), axis=1), "int32")
 
 
 def show_one(mask: Tensor) -> Tensor:
-    """The mask `(B, T)`, with the first position shown of rows that hide all: cuDNN needs one."""
+    """Unmask the first position of fully masked rows of a mask `(B, T)`, as cuDNN needs one."""
     first = ops.arange(ops.shape(mask)[1], dtype="int32") == 0
     return ops.logical_or(
         mask, ops.logical_and(first, ops.logical_not(ops.any(mask, axis=1, keepdims=True)))
@@ -126,7 +129,7 @@ def show_one(mask: Tensor) -> Tensor:
 
 
 def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
-    """`x` with zeros at the hidden positions, whatever stood there (NaN and Inf too).
+    """Set the masked positions of `x` to 0, whatever their values (NaN and Inf too).
 
     Args:
         x: `(..., L, D)`.

@@ -1,4 +1,4 @@
-"""Positions as numbers: sines of a place, turns by it, and the distance of two places."""
+"""Position arithmetic: sinusoids, rotations and relative distances."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Tensor = Any
 
 
 def angles(places: Tensor, width: int, max_wavelength: float, dtype: str) -> Tensor:
-    """`place / max_wavelength^(2 i / width)`, one for every two features.
+    """Compute `position / max_wavelength^(2 i / width)`, one angle for every two features.
 
     Args:
-        places: `(..., L)`, any numbers.
-        width: how many features there are; of an odd number the last one stands alone.
+        places: positions, `(..., L)`, of any numeric dtype.
+        width: number of features; if it is odd, the last feature has an angle of its own.
 
     Returns:
         `(..., L, ceil(width / 2))`.
@@ -25,13 +25,13 @@ def angles(places: Tensor, width: int, max_wavelength: float, dtype: str) -> Ten
 
 
 def sinusoids(angles: Tensor, width: int) -> Tensor:
-    """Sine and cosine of every angle side by side, `(..., ceil(width / 2))` to `(..., width)`."""
+    """Interleave sines and cosines of angles, `(..., ceil(width / 2))` to `(..., width)`."""
     both = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(both, (*ops.shape(angles)[:-1], 2 * angles.shape[-1]))[..., :width]
 
 
 def rotate(x: Tensor, angles: Tensor) -> Tensor:
-    """Turns every two neighbouring features in their plane.
+    """Rotate each pair of adjacent features by its angle.
 
     Args:
         x: `(..., D)`, D even.
@@ -46,21 +46,21 @@ def rotate(x: Tensor, angles: Tensor) -> Tensor:
 
 
 def distances(steps: Tensor, sources: Tensor) -> Tensor:
-    """`s - t`, how far source s stands behind query t, `(T, S)` int32."""
+    """Compute `s - t`, the distance from query t to source s, `(T, S)` int32."""
     queries = ops.arange(steps, dtype="int32")
     return ops.arange(sources, dtype="int32")[None, :] - queries[:, None]
 
 
 def skew(x: Tensor, sources: Tensor) -> Tensor:
-    """From columns of distances to columns of sources: every row moves one further to the left.
+    """Convert columns of distances to columns of sources, shifting each row one further left.
 
-    Nothing of size T S D is made where a table has D features for every distance.
+    With D features per distance, this avoids a tensor of size T S D.
 
     Args:
-        x: `(..., T, T + S + 1)`; its columns belong to the distances -T .. S.
+        x: `(..., T, T + S + 1)`; its columns are the distances -T .. S.
 
     Returns:
-        `(..., T, S)`: at t, s stands what `x` has at t for the distance s - t.
+        `(..., T, S)`: the entry at t, s is that of `x` at t for the distance s - t.
     """
     *rows, steps, width = ops.shape(x)
     flat = ops.reshape(x, (*rows, steps * width))
@@ -69,13 +69,14 @@ def skew(x: Tensor, sources: Tensor) -> Tensor:
 
 
 def unskew(x: Tensor) -> Tensor:
-    """From columns of sources to columns of distances: the way back of `skew`.
+    """Convert columns of sources to columns of distances: the inverse of `skew`.
 
     Args:
         x: `(..., T, S)`.
 
     Returns:
-        `(..., T, T + S + 1)`: at t and the distance d stands what `x` has at t, t + d, or 0.
+        `(..., T, T + S + 1)`: the entry at t and distance d is that of `x` at t, t + d; 0 if there
+        is none.
     """
     *rows, steps, sources = ops.shape(x)
     wide = ops.concatenate([x, ops.zeros((*rows, steps, steps), x.dtype)], axis=-1)
@@ -85,13 +86,13 @@ def unskew(x: Tensor) -> Tensor:
 
 
 def stretch(x: Tensor, steps: Tensor, sources: Tensor) -> Tensor:
-    """From columns of near distances to those of all: beyond either end, its column goes on.
+    """Extend columns of the distances -n .. n to all distances, by repeating the end columns.
 
     Args:
-        x: `(..., 2 n + 1)`; its columns belong to the distances -n .. n.
+        x: `(..., 2 n + 1)`; its columns are the distances -n .. n.
 
     Returns:
-        `(..., T + S + 1)`, of the distances -T .. S, as `skew` reads them.
+        `(..., T + S + 1)`, for the distances -T .. S, as `skew` takes them.
     """
     reach, ends = x.shape[-1] // 2, ops.shape(x)[:-1]
     before, behind = _positive(steps - reach), _positive(sources - reach)
@@ -105,14 +106,14 @@ def stretch(x: Tensor, steps: Tensor, sources: Tensor) -> Tensor:
 
 
 def shrink(x: Tensor, reach: int, steps: Tensor, sources: Tensor) -> Tensor:
-    """From columns of all distances to those of near ones: what is beyond joins the ends.
+    """Reduce columns of all distances to -n .. n, by adding those beyond to the end columns.
 
     Args:
-        x: `(..., T + S + 1)`, of the distances -T .. S, as `unskew` makes them.
-        reach: n, 1 at least.
+        x: `(..., T + S + 1)`, for the distances -T .. S, as `unskew` returns them.
+        reach: n, at least 1.
 
     Returns:
-        `(..., 2 n + 1)`, of the distances -n .. n.
+        `(..., 2 n + 1)`, for the distances -n .. n.
     """
     rows = ops.shape(x)[:-1]
     first, last = _positive(steps - reach), steps + 1 + _lesser(reach, sources)
@@ -129,25 +130,25 @@ def shrink(x: Tensor, reach: int, steps: Tensor, sources: Tensor) -> Tensor:
 
 
 def _columns(x: Tensor, first: Tensor, count: Tensor) -> Tensor:
-    """`count` columns of the last axis; TensorFlow's gradient of a slice beats that of `x[...]`."""
+    """Slice columns of the last axis; TensorFlow's gradient is cheaper than that of `x[...]`."""
     *rows, _ = ops.shape(x)
     return ops.slice(x, (*(0 for _ in rows), first), (*rows, count))
 
 
 def _positive(count: Tensor) -> Tensor:
-    """The count, 0 where it is below; it may be a tensor."""
+    """Return `max(count, 0)`; the count may be a tensor."""
     return max(count, 0) if isinstance(count, int) else ops.maximum(count, 0)
 
 
 def _lesser(one: int, other: Tensor) -> Tensor:
-    """The lesser of two counts, of which the second may be a tensor."""
+    """Return the lesser of two counts, the second of which may be a tensor."""
     return min(one, other) if isinstance(other, int) else ops.minimum(one, other)
 
 
 def linear_slopes(heads: int) -> list[float]:
-    """A slope for each head: `2^(-8 h / H)` for h = 1 .. H, where H is a power of two.
+    """Return ALiBi's slope of each head: `2^(-8 h / H)` for h = 1 .. H, if H is a power of two.
 
-    For other numbers, those of the next smaller power of two P, then every second one of 2 P.
+    For other H, those of the next smaller power of two P, then every second one of 2 P.
     """
     power = 2 ** (heads.bit_length() - 1)
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
@@ -155,11 +156,11 @@ def linear_slopes(heads: int) -> list[float]:
 
 
 def distance_buckets(buckets: int, max_distance: int) -> np.ndarray:
-    """The bucket of every distance 0 .. max_distance, `(max_distance + 1,)` int32.
+    """Return T5's bucket of every distance 0 .. max_distance, `(max_distance + 1,)` int32.
 
-    The first half of the buckets hold one distance each, the others ever more, up to
-    `max_distance`; the last one holds all from there on. In whole numbers: a logarithm would be
-    rounded at the borders.
+    The first half of the buckets contain one distance each, the others logarithmically growing
+    ranges up to `max_distance`; the last one also contains all longer distances. Integer arithmetic
+    avoids rounding errors of a logarithm at the boundaries.
     """
     exact = buckets // 2
     grown = buckets - exact

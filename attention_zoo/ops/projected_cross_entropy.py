@@ -1,4 +1,4 @@
-"""Cross entropy over a vocabulary whose logits are never all there at once."""
+"""Cross entropy over a large vocabulary, without creating all logits at once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from attention_zoo.ops.recurrence import scan
 Tensor = Any
 
 CELLS = 2**21
-"""How many logits are there at a time: what the caches of a processor hold."""
+"""Number of logits in memory at a time: as many as fit the CPU caches."""
 
 
 class Projection(NamedTuple):
-    """Logits `(..., V)`, not yet computed: `hidden kernel + bias`.
+    """Lazily computed logits `(..., V)`: `hidden kernel + bias`.
 
     hidden: `(..., D)`. kernel: `(D, V)`. bias: `(V,)` or None.
     """
@@ -27,22 +27,25 @@ class Projection(NamedTuple):
     bias: Tensor | None = None
 
     def logits(self) -> Tensor:
-        """What the projection stands for."""
+        """Compute the logits."""
         logits = ops.matmul(self.hidden, ops.cast(self.kernel, self.hidden.dtype))
         return logits if self.bias is None else logits + ops.cast(self.bias, logits.dtype)
 
 
 class Mixture(NamedTuple):
-    """A second way to say a label: `p(y) = exp(first) softmax(logits)_y + exp(second)`, `(N,)`."""
+    """Mixture of the softmax with a second distribution (such as copying), `(N,)` each.
+
+    `p(y) = exp(first) softmax(logits)_y + exp(second)`
+    """
 
     first: Tensor
     second: Tensor
 
 
 class _Tokens(NamedTuple):
-    """Chunks of tokens: hidden `(N, D)`, the others `(N,)`, or with an axis before.
+    """Tokens: hidden `(N, D)`, the others `(N,)`; in chunks, with one more leading axis.
 
-    ways: both parts of the mixture, or none.
+    ways: both parts of the mixture, or empty.
     """
 
     hidden: Tensor
@@ -59,21 +62,21 @@ def projected_cross_entropy(
     rows: int | None = None,
     mixture: Mixture | None = None,
 ) -> Tensor:
-    """`sum_n w_n ((1 - e) -log p_n(y_n) + e mean_v -log p_n(v))`, a float32 number.
+    """Compute `sum_n w_n ((1 - e) -log p_n(y_n) + e mean_v -log p_n(v))`, a float32 scalar.
 
-    Loss and gradient are computed together, for some tokens after the others: so the logits of
-    these are all that there is of N V, and no product is computed twice. The gradient is
-    `w (p - (1 - e) onehot(y) - e / V)` times the projection, of which only p goes through the
-    vocabulary; the other two are rows of the kernel and its mean. In a mixture, w is multiplied
-    with the share that the vocabulary had in the label.
+    Loss and gradient are computed together, chunk by chunk. Only the logits of one chunk of tokens
+    are in memory, instead of N V, and no product is computed twice. The gradient is
+    `w (p - (1 - e) onehot(y) - e / V)` times the projection. Only p requires a product over the
+    vocabulary; the other two terms are rows of the kernel and its mean. In a mixture, w is
+    multiplied by the vocabulary's share of the label's probability.
 
     Args:
         projection: hidden states `(N, D)`, kernel `(D, V)` and bias `(V,)` or None.
         labels: y, `(N,)` integers; one outside the vocabulary makes the loss NaN.
-        weights: w, `(N,)`; a token of weight 0 counts nothing, whatever stands there.
+        weights: w, `(N,)`; tokens of weight 0 are ignored, whatever their other values.
         label_smoothing: e.
-        rows: tokens at a time; about as many as CELLS allows if None.
-        mixture: float32, how the label is said in another way too; then e is 0.
+        rows: tokens per chunk; if None, about CELLS / V, from 64 to 256.
+        mixture: float32, a second distribution over the labels; requires e = 0.
     """
     rows = rows or min(256, max(64, CELLS // projection.kernel.shape[1]))
     given = [ops.copy(part) for part in projection if part is not None]
@@ -106,13 +109,16 @@ def projected_cross_entropy(
 def _loss_and_gradients(
     of: Projection, tokens: _Tokens, smoothing: float, rows: int
 ) -> tuple[Tensor, list[Tensor]]:
-    """The loss, and its float32 gradients by hidden states, kernel, bias and both ways, if any."""
+    """Return the loss and its float32 gradients.
+
+    These are by hidden states, kernel, bias (if any) and both parts of the mixture (if any).
+    """
     kernel = ops.cast(of.kernel, of.hidden.dtype)
     bias = None if of.bias is None else ops.cast(of.bias, "float32")
     over_classes = ops.transpose(kernel)
     count, width = ops.shape(of.hidden)
     size = of.kernel.shape[1]
-    # Rounded first, what is nearly alike leaves nothing when it is subtracted later.
+    # In half precision, subtract before rounding: rounded terms that are nearly equal cancel to 0.
     half = keras.backend.standardize_dtype(kernel.dtype) in ("float16", "bfloat16")
 
     def some(state: list[Tensor], now: _Tokens) -> tuple[list[Tensor], Any]:
@@ -154,24 +160,24 @@ def _loss_and_gradients(
 
 
 def _with_the_second(costs: Tensor, now: _Tokens) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """Costs by both ways, the weights of the first way in them, and gradients by both."""
+    """Return the mixture's costs, the weights of its first part, and gradients by both parts."""
     if not now.ways:
         return costs, now.weights, ()
     first, second = now.ways[0] - costs, now.ways[1]
     both = log_sum(first, second)
-    # Not 1 - the first: what is rounded off there may be divided by next to nothing.
+    # Not `1 - share`: its rounding error could be divided by a tiny probability.
     shares = [now.weights * ops.exp(way - both) for way in (first, second)]
     return -both, shares[0], tuple(-share for share in shares)
 
 
 def log_sum(a: Tensor, b: Tensor) -> Tensor:
-    """`log(exp(a) + exp(b))` of finite numbers, whose gradient is right where they are equal."""
+    """Compute `log(exp(a) + exp(b))` of finite numbers; the gradient is exact where a equals b."""
     top = ops.stop_gradient(ops.maximum(a, b))
     return top + ops.log(ops.exp(a - top) + ops.exp(b - top))
 
 
 def _chunks(tokens: _Tokens, rows: int) -> _Tokens:
-    """`(chunks, rows, ...)`, at least one, the last one filled up with tokens of weight 0."""
+    """Split tokens into at least one chunk, `(chunks, rows, ...)`; padding has weight 0."""
     count = ops.shape(tokens.labels)[0]
     missing = -count % rows if isinstance(count, int) and count else _to_fill(count, rows)
 
@@ -184,7 +190,7 @@ def _chunks(tokens: _Tokens, rows: int) -> _Tokens:
 
 
 def _to_fill(count: Any, rows: int) -> Any:
-    """How many tokens are missing of whole chunks, one of them at least."""
+    """Return the number of padding tokens that complete the chunks, at least one chunk."""
     if isinstance(count, int):
         return rows
     return ops.maximum(-(-count // rows), 1) * rows - count
@@ -193,7 +199,7 @@ def _to_fill(count: Any, rows: int) -> Any:
 def _without_exponentials(
     of: Projection, tokens: _Tokens, over_classes: Tensor, smoothing: float
 ) -> tuple[Tensor, list[Tensor]]:
-    """`e mean_v logits`, and the gradients of `(1 - e) logits(y) + e mean_v logits`."""
+    """Compute `e mean_v logits` and the gradients of `(1 - e) logits(y) + e mean_v logits`."""
     size = of.kernel.shape[1]
     hidden = ops.cast(tokens.hidden, "float32")
     mean = ops.mean(ops.cast(over_classes, "float32"), axis=0)

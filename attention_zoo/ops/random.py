@@ -1,4 +1,4 @@
-"""Draws that depend on nothing but their counters: the same on every backend, in any batch."""
+"""Counter-based random numbers: the same on every backend and in any batch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ GOLDEN = 0x9E3779B9  # 2 ** 32 / golden ratio: spreads neighbouring counters
 
 
 def scramble(bits: Any) -> Any:
-    """A permutation of uint32 whose every output bit depends on every input bit.
+    """Hash uint32 bits: a permutation in which every output bit depends on every input bit.
 
-    Two rounds of xor with the shifted self and multiplication by an odd number.
+    Two rounds of xor with the shifted bits and multiplication by an odd number, and a last xor.
     """
     for shift, multiplier in zip(SHIFTS, (*MULTIPLIERS, None), strict=True):
         bits = ops.bitwise_xor(bits, ops.right_shift(bits, ops.cast(shift, "uint32")))
@@ -30,7 +30,7 @@ def draw_bits(
     shape: Sequence[Any],
     start: Sequence[Any] | None = None,
 ) -> Any:
-    """uint32 `(B, *shape)`, every value as likely as any other; arguments as in `uniform`."""
+    """Return uniformly random uint32 `(B, *shape)`; arguments as in `uniform`."""
     bits = scramble(ops.cast(keys, "uint32"))
     for counter in counters:
         bits = scramble(bits + ops.cast(counter, "uint32") * ops.cast(GOLDEN, "uint32"))
@@ -47,13 +47,13 @@ def uniform(
     shape: Sequence[Any],
     start: Sequence[Any] | None = None,
 ) -> Any:
-    """Numbers between 0 and 1, neither reached, for each of B keys.
+    """Return random numbers in (0, 1), both ends excluded, for each of B keys.
 
     Args:
-        counters: integers, or scalar integer tensors, that the draws depend on beside the key.
+        counters: integers, or scalar integer tensors, which seed the numbers together with the key.
         keys: `(B,)` integers.
-        shape: of the draws of one key.
-        start: where in a larger shape these draws stand; at its beginning when None.
+        shape: shape of the numbers of one key.
+        start: index of the first number in a larger shape; zeros when None.
 
     Returns:
         `(B, *shape)` float32, on a grid of 2 ** -23.
@@ -64,9 +64,10 @@ def uniform(
 
 
 def kept(seed: Any, rate: float, shape: Sequence[Any], start: Sequence[Any] | None = None) -> Any:
-    """What dropout keeps: booleans, each drawn for its place and False with a chance of `rate`.
+    """Return a dropout mask: booleans that are False with probability `rate`.
 
-    XLA draws them where they are used, and keeps none of the numbers in memory.
+    Each depends only on the seed and its index. XLA computes them where they are used, and stores
+    none of them.
 
     Args:
         seed: two integers.
@@ -78,5 +79,5 @@ def kept(seed: Any, rate: float, shape: Sequence[Any], start: Sequence[Any] | No
 
 
 def gumbel(counters: Sequence[Any], keys: Any, shape: tuple[int, ...]) -> Any:
-    """Standard Gumbel noise; arguments and shape as `uniform`."""
+    """Return standard Gumbel noise; arguments and shape as in `uniform`."""
     return -ops.log(-ops.log(uniform(counters, keys, shape)))

@@ -1,4 +1,4 @@
-"""Loops over time that have gradients and compile, on every backend."""
+"""Loops that compile on every backend; all but `revise` are differentiable."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Step = Callable[[Nest, Nest], tuple[Nest, Nest]]
 
 
 def scan(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple[Nest, Nest]:
-    """Runs `state, outputs_t = step(state, inputs_t)` along the first axis of `inputs`.
+    """Run `state, outputs_t = step(state, inputs_t)` along the first axis of `inputs`.
 
     Args:
-        step: reads and returns nests of tensors of constant shapes and dtypes.
-        state: the first state.
+        step: takes and returns nests of tensors of constant shapes and dtypes.
+        state: the initial state.
         inputs: nest of `(T, ...)`.
         like: a nest of tensors with the structure, shapes and dtypes of `outputs_t`.
 
     Returns:
-        The last state, and the outputs as a nest of `(T, ...)`.
+        The final state, and the outputs as a nest of `(T, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
         return _scan_tensorflow(step, state, inputs, like)
@@ -31,18 +31,17 @@ def scan(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple[Nest, Nest]
 
 
 def linear_recurrence(decay: Tensor, inflow: Tensor, parallel: bool = True) -> Tensor:
-    """`y_j = decay_j y_{j-1} + inflow_j` along the last axis, from `y_{-1} = 0`.
+    """Compute `y_j = decay_j y_{j-1} + inflow_j` along the last axis, from `y_{-1} = 0`.
 
-    Only sums and products of what is given: with decays in [0, 1] nothing overflows, and what
-    underflows to 0 is that small. (The closed form divides by products of decays, which vanish in
-    a long row.) The gradient is such a recurrence too, run from the end, and so nothing but y is
-    kept for it.
+    It only adds and multiplies its inputs: with decays in [0, 1] nothing overflows, and only
+    negligible values underflow to 0. (The closed form divides by products of decays, which vanish
+    in long rows.) The gradient is the same recurrence, run backward, so only y is stored for it.
 
     Args:
-        decay: `(..., S)`; its first place counts for nothing.
+        decay: `(..., S)`; its first entry is ignored.
         inflow: `(..., S)`.
-        parallel: where S is known, take log2(S) steps, in each of which every place takes in
-            twice as many before it, O(S log S) in all; else one place after the other, O(S).
+        parallel: if S is static, take log2(S) steps, each of which doubles the number of entries
+            that are summed, O(S log S) in all; otherwise entry by entry, O(S).
     """
     if inflow.shape[-1] == 0:
         return inflow
@@ -65,7 +64,7 @@ def _recur(decay: Tensor, inflow: Tensor, parallel: bool) -> Tensor:
     length = inflow.shape[-1]
     if length is None or not parallel:
         return _one_by_one(decay, inflow)
-    reach = 1  # inflow_j holds what reach places up to j add to y_j, decay_j what they let pass
+    reach = 1  # inflow_j: what `reach` entries up to j add to y_j; decay_j: product of decays
     while reach < length:
         inflow = inflow + decay * _shift(inflow, reach)
         decay = decay * _shift(decay, reach)
@@ -74,7 +73,7 @@ def _recur(decay: Tensor, inflow: Tensor, parallel: bool) -> Tensor:
 
 
 def _shift(x: Tensor, by: int) -> Tensor:
-    """`x_{j-by}` at j of the last axis, 0 at the first places."""
+    """Shift the last axis: `x_{j-by}` at j, 0 at the first `by` entries."""
     return ops.pad(x[..., :-by], ((0, 0),) * (len(x.shape) - 1) + ((by, 0),))
 
 
@@ -91,12 +90,12 @@ def _one_by_one(decay: Tensor, inflow: Tensor) -> Tensor:
 
 
 def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple[Nest, Nest]:
-    """`while_loop` over TensorArrays; `maximum_iterations` is what gives XLA its gradient."""
+    """Run `scan` by `while_loop` and TensorArrays; XLA's gradient needs `maximum_iterations`."""
     import tensorflow as tf
 
     leaves = tree.flatten(inputs)
     length = ops.shape(leaves[0])[0]
-    if leaves[0].shape[0] == 0:  # XLA refuses to read from an array of none
+    if leaves[0].shape[0] == 0:  # XLA cannot read from an empty TensorArray
         none = tree.map_structure(lambda x: ops.zeros((0, *ops.shape(x)), x.dtype), like)
         return state, none
     sources = [tf.TensorArray(x.dtype, length).unstack(x) for x in leaves]
@@ -106,7 +105,7 @@ def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple
         tf.TensorArray(x.dtype, size, element_shape=x.shape, clear_after_read=False)
         for x in tree.flatten(like)
     ]
-    if not known:  # an array of none, in which nothing stands, cannot tell the shape of its rows
+    if not known:  # an empty TensorArray has no row shape unless a row was written
         sinks = [sink.write(0, x) for sink, x in zip(sinks, tree.flatten(like), strict=True)]
 
     def body(t: Tensor, flat: list[Tensor], sinks: list[Any]) -> tuple[Tensor, list, list]:
@@ -128,19 +127,19 @@ def revise(
     state: Nest,
     tables: tuple[Tensor, ...],
 ) -> tuple[Tensor, ...]:
-    """While `going(state)`: `state, now = step(state, now)` of one row of every table, in place.
+    """While `going(state)`, run `state, now = step(state, now)` on one row of each table, in place.
 
-    A loop that comes back to what it wrote, and copies no table for it. It has no gradient.
+    Rows can be updated repeatedly, and tables are not copied. The loop has no gradient.
 
     Args:
-        going: whether there is another step, a scalar boolean.
-        rows: which row of each table the step reads and writes, scalar integers.
-        step: reads and returns the state, and the rows of the tables as a tuple.
+        going: returns whether to run another step, a scalar boolean.
+        rows: returns the index of the row in each table that the step updates, scalar integers.
+        step: takes and returns the state, and a tuple of one row per table.
         state: a nest of tensors of constant shapes.
-        tables: `(N, ...)` each, with rows of their own.
+        tables: `(N, ...)` each; N and the row shapes may differ.
 
     Returns:
-        The tables.
+        The updated tables.
     """
     if keras.backend.backend() == "tensorflow":
         return _revise_tensorflow(going, rows, step, state, tables)
@@ -159,7 +158,7 @@ def revise(
 def _revise_tensorflow(
     going: Any, rows: Any, step: Any, state: Nest, tables: tuple[Tensor, ...]
 ) -> tuple[Tensor, ...]:
-    """TensorArrays are written in place; slices of a tensor in a loop are not."""
+    """Run `revise` on TensorArrays, which are updated in place; slices of tensors are not."""
     import tensorflow as tf
 
     arrays = [

@@ -1,4 +1,4 @@
-"""What stands around each place, side by side: a convolution is one product with it."""
+"""Sliding windows over a sequence, as for a convolution by one matrix product."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ Tensor = Any
 
 
 def sliding_windows(x: Tensor, width: int) -> Tensor:
-    """Each place with those around it, `(B, T, D)` to `(B, T, width D)`; zeros beyond the ends.
+    """Concatenate each position with its neighbors, `(B, T, D)` to `(B, T, width D)`.
 
-    Of width w the places `t - (w - 1) // 2` to `t + w // 2`, in order. Any sizes, 0 too.
+    A window of width w contains the positions `t - (w - 1) // 2` to `t + w // 2`, in order, with
+    zeros beyond the ends. Sizes may be 0.
 
     Args:
         x: `(B, T, D)`.
-        width: how many places, at least 1.
+        width: number of positions, at least 1.
     """
     before = (width - 1) // 2
     padded = ops.pad(x, ((0, 0), (before, width - 1 - before), (0, 0)))

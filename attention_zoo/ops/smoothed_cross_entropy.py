@@ -1,4 +1,4 @@
-"""Cross entropy where every class is wanted a little."""
+"""Cross entropy with label smoothing."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ Tensor = Any
 
 
 def check_label_smoothing(label_smoothing: float) -> float:
-    """The share that all classes have in a label; ValueError unless it is in [0, 1)."""
+    """Return `label_smoothing`; raise ValueError unless it is in [0, 1)."""
     if not 0 <= number(label_smoothing) < 1:
         raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}")
     return label_smoothing
 
 
 def smoothed_cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """`(1 - e) -log p(y) + e mean_v -log p(v)`, `p = softmax(logits)`, float32 at least.
+    """Compute `(1 - e) -log p(y) + e mean_v -log p(v)`, `p = softmax(logits)`.
+
+    The result is in at least float32.
 
     Args:
         labels: y, `(...)` integers.
         logits: `(..., V)`, finite.
-        label_smoothing: e.
+        label_smoothing: e, the probability that is spread over all classes.
 
     Returns:
         `(...)`.

@@ -1,4 +1,4 @@
-"""Scores to weights that sum to one."""
+"""Masked softmax."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ Tensor = Any
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """`x` in float32, or in float64 where it is that already."""
+    """Cast `x` to float32, unless it is float64."""
     dtype = backend.standardize_dtype(x.dtype)
     return x if dtype in ("float32", "float64") else ops.cast(x, "float32")
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the last axis of what the mask allows, in float32 at least.
+    """Compute the softmax over the unmasked entries of the last axis, in at least float32.
 
-    A hidden position weighs exactly 0 whatever its score. A row with nothing to attend, or of
+    Masked positions have weight exactly 0, whatever their scores. A fully masked row, or one of
     length 0, is all zeros and passes no gradient.
 
     Args:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
     """
     scores = at_least_float32(scores)
     if mask is None:
@@ -35,5 +35,5 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """`ops.softmax`, whose warning about an axis of size 1 is none here: one row may be all."""
+    """Compute `ops.softmax`, without its warning about an axis of size 1, which is valid here."""
     return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)

@@ -1,13 +1,14 @@
-"""Scores to weights of which most are exactly 0.
+"""Hardmax, top-k mask, sparsemax and entmax: weights of which most are exactly 0.
 
-Sparsemax and entmax are one formula in one unknown, the greatest weight of a row:
+Sparsemax and entmax are one formula with one unknown, the greatest weight of a row:
 
     weight_j = greatest (1 + a below_j / greatest^a)_+^(1/a),  a = alpha - 1,
     below_j = score_j - max_i score_i
 
-and differ in how it is found, so that a row sums to one. (The papers' threshold, for scores whose
-greatest is 0, is `tau = -greatest^a`. In the place of tau nothing is lost in long rows of small
-weights, nor as alpha nears 1, where the formula becomes softmax.)
+The unknown is chosen so that a row sums to one; the two differ in how it is computed. (The papers'
+threshold, for scores with maximum 0, is `tau = -greatest^a`. Solving for the greatest weight
+instead of tau loses no precision in long rows of small weights, nor for alpha close to 1, where the
+formula becomes softmax.)
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ BISECTIONS = 30
 
 
 def hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """One at the greatest score that the mask allows, the first on a tie; no gradient.
+    """Return 1 at the greatest unmasked score (the first one on a tie), else 0; no gradient.
 
     Args:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
     """
     scores = at_least_float32(scores)
     ranked, allowed = _ranked(scores, mask)
@@ -40,13 +41,13 @@ def hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def keep_greatest(scores: Tensor, mask: Tensor | None, count: int) -> Tensor:
-    """Booleans `(..., S)`: the `count` greatest allowed scores, the first ones among equals.
+    """Return booleans `(..., S)`, True at the `count` greatest unmasked scores.
 
-    Rows with fewer allowed places keep all of them.
+    On ties the first ones are kept. Rows with fewer unmasked positions keep all of them.
 
     Args:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
         count: at least 1.
     """
     ranked, allowed = _ranked(ops.stop_gradient(at_least_float32(scores)), mask)
@@ -59,25 +60,27 @@ def keep_greatest(scores: Tensor, mask: Tensor | None, count: int) -> Tensor:
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Euclidean projection of a row of scores onto the shares, exact, in float32 at least.
+    """Compute sparsemax over the unmasked entries of the last axis, in at least float32.
+
+    It is the Euclidean projection of a row onto the probability simplex, computed exactly.
 
     Args:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
     """
     return entmax(scores, mask, 2.0)
 
 
 def entmax(scores: Tensor, mask: Tensor | None = None, alpha: Tensor = 1.5) -> Tensor:
-    """alpha-entmax over the last axis of what the mask allows, in float32 at least.
+    """Compute alpha-entmax over the unmasked entries of the last axis, in at least float32.
 
-    A hidden position weighs exactly 0 whatever its score. A row with nothing to attend, or of
-    length 0, is all zeros and passes no gradient. First derivatives are exact, by scores and by
-    alpha.
+    Masked positions have weight exactly 0, whatever their scores. A fully masked row, or one of
+    length 0, is all zeros and passes no gradient. The first derivatives by the scores and by alpha
+    are exact.
 
     Args:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
         alpha: above 1 and at most 2; 1.5 and 2 as Python numbers are solved by sorting, other
             numbers and tensors by bisection.
     """
@@ -94,7 +97,7 @@ def entmax(scores: Tensor, mask: Tensor | None = None, alpha: Tensor = 1.5) -> T
 
 
 def _ranked(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Scores with hidden ones at -inf, and which are allowed, both `(..., S)`."""
+    """Return the scores, -inf where masked, and the mask, both `(..., S)`."""
     allowed = ops.ones_like(scores, dtype="bool")
     if mask is None:
         return scores, allowed
@@ -103,15 +106,15 @@ def _ranked(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 def _with_spare(ranked: Tensor, count: int) -> Tensor:
-    """Rows with places at -inf at their end, so that none is too short."""
+    """Append `count` entries of -inf to each row, so that no row is too short."""
     widths = [[0, 0]] * (len(ranked.shape) - 1) + [[0, count]]
     return ops.pad(ranked, widths, constant_values=float("-inf"))
 
 
 def _below_the_top(scores: Tensor, mask: Tensor | None, floor: Tensor) -> Tensor:
-    """`score_j - max_i score_i`, cut at a floor below which no weight can be; hidden: the floor.
+    """Compute `score_j - max_i score_i`, clipped to a floor below which all weights are 0.
 
-    The weights do not change, and from here on no number is great.
+    Masked scores become the floor. Clipping bounds all later values, without changing the weights.
     """
     lowest = ops.cast(np.finfo(backend.standardize_dtype(scores.dtype)).min, scores.dtype)
     floor = ops.stop_gradient(floor)
@@ -122,9 +125,9 @@ def _below_the_top(scores: Tensor, mask: Tensor | None, floor: Tensor) -> Tensor
 
 
 def _deformed_exp(below: Tensor, greatest: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    """The weights, and what they gain when `greatest` grows by a share of itself.
+    """Return the weights, and their derivatives by `log(greatest)`.
 
-    Outside of the support the logarithm reads 0, so that no infinite slope meets a zero.
+    Outside of the support `step` is set to 0, so that no infinite slope is multiplied by 0.
     """
     step, zero = a * below / greatest**a, ops.zeros((), below.dtype)
     inside = step > -1
@@ -134,10 +137,11 @@ def _deformed_exp(below: Tensor, greatest: Tensor, a: Tensor) -> tuple[Tensor, T
 
 
 def _one_newton_step(below: Tensor, greatest: Tensor, a: Tensor) -> Tensor:
-    """The greatest weight of a row that sums to one, from one that is as good as that.
+    """Apply one Newton step to the greatest weight, which makes it differentiable.
 
-    It comes in as a constant, and the slope is taken as one; what is left to differentiate, the
-    excess over one divided by the slope, is the derivative of an implicit function.
+    `greatest` is already accurate. It and the slope are constants for the gradient. What remains to
+    be differentiated, the row's excess over 1 divided by the slope, gives the derivative of the
+    implicit function.
     """
     weights, gains = _deformed_exp(below, greatest, a)
     slope = ops.stop_gradient(ops.sum(gains, axis=-1, keepdims=True))
@@ -146,7 +150,10 @@ def _one_newton_step(below: Tensor, greatest: Tensor, a: Tensor) -> Tensor:
 
 
 def _sparsemax_by_sorting(below: Tensor, a: Tensor) -> Tensor:
-    """The k greatest are the support while `1 + k z_(k) > sum_{j<=k} z_(j)`, and tau is theirs."""
+    """Return the greatest weight of sparsemax.
+
+    The support is the k greatest entries, k maximal with `1 + k z_(k) > sum_{j<=k} z_(j)`.
+    """
     ordered, count = _ordered(below)
     total = ops.cumsum(ordered, axis=-1)
     total, size = _last_of_support(total, 1 + count * ordered > total, count)
@@ -154,9 +161,10 @@ def _sparsemax_by_sorting(below: Tensor, a: Tensor) -> Tensor:
 
 
 def _entmax_15_by_sorting(below: Tensor, a: Tensor) -> Tensor:
-    """With x = z / 2, the k greatest are the support while `tau_k <= x_(k)`.
+    """Return the greatest weight of 1.5-entmax.
 
-    `tau_k = mean_k - sqrt((1 - k variance_k) / k)`, of the k greatest.
+    With x = z / 2, the support is the k greatest entries, k maximal with `tau_k <= x_(k)`, where
+    `tau_k = mean_k - sqrt((1 - k variance_k) / k)` over the k greatest.
     """
     ordered, count = _ordered(below / 2)
     mean = ops.cumsum(ordered, axis=-1) / count
@@ -172,7 +180,10 @@ _BY_SORTING: dict[float, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def _by_bisection(below: Tensor, a: Tensor) -> Tensor:
-    """Its logarithm lies between -log S, that of S equals, and 0, that of one alone."""
+    """Return the greatest weight, by bisection of its logarithm.
+
+    It is between -log S (S equal weights) and 0 (a single weight).
+    """
     width = ops.log(ops.cast(ops.maximum(ops.shape(below)[-1], 1), below.dtype))
     low = ops.zeros_like(below[..., :1]) - width
 
@@ -185,13 +196,13 @@ def _by_bisection(below: Tensor, a: Tensor) -> Tensor:
 
 
 def _ordered(x: Tensor) -> tuple[Tensor, Tensor]:
-    """`x` from the greatest down, and 1 .. S beside it."""
+    """Return `x` in descending order, and the numbers 1 .. S in its dtype."""
     count = ops.arange(1, ops.shape(x)[-1] + 1, dtype="int32")
     return -ops.sort(-x, axis=-1), ops.cast(count, x.dtype)
 
 
 def _last_of_support(x: Tensor, support: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """What stands at the last of the ordered places of the support, and the support's size."""
+    """Return the entry of `x` at the last position of the support, and the support's size."""
     size = ops.sum(ops.cast(support, count.dtype), axis=-1, keepdims=True)
     size = ops.maximum(size, 1)
     here = ops.where(ops.equal(count, size), x, ops.zeros((), x.dtype))

@@ -1,4 +1,4 @@
-"""Schemes of tags that mark spans: which tag may follow which, come first, or come last."""
+"""Tagging schemes of spans (BIO, BIOES, ...), and the tag sequences that they allow."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from attention_zoo.registry import Registry
 OUTSIDE = "O"
 
 TAG_SCHEMES = Registry("tag scheme")
-"""Names of schemes; `register(name)(partial(TagScheme, ...))` adds one."""
+"""Registry of tagging schemes; `register(name)(partial(TagScheme, ...))` adds one."""
 
 
 class TagScheme(NamedTuple):
-    """What the letter before a tag's type says, as strings of letters; "O" is of no span.
+    """Rules for the letter of a tag (before the type), as strings of letters; "O" is outside spans.
 
     Attributes:
-        starts: may come where no span goes on.
-        continues: come right after a tag of the same type that lets its span go on.
-        closes: after them the span may be over.
-        goes_on: after them the span may go on.
+        starts: letters allowed where no span continues.
+        continues: letters allowed right after a tag of the same type in `goes_on`.
+        closes: letters after which the span may end.
+        goes_on: letters after which the span may continue.
     """
 
     starts: str
@@ -33,11 +33,11 @@ class TagScheme(NamedTuple):
     goes_on: str
 
     def letters(self) -> str:
-        """All letters, sorted."""
+        """Return all letters, sorted."""
         return "".join(sorted(set(self.starts + self.continues)))
 
 
-# In IOB1 a B parts two spans of one type that touch, so it comes after that type alone.
+# In IOB1, B separates two adjacent spans of the same type, so it only follows that type.
 TAG_SCHEMES.register("BIO")(partial(TagScheme, "B", "I", "BI", "BI"))
 TAG_SCHEMES.register("IOB1")(partial(TagScheme, "I", "BI", "BI", "BI"))
 TAG_SCHEMES.register("BIOES")(partial(TagScheme, "BS", "IE", "ES", "BI"))
@@ -45,10 +45,10 @@ TAG_SCHEMES.register("BMES")(partial(TagScheme, "BS", "ME", "ES", "BM"))
 
 
 class TagConstraints(NamedTuple):
-    """Which tags may stand where, as boolean arrays.
+    """Allowed tag sequences, as boolean arrays.
 
     Attributes:
-        transitions: `(K, K)`, whether the tag of the column may follow that of the row.
+        transitions: `(K, K)`, whether the column's tag may follow the row's tag.
         starts, ends: `(K,)`, whether a tag may be the first, and the last.
     """
 
@@ -57,9 +57,9 @@ class TagConstraints(NamedTuple):
     ends: np.ndarray
 
     def first_broken(self, tags: Sequence[int]) -> int | None:
-        """Of a sequence of tag numbers the first place that is not allowed after those before it.
+        """Return the first position of a tag sequence that violates the constraints.
 
-        None where there is none; the number of tags where the sequence may not end as it does.
+        None if the sequence is valid; its length if only its last tag may not be the last.
         """
         if not len(tags):
             return None
@@ -72,15 +72,15 @@ class TagConstraints(NamedTuple):
 
 
 def tag_constraints(scheme: str, tags: Sequence[str]) -> TagConstraints:
-    """What a scheme allows of these tags.
+    """Compute the constraints of a tagging scheme on a list of tags.
 
     Args:
         scheme: "BIO" (IOB2), "IOB1", "BIOES", "BMES", or another name in `TAG_SCHEMES`.
-        tags: names, by number: "O", a letter of the scheme, or a letter, "-" and a type.
+        tags: names by tag number: "O", a letter of the scheme, or a letter, "-" and a type.
 
     Raises:
-        ValueError: an unknown scheme; a tag twice, of another form, or that can stand in no
-            sequence of these tags, as "I-LOC" of BIO where there is no "B-LOC".
+        ValueError: an unknown scheme; a duplicate or malformed tag; a tag that no valid sequence of
+            these tags contains, such as "I-LOC" in BIO without "B-LOC".
     """
     rules: TagScheme = TAG_SCHEMES.get(scheme)()
     parsed = [letter_and_type(name, scheme, rules) for name in tags]
@@ -99,7 +99,7 @@ def tag_constraints(scheme: str, tags: Sequence[str]) -> TagConstraints:
 
 
 def letter_and_type(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]:
-    """ "B-PER" to B and PER; ValueError for a tag that is none of the scheme."""
+    """Split "B-PER" into B and PER; raise ValueError for a tag that is not of the scheme."""
     letter, dash, kind = str(name).partition("-")
     known = letter in (*rules.letters(), OUTSIDE)
     if not known or bool(dash) != bool(kind) or (letter == OUTSIDE and dash):
@@ -111,7 +111,7 @@ def letter_and_type(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]
 
 
 def _refuse_dead_tags(found: TagConstraints, scheme: str, tags: Sequence[str]) -> None:
-    """ValueError for a tag that no allowed sequence holds."""
+    """Raise ValueError for a tag that no valid sequence contains."""
     alive = _reached(found.starts, found.transitions) & _reached(found.ends, found.transitions.T)
     if not alive.all():
         name = tags[int(np.argmin(alive))]
@@ -122,7 +122,7 @@ def _refuse_dead_tags(found: TagConstraints, scheme: str, tags: Sequence[str]) -
 
 
 def _reached(begin: np.ndarray, transitions: np.ndarray) -> np.ndarray:
-    """The tags at which sequences from these arrive."""
+    """Return the tags that are reachable from `begin`."""
     reached = begin
     for _ in range(len(begin)):
         reached = reached | (reached[:, None] & transitions).any(0)

@@ -1,4 +1,4 @@
-"""Windows: the few neighbouring places of a long memory that a look sees."""
+"""Windows of consecutive source positions, for local attention."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Tensor = Any
 
 
 class Window(NamedTuple):
-    """A run of places for each look.
+    """A window of W consecutive source positions for each step.
 
-    start: `(..., T, 1)` int32, the first place, which may lie outside of the memory.
-    inside: booleans that broadcast against `(..., T, W)`, which of the W places from there on are
-        seen; the last axis is W.
-    centre: `(..., T, 1)`, where the look aims, a real number of places.
+    start: `(..., T, 1)` int32, the first position, which may be outside of the memory.
+    inside: boolean, broadcasts against `(..., T, W)`: which of the W positions belong to the
+        window; the last axis is W.
+    centre: `(..., T, 1)`, the centre of the window, in positions; may be fractional.
     """
 
     start: Tensor
@@ -25,20 +25,20 @@ class Window(NamedTuple):
 
     @property
     def places(self) -> Tensor:
-        """`(..., T, W)` int32, the places themselves."""
+        """Source positions in the window, `(..., T, W)` int32."""
         return self.start + ops.arange(self.inside.shape[-1], dtype="int32")
 
 
 def take_places(x: Tensor, places: Tensor, lead: int) -> Tensor:
-    """What stands at the places, each looked up in its own row.
+    """Gather entries of `x` at positions, each in its own row.
 
     Args:
         x: `(*lead, S, ...)`.
-        places: `(*lead, ...)` integers; those outside of 0 .. S-1 read the nearest end.
-        lead: how many leading axes both share.
+        places: positions, `(*lead, ...)` integers; clipped to 0 .. S-1.
+        lead: number of leading axes that both share.
 
     Returns:
-        `(*places, ...)`; zeros where there is no place at all.
+        `(*places.shape, ...)`; zeros if S is 0.
     """
     rows, length, rest = ops.shape(x)[:lead], ops.shape(x)[lead], ops.shape(x)[lead + 1 :]
     row = ops.reshape(
@@ -58,7 +58,7 @@ def take_places(x: Tensor, places: Tensor, lead: int) -> Tensor:
 
 
 def spread_window(weights: Tensor, window: Window, length: Tensor) -> Tensor:
-    """Weights of a window `(..., T, W)` at their places in the whole memory, `(..., T, S)`."""
+    """Scatter the weights of a window, `(..., T, W)`, over the whole memory, `(..., T, S)`."""
     width = weights.shape[-1]
     slot = ops.arange(length, dtype="int32") - window.start
     spread = take_places(weights, slot, lead=len(weights.shape) - 1)
@@ -67,7 +67,7 @@ def spread_window(weights: Tensor, window: Window, length: Tensor) -> Tensor:
 
 
 def _product(sizes: Any) -> Any:
-    """Of sizes that may be tensors."""
+    """Return the product of sizes that may be tensors."""
     if all(isinstance(size, int) for size in sizes):
         return math.prod(sizes)
     return ops.prod(ops.stack([ops.cast(size, "int32") for size in sizes]))

@@ -1,4 +1,4 @@
-"""Alignments: where to look, given scores. One file each, found by name."""
+"""Alignments (scores to attention weights), one per file, registered by name."""
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, make_alignment
 from attention_zoo.layers.alignments.entmax import EntmaxAlignment

@@ -1,4 +1,4 @@
-"""What every alignment is: where to look, given scores."""
+"""Base class of alignments and their registry."""
 
 from __future__ import annotations
 
@@ -17,97 +17,108 @@ ALIGNMENTS = Registry("alignment")
 
 
 class Alignment(keras.layers.Layer):
-    """One look: scores `(..., S)` to weights of that shape, exactly 0 where the mask hides.
+    """Base class of alignments: scores `(..., S)` to weights `(..., S)`, exactly 0 where masked.
 
-    Rows are independent. `call` is all that most alignments define; one with weights of its own
-    builds them in `build`. The rest is for those that need more:
+    Rows are independent. Most subclasses define only `call`; those with weights create them in
+    `build`. The other methods are for special cases:
 
-    - a stateful one defines `initial_state`, and `compute_previous_states` where the state before
-      each step is known in advance (the number of the step), so that all steps are computed in
-      parallel; `compute_final_state` returns the state after the last step;
-    - one that draws at random defines `draw`, and gets it back as `noise`;
-    - one that reads the query or the keys defines `precompute` (and `build_readers`, `prepare`),
-      and gets the result back as `aux`; a `Window` there narrows the memory before scoring.
+    - A stateful alignment defines `initial_state`. If the state before each step is known in
+      advance (such as the step number), it also defines `compute_previous_states` and
+      `compute_final_state`, and all steps are computed in parallel.
+    - An alignment with random noise in training defines `draw`; `call` gets the result as `noise`.
+    - An alignment that uses the query or the keys defines `precompute` (and, if needed,
+      `build_readers` and `prepare`); `call` gets the result as `aux`. If `precompute` returns a
+      `Window`, only that window of the memory is scored.
 
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
-        state: what the last look returned, or `initial_state`.
-        aux: what `precompute` returned, not passed where that is None.
-        noise: what `draw` drew, not passed where that is None.
-        training: whether noise and the like are on.
+        mask: boolean, broadcasts against `scores`, or None.
+        state: the state returned by the previous step, or `initial_state`.
+        aux: the result of `precompute`; not passed if it is None.
+        noise: the result of `draw`; not passed if it is None.
+        training: whether to behave as in training.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and the state after this look.
+        Weights `(..., S)`, at least float32, and the next state.
 
     Masking:
-        Hidden positions weigh exactly 0; a row with nothing to attend is all 0, and its state is
-        put back by the attention.
+        Masked positions have weight exactly 0. A fully masked row is all 0, and the attention layer
+        restores its previous state, unless `precompute` returned a window.
 
     Reference:
-        The `align` of Luong et al. 2015, arXiv 1508.04025, equation 7, as an axis of its own.
+        The `align` of Luong et al. 2015, arXiv 1508.04025, equation 7, as a separate layer.
     """
 
     def build_readers(self, query_shape: Shape, key_shape: Shape) -> None:
-        """Weights that read query or key, added before `build`; none here."""
+        """Create the weights that are applied to query or key, before `build`; none here."""
 
     def build(self, scores_shape: Shape) -> None:
-        """Alignments without weights need nothing here; others add weights."""
+        """Create the other weights; the base class has none."""
         self.built = True
 
     def get_build_config(self) -> None:
-        """None: the attention that is loaded around it builds it, readers first, and not Keras."""
+        """Return None: on loading, not Keras but the attention layer builds this layer.
+
+        The attention layer calls `build_readers` before `build`.
+        """
         return None
 
     @property
     def is_stateful(self) -> bool:
-        """Whether a look depends on the looks before it."""
+        """Whether a step depends on earlier steps."""
         return type(self).initial_state is not Alignment.initial_state
 
     def initial_state(self, like: Tensor) -> State:
-        """What the first look starts from: leaves `(..., X)`, for scores like `like` `(..., S)`."""
+        """Return the initial state, tensors `(..., X)`; `like` has the scores' shape `(..., S)`."""
         return ()
 
     def compute_previous_states(self, like: Tensor, live: Tensor) -> State | None:
-        """The state before each of T looks, leaves `(..., T, X)`, None where only looking tells.
+        """Return the states before each of T steps, tensors `(..., T, X)`.
+
+        None if they depend on the weights of earlier steps; the steps then run sequentially.
 
         Args:
             like: as in `initial_state`.
-            live: `(..., T)` booleans, False at a hidden query, which is no look.
+            live: `(..., T)` booleans, False at masked queries, which do not count as steps.
         """
         return None if self.is_stateful else ()
 
     def compute_final_state(self, after: State, live: Tensor) -> State:
-        """The state after T looks taken at once, from those after each, leaves `(..., T, X)`."""
+        """Return the state after T parallel steps.
+
+        Args:
+            after: the state after each step, tensors `(..., T, X)`.
+            live: as in `compute_previous_states`.
+        """
         return ()
 
     def draw(self, shape: Shape, dtype: str) -> Tensor | None:
-        """What training draws for weights of that shape, outside of any loop; nothing here."""
+        """Return noise for weights of that shape, generated outside of loops; None here."""
         return None
 
     def width(self, sources: Tensor) -> Tensor:
-        """How many places a look sees of a memory of `sources` places."""
+        """Return how many of the memory's `sources` positions are scored in a step."""
         return sources
 
     def prepare(self, keys: Tensor) -> Any:
-        """What of the keys `(..., S, Dk)` this alignment itself reads; nothing here."""
+        """Return what is precomputed from the keys `(..., S, Dk)`; nothing here."""
         return ()
 
     def precompute(self, query: Tensor, memory: Any, state: State | None) -> Any:
-        """What of the query `(..., T, Dq)` this alignment itself reads, leaves `(..., T, ...)`.
+        """Return what is precomputed from the query, tensors `(..., T, ...)`; None here.
 
         Args:
-            query: as it is, or of one head.
-            memory: a `Memory`, with what `prepare` made in `memory.extra`.
-            state: before each look; None where only looking tells.
+            query: `(..., T, Dq)`; with heads, each head's projected query.
+            memory: a `Memory`; `memory.extra` is the result of `prepare`.
+            state: the state before each step, `()` if stateless; None if steps run sequentially.
         """
         return None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As `call`; ValueError for a mask of floats, of which `where` would make anything."""
+        """Call the layer; raise ValueError for a float mask, which `where` would misinterpret."""
         mask = args[1] if len(args) > 1 else kwargs.get("mask")
         if mask is not None:
             refuse_float_mask("mask", mask)
@@ -116,20 +127,24 @@ class Alignment(keras.layers.Layer):
     def call(
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
     ) -> tuple[Tensor, State]:
-        """Weights and the state after this look."""
+        """Return the weights and the next state."""
         raise TypeError(f"{type(self).__name__} is a base class: an alignment defines `call`")
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """Weights carry no mask: what is hidden is 0 in them."""
+        """Return None: weights carry no mask; they are 0 at masked positions."""
         return None
 
     def get_config(self) -> dict[str, Any]:
-        """Written out, because Keras's automatic config does not serialize a dtype policy."""
+        """Return the config, because Keras's automatic one does not serialize a dtype policy."""
         return {**super().get_config()}
 
 
 def make_alignment(alignment: Any, dtype: Any = None) -> Alignment:
-    """An alignment from its name, its config, or itself; ValueError for an unknown name."""
+    """Return an `Alignment` from a name (created with `dtype`), a config or an instance.
+
+    Raises:
+        ValueError: an unknown name.
+    """
     if isinstance(alignment, dict):
         alignment = keras.saving.deserialize_keras_object(alignment)
     if isinstance(alignment, Alignment):

@@ -1,4 +1,4 @@
-"""Between looking everywhere and looking at few places."""
+"""Entmax alignment: a family of sparse alignments between softmax and sparsemax."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, T
 from attention_zoo.ops import at_least_float32, entmax, number
 
 NEAREST_TO_SOFTMAX = 1e-6
-"""What a learned alpha stays above 1 by: from there on, float32 cannot tell it from softmax."""
+"""Lower bound of `alpha - 1` if alpha is learned; below it, float32 results equal softmax's."""
 
 
 @ALIGNMENTS.register("entmax")
 @keras.saving.register_keras_serializable("attention_zoo")
 class EntmaxAlignment(Alignment):
-    """A family from softmax (alpha 1) to sparsemax (alpha 2), sparse all the way between.
+    """Alpha-entmax: between softmax (alpha 1) and sparsemax (alpha 2), sparse for alpha above 1.
 
     `weights_j = max((alpha - 1) score_j - tau, 0)^(1 / (alpha - 1))`, tau such that they sum to one
 
     Args:
         alpha: above 1 and at most 2; 1.5 and 2 are solved exactly by sorting, others by bisection.
-        learn_alpha: alpha, below 2, is where learning starts: `alpha = 1 + sigmoid(alpha_logit)`.
+        learn_alpha: learn `alpha = 1 + sigmoid(alpha_logit)`; its initial value `alpha` must be
+            below 2.
 
     Call arguments:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
         state: `()`.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+        Weights `(..., S)`, at least float32, and `()`. A fully masked row is all 0.
 
     Weights:
-        alpha_logit: `()`, with `learn_alpha`; one for all heads.
+        alpha_logit: `()`, with `learn_alpha`; shared by all heads.
 
     Masking:
-        Hidden positions weigh exactly 0, whatever their scores.
+        Masked positions have weight exactly 0, whatever their scores.
 
     Cost:
-        O(S log S) a row for sorting, or 30 O(S) for bisection.
+        O(S log S) per row for sorting, or 30 O(S) per row for bisection.
 
     Example:
         >>> import numpy as np
@@ -53,7 +54,7 @@ class EntmaxAlignment(Alignment):
     Reference:
         Peters et al. 2019, arXiv 1905.05702, section 3 and algorithms 1 (bisection) and 2 (1.5 by
         sorting): z are the scores, p the weights. Correia et al. 2019, arXiv 1909.00015, section 3
-        and proposition 1, for a learned alpha; theirs is one for each head.
+        and proposition 1, for a learned alpha; the paper learns one per head.
     """
 
     def __init__(self, alpha: float = 1.5, learn_alpha: bool = False, **kwargs: Any) -> None:

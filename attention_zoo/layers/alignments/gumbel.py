@@ -1,4 +1,4 @@
-"""Look at one place, drawn at random, and learn as if the draw were soft."""
+"""Hard attention trained with the straight-through Gumbel-softmax estimator."""
 
 from __future__ import annotations
 
@@ -13,44 +13,46 @@ from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, T
 from attention_zoo.ops import at_least_float32, hardmax, masked_softmax, number, whole_number
 
 AWAY_FROM_DROPOUT = 104729
-"""Added to a seed: an attention's dropout with the same seed draws other numbers."""
+"""Added to a seed, so that the dropout of an attention layer with the same seed is independent."""
 
 
 @ALIGNMENTS.register("gumbel")
 @keras.saving.register_keras_serializable("attention_zoo")
 class GumbelAlignment(Alignment):
-    """A place drawn from softmax(scores), with the gradient of a soft look in its stead.
+    """Gumbel-softmax: a position sampled from softmax(scores), with a straight-through gradient.
 
     `soft = softmax((scores + g) / temperature)`, `g_j = -log(-log(u_j))`, u uniform in (0, 1);
     `weights = onehot(argmax_j (score_j + g_j))` forward, soft backward
 
-    The draw follows softmax(scores) whatever the temperature, which trades bias (high) for
-    variance (low) of the gradient. Nothing is drawn at inference: the greatest score has it all.
+    The sample follows softmax(scores) at any temperature. A high temperature gives the gradient
+    more bias, a low one more variance. At inference nothing is sampled: the greatest score gets all
+    the weight.
 
     Args:
-        temperature: above 0; at first 1 or so. Where it stands is a weight that nothing trains, so
-            that it is saved and a callback can lower it, `alignment.temperature.assign(0.5)`.
-        straight_through: False makes training see the soft weights too.
-        seed: of the draws, an integer or None.
+        temperature: initial temperature, above 0; start at about 1. The current one is stored in a
+            non-trainable weight, so that it is saved and a callback can lower it:
+            `alignment.temperature.assign(0.5)`.
+        straight_through: if False, the forward pass in training uses the soft weights too.
+        seed: seed of the noise, an integer or None.
 
     Call arguments:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
         state: `()`.
-        training: changes nothing; without noise the look is an argmax.
+        training: unused; without noise the weights are the one-hot argmax.
         noise: g, `(..., S)`, from `draw`.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+        Weights `(..., S)`, at least float32, and `()`. A fully masked row is all 0.
 
     Weights:
         temperature: `()`, not trainable.
 
     Masking:
-        A hidden position is never drawn, weighs exactly 0 and gets no gradient.
+        A masked position is never sampled, has weight exactly 0 and gets no gradient.
 
     Cost:
-        O(S) a row.
+        O(S) per row.
 
     Example:
         >>> import numpy as np
@@ -61,7 +63,7 @@ class GumbelAlignment(Alignment):
         [0.0, 0.0, 0.0, 1.0]
 
     Reference:
-        Jang et al. 2016, arXiv 1611.01144, equations 1 (the draw: z is the row of weights, log pi
+        Jang et al. 2016, arXiv 1611.01144, equations 1 (the sample: z is the row of weights, log pi
         the scores) and 2 (y is soft, tau the temperature); section 2.2 (straight-through).
     """
 
@@ -118,14 +120,14 @@ class GumbelAlignment(Alignment):
 
 
 def noise_generator(seed: int | None) -> keras.random.SeedGenerator:
-    """Seeds for what an alignment draws."""
+    """Return the seed generator for an alignment's noise."""
     if seed is not None:
         seed = whole_number("seed", seed, low=0) + AWAY_FROM_DROPOUT
     return keras.random.SeedGenerator(seed)
 
 
 def gumbel_noise(shape: tuple[Any, ...], dtype: str, seed: keras.random.SeedGenerator) -> Tensor:
-    """Standard Gumbel draws, all finite: `argmax(scores + noise)` is drawn from softmax(scores)."""
+    """Return finite Gumbel noise: `argmax(scores + noise)` is a sample from softmax(scores)."""
     uniform = ops.maximum(keras.random.uniform(shape, dtype=dtype, seed=seed), _TINY)
     return -ops.log(-ops.log(uniform))
 

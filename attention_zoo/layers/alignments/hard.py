@@ -1,4 +1,4 @@
-"""Look at one place."""
+"""Hard (argmax) alignment."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from attention_zoo.ops import hardmax
 @ALIGNMENTS.register("hard")
 @keras.saving.register_keras_serializable("attention_zoo")
 class HardAlignment(Alignment):
-    """All weight on the greatest score that the mask allows, the first one on a tie.
+    """Hard alignment: all weight on the greatest unmasked score, the first one on a tie.
 
     `weights = onehot(argmax_j score_j)`
 
-    The choice is a step function: values get a gradient, scores get none.
+    The argmax is a step function: values get a gradient, scores get none.
 
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
         state: `()`.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+        Weights `(..., S)`, at least float32, and `()`. A fully masked row is all 0.
 
     Masking:
-        Hidden positions weigh exactly 0, whatever their scores.
+        Masked positions have weight exactly 0, whatever their scores.
 
     Cost:
-        O(S) a row.
+        O(S) per row.
 
     Example:
         >>> import numpy as np
@@ -42,8 +42,8 @@ class HardAlignment(Alignment):
         [0.0, 1.0, 0.0]
 
     Reference:
-        Xu et al. 2015, arXiv 1502.03044, section 4.1, with the most likely location in place of
-        a sampled one; s_t is the row of weights.
+        Xu et al. 2015, arXiv 1502.03044, section 4.1, with the most likely location instead of a
+        sampled one; s_t is the row of weights.
     """
 
     def call(

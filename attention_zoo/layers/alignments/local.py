@@ -1,4 +1,4 @@
-"""What local alignments share: the size of a window, and where the real memory lies."""
+"""Helpers of local alignments: window size and the span of unmasked source positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attention_zoo.layers.alignments.base import State, Tensor
 
 
 def check_window(window: int) -> int:
-    """D, how far a window reaches to each side; ValueError unless it is an integer from 0 on."""
+    """Return D, the window's half-width; raise ValueError unless it is an integer of at least 0."""
     if isinstance(window, bool) or not isinstance(window, int) or window < 0:
         raise ValueError(
             f"window must be an integer of at least 0, got {window!r}; a look sees up to "
@@ -20,7 +20,7 @@ def check_window(window: int) -> int:
 
 
 def refuse_sequential(state: State | None) -> None:
-    """ValueError where looks wait for each other: such scores are of all places."""
+    """Raise ValueError if the steps run sequentially: a stateful score needs all positions."""
     if state is None:
         raise ValueError(
             "a local alignment shows a score the places of a window only, and a score that "
@@ -29,14 +29,14 @@ def refuse_sequential(state: State | None) -> None:
 
 
 def real_span(memory: Any) -> tuple[Tensor, Tensor]:
-    """Where the real places of each row lie, so that padding on either side does not count.
+    """Return the span of unmasked source positions in each row, without padding on either side.
 
     Args:
         memory: a `Memory`.
 
     Returns:
-        The first real place, and how many places there are from it to the last real one, int32
-        `(B, [1], 1, 1)`, or `()` where nothing is hidden.
+        The first unmasked position, and the number of positions from it to the last unmasked one,
+        int32 `(B, [1], 1, 1)`, or `()` without a mask.
     """
     length = ops.cast(ops.shape(memory.values)[-2], "int32")
     if memory.mask is None:

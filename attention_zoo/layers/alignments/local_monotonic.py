@@ -1,4 +1,4 @@
-"""Look around the place of the same number."""
+"""Monotonic local alignment (Luong local-m)."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from attention_zoo.ops import Window, masked_softmax
 @ALIGNMENTS.register("local_monotonic")
 @keras.saving.register_keras_serializable("attention_zoo")
 class LocalMonotonicAlignment(Alignment):
-    """Soft alignment inside of a window that moves one place a look (local-m).
+    """Softmax within a window that moves by one position per step (local-m).
 
     `p_t = t`, `weights_s = exp(score_s) / sum_i exp(score_i)` over s, i in `[p_t - D, p_t + D]`
 
-    Looks and places both count from 0, from the first one that is no padding: the t-th real query
-    looks around the t-th place after the first real one. Only the window is scored.
+    Steps and source positions both count from 0, starting at the first one that is not padding: the
+    window of the t-th unmasked query is centred t positions after the first unmasked source. Only
+    the window is scored.
 
     Args:
-        window: D, how many places a look sees on each side of the centre.
+        window: D, number of positions on each side of the centre.
 
     Call arguments:
-        scores: `(..., W)`, of the places of a window, W = 2 D + 1.
-        mask: booleans that broadcast against `scores`, or None.
-        state: `(step,)`, how many looks were taken, int32 `(..., 1)`.
-        aux: the `Window` that `precompute` chose.
-        training: changes nothing.
+        scores: `(..., W)`, of the positions of a window, W = 2 D + 1.
+        mask: boolean, broadcasts against `scores`, or None.
+        state: `(step,)`, the number of previous steps, int32 `(..., 1)`.
+        aux: the `Window` returned by `precompute`.
+        training: unused.
 
     Returns:
-        Weights `(..., W)`, float32 at least, and the next state.
+        Weights `(..., W)`, at least float32, and the next state.
 
     Masking:
-        Hidden places of a window weigh exactly 0; a window with nothing left is all 0, as it is
-        past the end of the memory. A hidden query is no look: it does not count.
+        Masked positions of a window have weight exactly 0. A fully masked window, such as one past
+        the end of the memory, is all 0. A masked query does not count as a step.
 
     Cost:
-        O(T D) scores and O(T D Dv) to weigh; nothing of size T S is made unless the weights are
-        asked for.
+        O(T D) scores and O(T D Dv) for the weighted sum. No tensor of size T S is created unless
+        the weights are returned.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Look around a place that the query predicts."""
+"""Predictive local alignment (Luong local-p)."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from attention_zoo.ops import Window, at_least_float32, masked_softmax
 @ALIGNMENTS.register("local_predictive")
 @keras.saving.register_keras_serializable("attention_zoo")
 class LocalPredictiveAlignment(Alignment):
-    """Soft alignment inside of a window whose centre the query predicts (local-p).
+    """Softmax within a window whose centre is predicted from the query (local-p).
 
     `p_t = S sigmoid(v . tanh(q W))`,
     `weights_s = softmax(score)_s exp(-(s - p_t)^2 / (2 sigma^2))`, `sigma = D / 2`, with the
     softmax over s in `[p_t - D, p_t + D]`
 
-    S is the number of places from the first real one to the last, and s counts from the first, at
-    0: padding on either side does not show. Only the window is scored. The Gaussian is what
-    teaches W and v, and it makes the weights sum to one or less.
+    S is the number of positions from the first unmasked source to the last, and s counts from the
+    first, at 0: padding on either side has no effect. Only the window is scored. W and v get their
+    gradient through the Gaussian factor. Because of this factor the weights sum to one or less.
 
     Args:
-        window: D, how far a look sees on each side of the centre. With 0 it sees the place
-            nearest to the centre, through the Gaussian of D = 1.
-        units: A, width of the hidden layer; the query's width when None.
+        window: D, half-width of the window around the centre. With 0 the window is the position
+            nearest to the centre, and the Gaussian is that of D = 1.
+        units: A, number of hidden units; the query's width when None.
 
     Call arguments:
-        scores: `(..., W)`, of the places of a window, W = 2 D + 1.
-        mask: booleans that broadcast against `scores`, or None.
+        scores: `(..., W)`, of the positions of a window, W = 2 D + 1.
+        mask: boolean, broadcasts against `scores`, or None.
         state: `()`.
-        aux: the `Window` that `precompute` chose.
-        training: changes nothing.
+        aux: the `Window` returned by `precompute`.
+        training: unused.
 
     Returns:
-        Weights `(..., W)`, float32 at least, and `()`.
+        Weights `(..., W)`, at least float32, and `()`.
 
     Weights:
         position_kernel: W, `(Dq, A)`. position_v: v, `(A,)`.
 
     Masking:
-        Hidden places of a window weigh exactly 0; a window with nothing left is all 0.
+        Masked positions of a window have weight exactly 0; a fully masked window is all 0.
 
     Cost:
-        O(T (Dq A + D)) and O(T D) scores; nothing of size T S is made unless the weights are asked
-        for.
+        O(T (Dq A + D)) and O(T D) scores. No tensor of size T S is created unless the weights are
+        returned.
 
     Example:
         >>> import numpy as np
@@ -62,8 +62,8 @@ class LocalPredictiveAlignment(Alignment):
 
     Reference:
         Luong et al. 2015, arXiv 1508.04025, section 3.2 (local-p, "predictive alignment"): W_p
-        is W, v_p is v, h_t the query, D the window. Places count from 0 here, so p_t = S aims right
-        behind the last one.
+        is W, v_p is v, h_t the query, D the window. Positions count from 0 here, so p_t = S is one
+        past the last position.
     """
 
     def __init__(self, window: int = 10, units: int | None = None, **kwargs: Any) -> None:
@@ -82,12 +82,12 @@ class LocalPredictiveAlignment(Alignment):
 
     @property
     def reach(self) -> float:
-        """How far the window goes from a centre between two places."""
+        """Greatest distance of a window position from the centre, which may be fractional."""
         return max(self.window, 0.5)
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the Gaussian, in places."""
+        """Standard deviation of the Gaussian, in positions."""
         return max(self.window, 1) / 2
 
     def precompute(self, query: Tensor, memory: Any, state: State | None) -> Window:
@@ -95,14 +95,14 @@ class LocalPredictiveAlignment(Alignment):
         first, length = real_span(memory)
         share = self._share(at_least_float32(query))
         centre = ops.cast(first, share.dtype) + ops.cast(length, share.dtype) * share
-        # From S - 1/2 on, the place nearest to the centre would be S, which is none.
+        # A centre of S - 1/2 or more would be nearest to S, which is past the last position.
         start = ops.minimum(_integer(ops.ceil(centre - self.reach)), first + length - 1)
         places = start + ops.arange(self.width(None), dtype="int32")
         inside = ops.cast(places, centre.dtype) <= centre + self.reach
         return Window(start, inside, centre)
 
     def _share(self, query: Tensor) -> Tensor:
-        """Where to look, `(..., T, 1)`, from 0 for the start of the memory to 1 for its end."""
+        """Predict the centre, `(..., T, 1)`, from 0 (start of the memory) to 1 (end)."""
         kernel, v = (ops.cast(x, query.dtype) for x in (self.position_kernel, self.position_v))
         return ops.sigmoid(ops.matmul(ops.tanh(ops.matmul(query, kernel)), v[:, None]))
 
@@ -117,7 +117,7 @@ class LocalPredictiveAlignment(Alignment):
         if aux is None:
             raise ValueError("local_predictive needs the window that `precompute` chose as `aux`")
         weights = masked_softmax(scores, mask)
-        window = Window(*aux)  # a saved functional model holds a plain tuple
+        window = Window(*aux)  # a reloaded functional model passes a plain tuple
         distance = ops.cast(window.places, weights.dtype) - ops.cast(window.centre, weights.dtype)
         return weights * ops.exp(-ops.square(distance / self.sigma) / 2), state
 

@@ -1,4 +1,4 @@
-"""Look at a chunk of places before where the reader stops."""
+"""Monotonic chunkwise attention (MoChA)."""
 
 from __future__ import annotations
 
@@ -16,39 +16,40 @@ from attention_zoo.ops import at_least_float32, masked_softmax
 @ALIGNMENTS.register("mocha")
 @keras.saving.register_keras_serializable("attention_zoo")
 class MochaAlignment(Alignment):
-    """Soft attention to the chunk of places that ends where a monotonic reader stops.
+    """MoChA: softmax over a chunk that ends at the stop position of a monotonic alignment.
 
     `weights_j = sum_{k=j}^{j+w-1} stop_k exp(u_j) / sum_{l=k-w+1}^{k} exp(u_l)`, with `stop` the
-    weights of a `MonotonicAlignment` and u a second score of its own
+    weights of a `MonotonicAlignment` and u the scores of a second score function
 
     Args:
-        chunk_size: w, how many places a chunk has.
-        chunk_score: what scores places inside of a chunk: a name or a `Score`.
-        units: hidden width of the chunk's score, where it has one and is given by name.
-        score_bias_init, sigmoid_noise, form, hard_at_inference, seed: of the reader, as in
+        chunk_size: w, number of positions in a chunk.
+        chunk_score: score function within a chunk: a name or a `Score`.
+        units: number of hidden units of the chunk score, if it has any and is given by name.
+        score_bias_init, sigmoid_noise, form, hard_at_inference, seed: arguments of the inner
             `MonotonicAlignment`.
 
     Call arguments:
-        scores: `(..., S)`, of stopping.
-        mask: booleans that broadcast against `scores`, or None; a hidden place is walked by, and
-            is no part of a chunk.
-        state: `(previous,)`, the reader's last weights `(..., S)`; at first all on place 0.
+        scores: `(..., S)`, scores of stopping at each position.
+        mask: boolean, broadcasts against `scores`, or None. The monotonic alignment skips masked
+            positions, and chunks exclude them.
+        state: `(previous,)`, the monotonic alignment's previous weights `(..., S)`; initially 1 at
+            position 0.
         aux: u, `(..., S)`, from `precompute`.
-        noise: what `draw` drew, `(..., S)`.
-        training: whether the reader's stop is an expectation.
+        noise: `(..., S)`, from `draw`.
+        training: whether to use the expected weights of the monotonic alignment.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and the next state.
+        Weights `(..., S)`, at least float32, and the next state.
 
     Weights:
-        score_bias: `()`, of the reader; those of the chunk's score.
+        score_bias: `()`, of the monotonic alignment; the weights of the chunk score.
 
     Masking:
-        Hidden positions weigh exactly 0. A row with nothing to attend is all 0 and leaves the
-        state as it was.
+        Masked positions have weight exactly 0. A fully masked row is all 0 and leaves the state
+        unchanged.
 
     Cost:
-        That of the reader, a second score, and O(S w) a row.
+        That of `MonotonicAlignment`, of a second score, and O(S w) per row.
 
     Example:
         >>> import numpy as np
@@ -61,10 +62,10 @@ class MochaAlignment(Alignment):
 
     Reference:
         Chiu and Raffel 2017, arXiv 1712.05382, section 2 (monotonic chunkwise attention):
-        alpha_ij are the reader's weights, beta_ij these weights, u_ij the chunk's scores, w the
-        chunk_size. Here each chunk is a softmax with a greatest score of its own; with one
-        greatest score for the whole row, chunks far below it divide 0 by 0. The paper's chunk
-        score also adds a bias to its hidden layer; "additive" has none.
+        alpha_ij are the weights of the monotonic alignment, beta_ij these weights, u_ij the chunk
+        scores, w the chunk_size. Here the softmax of each chunk subtracts the chunk's own maximum;
+        with one maximum for the whole row, chunks far below it would compute 0 / 0. The paper's
+        chunk score also adds a bias to its hidden layer; "additive" has none.
     """
 
     def __init__(
@@ -133,13 +134,13 @@ class MochaAlignment(Alignment):
         return self._spread(stop[..., None] * chunks), state
 
     def _chunks(self, x: Tensor) -> Tensor:
-        """The w places up to each one, `(..., S, w)`; before the first place nothing (0, False)."""
+        """Gather the w positions up to each one, `(..., S, w)`; 0 or False before the first."""
         width = self.chunk_size
         padded = ops.pad(x, ((0, 0),) * (len(x.shape) - 1) + ((width - 1, 0),))
         return ops.stack([_cut(padded, at, width - 1 - at) for at in range(width)], axis=-1)
 
     def _spread(self, shares: Tensor) -> Tensor:
-        """What each place gets from all chunks that it lies in, `(..., S)` from `(..., S, w)`."""
+        """Sum each position's weights over the chunks that contain it, to `(..., S)`."""
         width, rows = self.chunk_size, ((0, 0),) * (len(shares.shape) - 2)
         padded = ops.pad(shares, (*rows, (0, width - 1), (0, 0)))
         places = [_cut(padded[..., at], width - 1 - at, at) for at in range(width)]
@@ -160,5 +161,5 @@ class MochaAlignment(Alignment):
 
 
 def _cut(x: Tensor, before: int, after: int) -> Tensor:
-    """`x` without that many places at either end of its last axis."""
+    """Remove `before` and `after` entries from the ends of the last axis."""
     return x[..., before : -after or None]

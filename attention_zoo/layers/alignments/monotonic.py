@@ -1,4 +1,4 @@
-"""Look on from where the last look stopped."""
+"""Monotonic alignment (Raffel et al.)."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ FORMS = ("parallel", "recursive")
 @ALIGNMENTS.register("monotonic")
 @keras.saving.register_keras_serializable("attention_zoo")
 class MonotonicAlignment(Alignment):
-    """Where a reader stops that walks on from its last place and never goes back.
+    """Monotonic alignment: each step scans forward from where the previous step stopped.
 
-    In training, in expectation: `p_j = sigmoid(score_j + r + noise_j)`,
+    In training, expected weights: `p_j = sigmoid(score_j + r + noise_j)`,
     `q_j = (1 - p_{j-1}) q_{j-1} + previous_j`, `weights_j = p_j q_j`; at inference all weight is on
-    the first place j from the last one on with `score_j + r > 0`
+    the first position j with `score_j + r > 0`, starting at the previous position
 
-    q_j is the probability of coming by place j. What never stops is lost: the weights sum to one
-    or less. A reader that stops nowhere at inference has weights 0 in that look, and the next
-    look starts where the last successful one stopped.
+    q_j is the probability that the scan reaches position j. The weights sum to one or less, because
+    the scan may stop nowhere. If it stops nowhere at inference, the weights of that step are 0, and
+    the next step starts where the last successful step stopped.
 
     Args:
-        score_bias_init: where r starts; below 0 makes the reader walk further at first.
-        sigmoid_noise: standard deviation of the noise of training, which teaches the scores to
-            keep away from 0, so that training and inference agree.
-        form: how q is computed, "parallel" in log2(S) steps where S is known, or "recursive", one
-            place after the other; the results are the same.
-        hard_at_inference: False takes the expectation at inference too.
-        seed: of the noise, an integer or None.
+        score_bias_init: initial value of r; a negative value makes the first scans longer.
+        sigmoid_noise: standard deviation of the noise in training, which drives the scores away
+            from 0, so that training and inference agree.
+        form: how q is computed: "parallel", in log2(S) steps if S is static, or "recursive",
+            position by position; the results are the same.
+        hard_at_inference: False uses the expected weights at inference too.
+        seed: seed of the noise, an integer or None.
 
     Call arguments:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None; a hidden place is walked by.
-        state: `(previous,)`, the last weights `(..., S)`; at first all weight is on place 0.
-        noise: what `draw` drew, `(..., S)`.
-        training: whether to take the expectation.
+        mask: boolean, broadcasts against `scores`, or None; the scan skips masked positions.
+        state: `(previous,)`, the previous weights `(..., S)`; initially 1 at position 0.
+        noise: `(..., S)`, from `draw`.
+        training: whether to compute the expected weights.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and the next state.
+        Weights `(..., S)`, at least float32, and the next state.
 
     Weights:
         score_bias: r, `()`.
 
     Masking:
-        Hidden positions weigh exactly 0. A row with nothing to attend is all 0 and leaves the
-        state as it was.
+        Masked positions have weight exactly 0. A fully masked row is all 0 and leaves the state
+        unchanged.
 
     Cost:
-        O(S log S) a row in the parallel form, O(S) in the recursive one and at inference.
+        O(S log S) per row in the parallel form, O(S) in the recursive one and for hard weights.
 
     Example:
         >>> import numpy as np
@@ -70,10 +70,10 @@ class MonotonicAlignment(Alignment):
     Reference:
         Raffel et al. 2017, arXiv 1704.00784, equations 11 to 14 (expectation) and algorithm
         1 (inference): alpha_ij are the weights, e_ij + r the scores, p_ij is p, q_ij is q, t_i the
-        place where look i stopped. The paper's closed form divides by products that vanish in
-        long memories; the recurrence itself, which both forms here compute, divides by nothing.
-        TensorFlow Addons' hard mode differs after a look that stopped nowhere: there all looks
-        after it are 0, while algorithm 1 sets only the context of that one to 0.
+        position where step i stopped. The paper's closed form divides by products that vanish in
+        long memories; both forms here compute the recurrence itself, without a division.
+        TensorFlow Addons' hard mode differs after a step that stopped nowhere: there the weights of
+        all later steps are 0, while algorithm 1 sets only the context of that step to 0.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class MonotonicAlignment(Alignment):
         return weights, (ops.where(ops.any(mask, axis=-1, keepdims=True), weights, previous),)
 
     def _expected_stop(self, scores: Tensor, mask: Tensor | None, previous: Tensor) -> Tensor:
-        """`p_j q_j`, with `1 - p` as the sigmoid of the other sign: exact where p is near 1."""
+        """Compute `p_j q_j`; `1 - p` is computed as `sigmoid(-score)`, exact where p is near 1."""
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros((), scores.dtype))
         stop, pass_by = ops.sigmoid(scores), ops.sigmoid(-scores)
         if mask is not None:
             stop = ops.where(mask, stop, ops.zeros((), stop.dtype))
             pass_by = ops.where(mask, pass_by, ops.ones((), stop.dtype))
-        decay = ops.roll(pass_by, 1, axis=-1)  # the first place has none before it
+        decay = ops.roll(pass_by, 1, axis=-1)  # entry 0 is ignored
         return stop * linear_recurrence(decay, previous, self.form == "parallel")
 
     def get_config(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class MonotonicAlignment(Alignment):
 
 
 def _first_stop(scores: Tensor, mask: Tensor | None, previous: Tensor) -> tuple[Tensor, State]:
-    """All weight on the first place, from the last one on, that scores above 0; else none."""
+    """Put all weight on the first score above 0, from the previous position on; else no weight."""
     stops = ops.logical_and(scores > 0, ops.cumsum(previous, axis=-1) > 0.5)
     if mask is not None:
         stops = ops.logical_and(mask, stops)

@@ -1,4 +1,4 @@
-"""Look at one place, drawn at random, and learn from the reward."""
+"""Hard attention trained with REINFORCE."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from attention_zoo.ops import at_least_float32, hardmax, number
 
 
 class Choice(NamedTuple):
-    """What an example's looks chose, over all its looks and heads, `(B,)` each.
+    """Statistics of the sampled positions, summed over steps and heads, `(B,)` each.
 
-    log_probability: of the chosen places. entropy: of what they were chosen from.
+    log_probability: of the sampled positions. entropy: of the distributions they came from.
     """
 
     log_probability: Tensor
@@ -27,38 +27,37 @@ class Choice(NamedTuple):
 @ALIGNMENTS.register("reinforce")
 @keras.saving.register_keras_serializable("attention_zoo")
 class ReinforceAlignment(Alignment):
-    """A place drawn from softmax(scores), whose log-probability is kept for the reward.
+    """REINFORCE: a position sampled from softmax(scores), with its log-probability in the state.
 
-    `weights = onehot(s)`, `s ~ softmax(scores)`; kept: `sum_t log p(s_t)` and `sum_t H(p_t)`
+    `weights = onehot(s)`, `s ~ softmax(scores)`; state: `sum_t log p(s_t)` and `sum_t H(p_t)`
 
-    The weights give the scores no gradient. An attention's state (`return_state=True`, or
-    `CellState.alignments` of a decoder) holds what was kept; `choice` reads it, and
-    `attention_zoo.losses.Reinforce` turns it and a reward into the gradient. Nothing is drawn at
-    inference: the greatest score has it all.
+    The weights pass no gradient to the scores. The state of the attention layer
+    (`return_state=True`, or `CellState.alignments` of a decoder) contains both sums; `choice`
+    extracts them, and `attention_zoo.losses.Reinforce` computes the gradient from them and a
+    reward. At inference nothing is sampled: the greatest score gets all the weight.
 
     Args:
-        expected_rate: the share of rows whose looks in training all weigh by softmax(scores)
-            instead of a draw; these keep no log-probability, and their scores learn as in a soft
-            look.
-        seed: of the draws, an integer or None.
+        expected_rate: fraction of batch rows that use softmax(scores) instead of a sample in all
+            training steps. They add no log-probability, and their scores are trained as in soft
+            attention.
+        seed: seed of the noise, an integer or None.
 
     Call arguments:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
-        state: `(log_probability, entropy)`, sums over the looks so far, `(..., 1)`; at first 0.
-        training: changes nothing; without noise the look is an argmax.
+        mask: boolean, broadcasts against `scores`, or None.
+        state: `(log_probability, entropy)`, sums over the previous steps, `(..., 1)`; initially 0.
+        training: unused; without noise the weights are the one-hot argmax.
         noise: from `draw`.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and the next state. A row with nothing to attend is
-        all 0.
+        Weights `(..., S)`, at least float32, and the next state. A fully masked row is all 0.
 
     Masking:
-        A hidden position is never drawn and weighs exactly 0. A row with nothing to attend adds
-        nothing to the state.
+        A masked position is never sampled and has weight exactly 0. A fully masked row adds nothing
+        to the state.
 
     Cost:
-        O(S) a row.
+        O(S) per row.
 
     Example:
         >>> import numpy as np
@@ -72,8 +71,8 @@ class ReinforceAlignment(Alignment):
 
     Reference:
         Xu et al. 2015, arXiv 1502.03044, section 4.1: s_t is the row of weights, alpha_t
-        softmax(scores). `expected_rate` is .5 there, and its coin is tossed once for an image, as
-        here: a soft look learns little from what drawn ones before it have left in the decoder.
+        softmax(scores). `expected_rate` is .5 in the paper, and the choice is made once per image,
+        as here: a soft step learns little from a decoder state that sampled steps produced.
     """
 
     def __init__(self, expected_rate: float = 0.0, seed: int | None = None, **kwargs: Any) -> None:
@@ -85,7 +84,7 @@ class ReinforceAlignment(Alignment):
 
     @staticmethod
     def choice(state: Any) -> Choice:
-        """What was chosen, from the state of an attention after all its looks."""
+        """Return the summed statistics, from an attention layer's state after the last step."""
         _, kept = state
         return Choice(*(ops.sum(leaf, axis=tuple(range(1, len(leaf.shape)))) for leaf in kept))
 
@@ -102,7 +101,7 @@ class ReinforceAlignment(Alignment):
         return tuple(ops.sum(ops.where(live[..., None], x, zero), axis=-2) for x in after)
 
     def draw(self, shape: tuple[Any, ...], dtype: str) -> Tensor:
-        """Gumbel noise; with an `expected_rate`, one column more: a coin for each first row."""
+        """Return Gumbel noise; `expected_rate` adds a last column with one number per batch row."""
         noise = gumbel_noise(shape, dtype, self.seed_generator)
         if not self.expected_rate:
             return noise
@@ -134,10 +133,10 @@ class ReinforceAlignment(Alignment):
         return weights, (so_far[0] + log_probability, so_far[1] + entropy)
 
     def _toss(self, noise: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-        """Which looks weigh by their expectation, `(..., 1)` or None, and the noise of the rest."""
+        """Return which rows use softmax(scores), `(..., 1)` or None, and the scores' noise."""
         if noise is None or not self.expected_rate:
             return None, noise
-        coins = noise[..., -1][..., None]  # of one column, known before the loop runs
+        coins = noise[..., -1][..., None]  # keeps the static size 1 of the last axis
         return coins < -math.log(-math.log(self.expected_rate)), noise[..., :-1]
 
     def get_config(self) -> dict[str, Any]:
@@ -145,7 +144,7 @@ class ReinforceAlignment(Alignment):
 
 
 def _log_softmax(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Logarithms of the shares, and the shares; both 0 where hidden or nothing is left."""
+    """Return log probabilities and probabilities; both 0 where masked or underflowed."""
     lowest = ops.cast(np.finfo(backend.standardize_dtype(scores.dtype)).min, scores.dtype)
     zero = ops.zeros((), scores.dtype)
     logs = ops.log_softmax(scores if mask is None else ops.where(mask, scores, lowest), axis=-1)

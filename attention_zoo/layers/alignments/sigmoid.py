@@ -1,4 +1,4 @@
-"""Look at each place, or not, by itself."""
+"""Sigmoid alignment."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from attention_zoo.ops import at_least_float32, number
 @ALIGNMENTS.register("sigmoid")
 @keras.saving.register_keras_serializable("attention_zoo")
 class SigmoidAlignment(Alignment):
-    """Every place weighs by its own score alone: none takes from another.
+    """Sigmoid alignment: the weight of a position depends on its own score only.
 
     `weights_j = sigmoid(score_j + b)`
 
-    A row sums to anything from 0 to S.
+    A row sums to a value between 0 and S.
 
     Args:
-        bias_init: where b starts; `-log(S)` of a typical S makes rows sum to about one at first.
+        bias_init: initial value of b; `-log(S)` for a typical S makes rows initially sum to about
+            one.
 
     Call arguments:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
         state: `()`.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+        Weights `(..., S)`, at least float32, and `()`. A fully masked row is all 0.
 
     Weights:
         score_bias: b, `()`.
 
     Masking:
-        Hidden positions weigh exactly 0, whatever their scores.
+        Masked positions have weight exactly 0, whatever their scores.
 
     Cost:
-        O(S) a row.
+        O(S) per row.
 
     Example:
         >>> import numpy as np
@@ -49,8 +50,8 @@ class SigmoidAlignment(Alignment):
         [0.5, 0.5, 0.5]
 
     Reference:
-        Ramapuram et al. 2024, arXiv 2409.04431, section 2: b is b, there -log n, with n for S, and
-        not learned.
+        Ramapuram et al. 2024, arXiv 2409.04431, section 2: b is b, which in the paper is -log n
+        (n is S) and not learned.
     """
 
     def __init__(self, bias_init: float = 0.0, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Look everywhere, a little."""
+"""Softmax alignment."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from attention_zoo.ops import masked_softmax
 @ALIGNMENTS.register("softmax")
 @keras.saving.register_keras_serializable("attention_zoo")
 class SoftmaxAlignment(Alignment):
-    """Soft, global alignment.
+    """Softmax (soft, global) alignment.
 
-    `weights_j = exp(score_j) / sum_i exp(score_i)` over what the mask allows
+    `weights_j = exp(score_j) / sum_i exp(score_i)` over the unmasked positions
 
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
         state: `()`.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+        Weights `(..., S)`, at least float32, and `()`. A fully masked row is all 0.
 
     Masking:
-        Hidden positions weigh exactly 0, whatever their scores.
+        Masked positions have weight exactly 0, whatever their scores.
 
     Cost:
-        O(S) a row.
+        O(S) per row.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Look at few places, by projection."""
+"""Sparsemax alignment."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from attention_zoo.ops import sparsemax
 @ALIGNMENTS.register("sparsemax")
 @keras.saving.register_keras_serializable("attention_zoo")
 class SparsemaxAlignment(Alignment):
-    """The shares nearest to the scores: those far below the best weigh exactly 0.
+    """Sparsemax: the Euclidean projection of the scores onto the probability simplex.
 
     `weights_j = max(score_j - tau, 0)`, tau such that they sum to one
 
+    Scores far below the greatest get weight exactly 0.
+
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
         state: `()`.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+        Weights `(..., S)`, at least float32, and `()`. A fully masked row is all 0.
 
     Masking:
-        Hidden positions weigh exactly 0, whatever their scores.
+        Masked positions have weight exactly 0, whatever their scores.
 
     Cost:
-        O(S log S) a row, for sorting.
+        O(S log S) per row, for sorting.
 
     Example:
         >>> import numpy as np

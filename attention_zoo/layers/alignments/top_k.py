@@ -1,4 +1,4 @@
-"""Look at the k best places."""
+"""Top-k alignment."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from attention_zoo.ops import keep_greatest, masked_softmax, whole_number
 @ALIGNMENTS.register("top_k")
 @keras.saving.register_keras_serializable("attention_zoo")
 class TopKAlignment(Alignment):
-    """Softmax over the k greatest scores that the mask allows; the first ones among equals.
+    """Softmax over the k greatest unmasked scores; the first ones on ties.
 
     `weights_j = exp(score_j) / sum_{i in best k} exp(score_i)` for j among the best k, else 0
 
     Args:
-        k: how many places a look keeps; all of a shorter row.
+        k: number of positions kept in a row; shorter rows keep all.
 
     Call arguments:
         scores: `(..., S)`.
-        mask: booleans that broadcast against `scores`, or None.
+        mask: boolean, broadcasts against `scores`, or None.
         state: `()`.
 
     Returns:
-        Weights `(..., S)`, float32 at least, and `()`. A row with nothing to attend is all 0.
+        Weights `(..., S)`, at least float32, and `()`. A fully masked row is all 0.
 
     Masking:
-        Hidden positions weigh exactly 0, whatever their scores, and take no one's place.
+        Masked positions have weight exactly 0, whatever their scores, and do not count towards k.
 
     Cost:
-        O(S log k) a row. All S scores are computed; those not kept get no gradient.
+        O(S log k) per row. All S scores are computed; those not kept get no gradient.
 
     Example:
         >>> import numpy as np
@@ -42,8 +42,8 @@ class TopKAlignment(Alignment):
         [0.0, 0.5, 0.5, 0.0]
 
     Reference:
-        Zhao et al. 2019, arXiv 1912.11637, section 3: P are the scores, A the weights; there all
-        scores equal to the k-th greatest stay, here k at most.
+        Zhao et al. 2019, arXiv 1912.11637, section 3: P are the scores, A the weights. The paper
+        keeps all scores equal to the k-th greatest; here at most k are kept.
     """
 
     def __init__(self, k: int = 8, **kwargs: Any) -> None:

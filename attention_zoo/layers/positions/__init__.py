@@ -1,4 +1,4 @@
-"""Positions: where a thing stands. Absolute ones join embeddings, relative ones join scores."""
+"""Positional encodings: absolute ones are added to embeddings, relative ones change scores."""
 
 from attention_zoo.layers.positions.alibi import AlibiPositions
 from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, make_positions

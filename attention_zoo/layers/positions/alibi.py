@@ -1,4 +1,4 @@
-"""The further, the less."""
+"""ALiBi position bias."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, Te
 @POSITIONS.register("alibi")
 @keras.saving.register_keras_serializable("attention_zoo")
 class AlibiPositions(RelativePositions):
-    """Scores fall with the distance, at a slope of each head's own.
+    """ALiBi: a bias on the scores that falls linearly with distance, with one slope per head.
 
     `score(q_t, k_s) = q_t . k_s / sqrt(D) - m_h |s - t|`, `m_h = 2^(-8 h / H)`
 
-    Both sides fall alike. With `use_causal_mask` only s <= t is left, which is the paper's form;
-    the form for both directions is the usual extension, in which no head tells left from right by
-    this bias.
+    The bias is the same in both directions. With `use_causal_mask` only s <= t is left, which is
+    the paper's form. The bidirectional form is the usual extension; its bias does not distinguish
+    left from right.
 
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         query: `(B, H, T, D)`.
         key: `(B, H, S, D)`.
 
     Returns:
-        Scores `(B, H, T, S)`, float32 at least.
+        Scores `(B, H, T, S)`, at least float32.
 
     Weights:
-        None: the slopes are fixed. Where H is no power of two they are those of the next smaller
+        None: the slopes are fixed. If H is not a power of two, they are those of the next smaller
         power P, then every second one of 2 P.
 
     Masking:
-        None here: the attention masks scores. Padding on the left is not seen.
+        None here: the attention layer masks the scores. Left padding has no effect.
 
     Cost:
-        O(H T S) more, the same for all rows.
+        O(H T S) in addition, shared by all batch rows.
 
     Example:
         >>> import numpy as np

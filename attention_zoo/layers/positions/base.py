@@ -1,4 +1,4 @@
-"""What every relative position mechanism is: it lets scores know how far apart things stand."""
+"""Base class of relative position encodings and their registry."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ POSITIONS = Registry("positions")
 
 
 class RelativePositions(keras.layers.Layer):
-    """Positions that heads see in their scores, for `MultiHeadAttention(positions=...)`.
+    """Base class of relative position encodings, for `MultiHeadAttention(positions=...)`.
 
     `score(q_t, k_s) = turn(q_t) . turn(k_s) / sqrt(D) + bias(q_t, s - t)`
 
-    Subclasses define what they need of three hooks: `turn` changes queries and keys by their
-    place, `bias` (`of_distances`, where only distances count) adds to scores, `offset` adds to
-    contexts. Queries and sources both count their places from 0; a search, whose queries all
-    stand at the place of its step, asks `bias_at` and `offset_at`. The layer's own call gives
-    scaled inner products; inside a
-    `MultiHeadAttention` the hooks work with its score, whichever it is; what an alignment scores
-    by itself (MoChA its chunks) sees turns, but no bias.
+    Subclasses override some of three hooks. `turn` transforms queries and keys by their position.
+    `bias` (or `of_distances`, if it depends only on head and distance) adds to the scores. `offset`
+    adds to the contexts. Query and source positions both count from 0. Step-by-step decoding, where
+    all queries have the same position, uses `bias_at` and `offset_at`.
+
+    The layer's own call returns scaled dot products. In a `MultiHeadAttention` the hooks apply to
+    any score. An alignment's own scores (MoChA's chunk scores) use `turn`, but no bias.
 
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         query: `(B, H, T, D)`.
         key: `(B, H, S, D)`.
 
     Returns:
-        Scores `(B, H, T, S)`, float32 at least.
+        Scores `(B, H, T, S)`, at least float32.
 
     Masking:
-        None here: the attention masks scores. Padding on the left moves all places alike, so what
-        depends on distances only does not see it.
+        None here: the attention layer masks the scores. Left padding shifts all positions equally,
+        so it does not change what depends only on distances.
 
     Reference:
-        Shaw et al. 2018, arXiv 1803.02155, section 3, as an axis of its own.
+        Shaw et al. 2018, arXiv 1803.02155, section 3, as a separate layer.
     """
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
-        """Mechanisms without weights need nothing here; others add weights."""
+        """Create the weights; the base class has none."""
         self.built = True
 
     @classmethod
     def causal(cls, **kwargs: Any) -> RelativePositions:
-        """Those of attentions in which no query sees what stands behind it."""
+        """Create an instance for attention with a causal mask."""
         return cls(**kwargs)
 
     def turn(self, x: Tensor, places: Tensor | None = None) -> Tensor:
-        """Queries or keys `(B, H, L, D)` at their places; as they are here.
+        """Transform queries or keys `(B, H, L, D)` by their positions; the identity here.
 
         Args:
-            places: `(L,)`, or `(1,)` for one that all stand at; 0 .. L-1 when None.
+            places: positions `(L,)`, or `(1,)` if all have the same; 0 .. L-1 when None.
         """
         return x
 
     def bias(self, query: Tensor, sources: Tensor) -> Tensor | None:
-        """What is added to the scores of queries `(B, H, T, D)`: `(B or 1, H, T, S)`, or None."""
+        """Return the bias on the scores of queries `(B, H, T, D)`: `(B or 1, H, T, S)`, or None."""
         if not self.by_distance:
             return None
         dtype = backend.standardize_dtype(at_least_float32(query).dtype)
@@ -75,11 +75,11 @@ class RelativePositions(keras.layers.Layer):
         return added[None]
 
     def bias_at(self, query: Tensor, distances: Tensor) -> Tensor | None:
-        """`bias` of queries that all stand at one place.
+        """Return the bias of queries that all have the same position.
 
         Args:
             query: `(B, H, T, D)`.
-            distances: `(S,)`, from there to each source.
+            distances: `(S,)`, from that position to each source.
 
         Returns:
             `(B or 1, H, T or 1, S)`, or None.
@@ -93,18 +93,23 @@ class RelativePositions(keras.layers.Layer):
         return None
 
     def of_distances(self, distances: Tensor, heads: int, dtype: str) -> Tensor | None:
-        """What is added at distances s - t, `(H, *distances)`; None where they are not all.
+        """Return the bias at distances s - t, `(H, *distances.shape)`, or None.
 
-        Where they are, that is all that a subclass defines, and `bias` follows.
+        A subclass whose bias depends only on head and distance overrides this method only.
         """
         return None
 
     def offset(self, weights: Tensor) -> Tensor | None:
-        """What weights `(B, H, T, S)` add to the contexts `(B, H, T, D)`, or None."""
+        """Return what weights `(B, H, T, S)` add to the contexts `(B, H, T, D)`, or None."""
         return None
 
     def offset_at(self, weights: Tensor, distances: Tensor) -> Tensor | None:
-        """`offset` of queries that all stand at one place, `(S,)` from the sources; or None."""
+        """Return `offset` of queries that all have the same position, or None.
+
+        Args:
+            weights: `(B, H, T, S)`.
+            distances: `(S,)`, from that position to each source.
+        """
         if self.offsets:
             raise self._unknown("offset", "offset_at")
         return None
@@ -117,12 +122,12 @@ class RelativePositions(keras.layers.Layer):
 
     @property
     def biases(self) -> bool:
-        """Whether scores get something added, for which a look must know its place."""
+        """Whether a bias is added to the scores, which requires the position of each query."""
         return self.by_distance or type(self).bias is not RelativePositions.bias
 
     @property
     def by_distance(self) -> bool:
-        """Whether what is added depends on nothing but the head and the distance."""
+        """Whether the bias depends only on the head and the distance."""
         return (
             type(self).of_distances is not RelativePositions.of_distances
             and type(self).bias is RelativePositions.bias
@@ -130,11 +135,11 @@ class RelativePositions(keras.layers.Layer):
 
     @property
     def offsets(self) -> bool:
-        """Whether contexts get something added, of the width of queries and keys."""
+        """Whether vectors of the width of queries and keys are added to the contexts."""
         return type(self).offset is not RelativePositions.offset
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
-        """Scaled inner products with the positions in them."""
+        """Compute scaled dot products with `turn` and `bias` applied."""
         check_shape("query", query.shape, ("batch", "heads", "steps", "features"))
         check_shape("key", key.shape, ("batch", "heads", "steps", query.shape[-1]))
         scale = query.shape[-1] ** -0.5
@@ -143,17 +148,19 @@ class RelativePositions(keras.layers.Layer):
         return scores if bias is None else scores + bias
 
     def get_config(self) -> dict[str, Any]:
-        """Written out, because Keras's automatic config does not serialize a dtype policy."""
+        """Return the config, because Keras's automatic one does not serialize a dtype policy."""
         return {**super().get_config()}
 
 
 def make_positions(
     positions: Any, dtype: Any = None, causal: bool = False
 ) -> RelativePositions | None:
-    """Positions from a name, with that dtype policy, from a config, themselves, or None.
+    """Return relative positions from a name (created with `dtype`), a config or an instance.
+
+    None is returned unchanged.
 
     Args:
-        causal: of a name, those of attentions that see nothing behind the query.
+        causal: whether to create the variant for attention with a causal mask, for a name.
     """
     if isinstance(positions, dict):
         positions = keras.saving.deserialize_keras_object(positions)

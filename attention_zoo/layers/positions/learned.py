@@ -1,4 +1,4 @@
-"""A vector learned for every place, added to embeddings."""
+"""Learned absolute position embeddings."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class LearnedPositions(keras.layers.Layer):
-    """Adds a learned vector for the place to embeddings, up to a greatest length.
+    """Learned position embeddings, added to the inputs, up to a maximum length.
 
     `y_t = x_t + p_t`
 
     Args:
-        max_length: L, how many places there are.
+        max_length: L, number of positions.
 
     Call arguments:
         inputs: `(B, T, D)`, embeddings, T at most L.
-        start: the place of the first one: an integer, for decoding step by step, or `(B,)`
-            integers, one for each row.
+        start: position of the first embedding: an integer, for step-by-step decoding, or `(B,)`
+            integers, one per row.
 
     Returns:
-        `(B, T, D)`. Places from L on are refused; where only the run tells that there are some,
-        their vectors are NaN. Places below 0 (pads, with a negative `start`) read p_0.
+        `(B, T, D)`. Positions from L on raise ValueError; if they are known only at run time, the
+        outputs at these positions are NaN. Negative positions (padding, with a negative `start`)
+        use p_0.
 
     Weights:
         table: p, `(L, D)`.
 
     Masking:
-        The mask goes on. Places count from the first position, hidden or not: padding on the
-        left moves what follows, unless `start` is minus the number of pads of each row.
+        The mask is passed on. Positions are counted from the first one, masked or not: left padding
+        shifts the tokens, unless `start` is minus the number of padding tokens of each row.
 
     Cost:
         O(B T D) time, O(L D) weights.
@@ -50,8 +51,8 @@ class LearnedPositions(keras.layers.Layer):
         (2, 3, 4)
 
     Reference:
-        Gehring et al. 2017, arXiv 1705.03122, section 3.1: w_j is x_t, p_j is p_t. It starts as in
-        BERT, normal with a deviation of 0.02.
+        Gehring et al. 2017, arXiv 1705.03122, section 3.1: w_j is x_t, p_j is p_t. Initialized as
+        in BERT: normal with standard deviation 0.02.
     """
 
     def __init__(self, max_length: int, **kwargs: Any) -> None:
@@ -79,7 +80,7 @@ class LearnedPositions(keras.layers.Layer):
         return inputs + ops.cast(self.at(places(inputs, start)), inputs.dtype)
 
     def at(self, place: Tensor) -> Tensor:
-        """The vectors `(..., D)` of places `(...)`, integers; NaN from L on."""
+        """Return the embeddings `(..., D)` of integer positions `(...)`; NaN from L on."""
         table = ops.cast(self.table, self.compute_dtype)
         vectors = ops.take(table, ops.clip(place, 0, self.max_length - 1), axis=0)
         unknown = ops.full((), float("nan"), vectors.dtype)

@@ -1,4 +1,4 @@
-"""What absolute positions share: which place each embedding has."""
+"""Helpers of absolute positions: the position of each embedding."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ Tensor = Any
 
 
 def check_embeddings(shape: tuple[Any, ...]) -> None:
-    """ValueError unless the shape is that of sequences of vectors."""
+    """Raise ValueError unless the shape is (batch, steps, features)."""
     check_shape("inputs", shape, ("batch", "steps", "features"))
 
 
 def places(inputs: Tensor, start: Any) -> Tensor:
-    """`start + t` for the steps t of `(B, T, D)`: `(T,)`, or `(B, T)` for `(B,)` starts; int32."""
+    """Return positions `start + t` of inputs `(B, T, D)`, int32.
+
+    The shape is `(T,)`, or `(B, T)` if `start` is `(B,)`.
+    """
     check_embeddings(inputs.shape)
     steps = ops.arange(ops.shape(inputs)[1], dtype="int32")
     if isinstance(start, int):
@@ -31,8 +34,11 @@ def places(inputs: Tensor, start: Any) -> Tensor:
 
 
 def places_of(mask: Tensor) -> Tensor:
-    """The place of each token among those that `mask (B, T)` shows, `(B, T)` int32.
+    """Return the position of each token among the unmasked ones, `(B, T)` int32.
 
-    Padding has no place of its own: that of the token before it, -1 in front of the first.
+    Padding gets the position of the token before it, or -1 before the first token.
+
+    Args:
+        mask: `(B, T)`.
     """
     return ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1

@@ -1,4 +1,4 @@
-"""Turn queries and keys by their place."""
+"""Rotary position embedding (RoPE)."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, Sh
 @POSITIONS.register("rotary")
 @keras.saving.register_keras_serializable("attention_zoo")
 class RotaryPositions(RelativePositions):
-    """Queries and keys turn with their place, so that inner products see the distance alone.
+    """Rotary position embedding (RoPE): rotates queries and keys by their position.
 
-    `score(q_t, k_s) = (R_t q_t) . (R_s k_s) / sqrt(D) = q_t . (R_{s-t} k_s) / sqrt(D)`; R_t turns
-    the features 2 i and 2 i + 1 by `t w^(-2 i / D)`
+    `score(q_t, k_s) = (R_t q_t) . (R_s k_s) / sqrt(D) = q_t . (R_{s-t} k_s) / sqrt(D)`; R_t rotates
+    the features 2 i and 2 i + 1 by the angle `t w^(-2 i / D)`
 
-    With a score that is no inner product (additive, concat, ...) a turned query still tells its
-    place, but then scores depend on both places, not on their distance.
+    Dot products depend on positions only through the distance s - t. With another score (additive,
+    concat, ...), scores depend on both positions, not only on their distance.
 
     Args:
-        max_wavelength: w; the slowest pair turns once in about 2 pi w places.
+        max_wavelength: w; the slowest pair has a period of about 2 pi w positions.
 
     Call arguments:
         query: `(B, H, T, D)`, D even.
         key: `(B, H, S, D)`.
 
     Returns:
-        Scores `(B, H, T, S)`, float32 at least.
+        Scores `(B, H, T, S)`, at least float32.
 
     Weights:
         None.
 
     Masking:
-        None here: the attention masks scores. Padding on the left is not seen.
+        None here: the attention layer masks the scores. Left padding has no effect.
 
     Cost:
-        O(B H (T + S) D) more; nothing of size T S.
+        O(B H (T + S) D) in addition; no tensor of size T S.
 
     Example:
         >>> import numpy as np
@@ -52,8 +52,8 @@ class RotaryPositions(RelativePositions):
 
     Reference:
         Su et al. 2021, arXiv 2104.09864, section 3.2.2, equations 14 to 16 and 34: theta_i is
-        `w^(-2 i / D)` (its i counts from 1), m and n are t and s. Neighbouring features make a
-        pair, as there; some published models pair the two halves instead.
+        `w^(-2 i / D)` (its i counts from 1), m and n are t and s. Adjacent features form a pair, as
+        in the paper; some published models pair the two halves instead.
     """
 
     def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""A vector learned for every distance."""
+"""Relative position representations (Shaw et al.)."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from attention_zoo.layers.scores.base import dot
 @POSITIONS.register("shaw")
 @keras.saving.register_keras_serializable("attention_zoo")
 class ShawPositions(RelativePositions):
-    """Keys and values get a learned vector for their distance to the query.
+    """Relative position representations: keys and values plus a learned vector per distance.
 
     `score(q_t, k_s) = q_t . (k_s + a_{s-t}) / sqrt(D)`,
     `context_t = sum_s weights_ts (value_s + c_{s-t})`, distances clipped to [-n, n]
 
-    The heads share the vectors. With another score than "scaled_dot" the term
+    The heads share the vectors. With a score other than "scaled_dot", the term
     `q_t . a_{s-t} / sqrt(D)` is added to that score.
 
     Args:
-        max_distance: n, from where on distances count as one.
-        use_values: whether values get a vector too; this needs value_dim = key_dim.
+        max_distance: n, the distance to which longer ones are clipped.
+        use_values: whether to add vectors to the values too; requires value_dim = key_dim.
 
     Call arguments:
         query: `(B, H, T, D)`.
         key: `(B, H, S, D)`.
 
     Returns:
-        Scores `(B, H, T, S)`, float32 at least.
+        Scores `(B, H, T, S)`, at least float32.
 
     Weights:
         key_table: a, `(2 n + 1, D)`. value_table: c, `(2 n + 1, D)`, with `use_values`.
 
     Masking:
-        None here: the attention masks scores. Padding on the left is not seen.
+        None here: the attention layer masks the scores. Left padding has no effect.
 
     Cost:
-        O(B H T (n D + T + S)) for each table; nothing of size T S D.
+        O(B H T (n D + T + S)) for each table; no tensor of size T S D.
 
     Example:
         >>> import numpy as np
@@ -82,12 +82,12 @@ class ShawPositions(RelativePositions):
         return ops.take(self._by_near_distance(query), self._columns(distances), axis=-1)
 
     def _by_near_distance(self, query: Tensor) -> Tensor:
-        """`q . a / sqrt(D)` for the distances -n .. n, `(B, H, T, 2 n + 1)`."""
+        """Compute `q . a / sqrt(D)` for the distances -n .. n, `(B, H, T, 2 n + 1)`."""
         scaled = zoo_ops.at_least_float32(query) * query.shape[-1] ** -0.5
         return dot(scaled, ops.cast(self.key_table, scaled.dtype))
 
     def _columns(self, distances: Tensor) -> Tensor:
-        """Which vector of a table each distance has."""
+        """Return the row of each distance in the tables."""
         return ops.clip(distances, -self.max_distance, self.max_distance) + self.max_distance
 
     def offset(self, weights: Tensor) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Sines and cosines of the place, added to embeddings."""
+"""Sinusoidal positional encoding."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Shape = tuple[Any, ...]
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class SinusoidalPositions(keras.layers.Layer):
-    """Adds sines and cosines of the place to embeddings; any length, no weights.
+    """Sinusoidal positional encoding, added to the inputs; any length, no weights.
 
     `y_t = x_t + p_t`, `p_{t, 2 i} = sin(t w^(-2 i / D))`, `p_{t, 2 i + 1} = cos(t w^(-2 i / D))`
 
-    An odd D leaves the last sine without its cosine.
+    If D is odd, the last sine has no cosine.
 
     Args:
-        max_wavelength: w; the slowest sine has a period of about 2 pi w places.
+        max_wavelength: w; the slowest sine has a period of about 2 pi w positions.
 
     Call arguments:
         inputs: `(B, T, D)`, embeddings.
-        start: the place of the first one: an integer, for decoding step by step, or `(B,)`
-            integers, one for each row.
+        start: position of the first embedding: an integer, for step-by-step decoding, or `(B,)`
+            integers, one per row.
 
     Returns:
         `(B, T, D)`.
@@ -38,11 +38,11 @@ class SinusoidalPositions(keras.layers.Layer):
         None.
 
     Masking:
-        The mask goes on. Places count from the first position, hidden or not: padding on the
-        left moves what follows, unless `start` is minus the number of pads of each row.
+        The mask is passed on. Positions are counted from the first one, masked or not: left padding
+        shifts the tokens, unless `start` is minus the number of padding tokens of each row.
 
     Cost:
-        O(T D), and O(B T D) to add.
+        O(T D), and O(B T D) for the addition.
 
     Example:
         >>> import numpy as np

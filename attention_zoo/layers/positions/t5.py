@@ -1,4 +1,4 @@
-"""A number learned for every bucket of distances."""
+"""T5 relative position bias."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, Sh
 @POSITIONS.register("t5")
 @keras.saving.register_keras_serializable("attention_zoo")
 class T5Positions(RelativePositions):
-    """Every head adds a learned number to a score, one for each bucket of distances.
+    """T5 relative position bias: a learned scalar per head and distance bucket.
 
     `score(q_t, k_s) = q_t . k_s / sqrt(D) + b_{h, bucket(s - t)}`
 
-    Near distances have a bucket each, farther ones share theirs in logarithmic steps, and the last
-    one holds all from `max_distance` on. The same object given to several layers is shared by
-    them, as in T5 (whose scores are not divided by `sqrt(D)`: `score="dot"`).
+    Short distances have one bucket each. Longer ones share buckets of logarithmically growing
+    width. The last bucket of each direction holds all distances from `max_distance` on. Layers that
+    get the same instance share its weights, as in T5 (which does not divide scores by `sqrt(D)`:
+    use `score="dot"`).
 
     Args:
-        bidirectional: half of the buckets are for the sources behind the query; when False, these
-            all count as distance 0 (a causal mask hides them).
-        num_buckets: of both sides together.
-        max_distance: from there on all is the last bucket.
+        bidirectional: use half of the buckets for sources after the query. When False, these all
+            count as distance 0, for use with a causal mask.
+        num_buckets: number of buckets, of both directions together.
+        max_distance: all distances from here on share the last bucket.
 
     Call arguments:
         query: `(B, H, T, D)`.
         key: `(B, H, S, D)`.
 
     Returns:
-        Scores `(B, H, T, S)`, float32 at least.
+        Scores `(B, H, T, S)`, at least float32.
 
     Weights:
         bucket_bias: b, `(num_buckets, H)`.
 
     Masking:
-        None here: the attention masks scores. Padding on the left is not seen.
+        None here: the attention layer masks the scores. Left padding has no effect.
 
     Cost:
-        O(H T S) more, the same for all rows.
+        O(H T S) in addition, shared by all batch rows.
 
     Example:
         >>> import numpy as np
@@ -54,7 +55,7 @@ class T5Positions(RelativePositions):
 
     Reference:
         Raffel et al. 2019, arXiv 1910.10683, section 2.1 (32 buckets up to a distance of 128); the
-        borders of the buckets are those of the authors' code.
+        bucket boundaries are those of the authors' code.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class T5Positions(RelativePositions):
         return ops.moveaxis(ops.take(table, self.bucket(distances), axis=0), -1, 0)
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """Bucket numbers, int32, of distances s - t."""
+        """Return the int32 bucket numbers of distances s - t."""
         one_side = self.num_buckets // 2 if self.bidirectional else self.num_buckets
         table = ops.convert_to_tensor(zoo_ops.distance_buckets(one_side, self.max_distance))
         if not self.bidirectional:

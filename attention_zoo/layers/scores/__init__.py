@@ -1,4 +1,4 @@
-"""Scores: how alike are query and key. One file each, found by name."""
+"""Score functions of attention, one per file, registered by name."""
 
 from attention_zoo.layers.scores.additive import AdditiveScore
 from attention_zoo.layers.scores.base import SCORES, Score, make_score

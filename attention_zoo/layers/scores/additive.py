@@ -1,4 +1,4 @@
-"""A small network with one hidden layer."""
+"""Additive (Bahdanau) score."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from attention_zoo.ops import at_least_float32
 @SCORES.register("additive")
 @keras.saving.register_keras_serializable("attention_zoo")
 class AdditiveScore(Score):
-    """A hidden layer that reads query and key.
+    """Additive (Bahdanau) score: a feed-forward network with one hidden layer.
 
     `score(q, k) = v . tanh(q W + k U)`; with `normalize`, `g v / ||v|| . tanh(q W + k U + b)`
 
     Args:
-        units: A, width of the hidden layer; the query's width when None.
-        normalize: weight-normalise v, with a learned gain g (starts at `sqrt(1 / A)`) and bias b.
+        units: A, number of hidden units; the query's width when None.
+        normalize: apply weight normalization to v, with a learned gain g (initially
+            `sqrt(1 / A)`) and a bias b.
 
     Call arguments:
         query: `(..., T, Dq)`.
         key: `(..., S, Dk)`.
 
     Returns:
-        Scores `(..., T, S)`, float32 at least.
+        Scores `(..., T, S)`, at least float32.
 
     Weights:
         query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`. v: `(A,)`.
         gain: g, `()`, and bias: b, `(A,)`, with `normalize`.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys.
+        None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
         O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(T S A) memory.
@@ -48,7 +49,7 @@ class AdditiveScore(Score):
 
     Reference:
         Bahdanau et al. 2014, arXiv 1409.0473, appendix A.1.2 (the alignment model): W_a is W,
-        U_a is U, v_a is v, s_{i-1} the query, h_j the key. Normalised: Salimans and Kingma 2016,
+        U_a is U, v_a is v, s_{i-1} the query, h_j the key. Normalized: Salimans and Kingma 2016,
         arXiv 1602.07868, equation 2, applied to v.
     """
 

@@ -1,4 +1,4 @@
-"""What every score is: how alike are a query and a key."""
+"""Base class of scores, their registry, and helpers."""
 
 from __future__ import annotations
 
@@ -19,64 +19,64 @@ SCORES = Registry("score")
 
 
 class Score(keras.layers.Layer):
-    """How alike are queries and keys: `(..., T, Dq)` and `(..., S, Dk)` to `(..., T, S)`.
+    """Base class of scores: `(..., T, Dq)` and `(..., S, Dk)` to `(..., T, S)`.
 
-    A score is built on the shapes of query and key, projects the keys once (`project`), and
-    compares queries with projected keys as often as needed (`compute_scores`). Subclasses define
-    `build`, `project` where keys have a projection, and `compute_scores`. All leading axes
-    broadcast, so heads and hypotheses are just more axes. A score that depends on earlier
-    attention weights also defines `initial_state` and `update_state`, and its `compute_scores`
-    takes the state as a third argument.
+    A score is built with the shapes of query and key. `project` projects the keys once;
+    `compute_scores` is then called any number of times with queries and the projected keys.
+    Subclasses define `build`, `compute_scores`, and `project` if the keys have a projection. All
+    leading axes broadcast, so heads and hypotheses are just more axes. A score that depends on
+    earlier attention weights also defines `initial_state` and `update_state`, and its
+    `compute_scores` takes the state as a third argument.
 
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         query: `(..., T, Dq)`.
         key: `(..., S, Dk)`.
 
     Returns:
-        Scores `(..., T, S)`, float32 at least.
+        Scores `(..., T, S)`, at least float32.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys before `project`.
+        None here: the attention layer masks the scores, and zeros masked keys before `project`.
 
     Reference:
-        The score of Luong et al. 2015, arXiv 1508.04025, section 3.1, as an axis of its own.
+        The score function of Luong et al. 2015, arXiv 1508.04025, section 3.1, as a separate layer.
     """
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
-        """Scores without weights need nothing here; others add weights."""
+        """Create the weights; the base class has none."""
         self.built = True
 
     def project(self, key: Tensor) -> Tensor:
-        """What of the key does not depend on the query, `(..., S, K)`; the key itself here."""
+        """Project the keys to `(..., S, K)`, independently of the query; the identity here."""
         return key
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Scores `(..., T, S)` of queries and projected keys."""
+        """Compute scores `(..., T, S)` of queries and projected keys."""
         raise TypeError(f"{type(self).__name__} is a base class: a score defines `compute_scores`")
 
     @property
     def is_stateful(self) -> bool:
-        """Whether a look's scores depend on the looks before it."""
+        """Whether the scores of a step depend on the weights of earlier steps."""
         return type(self).initial_state is not Score.initial_state
 
     def initial_state(self, like: Tensor) -> State:
-        """What the first look starts from, leaves `(..., S)` for `like` of that shape."""
+        """Return the initial state: tensors `(..., S)`, the shape of `like`; none here."""
         return ()
 
     def update_state(self, weights: Tensor, state: State) -> State:
-        """The state after a look that had these weights `(..., S)`."""
+        """Return the state after a step with the attention weights `weights`, `(..., S)`."""
         return state
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
-        """Scores `(..., T, S)` of queries and keys as they are."""
+        """Compute scores `(..., T, S)` of queries and unprojected keys."""
         self.check(query, key)
         return self.compute_scores(query, self.project(key))
 
     def check(self, query: Tensor, key: Tensor) -> None:
-        """ValueError for tensors that this score, as it was built, cannot compare."""
+        """Raise ValueError if query or key do not have the rank or width of the built score."""
         width, _, key_width = built_widths(self, query.shape[-1])
         for name, x, wanted in (("query", query, width), ("key", key, key_width)):
             if len(x.shape) < 2 or (None not in (wanted, x.shape[-1]) and x.shape[-1] != wanted):
@@ -89,25 +89,25 @@ class Score(keras.layers.Layer):
         return (*query_shape[:-1], key_shape[-2])
 
     def get_config(self) -> dict[str, Any]:
-        """Written out, because Keras's automatic config does not serialize a dtype policy."""
+        """Return the config, because Keras's automatic one does not serialize a dtype policy."""
         return {**super().get_config()}
 
     def weight(
         self, name: str, shape: tuple[int | None, ...], initializer: str = "glorot_uniform"
     ) -> Any:
-        """A trainable weight of that name."""
+        """Add a trainable weight."""
         return self.add_weight(shape=shape, initializer=initializer, name=name)
 
 
 def check_units(units: int | None) -> int | None:
-    """The width of a hidden layer, None for the query's; ValueError unless an integer from 1 on."""
+    """Return `units`; raise ValueError unless it is None or an integer of at least 1."""
     return None if units is None else whole_number("units", units)
 
 
 def dot(queries: Tensor, keys: Tensor) -> Tensor:
-    """`(..., T, K)` and `(..., S, K)` to `(..., T, S)`, in float32 at least.
+    """Compute dot products, `(..., T, K)` and `(..., S, K)` to `(..., T, S)`, in at least float32.
 
-    float16 overflows at 65504, which two vectors of 64 numbers of 32 reach.
+    float16 overflows above 65504, which two vectors of 64 features with value 32 exceed.
     """
     if keras.backend.standardize_dtype(queries.dtype) != "float64":
         queries, keys = ops.cast(queries, "float32"), ops.cast(keys, "float32")
@@ -115,13 +115,13 @@ def dot(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def built_widths(layer: Any, query_width: int | None) -> tuple[int | None, ...]:
-    """How wide query, value and key must be for a built layer; None where any width will do.
+    """Return the widths of query, value and key that a built layer requires; None for any width.
 
-    A layer without weights that compares vectors of one width compares those of another too.
+    A layer without weights that was built with equal query and key widths accepts any equal widths.
 
     Args:
-        layer: a `Score`, or an attention.
-        query_width: of the query that is there now.
+        layer: a `Score`, or an attention layer.
+        query_width: width of the current query.
     """
     shapes = (layer.get_build_config() or {}).get("shapes_dict") or {}
     query, value = (shapes.get(f"{name}_shape", (None,))[-1] for name in ("query", "value"))
@@ -132,7 +132,7 @@ def built_widths(layer: Any, query_width: int | None) -> tuple[int | None, ...]:
 
 
 def require_equal_widths(name: str, query_shape: Shape, key_shape: Shape, fix: str) -> None:
-    """ValueError when a score that has no projection sees two widths."""
+    """Raise ValueError if query and key have different widths."""
     if query_shape[-1] != key_shape[-1]:
         raise ValueError(
             f"{name} needs query and key of one width, got {query_shape[-1]} and "
@@ -141,10 +141,11 @@ def require_equal_widths(name: str, query_shape: Shape, key_shape: Shape, fix: s
 
 
 def make_score(score: Any, dtype: Any = None, **options: Any) -> Score:
-    """A score from its name, with that dtype policy, from its config, or itself.
+    """Return a `Score` from a name (created with `dtype` and options), a config or an instance.
 
     Raises:
-        ValueError: unknown name, an option that this score has not, options beside an object.
+        ValueError: an unknown name, an option that the score does not have, or options together
+            with a config or an instance.
     """
     if isinstance(score, dict):
         score = keras.saving.deserialize_keras_object(score)

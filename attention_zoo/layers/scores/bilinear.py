@@ -1,4 +1,4 @@
-"""The inner product through a learned matrix, squashed."""
+"""Bilinear score with an optional bias and activation."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor, dot
 @SCORES.register("bilinear")
 @keras.saving.register_keras_serializable("attention_zoo")
 class BilinearScore(Score):
-    """A bilinear form of query and key with a bias and an activation.
+    """Bilinear score: a bilinear form of query and key, with an optional bias and activation.
 
     `score(q, k) = f(q W k + b)`
 
-    Without activation and bias it is the general score; a bias alone moves all scores of a row
-    alike, so it matters with an activation, or to an alignment that is no softmax.
+    Without activation and bias it is the general score. A bias alone shifts all scores of a row
+    equally. It has an effect only with an activation, or with an alignment that is not invariant to
+    such shifts (softmax is, sigmoid is not).
 
     Args:
-        activation: f, as `keras.layers.Dense` takes it; None for none.
-        use_bias: whether there is a b.
+        activation: f, as in `keras.layers.Dense`; None for no activation.
+        use_bias: whether to add the bias b.
 
     Call arguments:
         query: `(..., T, Dq)`.
         key: `(..., S, Dk)`.
 
     Returns:
-        Scores `(..., T, S)`, float32 at least.
+        Scores `(..., T, S)`, at least float32.
 
     Weights:
         kernel: W, `(Dq, Dk)`. bias: b, `()`, with `use_bias`.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys.
+        None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
         O(S Dk Dq) once for the keys, then O(T S Dq) time and O(T S) memory.
@@ -49,8 +50,8 @@ class BilinearScore(Score):
 
     Reference:
         Chen et al. 2016, arXiv 1606.02858, section 3.2 (the bilinear term): W_s is W, q the query,
-        p_i the key, f and b none. With f = tanh and b: Ma et al. 2017, arXiv 1709.00893, the
-        equation of the score function gamma: W_a is W, b_a is b, h_c the key, t_avg the query.
+        p_i the key; there is no f and no b. With f = tanh and b: Ma et al. 2017, arXiv 1709.00893,
+        the equation of the score function gamma: W_a is W, b_a is b, h_c the key, t_avg the query.
     """
 
     def __init__(self, activation: Any = None, use_bias: bool = True, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""One matrix over query and key side by side."""
+"""Concat (Luong) score."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from attention_zoo.ops import at_least_float32
 @SCORES.register("concat")
 @keras.saving.register_keras_serializable("attention_zoo")
 class ConcatScore(Score):
-    """A hidden layer over query and key side by side.
+    """Concat (Luong) score: one hidden layer on the concatenated query and key.
 
     `score(q, k) = v . tanh([q; k] W)`
 
-    The product is computed as `q W_q + k W_k`, W's upper and lower rows, so that the keys are
-    projected once; the additive score differs in its initialisation (one fan of Dq + Dk).
+    The product is computed as `q W_q + k W_k`, with W_q and W_k the upper and lower rows of W, so
+    that the keys are projected once. It differs from the additive score in its initialization,
+    which uses a single fan-in of Dq + Dk.
 
     Args:
-        units: A, width of the hidden layer; the query's width when None.
+        units: A, number of hidden units; the query's width when None.
 
     Call arguments:
         query: `(..., T, Dq)`.
         key: `(..., S, Dk)`.
 
     Returns:
-        Scores `(..., T, S)`, float32 at least.
+        Scores `(..., T, S)`, at least float32.
 
     Weights:
         kernel: W, `(Dq + Dk, A)`. v: `(A,)`.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys.
+        None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
         O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(T S A) memory.

@@ -1,4 +1,4 @@
-"""The angle between query and key."""
+"""Cosine score."""
 
 from __future__ import annotations
 
@@ -22,30 +22,29 @@ from attention_zoo.ops import at_least_float32, number
 @SCORES.register("cosine")
 @keras.saving.register_keras_serializable("attention_zoo")
 class CosineScore(Score):
-    """Cosine of the angle between query and key, sharpened by a temperature.
+    """Cosine score: cosine similarity of query and key, divided by a temperature.
 
     `score(q, k) = q . k / (||q|| ||k|| temperature)`
 
-    A vector of zeros has no direction: its scores are 0, and so are their gradients. All is
-    computed in float32 at least, and vectors of any length that can be written down keep their
-    direction.
+    The scores of a zero vector are 0, and so are their gradients. Everything is computed in at
+    least float32. The norms of very large and very small vectors neither overflow nor underflow.
 
     Args:
-        temperature: what the cosine is divided by; with `learn_temperature`, where it starts.
-        learn_temperature: learn the temperature, through its logarithm, so that it stays above 0.
+        temperature: divisor of the cosine; with `learn_temperature`, its initial value.
+        learn_temperature: learn the logarithm of the temperature, so that it stays above 0.
 
     Call arguments:
         query: `(..., T, D)`.
         key: `(..., S, D)`.
 
     Returns:
-        Scores `(..., T, S)`, float32 at least.
+        Scores `(..., T, S)`, at least float32.
 
     Weights:
         log_temperature: `()`, with `learn_temperature`.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys.
+        None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
         O(S D) once for the keys, then O(T S D) time and O(T S) memory.
@@ -59,7 +58,7 @@ class CosineScore(Score):
 
     Reference:
         Graves et al. 2014, arXiv 1410.5401, equations 5 and 6: k_t is the query, M_t(i) a key,
-        the key strength beta_t is 1 / temperature, and depends on nothing here.
+        the key strength beta_t is 1 / temperature, which here is the same for every query.
     """
 
     def __init__(
@@ -99,10 +98,10 @@ class CosineScore(Score):
 
 
 def _direction(x: Tensor) -> Tensor:
-    """`x / ||x||` along the last axis, in float32 at least; 0 where x is 0.
+    """Compute `x / ||x||` along the last axis, in at least float32; 0 where x is 0.
 
-    The greatest entry is divided out first, so that no square overflows or vanishes. It changes
-    nothing in the result, hence nothing in the gradient.
+    x is first divided by its greatest absolute entry, so that no square overflows or underflows.
+    The result does not depend on this divisor, so `stop_gradient` of it is exact.
     """
     x = at_least_float32(x)
     size = ops.stop_gradient(ops.max(ops.abs(x), -1, keepdims=True, initial=0))

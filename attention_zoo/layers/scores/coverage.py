@@ -1,4 +1,4 @@
-"""A hidden layer that knows how much of each place has been seen."""
+"""Coverage score: the additive score with accumulated attention weights as a feature."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from attention_zoo.ops import at_least_float32
 @SCORES.register("coverage")
 @keras.saving.register_keras_serializable("attention_zoo")
 class CoverageScore(Score):
-    """A hidden layer over query, key and the weights that the key had in all looks before.
+    """Coverage score: an additive score with the sum of the key's earlier weights as a feature.
 
     `score(q_t, k_j) = v . tanh(q_t W + k_j U + c_tj w + b)`, `c_t = sum of weights_i over i < t`
 
     Args:
-        units: A, width of the hidden layer; the query's width when None.
+        units: A, number of hidden units; the query's width when None.
 
     Call arguments:
         query: `(..., T, Dq)`.
         key: `(..., S, Dk)`.
 
     Returns:
-        Scores `(..., T, S)` of first looks, float32 at least. An attention hands the coverage of
-        later ones to `compute_scores`.
+        Scores `(..., T, S)` without coverage, as in the first step; at least float32. For later
+        steps the attention layer passes the coverage to `compute_scores`.
 
     Weights:
         query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`. coverage_kernel: w, `(A,)`.
         bias: b, `(A,)`. v: `(A,)`.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys. A hidden place is never
-        covered, and a look that had nothing to attend covers nothing.
+        None here: the attention layer masks the scores and zeros masked keys. The coverage of a
+        masked position stays 0, and a fully masked row leaves the coverage unchanged.
 
     Cost:
-        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(S A) memory, one look after
-        the other.
+        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(S A) memory; the T steps run
+        sequentially.
 
     Example:
         >>> import numpy as np
@@ -76,7 +76,10 @@ class CoverageScore(Score):
         return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State = ()) -> Tensor:
-        """Scores of queries and projected keys, after looks that covered `state`, `(..., T, S)`."""
+        """Compute scores of queries and projected keys, with the coverage as state.
+
+        The state holds the coverage, `(..., T, S)`; an empty state means that it is 0.
+        """
         projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
         projected = projected + ops.cast(self.bias, projected.dtype)
         hidden = projected[..., :, None, :] + keys[..., None, :, :]

@@ -1,4 +1,4 @@
-"""The plain inner product."""
+"""Dot-product score."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from attention_zoo.layers.scores.base import (
 @SCORES.register("dot")
 @keras.saving.register_keras_serializable("attention_zoo")
 class DotScore(Score):
-    """Inner product of query and key.
+    """Dot product of query and key.
 
     `score(q, k) = q . k`
 
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         query: `(..., T, D)`.
         key: `(..., S, D)`.
 
     Returns:
-        Scores `(..., T, S)`, float32 at least.
+        Scores `(..., T, S)`, at least float32.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys.
+        None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
         O(T S D) time, O(T S) memory.

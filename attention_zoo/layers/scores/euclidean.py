@@ -1,4 +1,4 @@
-"""How near query and key are."""
+"""Euclidean score: similarity by inverse distance."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from attention_zoo.ops import at_least_float32
 @SCORES.register("euclidean")
 @keras.saving.register_keras_serializable("attention_zoo")
 class EuclideanScore(Score):
-    """Nearness of query and key: 1 where they are the same, less the farther they are apart.
+    """Euclidean score: 1 where query and key are equal, decreasing with their distance.
 
     `score(q, k) = 1 / (1 + ||q - k||)`
 
-    The difference itself is squared: `||q||^2 - 2 q . k + ||k||^2` would be cheaper, but loses
-    all digits where query and key are alike, which is where the score is great. A query that is
-    its key gets gradient 0, the middle of all slopes there.
+    The difference itself is squared. `||q||^2 - 2 q . k + ||k||^2` would be cheaper, but loses all
+    precision where query and key are nearly equal, which is where the score is greatest. Where
+    query and key are equal, the gradient is 0, the mean of the slopes in all directions.
 
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         query: `(..., T, D)`.
         key: `(..., S, D)`.
 
     Returns:
-        Scores `(..., T, S)` above 0 and up to 1, float32 at least.
+        Scores `(..., T, S)` in (0, 1], at least float32.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys.
+        None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
         O(T S D) time and memory.
@@ -50,8 +50,8 @@ class EuclideanScore(Score):
         0.166667
 
     Reference:
-        Yin et al. 2015, arXiv 1512.05193, section 4 (ABCNN-1, the match-score that fills the
-        attention matrix A): x is the query, y the key.
+        Yin et al. 2015, arXiv 1512.05193, section 4 (ABCNN-1, the match-score in the attention
+        matrix A): x is the query, y the key.
     """
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:

@@ -1,4 +1,4 @@
-"""The inner product through a learned matrix."""
+"""General (Luong) score."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor, dot
 @SCORES.register("general")
 @keras.saving.register_keras_serializable("attention_zoo")
 class GeneralScore(Score):
-    """Inner product of the query with a linear map of the key.
+    """General (Luong) score: dot product of the query with a linear projection of the key.
 
     `score(q, k) = g q . (k W)`, with g = 1 unless `scale`
 
     Args:
-        scale: learn a scalar g that multiplies the scores; it starts at 1.
+        scale: learn a scalar g, initially 1, that multiplies the scores.
 
     Call arguments:
         query: `(..., T, Dq)`.
         key: `(..., S, Dk)`.
 
     Returns:
-        Scores `(..., T, S)`, float32 at least.
+        Scores `(..., T, S)`, at least float32.
 
     Weights:
         key_kernel: W, `(Dk, Dq)`. gain: g, `()`, with `scale`.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys.
+        None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
         O(S Dk Dq) once for the keys, then O(T S Dq) time and O(T S) memory.
@@ -65,7 +65,7 @@ class GeneralScore(Score):
         return scores if self.gain is None else scores * ops.cast(self.gain, scores.dtype)
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
-        """Multiplies whichever are fewer by W: `q . (k W)` is `(q W^T) . k`."""
+        """Compute scores; W multiplies the shorter sequence, as `q . (k W)` is `(q W^T) . k`."""
         self.check(query, key)
         queries, keys = query.shape[-2], key.shape[-2]
         if queries is None or keys is None or queries >= keys:

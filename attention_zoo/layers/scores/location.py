@@ -1,4 +1,4 @@
-"""The query alone says which place to look at."""
+"""Location score: computed from the query alone."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from attention_zoo.ops import at_least_float32, whole_number
 @SCORES.register("location")
 @keras.saving.register_keras_serializable("attention_zoo")
 class LocationScore(Score):
-    """A score for each place of the memory, read off the query.
+    """Location score: the query alone predicts a score for each source position.
 
     `score(q, k_j) = (q W)_j`
 
-    What stands in the memory plays no part, only how long it is. Places count from the start of
-    the memory, hidden ones too, so pad a memory at its end.
+    The values of the keys are ignored; only their number S matters. Positions count from the
+    start of the memory and include masked ones, so put padding at the end.
 
     Args:
-        max_length: length of the longest memory, one column of W each.
+        max_length: length of the longest memory; W has one column per position.
 
     Call arguments:
         query: `(..., T, Dq)`.
         key: `(..., S, Dk)`, S at most `max_length`.
 
     Returns:
-        Scores `(..., T, S)`, float32 at least.
+        Scores `(..., T, S)`, at least float32.
 
     Weights:
         kernel: W, `(Dq, max_length)`.
 
     Masking:
-        None here: the attention masks scores.
+        None here: the attention layer masks the scores.
 
     Cost:
         O(T S Dq) time, O(T S) memory.
@@ -49,8 +49,8 @@ class LocationScore(Score):
 
     Reference:
         Luong et al. 2015, arXiv 1508.04025, section 3.1, the location-based function: W_a is W,
-        h_t the query. Of a shorter source the paper, too, uses the first entries only; what it
-        would ignore of a longer one is refused here.
+        h_t the query. For a shorter source the paper, too, uses only the first entries. The paper
+        ignores the end of a longer source; here a longer source is an error.
     """
 
     def __init__(self, max_length: int | None = None, **kwargs: Any) -> None:
@@ -70,11 +70,11 @@ class LocationScore(Score):
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         self._refuse_longer(keys.shape[-2])
         query = at_least_float32(query)
-        # `slice` fails where a length known only when it runs is too great; `[:, :S]` would not.
+        # With dynamic shapes, `slice` fails if S exceeds max_length; `[:, :S]` would truncate.
         shape = (self.kernel.shape[0], ops.shape(keys)[-2])
         scores = ops.matmul(query, ops.slice(ops.cast(self.kernel, query.dtype), (0, 0), shape))
         rows = ops.zeros_like(keys[..., 0], dtype=scores.dtype)
-        return scores + rows[..., None, :]  # leading axes that only the keys have
+        return scores + rows[..., None, :]  # adds leading axes that only the keys have
 
     def _refuse_longer(self, sources: int | None) -> None:
         if sources is not None and sources > self.max_length:

@@ -1,4 +1,4 @@
-"""A hidden layer that sees where the last look went."""
+"""Location-sensitive score: the additive score with convolved previous weights as features."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from attention_zoo.ops import at_least_float32, whole_number
 @SCORES.register("location_sensitive")
 @keras.saving.register_keras_serializable("attention_zoo")
 class LocationSensitiveScore(Score):
-    """A hidden layer over query, key and the last weights around the key, by a convolution.
+    """Location-sensitive score: additive, with a convolution of the previous weights as features.
 
     `score(q_t, k_j) = v . tanh(q_t W + k_j U + f_tj P + b)`, `f_t = weights_{t-1} * F`
 
-    F runs along the memory and sees zeros beyond its ends, at hidden places and before the first
-    look. Its taps stand in reading order (a cross-correlation), `(kernel_size - 1) // 2` of them
-    before the place itself.
+    F is applied along the memory, with zero padding at both ends. The weights are 0 at masked
+    positions and before the first step. The filter is a cross-correlation with
+    `(kernel_size - 1) // 2` taps before the current position.
 
     Args:
-        units: A, width of the hidden layer; the query's width when None.
-        filters: how many numbers f tells of each place.
-        kernel_size: how many neighbouring places f sees.
-        cumulative: f sees the sum of all weights before, instead of the last ones.
+        units: A, number of hidden units; the query's width when None.
+        filters: number of convolution filters, the width of f.
+        kernel_size: width of the convolution, in positions.
+        cumulative: convolve the sum of all previous weights instead of the last ones.
 
     Call arguments:
         query: `(..., T, Dq)`.
         key: `(..., S, Dk)`.
 
     Returns:
-        Scores `(..., T, S)` of first looks, float32 at least. An attention hands the weights of
-        the look before to `compute_scores`.
+        Scores `(..., T, S)` without previous weights, as in the first step; at least float32. For
+        later steps the attention layer passes the previous weights to `compute_scores`.
 
     Weights:
         query_kernel: W, `(Dq, A)`. key_kernel: U, `(Dk, A)`.
@@ -42,12 +42,12 @@ class LocationSensitiveScore(Score):
         bias: b, `(A,)`. v: `(A,)`.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys. Hidden places weigh exactly
-        0, so they are zeros to the convolution; a look that had nothing to attend is forgotten.
+        None here: the attention layer masks the scores and zeros masked keys. Masked positions have
+        weight exactly 0 in the convolution, and a fully masked row leaves the state unchanged.
 
     Cost:
         O(S Dk A) once for the keys, then O(T (Dq A + S (kernel_size filters + filters A))) time
-        and O(S (filters + A)) memory, one look after the other.
+        and O(S (filters + A)) memory; the T steps run sequentially.
 
     Example:
         >>> import numpy as np
@@ -58,8 +58,8 @@ class LocationSensitiveScore(Score):
 
     Reference:
         Chorowski et al. 2015, arXiv 1506.07503, section 2.2, equations 8 and 9: W is W, V is U,
-        U is P, w is v, s_{i-1} the query, h_j the key, alpha_{i-1} the last weights. `cumulative`,
-        and the 32 filters of 31 places: Shen et al. 2017, arXiv 1712.05884, the section
+        U is P, w is v, s_{i-1} the query, h_j the key, alpha_{i-1} the previous weights.
+        `cumulative`, and 32 filters of width 31: Shen et al. 2017, arXiv 1712.05884, the section
         "Spectrogram Prediction Network".
     """
 
@@ -97,7 +97,10 @@ class LocationSensitiveScore(Score):
         return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State = ()) -> Tensor:
-        """Scores of queries and projected keys, after looks that left `state`, `(..., T, S)`."""
+        """Compute scores of queries and projected keys, with previous weights as state.
+
+        The state holds the weights, `(..., T, S)`; an empty state means that they are 0.
+        """
         projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
         projected = projected + ops.cast(self.bias, projected.dtype)
         hidden = projected[..., :, None, :] + keys[..., None, :, :]
@@ -108,9 +111,9 @@ class LocationSensitiveScore(Score):
         return ops.squeeze(ops.matmul(hidden, v[:, None]), axis=-1)
 
     def _around(self, weights: Tensor) -> Tensor:
-        """`(weights * F) P`, `(..., T, S, A)` of weights `(..., T, S)`, in their dtype."""
+        """Compute `(weights * F) P`, `(..., T, S)` to `(..., T, S, A)`, in the weights' dtype."""
         *rows, sources = ops.shape(weights)
-        # One more place, of weight 0, and taken off again: there is no convolution of nothing.
+        # Pad by one position, removed below: a convolution of length 0 fails.
         flat = ops.pad(weights, [(0, 0)] * len(rows) + [(0, 1)])
         flat = ops.reshape(flat, (-1, sources + 1, 1))
         filters = ops.cast(self.location_filters, weights.dtype)

@@ -1,4 +1,4 @@
-"""The inner product over the root of the width."""
+"""Scaled dot-product score."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from attention_zoo.ops import at_least_float32
 @SCORES.register("scaled_dot")
 @keras.saving.register_keras_serializable("attention_zoo")
 class ScaledDotScore(Score):
-    """Inner product of query and key over the root of their width.
+    """Dot product of query and key, divided by the square root of their width.
 
     `score(q, k) = q . k / sqrt(D)`
 
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         query: `(..., T, D)`.
         key: `(..., S, D)`.
 
     Returns:
-        Scores `(..., T, S)`, float32 at least.
+        Scores `(..., T, S)`, at least float32.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys.
+        None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
         O(T S D) time, O(T S) memory.
@@ -54,5 +54,5 @@ class ScaledDotScore(Score):
         self.built = True
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
-        # The query is scaled, not the scores: there are fewer of its numbers.
+        # Scale the query, not the scores: it has fewer elements.
         return dot(at_least_float32(query) * query.shape[-1] ** -0.5, keys)

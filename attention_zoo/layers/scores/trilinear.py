@@ -1,4 +1,4 @@
-"""One weight for each number of query, key and their product."""
+"""Trilinear score."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from attention_zoo.ops import at_least_float32
 @SCORES.register("trilinear")
 @keras.saving.register_keras_serializable("attention_zoo")
 class TrilinearScore(Score):
-    """A learned vector over query, key and their elementwise product.
+    """Trilinear score: a linear function of query, key and their elementwise product.
 
     `score(q, k) = w . [q; k; q * k] = q . w_q + (q * w_qk + w_k) . k`
 
-    The right side is what is computed: no pair of query and key is ever laid side by side.
+    The right-hand side is computed, so the concatenation is never created for the T S pairs.
 
     Args:
-        **kwargs: those of a Keras layer.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         query: `(..., T, D)`.
         key: `(..., S, D)`.
 
     Returns:
-        Scores `(..., T, S)`, float32 at least.
+        Scores `(..., T, S)`, at least float32.
 
     Weights:
-        kernel: w, `(3 D,)`, its thirds w_q, w_k and w_qk.
+        kernel: w, `(3 D,)`, the concatenation of w_q, w_k and w_qk.
 
     Masking:
-        None here: the attention masks scores and clears hidden keys.
+        None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
         O(T S D) time, O(T S) memory.
@@ -52,7 +52,7 @@ class TrilinearScore(Score):
         (2, 3, 4)
 
     Reference:
-        Seo et al. 2016, arXiv 1611.01603, equation 1 and what follows it: w_(S) is w, the context
+        Seo et al. 2016, arXiv 1611.01603, equation 1 and the text after it: w_(S) is w, the context
         word H_:t the query, the question word U_:j the key.
     """
 
