@@ -13,17 +13,17 @@
 # %% [markdown]
 # # Attention in translation
 #
-# Bahdanau, Cho and Bengio ([arXiv 1409.0473](https://arxiv.org/abs/1409.0473)) made one argument
-# with two pictures. A translator that squeezes a sentence into one vector gets worse as sentences
-# grow (figure 2); one that looks back at the source while it writes does not, and where it looks
-# can be seen (figure 3). This notebook draws both, from scratch, on generated sentences full of
-# dates, times and quantities.
+# Bahdanau, Cho and Bengio ([arXiv 1409.0473](https://arxiv.org/abs/1409.0473)) motivate attention
+# with two figures. A translation model that encodes a sentence as one vector gets worse on long
+# sentences (figure 2). A model with attention does not, and its weights can be plotted (figure 3).
+# This notebook trains both models from scratch on generated sentences with dates, times and
+# quantities, and plots both figures.
 #
-# Two models with about as many parameters, the same data, the same training:
+# The models have about the same number of parameters and the same corpus. The model without
+# attention trains on more sentences and for more steps:
 #
-# - `RNNSearch`: a bidirectional encoder keeps one row a word; before each step the decoder
-#   looks at all of them.
-# - `Seq2Seq`: the decoder gets the encoder's last state, and that is all.
+# - `RNNSearch`: the decoder attends to all states of a bidirectional encoder before each step.
+# - `Seq2Seq`: the decoder gets only the final state of the encoder, as its initial state.
 
 # %%
 import os
@@ -37,15 +37,14 @@ import attention_zoo as az
 HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 RECIPES = HERE.parent / "training" / "translation"
 FOLDER = Path(os.environ.get("NOTEBOOK_FOLDER", tempfile.mkdtemp()))
-STEPS = os.environ.get("NOTEBOOK_STEPS")  # fewer steps for a quick look; the recipes' own if unset
+STEPS = os.environ.get("NOTEBOOK_STEPS")  # fewer steps for a quick run; the recipes' own if unset
 SENTENCES = int(os.environ.get("NOTEBOOK_SENTENCES", "500"))
 NAMES = {"RNNSearch": "rnnsearch_small", "Seq2Seq": "seq2seq_initial_small"}
 
 # %% [markdown]
 # ## The sentences
 #
-# A sentence is a chain of clauses. The split `long` chains up to twice as many as the training
-# sentences do.
+# A sentence is a chain of one to four clauses. Sentences of the split `long` have five to eight.
 
 # %%
 recipe = az.training.read_recipe(RECIPES / "rnnsearch_small.dates_en_fr.yaml")
@@ -54,7 +53,7 @@ for split, pairs in corpora.items():
     print(f"{split}: {pairs.sources[0]}\n    -> {pairs.targets[0]}")
 
 # %% [markdown]
-# ## Training both
+# ## Train both models
 
 # %%
 tasks = {}
@@ -66,10 +65,10 @@ for title, preset in NAMES.items():
     tasks[title] = result.task
 
 # %% [markdown]
-# ## Quality against length
+# ## Exact match by source length
 #
-# Exact match of sentences never seen in training, by the number of words in the source. Right of
-# the line are lengths that no training sentence has.
+# Exact match on held-out sentences, by the number of source words. The vertical line marks the
+# longest training sentence.
 
 # %%
 curves = {}
@@ -86,9 +85,9 @@ az.inspection.plot_length_curve(curves, FOLDER / "length.png", longest_trained=l
 Image(FOLDER / "length.png")
 
 # %% [markdown]
-# ## Where it looked
+# ## Attention weights
 #
-# Rows are the words that were written, columns those that were read.
+# Rows are target words, columns are source words.
 
 # %%
 sentence = "they arrive on Monday, March 3, 2031; dinner is at 5:04 PM."

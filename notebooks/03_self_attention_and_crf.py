@@ -11,14 +11,14 @@
 # ---
 
 # %% [markdown]
-# # Self-attention against the CRF
+# # Self-attention or a CRF
 #
-# A tag depends on other words, and on other tags. Two answers stand in the literature: a CRF
-# scores whole sequences of tags, each with the one before it (Lample et al.,
-# [arXiv 1603.01360](https://arxiv.org/abs/1603.01360)); deep self-attention looks at all words from
-# each of them and tags every word alone (Tan et al.,
+# A tag depends on the other words and on the other tags. A CRF models transitions between adjacent
+# tags and scores whole tag sequences (Lample et al.,
+# [arXiv 1603.01360](https://arxiv.org/abs/1603.01360)). Deep self-attention attends from each word
+# to all words and predicts each tag independently (Tan et al.,
 # [arXiv 1712.01586](https://arxiv.org/abs/1712.01586)). This notebook trains both on generated
-# sentences, and then sets them side by side on real ones.
+# sentences and compares their results on real ones.
 
 # %%
 import json
@@ -36,7 +36,7 @@ HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 RECIPES = HERE.parent / "training" / "tagging"
 ZOO = HERE.parent / "models" / "tagging"
 FOLDER = Path(os.environ.get("NOTEBOOK_FOLDER", tempfile.mkdtemp()))
-STEPS = os.environ.get("NOTEBOOK_STEPS")  # fewer steps for a quick look; the recipes' own if unset
+STEPS = os.environ.get("NOTEBOOK_STEPS")  # fewer steps for a quick run; the recipes' own if unset
 SENTENCES = int(os.environ.get("NOTEBOOK_SENTENCES", "1000"))
 NAMES = {
     "LSTMs, characters, CRF": "bilstm_cnn_crf_constrained.orders",
@@ -46,9 +46,9 @@ NAMES = {
 # %% [markdown]
 # ## The sentences
 #
-# Quantities and items are told by the words beside them. Who sends and who receives is not: it
-# depends on the first word, and on whether "the other way round" stands at the very end. The split
-# `long` has up to twice as many items between the two.
+# Adjacent words determine the tags of quantities and items. The sender and the receiver depend on
+# the first word, and on whether the sentence ends with "the other way round". The split `long` has
+# up to twice as many items between the two ends as the training sentences.
 
 # %%
 recipe = az.training.read_recipe(RECIPES / f"{NAMES['self-attention, softmax']}.yaml")
@@ -58,7 +58,7 @@ for word, tag in zip(corpora["test"].words[0], corpora["test"].tags[0], strict=T
     print(f"{word}/{tag}", end=" ")
 
 # %% [markdown]
-# ## Training both
+# ## Train both models
 
 # %%
 tasks = {}
@@ -69,37 +69,38 @@ for title, name in NAMES.items():
     tasks[title] = az.training.fit(RECIPES / f"{name}.yaml", overrides).task
 
 # %% [markdown]
-# ## Who finds what
+# ## F1 by label
 #
-# F1 of spans, by label. SENDER and RECEIVER are the ones that need both ends of the sentence.
+# F1 of spans. SENDER and RECEIVER depend on both ends of the sentence.
 
 # %%
 for split, corpus in corpora.items():
     for title, task in tasks.items():
         report = task.evaluate(corpus)
         by_label = {part["label"]: round(part["f1"], 1) for part in report["by_label"]}
-        print(f"{split}  {title}: F1 {report['f1']:.1f}, broken sequences {report['invalid']}")
+        print(f"{split}  {title}: F1 {report['f1']:.1f}, invalid sequences {report['invalid']}")
         print(f"      {by_label}")
 
 # %% [markdown]
-# ## What the CRF has learned of tags
+# ## Transitions of the CRF
 #
-# How it scores each tag (column) after each other one (row); what the scheme forbids is left
-# white.
+# Softmax over the transition scores from one tag (row) to the next one (column). Transitions that
+# the tag scheme forbids are white.
 
 # %%
 crf = tasks["LSTMs, characters, CRF"].model.head.crf
-energies = keras.ops.convert_to_numpy(crf.transitions)
+scores = keras.ops.convert_to_numpy(crf.transitions)
 allowed = crf.constraints.transitions
-shown = np.where(allowed, np.exp(energies), 0.0)
-shown = shown / shown.sum(axis=1, keepdims=True)
-az.inspection.plot_alignment(shown, crf.tags, crf.tags, FOLDER / "transitions.png")
+probabilities = np.where(allowed, np.exp(scores), 0.0)
+probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)
+az.inspection.plot_alignment(probabilities, crf.tags, crf.tags, FOLDER / "transitions.png")
 Image(FOLDER / "transitions.png")
 
 # %% [markdown]
-# ## Where self-attention looks
+# ## Self-attention weights
 #
-# The heads of the last layer, one picture each: from the words of a row to those of a column.
+# The attention weights of each head of the last layer: the word of a row attends to the words of
+# the columns.
 
 # %%
 task = tasks["self-attention, softmax"]
@@ -114,8 +115,8 @@ Image(FOLDER / "heads.png")
 # %% [markdown]
 # ## Real sentences
 #
-# Parts of speech in web text (UD English EWT) and entities in posts (WNUT17), as the recipes of
-# `training/tagging` measure them; every figure is that of a card in `models/tagging`.
+# Parts of speech in web text (UD English EWT) and entities in posts (WNUT 2017), trained with the
+# recipes in `training/tagging`. The results are those of the model cards in `models/tagging`.
 
 # %%
 for path in sorted(ZOO.glob("*/results.json")):
@@ -123,5 +124,5 @@ for path in sorted(ZOO.glob("*/results.json")):
     for entry in results["evaluations"]:
         metrics = entry["metrics"]
         figures = {key: metrics[key] for key in ("accuracy", "f1", "invalid") if key in metrics}
-        told = ", ".join(f"{key} {value:.4g}" for key, value in figures.items())
-        print(f"{path.parent.name}, {entry['split']}: {told}")
+        line = ", ".join(f"{key} {value:.4g}" for key, value in figures.items())
+        print(f"{path.parent.name}, {entry['split']}: {line}")

@@ -13,11 +13,12 @@
 # %% [markdown]
 # # Copying and coverage
 #
-# A summary has to have names and figures right, and to say nothing twice. See, Liu and Manning
-# ([arXiv 1704.04368](https://arxiv.org/abs/1704.04368)) give a sequence-to-sequence model two
-# things for it: it may copy a word of the text instead of saying one of its vocabulary, and its
-# attention knows where it has looked. This notebook trains a model with neither, with the first
-# and with both, on generated reports, and draws their figures 1 and 4.
+# A summary needs correct names and numbers and should not repeat itself. See, Liu and Manning
+# ([arXiv 1704.04368](https://arxiv.org/abs/1704.04368)) add two mechanisms to a
+# sequence-to-sequence model. With copying, it generates a word from the vocabulary or copies a word
+# of the source. With coverage, its attention also takes the sum of the previous attention weights
+# as input. This notebook trains three models on generated reports: without either, with copying,
+# and with copying and coverage. It plots figures 1 and 4 of the paper.
 
 # %%
 import json
@@ -34,22 +35,22 @@ HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 RECIPES = HERE.parent / "training" / "summarization"
 ZOO = HERE.parent / "models" / "summarization"
 FOLDER = Path(os.environ.get("NOTEBOOK_FOLDER", tempfile.mkdtemp()))
-STEPS = os.environ.get("NOTEBOOK_STEPS")  # fewer steps for a quick look; the recipes' own if unset
+STEPS = os.environ.get("NOTEBOOK_STEPS")  # fewer steps for a quick run; the recipes' own if unset
 REPORTS = int(os.environ.get("NOTEBOOK_SENTENCES", "300"))
 SPLITS = ("test", "unseen", "long")
 NAMES = {
-    "says": "pointer_generator_small.reports_no_copy",
-    "says or copies": "pointer_generator_small.reports_five",
-    "says or copies, coverage": "pointer_generator_coverage_small.reports_five",
+    "generate": "pointer_generator_small.reports_no_copy",
+    "generate or copy": "pointer_generator_small.reports_five",
+    "generate or copy, coverage": "pointer_generator_coverage_small.reports_five",
 }
 
 # %% [markdown]
 # ## The reports
 #
-# A report tells of a few events among much that is none: events long past, only planned, or not
-# true. Its summary says in a sentence each what has happened. Names and figures of the split `test`
-# are common ones; those of `unseen` stand in no training report, so that no vocabulary has them.
-# Training has up to five events a report, and `long` six to ten.
+# A report describes a few events among distractors: events that are long past, only planned or not
+# true. Its summary has one sentence per event. Names and numbers in the split `test` are frequent
+# in training. Those in `unseen` do not occur in training and are not in the vocabulary. Reports
+# have up to five events in training and six to ten in `long`.
 
 # %%
 recipe = az.training.read_recipe(RECIPES / "pointer_generator_small.reports_five.yaml")
@@ -58,10 +59,10 @@ for split, pairs in corpora.items():
     print(f"{split}: {pairs.sources[0]}\n    -> {pairs.targets[0]}\n")
 
 # %% [markdown]
-# ## Training three models
+# ## Train three models
 #
-# The same sizes and data; coverage comes in at half of the steps. The model that cannot copy gets
-# more of them: it has to learn every common name and figure by itself.
+# Model sizes and data are equal. Coverage starts after half of the steps. The model without copying
+# trains for more steps, because it has to learn to generate each frequent name and number.
 
 # %%
 tasks = {}
@@ -74,83 +75,85 @@ for title, name in NAMES.items():
     tasks[title] = az.training.fit(RECIPES / f"{name}.yaml", overrides).task
 
 # %% [markdown]
-# ## Names and figures
+# ## Names and numbers
 #
-# `facts` is how many of them are right. A model that only says words can know those that it has
-# read in training; what it has not, it cannot.
+# `facts` is the percentage of correct names and numbers. A model without copying cannot generate
+# those that do not occur in training.
 
 # %%
 answers = {}
 for title, task in tasks.items():
     for split, pairs in corpora.items():
         report = task.evaluate(pairs)
-        told = {key: round(report[key], 1) for key in ("rouge1", "rouge2", "rougeL", "facts")}
-        print(f"{title}, {split}: {told}, copied {report['copied_tokens']:.0f} % of words")
+        scores = {key: round(report[key], 1) for key in ("rouge1", "rouge2", "rougeL", "facts")}
+        print(f"{title}, {split}: {scores}, copied {report['copied_tokens']:.0f} % of words")
     answers[title] = task.predict(corpora["unseen"].sources)
 
 # %% [markdown]
-# ## What is copied
+# ## Copy probabilities
 #
-# How probable it is that a word was copied: names and figures, and other words.
+# The mean probability that a word was copied, for names and numbers and for other words.
 
 # %%
 for title in list(NAMES)[1:]:
-    shares: dict[str, list[float]] = {"names and figures": [], "other words": []}
+    probabilities: dict[str, list[float]] = {"names and numbers": [], "other words": []}
     for answer in answers[title]:
         for word, copied in zip(answer.tokens, answer.copied, strict=True):
-            fact = bool(az.metrics.facts(f"a {word}"))
-            shares["names and figures" if fact else "other words"].append(copied)
-    means = {kind: round(float(np.mean(values or [0.0])), 2) for kind, values in shares.items()}
+            is_fact = bool(az.metrics.facts(f"a {word}"))
+            probabilities["names and numbers" if is_fact else "other words"].append(copied)
+    means = {
+        kind: round(float(np.mean(values or [0.0])), 2) for kind, values in probabilities.items()
+    }
     print(f"{title}: {means}")
 
 # %% [markdown]
-# ## What is said twice
+# ## Repetition
 #
-# The paper's figure 4: how many of the n-grams of a summary stood in it before, without coverage
-# and with it, and in the summaries as they should be. The reports are those of `long`, which have
-# more events than a model has ever had to keep apart.
+# Figure 4 of the paper: the percentage of the n-grams of a summary that occur earlier in it, for
+# each model and for the reference summaries. The reports are those of `long`, which have more
+# events than the training reports.
 
 # %%
-written = {
+summaries = {
     title: [answer.text for answer in task.predict(corpora["long"].sources)]
     for title, task in tasks.items()
 }
-written["as it should be"] = list(corpora["long"].targets)
+summaries["reference"] = list(corpora["long"].targets)
 repeats = {
     title: {n: az.metrics.repeated_ngrams(texts, n) for n in range(1, 5)}
-    for title, texts in written.items()
+    for title, texts in summaries.items()
 }
-az.inspection.plot_length_curve(
-    repeats, FOLDER / "repeats.png", "n-grams that stood there before (%)", xlabel="n"
-)
+az.inspection.plot_length_curve(repeats, FOLDER / "repeats.png", "repeated n-grams (%)", xlabel="n")
 Image(FOLDER / "repeats.png")
 
 # %% [markdown]
-# ## Where a summary came from
+# ## Attention and copied words
 #
-# The paper's figure 1, on a report whose names no model has seen: the attention of the summary on
-# the report, what was copied framed, and below each word of the summary a bar for the probability
-# that it was copied. The page beside it follows the pointer, word by word.
+# Figure 1 of the paper, for a report with names that do not occur in training. The report is shaded
+# by the attention weights of the summary, and copied words are framed. The bar below each word of
+# the summary is the probability that it was copied. The HTML page shows the weights of the word
+# under the mouse pointer.
 
 # %%
-shown = answers["says or copies, coverage"]
-az.inspection.write_summary_page(shown[:10], FOLDER / "summaries.html")
-az.inspection.plot_summary_heat(shown[0], FOLDER / "heat.png", title="says or copies, coverage")
+title = "generate or copy, coverage"
+az.inspection.write_summary_page(answers[title][:10], FOLDER / "summaries.html")
+az.inspection.plot_summary_heat(answers[title][0], FOLDER / "heat.png", title=title)
 Image(FOLDER / "heat.png")
 
 # %% [markdown]
-# The same report, by the model that cannot copy.
+# The same report with the model without copying.
 
 # %%
-plain = answers["says"][0]
-az.inspection.plot_summary_heat(plain, FOLDER / "plain.png", title="says")
+title = "generate"
+az.inspection.plot_summary_heat(answers[title][0], FOLDER / "plain.png", title=title)
 Image(FOLDER / "plain.png")
 
 # %% [markdown]
 # ## Real texts
 #
-# Subjects of e-mails (AESLC) and sentences that sum up papers (SciTLDR), as the recipes of
-# `training/summarization` measure them; every figure is that of a card in `models/summarization`.
+# Subject lines of e-mails (AESLC) and one-sentence summaries of papers (SciTLDR), trained with the
+# recipes in `training/summarization`. The results are those of the model cards in
+# `models/summarization`.
 
 # %%
 for path in sorted(ZOO.glob("*/results.json")):
@@ -158,5 +161,5 @@ for path in sorted(ZOO.glob("*/results.json")):
     for entry in results["evaluations"]:
         metrics = entry["metrics"]
         names = ("rouge1", "rouge2", "rougeL", "facts", "repeated_3grams")
-        told = ", ".join(f"{key} {metrics[key]:.4g}" for key in names if key in metrics)
-        print(f"{path.parent.name}, {entry['split']}: {told}")
+        line = ", ".join(f"{key} {metrics[key]:.4g}" for key in names if key in metrics)
+        print(f"{path.parent.name}, {entry['split']}: {line}")

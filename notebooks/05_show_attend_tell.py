@@ -13,12 +13,13 @@
 # %% [markdown]
 # # Show, attend and tell
 #
-# Xu et al. ([arXiv 1502.03044](https://arxiv.org/abs/1502.03044)) write a caption word by word, and
-# look at the image before each of them: softly, at all places by weights, or hard, at one place
-# that is drawn. This notebook trains both on generated pictures, and the same decoder on one vector
-# for the whole picture, and draws the paper's figure 3. Then come eyes that move (Mnih et al.,
-# [arXiv 1406.6247](https://arxiv.org/abs/1406.6247)), and words that find regions (Lee et al.,
-# [arXiv 1803.08024](https://arxiv.org/abs/1803.08024)).
+# Xu et al. ([arXiv 1502.03044](https://arxiv.org/abs/1502.03044)) generate a caption word by word
+# and attend to the image before each word. Soft attention weights all positions of the image; hard
+# attention samples one position. This notebook trains both on generated images, and as a baseline
+# the same decoder without attention, and plots figure 3 of the paper. Then it trains a recurrent
+# attention model, which classifies images from glimpses (Mnih et al.,
+# [arXiv 1406.6247](https://arxiv.org/abs/1406.6247)), and stacked cross-attention for image-text
+# retrieval (Lee et al., [arXiv 1803.08024](https://arxiv.org/abs/1803.08024)).
 
 # %%
 import json
@@ -36,8 +37,8 @@ HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 RECIPES = HERE.parent / "training"
 ZOO = HERE.parent / "models"
 FOLDER = Path(os.environ.get("NOTEBOOK_FOLDER", tempfile.mkdtemp()))
-STEPS = os.environ.get("NOTEBOOK_STEPS")  # fewer steps for a quick look; the recipes' own if unset
-PICTURES = int(os.environ.get("NOTEBOOK_SENTENCES", "500"))
+STEPS = os.environ.get("NOTEBOOK_STEPS")  # fewer steps for a quick run; the recipes' own if unset
+IMAGES = int(os.environ.get("NOTEBOOK_SENTENCES", "500"))
 NAMES = {
     "soft": "show_attend_tell_small.scenes",
     "hard": "show_attend_tell_small.scenes_hard",
@@ -45,8 +46,8 @@ NAMES = {
 }
 
 
-def learn(recipe: Path, *options: str) -> az.tasks.Task:
-    """The task of a recipe, trained; for a quick look on little data."""
+def train(recipe: Path, *options: str) -> az.tasks.Task:
+    """Train the task of a recipe, with NOTEBOOK_STEPS on a small training set."""
     overrides = [f"run={FOLDER / recipe.stem}", *options]
     if STEPS:
         overrides += [f"training.steps={STEPS}", f"training.evaluate_every={STEPS}"]
@@ -55,16 +56,17 @@ def learn(recipe: Path, *options: str) -> az.tasks.Task:
 
 
 # %% [markdown]
-# ## The pictures
+# ## The images
 #
-# One to four things each, of some size, colour and shape. Captions tell of one, or of two that are
-# beside or above each other; all those of a picture are right. In the split `unseen` are sizes,
-# colours and shapes that training never has together. The boxes of the things are known: top, left,
-# bottom and right, in fractions. Shown is the first picture of `unseen`.
+# Each image contains one to four objects of different sizes, colours and shapes. A caption
+# describes one object, or two objects beside or above each other; each caption of an image counts
+# as correct. The split `unseen` has combinations of size, colour and shape that do not occur in
+# training. The box of each object is known: top, left, bottom and right as fractions of the image.
+# The figure is the first image of `unseen`.
 
 # %%
 recipe = RECIPES / "captioning" / f"{NAMES['soft']}.yaml"
-data = az.training.read_recipe(recipe, [f"data.test_size={PICTURES}"]).data
+data = az.training.read_recipe(recipe, [f"data.test_size={IMAGES}"]).data
 scenes = {split: data.read(split) for split in ("test", "unseen")}
 for split, corpus in scenes.items():
     print(split, *corpus.captions[0], sep="\n    ")
@@ -73,86 +75,87 @@ keras.utils.save_img(FOLDER / "scene.png", scenes["unseen"].images[0], scale=Fal
 Image(FOLDER / "scene.png", width=192)
 
 # %% [markdown]
-# ## Training three captioners
+# ## Train three captioners
 #
-# The same encoder, decoder and data. `pooled` looks at no place: it has the mean of the grid,
-# whatever the word. `hard` starts from what `soft` has learnt, since draws that know nothing yet
-# teach very slowly. A caption has a word at least, and its end.
+# Encoder, decoder and data are the same. `pooled` has no attention: it uses the mean of the grid
+# for every word. `hard` starts from the weights of `soft`, because hard attention learns slowly
+# from random weights. `search.min_length=2` requires one word and the end token.
 
 # %%
-start = {"hard": [f"init={FOLDER / NAMES['soft']}"]}
+init = {"hard": [f"init={FOLDER / NAMES['soft']}"]}
 captioners = {
-    title: learn(
-        RECIPES / "captioning" / f"{name}.yaml", "search.min_length=2", *start.get(title, [])
+    title: train(
+        RECIPES / "captioning" / f"{name}.yaml", "search.min_length=2", *init.get(title, [])
     )
     for title, name in NAMES.items()
 }
 
 # %% [markdown]
-# ## Who tells it right
+# ## Exact match and attention mass
 #
-# Per cent of captions that are one of the picture's to the letter. Beside it how much of the
-# attention of a word that names a thing lies within that thing's box, and how much of the picture
-# these boxes take: looks that were spread evenly would have as much.
+# Exact match is the percentage of predictions that equal one of the captions of the image. The
+# attention mass (0 to 1) is that of a word inside the box of the object that it names. With uniform
+# attention it equals the area of the boxes.
 
 # %%
 for split, corpus in scenes.items():
     for title, task in captioners.items():
         report = task.evaluate(corpus)
-        told = f"{split}, {title}: {report['exact_match']:.1f} % exact"
+        line = f"{split}, {title}: exact match {report['exact_match']:.1f} %"
         if "mass_in_boxes" in report:
-            told += f", {report['mass_in_boxes']:.2f} of looks in boxes"
-            told += f" of {report['area_of_boxes']:.2f} of the picture"
-        print(told)
+            line += f", attention mass in boxes {report['mass_in_boxes']:.2f}"
+            line += f", area of boxes {report['area_of_boxes']:.2f}"
+        print(line)
 
 # %% [markdown]
-# ## How many things
+# ## Exact match by number of objects
 #
-# One vector has more to hold as things are added; attention has no more to look at.
+# With mean pooling, one vector represents all objects. With attention, each word needs only the
+# features of one object.
 
 # %%
 for count in range(1, 5):
-    options = [f"data.test_size={PICTURES}", f"data.min_things={count}", f"data.max_things={count}"]
-    some = az.training.read_recipe(recipe, options).data.read("test")
-    shares = {title: task.evaluate(some)["exact_match"] for title, task in captioners.items()}
-    print(count, *(f"{title} {share:.1f} %" for title, share in shares.items()))
+    options = [f"data.test_size={IMAGES}", f"data.min_things={count}", f"data.max_things={count}"]
+    corpus = az.training.read_recipe(recipe, options).data.read("test")
+    scores = {title: task.evaluate(corpus)["exact_match"] for title, task in captioners.items()}
+    print(count, *(f"{title} {score:.1f} %" for title, score in scores.items()))
 
 # %% [markdown]
-# ## Wrong words, or right ones in wrong places
+# ## Correct words in the wrong order
 #
-# A caption that is none of them may still have all the words of one, as when the colours of both
-# things are exchanged.
+# A wrong caption may still have the same words as a correct one, for instance if the colours of two
+# objects are swapped.
 
 # %%
 answers = {}
 for title, task in captioners.items():
     answers[title] = task.predict(scenes["unseen"].images)
     pairs = list(zip(answers[title], scenes["unseen"].captions, strict=True))
-    right = [answer.text in captions for answer, captions in pairs]
-    words = [
+    is_exact = [answer.text in captions for answer, captions in pairs]
+    has_same_words = [
         sorted(answer.text.split()) in [sorted(caption.split()) for caption in captions]
         for answer, captions in pairs
     ]
-    exact, alike = 100 * np.mean(right), 100 * np.mean(words)
-    print(f"{title}: {exact:.1f} % right, {alike - exact:.1f} % of the right words elsewhere")
+    exact, same_words = 100 * np.mean(is_exact), 100 * np.mean(has_same_words)
+    print(f"{title}: exact match {exact:.1f} %, wrong order {same_words - exact:.1f} %")
 
 # %% [markdown]
-# ## Where each word looked
+# ## Attention weights
 #
-# The paper's figure 3: the picture, and for each word the picture again, lit where the model
-# looked. First softly, then hard.
+# Figure 3 of the paper: the image, and the image again for each word, with unattended parts
+# darkened. First soft attention, then hard attention.
 
 # %%
 for title in ("soft", "hard"):
-    peaks = [look.max() for answer in answers[title] for look in answer.attention]
-    print(f"{title}: the place that is looked at most has {np.mean(peaks):.2f} of a look")
-    shown = answers[title][0]
+    peaks = [weights.max() for answer in answers[title] for weights in answer.attention]
+    print(f"{title}: mean of the largest attention weight of a word {np.mean(peaks):.2f}")
+    answer = answers[title][0]
     az.inspection.plot_caption_overlay(
-        shown.image,
-        shown.attention,
-        shown.tokens,
+        answer.image,
+        answer.attention,
+        answer.tokens,
         FOLDER / f"{title}.png",
-        f"{title}: {shown.text}",
+        f"{title}: {answer.text}",
     )
 az.inspection.write_caption_page(answers["soft"][:10], FOLDER / "captions.html")
 Image(FOLDER / "soft.png")
@@ -161,71 +164,72 @@ Image(FOLDER / "soft.png")
 Image(FOLDER / "hard.png")
 
 # %% [markdown]
-# ## Eyes that move
+# ## Glimpses
 #
-# A `RecurrentAttentionModel` never sees the whole image: it takes six glimpses of 8 x 8 pixels,
-# each where the ones before suggest. Where to look it learns from nothing but whether its answer
-# was right. The digits are generated. A vote is of several paths that stray as in training.
+# A `RecurrentAttentionModel` does not process the whole image: it takes six glimpses of 8 x 8
+# pixels and chooses each location from the previous glimpses. Locations are trained with REINFORCE;
+# the reward is a correct prediction. The digits are generated. `vote` averages the probabilities of
+# several paths with locations sampled as in training.
 
 # %%
 recipe = RECIPES / "glimpses" / "ram_mnist.digits.yaml"
-digits = az.training.read_recipe(recipe, [f"data.test_size={PICTURES}"]).data.read("test")
-looker = learn(recipe)
-paths = looker.predict(list(digits.images))
-truth = [digits.classes[label] for label in digits.labels]
-for number, told in enumerate(zip(*(path.tokens for path in paths), strict=True), 1):
-    wrong = np.mean([one != other for one, other in zip(told, truth, strict=True)])
-    print(f"after glimpse {number}: {100 * wrong:.1f} % wrong")
-voted = keras.ops.convert_to_numpy(looker.model.vote(digits.images)).argmax(-1)
-wrong = np.mean([looker.classes[one] != other for one, other in zip(voted, truth, strict=True)])
-print(f"by a vote: {100 * wrong:.1f} % wrong")
+digits = az.training.read_recipe(recipe, [f"data.test_size={IMAGES}"]).data.read("test")
+classifier = train(recipe)
+paths = classifier.predict(list(digits.images))
+labels = [digits.classes[label] for label in digits.labels]
+for number, predicted in enumerate(zip(*(path.tokens for path in paths), strict=True), 1):
+    error = np.mean([one != label for one, label in zip(predicted, labels, strict=True)])
+    print(f"error after glimpse {number}: {100 * error:.1f} %")
+voted = keras.ops.convert_to_numpy(classifier.model.vote(digits.images)).argmax(-1)
+predicted = [classifier.classes[one] for one in voted]
+error = np.mean([one != label for one, label in zip(predicted, labels, strict=True)])
+print(f"error of vote: {100 * error:.1f} %")
 
 # %% [markdown]
-# The path of one image, numbered: left the image, right what was seen at each glimpse, and below it
-# what the model would have said then.
+# The glimpse path on one image: on the left the image with the numbered locations, on the right the
+# patches of each glimpse and the class predicted after it.
 
 # %%
 path = paths[0]
 _, scales, size, *_ = path.seen.shape
-drawn = path.image, path.locations, size, scales
-az.inspection.plot_glimpse_path(*drawn, FOLDER / "glimpses.png", path.tokens, path.text)
-az.inspection.write_glimpse_gif(*drawn, path=FOLDER / "glimpses.gif", answers=path.tokens)
+glimpses = path.image, path.locations, size, scales
+az.inspection.plot_glimpse_path(*glimpses, FOLDER / "glimpses.png", path.tokens, path.text)
+az.inspection.write_glimpse_gif(*glimpses, path=FOLDER / "glimpses.gif", answers=path.tokens)
 Image(FOLDER / "glimpses.png")
 
 # %%
 Image(FOLDER / "glimpses.gif")
 
 # %% [markdown]
-# ## Words that find regions
+# ## Image-text retrieval
 #
-# A `CrossAttentionRetriever` compares each word with each region. A text seeks its picture among
-# all those of a split, and a picture its texts: how many per cent are found first, among the first
-# five and the first ten. What is said of several pictures in the same words can find one of them
-# only.
+# A `CrossAttentionRetriever` attends from each word to the regions of an image. Texts retrieve
+# their image among all images of a split, and images retrieve their texts: recall at 1, 5 and 10.
+# Of several images with identical captions, at most one counts as found.
 
 # %%
-retriever = learn(RECIPES / "retrieval" / "cross_attention_retriever_small.scenes.yaml")
+retriever = train(RECIPES / "retrieval" / "cross_attention_retriever_small.scenes.yaml")
 for split, corpus in scenes.items():
     report = retriever.evaluate(corpus)
-    for side, told in (("image", "pictures of texts"), ("text", "texts of pictures")):
-        shares = [f"{report[f'{side}_recall{k}']:.1f}" for k in (1, 5, 10)]
-        print(f"{split}, {told}: {' / '.join(shares)} %")
-    inside, even = report["mass_in_boxes"], report["area_of_boxes"]
-    print(f"{split}: {inside:.2f} of looks in boxes of {even:.2f} of the picture")
+    for side, direction in (("image", "text to image"), ("text", "image to text")):
+        recalls = [f"{report[f'{side}_recall{k}']:.1f}" for k in (1, 5, 10)]
+        print(f"{split}, {direction}: recall at 1 / 5 / 10 {' / '.join(recalls)} %")
+    mass, area = report["mass_in_boxes"], report["area_of_boxes"]
+    print(f"{split}: attention mass in boxes {mass:.2f}, area of boxes {area:.2f}")
 
 # %% [markdown]
-# The two pictures of `test` that match a text best, and the regions that match each word there.
+# The two images of `test` that match a text best, with the attention of each word over the regions.
 
 # %%
 index = retriever.index(scenes["test"])
-(found,) = retriever.predict([scenes["test"].captions[0][0]], index=index, n_best=2)
-az.inspection.plot_word_regions(found, FOLDER / "regions.png")
+(result,) = retriever.predict([scenes["test"].captions[0][0]], index=index, n_best=2)
+az.inspection.plot_word_regions(result, FOLDER / "regions.png")
 Image(FOLDER / "regions.png")
 
 # %% [markdown]
-# ## Measured
+# ## Results
 #
-# What the cards in `models` say, each figure as its run has measured it.
+# The results of the model cards in `models`.
 
 # %%
 METRICS = (
@@ -242,5 +246,5 @@ for path in [path for name in TASKS for path in sorted((ZOO / name).glob("*/resu
     results = json.loads(path.read_text("utf-8"))
     for entry in results["evaluations"]:
         figures = {key: entry["metrics"][key] for key in METRICS if key in entry["metrics"]}
-        told = ", ".join(f"{key} {value:.4g}" for key, value in figures.items())
-        print(f"{path.parent.name}, {entry['data']}: {told}")
+        line = ", ".join(f"{key} {value:.4g}" for key, value in figures.items())
+        print(f"{path.parent.name}, {entry['data']}: {line}")
