@@ -1,9 +1,9 @@
-"""What copying costs in training: models that can, against the same ones that cannot, in turn.
+"""Training throughput with and without copying, for the same models, measured in turn.
 
     python benchmarks/copy_training.py
 
-The step is that of the training loop, on random articles: a tenth of their words is none of the
-vocabulary, and of the summaries' words half stand in the article.
+It times the step of the training loop on random articles. A tenth of the source words are not in
+the vocabulary, and half of the summary words are copied from the source.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from attention_zoo.training.step import APPLIED, Steps
 
 COPIES = 100
 UNKNOWN, START, FIRST_WORD = 1, 2, 4
-WARM_UP = 3  # steps that are not counted: tracing, first touch of memory
+WARM_UP = 3  # steps that are not timed: tracing and memory allocation
 
 
 def pointer_generator(copies: int, options: argparse.Namespace) -> keras.Model:
@@ -54,7 +54,7 @@ MODELS: dict[str, Callable[..., keras.Model]] = {
 
 
 def articles(copies: int, options: argparse.Namespace) -> Iterator[Any]:
-    """The same batch again and again, as training steps take it."""
+    """Return an iterator that repeats one batch, in the format of `Steps.train`."""
     rng, size = np.random.default_rng(1), options.vocabulary
     source = rng.integers(FIRST_WORD, size, (options.batch, options.source))
     rare = rng.random(source.shape) < 0.1
@@ -72,7 +72,7 @@ def articles(copies: int, options: argparse.Namespace) -> Iterator[Any]:
 
 
 def trainer(name: str, copies: int, jit: bool, options: argparse.Namespace) -> Callable[[], Any]:
-    """One training step, compiled at its first call."""
+    """Return a function that performs one training step; its first call compiles."""
     keras.utils.set_random_seed(1)
     model, batches = MODELS[name](copies, options), articles(copies, options)
     model(next(batches)[0])
@@ -84,7 +84,7 @@ def trainer(name: str, copies: int, jit: bool, options: argparse.Namespace) -> C
 
 
 def seconds(name: str, jit: bool, options: argparse.Namespace) -> dict[int, float]:
-    """Median time of a step with and without copies; steps are done in turn."""
+    """Return the median step time by number of copies; the steps of both alternate."""
     both = {copies: trainer(name, copies, jit, options) for copies in (COPIES, 0)}
     times: dict[int, list[float]] = {copies: [] for copies in both}
     for number, (copies, step) in itertools.product(range(WARM_UP + options.steps), both.items()):
@@ -98,9 +98,9 @@ def seconds(name: str, jit: bool, options: argparse.Namespace) -> dict[int, floa
 
 
 def table(options: argparse.Namespace) -> list[str]:
-    """Summary tokens a second with copies and without, and how much slower the former are."""
+    """Return a table of summary tokens per second, and the throughput that copying costs."""
     tokens = options.batch * options.target
-    lines = ["| | with copies | without | throughput lost |", "|---|---|---|---|"]
+    lines = ["| | with copying | without copying | throughput lost |", "|---|---|---|---|"]
     for name, jit in itertools.product(options.models, (False, True)):
         times = seconds(name, jit, options)
         rates = (f"{tokens / times[copies]:,.0f}" for copies in (COPIES, 0))
@@ -110,9 +110,9 @@ def table(options: argparse.Namespace) -> list[str]:
     return [
         *lines,
         "",
-        f"Summary tokens a second, batches of {options.batch} articles of {options.source} words"
-        f" and summaries of {options.target}, {options.vocabulary:,} words and {COPIES} copies,"
-        f" {options.units} units, float32; median of {options.steps} steps in turn,"
+        f"Summary tokens per second, batches of {options.batch} articles of {options.source} words"
+        f" and summaries of {options.target}, vocabulary {options.vocabulary:,}, copies={COPIES},"
+        f" {options.units} units, float32; median of {options.steps} alternating steps,"
         f" {platform.processor() or platform.machine()}.",
     ]
 
@@ -123,7 +123,7 @@ def main() -> None:
     sizes = {"vocabulary": 8000, "source": 200, "target": 50, "batch": 16, "units": 256}
     for name, size in {**sizes, "steps": 15}.items():
         parser.add_argument(f"--{name}", type=int, default=size)
-    parser.add_argument("--dry-run", action="store_true", help="print, and leave results.md")
+    parser.add_argument("--dry-run", action="store_true", help="do not write results.md")
     options = parser.parse_args()
     lines = table(options)
     if not options.dry_run:

@@ -1,4 +1,4 @@
-"""How fast does a Transformer decode? Ours, KerasHub and CTranslate2 in turn."""
+"""Decoding speed of a Transformer: attention_zoo, KerasHub and CTranslate2 in turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rates = dict[str, dict[str, list[float]]]
 
 
 def run(python: str, script: str, *words: str) -> list[dict]:
-    """The JSON lines that a script prints."""
+    """Run a script and return the JSON lines that it prints."""
     done = subprocess.run(
         [python, str(HERE / script), *words], capture_output=True, text=True, check=False
     )
@@ -28,7 +28,7 @@ def run(python: str, script: str, *words: str) -> list[dict]:
 
 
 def compare(peers: dict[str, tuple[str, str]], sizes: str, rounds: int) -> Rates:
-    """Sentences a second by work and by who did it, once a round."""
+    """Return the sentences per second of each round, by measurement and library."""
     rates: Rates = {}
     for number in range(rounds):
         for python, script in peers.values():
@@ -40,8 +40,8 @@ def compare(peers: dict[str, tuple[str, str]], sizes: str, rounds: int) -> Rates
 
 
 def table(rates: Rates) -> list[str]:
-    """Medians, and our ratio to each peer."""
-    lines = ["| | sentences a second | ours to it |", "|---|---|---|"]
+    """Return a table of medians, with the ratio of attention_zoo to each library."""
+    lines = ["| | sentences per second | speedup of attention_zoo |", "|---|---|---|"]
     for work, of_peer in rates.items():
         medians = {peer: statistics.median(values) for peer, values in of_peer.items()}
         ours = medians["attention_zoo"]

@@ -1,9 +1,10 @@
-"""Time and memory of our layers against the nearest ones of Keras, in turn, in one run.
+"""Time and memory of attention layers against the corresponding Keras layers, in turn.
 
     python benchmarks/layers.py [--lengths 128 512 2048] [--rounds 7]
 
-Forward, and forward with gradients, as a graph on the CPU. Keras's AdditiveAttention has no
-projections, so it gets two Dense layers in front. Memory is the rise of a fresh process's peak.
+It measures forward, and forward and backward, as a graph on the CPU. Keras's AdditiveAttention
+has no projections, so two Dense layers precede it. Memory is the increase of the peak resident
+memory by one run, in a fresh process.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PHASES = ("forward", "forward and backward")
 
 
 class KerasAdditive(keras.layers.Layer):
-    """Keras's additive attention with the projections that it leaves to others."""
+    """Keras's additive attention, with projections of query and key."""
 
     def __init__(self, units: int) -> None:
         super().__init__()
@@ -63,11 +64,11 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], int, int]] = {
         64,
     ),
 }
-"""Ours, Keras's, batch size and width."""
+"""By name: layer of attention_zoo, Keras layer, batch size and width."""
 
 
 def step(layer: Any, phase: str) -> Callable[..., Any]:
-    """One run of the layer as a graph."""
+    """Return a `tf.function` of the layer: its output, or its gradients."""
 
     def forward(query: Any, value: Any) -> Any:
         if isinstance(layer, keras.layers.Attention):
@@ -90,7 +91,7 @@ def tensors(name: str, length: int) -> list[Any]:
 
 
 def times(name: str, length: int, phase: str, rounds: int) -> tuple[float, float]:
-    """Median seconds of ours and of Keras's, run in turn."""
+    """Return the median seconds of both layers, attention_zoo first, run in turn."""
     given = tensors(name, length)
     runs = [step(make(), phase) for make in CASES[name][:2]]
     seconds: list[list[float]] = [[], []]
@@ -110,13 +111,16 @@ def times(name: str, length: int, phase: str, rounds: int) -> tuple[float, float
 
 
 def peak_kib() -> int:
-    """The peak of this process's resident memory; `getrusage` would tell the parent's (Linux)."""
+    """Return the peak resident memory of this process in KiB (Linux).
+
+    `getrusage` is not used: it inherits the peak of the parent process.
+    """
     status = Path("/proc/self/status").read_text("utf-8")
     return int(re.search(r"VmHWM:\s+(\d+)", status).group(1))
 
 
 def peak_of_this_process(name: str, which: int, length: int, phase: str) -> float:
-    """MiB by which one run raises the peak of resident memory."""
+    """Return the MiB by which one run increases the peak resident memory."""
     small = step(CASES[name][which](), phase)
     small(*tensors(name, 8))
     given = tensors(name, length)
@@ -127,7 +131,7 @@ def peak_of_this_process(name: str, which: int, length: int, phase: str) -> floa
 
 
 def peaks(name: str, length: int, phase: str) -> list[float]:
-    """Of ours and of Keras's, each in a process of its own."""
+    """Return the peak of both layers, attention_zoo first, each in its own process."""
     found = []
     for which in (0, 1):
         job = json.dumps([name, which, length, phase])
@@ -148,7 +152,8 @@ def main() -> None:
         print(peak_of_this_process(*json.loads(options.peak)))
         return
     lines = [
-        "| layer | T = S | | ours, ms | Keras, ms | time ratio | ours, MiB | Keras, MiB |",
+        "| layer | T = S | pass | attention_zoo, ms | Keras, ms | time ratio "
+        "| attention_zoo, MiB | Keras, MiB |",
         "|---|---|---|---|---|---|---|---|",
     ]
     ratios: dict[str, list[float]] = {}
@@ -163,7 +168,7 @@ def main() -> None:
                 lines.append(f"| {' | '.join(map(str, cells))} |")
                 print(lines[-1], flush=True)
     medians = [f"{name} {statistics.median(found):.2f}" for name, found in ratios.items()]
-    lines += ["", f"Median time ratio (below 1 is quicker than Keras): {', '.join(medians)}."]
+    lines += ["", f"Median time ratio (below 1: faster than Keras): {', '.join(medians)}."]
     write_section("Layers against Keras", lines)
 
 

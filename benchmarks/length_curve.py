@@ -1,10 +1,10 @@
-"""Exact match against the length of the source: runs side by side, on `test` and `long` of dates.
+"""Plot exact match by source length for several runs, on the splits `test` and `long` of dates.
 
     python benchmarks/length_curve.py models/translation/A models/translation/B \
         --out models/translation/A/length
 
-Folders are runs or entries of the zoo; the first one's recipe says which corpus. Writes length.png
-and length.json (the figures behind it).
+Folders are runs or zoo entries. The corpus is that of the first one's recipe. The script writes
+length.png and length.json (the plotted values).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 import attention_zoo as az
 
 RECIPES = Path(__file__).parent.parent / "training" / "translation"
-WIDTH = 10  # source tokens a point
+WIDTH = 10  # source tokens per point
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--out", type=Path, required=True, help="without a suffix")
-    parser.add_argument("--size", type=int, default=500, help="sentences of each split")
+    parser.add_argument("--out", type=Path, required=True, help="output path without suffix")
+    parser.add_argument("--size", type=int, default=500, help="sentences per split")
     options = parser.parse_args()
     recipe = az.training.read_recipe(RECIPES / f"{options.runs[0].name}.yaml")
     recipe.data.test_size = options.size

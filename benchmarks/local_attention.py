@@ -1,7 +1,7 @@
-"""What does a window save? Local attention against global attention of the same score.
+"""Time and memory of local attention against global attention with the same score.
 
-Time: forward and backward, both in one run and in turn, T queries on one memory of S places.
-Memory: what a run needs on top of what was there before it, inputs among it, as S grows.
+Time: forward and backward of T queries on a memory of S positions, both kinds in turn.
+Memory: the peak of one run above inputs and weights, for increasing S.
 
     python benchmarks/local_attention.py
     python benchmarks/local_attention.py --kind monotonic --mode graph --rounds 31
@@ -27,12 +27,12 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=256, help="T, queries")
-    parser.add_argument("--sources", type=int, default=8192, help="S, places, of the timing")
-    parser.add_argument("--width", type=int, default=128, help="of queries and places")
-    parser.add_argument("--window", type=int, default=10, help="D; a look sees 2 D + 1 places")
+    parser.add_argument("--sources", type=int, default=8192, help="S, positions, for timing")
+    parser.add_argument("--width", type=int, default=128, help="of queries and memory")
+    parser.add_argument("--window", type=int, default=10, help="D; windows of 2 D + 1 positions")
     parser.add_argument("--score", default="general")
     parser.add_argument("--kind", choices=["predictive", "monotonic"], default="predictive")
-    parser.add_argument("--mode", choices=["xla", "graph"], default="xla", help="of tf.function")
+    parser.add_argument("--mode", choices=["xla", "graph"], default="xla", help="compilation")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--memory", type=int, nargs="*", default=[2048, 8192, 32768], metavar="S")
     parser.add_argument("--one", nargs=2, metavar=("WHICH", "GRADIENTS"), help=argparse.SUPPRESS)
@@ -48,7 +48,7 @@ def attention(which: str, options: argparse.Namespace) -> Any:
 
 
 def tensors(options: argparse.Namespace, sources: int) -> tuple[Any, Any]:
-    """Query and memory."""
+    """Return random query and memory."""
     import tensorflow as tf
 
     random = tf.random.Generator.from_seed(0)
@@ -58,7 +58,7 @@ def tensors(options: argparse.Namespace, sources: int) -> tuple[Any, Any]:
 
 
 def step(layer: Any, options: argparse.Namespace, of_memory: bool) -> Callable[..., Any]:
-    """Forward and backward: gradients of weights and queries, and on request of the memory."""
+    """Return a `tf.function` for gradients of weights, queries and, if `of_memory`, memory."""
     import tensorflow as tf
 
     def run(query: Any, value: Any) -> Any:
@@ -80,7 +80,7 @@ def timed(run: Callable[..., Any], *inputs: Any) -> float:
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Prints medians and their ratio."""
+    """Print median times and their ratio."""
     inputs = tensors(options, options.sources)
     runs = {}
     for which in ("local", "global"):
@@ -93,9 +93,9 @@ def compare(options: argparse.Namespace) -> None:
         for which, run in runs.items():
             seconds[which].append(timed(run, *inputs))
     median = {which: statistics.median(times) for which, times in seconds.items()}
-    print(f"T = {options.steps} queries on S = {options.sources} places, D = {options.window}, ")
+    print(f"T = {options.steps} queries on S = {options.sources} positions, D = {options.window}, ")
     print(f"batch {options.batch}, width {options.width}, score {options.score}, {options.mode}, ")
-    print(f"forward and backward, median of {options.rounds} rounds in turn")
+    print(f"forward and backward, median of {options.rounds} alternating rounds")
     print()
     print("| | milliseconds |")
     print("|---|---|")
@@ -106,14 +106,14 @@ def compare(options: argparse.Namespace) -> None:
 
 
 def resident(field: str) -> int:
-    """Bytes of this process: `VmRSS` now, or `VmHWM` at most."""
+    """Return the resident memory of this process in bytes: `VmRSS` now, `VmHWM` the peak."""
     with open("/proc/self/status", encoding="ascii") as status:
         line = next(line for line in status if line.startswith(field))
     return 1024 * int(line.split()[1])
 
 
 def peak(which: str, of_memory: bool, options: argparse.Namespace) -> int:
-    """What one run needs at most beyond what is there before it, inputs and weights, in bytes."""
+    """Return the peak memory of one run above inputs and weights, in bytes."""
     inputs = tensors(options, options.sources)
     layer = attention(which, options)
     layer(inputs[0][:, :1], inputs[1][:, :1])
@@ -121,14 +121,14 @@ def peak(which: str, of_memory: bool, options: argparse.Namespace) -> int:
     run(*inputs)  # traces and compiles
     before = resident("VmRSS")
     with open("/proc/self/clear_refs", "w", encoding="ascii") as refs:
-        refs.write("5")  # the peak starts anew
+        refs.write("5")  # resets the peak
     results = run(*inputs)
     del results
     return resident("VmHWM") - before
 
 
 def measure(sources: int, which: str, of_memory: bool) -> float:
-    """The same in a process of its own, in MiB, with memory that is returned when it is free."""
+    """Return the peak in MiB, measured in its own process, which returns freed memory at once."""
     command = [sys.executable, __file__, *sys.argv[1:], "--sources", str(sources)]
     command += ["--one", which, "all" if of_memory else "few"]
     plain = {"TF_ENABLE_ONEDNN_OPTS": "0", "MALLOC_MMAP_THRESHOLD_": "65536"}
@@ -139,11 +139,11 @@ def measure(sources: int, which: str, of_memory: bool) -> float:
 
 
 def grow(options: argparse.Namespace) -> None:
-    """Prints peaks for each S."""
+    """Print the peaks for each S."""
     print()
-    print("Peak on top of inputs and weights, MiB:")
+    print("Peak memory above inputs and weights, MiB:")
     print()
-    print("| S | the memory itself | local | local, gradient of the memory too | global |")
+    print("| S | memory tensor | local | local, with gradient of the memory | global |")
     print("|---|---|---|---|---|")
     for sources in options.memory:
         itself = 4 * options.batch * sources * options.width / MIB

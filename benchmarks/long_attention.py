@@ -1,9 +1,9 @@
-"""Attention over long sequences, forward and backward: time, and the peak of memory.
+"""Time and peak memory of self-attention over long sequences, forward and backward.
 
     python benchmarks/long_attention.py [--rounds 3] [--longest 32768]
 
-8 heads of 64, one sequence that attends to itself, as a graph on the CPU. Each case has a process
-of its own; memory is how far its peak lies above what it took after a short sequence.
+It uses 8 heads of 64 and one sequence, as a graph on the CPU. Each case runs in its own process.
+Memory is the peak above the resident memory after a short sequence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEADS, WIDTH, WINDOW, SHORT, LONG = 8, 64, 128, 16, 8192
 
 
 def layer_of(name: str) -> Any:
-    """One layer; ours are imported only where they are measured."""
+    """Return a layer; attention_zoo is imported only in processes that measure it."""
     if name == "keras":
         import keras
 
@@ -40,7 +40,7 @@ def layer_of(name: str) -> Any:
 
 
 def step(layer: Any, causal: bool) -> Callable[[Any], Any]:
-    """Gradients by the sequence and all weights."""
+    """Return a `tf.function` for the gradients of the sequence and all weights."""
     import tensorflow as tf
 
     two = "value" in inspect.signature(layer.call).parameters
@@ -56,13 +56,13 @@ def step(layer: Any, causal: bool) -> Callable[[Any], Any]:
 
 
 def resident(field: str) -> int:
-    """MiB of this process: `VmRSS` now, or `VmHWM` at most (Linux)."""
+    """Return the resident memory of this process in MiB: `VmRSS` now, `VmHWM` the peak (Linux)."""
     status = Path("/proc/self/status").read_text("utf-8")
     return int(re.search(rf"{field}:\s+(\d+)", status).group(1)) // 1024
 
 
 def measured(name: str, causal: bool, length: int, rounds: int) -> dict[str, float]:
-    """Seconds, those of all cores together, and MiB of a run, in this process."""
+    """Measure a run in this process: seconds, CPU seconds of all cores, and MiB."""
     import tensorflow as tf
 
     layer = layer_of(name)
@@ -94,7 +94,7 @@ def in_its_own_process(*case: Any) -> dict[str, float]:
 
 
 def ratios(ours: dict[str, float], theirs: dict[str, float]) -> str:
-    names = {"seconds": "time", "cores": "time of all cores", "MiB": "memory"}
+    names = {"seconds": "time", "cores": "CPU time", "MiB": "memory"}
     return ", ".join(f"{name} {ours[key] / theirs[key]:.2f}" for key, name in names.items())
 
 
@@ -121,7 +121,7 @@ def main() -> None:
             options.rounds,
         ),
     }
-    lines = ["| | seconds | seconds of all cores | MiB above idle |", "|---|---|---|---|"]
+    lines = ["| | seconds | CPU seconds | MiB above idle |", "|---|---|---|---|"]
     found: list[dict[str, float]] = []
     for row, case in cases.items():
         found.append(in_its_own_process(*case))

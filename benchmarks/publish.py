@@ -1,11 +1,11 @@
-"""Makes an entry of the zoo out of a run: results, card, picture, weights where they may go along.
+"""Create a zoo entry from a run: results, model card, pictures, and weights if the licence allows.
 
     python benchmarks/publish.py runs/NAME --sentence "a text written for the card" [--weights]
     python benchmarks/publish.py runs/NAME [--picture NAME] [--weights]
 
-The first is for models of texts, the second for those of images: these show a picture of their test
-split if a program drew it, and none of a data set's. Every figure of a card is read from
-results.json. The table models/README.md is written anew.
+The first form is for text models, the second for image models. Cards of image models show an image
+of the test split if it is generated, and no image of a data set. All numbers of a card come from
+results.json. The script also rewrites the table in models/README.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from attention_zoo.data.vocabulary import START
 ZOO = Path(__file__).parent.parent / "models"
 LOOKED, HEADS = "attention.png", "heads.png"
 GENERATED = ("dates", "date_lines", "orders", "reports", "scenes", "digits")
-"""Corpora that nobody's licence is on."""
+"""Generated corpora, which have no licence."""
 NOTES = {
     True: "Weights are not part of the repository; the recipe makes them anew.",
     False: "Weights are not part of the repository: the data's licence does not allow it.",
@@ -93,25 +93,25 @@ FIGURES = {
         "area_of_boxes": "their area",
     },
 }
-"""The metrics of a task's tables and how they are headed; where there is none, a dash stands."""
+"""The metrics in the tables of each task, and their column headings. A missing value is a dash."""
 JOINED = {
     "lead_rouge": ("lead_rouge1", "lead_rouge2", "lead_rougeL"),
     "image_recall": ("image_recall1", "image_recall5", "image_recall10"),
     "text_recall": ("text_recall1", "text_recall5", "text_recall10"),
 }
-"""What stands together in a column."""
+"""Metrics that share a column."""
 IN_BOXES = {"mass_in_boxes", "area_of_boxes"}
 SMALL = {"perplexity", "bits_per_character", "repeated_3grams", "error"} | IN_BOXES
-"""Metrics that are told to two places."""
+"""Metrics with two decimals; others have one."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
-    parser.add_argument("--sentence", help="what the card shows the answer to")
-    parser.add_argument("--picture", help="of a generated corpus; its first one without")
-    parser.add_argument("--weights", action="store_true", help="the data's licence allows it")
-    parser.add_argument("--open", action="store_true", help="it does, but weights stay away")
+    parser.add_argument("--sentence", help="input of the prediction on the card")
+    parser.add_argument("--picture", help="name of a generated image; default: the first")
+    parser.add_argument("--weights", action="store_true", help="include the weights")
+    parser.add_argument("--open", action="store_true", help="the licence allows the weights")
     options = parser.parse_args()
     results = json.loads((options.run / "results.json").read_text("utf-8"))
     if (results["task"] in PICTURED) == bool(options.sentence):
@@ -136,7 +136,7 @@ def main() -> None:
 
 
 def show_sentence(task: Any, sentence: str, entry: Path) -> list[str]:
-    """The lines about the answer to a sentence, and their pictures."""
+    """Return the card's lines about the prediction for a sentence; draw its pictures."""
     (answer,) = task.predict([sentence])
     looked = draw(task, sentence, answer, entry)
     lines = [f"![where it looked]({LOOKED})", ""] if looked else []
@@ -147,7 +147,7 @@ def show_sentence(task: Any, sentence: str, entry: Path) -> list[str]:
 
 
 def show_picture(task: Any, recipe: Any, name: str | None, entry: Path) -> list[str]:
-    """The lines about a generated picture, and where the model looked; none of a data set's."""
+    """Return the card's lines about a generated image; draw its attention. Empty for data sets."""
     path = entry / LOOKED
     path.unlink(missing_ok=True)
     images = generated(task, recipe.data)
@@ -164,7 +164,7 @@ def show_picture(task: Any, recipe: Any, name: str | None, entry: Path) -> list[
 
 
 def generated(task: Any, data: Any) -> Any:
-    """The test split if a program drew it; drawn digits where people's are looked at; or None."""
+    """Return the generated test split, generated digits for a classifier of real ones, or None."""
     if data.corpus in GENERATED:
         return data.read("test")
     if getattr(task, "classes", None) != [str(digit) for digit in range(10)]:
@@ -174,7 +174,7 @@ def generated(task: Any, data: Any) -> Any:
 
 
 def show_caption(task: Any, images: Any, row: int, path: Path) -> str:
-    """What is said of an image, and each word over what it looked at."""
+    """Return the line with the caption of an image; draw the attention of each word."""
     (answer,) = task.predict([images.images[row]])
     if answer.attention is not None and answer.tokens:
         draw_answer(answer, path)
@@ -182,14 +182,14 @@ def show_caption(task: Any, images: Any, row: int, path: Path) -> str:
 
 
 def show_glimpses(task: Any, images: Any, row: int, path: Path) -> str:
-    """What an image is taken for, and the path of glimpses."""
+    """Return the line with the predicted class of an image; draw the path of glimpses."""
     (answer,) = task.predict([images.images[row]])
     draw_answer(answer, path)
     return f'"{images.classes[images.labels[row]]}" -> "{answer.text}"'
 
 
 def show_found(task: Any, images: Any, row: int, path: Path) -> str:
-    """Which images the text of one finds first, and the regions that its words match there."""
+    """Return the line with the images that a caption retrieves; draw the attention of its words."""
     text = images.captions[row][0]
     (answer,) = task.predict([text], index=task.index(images), n_best=2)
     draw_answer(answer, path)
@@ -198,11 +198,11 @@ def show_found(task: Any, images: Any, row: int, path: Path) -> str:
 
 
 PICTURED = {"captioning": show_caption, "glimpses": show_glimpses, "retrieval": show_found}
-"""Tasks of images, and what shows an answer of theirs: `(task, corpus, row, path) -> line`."""
+"""For each image task, the function that draws a result: `(task, corpus, row, path) -> line`."""
 
 
 def draw(task: Any, sentence: str, answer: Any, entry: Path) -> bool:
-    """The pictures of an answer; whether the one of where it looked is among them."""
+    """Draw the pictures of a result; return whether there is one of its attention."""
     looked = getattr(answer, "attention", None)
     if isinstance(task.model, az.models.Transformer):
         draw_heads(task, sentence, answer, entry / HEADS)
@@ -218,7 +218,7 @@ def draw(task: Any, sentence: str, answer: Any, entry: Path) -> bool:
 
 
 def draw_heads(task: Any, sentence: str, answer: Any, path: Path) -> None:
-    """Where each head of the decoder's last layer looked in the source."""
+    """Draw the cross-attention weights of each head of the decoder's last layer."""
     source = np.array(task.encode_sources([sentence]))
     (ids,) = task.target_tokenizer.encode([answer.text])
     target = np.array([[START, *ids[:-1]]])
@@ -229,7 +229,7 @@ def draw_heads(task: Any, sentence: str, answer: Any, path: Path) -> None:
 
 
 def card(name: str, results: dict[str, Any]) -> list[str]:
-    """The lines of an entry's page that are read from its results."""
+    """Return the lines of a card that come from the results."""
     recipe = f"training/{results['task']}/{name}.yaml"
     evaluations = results["evaluations"]
     lines = [
@@ -254,7 +254,7 @@ def card(name: str, results: dict[str, Any]) -> list[str]:
 
 
 def beginning(results: dict[str, Any]) -> list[str]:
-    """What training went on from, and what its checkpoint was chosen by."""
+    """Return the lines on initial weights and on the metric that selected the checkpoint."""
     told = []
     if results.get("init"):
         told.append(f"It began as `{results['init']}`, whose training comes before.")
@@ -267,29 +267,29 @@ def beginning(results: dict[str, Any]) -> list[str]:
 
 
 def spent(seconds: float) -> str:
-    """A time in words."""
+    """Return a duration as text."""
     return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def heading(task: str, *first: str) -> list[str]:
-    """The two lines that begin a table of a task's figures."""
+    """Return the two header lines of a task's table."""
     names = [*first, *FIGURES[task].values()]
     return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
 
 
 def row(first: list[str], task: str, evaluation: dict[str, Any]) -> str:
-    """One evaluation as a row of such a table."""
+    """Return the table row of one evaluation."""
     return f"| {' | '.join([*first, *(cell(metric, evaluation) for metric in FIGURES[task])])} |"
 
 
 def part(evaluation: dict[str, Any]) -> str:
-    """The split, and what was asked of a generated one."""
+    """Return the split, with the options of a generated one."""
     asked = re.search(r"\(seed \d+, (.+)\)$", evaluation["data"])
     return evaluation["split"] + (f", {asked[1]}" if asked else "")
 
 
 def cell(metric: str, evaluation: dict[str, Any]) -> str:
-    """A figure as it is printed, or how it was searched for."""
+    """Return the table cell of a metric, or of the search options."""
     if metric == "search":
         return decoding(evaluation)
     if metric in JOINED:
@@ -301,7 +301,7 @@ def cell(metric: str, evaluation: dict[str, Any]) -> str:
 
 
 def decoding(evaluation: dict[str, Any]) -> str:
-    """How an evaluation searched, in a few words."""
+    """Return a short description of the search options."""
     search = evaluation["search"]
     width, penalty = search["beam_width"], search["length_penalty"]
     told = ["greedy" if width == 1 else f"beam {width}"]
@@ -315,7 +315,7 @@ def decoding(evaluation: dict[str, Any]) -> str:
 
 
 def by_length(evaluation: dict[str, Any]) -> list[str]:
-    """BLEU and exact match by tokens of the source, where there is one."""
+    """Return a table of BLEU and exact match by source length; empty without such metrics."""
     groups = evaluation["metrics"].get("by_source_length")
     if groups is None:
         return []
@@ -333,7 +333,7 @@ def by_length(evaluation: dict[str, Any]) -> list[str]:
 
 
 def table() -> str:
-    """The zoo's front page: of each task a table, with a row for each evaluation of each entry."""
+    """Return the zoo's README: a table for each task, a row for each evaluation of each entry."""
     lines = [
         "# The zoo",
         "",

@@ -1,4 +1,4 @@
-"""How fast is beam search with attention? Ours and TensorFlow Addons in turn."""
+"""Beam search speed of a recurrent translator: attention_zoo and TensorFlow Addons in turn."""
 
 from __future__ import annotations
 

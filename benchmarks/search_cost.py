@@ -1,4 +1,4 @@
-"""What a search costs: by the width of the beam, and when answers end long before the limit."""
+"""Cost of a search: by beam width, and by maximum length when hypotheses finish early."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import zoo_transformer
 from zoo_recurrent import common
 
 WIDTHS = (1, 2, 4, 8, 16)
-NEEDED, SHORT, LONG = 5, 10, 200  # tokens of the answers, and two limits
+NEEDED, SHORT, LONG = 5, 10, 200  # tokens of the outputs, and two values of max_length
 MODELS = {
     "recurrent translator": lambda: zoo_recurrent.Translator("bahdanau"),
     "Transformer 4+4 of 128": lambda: zoo_transformer.transformer(4, 4, 128, 256, 8000),
@@ -20,14 +20,14 @@ MODELS = {
 
 
 def seconds(model: Any, rounds: int, **options: object) -> float:
-    """Median time of a search of all sources, compiled by XLA."""
+    """Return the median time of a search of all sources, compiled with XLA."""
     source = zoo_recurrent.random_ids(common.SEARCHED, common.LENGTH)
     return common.median_seconds(lambda: model.compiled_search(source, jit=True, **options), rounds)
 
 
 def table(model: Any, rounds: int) -> list[str]:
-    """What a hypothesis costs by the width of the beam, and what a limit costs that is not met."""
-    lines = ["| beam | ms | a hypothesis, of width 1 |", "|---|---|---|"]
+    """Return a table of costs by beam width, and the cost of a max_length that is not reached."""
+    lines = ["| beam width | ms | time per hypothesis, relative to width 1 |", "|---|---|---|"]
     whole = {"min_length": common.LENGTH, "max_length": common.LENGTH}
     first = 0.0
     for width in WIDTHS:
@@ -39,8 +39,8 @@ def table(model: Any, rounds: int) -> list[str]:
     return [
         *lines,
         "",
-        f"Answers of {NEEDED} tokens: {1000 * short:.0f} ms under a limit of {SHORT}, "
-        f"{1000 * long:.0f} ms under one of {LONG}: **{long / short:.2f}** times.",
+        f"Outputs of {NEEDED} tokens: {1000 * short:.0f} ms with max_length={SHORT}, "
+        f"{1000 * long:.0f} ms with max_length={LONG}, ratio **{long / short:.2f}**.",
     ]
 
 

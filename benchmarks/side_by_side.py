@@ -1,4 +1,4 @@
-"""Runs scripts in turn, round after round, and writes what each reached and our ratio."""
+"""Run benchmark scripts in turn for several rounds, and write median rates and their ratio."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESULTS = HERE / "results.md"
 
 
 def arguments(description: str | None, peers: list[str]) -> argparse.Namespace:
-    """The command line: rounds, attention, and a Python for each peer."""
+    """Parse the command line: rounds, kind of attention, and a Python interpreter per peer."""
     parser = argparse.ArgumentParser(description=description)
     for peer in peers:
         parser.add_argument(f"--{peer}-python", required=True)
@@ -27,11 +27,14 @@ def arguments(description: str | None, peers: list[str]) -> argparse.Namespace:
 def measure(
     scripts: dict[str, tuple[str, str]], work: str, attention: str, rounds: int, unit: str
 ) -> dict[str, float]:
-    """Median over rounds of each script's rate; a script that does a work twice is two rows.
+    """Return the median rate over rounds of each script; XLA results are rows of their own.
 
     Args:
-        scripts: name to (python, script under benchmarks/).
-        unit: the key of the rate in the JSON lines that the scripts print.
+        scripts: by name, the Python interpreter and the script in benchmarks/.
+        work: the measurement to run.
+        attention: "bahdanau" or "luong".
+        rounds: number of runs of each script.
+        unit: key of the rate in the JSON lines that the scripts print.
     """
     rates: dict[str, list[float]] = {}
     for number in range(rounds):
@@ -49,7 +52,7 @@ def measure(
 
 
 def report(title: str, rates: dict[str, float], unit: str, rounds: int) -> None:
-    """Prints the table with the ratio to the best peer, and replaces its section of results.md."""
+    """Write a table and the ratio of attention_zoo to the best peer as a section of results.md."""
     ours = max(rate for row, rate in rates.items() if row.startswith("attention_zoo"))
     best = max(rate for row, rate in rates.items() if not row.startswith("attention_zoo"))
     lines = [f"| | {unit.replace('_', ' ')} |", "|---|---|"]
@@ -63,7 +66,7 @@ def report(title: str, rates: dict[str, float], unit: str, rounds: int) -> None:
 
 
 def write_section(title: str, lines: list[str]) -> None:
-    """Prints a section and puts it into results.md, in place of the one of that title."""
+    """Print a section, and replace the section with this title in results.md."""
     section = "\n".join([f"## {title}", "", *lines]) + "\n"
     print(section)
     old = RESULTS.read_text("utf-8") if RESULTS.exists() else "# Results\n"

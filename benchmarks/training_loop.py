@@ -1,9 +1,9 @@
-"""What the training loop costs: checkpoints, memory, and against the bare compiled step.
+"""Overhead of the training loop: checkpoints, memory, and throughput against the compiled step.
 
     python benchmarks/training_loop.py
 
-Everything is measured through `training.fit` and a Keras callback that comes after ours, so it says
-the same of whatever the loop is made of. Each measurement has a process of its own.
+Measurements use only `training.fit` and a Keras callback that runs after those of the loop, so they
+do not depend on the loop's implementation. Each measurement runs in its own process.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from attention_zoo import training
 from attention_zoo.training.building import build_task
 
 WORDS, LENGTH, PAIRS, BATCH = 8000, 20, 8000, 64  # of the corpus of random words
-WIDTH = 300  # of embeddings and states: 10 M parameters
-WARM_UP = 10  # steps that are not counted: tracing, first touch of memory
+WIDTH = 300  # of embeddings and states, for 10 M parameters
+WARM_UP = 10  # steps that are not timed: tracing and memory allocation
 
 PAGE = """\
 data: {{corpus: tsv, source: source, target: target, train: {tsv}, validation: {short}}}
@@ -40,7 +40,7 @@ training: {{batch_size: {batch}}}
 
 
 def recipe_page(folder: Path, width: int, words: int) -> Path:
-    """A recipe on random words; all of them, so that the vocabulary is as large."""
+    """Write a corpus of `words` random words and its recipe; return the recipe's path."""
     rng = random.Random(1)
     every = [f"w{letters(number)}" for number in range(words)]
     lines = [" ".join(rng.choices(every, k=LENGTH)) for _ in range(PAIRS)]
@@ -53,7 +53,7 @@ def recipe_page(folder: Path, width: int, words: int) -> Path:
 
 
 def letters(number: int) -> str:
-    """A number as a word: the tokenizer takes digits apart."""
+    """Return a number in letters: the tokenizer would split digits."""
     text = ""
     while number or not text:
         number, digit = divmod(number, 26)
@@ -62,7 +62,7 @@ def letters(number: int) -> str:
 
 
 class Watch(keras.callbacks.Callback):
-    """When each update began and ended, all of our callbacks included, and the memory then."""
+    """Callback that records start and end of each update, with the loop's callbacks, and memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Watch(keras.callbacks.Callback):
 
 
 def resident_megabytes() -> float:
-    """Memory of this process that is in use, in MB."""
+    """Return the resident memory of this process in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 1e6
 
@@ -95,7 +95,7 @@ def trained(folder: Path, width: int, words: int, *options: str) -> Watch:
 
 
 def checkpointing(steps: int, folder: Path) -> dict[str, float]:
-    """Share of the time that a checkpoint every 100 steps takes of a model of 10 M parameters."""
+    """Measure the share of training time that a checkpoint every 100 steps takes (10 M weights)."""
     every = max(steps // 4, WARM_UP + 1)
     options = (f"steps={steps + 1}", f"evaluate_every={steps + 1}", f"checkpoint_every={every}")
     watch = trained(folder, WIDTH, WORDS, *(f"training.{option}" for option in options))
@@ -113,10 +113,10 @@ def checkpointing(steps: int, folder: Path) -> dict[str, float]:
 
 
 def memory(steps: int, folder: Path) -> dict[str, float]:
-    """How much memory grows a thousand steps, checkpoints and evaluations included."""
+    """Measure the growth of memory per thousand steps, with checkpoints and evaluations."""
     options = (f"steps={steps}", f"evaluate_every={steps // 10}", "checkpoint_every=100")
     watch = trained(folder, 16, 200, *(f"training.{option}" for option in options))
-    counted = watch.resident[steps // 5 :]  # the allocator has filled its pools by then
+    counted = watch.resident[steps // 5 :]  # the allocator has filled its pools
     fitted = statistics.linear_regression(range(len(counted)), counted)
     return {
         "megabytes_at_first": counted[0],
@@ -126,16 +126,16 @@ def memory(steps: int, folder: Path) -> dict[str, float]:
 
 
 def loop(steps: int, folder: Path) -> dict[str, float]:
-    """Seconds of steps of the loop, from end to end."""
+    """Measure the seconds that `steps` steps of the loop take."""
     total = steps + WARM_UP
     options = (f"training.steps={total}", f"training.evaluate_every={total}")
     watch = trained(folder, WIDTH, WORDS, *options)
-    # The last update's end waits for nothing yet: the evaluation comes after the callbacks.
+    # The end of the last update excludes the evaluation, which runs after the callbacks.
     return {"seconds": watch.ended[-1] - watch.ended[WARM_UP - 1]}
 
 
 def bare(steps: int, folder: Path) -> dict[str, float]:
-    """Seconds of the same steps with nothing around: batches in memory, one compiled function."""
+    """Measure the seconds of the same steps without the loop: batches in memory, one function."""
     recipe = training.read_recipe(recipe_page(folder, WIDTH, WORDS))
     examples = recipe.data.read("train")
     keras.utils.set_random_seed(recipe.seed)
@@ -177,7 +177,7 @@ def in_a_process(work: str, steps: int) -> dict[str, float]:
 
 
 def lines_of(arguments: argparse.Namespace) -> list[str]:
-    """The section of results.md."""
+    """Run all measurements; return the lines of the section of results.md."""
     ratios = []
     for _ in range(arguments.rounds):
         seconds = {
@@ -193,11 +193,11 @@ def lines_of(arguments: argparse.Namespace) -> list[str]:
         "",
         "| | measured | target |",
         "|---|---|---|",
-        f"| throughput of the loop, of the bare compiled step's | {statistics.median(ratios):.1f} %"
+        f"| throughput, relative to the bare compiled step | {statistics.median(ratios):.1f} %"
         " | at least 95 % |",
-        f"| a checkpoint every 100 steps, of the training time | {saving['percent']:.2f} %"
+        f"| time of a checkpoint every 100 steps, of the training time | {saving['percent']:.2f} %"
         " | under 2 % |",
-        "| memory, a thousand steps (small model) |"
+        "| memory growth per 1,000 steps (small model) |"
         f" {growth['megabytes_a_thousand_steps']:+.2f} MB | under 1 MB |",
         "",
         f"A step takes {saving['milliseconds_a_step']:.0f} ms and a checkpoint"
@@ -212,8 +212,8 @@ def lines_of(arguments: argparse.Namespace) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", choices=WORKS, help="one measurement alone, as a JSON line")
-    parser.add_argument("--steps", type=int, default=60, help="of loop and bare step, a round")
+    parser.add_argument("--work", choices=WORKS, help="one measurement, as a JSON line")
+    parser.add_argument("--steps", type=int, default=60, help="of loop and bare step, per round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--checkpoint-every", type=int, default=100)
     parser.add_argument("--memory-steps", type=int, default=5000)

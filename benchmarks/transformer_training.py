@@ -1,4 +1,4 @@
-"""How fast does a Transformer train? Ours, KerasHub's layers and Joey NMT in turn, same batches."""
+"""Training speed of a Transformer: attention_zoo, KerasHub and Joey NMT in turn, same batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""attention_zoo: loss with gradient, and Viterbi, of a linear-chain CRF."""
+"""attention_zoo: loss with gradient, and Viterbi decoding, of a linear-chain CRF."""
 
 from __future__ import annotations
 

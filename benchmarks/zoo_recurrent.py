@@ -1,6 +1,6 @@
-"""attention_zoo: training and beam search of a translator with attention, random ids.
+"""attention_zoo: training and beam search of a recurrent translator, on random token ids.
 
-The same network as the peers': bidirectional GRU, then an LSTM fed with its last attention vector.
+The network is that of the peers: bidirectional GRU encoder, LSTM decoder with input feeding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ATTENTIONS = {"bahdanau": "additive", "luong": "general"}
 
 
 class Translator(EncoderDecoder):
-    """The peers' network out of our layers."""
+    """Bidirectional GRU encoder, LSTM decoder with attention and input feeding."""
 
     def __init__(self, attention: str) -> None:
         super().__init__()

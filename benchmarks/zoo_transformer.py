@@ -1,4 +1,4 @@
-"""Searches with a Transformer of random weights, as a script that a benchmark runs."""
+"""attention_zoo: greedy and beam search of a Transformer with random weights, with XLA."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import common
 
 
 def transformer(depth: int, heads: int, width: int, inner: int, vocabulary: int) -> Transformer:
-    """A pre-norm Transformer of so many layers each, as large as its peers."""
+    """Return a pre-norm Transformer of `depth` encoder and decoder layers, as in the peers."""
     return Transformer(
         vocabulary,
         vocabulary,
@@ -30,7 +30,7 @@ def transformer(depth: int, heads: int, width: int, inner: int, vocabulary: int)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sizes", type=int, nargs=5, metavar="N", help="depth heads width ffn words")
+    parser.add_argument("sizes", type=int, nargs=5, metavar="N", help="depth heads width ffn vocab")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--widths", type=int, nargs="+", default=[1, 5])
     options = parser.parse_args()

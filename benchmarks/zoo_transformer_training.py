@@ -1,4 +1,4 @@
-"""Our training step on a Transformer and captions of random ids, as a script of a benchmark."""
+"""attention_zoo: training of a Transformer on captions of random token ids."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What both peers share: the sizes, the median of timed steps, the line that is printed.
+"""Shared parts of all benchmark scripts: sizes, inputs, timing and the printed result.
 
-A peer runs in an environment of its own, so nothing of attention_zoo is imported here.
+Peers run in their own environments, so this module does not import attention_zoo.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-BATCH = 128  # sentences a training step
-SEARCHED = 32  # sentences a search
+BATCH = 128  # sentences per training step
+SEARCHED = 32  # sentences per search
 LENGTH = 20  # tokens, source and target
-VOCABULARY = 8000  # each side
+VOCABULARY = 8000  # per side
 EMBEDDING = 256
-UNITS = 256  # each direction of the encoder, and the decoder
+UNITS = 256  # of each encoder direction, and of the decoder
 BEAM = 5
 START, END, FIRST_WORD = 2, 3, 4
-WIDTHS = (8, 16, 24, 32)  # of the batches of captions
+WIDTHS = (8, 16, 24, 32)  # of the batches of captions, in tokens
 
-LAYERS, HEADS, WIDTH, INNER = 4, 4, 128, 256  # of the Transformer that is trained on them
+LAYERS, HEADS, WIDTH, INNER = 4, 4, 128, 256  # of the Transformer that is trained on captions
 DROPOUT = 0.3
 
-CHAINS, PLACES, TAGS = 64, 50, 20  # of the conditional random field
+CHAINS, PLACES, TAGS = 64, 50, 20  # sentences, tokens and tags of the CRF
 
 
 def chains() -> tuple[Any, Any, Any, Any]:
-    """Emissions `(CHAINS, PLACES, TAGS)`, tags and lengths of sentences, and transitions."""
+    """Return CRF inputs: emissions `(CHAINS, PLACES, TAGS)`, tags, lengths and transitions."""
     import numpy as np
 
     rng = np.random.default_rng(1)
@@ -41,11 +41,11 @@ def chains() -> tuple[Any, Any, Any, Any]:
 
 
 def captions(count: int) -> list[tuple[Any, Any]]:
-    """Batches `(source (N, W), target (N, W + 1))` of random ids, padded with 0.
+    """Return batches `(source (N, W), target (N, W + 1))` of random token ids, padded with 0.
 
-    Lengths are drawn like those of Multi30k (11 words, seldom more than 30, both sides alike),
-    and sorted into widths of 8, 16, 24 and 32; a batch holds about 4,096 target tokens, padding
-    counted. The first four are of one width each.
+    Lengths are distributed as in Multi30k (11 words, rarely more than 30, similar on both sides)
+    and bucketed into widths of 8, 16, 24 and 32. A batch has about 4,096 target tokens, including
+    padding. The first four batches have one width each; `count` further batches follow.
     """
     import numpy as np
 
@@ -68,7 +68,7 @@ def captions(count: int) -> list[tuple[Any, Any]]:
 
 
 def time_captions(peer: str, work: str, train: Callable[[Any, Any], Any], count: int) -> None:
-    """Reports target tokens a second of `train(source, target)`, after one step of each width."""
+    """Report target tokens per second of `train(source, target)`, after two steps per width."""
     first, timed = (captions(count)[i:j] for i, j in ((0, len(WIDTHS)), (len(WIDTHS), None)))
     for batch in first * 2:
         train(*batch)
@@ -81,16 +81,16 @@ def time_captions(peer: str, work: str, train: Callable[[Any, Any], Any], count:
 
 
 def arguments(description: str | None, works: list[str]) -> argparse.Namespace:
-    """The command line of a peer: which of its works, which attention, how many timed steps."""
+    """Parse the command line: the measurements, the kind of attention and the number of steps."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--work", choices=works, nargs="+", default=works)
     parser.add_argument("--attention", choices=["bahdanau", "luong"], default="bahdanau")
-    parser.add_argument("--steps", type=int, default=8, help="timed steps, after two that are not")
+    parser.add_argument("--steps", type=int, default=8, help="timed steps, after two warm-up steps")
     return parser.parse_args()
 
 
 def median_seconds(step: Callable[[], Any], steps: int) -> float:
-    """Median wall time of `steps` calls that wait for their result, after two that warm up."""
+    """Return the median wall time of `steps` blocking calls, after two warm-up calls."""
     seconds = []
     for _ in range(2 + steps):
         start = time.perf_counter()
@@ -100,6 +100,6 @@ def median_seconds(step: Callable[[], Any], steps: int) -> float:
 
 
 def report(peer: str, work: str, seconds: float, **rate: float) -> None:
-    """Prints one JSON line: who, what, seconds a step, and the rate under its unit."""
+    """Print one JSON line: library, measurement, seconds per step, and the rate by unit."""
     figures = {name: round(value, 1) for name, value in rate.items()}
     print(json.dumps({"peer": peer, "work": work, "seconds": round(seconds, 4), **figures}))

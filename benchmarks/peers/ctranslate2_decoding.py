@@ -1,6 +1,6 @@
-"""CTranslate2 on a pre-norm Transformer of random weights, greedy and with beam 5, float32.
+"""CTranslate2: greedy and beam search (beam width 5) of a random pre-norm Transformer, float32.
 
-Small models are quicker on one thread than on two, so the better of both is reported.
+Small models are faster on one thread than on two, so the faster of both is reported.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def block(spec: Any, width: int, inner: int) -> None:
 
 
 def model(depth: int, heads: int, width: int, inner: int, vocabulary: int) -> str:
-    """A folder with a converted model."""
+    """Save a model with random weights to a temporary folder; return the folder."""
     spec = TransformerSpec.from_config((depth, depth), heads, pre_norm=True)
     places = weights(64, width)
     spec.encoder.embeddings[0].weight = weights(vocabulary, width)
@@ -82,7 +82,7 @@ def seconds_of(translator: ctranslate2.Translator, source: list[list[str]], beam
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sizes", type=int, nargs=5, metavar="N", help="depth heads width ffn words")
+    parser.add_argument("sizes", type=int, nargs=5, metavar="N", help="depth heads width ffn vocab")
     options = parser.parse_args()
     folder = model(*options.sizes)
     translators = [

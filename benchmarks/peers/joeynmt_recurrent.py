@@ -1,4 +1,4 @@
-"""Joey NMT 2.3: training of a translator with attention, on random ids."""
+"""Joey NMT 2.3: training of a recurrent translator with attention, on random token ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PEER = f"joeynmt {version('joeynmt')}"
 
 
 class Translator(torch.nn.Module):
-    """Bidirectional GRU, then an LSTM fed with its last attention vector, over one attention."""
+    """Bidirectional GRU encoder, LSTM decoder with attention and input feeding."""
 
     def __init__(self, attention: str) -> None:
         super().__init__()

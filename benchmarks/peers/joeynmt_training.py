@@ -1,4 +1,4 @@
-"""Joey NMT 2.3: training of a Transformer on captions of random ids."""
+"""Joey NMT 2.3: training of a Transformer on captions of random token ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from joeynmt.encoders import TransformerEncoder
 
 
 class Translator(torch.nn.Module):
-    """Pre-norm, one table for what is read, written and said; padding (0) is masked."""
+    """Pre-norm Transformer; embeddings and output share one matrix; padding (0) is masked."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""KerasHub's generate on a Bart of random weights, greedy and with beam 5, compiled by XLA."""
+"""KerasHub: greedy and beam search (beam width 5) of a BART with random weights, with XLA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sizes", type=int, nargs=5, metavar="N", help="depth heads width ffn words")
+    parser.add_argument("sizes", type=int, nargs=5, metavar="N", help="depth heads width ffn vocab")
     options = parser.parse_args()
     depth, heads, width, inner, vocabulary = options.sizes
     backbone = keras_hub.models.BartBackbone(

@@ -1,4 +1,4 @@
-"""Training of a Transformer of KerasHub's layers on captions of random ids, compiled by XLA."""
+"""KerasHub: training of a Transformer on captions of random token ids, with XLA."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keras import ops
 
 
 def transformer() -> keras.Model:
-    """Pre-norm, one table for what is read, written and said; padding (0) is masked."""
+    """Return a pre-norm Transformer whose embeddings and output share one matrix; 0 is padding."""
     source, target = (keras.Input((None,), dtype="int32", name=n) for n in ("source", "target"))
     table = keras_hub.layers.ReversibleEmbedding(common.VOCABULARY, common.WIDTH)
     positions = keras_hub.layers.SinePositionEncoding()

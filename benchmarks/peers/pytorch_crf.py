@@ -1,4 +1,4 @@
-"""pytorch-crf 0.7: loss with gradient, and Viterbi, of a linear-chain CRF."""
+"""pytorch-crf 0.7: loss with gradient, and Viterbi decoding, of a linear-chain CRF."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow Addons 0.23: loss with gradient, and Viterbi, of a linear-chain CRF."""
+"""TensorFlow Addons 0.23: loss with gradient, and Viterbi decoding, of a linear-chain CRF."""
 
 from __future__ import annotations
 

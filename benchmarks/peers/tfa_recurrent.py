@@ -1,7 +1,8 @@
-"""TensorFlow Addons 0.23: training and beam search of a translator with attention, random ids.
+"""TensorFlow Addons 0.23: training and beam search of a recurrent translator, random token ids.
 
-Both run as plain graphs, which is the best it does: with XLA (`jit_compile=True`) training, given
-`maximum_iterations`, is seven times slower, and search fails: `addons_gather_tree` has no kernel.
+Both run as graphs without XLA, which is fastest. With XLA (`jit_compile=True`), training needs
+`maximum_iterations` and is seven times slower, and search fails: `addons_gather_tree` has no
+XLA kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PEER = f"tensorflow-addons {tfa.__version__}"
 
 
 class Translator(tf.keras.Model):
-    """Bidirectional GRU, then an LSTM fed with its last attention vector, over one attention."""
+    """Bidirectional GRU encoder, LSTM decoder with attention and input feeding."""
 
     def __init__(self, attention: str) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 #!/bin/bash
-# One training on several hosts of a SLURM cluster:
+# Train on several hosts of a SLURM cluster:
 #   sbatch --nodes=2 training/cluster/slurm.sh RECIPE.yaml run=/shared/run
-# All hosts must see the same run folder, and PORT must be free on each and closed to the outside.
-# Whatever ended the job, submit the same command again: it goes on from the last checkpoint.
+# The run folder must be on storage that all hosts share. PORT must be free on each host and closed
+# to other networks. To resume from the last checkpoint, submit the same command again.
 #SBATCH --job-name=attention-zoo
 #SBATCH --ntasks-per-node=1
 #SBATCH --signal=TERM@60
@@ -12,7 +12,7 @@ export PORT=${PORT:-12345}
 HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr '\n' ' ')
 export HOSTS
 
-# What a task of the job is to TensorFlow: who all are, and which of them it is.
+# Print TF_CONFIG of this SLURM task: the addresses of all workers, and the task's own index.
 tf_config() {
     local host workers=""
     for host in $HOSTS; do
