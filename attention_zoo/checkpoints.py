@@ -63,8 +63,8 @@ class CheckpointFolder:
             if self.steps() != steps:  # changed by a running trainer: retry
                 return self.newest()
             if step == steps[-1]:
-                raise ValueError(f"{self.at(step)}: {wrong}, and no other checkpoint is whole")
-            warnings.warn(f"{self.at(step)}: {wrong}; the one before is used", stacklevel=2)
+                raise ValueError(f"{self.at(step)}: {wrong}, and no other checkpoint is intact")
+            warnings.warn(f"{self.at(step)}: {wrong}; using the previous checkpoint", stacklevel=2)
         return None
 
     def whole(self, most: int | None = None) -> list[Path]:
@@ -83,7 +83,7 @@ class CheckpointFolder:
             elif self.steps() != steps:  # changed by a running trainer: retry
                 return self.whole(most)
             else:
-                warnings.warn(f"{self.at(step)}: {wrong}; it is left out", stacklevel=2)
+                warnings.warn(f"{self.at(step)}: {wrong}; skipped", stacklevel=2)
         return found
 
     def best(self) -> Path | None:
@@ -100,7 +100,7 @@ class CheckpointFolder:
         if wrong is None:
             return best
         if best.is_dir():
-            warnings.warn(f"{best}: {wrong}; the newest is used instead", stacklevel=2)
+            warnings.warn(f"{best}: {wrong}; using the newest checkpoint instead", stacklevel=2)
         return newest
 
     def save(self, step: int, write: Callable[[Path], Mapping[str, Entry] | None]) -> Path:
@@ -173,12 +173,16 @@ def task_folder(folder: Path) -> Path:
     if best is not None:
         return best
     if not folder.exists():
-        raise ValueError(f"{folder}: no such folder; train one with `attention-zoo train RECIPE`")
+        raise ValueError(
+            f"{folder}: no such folder; train a model with `attention-zoo train RECIPE`"
+        )
     if (folder / "results.json").is_file() and (folder / "README.md").is_file():
-        raise ValueError(f"{folder}: holds a card but no weights; train it with the card's command")
+        raise ValueError(
+            f"{folder}: contains a model card but no weights; train with the card's command"
+        )
     if (folder / "recipe.yaml").is_file():
         raise ValueError(f"{folder}: this run has no checkpoint yet; start its training again")
     raise ValueError(
-        f"{folder}: is no run folder (neither task.json nor checkpoints in it);"
-        " give the folder that `attention-zoo train` names"
+        f"{folder}: not a run folder (contains neither task.json nor checkpoints);"
+        " pass one that `attention-zoo train` created"
     )

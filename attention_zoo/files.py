@@ -159,7 +159,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     """
     folder = Path(folder)
     if folder.exists():
-        raise ValueError(f"{folder}: exists already; name a folder that does not")
+        raise ValueError(f"{folder}: already exists; choose another folder")
     there = next(parent for parent in folder.absolute().parents if parent.is_dir())
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=there))
     try:

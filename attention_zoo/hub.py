@@ -21,7 +21,7 @@ def download(address: str) -> Path:
     owner, _, rest = address.removeprefix(HUB).partition("/")
     name, _, inside = rest.partition("/")
     if not owner or not name:
-        raise ValueError(f"{address}: write hf://owner/name or hf://owner/name/folder")
+        raise ValueError(f"{address}: expected hf://owner/name or hf://owner/name/folder")
     try:
         from huggingface_hub import snapshot_download
     except ImportError:

@@ -67,7 +67,7 @@ def _attention_slots(attention: Attention) -> list[Slot]:
         return [*gain, *bias, ("memory_layer/kernel", score.key_kernel)]
     raise ValueError(
         f"TensorFlow Addons has no attention with {type(score).__name__}; "
-        "take AdditiveAttention or MultiplicativeAttention"
+        "use AdditiveAttention or MultiplicativeAttention"
     )
 
 
@@ -113,7 +113,7 @@ def _refuse_what_is_left_out(layer: Any, slots: list[Slot]) -> None:
     taken = {id(variable) for _, variable in slots}
     left = [variable.path for variable in layer.weights if id(variable) not in taken]
     if left:
-        raise ValueError(f"TensorFlow Addons has nothing for {', '.join(left)}")
+        raise ValueError(f"TensorFlow Addons has no equivalent of {', '.join(left)}")
 
 
 def _check(slots: list[Slot], weights: Arrays) -> None:

@@ -77,7 +77,7 @@ def test_every_damage_is_seen_and_the_one_before_is_used(kind: str, tmp_path: Pa
             data = data[: rng.randrange(len(data))]
         path = store.at(2) / name
         path.write_bytes(data)
-        with pytest.warns(UserWarning, match=r"step-00000002: .*; the one before is used"):
+        with pytest.warns(UserWarning, match=r"step-00000002: .*; using the previous"):
             assert store.newest() == store.at(1)
         path.write_bytes(whole[name])
         assert store.newest() == store.at(2)
@@ -86,7 +86,7 @@ def test_every_damage_is_seen_and_the_one_before_is_used(kind: str, tmp_path: Pa
 def test_nothing_is_used_when_all_are_damaged(tmp_path: Path) -> None:
     store = saved(tmp_path, 1)
     (store.at(1) / "empty").unlink()
-    with pytest.raises(ValueError, match="empty is missing, and no other checkpoint is whole"):
+    with pytest.raises(ValueError, match="empty is missing, and no other checkpoint is intact"):
         store.newest()
 
 
@@ -101,7 +101,7 @@ def test_the_newest_stands_in_for_a_damaged_best(tmp_path: Path) -> None:
     store = saved(tmp_path, 1)
     store.save(2, writer(2, best=1))
     (store.at(1) / "empty").write_text("?")
-    with pytest.warns(UserWarning, match=r"step-00000001: empty is damaged; the newest is used"):
+    with pytest.warns(UserWarning, match=r"step-00000001: empty is damaged; using the newest"):
         assert store.best() == store.at(2)
 
 
@@ -187,7 +187,7 @@ def test_whole_ones_are_listed(tmp_path: Path) -> None:
     store = saved(tmp_path, 1, 2, 3, 4)
     assert store.whole() == [store.at(step) for step in (4, 3, 2, 1)]
     (store.at(3) / "manifest.json").unlink()
-    with pytest.warns(match="step-00000003: manifest.json is missing; it is left out"):
+    with pytest.warns(match="step-00000003: manifest.json is missing; skipped"):
         assert store.whole(2) == [store.at(4), store.at(2)]
     assert store.whole(1) == [store.at(4)], "nothing older is looked at"
     assert CheckpointFolder(tmp_path / "nowhere").whole() == []

@@ -110,7 +110,7 @@ def test_a_folder_is_new_and_whole_or_gone(tmp_path: Path) -> None:
         assert not folder.exists()
     assert [path.name for path in folder.iterdir()] == ["one"]
     assert folder.stat().st_mode & 0o777 == 0o755
-    with pytest.raises(ValueError, match="er: exists already; name"), new_folder(folder):
+    with pytest.raises(ValueError, match="er: already exists; choose"), new_folder(folder):
         pass
     with pytest.raises(OSError, match="No space"), new_folder(tmp_path / "new") as unfinished:
         _full((unfinished / "one").write_text("1"))

@@ -41,7 +41,7 @@ def test_folders_stay_what_they_are() -> None:
 
 def test_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("hf://someone", "hf:///name", "hf://"):
-        with pytest.raises(ValueError, match=f"{address}: write hf://owner/name"):
+        with pytest.raises(ValueError, match=f"{address}: expected hf://owner/name"):
             download(address)
 
     def offline(name: str, **options: Any) -> str:

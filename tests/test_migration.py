@@ -155,7 +155,7 @@ def test_what_does_not_fit_is_refused() -> None:
         np.testing.assert_array_equal(a, b)
     dot = Attention(score="dot")
     dot.build((1, 1, 5), (1, 6, 5))
-    with pytest.raises(ValueError, match="no attention with DotScore"):
+    with pytest.raises(ValueError, match="no attention with DotScore; use"):
         set_tfa_weights(dot, [])
     dense = keras.layers.Dense(2)
     dense.build((1, 3))
@@ -170,7 +170,7 @@ def test_layers_that_would_be_filled_in_part_are_refused() -> None:
     ):
         layer.build((1, 1, 5), (1, 6, 5))
         before = layer.get_weights()
-        with pytest.raises(ValueError, match=f"TensorFlow Addons has nothing for .*{left}"):
+        with pytest.raises(ValueError, match=f"TensorFlow Addons has no equivalent of .*{left}"):
             set_tfa_weights(layer, before)
         for a, b in zip(layer.get_weights(), before, strict=True):
             np.testing.assert_array_equal(a, b)

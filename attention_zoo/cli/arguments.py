@@ -27,7 +27,7 @@ def only_overrides(words: Sequence[str]) -> list[str]:
     """Return the arguments if all of them are overrides; raise ValueError otherwise."""
     overrides, others = split_overrides(words)
     if others:
-        raise ValueError(f"{others[0]}: is no key=value; write options as training.steps=100")
+        raise ValueError(f"{others[0]}: expected key=value, such as training.steps=100")
     return overrides
 
 

@@ -9,7 +9,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, the number of checkpoints and the output folder."""
     parser.add_argument("run", metavar="RUN", help="a run folder")
     parser.add_argument(
-        "--last", metavar="N", type=int, help="the newest N, 2 at least; all there are without"
+        "--last", metavar="N", type=int, help="average the newest N, at least 2 (default: all)"
     )
     parser.add_argument(
         "-o", "--out", metavar="FOLDER", required=True, help="the folder to write; must not exist"

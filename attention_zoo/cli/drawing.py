@@ -13,11 +13,11 @@ def check_picture(path: Path) -> None:
     known = {*FigureCanvasBase.get_supported_filetypes(), "gif"}
     if path.suffix and path.suffix[1:].lower() not in known:
         raise ValueError(
-            f"{path}: no picture is of kind {path.suffix}; name a .png, .svg or .pdf, or for"
-            " glimpses a .gif"
+            f"{path}: unknown image format {path.suffix}; use .png, .svg or .pdf, or .gif for"
+            " glimpses"
         )
     if not path.parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {path.parent}; make it before")
+        raise ValueError(f"{path}: folder {path.parent} does not exist; create it first")
 
 
 def draw_answer(answer: Any, path: str | Path | None = None) -> Any:

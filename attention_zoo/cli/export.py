@@ -23,7 +23,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Write the folder completely or not at all."""
     overrides, folders = split_overrides(arguments.words)
     if len(folders) != 1:
-        raise ValueError(f"export writes one folder, {len(folders)} are named: export RUN OUT")
+        raise ValueError(
+            f"export expects one output folder, got {len(folders)}; usage: attention-zoo export"
+            " RUN OUT"
+        )
     from attention_zoo import tasks
     from attention_zoo.export import export
 

@@ -12,12 +12,12 @@ from attention_zoo.cli.arguments import Parser
 from attention_zoo.registry import did_you_mean
 
 COMMANDS = {
-    "list": "the presets that a recipe can name",
-    "train": "train what a recipe says, or go on with it",
+    "list": "list the model presets",
+    "train": "train the model of a recipe, or resume the run",
     "average": "write the average of a run's newest checkpoints",
-    "evaluate": "measure a run on a split",
-    "predict": "answer the lines of a file or of standard input",
-    "export": "write a run as a folder that serves without this library",
+    "evaluate": "evaluate a run on a split",
+    "predict": "predict for each line of a file or of standard input",
+    "export": "export a run to a folder that can be served without this library",
 }
 
 
@@ -72,7 +72,8 @@ def _dispatch(argv: list[str]) -> int:
 def _usage() -> str:
     lines = "\n".join(f"  {name:10}{text}" for name, text in COMMANDS.items())
     return (
-        f"usage: attention-zoo COMMAND ...\n\n{lines}\n\n`attention-zoo COMMAND --help` tells more."
+        f"usage: attention-zoo COMMAND ...\n\n{lines}\n\n"
+        "`attention-zoo COMMAND --help` shows the options of a command."
     )
 
 

@@ -29,35 +29,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="FILE | key=value",
         nargs="*",
-        help="a text file (standard input without), of images one path a line, and options:"
-        " search.beam_width=5",
+        help="a file with one text, or one image path, per line (default: standard input), and"
+        " options: search.beam_width=5",
     )
     parser.add_argument(
         "--images",
         metavar="FOLDER",
-        help="of retrieval: the JPEG and PNG files there, and in folders within, are what each text"
-        " seeks its image among",
+        help="for retrieval: folder of the images to search: its JPEG and PNG files, and those in"
+        " its subfolders",
     )
     parser.add_argument(
         "--attention",
         metavar="PNG",
-        help="draw where the model looked; several lines are numbered out-1.png, out-2.png ...",
+        help="plot the attention weights; with several lines, files are numbered out-1.png,"
+        " out-2.png ...",
     )
     parser.add_argument(
         "--html",
         metavar="FILE",
-        help="also write a page of all answers: spans and tags of a tagger, copied words of"
-        " summaries, images beside their captions, and where the model looked",
+        help="also write an HTML page of all predictions: spans and tags of a tagger, copied words"
+        " of summaries, images beside their captions, and attention weights",
     )
     parser.add_argument(
         "--n-best",
         action="store_true",
-        help="print every answer of the beam (or search.n_best of them): line number, score, text",
+        help="print every hypothesis (or search.n_best of them): line number, score, text",
     )
     parser.add_argument(
         "--allow-unknown",
         action="store_true",
-        help="answer lines with characters that the model has never seen",
+        help="accept unknown characters and map them to the unknown token",
     )
 
 
@@ -70,13 +71,15 @@ def run(arguments: argparse.Namespace) -> None:
         check_picture(Path(arguments.attention))
     if arguments.html and not Path(arguments.html).parent.is_dir():
         where = Path(arguments.html).parent
-        raise ValueError(f"--html {arguments.html}: there is no folder {where}; make it before")
+        raise ValueError(f"--html {arguments.html}: folder {where} does not exist; create it first")
     from attention_zoo import tasks
 
     task = tasks.load(arguments.run)
     if arguments.html and task.name not in PAGES:
         known = ", ".join(PAGES)
-        raise ValueError(f"--html {arguments.html}: task {task.name} has no page, {known} have")
+        raise ValueError(
+            f"--html {arguments.html}: task {task.name} has no HTML page; supported: {known}"
+        )
     images = _images(task, arguments.images)
     apply_overrides(task, overrides, "predict")
     if arguments.n_best and task.search.n_best == 1:
@@ -96,7 +99,8 @@ def run(arguments: argparse.Namespace) -> None:
         answers = task.predict(lines[start : start + CHUNK], **options)
         if arguments.attention and any(answer.attention is None for answer in answers):
             raise ValueError(
-                f"--attention {arguments.attention}: this model has no attention to draw"
+                f"--attention {arguments.attention}: this model returns no attention weights;"
+                " remove the option"
             )
         for number, answer in enumerate(answers, start + 1):
             _print(answer, number, arguments.n_best)
@@ -115,15 +119,19 @@ def _images(task: Any, folder: str | None) -> list[Path]:
     seeks = hasattr(task, "index")
     if folder is None:
         if seeks:
-            raise ValueError(f"{task.name} seeks among images; add --images FOLDER")
+            raise ValueError(f"task {task.name} needs images to search; add --images FOLDER")
         return []
     if not seeks:
-        raise ValueError(f"--images {folder}: {task.name} seeks among no images; leave it out")
+        raise ValueError(
+            f"--images {folder}: task {task.name} does not search images; remove the option"
+        )
     if not Path(folder).is_dir():
         raise ValueError(f"--images {folder}: no such folder")
     found = [path for path in Path(folder).rglob("*") if path.suffix.lower() in IMAGES]
     if not found:
-        raise ValueError(f"--images {folder}: no file there ends in {', '.join(IMAGES)}")
+        raise ValueError(
+            f"--images {folder}: no file ends in {', '.join(IMAGES)}; pass a folder of images"
+        )
     return sorted(found)
 
 
@@ -158,8 +166,8 @@ def _refuse_unknown(task: Any, lines: Sequence[str], places: Sequence[str]) -> N
         if unknown:
             shown = ", ".join(repr(character) for character in unknown[:5])
             raise ValueError(
-                f"{place}: the model has never seen {shown}; take it out, or have it read"
-                " as unknown with --allow-unknown"
+                f"{place}: unknown characters {shown}; remove them, or map them to the unknown"
+                " token with --allow-unknown"
             )
 
 
@@ -175,7 +183,8 @@ def _warn_of_unknown(answer: Any, place: str) -> None:
     if answer.unknown:
         where = ", ".join(str(at + 1) for at in answer.unknown)
         total = len(answer.source_tokens)
-        print(f"{place}: of {total} words the model does not know number {where}", file=sys.stderr)
+        count = f"{len(answer.unknown)} of {total}"
+        print(f"{place}: unknown words: {count} (position {where})", file=sys.stderr)
 
 
 def _draw(answer: Any, path: Path, number: int, count: int) -> None:
@@ -185,4 +194,4 @@ def _draw(answer: Any, path: Path, number: int, count: int) -> None:
     if answer.tokens:
         draw_answer(answer, path)
     else:
-        print(f"{path}: not drawn, the answer is empty", file=sys.stderr)
+        print(f"{path}: not drawn, the prediction is empty", file=sys.stderr)

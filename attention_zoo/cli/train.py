@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow",
         metavar="KEY,...",
         default="",
-        help="keys and sections that may differ from what the run was begun with:"
+        help="keys and sections that may differ from the recipe that the run was started with:"
         " training.steps,data",
     )
 

@@ -22,7 +22,7 @@ def whole_numbers(what: str, values: Sequence[int] | NDArray[Any]) -> Integers:
     """Return the values as an int64 array; raise ValueError if they are not integers."""
     numbers = np.asarray(values)
     if numbers.size and numbers.dtype.kind not in "iu":
-        raise ValueError(f"{what} must be whole numbers, got {numbers.dtype}")
+        raise ValueError(f"{what} must be integers, got {numbers.dtype}")
     return numbers.astype(np.int64)
 
 
@@ -167,7 +167,10 @@ class PairBatches(Batches):
         numbers: Sequence[int] | None = None,
     ) -> None:
         if len(sources) != len(targets):
-            raise ValueError(f"{len(sources)} sources and {len(targets)} targets; give pairs")
+            raise ValueError(
+                f"expected one target per source, got {len(sources)} sources and"
+                f" {len(targets)} targets"
+            )
         if not sources:
             raise ValueError("no pairs to make batches of; the corpus is empty")
         self._sources = Ragged(sources, "the source of pair")
@@ -231,7 +234,7 @@ class Ragged:
     def __init__(self, rows: Sequence[Row], name: str) -> None:
         self.lengths: Integers = np.fromiter(map(len, rows), np.int64, len(rows))
         if not self.lengths.all():
-            raise ValueError(f"{name} {int(np.argmin(self.lengths))} has no token")
+            raise ValueError(f"{name} {int(np.argmin(self.lengths))} is empty")
         self._flat = np.concatenate([np.asarray(row, np.int32) for row in rows])
         self.begins: Integers = np.cumsum(self.lengths) - self.lengths
 

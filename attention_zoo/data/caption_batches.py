@@ -53,7 +53,7 @@ class LabelledBatches(Batches):
         if len(images) != len(labels):
             raise ValueError(f"{len(images)} images but {len(labels)} labels")
         if (numbered := whole_numbers("labels", labels)).min() < 0:
-            raise ValueError(f"labels are counted from 0, got {numbered.min()}")
+            raise ValueError(f"labels must be at least 0, got {numbered.min()}")
         self._images, self._labels = images, numbered.astype(np.int32)
         like = np.zeros(len(images), np.int64)
         super().__init__((like,), batch_size, seed, numbers=numbers)

@@ -102,7 +102,7 @@ def read_coco(
     lines = [decoded(where, raw) for where, raw in numbered_lines(annotations)]
     whole = parsed(str(annotations), "\n".join(lines))
     if not isinstance(whole, dict):
-        raise ValueError(f"{annotations}: no JSON object; expected {{...}}")
+        raise ValueError(f"{annotations}: not a JSON object; expected {{...}}")
     skips, places = Skips(skip_bad), dict[str, str]()
     rows: dict[Any, _Described] = {}
     for where, entry in _entries(annotations, whole, "images"):
@@ -110,14 +110,14 @@ def read_coco(
             name = _new_name(where, _object(where, entry), "file_name", places)
             number = _number(where, entry, "id")
             if number in rows:
-                raise ValueError(f"{where}: id {number!r} stands in {rows[number].where} already")
+                raise ValueError(f"{where}: id {number!r} is already used in {rows[number].where}")
             rows[number] = _Described(where, name, [])
     for where, entry in _entries(annotations, whole, "annotations"):
         with skips:
             number = _number(where, _object(where, entry), "image_id")
             texts = field_texts(where, entry, "caption")
             if number not in rows:
-                raise ValueError(f"{where}: is of image_id {number!r}, which no image has")
+                raise ValueError(f"{where}: image_id {number!r} is not the id of any image")
             rows[number].captions.extend([filled(where, text, "field 'caption'") for text in texts])
     return _read(images, annotations, rows.values(), places, size, skips)
 
@@ -125,22 +125,24 @@ def read_coco(
 def _inside(images: str | Path) -> Path:
     """Return the path of the captions file in an image folder."""
     if not Path(images).is_dir():
-        raise ValueError(f"{images}: no folder with captions in it; name the file of the captions")
+        raise ValueError(
+            f"{images}: not a folder, so it has no captions file; give the path of one"
+        )
     for name in INSIDE:
         if (path := Path(images) / name).exists():
             return path
-    raise ValueError(f"{images}: has no {INSIDE[0]}; name the file of the captions")
+    raise ValueError(f"{images}: has no {INSIDE[0]}; give the path of the captions file")
 
 
 def _new_name(where: str, row: dict[str, Any], name: str, places: dict[str, str]) -> str:
     """Return the image name of a row; raise ValueError if an earlier row has it."""
     image = field(where, row, name)
     if not isinstance(image, str):
-        raise ValueError(f"{where}: field {name!r} is no text; give the name of an image")
+        raise ValueError(f"{where}: field {name!r} must be the name of an image, got {image!r}")
     if image in places:
         raise ValueError(
-            f"{where}: image {image!r} stands in {places[image]} already; give all its captions at"
-            " one place"
+            f"{where}: image {image!r} is already listed in {places[image]}; give all its captions"
+            " there"
         )
     places[image] = where
     return image
@@ -150,20 +152,20 @@ def _entries(path: str | Path, whole: dict[str, Any], name: str) -> Iterable[tup
     """Return the entries of a list in COCO's JSON, with their locations."""
     entries = field(str(path), whole, name)
     if not isinstance(entries, list):
-        raise ValueError(f"{path}: field {name!r} is no list")
+        raise ValueError(f"{path}: field {name!r} must be a list")
     return ((f"{path}: {name}[{place}]", entry) for place, entry in enumerate(entries))
 
 
 def _object(where: str, entry: Any) -> dict[str, Any]:
     if not isinstance(entry, dict):
-        raise ValueError(f"{where}: no JSON object; expected {{...}}")
+        raise ValueError(f"{where}: not a JSON object; expected {{...}}")
     return entry
 
 
 def _number(where: str, entry: dict[str, Any], name: str) -> int | str:
     number = field(where, entry, name)
     if not isinstance(number, int | str) or isinstance(number, bool):
-        raise ValueError(f"{where}: field {name!r} is neither a whole number nor a text")
+        raise ValueError(f"{where}: field {name!r} must be an integer or a string, got {number!r}")
     return number
 
 
@@ -195,7 +197,7 @@ def _read(
                 stack.add(where, read_image(files[row.name](), size, where))
                 kept.append(row)
     if not kept:
-        raise ValueError(f"{images}: no image with a caption (bad ones left out: {skips.count})")
+        raise ValueError(f"{images}: no image with a caption (bad examples skipped: {skips.count})")
     return CaptionedImages(
         stack.images(),
         [tuple(row.captions) for row in kept],

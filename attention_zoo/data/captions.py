@@ -39,17 +39,22 @@ class CaptionedImages:
 
     def __post_init__(self) -> None:
         for what, part in (
-            ("sets of captions", self.captions),
+            ("captions", self.captions),
             ("names", self.names),
-            ("sets of boxes", self.boxes),
+            ("boxes", self.boxes),
         ):
             if part is not None and len(part) != len(self):
-                raise ValueError(f"{self.origin}: {len(self)} images and {len(part)} {what}")
+                raise ValueError(
+                    f"{self.origin}: {what} must have one entry per image, got {len(part)} entries"
+                    f" and {len(self)} images"
+                )
         check_stack(self.origin, self.images, (3,))
         told: list[Any] = list(self.captions)
         for name, captions in zip(self.names, told, strict=True):
             if isinstance(captions, str):
-                raise ValueError(f"{self.origin}: image {name}: give a tuple of captions, not one")
+                raise ValueError(
+                    f"{self.origin}: captions of image {name} must be a tuple, got a string"
+                )
             if not captions:
                 raise ValueError(f"{self.origin}: image {name} has no caption")
 
@@ -72,7 +77,7 @@ class CaptionedImages:
             ValueError: `most` is below 1.
         """
         if most < 1:
-            raise ValueError(f"{self.origin}: an image needs a caption, got {most}")
+            raise ValueError(f"{self.origin}: captions per image must be at least 1, got {most}")
         pick = random.Random(seed).sample
         return replace(
             self, captions=[tuple(pick(told, min(most, len(told)))) for told in self.captions]

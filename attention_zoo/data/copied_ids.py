@@ -64,7 +64,9 @@ def copied_ids(
     if copies < 0:
         raise ValueError(f"copies={copies} must be at least 0")
     if targets is not None and len(targets) != len(sources):
-        raise ValueError(f"{len(sources)} sources and {len(targets)} targets; give pairs")
+        raise ValueError(
+            f"expected one target per source, got {len(sources)} sources and {len(targets)} targets"
+        )
     ids, words = [], []
     for text, known in zip(sources, tokenizer.encode(sources), strict=True):
         numbers: dict[str, int] = {}

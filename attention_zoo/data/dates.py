@@ -76,11 +76,11 @@ def _check_languages(source: str, target: str) -> None:
     for name in (source, target):
         if name not in LANGUAGES:
             raise ValueError(
-                f"dates has no {name!r}{did_you_mean(name, LANGUAGES)}"
+                f"dates: unknown language {name!r}{did_you_mean(name, LANGUAGES)}"
                 f" (known: {', '.join(LANGUAGES)})"
             )
     if source == target:
-        raise ValueError(f"dates: source and target are both {source!r}; choose two languages")
+        raise ValueError(f"dates: source and target must differ, got {source!r} for both")
 
 
 def _draw(phrases: int, pick: Pick) -> list[Clause]:

@@ -92,7 +92,8 @@ def generate_digits(size: int, split: str = "train", seed: int = 1) -> Digits:
     whole_number("size", size)
     if split not in PARTS:
         raise ValueError(
-            f"digits has no {split!r}{did_you_mean(split, PARTS)} (known: {', '.join(PARTS)})"
+            f"digits: unknown split {split!r}{did_you_mean(split, PARTS)}"
+            f" (known: {', '.join(PARTS)})"
         )
     numbers = random.Random(f"digits/{split}/{seed}").random
     each = 1 + MANNERS + 2 * POINTS
@@ -187,7 +188,9 @@ def cluttered_digits(
     whole_number("clutter", clutter, low=0)
     count, *sides, channels = digits.images.shape
     if whole_number("patch", patch) > min(sides) and clutter:
-        raise ValueError(f"patch={patch}: the images have only {sides[0]} by {sides[1]} pixels")
+        raise ValueError(
+            f"patch must not exceed the image size of {sides[0]} x {sides[1]} pixels, got {patch}"
+        )
     pick = _picker(f"cluttered/{seed}")
     made = np.zeros((count, size, size, channels), "uint8")
     for row, canvas in enumerate(made):
@@ -228,7 +231,8 @@ def _checked(images: Any, labels: Any, size: int) -> Digits:
         )
     if whole_number("size", size) < max(images.shape[1:3]):
         raise ValueError(
-            f"size={size}: images of {images.shape[1]} by {images.shape[2]} pixels do not fit"
+            f"size must be at least the image size of {images.shape[1]} x {images.shape[2]} pixels,"
+            f" got {size}"
         )
     channels = images if images.ndim == 4 else images[..., None]
     return Digits(channels, labels.astype("int64"))

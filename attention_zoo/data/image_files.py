@@ -51,7 +51,7 @@ def image_files(path: str | Path) -> Iterator[Files]:
             if entry.is_dir() or any(map(_hidden, name.split("/"))):
                 continue
             if name in entries:
-                raise ValueError(f"{path}: has two files called {name!r}; pack it anew with one")
+                raise ValueError(f"{path}: has two files named {name!r}; repack it with only one")
             entries[name] = entry
         yield {name: partial(_unzipped, archive, entries[name], path) for name in sorted(entries)}
 
@@ -81,16 +81,16 @@ class ImageStack:
         if image.shape != self._array.shape[1:]:
             sizes = [" x ".join(map(str, shape)) for shape in (image.shape, self._array.shape[1:])]
             raise ValueError(
-                f"{where}: is {sizes[0]}, but {self._first} is {sizes[1]}; give a size, which all"
-                " are brought to"
+                f"{where}: has size {sizes[0]}, but {self._first} has {sizes[1]}; set size to"
+                " resize all images"
             )
         if self._count == len(self._array):
             try:
                 self._array = np.concatenate([self._array, np.empty_like(self._array)])
             except MemoryError:
                 raise ValueError(
-                    f"{where}: no memory for more than {self._count} images of this size; give a"
-                    " smaller size"
+                    f"{where}: out of memory after {self._count} images of this size; set a smaller"
+                    " size"
                 ) from None
         self._array[self._count] = image
         self._count += 1
@@ -129,7 +129,7 @@ def _archive(path: str | Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
-        said = "neither a folder nor a whole zip; give one"
+        said = "neither a folder nor an intact zip; give one of them"
         if isinstance(error, OSError) and error.filename is not None:  # else bad content
             said = str(error.strerror)
         raise ValueError(f"{path}: {said}") from None
@@ -149,10 +149,12 @@ def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path
             with archive.open(entry) as file:
                 return file.read(entry.file_size + 1)
     except _DAMAGES:
-        raise ValueError(f"{where}: the zip data is damaged or cut; fetch it again") from None
+        raise ValueError(
+            f"{where}: the zip data is damaged or truncated; download it again"
+        ) from None
     except RuntimeError:
         pass  # encrypted
     raise ValueError(
-        f"{where}: is locked or packed in a way that is not read; pack it anew, by deflating and"
-        " without a password"
+        f"{where}: encrypted or compressed by an unsupported method; repack the zip with deflate"
+        " and without a password"
     )

@@ -45,11 +45,17 @@ class ImageTextBatches(Batches):
             raise ValueError("no texts to make batches of; the corpus is empty")
         which = whole_numbers("which_image", which_image)
         if len(which) != len(texts):
-            raise ValueError(f"{len(texts)} texts, but the images of {len(which)}")
+            raise ValueError(
+                f"which_image must have one index per text, got {len(which)} indices and"
+                f" {len(texts)} texts"
+            )
         strange = (which < 0) | (which >= len(images))
         if strange.any():
             row = int(strange.argmax())
-            raise ValueError(f"text {row} is of image {which[row]}; there are {len(images)}")
+            raise ValueError(
+                f"which_image must be in [0, {len(images)}), the range of image indices, got"
+                f" {which[row]} for text {row}"
+            )
         self._images, self._which = images, which
         self._texts = Ragged(texts, "text")
         like = np.zeros(len(texts), np.int64)

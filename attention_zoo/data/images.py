@@ -74,7 +74,7 @@ def read_image(
         encoded = read_bytes(source, where)
     if not isinstance(encoded, bytes):
         kind = type(encoded).__name__
-        raise ValueError(f"{where}: of type {kind}; give a path, encoded bytes or an array")
+        raise ValueError(f"{where}: expected a path, encoded bytes or an array, got {kind}")
     _check_header(where, encoded)
     return resized(_decoded(where, encoded), size)
 
@@ -125,10 +125,10 @@ def resized_all(images: Image, size: int) -> Image:
 def check_stack(where: str, images: NDArray[Any], channels: Sequence[int]) -> None:
     """Raise ValueError unless these are uint8 images `(N, H, W, C)` with C in `channels`."""
     if images.dtype != np.uint8:
-        raise ValueError(f"{where}: images of {images.dtype}; give uint8, from 0 to 255")
+        raise ValueError(f"{where}: images must be uint8, from 0 to 255, got {images.dtype}")
     if images.ndim != 4 or images.shape[-1] not in channels or not all(images.shape[1:]):
         shapes = " or ".join(f"(N, H, W, {count})" for count in channels)
-        raise ValueError(f"{where}: images of shape {images.shape}; give {shapes}")
+        raise ValueError(f"{where}: images must be {shapes}, got shape {images.shape}")
 
 
 def digest(image: Image) -> str:
@@ -139,10 +139,10 @@ def digest(image: Image) -> str:
 def checked_array(where: str, array: NDArray[Any]) -> Image:
     """Return the array as `(H, W, 1)` or `(H, W, 3)`; raise ValueError if it is not an image."""
     if array.dtype != np.uint8:
-        raise ValueError(f"{where}: an array of {array.dtype}; give uint8, from 0 to 255")
+        raise ValueError(f"{where}: the array must be uint8, from 0 to 255, got {array.dtype}")
     shaped = array[..., None] if array.ndim == 2 else array
     if shaped.ndim != 3 or shaped.shape[-1] not in (1, 3):
-        raise ValueError(f"{where}: an array of shape {array.shape}; give (height, width, 3)")
+        raise ValueError(f"{where}: the array must be (height, width, 3), got shape {array.shape}")
     _check_sides(where, *shaped.shape[:2])
     return shaped
 
@@ -156,7 +156,7 @@ def read_bytes(path: str | Path, where: str | None = None) -> bytes:
     except OSError as error:
         raise ValueError(f"{where}: {error.strerror}") from None
     except ValueError:
-        raise ValueError(f"{where}: is no path, it has a null character") from None
+        raise ValueError(f"{where}: not a valid path, contains a null character") from None
     check_bytes(where, len(encoded))
     return encoded
 
@@ -174,19 +174,19 @@ def _check_header(where: str, encoded: bytes) -> None:
     header = _header(where, encoded)
     _check_sides(where, header.height, header.width)
     if encoded.startswith(_JPEG) and encoded.count(_SCAN) > MOST_SCANS:
-        raise ValueError(f"{where}: has more than {MOST_SCANS} scans; save it as a plain JPEG")
+        raise ValueError(f"{where}: has more than {MOST_SCANS} scans; save it as a baseline JPEG")
     deep = encoded.startswith(_PNG) and encoded[_DEPTH_AT] > 8
-    problem = _MODES.get(header.mode) or ("16 bits a colour" if deep else None)
+    problem = _MODES.get(header.mode) or ("16 bits per channel" if deep else None)
     if "transparency" in header.info:
         problem = "transparent colours"
     if problem is not None:
-        raise ValueError(f"{where}: has {problem}; save it as plain RGB of 8 bits a colour")
+        raise ValueError(f"{where}: has {problem}; save it as RGB with 8 bits per channel")
     if getattr(header, "is_animated", False):
-        raise ValueError(f"{where}: is animated; save the one picture that is meant")
+        raise ValueError(f"{where}: is animated; save a single frame")
     if (orientation := _orientation(header, encoded)) != 1:
         raise ValueError(
-            f"{where}: asks to be turned (EXIF orientation {orientation}), which TensorFlow does"
-            " not do; turn it with PIL.ImageOps.exif_transpose and save it again"
+            f"{where}: has EXIF orientation {orientation}, which TensorFlow ignores; rotate it with"
+            " PIL.ImageOps.exif_transpose and save it again"
         )
 
 
@@ -195,7 +195,7 @@ def _strange(encoded: bytes) -> str:
     if not encoded:
         return "is empty"
     known = [name for begin, name in _OTHERS.items() if encoded.startswith(begin)]
-    return f"is {known[0]}" if known else "is no image that is known here"
+    return f"is {known[0]}" if known else "is not in a known image format"
 
 
 def _header(where: str, encoded: bytes) -> Any:
@@ -215,12 +215,14 @@ def _header(where: str, encoded: bytes) -> Any:
 
 def _damaged(where: str, encoded: bytes) -> ValueError:
     kind = "PNG" if encoded.startswith(_PNG) else "JPEG"
-    return ValueError(f"{where}: the {kind} data is damaged or cut; fetch it again")
+    return ValueError(f"{where}: the {kind} data is damaged or truncated; download it again")
 
 
 def _check_sides(where: str, height: int, width: int) -> None:
     if not height * width:
-        raise ValueError(f"{where}: {height} x {width}, which has no pixel; give an image")
+        raise ValueError(
+            f"{where}: {height} x {width}, an image without pixels; give a non-empty one"
+        )
     if height * width > MOST_PIXELS:
         raise ValueError(
             f"{where}: {height} x {width}, more than {MOST_PIXELS} pixels; make it smaller"
@@ -289,7 +291,7 @@ def _sides(size: Size | None) -> tuple[int, int] | None:
     sides = (size, size) if isinstance(size, int) else size
     two = isinstance(sides, Sequence) and len(sides) == 2
     if not two or not all(type(side) is int and side >= 1 for side in sides):
-        raise ValueError(f"size={size!r}: give one side or (height, width), each at least 1")
+        raise ValueError(f"size={size!r}: expected one side or (height, width), each at least 1")
     if sides[0] * sides[1] > MOST_PIXELS:
         raise ValueError(f"size={size!r}: more than {MOST_PIXELS} pixels; make it smaller")
     return sides[0], sides[1]
@@ -311,12 +313,12 @@ def _assertion(encoded: Any) -> Any:
 
     begins = [tf.strings.substr(encoded, 0, len(begin)) == begin for begin in (_JPEG, _PNG)]
     whole = tf.strings.length(encoded) >= _PNG_HEAD
-    told = ["the image is neither JPEG nor PNG, or ends before it says what it is"]
+    told = ["the image is neither JPEG nor PNG, or its header is truncated"]
     known = tf.debugging.Assert(begins[0] | (begins[1] & whole), told)
     with tf.control_dependencies([known]):
         sides, plain = tf.cond(begins[0], jpeg, png)
     small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MOST_PIXELS)
-    said = "the image is not grey or RGB of 8 bits without alpha, or has too many pixels or scans"
+    said = "the image is not 8-bit grayscale or RGB without alpha, or has too many pixels or scans"
     return tf.debugging.Assert(plain & small, [said])
 
 

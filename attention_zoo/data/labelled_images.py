@@ -51,15 +51,16 @@ class LabelledImages:
         parts = len(self.images), len(self.labels), len(self.names)
         if len(set(parts)) > 1:
             raise ValueError(
-                f"{self.origin}: {parts[0]} images, {parts[1]} labels and {parts[2]} names"
+                f"{self.origin}: expected one label and one name per image, got {parts[0]} images,"
+                f" {parts[1]} labels and {parts[2]} names"
             )
         check_stack(self.origin, self.images, (1, 3))
         strange = (self.labels < 0) | (self.labels >= len(self.classes))
         if strange.any():
             row = int(strange.argmax())
             raise ValueError(
-                f"{self.origin}: image {self.names[row]} has label {self.labels[row]}; there are"
-                f" {len(self.classes)} classes, counted from 0"
+                f"{self.origin}: the label of image {self.names[row]} must be in"
+                f" [0, {len(self.classes)}), the range of class ids, got {self.labels[row]}"
             )
 
     def __len__(self) -> int:
@@ -102,20 +103,22 @@ def read_npz_images(
     pixels, numbers = _arrays(path, (images, labels))
     if pixels.ndim not in (3, 4):
         raise ValueError(
-            f"{path}: {images!r} is of shape {pixels.shape}; give (N, H, W) or (N, H, W, 3)"
+            f"{path}: {images!r} must be (N, H, W) or (N, H, W, 3), got shape {pixels.shape}"
         )
     if pixels.dtype != np.uint8:
-        raise ValueError(f"{path}: {images!r} is of {pixels.dtype}; give uint8, from 0 to 255")
+        raise ValueError(f"{path}: {images!r} must be uint8, from 0 to 255, got {pixels.dtype}")
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise ValueError(
-            f"{path}: {labels!r} is of {numbers.dtype} and shape {numbers.shape}; give whole"
-            " numbers (N,)"
+            f"{path}: {labels!r} must be integers (N,), got {numbers.dtype} of shape"
+            f" {numbers.shape}"
         )
     if not numbers.size:
-        raise ValueError(f"{path}: {labels!r} is empty; give one label of each image")
+        raise ValueError(f"{path}: {labels!r} is empty; give one label per image")
     least, most = int(numbers.min()), int(numbers.max())
     if least < 0 or most >= MOST_CLASSES:
-        raise ValueError(f"{path}: {labels!r} goes from {least} to {most}; count classes from 0")
+        raise ValueError(
+            f"{path}: {labels!r} must be from 0 to {MOST_CLASSES - 1}, got {least} to {most}"
+        )
     shaped = pixels[..., None] if pixels.ndim == 3 else pixels
     classes = [str(number) for number in range(most + 1)]
     names = [str(number) for number in range(1, len(numbers) + 1)]
@@ -149,21 +152,23 @@ def read_class_folders(
         classes = _top_folders(named)
         for strange in sorted(set(_top_folders(files)) - set(classes)):
             with skips:
-                raise ValueError(f"{images}/{strange}: has no image; take it away")
+                raise ValueError(f"{images}/{strange}: contains no image; remove the folder")
         if len(classes) == 1 and all(name.count("/") > 1 for name in named):
             raise ValueError(
-                f"{images}: all images are within folders of its folder {classes[0]!r}; name that"
-                " one, or pack the zip anew from within it"
+                f"{images}: all images are in subfolders of {classes[0]!r}; give the path of that"
+                " folder, or repack the zip without it"
             )
         for name in named:
             with skips:
                 where = f"{images}/{name}"
                 if "/" not in name:
-                    raise ValueError(f"{where}: is in no class; put it into the folder of one")
+                    raise ValueError(f"{where}: is in no class folder; move it into one")
                 stack.add(where, read_image(files[name](), size, where))
                 kept.append(name)
     if not kept:
-        raise ValueError(f"{images}: no image in a class (bad ones left out: {skips.count})")
+        raise ValueError(
+            f"{images}: no image in a class folder (bad images skipped: {skips.count})"
+        )
     labels = [classes.index(name.partition("/")[0]) for name in kept]
     numbers = np.asarray(labels, np.int32)
     return LabelledImages(stack.images(), numbers, classes, kept, str(images), skips.count)
@@ -182,13 +187,13 @@ def _arrays(path: str | Path, wanted: tuple[str, str]) -> list[NDArray[Any]]:
             if set(wanted) <= set(names):
                 return [np.asarray(found[name]) for name in wanted]
     except MemoryError:
-        raise ValueError(f"{path}: holds more than there is memory for") from None
+        raise ValueError(f"{path}: does not fit into memory; give a smaller file") from None
     except Exception as error:  # NumPy raises many classes
-        said = "no npz file, or a damaged one; give a whole one"
+        said = "not an npz file, or a damaged one; save it with numpy.savez"
         if isinstance(error, OSError) and error.filename is not None:
             said = str(error.strerror)
         elif "allow_pickle" in str(error):
-            said = "holds Python objects; write arrays of numbers"
+            said = "contains Python objects; save arrays of numbers"
         raise ValueError(f"{path}: {said}") from None
     missing = next(name for name in wanted if name not in names)
     close = did_you_mean(missing, names)

@@ -57,7 +57,7 @@ def read_lines(path: str | Path) -> TextLines:
     texts = [decoded(where, raw) for where, raw in numbered_lines(path)]
     lines = [number for number, text in enumerate(texts, 1) if text.strip()]
     if not lines:
-        raise ValueError(f"{path}: no line has a text; give one text a line")
+        raise ValueError(f"{path}: no line contains text; give one text per line")
     return TextLines([texts[number - 1] for number in lines], str(path), lines)
 
 

@@ -45,7 +45,8 @@ class TextPairs:
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.targets):
             raise ValueError(
-                f"{self.origin}: {len(self.sources)} sources and {len(self.targets)} targets"
+                f"{self.origin}: expected one target per source, got {len(self.sources)} sources"
+                f" and {len(self.targets)} targets"
             )
 
     def __len__(self) -> int:
@@ -90,7 +91,10 @@ def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> T
     def fields(where: str, raw: bytes) -> tuple[str, str]:
         row = decoded(where, raw).split("\t")
         if len(row) != len(header):
-            raise ValueError(f"{where}: the header names {len(header)} columns, found {len(row)}")
+            raise ValueError(
+                f"{where}: expected {len(header)} tab-separated columns, as in the header, got"
+                f" {len(row)}"
+            )
         return row[columns[0]], row[columns[1]]
 
     return collect_pairs(lines, fields, str(path), (source, target), skip_bad)
@@ -181,7 +185,7 @@ def collect_pairs(
             sources.append(source)
             references.append(tuple(targets))
     if not sources:
-        raise ValueError(f"{origin}: no pairs (bad rows left out: {skips.count})")
+        raise ValueError(f"{origin}: no pairs (bad rows skipped: {skips.count})")
     several = any(len(of_source) > 1 for of_source in references)
     first = [of_source[0] for of_source in references]
     return TextPairs(sources, first, origin, skips.count, references if several else None)
@@ -189,9 +193,9 @@ def collect_pairs(
 
 def _column(where: str, header: list[str], name: str) -> int:
     if header.count(name) != 1:
-        found = "twice" if name in header else "not at all"
+        found = "is repeated" if name in header else "is missing"
         raise ValueError(
-            f"{where}: column {name!r} is named {found}{did_you_mean(name, header)}"
+            f"{where}: column {name!r} {found} in the header{did_you_mean(name, header)}"
             f" (columns: {', '.join(header)})"
         )
     return header.index(name)

@@ -65,8 +65,8 @@ def read_tagged_tfds(
     features, rows = prepared_rows(name, split, (words, tags), data_dir)
     label: Any = getattr(features[tags], "feature", None)
     if not hasattr(label, "int2str"):
-        kind = "ClassLabel, a name for each number"
-        raise ValueError(f"{name}: feature {tags!r} is no list of {kind}; name one that is")
+        kind = "sequence of ClassLabel"
+        raise ValueError(f"{name}: feature {tags!r} is not a {kind}; choose one that is")
     texts, names, lines = [], [], []
     for number, row in enumerate(rows, 1):
         if len(row[words]):
@@ -74,7 +74,7 @@ def read_tagged_tfds(
             names.append(tuple(label.int2str(int(tag)) for tag in row[tags]))
             lines.append(number)
     if not texts:
-        raise ValueError(f"{name} {split}: holds no sentence")
+        raise ValueError(f"{name} {split}: contains no sentence")
     return TaggedSentences(texts, names, f"{name} {split}", lines=lines)
 
 
@@ -129,7 +129,8 @@ def _read(where: str, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]
             read += 1
     except Exception as error:  # TensorFlow raises many classes
         raise ValueError(
-            f"{where}: row {read + 1} cannot be read: {_first_line(error)}; prepare it anew"
+            f"{where}: row {read + 1} cannot be read: {_first_line(error)}; prepare the data set"
+            " again"
         ) from None
 
 

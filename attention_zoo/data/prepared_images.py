@@ -60,7 +60,9 @@ def read_caption_tfds(
             texts.append(found)
             names.append(number)
     if not names:
-        raise ValueError(f"{name} {split}: no image with a caption (left out: {skips.count})")
+        raise ValueError(
+            f"{name} {split}: no image with a caption (bad rows skipped: {skips.count})"
+        )
     return CaptionedImages(stack.images(), texts, names, f"{name} {split}", skips.count)
 
 
@@ -90,7 +92,7 @@ def read_labelled_tfds(
     check_size(size)
     features, rows = _image_rows(name, split, (image, label), data_dir)
     if not hasattr(features[label], "int2str"):
-        raise ValueError(f"{name}: feature {label!r} is no ClassLabel; name one that is")
+        raise ValueError(f"{name}: feature {label!r} is not a ClassLabel; choose one that is")
     stack, labels, names = ImageStack(), list[int](), list[str]()
     skips = Skips(skip_bad)
     for where, number, row in rows:
@@ -99,7 +101,7 @@ def read_labelled_tfds(
             labels.append(int(row[label]))
             names.append(number)
     if not names:
-        raise ValueError(f"{name} {split}: holds no image (left out: {skips.count})")
+        raise ValueError(f"{name} {split}: contains no image (bad rows skipped: {skips.count})")
     return LabelledImages(
         stack.images(),
         np.asarray(labels, np.int32),
@@ -117,7 +119,7 @@ def _image_rows(
     features, rows = prepared_rows(name, split, wanted, data_dir)
     shape = features[wanted[0]].shape
     if not isinstance(shape, tuple) or len(shape) != 3:
-        raise ValueError(f"{name}: feature {wanted[0]!r} is no image; name one that is")
+        raise ValueError(f"{name}: feature {wanted[0]!r} is not an image; choose one that is")
     numbered = enumerate(rows, 1)
     return features, ((f"{name} {split}: row {n}", str(n), row) for n, row in numbered)
 
@@ -134,5 +136,5 @@ def _texts(where: str, name: str, value: Any) -> tuple[str, ...]:
     if not found:
         raise ValueError(f"{where}: the field {name!r} is empty")
     if not all(isinstance(text, bytes) for text in found):
-        raise ValueError(f"{where}: field {name!r} is neither a text nor a list of texts")
+        raise ValueError(f"{where}: field {name!r} must be a string or a list of strings")
     return tuple(filled(where, decoded(where, text), f"field {name!r}") for text in found)

@@ -152,7 +152,7 @@ class WordPieceTokenizer(PublicTokenizer):
         names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
         self.pad, self.unknown, self.start, self.end, self.mask = map(self._special, names)
         if self.pad != PAD:
-            raise ValueError(f"the vocabulary has [PAD] at {self.pad}; the library pads with {PAD}")
+            raise ValueError(f"the id of [PAD] must be {PAD}, got {self.pad}")
 
     def _surface(self, token_id: int) -> str:
         token = self._label(token_id)
@@ -176,8 +176,8 @@ class ByteTokenizer(PublicTokenizer):
         size = engine.get_vocab_size(with_added_tokens=True)
         if self._last != size - 1:
             raise ValueError(
-                f"<|endoftext|> is number {self._last} of {size}, but GPT-2 has it last; tokens"
-                " were added to this vocabulary"
+                f"<|endoftext|> must be the last of {size} token ids, as in GPT-2, got id"
+                f" {self._last}; remove the tokens that were added to the vocabulary"
             )
 
     @property
@@ -275,14 +275,14 @@ def _add(engine: tokenizers.Tokenizer, path: Path) -> None:
         return
     added = _json(path)
     if added is None:
-        raise ValueError(f"{path.name} beside it is damaged; copy it anew")
+        raise ValueError(f"{path.name} in the same folder is damaged; copy it again")
     for token, number in sorted(added.items(), key=lambda item: item[1]):
         if engine.token_to_id(token) is None:
             engine.add_tokens([AddedToken(token, normalized=True)])
         if engine.token_to_id(token) != number:
             raise ValueError(
-                f"{path.name} has {token!r} as {number}, but there it would be"
-                f" {engine.token_to_id(token)}; number added tokens from the size of the vocabulary"
+                f"{path.name}: the id of {token!r} must be {engine.token_to_id(token)}, got"
+                f" {number}; number added tokens from the vocabulary size"
             )
 
 

@@ -32,11 +32,13 @@ def numbered_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
                 yield f"{path}:{number}", raw.removesuffix(b"\n").removesuffix(b"\r")
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise ValueError(f"{path}: the gzip data is damaged or cut; fetch it again") from None
+        raise ValueError(
+            f"{path}: the gzip data is damaged or truncated; download it again"
+        ) from None
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
     except ValueError:
-        raise ValueError(f"{str(path)!r}: is no path, it has a null character") from None
+        raise ValueError(f"{str(path)!r}: not a valid path, contains a null character") from None
 
 
 def decoded(where: str, raw: bytes) -> str:
@@ -65,16 +67,16 @@ def parsed(where: str, text: str) -> Any:
         said = f"{error.msg} at {line}character {error.colno}"
         raise ValueError(f"{where}: not valid JSON: {said}") from None
     except ValueError:
-        raise ValueError(f"{where}: not valid JSON: a number of too many digits") from None
+        raise ValueError(f"{where}: not valid JSON: a number has too many digits") from None
     except RecursionError:
-        raise ValueError(f"{where}: not valid JSON: brackets too deep") from None
+        raise ValueError(f"{where}: not valid JSON: nested too deeply") from None
 
 
 def json_object(where: str, line: str) -> dict[str, Any]:
     """Return the JSON object of a line; raise ValueError if there is none."""
     row = parsed(where, line)
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: the line is no JSON object; expected {{...}}")
+        raise ValueError(f"{where}: the line is not a JSON object; expected {{...}}")
     return row
 
 
@@ -91,12 +93,14 @@ def field_texts(where: str, row: dict[str, Any], name: str) -> list[str]:
     value = field(where, row, name)
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{where}: field {name!r} is neither a text nor a list of texts")
+        raise ValueError(f"{where}: field {name!r} must be a string or a list of strings")
     if not texts:
         raise ValueError(f"{where}: the field {name!r} is empty")
     for text in texts:
         if any("\ud800" <= character <= "\udfff" for character in text):
-            raise ValueError(f"{where}: field {name!r} is no valid Unicode: a lone surrogate")
+            raise ValueError(
+                f"{where}: field {name!r} is not valid Unicode: contains a lone surrogate"
+            )
     return texts
 
 
@@ -128,6 +132,6 @@ class Skips:
         self.count += 1
         if self.count > self.most:
             raise ValueError(
-                f"{problem}; mend it, or leave out bad rows with skip_bad={self.count} or more"
+                f"{problem}; fix it, or skip bad rows with skip_bad={self.count} or more"
             ) from None
         return True

@@ -64,10 +64,11 @@ def draw_sentences(
     """
     if split not in splits:
         raise ValueError(
-            f"{corpus} has no {split!r}{did_you_mean(split, splits)} (known: {', '.join(splits)})"
+            f"{corpus}: unknown split {split!r}{did_you_mean(split, splits)}"
+            f" (known: {', '.join(splits)})"
         )
     if size < 1 or size != int(size):
-        raise ValueError(f"size={size} must be at least 1, and whole")
+        raise ValueError(f"size must be an integer of at least 1, got {size}")
     name, least, most, limit = parts
     if not 1 <= least <= most <= limit:
         raise ValueError(

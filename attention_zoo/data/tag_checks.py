@@ -70,8 +70,8 @@ def _told(sentences: TaggedSentences, scheme: str, row: int, word: int) -> str:
         after = f"come after {tags[word - 1]!r}" if word else "begin a sentence"
         place, wrong = sentences.place(row, word), f"{tags[word]!r} may not {after}"
     others = [name for name in TAG_SCHEMES.names() if name != scheme and _fits(sentences, name)]
-    named = f", or name {' or '.join(others)} as the scheme" if others else ""
-    return f"{place}: {wrong} in {scheme}; mend the tag{named}"
+    named = f", or use the scheme {' or '.join(others)}" if others else ""
+    return f"{place}: {wrong} in {scheme}; fix the tag{named}"
 
 
 def _fits(sentences: TaggedSentences, scheme: str) -> bool:

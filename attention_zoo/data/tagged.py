@@ -41,7 +41,8 @@ class TaggedSentences:
     def __post_init__(self) -> None:
         if len(self.words) != len(self.tags):
             raise ValueError(
-                f"{self.origin}: {len(self.words)} sentences but tags of {len(self.tags)}"
+                f"{self.origin}: expected one tag sequence per sentence, got {len(self.tags)} tag"
+                f" sequences and {len(self.words)} sentences"
             )
         for place, words, tags in zip(self.places(), self.words, self.tags, strict=True):
             if len(words) != len(tags):
@@ -113,10 +114,12 @@ def read_conll(
     """
     blocks = list(_blocks(path, comment, numbered=words != 0))
     if not blocks:
-        raise ValueError(f"{path}: holds no sentence; give a word and its tag a line")
+        raise ValueError(f"{path}: contains no sentence; give one word and its tag per line")
     if len(blocks) == 1 and len(blocks[0]) > LONGEST:
         where, _ = blocks[0][LONGEST]
-        raise ValueError(f"{where}: no blank line before; put one after each sentence")
+        raise ValueError(
+            f"{where}: no blank line within the first {LONGEST} words; put one after each sentence"
+        )
     width = len(blocks[0][0][1])
     found: list[list[tuple[str, ...]]] = []
     for block in blocks:
@@ -159,12 +162,14 @@ def _blocks(path: str | Path, comment: str | None, numbered: bool) -> Iterator[l
 def _check(where: str, cells: list[str], width: int, wanted: tuple[int | None, ...]) -> None:
     if len(cells) != width:
         raise ValueError(
-            f"{where}: {len(cells)} columns, but the first word has {width}; give every word the"
-            " same columns, or name what comments begin with"
+            f"{where}: expected {width} columns, as in the first word, got {len(cells)}; fix the"
+            " line, or set comment to the prefix of comment lines"
         )
     for column in wanted:
         if column is not None and not -width <= column < width:
-            raise ValueError(f"{where}: has no column {column}, only {width}; they count from 0")
+            raise ValueError(
+                f"{where}: has no column {column}, only {width} columns, counted from 0"
+            )
     for column, what in zip(wanted[:2], ("word", "tag"), strict=True):
         if column is not None and not cells[column].strip():
             raise ValueError(f"{where}: the {what} is empty")

@@ -60,7 +60,10 @@ class TaggedBatches(Batches):
         if not sentences:
             raise ValueError("no sentences to make batches of; the corpus is empty")
         if len(sentences) != len(labels):
-            raise ValueError(f"{len(sentences)} sentences but labels of {len(labels)}")
+            raise ValueError(
+                f"expected one label sequence per sentence, got {len(labels)} label sequences and"
+                f" {len(sentences)} sentences"
+            )
         for row, (sentence, tags) in enumerate(zip(sentences, labels, strict=True)):
             if len(sentence.starts) != len(tags):
                 raise ValueError(
@@ -106,7 +109,7 @@ def _parts(
         starts = Ragged([[at + 1 for at in one.starts] for one in sentences], "sentence")
     if first.characters is not None:
         spelt = [token for sentence in sentences for token in sentence.characters or ()]
-        characters = Ragged(spelt, "the characters of token")
+        characters = Ragged(spelt, "the character sequence of token")
     if first.marks is not None:
         marks = Ragged([[1 + mark for mark in one.marks or ()] for one in sentences], "sentence")
     return starts, characters, marks

@@ -282,8 +282,8 @@ def train_tokenizer(
     cls = _kind(kind)
     if vocabulary_size <= len(SPECIAL_TOKENS):
         raise ValueError(
-            f"vocabulary_size={vocabulary_size} leaves no room for a token beside the"
-            f" {len(SPECIAL_TOKENS)} special ones; give a larger one"
+            f"vocabulary_size must be greater than {len(SPECIAL_TOKENS)}, the number of special"
+            f" tokens, got {vocabulary_size}"
         )
     for i, text in enumerate(texts):
         check_unicode(text, i)

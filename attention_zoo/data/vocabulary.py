@@ -23,7 +23,7 @@ def check_vocabulary(tokens: Sequence[str], where: str) -> list[str]:
         if tokens[token_id : token_id + 1] != [special]:
             found = repr(tokens[token_id]) if token_id < len(tokens) else "nothing"
             raise ValueError(
-                f"{where}:{token_id + 1}: {special!r} must stand here, found {found}; a vocabulary"
+                f"{where}:{token_id + 1}: expected {special!r}, found {found}; a vocabulary"
                 f" begins with {', '.join(SPECIAL_TOKENS)}"
             )
     first_line: dict[str, int] = {}
@@ -32,7 +32,7 @@ def check_vocabulary(tokens: Sequence[str], where: str) -> list[str]:
             raise ValueError(f"{where}:{line}: empty token; remove the line or restore the file")
         if token in first_line:
             raise ValueError(
-                f"{where}:{line}: token {token!r} stands on line {first_line[token]} already;"
+                f"{where}:{line}: token {token!r} is already on line {first_line[token]};"
                 " restore the file"
             )
         first_line[token] = line
@@ -65,6 +65,6 @@ def check_unicode(text: str, index: int) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"text {index} is no valid Unicode: a lone surrogate at character {error.start};"
+            f"text {index} is not valid Unicode: a lone surrogate at character {error.start};"
             " remove it or decode the input as UTF-8"
         ) from None

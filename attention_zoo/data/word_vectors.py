@@ -47,7 +47,7 @@ def read_word_vectors(path: str | Path, vocabulary: Sequence[str]) -> tuple[np.n
         if word not in vectors and (word in exact or word in lowered):
             vectors[word] = _numbers(where, line, width)
     if width is None or not some:
-        raise ValueError(f"{path}: no vectors; give a word and its numbers a line")
+        raise ValueError(f"{path}: contains no vectors; give one word and its numbers per line")
     return _rows(len(vocabulary), width, vectors, exact, lowered)
 
 
@@ -79,7 +79,9 @@ def _first_width(where: str, line: bytes) -> int:
             break
         count += 1
     if not count:
-        raise ValueError(f"{where}: no vector; a line is a word and its numbers, with blanks")
+        raise ValueError(
+            f"{where}: no vector; expected a word and its numbers, separated by spaces"
+        )
     return count
 
 
@@ -99,9 +101,7 @@ def _word(where: str, line: bytes, width: int) -> bytes:
     word = line.rsplit(b" ", width)[0] if blanks > width else b""
     if not word or _is_number(word.rsplit(b" ", 1)[-1]):
         numbers = sum(_is_number(piece) for piece in line.split(b" ")[1:])
-        raise ValueError(
-            f"{where}: {numbers} numbers, but vectors are {width} wide here; restore the file"
-        )
+        raise ValueError(f"{where}: expected {width} numbers, got {numbers}; restore the file")
     return word
 
 
@@ -112,7 +112,7 @@ def _numbers(where: str, line: bytes, width: int) -> np.ndarray:
     except ValueError:
         bad = next(piece for piece in pieces if not _is_number(piece))
         raise ValueError(
-            f"{where}: {decoded(where, bad)!r} is no number; restore the file"
+            f"{where}: {decoded(where, bad)!r} is not a number; restore the file"
         ) from None
     if not np.isfinite(vector).all():
         raise ValueError(f"{where}: a number is not finite; restore the file")

@@ -25,13 +25,15 @@ def ensemble(steps: Sequence[StepFunction]) -> StepFunction:
         ValueError: if `steps` is empty, or two vocabularies differ in size.
     """
     if not steps:
-        raise ValueError("ensemble of no steps: give at least one")
+        raise ValueError("ensemble needs at least one step function, got an empty list")
 
     def step(tokens: Any, states: Any) -> StepOutput:
         outputs = [one(tokens, state) for one, state in zip(steps, states, strict=True)]
         sizes = sorted({output.logits.shape[-1] for output in outputs})
         if len(sizes) > 1:
-            raise ValueError(f"the steps of an ensemble give logits of {sizes} tokens: of one size")
+            raise ValueError(
+                f"the steps of an ensemble must share one vocabulary size, got {sizes}"
+            )
         looks = [ops.cast(one.attention, "float32") for one in outputs if one.attention is not None]
         hidden = [output.hidden for output in outputs]
         return StepOutput(

@@ -157,7 +157,7 @@ class SearchOptions:
         for name, value in self._plain():
             object.__setattr__(self, name, value)
         if self.top_p == 0:
-            raise ValueError("top_p is 0: it must be above 0, or there is no token to draw")
+            raise ValueError("top_p is 0: it must be above 0, or there is no token to sample")
         self._check_tokens()
         self._check_method()
 
@@ -188,7 +188,7 @@ class SearchOptions:
         if most is not None and self.min_length > most:
             raise ValueError(
                 f"min_length is {self.min_length} but max_length is {most}: "
-                "raise max_length or ask for less"
+                "raise max_length or lower min_length"
             )
         prefix = dict(enumerate(self.prefix_tokens))
         check_agreement("forced_tokens", self.forced_tokens, "prefix_tokens", prefix)
@@ -199,7 +199,7 @@ class SearchOptions:
         if self.n_best > self.beam_width:
             raise ValueError(
                 f"n_best is {self.n_best} but beam_width is {self.beam_width}: "
-                "ask for at most as many hypotheses as run"
+                "lower n_best or raise beam_width"
             )
         if self.beam_width % self.groups:
             raise ValueError(
@@ -208,8 +208,8 @@ class SearchOptions:
             )
         if self.method == "contrastive" and self.beam_width > 1:
             raise ValueError(
-                f"method is 'contrastive' but beam_width is {self.beam_width}: it follows one "
-                "hypothesis; set how many tokens it tries by candidates"
+                f"method is 'contrastive' but beam_width is {self.beam_width}: set beam_width=1 "
+                "and, for the number of tokens compared per step, candidates"
             )
         for method, names in OWN.items():
             if method == self.method:
@@ -218,7 +218,7 @@ class SearchOptions:
             if changed:
                 raise ValueError(
                     f"{changed[0]} is {shown(getattr(self, changed[0]))} but method is "
-                    f"{self.method!r}: it acts on method {method!r} alone"
+                    f"{self.method!r}: it applies to method {method!r} only"
                 )
 
     @property
@@ -289,7 +289,7 @@ def _check_scalar(name: str, value: Any, low: int) -> None:
     dtype = keras.backend.standardize_dtype(value.dtype)
     if len(value.shape) or "int" not in dtype:
         raise ValueError(
-            f"{name} is {dtype} of shape {tuple(value.shape)}: a scalar integer is needed"
+            f"{name} must be a scalar integer, got {dtype} of shape {tuple(value.shape)}"
         )
     if known(value) is not None:
         integer(name, int(value), low, 2**32 - 1)
@@ -312,14 +312,15 @@ def _places(forced: Any) -> dict[int, int]:
     Positions may be strings, as in JSON.
     """
     if not isinstance(forced, dict):
-        raise ValueError(f"forced_tokens is {shown(forced)}: it must be {{place: token id}}")
+        raise ValueError(f"forced_tokens is {shown(forced)}: it must be {{position: token id}}")
     places: dict[int, int] = {}
     for given, token in forced.items():
         place = int(given) if isinstance(given, str) and given.isdecimal() else given
-        place = integer("a place of forced_tokens", place, 0)
+        place = integer("a position of forced_tokens", place, 0)
         token = integer("an id of forced_tokens", token, 0)
         if places.setdefault(place, token) != token:
             raise ValueError(
-                f"forced_tokens wants tokens {places[place]} and {token} at place {place}: choose"
+                f"forced_tokens forces tokens {places[place]} and {token} at position {place}: "
+                "remove one of them"
             )
     return dict(sorted(places.items()))

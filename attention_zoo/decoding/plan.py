@@ -37,17 +37,18 @@ def check_plan(name: str, plan: Plan, options: Any) -> None:
     banned = sorted(set(plan.values()) & set(options.banned_tokens))
     if banned:
         raise ValueError(
-            f"{name} asks for token {banned[0]} and banned_tokens forbids it: choose one"
+            f"{name} forces token {banned[0]} but banned_tokens bans it: remove it from one of them"
         )
     last, most = max(plan, default=-1), known(options.max_length)
     if most is not None and last >= most:
         raise ValueError(
-            f"{name} has a token at place {last} but max_length is {most}: "
-            "raise max_length or ask for less"
+            f"{name} has a token at position {last} but max_length is {most}: "
+            "raise max_length or force fewer tokens"
         )
     for ngram in repeated(plan, options.no_repeat_ngram):
         raise ValueError(
-            f"{name} has {ngram} twice but no_repeat_ngram is {options.no_repeat_ngram}: choose one"
+            f"{name} has n-gram {ngram} twice but no_repeat_ngram is {options.no_repeat_ngram}: "
+            "change one of them"
         )
 
 
@@ -64,7 +65,7 @@ def check_tokens(options: Any, vocabulary: Vocabulary) -> None:
 def check_prefix(prefix: np.ndarray, options: Any, vocabulary: Vocabulary) -> None:
     """Raise ValueError if the prefixes `(B, P)` are invalid or conflict with the options."""
     if prefix.ndim != 2 or (prefix.size and prefix.dtype.kind not in "iu"):
-        raise ValueError(f"prefix is {prefix.dtype} of shape {prefix.shape}: ids (B, P) are needed")
+        raise ValueError(f"prefix must be ids (B, P), got {prefix.dtype} of shape {prefix.shape}")
     for row, tokens in enumerate(prefix.tolist()):
         name = f"prefix of source {row}"
         plan = {at: one for at, one in enumerate(tokens) if one != vocabulary.pad_token}
@@ -79,8 +80,8 @@ def check_agreement(name: str, plan: Plan, other_name: str, other: Plan) -> None
     for place in sorted(plan.keys() & other.keys()):
         if plan[place] != other[place]:
             raise ValueError(
-                f"{name} wants token {plan[place]} at place {place} and {other_name} "
-                f"{other[place]}: choose one"
+                f"{name} forces token {plan[place]} at position {place} but {other_name} "
+                f"forces {other[place]}: change one of them"
             )
 
 
@@ -111,7 +112,7 @@ def _check_ids(name: str, tokens: Collection[int], vocabulary: Vocabulary) -> No
     for token in tokens:
         if not 0 <= token < vocabulary.size:
             raise ValueError(
-                f"{name} names token {token} but step gives logits of {vocabulary.size} tokens"
+                f"{name} has token {token}: ids must be from 0 to {vocabulary.size - 1}"
             )
 
 
@@ -123,9 +124,11 @@ def _check_end(name: str, plan: Plan, options: Any, vocabulary: Vocabulary) -> N
     end, last = min(ends), max(plan)
     if end + 1 < options.min_length:
         raise ValueError(
-            f"{name} ends answers at place {end} but min_length is {options.min_length}: choose one"
+            f"{name} forces the end token at position {end} but min_length is "
+            f"{options.min_length}: lower min_length"
         )
     if last > end:
         raise ValueError(
-            f"{name} ends answers at place {end} and wants a token at place {last}: choose one"
+            f"{name} forces the end token at position {end} and a token after it, at position "
+            f"{last}: remove one of them"
         )

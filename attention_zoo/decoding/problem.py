@@ -111,7 +111,7 @@ def check_arguments(
         return
     for name in ("coverage_penalty", "max_length_ratio"):
         if getattr(options, name):
-            raise ValueError(f"{name} needs source_mask (B, S): where the source has tokens")
+            raise ValueError(f"{name} needs source_mask (B, S), True at source tokens")
     if options.max_length is None:
         raise ValueError("max_length is None: set it, or give source_mask (B, S)")
 
@@ -127,11 +127,17 @@ def check_ids(options: SearchOptions, prefix: Any, vocabulary: Vocabulary) -> No
 def _check_needs(options: SearchOptions, output: StepOutput) -> None:
     """Raise ValueError if an option needs an output that the step does not return."""
     if options.coverage_penalty and output.attention is None:
-        raise ValueError("coverage_penalty needs attention, and step gives none")
+        raise ValueError(
+            "coverage_penalty needs attention, but step returns attention=None: set it to 0"
+        )
     if options.replace_unknown and output.attention is None:
-        raise ValueError("replace_unknown needs attention, and step gives none: take it out")
+        raise ValueError(
+            "replace_unknown needs attention, but step returns attention=None: set it to False"
+        )
     if options.method == "contrastive" and output.hidden is None:
-        raise ValueError("method 'contrastive' needs hidden (B, N, D), and step gives none")
+        raise ValueError(
+            "method 'contrastive' needs hidden (B, N, D), but step returns hidden=None: return it"
+        )
 
 
 def limits_of(options: SearchOptions, batch_size: Any, source_mask: Any) -> tuple[Any, Any]:

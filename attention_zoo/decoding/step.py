@@ -60,25 +60,31 @@ def check_state(state: Any, batch_size: Any) -> None:
     """Raise ValueError unless the first axis of every state leaf is the batch."""
     for leaf in keras.tree.flatten(state):
         if leaf is None:
-            raise ValueError("the state holds None: a leaf is a tensor (B, ...); no state is ()")
+            raise ValueError(
+                "the state contains None: each leaf must be a tensor (B, ...); use () for no state"
+            )
         check_shape("a leaf of the initial state", leaf, (batch_size,), open_ended=True)
 
 
 def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> None:
     """Raise ValueError if the output of the first step does not fit the search."""
     if not isinstance(output, StepOutput):
-        raise ValueError(f"step gave {type(output).__name__}: it must give a StepOutput")
+        raise ValueError(f"step must return a StepOutput, got {type(output).__name__}")
     check_shape("the logits of step", output.logits, (batch_size, 1, None))
     vocabulary = output.logits.shape[-1]
     if vocabulary is None:
-        raise ValueError("the logits of step have no static vocabulary size (their last axis)")
+        raise ValueError(
+            f"the logits of step need a static vocabulary axis, got shape {output.logits.shape}"
+        )
     if end_token >= vocabulary:
-        raise ValueError(f"end_token is {end_token} but step gives logits of {vocabulary} tokens")
+        raise ValueError(
+            f"end_token is {end_token}: it must be below the vocabulary size {vocabulary}"
+        )
     if output.attention is not None:
         check_shape("the attention of step", output.attention, (batch_size, 1, None))
     leaves, given = keras.tree.flatten(output.state), keras.tree.flatten(state)
     if len(leaves) != len(given):
-        raise ValueError(f"step was given a state of {len(given)} tensors and gave {len(leaves)}")
+        raise ValueError(f"step must return a state of {len(given)} tensors, got {len(leaves)}")
     for leaf, stays in zip(leaves, staying(output.state), strict=True):
         want = (batch_size,) if stays else (batch_size, 1)
         check_shape("a leaf of the state of step", leaf, want, open_ended=True)
@@ -93,16 +99,21 @@ def check_later(output: Any, first: StepOutput, count: int) -> StepOutput:
         count: N.
     """
     if not isinstance(output, StepOutput):
-        raise ValueError(f"step gave {type(output).__name__}: it must give a StepOutput")
+        raise ValueError(f"step must return a StepOutput, got {type(output).__name__}")
     kept = staying(first.state)
     leaves, before = keras.tree.flatten(output.state), keras.tree.flatten(first.state)
     if len(leaves) != len(before) or staying(output.state) != kept:
-        raise ValueError(f"step gave a state of {len(before)} tensors, then one of {len(leaves)}")
+        raise ValueError(
+            f"the state of step must keep its structure, got {len(before)} tensors, "
+            f"then {len(leaves)}"
+        )
     pairs = [("the logits of step", output.logits, first.logits, False)]
     for name in ("attention", "hidden"):
         now, then = getattr(output, name), getattr(first, name)
         if (now is None) != (then is None):
-            raise ValueError(f"step gave {name} at one step and none at another")
+            raise ValueError(
+                f"step must return {name} at every step or never, got it at some steps only"
+            )
         if then is not None:
             pairs.append((f"the {name} of step", now, then, False))
     for leaf, then, stays in zip(leaves, before, kept, strict=True):
@@ -112,7 +123,7 @@ def check_later(output: Any, first: StepOutput, count: int) -> StepOutput:
         check_shape(what, now, tuple(sizes if stays else [sizes[0], count, *sizes[2:]]))
         dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (then, now)]
         if dtypes[0] != dtypes[1]:
-            raise ValueError(f"{what} is {dtypes[0]}, then {dtypes[1]}")
+            raise ValueError(f"{what} must have one dtype, got {dtypes[0]}, then {dtypes[1]}")
     return output
 
 
@@ -130,4 +141,4 @@ def check_shape(what: str, x: Any, want: tuple[Any, ...], open_ended: bool = Fal
     pairs = zip(got, want, strict=False)
     if not rank or any(isinstance(w, int) and g not in (w, None) for g, w in pairs):
         sizes = [str(w) if isinstance(w, int) else "any" for w in want] + ["..."] * open_ended
-        raise ValueError(f"{what} is of shape {got}: ({', '.join(sizes)}) is needed")
+        raise ValueError(f"{what} must have shape ({', '.join(sizes)}), got {got}")

@@ -12,7 +12,7 @@ from attention_zoo.decoding import Rule
 def refuse_rules(rules: Sequence[Rule], task: str) -> None:
     """Raise ValueError if rules are given to a task without search."""
     if rules:
-        raise ValueError(f"rules are for searches, and {task} has none; leave them out")
+        raise ValueError(f"rules need a search, but {task} has no search: drop them")
 
 
 def refuse_empty(lengths: tf.Tensor, called: str = "source") -> tf.Operation:

@@ -153,7 +153,7 @@ class ServedLanguageModel(ServedTranslation):
         """Return assertions that reject what `predict` rejects, with the first such row."""
         most = lengths + self._limit(lengths + 1)
         full = tf.where(most > self._places)[:1, 0]
-        of_full = "could become longer than there are places:", self._places
+        of_full = "with its continuation could exceed max_length of the model:", self._places
         return [
             refuse_long(lengths, self._longest, "tokens, the limit is"),
             tf.debugging.Assert(tf.size(full) == 0, ["source", full, *of_full]),

@@ -36,7 +36,8 @@ class ServedTagging(tf.Module):
         refuse_rules(rules, task.name)
         if task.model.settings["marks"]:
             raise ValueError(
-                "this model reads marked words, which a sentence cannot tell; it has no export"
+                "a model with marks=True cannot be exported: the export takes plain sentences, "
+                "without marked words"
             )
         self.weights = [variable.value for variable in task.model.variables]
         self.words, self.tokens = GraphWords(), GraphTokenizer(task.tokenizer)
@@ -118,7 +119,7 @@ class ServedTagging(tf.Module):
         longest, places = self._limits
         checks = [refuse_empty(words), refuse_long(words, longest, "words, the limit is")]
         if places is not None:
-            checks.append(refuse_long(tokens, places, "tokens, but the model has places:"))
+            checks.append(refuse_long(tokens, places, "tokens, but the model has max_length"))
         return checks
 
 

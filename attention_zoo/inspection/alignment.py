@@ -87,13 +87,13 @@ def _checked(weights: Any, tokens: Sides, ranks: tuple[int, ...]) -> np.ndarray:
     if array.ndim not in ranks or array.shape[-2:] != shape:
         heads = "heads, " if 3 in ranks else ""
         raise ValueError(
-            f"weights are of shape {array.shape} but there are {shape[0]} target tokens and "
-            f"{shape[1]} source tokens: ({heads}{shape[0]}, {shape[1]}) is needed"
+            f"weights must be ({heads}{shape[0]}, {shape[1]}) for {shape[0]} target tokens and"
+            f" {shape[1]} source tokens, got shape {array.shape}"
         )
     if not array.size:
-        raise ValueError(f"weights are of shape {array.shape}: there is nothing to draw")
+        raise ValueError(f"weights must not be empty, got shape {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError("weights hold NaN or infinity: give finite ones")
+        raise ValueError("weights must be finite, got NaN or infinity")
     return array
 
 

@@ -93,11 +93,11 @@ def checked(image: Any, attention: Any, tokens: Sequence[str]) -> tuple[np.ndarr
     image, attention = checked_image(image), np.asarray(attention, "float64")
     if attention.ndim != 3 or len(attention) != len(tokens) or not attention.size:
         raise ValueError(
-            f"attention has shape {attention.shape}: expected ({len(tokens)}, h, w) of"
-            f" {len(tokens)} words"
+            f"attention must be ({len(tokens)}, h, w) for {len(tokens)} words, got shape"
+            f" {attention.shape}"
         )
     if not (np.isfinite(attention).all() and (attention >= 0).all()):
-        raise ValueError("attention must be of finite weights that are not negative")
+        raise ValueError("attention must be finite and non-negative")
     return image, attention
 
 
@@ -107,7 +107,7 @@ def checked_image(image: Any) -> np.ndarray:
     if image.ndim != 3 or image.shape[-1] != 3 or not image.size:
         raise ValueError(f"image must be (H, W, 3), got shape {image.shape}")
     if not (image >= 0).all() or image.max() > 255:
-        raise ValueError("image must be of numbers from 0 to 255")
+        raise ValueError("image must have values from 0 to 255")
     return image
 
 

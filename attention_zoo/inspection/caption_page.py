@@ -35,8 +35,8 @@ label.word:has(:focus-visible) { outline: 2px solid rgba(var(--heat), 1); }
 label.all { color: var(--faint); font-size: .8rem; margin-inline-end: .6rem; }
 """
 _HINT = (
-    "Point at a word of a caption, or choose it, to see where the model looked before it wrote it: "
-    "what it looked at most keeps all its light."
+    "Hover over a word of a caption, or select it, to see its attention weights over the image: "
+    "the brighter a region, the larger its weight."
 )
 
 
@@ -97,7 +97,7 @@ def _article(number: int, answer: Any) -> str:
 
 def _told(answer: Any) -> str:
     """Return the score of a caption, and whether it is truncated."""
-    return f"score {answer.score:.3f}" + " · cut at its longest length" * bool(answer.cut)
+    return f"score {answer.score:.3f}" + " · truncated at maximum length" * bool(answer.cut)
 
 
 def _caption(tokens: Sequence[str], group: str | None) -> str:

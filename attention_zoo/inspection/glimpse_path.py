@@ -114,7 +114,10 @@ def _look(
     if not (np.isfinite(shown).all() and np.isfinite(places).all()):
         raise ValueError("image and locations must be finite")
     if answers is not None and len(answers) != len(places):
-        raise ValueError(f"{len(answers)} answers for {len(places)} glimpses")
+        raise ValueError(
+            f"answers must have one prediction per glimpse, got {len(answers)} for {len(places)}"
+            " glimpses"
+        )
     sensor = GlimpseSensor(size, scales, dtype="float32")
     seen = ops.convert_to_numpy(sensor(np.repeat(shown[None], len(places), axis=0), places))
     said = [""] * len(places) if answers is None else [readable(answer) for answer in answers]

@@ -36,7 +36,8 @@ def plot_length_curve(
     """
     empty = [name for name, curve in curves.items() if not curve]
     if empty or not curves:
-        raise ValueError(f"there is nothing to draw for {', '.join(empty) or 'any model'}")
+        names = ", ".join(empty) or "any model"
+        raise ValueError(f"curves must have at least one point each, got none for {names}")
     figure = new_figure(6.0, 4.0)
     axes = figure.add_subplot()
     family = families_for([*curves, ylabel, xlabel])

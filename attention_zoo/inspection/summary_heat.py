@@ -65,7 +65,7 @@ def plot_summary_heat(
     if title is not None:
         page.heading(title, 12.0, "black")
     whole = "all words of the summary" if word is None else f"“{readable(answer.tokens[word])}”"
-    page.heading(f"where {whole} looked: no look is white, a sure one dark", _SMALL, _FAINT)
+    page.heading(f"attention weights of {whole}: white is 0, dark blue is 1", _SMALL, _FAINT)
     page.shaded(answer.source_tokens, heat, framed)
     page.heading("the summary; the bar is the probability that a word was copied", _SMALL, _FAINT)
     page.barred(answer.tokens, parts.copied, set() if word is None else {word})
@@ -76,7 +76,7 @@ def plot_summary_heat(
 def _heat(answer: Any, parts: SummaryParts, word: int | None) -> np.ndarray:
     """Return the weights that shade the source, `(S,)`."""
     if parts.attention is None or not parts.attention.shape[1]:
-        raise ValueError("the answer has no attention over its source: there is nothing to draw")
+        raise ValueError("answer has no attention weights over its source: nothing to plot")
     if word is None:
         return np.minimum(parts.attention.sum(axis=0), 1.0)
     if not 0 <= word < len(answer.tokens):

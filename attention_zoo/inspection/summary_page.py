@@ -40,9 +40,9 @@ label.all { color: var(--faint); font-size: .8rem; align-self: center;
   margin-inline-end: .6rem; }
 """
 _HINT = (
-    "Point at a word of a summary, or choose it, to see where it looked: the darker, the more. "
-    "The bar below a word is the probability that it was copied; where it was copied from is framed"
-    ", words of the source that the model neither knows nor can copy are dotted."
+    "Hover over a word of a summary, or select it, to see its attention weights: the darker, the "
+    "larger. The bar below a word is its copy probability, and the source word that it was copied "
+    "from is framed. Source words that are unknown to the model and cannot be copied are dotted."
 )
 
 
@@ -106,8 +106,8 @@ def _told(answer: Any, parts: SummaryParts) -> str:
         f"score {answer.score:.3f}",
         f"{int((parts.origins >= 0).sum())} of {len(answer.tokens)} words copied",
     ]
-    told += ["cut at its longest length"] if answer.cut else []
-    told += ["only the beginning of the source was read"] if answer.source_cut else []
+    told += ["truncated at maximum length"] if answer.cut else []
+    told += ["source truncated"] if answer.source_cut else []
     return " · ".join(told)
 
 

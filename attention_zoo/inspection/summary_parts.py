@@ -32,8 +32,8 @@ def summary_parts(answer: Any) -> SummaryParts:
     origins = np.asarray(answer.origins, "int64")
     if origins.shape != (rows,) or not ((origins >= -1) & (origins < columns)).all():
         raise ValueError(
-            f"origins are {origins.tolist()}: a place below {columns}, or -1, for each of {rows}"
-            " tokens is needed"
+            f"origins must be source positions below {columns}, or -1, one for each of {rows}"
+            f" tokens, got {origins.tolist()}"
         )
     if answer.attention is None:
         return SummaryParts(None, copied, origins)
@@ -44,7 +44,7 @@ def _checked(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return probabilities of this shape; values up to 1.001 (rounding) become 1."""
     array = np.asarray(values, "float64")
     if array.shape != shape:
-        raise ValueError(f"{name} is of shape {array.shape}; the tokens need {shape}")
+        raise ValueError(f"{name} must have shape {shape} to match the tokens, got {array.shape}")
     if not ((array >= 0) & (array <= 1.001)).all():
-        raise ValueError(f"{name} holds what is no probability: give numbers from 0 to 1")
+        raise ValueError(f"{name} must hold probabilities from 0 to 1")
     return np.minimum(array, 1.0)

@@ -104,7 +104,7 @@ def _article(number: int, answer: Any) -> str:
         _sentence(answer),
     ]
     if answer.alternatives:
-        parts.append(f"<details><summary>Other readings: {len(answer.alternatives)}</summary>")
+        parts.append(f"<details><summary>Other tag sequences: {len(answer.alternatives)}</summary>")
         for other in answer.alternatives:
             parts += [f"<h2>log-probability {other.score:.3f}</h2>", _sentence(other)]
         parts.append("</details>")
@@ -190,6 +190,6 @@ def _table(caption: str, weights: np.ndarray, tokens: Sequence[str]) -> str:
         )
         rows.append(f'<tr><th scope="row" dir="auto">{name}</th>{cells}</tr>')
     return (
-        f'<div class="scroll"><table><caption>{caption}: each row looks at the columns</caption>'
+        f'<div class="scroll"><table><caption>{caption}: rows are queries, columns keys</caption>'
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )

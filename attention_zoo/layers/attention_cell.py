@@ -129,7 +129,7 @@ class AttentionCell(keras.layers.Layer):
             bool(self.attentions) and not look_first if input_feeding is None else input_feeding
         )
         if self.input_feeding and not self.attentions:
-            raise ValueError("input_feeding needs an attention, and this cell has none")
+            raise ValueError(f"input_feeding needs an attention, got attention={attention!r}")
         self.attention_layer_size = attention_layer_size
         if attention_layer_size is not None:
             self.attention_layer_size = whole_number("attention_layer_size", attention_layer_size)
@@ -345,7 +345,9 @@ def _one_cell(cell: Any, dtype: Any) -> Any:
     several = cell if isinstance(cell, list) else [cell]
     good = [hasattr(x, "state_size") and not isinstance(x, keras.layers.RNN) for x in several]
     if not several or not all(good):
-        raise ValueError(f"cell must be a Keras cell, as GRUCell, or a list of them, got {cell!r}")
+        raise ValueError(
+            f"cell must be a Keras cell, such as GRUCell, or a list of them, got {cell!r}"
+        )
     return keras.layers.StackedRNNCells(cell, dtype=dtype) if isinstance(cell, list) else cell
 
 
@@ -361,10 +363,12 @@ def _attentions(attention: Any) -> list[Any]:
 def _check_states(states: Any, sizes: list[int], batch_size: Tensor) -> None:
     """Raise ValueError unless `states` has a tensor `(B, size)` for each of the `sizes`."""
     if not isinstance(states, (list, tuple)):
-        raise ValueError(f"initial_state must be a list of tensors of widths {sizes}, got one")
+        raise ValueError(
+            f"initial_state must be a list of tensors of widths {sizes}, got one tensor"
+        )
     got = [state.shape[-1] for state in states]
     if got != sizes:
-        raise ValueError(f"the cell has states of widths {sizes}, initial_state gives {got}")
+        raise ValueError(f"initial_state must have tensors of widths {sizes}, got {got}")
     for state, size in zip(states, sizes, strict=True):
         batch = batch_size if isinstance(batch_size, int) else "batch"
         check_shape("a tensor of initial_state", state.shape, (batch, size))

@@ -102,8 +102,8 @@ class AttentionFeatureMap(keras.layers.Layer):
         for name, shape in (("first", first_shape), ("second", second_shape)):
             if shape[1] is not None and shape[1] > self.max_length:
                 raise ValueError(
-                    f"{name} has {shape[1]} places, but max_length is {self.max_length}; "
-                    "make the layer with a greater max_length, or cut the sentence"
+                    f"the length of {name}, {shape[1]}, exceeds max_length={self.max_length}; "
+                    "truncate the input, or create the layer with a larger max_length"
                 )
 
     def _map(self, alike: Tensor, kernel: Tensor) -> Tensor:
@@ -145,8 +145,8 @@ def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:
     made = make_score(score, dtype, **options)
     if made.is_stateful:
         raise ValueError(
-            f"{type(made).__name__} depends on the looks before, and here all pairs are compared "
-            "at once; take another score"
+            f"{type(made).__name__} depends on previous attention steps, but this layer scores all "
+            "pairs at once; use a stateless score"
         )
     return made
 
@@ -154,8 +154,8 @@ def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:
 def check_pair(first_shape: Shape, second_shape: Shape, *widths: int | None) -> None:
     """Raise ValueError unless the shapes have rank 3 and, if given, these two `widths`."""
     first, second = widths or (None, None)
-    zoo_ops.check_shape("first", first_shape, ("batch", "places", first or "features"))
-    zoo_ops.check_shape("second", second_shape, ("batch", "places", second or "features"))
+    zoo_ops.check_shape("first", first_shape, ("batch", "positions", first or "features"))
+    zoo_ops.check_shape("second", second_shape, ("batch", "positions", second or "features"))
 
 
 def build_pairwise(score: Any, first_shape: Shape, second_shape: Shape) -> tuple[int, int]:

@@ -116,11 +116,11 @@ class AttentionPooling(keras.layers.Layer):
         """Return the given or the learned query, `(B, Dq)`."""
         if self.learned_query is None:
             if query is None:
-                raise ValueError("this layer was built on a query from outside, and got none")
+                raise ValueError("this layer was built with an external query; pass query")
             zoo_ops.check_shape("query", query.shape, ("batch", self.query_width))
             return query
         if query is not None:
-            raise ValueError("this layer was built with a query of its own; give it no other")
+            raise ValueError("this layer was built with a learned query; do not pass query")
         learned = ops.cast(self.learned_query, self.compute_dtype)
         return ops.broadcast_to(learned, (ops.shape(inputs)[0], learned.shape[-1]))
 

@@ -42,11 +42,15 @@ def check_memory(layer: Any, value: Tensor, key: Tensor | None) -> None:
 
 def _check_pairs(value: Shape, key: Shape) -> None:
     if None not in (value[1], key[1]) and value[1] != key[1]:
-        raise ValueError(f"value has {value[1]} steps but key has {key[1]}; they go in pairs")
+        raise ValueError(
+            f"value and key must have the same number of steps, got {value[1]} and {key[1]}"
+        )
     _check_batches("value", value, "key", key)
 
 
 def _check_batches(name: str, shape: Shape, other_name: str, other: Shape) -> None:
     """Raise ValueError for known batch sizes that differ; a batch of 1 broadcasts."""
     if len({shape[0], other[0]} - {None, 1}) > 1:
-        raise ValueError(f"{name} has a batch of {shape[0]} but {other_name} one of {other[0]}")
+        raise ValueError(
+            f"{name} and {other_name} must have the same batch size, got {shape[0]} and {other[0]}"
+        )

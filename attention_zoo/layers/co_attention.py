@@ -72,8 +72,8 @@ class CoAttention(keras.layers.Layer):
         self.width = context_shape[-1]
         if query_shape[-1] != self.width:
             raise ValueError(
-                "context and query must have one width, since their numbers are multiplied, got "
-                f"{context_shape[-1]} and {query_shape[-1]}; project one of them first"
+                "context and query must have the same width, since they are multiplied elementwise,"
+                f" got {context_shape[-1]} and {query_shape[-1]}; project one of them first"
             )
         if not self.score.built:
             self.score.build(tuple(context_shape), tuple(query_shape))

@@ -94,9 +94,11 @@ class CRF(keras.layers.Layer):
         if isinstance(tags, str):
             raise ValueError(f"tags must be a list of names, got {tags!r}")
         if tags is not None and num_tags not in (None, len(tags)):
-            raise ValueError(f"num_tags is {num_tags}, but {len(tags)} tags are named")
+            raise ValueError(
+                f"num_tags must equal the length of tags, got {num_tags} and {len(tags)}"
+            )
         if tag_scheme is not None and tags is None:
-            raise ValueError(f"tag_scheme {tag_scheme!r} needs tags, the list of their names")
+            raise ValueError(f"tag_scheme {tag_scheme!r} needs tags, the list of tag names")
         self.num_tags = num_tags if tags is None else len(tags)
         self.tag_scheme, self.tags = tag_scheme, None if tags is None else list(tags)
         self.constraints = None
@@ -107,7 +109,7 @@ class CRF(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
-        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "places", self.num_tags or "tags"))
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "positions", self.num_tags or "tags"))
         if self.num_tags is None:
             self.num_tags = inputs_shape[-1]
         size, self.starts, self.ends = self.num_tags, None, None
@@ -125,7 +127,7 @@ class CRF(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, return_tags: bool = False) -> Any:
-        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "places", self.num_tags))
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "positions", self.num_tags))
         chain = zoo_ops.make_chain(
             inputs, *self._energies(), zoo_ops.merge_masks("mask", mask, inputs)
         )
@@ -178,7 +180,8 @@ class CRF(keras.layers.Layer):
         """Unpack the potentials; raise ValueError if they have another number of tags."""
         potentials = ops.convert_to_tensor(potentials)
         wanted = "tags + 1" if self.num_tags is None else self.num_tags + 1
-        zoo_ops.check_shape("potentials", potentials.shape, ("batch", "places + tags + 2", wanted))
+        rows = "positions + tags + 2"
+        zoo_ops.check_shape("potentials", potentials.shape, ("batch", rows, wanted))
         return zoo_ops.unpack(potentials)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:

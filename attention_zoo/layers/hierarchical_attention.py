@@ -77,7 +77,7 @@ class HierarchicalAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         if not levels or not all(_is_pair(level) for level in levels):
             raise ValueError(
-                "levels must be a list of pairs (encoder or None, pooling), layers both, got "
+                "levels must be a list of pairs of layers (encoder or None, pooling), got "
                 f"{levels!r}"
             )
         self.encoders = [encoder for encoder, _ in levels]
@@ -109,7 +109,7 @@ class HierarchicalAttention(keras.layers.Layer):
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", *steps, self.width))
         implicit = zoo_ops.implicit_mask(inputs)
         if implicit is not None:
-            self._check_rank("the mask that Keras carries", implicit.shape, len(inputs.shape) - 1)
+            self._check_rank("the Keras mask", implicit.shape, len(inputs.shape) - 1)
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         if mask is None:
             mask = ops.ones(ops.shape(inputs)[:-1], "bool")
@@ -159,8 +159,8 @@ class HierarchicalAttention(keras.layers.Layer):
         if len(shape) != rank:
             levels = len(self.poolings)
             raise ValueError(
-                f"{name} must have rank {rank}, one axis for each of {levels} levels "
-                f"besides, got shape {tuple(shape)}"
+                f"{name} must have rank {rank}, with one axis for each of {levels} levels, "
+                f"got shape {tuple(shape)}"
             )
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
@@ -212,7 +212,7 @@ def _built(layer: Any, shape: Shape, wanted: str) -> int:
     made = made[0] if isinstance(made, (list, tuple)) else made
     if len(made.shape) != wanted.count(",") + 1:
         raise ValueError(
-            f"{layer.name} must make {wanted} of shape {shape}, and makes {tuple(made.shape)}; an "
-            "RNN keeps the sequence with return_sequences=True"
+            f"the output of {layer.name} must be {wanted}, got shape {tuple(made.shape)} for input "
+            f"shape {shape}; an RNN returns the sequence with return_sequences=True"
         )
     return int(made.shape[-1])

@@ -90,4 +90,6 @@ def _check_pair(weights_shape: Shape, logits_shape: Shape) -> None:
         ("rows", "steps", "sources"), weights_shape, logits_shape, strict=False
     ):
         if None not in (ours, theirs) and ours != theirs:
-            raise ValueError(f"weights has {ours} {name} but logits has {theirs}; they go in pairs")
+            raise ValueError(
+                f"weights and logits must have the same number of {name}, got {ours} and {theirs}"
+            )

@@ -116,8 +116,8 @@ class MultiHeadAttention(Attention):
             return
         if positions.biases and self.score.is_stateful:
             raise ValueError(
-                f"{positions.name} adds to scores by the place of the query, which a score that "
-                'remembers is not told; take positions="rotary", or another score'
+                f"{positions.name} adds a position bias to the scores, which a stateful score does "
+                'not support; use positions="rotary" or a stateless score'
             )
         if positions.offsets and self.value_dim != self.key_dim:
             raise ValueError(
@@ -203,8 +203,8 @@ class MultiHeadAttention(Attention):
         """Compute one attention step, as in `Attention`; ValueError with relative positions."""
         if self.positions is not None:
             raise ValueError(
-                f"one look of `attend` has no place, and {self.positions.name} needs one; call "
-                "the layer on all queries at once, or add absolute positions to the embeddings"
+                f"`attend` does not know the query position, which {self.positions.name} needs; "
+                "call the layer on all queries at once, or add absolute positions to the embeddings"
             )
         return super().attend(query, memory, state, draws, training)
 
@@ -219,9 +219,9 @@ class MultiHeadAttention(Attention):
             return scores
         if within_window:
             raise ValueError(
-                f"{self.positions.name} adds to the scores of all places, and alignment "
-                f"{self.alignment.name} scores a window only; take "
-                'positions="rotary", or a global alignment'
+                f"{self.positions.name} adds a bias to the scores of all positions, but alignment "
+                f"{self.alignment.name} scores only a window; use "
+                'positions="rotary" or a global alignment'
             )
         return scores + self.positions.bias(query, ops.shape(keys)[-2])
 

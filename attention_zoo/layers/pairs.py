@@ -7,7 +7,7 @@ from typing import Any
 from attention_zoo.layers.alignments import ALIGNMENTS
 from attention_zoo.layers.scores import SCORES
 
-_PLACES = "scores places of the whole memory, and a window shows it only some"
+_PLACES = "scores all source positions"
 
 EXCLUDED_PAIRS: dict[tuple[str, str], str] = {
     (score, alignment): _PLACES
@@ -22,6 +22,6 @@ def refuse_excluded_pair(score: Any, alignment: Any) -> None:
     pair = (SCORES.name_of(type(score)) or "", ALIGNMENTS.name_of(type(alignment)) or "")
     if pair in EXCLUDED_PAIRS:
         raise ValueError(
-            f"score {pair[0]!r} {EXCLUDED_PAIRS[pair]}, as alignment {pair[1]!r} does; "
-            "take another score, or a global alignment"
+            f"score {pair[0]!r} {EXCLUDED_PAIRS[pair]}, but alignment {pair[1]!r} attends to a "
+            "window; use another score or a global alignment"
         )

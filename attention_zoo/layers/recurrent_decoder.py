@@ -147,10 +147,10 @@ class RecurrentDecoder(keras.layers.Layer):
         memories = self._per_attention(memory)
         masks: list[Any] = [None] * len(memories)
         if memory_mask is not None:
-            masks = self._per_attention(memory_mask, name="of memory_mask")
+            masks = self._per_attention(memory_mask, name="memory masks")
         batch = batch_size if isinstance(batch_size, int) else "batch"
         for memory, shape in zip(memories, self.cell.memory_shapes, strict=True):
-            places = ("places",) * (len(shape) - 2)
+            places = ("positions",) * (len(shape) - 2)
             zoo_ops.check_shape("memory", memory.shape, (batch, *places, shape[-1]))
         masks = [
             None if m is None else zoo_ops.as_boolean_mask(m, "memory_mask", tuple(x.shape[:-1]))
@@ -311,7 +311,7 @@ class RecurrentDecoder(keras.layers.Layer):
         if given is None:
             if count:
                 raise ValueError(
-                    "this decoder attends, so it needs a memory (batch, steps, features)"
+                    "this decoder has an attention, so it needs memory (batch, steps, features)"
                 )
             return []
         several = [given] * count if one else list(given)

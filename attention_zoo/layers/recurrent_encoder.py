@@ -80,7 +80,9 @@ class RecurrentEncoder(keras.layers.Layer):
         if cell not in RECURRENT:
             raise ValueError(f"cell must be one of {', '.join(RECURRENT)}, got {cell!r}")
         if bidirectional and go_backwards:
-            raise ValueError("go_backwards has no meaning with bidirectional: leave one out")
+            raise ValueError(
+                "go_backwards and bidirectional cannot be combined; set only one of them"
+            )
         if bidirectional and units % 2:
             raise ValueError(f"bidirectional needs an even number of units, got {units}")
         self.cell, self.units, self.num_layers = cell, units, num_layers

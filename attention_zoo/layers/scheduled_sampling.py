@@ -232,7 +232,9 @@ class ScheduledSampling(keras.layers.Layer):
         if not training:
             return tokens
         if step is None:
-            raise ValueError("in training, scheduled sampling needs step=, the decoder's own step")
+            raise ValueError(
+                "in training, scheduled sampling needs step, the decoder's step function"
+            )
         live = ops.ones(ops.shape(tokens), "bool")
         if mask is not None:
             shape = tuple(tokens.shape)

@@ -129,10 +129,10 @@ class StackedCrossAttention(keras.layers.Layer):
 
     def build(self, words_shape: Shape, regions_shape: Shape) -> None:
         for name, shape in (("words", words_shape), ("regions", regions_shape)):
-            zoo_ops.check_shape(name, shape, ("batch", "places", "features"))
+            zoo_ops.check_shape(name, shape, ("batch", "positions", "features"))
         if words_shape[-1] != regions_shape[-1]:
             raise ValueError(
-                "words and regions must have one width, since they are compared as they are, got "
+                "words and regions must have the same width, since neither is projected, got "
                 f"{words_shape[-1]} and {regions_shape[-1]}; project one of them first"
             )
         if not self.cosine.built:
@@ -147,9 +147,9 @@ class StackedCrossAttention(keras.layers.Layer):
         regions_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
-        zoo_ops.check_shape("words", words.shape, ("batch", "places", "features"))
+        zoo_ops.check_shape("words", words.shape, ("batch", "positions", "features"))
         width = words.shape[-1] or "features"
-        zoo_ops.check_shape("regions", regions.shape, ("batch", "places", width))
+        zoo_ops.check_shape("regions", regions.shape, ("batch", "positions", width))
         words_mask = zoo_ops.merge_masks("words_mask", words_mask, words)
         regions_mask = zoo_ops.merge_masks("regions_mask", regions_mask, regions)
         looking, seen = (words, words_mask), (regions, regions_mask)
@@ -189,8 +189,8 @@ class StackedCrossAttention(keras.layers.Layer):
         """
         if not self.built:
             self.build(tuple(words.shape), tuple(regions.shape))
-        zoo_ops.check_shape("words", words.shape, ("batch", "places", "features"))
-        zoo_ops.check_shape("regions", regions.shape, ("batch", "places", words.shape[-1]))
+        zoo_ops.check_shape("words", words.shape, ("batch", "positions", "features"))
+        zoo_ops.check_shape("regions", regions.shape, ("batch", "positions", words.shape[-1]))
         words_mask = zoo_ops.merge_masks("words_mask", words_mask, words)
         regions_mask = zoo_ops.merge_masks("regions_mask", regions_mask, regions)
         looking, seen = (words, words_mask), (regions, regions_mask)

@@ -235,7 +235,8 @@ def check_style(style: dict[str, Any], more: tuple[str, ...] = ()) -> None:
     for name in style:
         if name not in known:
             raise ValueError(
-                f"layer has no {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})"
+                f"layer has no option {name!r}{did_you_mean(name, known)}"
+                f" (known: {', '.join(known)})"
             )
 
 

@@ -71,7 +71,7 @@ class CRFLoss(keras.losses.Loss):
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         chain = unpack(y_pred, "y_pred")
         size, places = chain.starts.shape[0], chain.emissions.shape[1]
-        places = "places" if places is None else places
+        places = "positions" if places is None else places
         wanted = ("batch", places, size) if len(y_true.shape) == 3 else ("batch", places)
         check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, wanted)
         # This keeps the sums over a sentence small, and so exact, without changing the result.

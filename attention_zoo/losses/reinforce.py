@@ -123,7 +123,10 @@ class Reinforce(keras.layers.Layer):
         training: bool = False,
     ) -> Tensor:
         if entropy is None and self.entropy_bonus:
-            raise ValueError("entropy is None, but there is a bonus: give it, or entropy_bonus=0")
+            raise ValueError(
+                f"entropy is None but entropy_bonus is {self.entropy_bonus}: "
+                "pass entropy, or set entropy_bonus=0"
+            )
         check_shape("reward", reward.shape, ("batch",))
         each = sizes_or(("batch",), reward.shape)
         check_shape("log_probability", log_probability.shape, each)

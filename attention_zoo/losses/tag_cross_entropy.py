@@ -59,7 +59,7 @@ class TagCrossEntropy(keras.losses.Loss):
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         chain = unpack(y_pred, "y_pred")
-        wanted = sizes_or(("batch", "places"), chain.mask.shape)
+        wanted = sizes_or(("batch", "positions"), chain.mask.shape)
         check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, wanted)
         labels, logits = ops.cast(y_true, "int32"), chain.emissions
         live = ops.logical_and(chain.mask, labels >= 0)

@@ -90,7 +90,7 @@ def _check(row: int, word: str, box: Box, grid: NDArray[np.float64]) -> None:
         raise ValueError(f"attention of {word!r} in image {row} is not finite")
     if (grid < 0).any() or grid.sum() > 1 + SLACK:
         raise ValueError(
-            f"attention of {word!r} in image {row} goes from {grid.min()} and comes to"
+            f"attention of {word!r} in image {row} has minimum {grid.min()} and sum"
             f" {grid.sum()}: expected weights of at least 0 whose sum is 1"
         )
 

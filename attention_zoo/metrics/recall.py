@@ -86,7 +86,9 @@ def _checked(
     strange = (owner < 0) | (owner >= len(alike))
     if strange.any():
         text = int(strange.argmax())
-        raise ValueError(f"text {text} is of image {owner[text]}; there are {len(alike)}")
+        raise ValueError(
+            f"image_of_text[{text}] must be from 0 to {len(alike) - 1}, got {owner[text]}"
+        )
     if np.isnan(alike).any():
         raise ValueError("similarities must be numbers, but some are NaN")
     if not np.ndim(k) == 1 or not len(k) or min(k) < 1:

@@ -170,7 +170,9 @@ def span_letters(scheme: str) -> frozenset[str]:
 def _parsed(tags: Tags, scheme: str) -> list[tuple[str, str]]:
     """Return the letter and type of each tag."""
     if isinstance(tags, str):
-        raise ValueError(f"the tags of a sentence are a list of strings, not one: {tags!r}")
+        raise ValueError(
+            f"the tags of a sentence must be a list of strings, got the string {tags!r}"
+        )
     return [parse_tag(tag, scheme) for tag in tags]
 
 

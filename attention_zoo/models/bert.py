@@ -143,8 +143,8 @@ class BERT(PresetMixin, keras.Model):
         places.check_positions(size["layer"].get("positions", places.LEARNED), (places.LEARNED,))
         if size["embedding_dim"] % size["num_heads"]:
             raise ValueError(
-                f"num_heads must divide embedding_dim, got {size['num_heads']} for "
-                f"{size['embedding_dim']}"
+                f"num_heads must divide embedding_dim, got num_heads={size['num_heads']}, "
+                f"embedding_dim={size['embedding_dim']}"
             )
 
     def build(self, input_shape: Any = None) -> None:
@@ -185,8 +185,8 @@ class BERT(PresetMixin, keras.Model):
         length, most = tokens.shape[1], self.settings["max_length"]
         if length is not None and length > most:
             raise ValueError(
-                f"tokens have {length} positions, but the model has {most} places; cut them, or "
-                "make it with a greater max_length"
+                f"tokens: sequence length {length} exceeds max_length={most}; truncate the input "
+                "or build the model with a larger max_length"
             )
         segments = ops.zeros_like(tokens) if segments is None else ops.cast(segments, "int32")
         x = self.token_embedding(tokens) + self.segment_embedding(segments)

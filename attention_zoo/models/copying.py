@@ -97,9 +97,8 @@ class Copying(PresetMixin, GenerationMixin):
             return SequenceCrossEntropy(label_smoothing)
         if label_smoothing:
             raise ValueError(
-                f"label_smoothing is {label_smoothing}, but a model that copies (copies="
-                f"{self.copies}) trains without: which words a text has beyond the vocabulary"
-                " is known of no label; leave it 0"
+                f"label_smoothing must be 0 for a model that copies words (copies={self.copies}), "
+                f"got {label_smoothing}"
             )
         return CopyCrossEntropy()
 

@@ -278,7 +278,8 @@ def _stack_options(given: Config | None, units: int) -> Config:
         zoo_ops.whole_number(f"stack.{name}", options[name])
     if units % options["num_heads"]:
         raise ValueError(
-            f"stack.num_heads must divide units, got {options['num_heads']} for {units}"
+            f"stack.num_heads must divide units, got stack.num_heads={options['num_heads']}, "
+            f"units={units}"
         )
     return options
 

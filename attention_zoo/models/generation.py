@@ -146,13 +146,19 @@ def mask_special_tokens(logits: Tensor) -> Tensor:
 def check_source(source: Tensor, vocabulary: int | None) -> None:
     """Raise ValueError unless sources are ids `(B, S)` below `vocabulary`, if values are known."""
     if len(source.shape) != 2 or "int" not in keras.backend.standardize_dtype(source.dtype):
-        raise ValueError(f"source is {source.dtype} of shape {tuple(source.shape)}: ids (B, S)")
+        raise ValueError(
+            f"source must be integer token ids (B, S), got {source.dtype} of shape "
+            f"{tuple(source.shape)}"
+        )
     ids = known(source)
     if vocabulary is None or ids is None or not ids.size:
         return
     for token in (ids.min(), ids.max()):
         if not 0 <= token < vocabulary:
-            raise ValueError(f"source has token {token} but the model reads {vocabulary} tokens")
+            raise ValueError(
+                "source token ids must be at least 0 and less than the vocabulary size "
+                f"{vocabulary}, got {token}"
+            )
 
 
 def fingerprints(source: Tensor) -> Tensor:

@@ -153,8 +153,8 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         places.check_positions(size["positions"], (places.LEARNED,))
         if size["embedding_dim"] % size["num_heads"]:
             raise ValueError(
-                f"num_heads must divide embedding_dim, got {size['num_heads']} for "
-                f"{size['embedding_dim']}"
+                f"num_heads must divide embedding_dim, got num_heads={size['num_heads']}, "
+                f"embedding_dim={size['embedding_dim']}"
             )
 
     def build(self, input_shape: Any = None) -> None:
@@ -174,8 +174,8 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         length, most = tokens.shape[1], self.settings["max_length"]
         if length is not None and length > most:
             raise ValueError(
-                f"tokens have {length} positions, but the model has {most} places; cut them, or "
-                "make it with a greater max_length"
+                f"tokens: sequence length {length} exceeds max_length={most}; truncate the input "
+                "or build the model with a larger max_length"
             )
         mask = ops.not_equal(tokens, PAD)
         x = self.drop(self._embed(tokens, places_of(mask)), training=training)
@@ -248,8 +248,8 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         limit = known(options.limit(longest))
         if limit is not None and longest + int(limit) - 1 > most:
             raise ValueError(
-                f"a source has {longest} tokens and its answer may have {int(limit)}, but the "
-                f"model has {most} places; shorten it, or set max_length to at most "
+                f"a prompt has {longest} tokens and its continuation may have {int(limit)}, but "
+                f"the model has {most} positions; shorten the prompt, or set max_length to at most "
                 f"{max(most - longest + 1, 0)}"
             )
 

@@ -268,8 +268,8 @@ def _convolutional_encoder(place: str, filters: list[int]) -> ConvolutionalEncod
         raise ValueError(f"encoder.weights: {place}: its model has no encoder of kind cnn")
     if encoder.filters != filters:
         raise ValueError(
-            f"encoder.weights: {place}: has filters {encoder.filters}, encoder.filters asks for"
-            f" {filters}; give the same"
+            f"encoder.weights: {place}: has filters {encoder.filters}, but encoder.filters is"
+            f" {filters}; use the same"
         )
     return encoder
 

@@ -155,7 +155,7 @@ class _WeightsFile(io.BytesIO):
 def options_of(name: str, given: Config | None) -> Config:
     """Return the options in argument `name` as a dict, {} for None; ValueError if not a dict."""
     if not isinstance(given, Mapping | None):
-        raise ValueError(f"{name} must be options by name, as {{name: value}}, got {given!r}")
+        raise ValueError(f"{name} must be a dict of options, as {{name: value}}, got {given!r}")
     return dict(given or {})
 
 

@@ -258,8 +258,8 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         if not isinstance(self.loss, GlimpseLoss):
             raise ValueError(
-                f"a RecurrentAttentionModel cannot learn where to look by {self.loss!r}; compile "
-                "it with loss=model.make_loss()"
+                f"loss must be a losses.GlimpseLoss, got {self.loss!r}; compile the model with "
+                "loss=model.make_loss()"
             )
         return self.loss(y, y_pred, sample_weight) + sum(map(ops.sum, self.losses))
 

@@ -34,7 +34,7 @@ from attention_zoo.ops import (
 )
 from attention_zoo.registry import Registry, did_you_mean
 
-LOOKS = Registry("look")
+LOOKS = Registry("look.kind")
 """Registry of a captioner's kinds of attention."""
 
 
@@ -290,7 +290,7 @@ def look_options(given: Config | None) -> Config:
     for name in options:
         if name != "kind" and name not in taken:
             hint = did_you_mean(name, taken)
-            raise ValueError(f"look {options['kind']} has no option {name!r}{hint}")
+            raise ValueError(f"look.kind={options['kind']!r} has no option {name!r}{hint}")
     return {**taken, **options}
 
 

@@ -49,8 +49,8 @@ class CRFHead(layers.Layer):
         """Return the loss; raise ValueError for label smoothing, which a CRF does not support."""
         if label_smoothing:
             raise ValueError(
-                f"label_smoothing is for the head 'softmax', got {label_smoothing!r} with 'crf'; "
-                "take 0, or the other head"
+                f"label_smoothing must be 0 with the head 'crf', got {label_smoothing!r}; set it "
+                "to 0, or use the head 'softmax'"
             )
         return CRFLoss()
 

@@ -128,17 +128,17 @@ class Tagger(PresetMixin, keras.Model):
 
     def _refuse(self, inputs: Inputs) -> None:
         """Raise ValueError for missing inputs or wrong shapes."""
-        needed: dict[str, tuple[str, ...]] = {"tokens": ("batch", "places")}
+        needed: dict[str, tuple[str, ...]] = {"tokens": ("batch", "positions")}
         if self.settings.get("characters") is not None:
-            needed["characters"] = ("batch", "places", "characters")
+            needed["characters"] = ("batch", "positions", "characters")
         if self.settings["marks"]:
-            needed["marks"] = ("batch", "places")
+            needed["marks"] = ("batch", "positions")
         for name, shape in needed.items():
             if not isinstance(inputs, dict) or name not in inputs:
                 raise ValueError(
                     f"inputs must be a dict with {', '.join(needed)}, but {name} is missing"
                 )
-            sizes = zoo_ops.sizes_or(("batch", "places"), inputs["tokens"].shape[:2])
+            sizes = zoo_ops.sizes_or(("batch", "positions"), inputs["tokens"].shape[:2])
             zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *shape[2:]))
         if inputs.get("starts") is not None:
             sizes = zoo_ops.sizes_or(("batch",), inputs["tokens"].shape[:1])
@@ -223,8 +223,8 @@ class Tagger(PresetMixin, keras.Model):
         vectors, found = read_word_vectors(path, vocabulary)
         if vectors.shape[1] != width:
             raise ValueError(
-                f"{path}: vectors of width {vectors.shape[1]}, but the model's tokens have "
-                f"{width}; make it with embedding_dim={vectors.shape[1]}"
+                f"{path}: vectors of width {vectors.shape[1]}, but the model has embedding_dim="
+                f"{width}; build it with embedding_dim={vectors.shape[1]}"
             )
         before = ops.convert_to_numpy(self.token_embedding.embeddings)
         self.token_embedding.embeddings.assign(np.where(found[:, None], vectors, before))

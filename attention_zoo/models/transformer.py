@@ -159,13 +159,13 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
             raise ValueError(f"tie must be one of {', '.join(TIES)}, got {size['tie']!r}")
         if size["tie"] == "all" and self.source_vocabulary_size != self.target_vocabulary_size:
             raise ValueError(
-                f"tie='all' is for one vocabulary, got {self.source_vocabulary_size} source and "
-                f"{self.target_vocabulary_size} target tokens; tie='target' keeps both"
+                f"tie='all' requires one vocabulary, got {self.source_vocabulary_size} source and "
+                f"{self.target_vocabulary_size} target tokens; use tie='target' for two"
             )
         if size["embedding_dim"] % size["num_heads"]:
             raise ValueError(
-                f"num_heads must divide embedding_dim, got {size['num_heads']} for "
-                f"{size['embedding_dim']}"
+                f"num_heads must divide embedding_dim, got num_heads={size['num_heads']}, "
+                f"embedding_dim={size['embedding_dim']}"
             )
 
     def build(self, input_shape: Any = None) -> None:

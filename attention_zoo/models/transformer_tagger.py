@@ -77,7 +77,9 @@ class TransformerTagger(Tagger):
             raise ValueError(f"bert must be a BERT or its arguments, got {bert!r}")
         self.bert = bert
         if marks and bert.settings["num_segments"] < 2:
-            raise ValueError("marks are read as segments, but the bert has num_segments=1")
+            raise ValueError(
+                "marks need a bert with num_segments of at least 2, got num_segments=1"
+            )
         self.begin({"tags": tags, "head": head, "dropout": dropout, "marks": bool(marks)})
         self.settings["bert"] = dict(bert.settings)
         self.drop = Dropout(dropout, dtype=self.dtype_policy)

@@ -17,7 +17,7 @@ from attention_zoo.registry import Registry
 Tensor = Any
 Config = dict[str, Any]
 
-CHARACTERS = Registry("reader of characters")
+CHARACTERS = Registry("character encoder")
 CHARACTERS.register("cnn")(CharacterCNN)
 CHARACTERS.register("lstm")(CharacterLSTM)
 
@@ -94,6 +94,6 @@ def character_options(given: Config | None) -> Config | None:
     known = {x.name: x.default for x in arguments if x.name not in ("dropout", "seed", "kwargs")}
     check_options("characters", given, ("kind", *known))
     if "vocabulary_size" not in given:
-        raise ValueError("characters needs a vocabulary_size: how many characters there are")
+        raise ValueError("characters needs a vocabulary_size, the number of character ids")
     zoo_ops.whole_number("characters' vocabulary_size", given["vocabulary_size"])
     return {"kind": "cnn", **known, **given}

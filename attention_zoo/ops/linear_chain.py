@@ -62,7 +62,7 @@ def make_chain(
     """
     emissions, transitions = ops.convert_to_tensor(emissions), ops.convert_to_tensor(transitions)
     tags = transitions.shape[-1]
-    check_shape("emissions", emissions.shape, ("batch", "places", tags))
+    check_shape("emissions", emissions.shape, ("batch", "positions", tags))
     check_shape("transitions", transitions.shape, (tags, tags))
     given = [backend.standardize_dtype(x.dtype) for x in (emissions, transitions)]
     dtype = "float64" if "float64" in given else "float32"
@@ -104,7 +104,7 @@ def unpack(potentials: Tensor, name: str = "potentials") -> Chain:
     tags = shape[-1] - 1 if len(shape) == 3 and shape[-1] else 0
     if tags < 1 or (shape[1] is not None and shape[1] < tags + 2):
         raise ValueError(
-            f"{name} must be what a CRF layer returns, (batch, places + tags + 2, tags + 1), "
+            f"{name} must be the output of a CRF layer, (batch, positions + tags + 2, tags + 1), "
             f"got shape {shape}"
         )
     places = ops.shape(potentials)[1] - tags - 2

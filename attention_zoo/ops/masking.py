@@ -31,7 +31,7 @@ def as_boolean_mask(mask: Tensor, name: str, shape: tuple[int | None, ...]) -> T
         hint = " (add the batch axis: `mask[None]`)" if len(mask.shape) + 1 == len(shape) else ""
         raise ValueError(
             f"{name} has shape {tuple(mask.shape)}, but rank {len(shape)} is expected, "
-            f"{shape} here{hint}"
+            f"shape {shape}{hint}"
         )
     for got, want in zip(mask.shape, shape, strict=True):
         if got is not None and want is not None and got not in (1, want):
@@ -73,7 +73,9 @@ def merge_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor 
     """
     if x is None:
         if explicit is not None:
-            raise ValueError(f"{name} was given, but the tensor that it masks was not")
+            raise ValueError(
+                f"{name} was given, but the tensor that it masks was not; pass both or neither"
+            )
         return None
     implicit = implicit_mask(x)
     if explicit is None or explicit is implicit:

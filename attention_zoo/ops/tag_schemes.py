@@ -104,8 +104,8 @@ def letter_and_type(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]
     known = letter in (*rules.letters(), OUTSIDE)
     if not known or bool(dash) != bool(kind) or (letter == OUTSIDE and dash):
         raise ValueError(
-            f"tag {name!r} is none of {scheme}: it has 'O', and {', '.join(rules.letters())}, "
-            "alone or before '-' and a type; mend the tag, or name another scheme"
+            f"tag {name!r} is not a {scheme} tag: use 'O', or {', '.join(rules.letters())}, alone "
+            "or followed by '-' and a type; or use another scheme"
         )
     return letter, kind
 
@@ -116,8 +116,8 @@ def _refuse_dead_tags(found: TagConstraints, scheme: str, tags: Sequence[str]) -
     if not alive.all():
         name = tags[int(np.argmin(alive))]
         raise ValueError(
-            f"tag {name!r} can stand in no sequence of {scheme}: what must come before or after "
-            "it is not among the tags; list that too, or name another scheme"
+            f"tag {name!r} cannot occur in any {scheme} sequence: the tag that must precede or "
+            "follow it is not in the list of tags; add that tag, or use another scheme"
         )
 
 

@@ -52,7 +52,7 @@ class Captioning(OfImages):
     makes_batches = CaptionBatches
     ends = 1
     takes = models.Captioner
-    refusal = "reads no images; captioning takes a model that does, as models.ShowAttendTell"
+    refusal = "model must be a models.Captioner, such as models.ShowAttendTell"
 
     # Training.
 
@@ -99,7 +99,9 @@ class Captioning(OfImages):
             ]
             for row, answer in enumerate(self._search(np.stack(read), options, rules), start):
                 if answer is None:
-                    raise ValueError(f"image {row}: the search options leave no answer to it")
+                    raise ValueError(
+                        f"image {row}: the search found no caption; relax the search options"
+                    )
                 answers.append(answer)
         return answers
 

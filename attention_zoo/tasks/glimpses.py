@@ -86,17 +86,18 @@ class Glimpses:
     ) -> None:
         if not isinstance(model, models.RecurrentAttentionModel):
             raise ValueError(
-                f"a {type(model).__name__} takes no glimpses; give a models.RecurrentAttentionModel"
+                f"model must be a models.RecurrentAttentionModel, got {type(model).__name__}"
             )
         if len(classes) != model.settings["classes"]:
             raise ValueError(
-                f"{len(classes)} names of classes, but the model knows {model.settings['classes']}"
+                f"classes has {len(classes)} names, but the model has {model.settings['classes']}"
+                " classes; give one name for each"
             )
         height, width, _ = model.settings["image_shape"]
         if not height == width == (image_size or height):
             raise ValueError(
-                f"the model looks at images of {height} x {width} pixels; give squares, and"
-                f" image_size={height}"
+                f"the model takes images of {height} x {width} pixels; use a model of square"
+                f" images, and image_size={height}"
             )
         self.model: Any = model
         self.classes = list(classes)
@@ -119,8 +120,8 @@ class Glimpses:
         for name in examples.classes:
             if name not in numbers:
                 raise ValueError(
-                    f"{examples.origin}: class {name!r} is none that the model was made for"
-                    f"{did_you_mean(name, numbers)}"
+                    f"{examples.origin}: unknown class {name!r}{did_you_mean(name, numbers)}"
+                    f" (known: {', '.join(numbers)})"
                 )
         own = np.array([numbers[name] for name in examples.classes], np.int32)
         return own[examples.labels]

@@ -54,17 +54,17 @@ class OfImages:
         max_target_length: int = 40,
     ) -> None:
         if not isinstance(model, self.takes):
-            raise ValueError(f"a {type(model).__name__} {self.refusal}")
+            raise ValueError(f"{self.refusal}, got {type(model).__name__}")
         known = model.settings["vocabulary_size"]
         if known != tokenizer.vocabulary_size:
             raise ValueError(
-                f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model knows"
-                f" {known}; give as many"
+                f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model's"
+                f" vocabulary_size is {known}; use the same size"
             )
         if model.encoder.channels != CHANNELS:
             raise ValueError(
-                f"the model's encoder reads grids of {model.encoder.channels} features, but images"
-                f" have {CHANNELS} channels; train it by `fit` on such grids, or give it"
+                f"the model's encoder takes grids of {model.encoder.channels} features, but images"
+                f" have {CHANNELS} channels; train the model with `fit` on such grids, or use"
                 " another encoder"
             )
         model.grid_shape((1, image_size, image_size, 3))  # raises if image_size is too small

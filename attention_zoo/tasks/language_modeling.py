@@ -78,9 +78,7 @@ class LanguageModeling(SingleTextTask):
         max_length: int = 256,
     ) -> None:
         if not isinstance(model, models.GPT):
-            raise ValueError(
-                f"a {type(model).__name__} does not write on; language modelling takes a GPT"
-            )
+            raise ValueError(f"model must be a models.GPT, got {type(model).__name__}")
         super().__init__(model, tokenizer, search, max_length)
 
     # Training.
@@ -151,7 +149,7 @@ class LanguageModeling(SingleTextTask):
             if len(ids) >= self.longest:
                 raise ValueError(
                     f"{places[row] if places else f'source {row}'}: {len(ids)} tokens and the"
-                    f" start, the limit is {self.max_length}; shorten it or raise the limit"
+                    f" start token, the limit is {self.max_length}; shorten it or raise the limit"
                     " (data.max_length on the command line, task.max_length in Python)"
                 )
         return encoded
@@ -169,9 +167,9 @@ class LanguageModeling(SingleTextTask):
             limit = options.limit(len(ids))
             if len(ids) + limit - 1 > self.places:
                 raise ValueError(
-                    f"{places[row] if places else f'source {row}'}: {len(ids)} tokens, and as many"
-                    f" as {limit} may follow, but the model has {self.places} places; shorten it,"
-                    f" or set max_length to at most {self.places - len(ids) + 1}"
+                    f"{places[row] if places else f'source {row}'}: {len(ids)} tokens, and its"
+                    f" continuation may have {limit}, but the model has {self.places} positions;"
+                    f" shorten it, or set max_length to at most {self.places - len(ids) + 1}"
                 )
         return prompts
 
@@ -197,7 +195,9 @@ class LanguageModeling(SingleTextTask):
             )
             answers.append(answer)
         if not answers:
-            raise ValueError(f"source {row}: the search options leave no answer to it")
+            raise ValueError(
+                f"source {row}: the search found no continuation; relax the search options"
+            )
         best, *others = answers
         return replace(best, alternatives=tuple(others))
 

@@ -98,17 +98,15 @@ class MaskedLanguageModeling(SingleTextTask):
         max_length: int = 256,
     ) -> None:
         if not isinstance(model, models.MaskedLM):
-            raise ValueError(
-                f"a {type(model).__name__} tells no hidden tokens; masked language modelling takes"
-                " a MaskedLM"
-            )
+            raise ValueError(f"model must be a models.MaskedLM, got {type(model).__name__}")
         super().__init__(model, tokenizer, search, max_length)
         self.mask = mask_of(tokenizer)
         known = model.bert.settings["vocabulary_size"]
         if max(self.mask + 1, tokenizer.vocabulary_size) > known:
             raise ValueError(
-                f"the tokenizer has {tokenizer.vocabulary_size} tokens and the mask is number"
-                f" {self.mask}, but the model reads {known} tokens"
+                f"the tokenizer has {tokenizer.vocabulary_size} tokens and the mask token has id"
+                f" {self.mask}, but the model's vocabulary_size is {known}; use at least"
+                f" {max(self.mask + 1, tokenizer.vocabulary_size)}"
             )
         special = {tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end, self.mask}
         self.candidate_tokens = np.array(
@@ -182,8 +180,8 @@ class MaskedLanguageModeling(SingleTextTask):
         for row, ids in enumerate(rows):
             if self.mask not in ids:
                 raise ValueError(
-                    f"{places[row] if places else f'source {row}'}: has no {MASK}; write it where"
-                    " a word is sought"
+                    f"{places[row] if places else f'source {row}'}: has no {MASK}; put it at"
+                    " each token to predict"
                 )
         return rows
 
@@ -205,9 +203,9 @@ class MaskedLanguageModeling(SingleTextTask):
                 ids = self._with_masks(text)
             if len(ids) > self.longest - 2:
                 raise ValueError(
-                    f"{places[row] if places else f'source {row}'}: {len(ids)} tokens, start and"
-                    f" end, the limit is {self.max_length}; shorten it or raise the limit"
-                    " (data.max_length on the command line, task.max_length in Python)"
+                    f"{places[row] if places else f'source {row}'}: {len(ids)} tokens and the"
+                    f" start and end tokens, the limit is {self.max_length}; shorten it or raise"
+                    " the limit (data.max_length on the command line, task.max_length in Python)"
                 )
             encoded.append(ids)
         return encoded
@@ -283,7 +281,7 @@ class MaskedLanguageModeling(SingleTextTask):
         lines = self.encode_sources(examples.texts, places)
         for place, ids in zip(places, lines, strict=True):
             if not ids:
-                raise ValueError(f"{place}: is empty; there is nothing to hide in it")
+                raise ValueError(f"{place}: is empty; there is nothing to mask in it")
         batches = MaskedBatches(lines, self._marks(), BATCH, seed=0, bucket_width=1)
         nats, right, count = 0.0, 0, 0
         for rows, _ in same_width(lines, BATCH):
@@ -305,5 +303,5 @@ def mask_of(tokenizer: Tokenizer) -> int:
     if tokenizer.mask is not None:
         return tokenizer.mask
     if not isinstance(tokenizer, Tokenizer):
-        raise ValueError(f"a {type(tokenizer).__name__} has no {MASK}; take one that has")
+        raise ValueError(f"tokenizer must have a {MASK} token, got {type(tokenizer).__name__}")
     return tokenizer.vocabulary_size

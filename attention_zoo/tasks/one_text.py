@@ -50,8 +50,8 @@ class SingleTextTask:
         """The length limit in tokens; raises ValueError if it exceeds the model's maximum."""
         if self.max_length > self.places:
             raise ValueError(
-                f"max_length is {self.max_length} but the model has {self.places} places; lower it"
-                " (data.max_length in a recipe), or give the model more (model.max_length)"
+                f"max_length is {self.max_length}, but the model has {self.places} positions; lower"
+                " it (data.max_length in a recipe), or increase the model's (model.max_length)"
             )
         return self.max_length
 

@@ -51,7 +51,7 @@ class Retrieval(OfImages):
     )
 
     takes = models.CrossAttentionRetriever
-    refusal = "compares no images with texts; retrieval takes a models.CrossAttentionRetriever"
+    refusal = "model must be a models.CrossAttentionRetriever"
 
     # Training.
 
@@ -64,7 +64,7 @@ class Retrieval(OfImages):
         if label_smoothing:
             raise ValueError(
                 f"training.label_smoothing={label_smoothing}: retrieval has no labels to smooth;"
-                " take it out of the recipe"
+                " remove it from the recipe"
             )
         made: keras.losses.Loss = self.model.make_loss()
         return made
@@ -89,7 +89,7 @@ class Retrieval(OfImages):
         if isinstance(images, str | Path | bytes) or getattr(images, "ndim", 4) < 4:
             raise ValueError("index takes a list of images; write index([image])")
         if not len(images):
-            raise ValueError("no images to seek among; give at least one")
+            raise ValueError("images is empty; give at least one image")
         called = [
             str(one) if isinstance(one, str | Path) else f"image {row}"
             for row, one in enumerate(images)
@@ -161,12 +161,12 @@ class Retrieval(OfImages):
     def _sought(self, index: ImageIndex | None) -> ImageIndex:
         if index is None:
             raise ValueError(
-                "retrieval seeks among images, which a text does not name; in Python:"
-                " task.predict(texts, index=task.index(images)); of attention-zoo predict: --images"
+                "retrieval needs an index of images, got None; call task.predict(texts,"
+                " index=task.index(images)), or pass --images to attention-zoo predict"
             )
         if not isinstance(index, ImageIndex):
             raise ValueError(
-                f"index must be what task.index(images) gives, got a {type(index).__name__}"
+                f"index must be the result of task.index(images), got a {type(index).__name__}"
             )
         return index
 

@@ -107,7 +107,7 @@ def parted(text: str | Words, place: str) -> tuple[str, list[Word]]:
     else:
         for number, word in enumerate(text):
             if not isinstance(word, str) or not word.strip():
-                raise ValueError(f"{place}: word {number} is {word!r}; give words, none blank")
+                raise ValueError(f"{place}: word {number} must be a non-blank string, got {word!r}")
         ends = np.cumsum([len(word) + 1 for word in text]).tolist()
         places = zip(text, ends, strict=True)
         words = [Word(word, end - len(word) - 1, end - 1) for word, end in places]

@@ -79,13 +79,14 @@ class Summarization(TextPairTask):
     ) -> None:
         if not isinstance(model, models.Copying):
             raise ValueError(
-                f"a {type(model).__name__} sums up no texts; summarization takes a model that can"
-                " copy, as models.PointerGenerator"
+                "model must be a models.Copying, such as models.PointerGenerator, got"
+                f" {type(model).__name__}"
             )
         if model.vocabulary_size != tokenizer.vocabulary_size:
             raise ValueError(
-                f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model knows"
-                f" {model.vocabulary_size}; words to copy are numbered from there: give as many"
+                f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model's"
+                f" vocabulary_size is {model.vocabulary_size}; use the same size, from which ids of"
+                " copied words start"
             )
         self.model: Any = model
         self.tokenizer = tokenizer
@@ -139,7 +140,9 @@ class Summarization(TextPairTask):
             found = self._search([articles[row] for row in rows], width, options, rules)
             for row, answer in zip(rows, found, strict=True):
                 if answer is None:
-                    raise ValueError(f"source {row}: the search options leave no answer to it")
+                    raise ValueError(
+                        f"source {row}: the search found no summary; relax the search options"
+                    )
                 answers[row] = answer
         return [answers[row] for row in range(len(articles))]
 
@@ -173,12 +176,12 @@ class Summarization(TextPairTask):
 
     def _check_length(self, length: int, place: str) -> None:
         if not length:
-            raise ValueError(f"{place}: is empty; there is nothing to sum up in it")
+            raise ValueError(f"{place}: is empty; there is nothing to summarize in it")
         if length > self.max_source_length and not self.cut_source:
             raise ValueError(
                 f"{place}: {length} tokens, the limit is {self.max_source_length}; shorten it,"
                 " raise the limit (data.max_source_length on the command line,"
-                " task.max_source_length in Python) or have its begin read alone"
+                " task.max_source_length in Python) or truncate it"
                 " (data.cut_source=true, task.cut_source = True)"
             )
 

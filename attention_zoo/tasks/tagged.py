@@ -132,7 +132,9 @@ def answer(source: Source, found: dict[str, Any], names: Sequence[str], scheme: 
         one = _tagged(source, tags, found["marginals"], names, scheme)
         answers.append(replace(one, score=float(score), attention=attention))
     if not answers:
-        raise ValueError(f"{source.text!r}: its {size} words can have no tags that keep the scheme")
+        raise ValueError(
+            f"{source.text!r}: no tag sequence for its {size} words is valid in the tag scheme"
+        )
     best, *others = answers
     return replace(best, alternatives=tuple(others))
 

@@ -69,7 +69,7 @@ class Tagging(SingleTextTask):
         scheme: str | None = None,
     ) -> None:
         if not isinstance(model, models.Tagger):
-            raise ValueError(f"a {type(model).__name__} tags no words; tagging takes a Tagger")
+            raise ValueError(f"model must be a models.Tagger, got {type(model).__name__}")
         super().__init__(model, tokenizer, search, max_length)
         self.characters, self.scheme = characters, scheme
         self._reader = WordReader(tokenizer, characters)
@@ -84,22 +84,22 @@ class Tagging(SingleTextTask):
         read = self.model.characters
         if (read is None) != (self.characters is None):
             given = "not given" if self.characters is None else "given"
-            reads = "reads no characters" if read is None else "reads characters"
-            raise ValueError(f"the model {reads}, but their tokenizer is {given}")
+            reads = "takes no characters" if read is None else "takes characters"
+            raise ValueError(f"the model {reads}, but the character tokenizer is {given}")
         sizes = [(self.tokenizer, self.model.vocabulary_size, "tokens")]
         if self.characters is not None:
             sizes.append((self.characters, read["vocabulary_size"], "characters"))
             for one, kind in ((self.tokenizer, "whitespace"), (self.characters, "character")):
                 if getattr(one, "kind", None) != kind:
                     raise ValueError(
-                        f"with characters, tokens are whole words: a tokenizer of kind {kind} is"
-                        f" needed where {getattr(one, 'kind', type(one).__name__)} is given"
+                        f"a model that takes characters needs a tokenizer of kind {kind}, got"
+                        f" {getattr(one, 'kind', type(one).__name__)}"
                     )
         for tokenizer, known, what in sizes:
             if tokenizer.vocabulary_size > known:
                 raise ValueError(
-                    f"the tokenizer has {tokenizer.vocabulary_size} {what}, but the model reads"
-                    f" {known}"
+                    f"the tokenizer has {tokenizer.vocabulary_size} {what}, but the model's"
+                    f" vocabulary has {known}; use at least as many"
                 )
 
     @property
@@ -162,7 +162,7 @@ class Tagging(SingleTextTask):
             return self._reader.encode(examples.words)
         if examples.marks is None:
             raise ValueError(
-                f"{examples.origin}: the model reads marked words, but the corpus marks none; name"
+                f"{examples.origin}: the model takes marked words, but the corpus has no marks; set"
                 " their column (data.marks)"
             )
         return self._reader.encode(examples.words, examples.marks)
@@ -178,9 +178,9 @@ class Tagging(SingleTextTask):
             for word, tag in enumerate(tags):
                 if tag not in numbers:
                     raise ValueError(
-                        f"{examples.place(row, word)}: tag {tag!r} is none that the model was made"
-                        f" for{did_you_mean(tag, numbers)}; mend it, or train on a corpus that has"
-                        f" it (known: {', '.join(numbers)})"
+                        f"{examples.place(row, word)}: unknown tag {tag!r}"
+                        f"{did_you_mean(tag, numbers)}; fix it, or train on a corpus that has it"
+                        f" (known: {', '.join(numbers)})"
                     )
         return [[numbers[tag] for tag in tags] for tags in examples.tags]
 
@@ -233,7 +233,7 @@ class Tagging(SingleTextTask):
         """
         if self._marks:
             raise ValueError(
-                "this model reads marked words, which a line of text cannot tell; give them in"
+                "this model takes marked words, which a line of text does not contain; pass them in"
                 " Python: task.predict(texts, marks=[[2], ...])"
             )
         self._sources(texts, places)
@@ -267,7 +267,7 @@ class Tagging(SingleTextTask):
                 )
             if not self._fits(one):
                 raise ValueError(
-                    f"{place}: {len(one.tokens)} tokens, but the model has {self.places} places;"
+                    f"{place}: {len(one.tokens)} tokens, but the model has {self.places} positions;"
                     " shorten it"
                 )
 
@@ -275,18 +275,20 @@ class Tagging(SingleTextTask):
         """Return booleans for the indices of marked words; raise ValueError for invalid marks."""
         if not self._marks:
             if marks is not None:
-                raise ValueError("marks: the model reads none; leave them out")
+                raise ValueError(
+                    "marks must be None for a model that takes no marks; remove the argument"
+                )
             return None
         if marks is None or len(marks) != len(sentences):
             raise ValueError(
-                f"marks: the model reads marked words; give the numbers of those of each of the"
+                "marks: the model takes marked words; pass the indices of those of each of the"
                 f" {len(sentences)} sentences"
             )
         for row, (words, numbers) in enumerate(zip(sentences, marks, strict=True)):
             for number in numbers:
                 if not 0 <= number < len(words):
                     raise ValueError(
-                        f"marks: source {row} has words 0 to {len(words) - 1}, none is {number}"
+                        f"marks: source {row} has words 0 to {len(words) - 1}, got {number}"
                     )
         return [
             [number in numbers for number in range(len(words))]

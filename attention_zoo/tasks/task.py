@@ -79,8 +79,8 @@ def rules_for_all(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     for rule in given:
         if rule.of_sources:
             raise ValueError(
-                f"rules: {type(rule).__name__} says something else for each source; give a task "
-                "rules that hold for all, or search with `task.model.search`"
+                f"rules: {type(rule).__name__} depends on the sources of a batch; use rules that "
+                "are the same for all sources, or search with `task.model.search`"
             )
     return given
 

@@ -147,7 +147,9 @@ class Translation(TextPairTask):
             found = self._search([sources[row] for row in rows], width, options, rules)
             for row, answer in zip(rows, found, strict=True):
                 if answer is None:
-                    raise ValueError(f"source {row}: the search options leave no answer to it")
+                    raise ValueError(
+                        f"source {row}: the search found no translation; relax the search options"
+                    )
                 answers[row] = answer
         return [answers[row] for row in range(len(sources))]
 
@@ -171,8 +173,8 @@ class Translation(TextPairTask):
             limit = options.limit(len(source.ids))
             if len(source.prefix) > limit:
                 raise ValueError(
-                    f"prefix of source {row} has {len(source.prefix)} tokens but its answer may "
-                    f"have {limit}: raise max_length or shorten it"
+                    f"prefix of source {row} has {len(source.prefix)} tokens, but its "
+                    f"translation may have {limit}; raise max_length or shorten it"
                 )
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:

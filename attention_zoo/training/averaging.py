@@ -41,7 +41,8 @@ def average_checkpoints(folder: str | Path, last: int | None = None) -> Any:
         found = tasks.load(path).model.weights
         if _shapes(found) != _shapes(weights):
             raise ValueError(
-                f"{path}: holds other weights than the newest checkpoint; average fewer of them"
+                f"{path}: weights do not fit those of the newest checkpoint; average fewer"
+                " checkpoints"
             )
         for total, weight in zip(sums, found, strict=True):
             total += _exact(weight)
@@ -77,15 +78,15 @@ def write_average(run: str | Path, folder: str | Path, last: int | None = None) 
 def _whole(folder: Path, last: int | None) -> list[Path]:
     """Return the intact checkpoints to average, newest first."""
     if last is not None and last < 2:
-        raise ValueError(f"last must be at least 2, for an average of several, got {last}")
+        raise ValueError(f"last must be at least 2, got {last}")
     if not (folder / RECIPE).is_file():
-        raise ValueError(f"{folder}: is no run folder; give one that `attention-zoo train` names")
+        raise ValueError(f"{folder}: not a run folder; pass one that `attention-zoo train` created")
     found = CheckpointFolder(folder / "checkpoints").whole(last)
     needed = last or 2
     if len(found) < needed:
         raise ValueError(
-            f"{folder}: of the {needed} checkpoints to average {len(found)} are there and whole;"
-            f" average fewer (2 at least), or train with training.keep_checkpoints={needed}"
+            f"{folder}: expected {needed} intact checkpoints to average, found {len(found)};"
+            f" average fewer (at least 2), or train with training.keep_checkpoints={needed}"
         )
     return found
 

@@ -203,7 +203,7 @@ def build_tagger(
     read = section.pop("characters", None) or {}
     if "vocabulary_size" in read:
         decided = "model.characters.vocabulary_size"
-        raise ValueError(f"{decided}: the data decide it; take it out of the recipe")
+        raise ValueError(f"{decided}: determined by the data; remove it from the recipe")
     read = {**read, "vocabulary_size": characters}
     return build_model(section, **given, tags=tags, characters=read)
 
@@ -219,8 +219,8 @@ def frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:
         return words
     if options.kind != "whitespace":
         raise ValueError(
-            f"tokenizer.min_count={options.min_count}: is for whole words; name"
-            " tokenizer.kind=whitespace, or take it out of the recipe"
+            f"tokenizer.min_count={options.min_count} requires tokenizer.kind=whitespace, got"
+            f" {options.kind}; set that kind, or remove min_count from the recipe"
         )
     shown = [word.lower() if options.lowercase else word for word in words]
     counts = Counter(shown)
@@ -263,7 +263,7 @@ def build_model(section: dict[str, Any], **given: Any) -> Any:
         raise ValueError(f"model.preset is missing; name one of {', '.join(models.list_presets())}")
     decided = [f"model.{key}" for key in section if key in given]
     if decided:
-        raise ValueError(f"{decided[0]}: the data decide it; take it out of the recipe")
+        raise ValueError(f"{decided[0]}: determined by the data; remove it from the recipe")
     overrides = {key: value for key, value in section.items() if key != "preset"}
     arguments = inspect.signature(models.preset_class(section["preset"])).parameters
     for key, value in overrides.items():

@@ -37,7 +37,7 @@ def recipe_changes(old: Recipe, new: Recipe) -> dict[str, str]:
     before, after = (dict(_flat(_plain(recipe))) for recipe in (old, new))
     keys = dict.fromkeys((*before, *after))
     return {
-        key: f"{key} is {before.get(key)} there and {after.get(key)} here"
+        key: f"{key} {before.get(key)} -> {after.get(key)}"
         for key in keys
         if key != "run" and before.get(key) != after.get(key)
     }
@@ -68,8 +68,8 @@ def data_changes(old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint])
             then, now = before["examples"], after["examples"]
             last = min((block + 1) * BLOCK, max(then, now))
             changes[f"data.{split}"] = (
-                f"data.{split} held {then} examples and holds {now},"
-                f" the first change among {block * BLOCK + 1} to {last}"
+                f"data.{split} {then} -> {now} examples,"
+                f" first change among examples {block * BLOCK + 1} to {last}"
             )
     return changes
 
@@ -79,29 +79,30 @@ def refuse_changes(folder: Path, changes: Mapping[str, str], allow: Sequence[str
     fixed = [key for key in changes if covered(key, FIXED)]
     if fixed:
         raise ValueError(
-            f"{folder}: holds the run of another recipe: {'; '.join(changes.values())};"
-            f" {', '.join(fixed)} cannot change within a run: give another run=FOLDER"
-            f" (init={folder} takes this one's weights), or the same recipe to continue"
+            f"{folder}: the recipe differs from the one this run was started with:"
+            f" {'; '.join(changes.values())}; {', '.join(fixed)} cannot change within a run."
+            f" Use another run=FOLDER (init={folder} starts from the weights of this run),"
+            " or resume with the same recipe"
         )
     left = [key for key in changes if not covered(key, allow)]
     if left:
         raise ValueError(
-            f"{folder}: has changed since it was trained:"
-            f" {'; '.join(changes[key] for key in left)}; take that back, give another run=FOLDER,"
-            f" or go on all the same with --allow {','.join((*allow, *left))}"
+            f"{folder}: the recipe or the data differ from those this run was started with:"
+            f" {'; '.join(changes[key] for key in left)}. Revert the change, use another"
+            f" run=FOLDER, or pass --allow {','.join((*allow, *left))}"
         )
 
 
 def check_allowed(recipe: Recipe, allow: Sequence[str]) -> None:
     """Raise ValueError unless each name is a key or section of the recipe or `data.<split>`."""
     if isinstance(allow, str):
-        raise ValueError(f"allow={allow!r}: give a list of names, [{allow!r}]")
+        raise ValueError(f"allow must be a list of names, got {allow!r}; pass [{allow!r}]")
     keys = [key for key, _ in _flat(_plain(recipe))]
     sections = [key.partition(".")[0] for key in keys]
     known = {*keys, *sections, *(f"data.{split}" for split in recipe.data.splits)}
     for name in allow:
         if name not in known:
-            raise ValueError(f"--allow {name}: is no key of a recipe{did_you_mean(name, known)}")
+            raise ValueError(f"--allow {name}: unknown recipe key{did_you_mean(name, known)}")
 
 
 def covered(key: str, names: Iterable[str]) -> bool:

@@ -276,8 +276,8 @@ class Parallel(Files, Pairs):
         path = self.path(split)
         if "{language}" not in path:
             raise ValueError(
-                f"data.{split}={path}: write {{language}} where the two files' names differ,"
-                f" as in data/{split}.{{language}}"
+                f"data.{split}={path} must contain {{language}} where the names of the two files"
+                f" differ, as in data/{split}.{{language}}"
             )
         source, target = (path.replace("{language}", name) for name in (self.source, self.target))
         return read_parallel(source, target)

@@ -24,8 +24,8 @@ def make_strategy(devices: int | str) -> tf.distribute.Strategy:
     """
     if keras.distribution.distribution() is not None:
         raise ValueError(
-            "keras.distribution is set, and Keras does nothing with it on TensorFlow; take"
-            " keras.distribution.set_distribution out and say training.devices=N"
+            "keras.distribution is set, but has no effect on TensorFlow; remove the call of"
+            " keras.distribution.set_distribution and set training.devices=N"
         )
     if hosts.several():
         return hosts.make_strategy()
@@ -55,8 +55,8 @@ def _processors(devices: int | str) -> list[str]:
         count = len(tf.config.list_logical_devices("CPU"))
         if count < wanted:
             raise ValueError(
-                f"training.devices={wanted}: TensorFlow has started with {count} in this process;"
-                " train in one of its own"
+                f"training.devices={wanted}: TensorFlow is already initialized with {count}"
+                " devices in this process; train in a new process"
             ) from None
     return names
 

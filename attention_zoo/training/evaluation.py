@@ -41,7 +41,9 @@ def evaluate(folder: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
     task = tasks.load(folder)
     page = folder / "recipe.yaml"
     if not page.is_file():
-        raise ValueError(f"{folder}: has no recipe.yaml that says what to evaluate on")
+        raise ValueError(
+            f"{folder}: has no recipe.yaml, which names the data to evaluate on; pass a run folder"
+        )
     for text in overrides:
         if text.partition(".")[0] not in SECTIONS:
             raise ValueError(f"{text}: evaluate takes data.* and search.* options only")

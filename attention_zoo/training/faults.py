@@ -21,5 +21,5 @@ def explain_io_errors(folder: Path) -> Iterator[None]:
         if error.errno is None:
             raise
         reason = error.strerror or os.strerror(error.errno)
-        advice = "what was saved before is whole: mend this, and the same command goes on"
+        advice = "earlier checkpoints are intact; fix this, and run the same command to resume"
         raise OSError(error.errno, f"{reason}; {advice}", str(error.filename or folder)) from error

@@ -30,7 +30,10 @@ def initial_task(recipe: Recipe) -> Any:
     place = f"init={recipe.init}"
     task = tasks.load(str(recipe.init))
     if task.name != recipe.task:
-        raise ValueError(f"{place}: is of task {task.name}, the recipe's is {recipe.task}")
+        raise ValueError(
+            f"{place}: its task is {task.name}, the recipe has task={recipe.task};"
+            " use another init, or change task"
+        )
     if recipe.tokenizer is not None:
         for name, value in vars(task).items():
             if isinstance(value, Tokenizer | PublicTokenizer) and name != "characters":
@@ -62,14 +65,14 @@ def _check_tokenizer(what: str, tokenizer: Any, options: TokenizerOptions) -> No
     ):
         if found != asked:
             raise ValueError(
-                f"{what} has {name} {found}, the recipe asks for tokenizer.{name}={asked};"
-                " take tokenizer out of the recipe to use it as it is"
+                f"{what} has {name} {found}, but the recipe has tokenizer.{name}={asked};"
+                " remove tokenizer from the recipe to use it unchanged"
             )
     if tokenizer.vocabulary_size > options.vocabulary_size:
         raise ValueError(
-            f"{what} has {tokenizer.vocabulary_size} entries, the recipe asks for"
-            f" tokenizer.vocabulary_size={options.vocabulary_size} at most;"
-            " take tokenizer out of the recipe to use it as it is"
+            f"{what} has {tokenizer.vocabulary_size} entries, more than"
+            f" tokenizer.vocabulary_size={options.vocabulary_size} in the recipe;"
+            " remove tokenizer from the recipe to use it unchanged"
         )
 
 
@@ -100,14 +103,14 @@ def _free_settings(
     asked = build_model(section, **decided)
     if type(asked) is not type(model):
         raise ValueError(
-            f"{place}: is a {type(model).__name__}, model.preset={section['preset']} is a"
-            f" {type(asked).__name__}; name another init, or take model out of the recipe"
+            f"{place}: its model is a {type(model).__name__}, but model.preset={section['preset']}"
+            f" is a {type(asked).__name__}; use another init, or remove model from the recipe"
         )
     for name, value in asked.settings.items():
         if name not in FREE and value != model.settings[name]:
             raise ValueError(
-                f"{place}: model.{name} is {model.settings[name]} there and {value} in the recipe;"
-                " name another init, or take model out of the recipe"
+                f"{place}: it has model.{name}={model.settings[name]}, but the recipe has {value};"
+                " use another init, or remove model from the recipe"
             )
     return {name: asked.settings[name] for name in FREE if name in asked.settings}
 
@@ -136,7 +139,7 @@ def freeze(model: keras.Model, names: Sequence[str]) -> None:
             layer.trainable = False
     if not model.trainable_variables:
         raise ValueError(
-            f"training.frozen: {', '.join(names)}: nothing is left to train; take a part out"
+            f"training.frozen: {', '.join(names)}: no trainable weights remain; remove a part"
         )
 
 

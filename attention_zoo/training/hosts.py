@@ -35,9 +35,9 @@ def cluster() -> dict[str, list[str]]:
         addresses[task["type"]][int(task["index"])]
     except (ValueError, TypeError, KeyError, IndexError):
         raise ValueError(
-            f"{VARIABLE}={text}: write"
+            f"{VARIABLE}={text}: expected"
             ' {"cluster": {"worker": ["host0:port", "host1:port"]},'
-            ' "task": {"type": "worker", "index": 0}}, the index being this host\'s; or unset it'
+            ' "task": {"type": "worker", "index": 0}}; set the index of this host, or unset it'
         ) from None
     return addresses
 
@@ -61,7 +61,9 @@ def make_strategy() -> tf.distribute.Strategy:
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:  # TensorFlow has already initialized its devices
-        raise ValueError(f"{VARIABLE}: train in a process of its own ({error})") from None
+        raise ValueError(
+            f"{VARIABLE}: TensorFlow is already initialized; train in a new process ({error})"
+        ) from None
 
 
 def agree(strategy: tf.distribute.Strategy, step: int) -> None:
@@ -70,8 +72,8 @@ def agree(strategy: tf.distribute.Strategy, step: int) -> None:
     total = int(strategy.reduce("SUM", mine, axis=None))
     if total != step * strategy.num_replicas_in_sync:
         raise ValueError(
-            f"this host's run folder stands at step {step} and another host's does not; give all"
-            " hosts the same folder, on storage that they share"
+            f"all hosts must resume from the same step, got step {step} on this host and another"
+            " step elsewhere; use one run folder on shared storage for all hosts"
         )
 
 
@@ -84,8 +86,8 @@ def explain_worker_loss() -> Iterator[None]:
         if not several():
             raise
         raise ValueError(
-            "another host is gone or cannot be reached; end all and start all with the same"
-            f" command: the run goes on from its last checkpoint ({_first_line(error)})"
+            "another host failed or cannot be reached; stop all hosts and start them with the same"
+            f" command to resume from the last checkpoint ({_first_line(error)})"
         ) from error
 
 

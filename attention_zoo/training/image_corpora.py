@@ -184,7 +184,10 @@ class Labelled(Corpus):
     def __post_init__(self) -> None:
         SCATTERED.get(self.scattered)
         if whole_number("copies", self.copies) > 1 and self.scattered == "nowhere":
-            raise ValueError(f"copies={self.copies}: all alike, scattered nowhere; name scattered")
+            raise ValueError(
+                f"copies={self.copies}: copies are identical with scattered=nowhere; set"
+                " scattered=translated or cluttered"
+            )
         super().__post_init__()
 
     def _read(self, split: str) -> LabelledImages:
@@ -258,7 +261,10 @@ class Arrays(Files, Labelled):
             return read_npz_images(self.path(split), self.images, self.labels)
         whole = read_npz_images(self.path("train"), self.images, self.labels)
         if not 0 < self.held_out < len(whole):
-            raise ValueError(f"data.held_out={self.held_out} of {len(whole)} images of data.train")
+            raise ValueError(
+                "data.held_out must be at least 1 and below the number of images, got"
+                f" {self.held_out} of {len(whole)} images of data.train"
+            )
         begin = len(whole) - self.held_out
         kept = range(begin) if split == "train" else range(begin, len(whole))
         origin = f"{whole.origin}, images {kept.start + 1} to {kept.stop}"

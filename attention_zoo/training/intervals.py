@@ -116,12 +116,15 @@ class TrainingLoop:
         fault = self._fault(outcome)
         if self.options.on_nan == "stop":
             raise ValueError(
-                f"{fault}; that update was not made and the checkpoints are from before. Mend these"
-                " examples, lower training.learning_rate, or start with training.on_nan=skip"
+                f"{fault}; the update was not applied, and the checkpoints are intact. Fix these"
+                " examples, lower training.learning_rate, or set training.on_nan=skip"
             )
         print(f"{fault}; skipped", flush=True)
         if self.skipped_in_a_row == MOST_SKIPPED:
-            raise ValueError(f"{fault}; the {MOST_SKIPPED - 1} updates before it were no better")
+            raise ValueError(
+                f"{fault}; the {MOST_SKIPPED - 1} updates before were skipped too. Fix these"
+                " examples, or lower training.learning_rate"
+            )
 
     def _fault(self, outcome: Outcome) -> str:
         """Return a message with the step, the fault and the numbers of the training examples."""

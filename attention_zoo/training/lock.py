@@ -59,7 +59,7 @@ def _taken(folder: Path) -> TextIO:
                 holder = file.read().strip() or "another process"
             raise ValueError(
                 f"{folder}: is being trained by {holder};"
-                " wait for it, end it, or give another run=FOLDER"
+                " wait for it, stop it, or use another run=FOLDER"
             ) from None
         except FileNotFoundError:  # the lock or its folder was removed
             pass

@@ -243,7 +243,7 @@ def headline(job: Job) -> str:
     """Return one line with model, parameters, data, devices, precision and run folder."""
     start = f", from the weights of {job.recipe.init}" if job.recipe.init else ""
     if job.state.step:
-        start = f", continued from step {job.state.step}"
+        start = f", resumed from step {job.state.step}"
     return (
         f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
         f" {job.task.model.count_params():,} parameters;"
@@ -263,7 +263,7 @@ def counted(examples: int, split: str, job: Job) -> str:
     """Return the numbers of used and dropped examples of a split as text."""
     reasons = zip(job.left_out[split], ("over the length limits", "bad"), strict=True)
     told = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
-    why = f" ({told} left out)" if told else ""
+    why = f" ({told} dropped)" if told else ""
     return f"{examples:,} {split} {job.recipe.data.examples}{why}"
 
 

@@ -169,8 +169,8 @@ class Recipe:
         task: Any = TASKS.get(self.task) if self.task in TASKS else None
         if getattr(task, "limits", ()) and not fits(self.data, task):
             raise ValueError(
-                f"data.corpus={self.data.corpus}: its examples are none of task {self.task};"
-                f" name one of {', '.join(kinds_for(task))}"
+                f"data.corpus={self.data.corpus} does not fit task {self.task};"
+                f" use one of {', '.join(kinds_for(task))}"
             )
         for name in self.data.switches:
             if getattr(self.data, name) and name not in getattr(task, "switches", ()):
@@ -208,7 +208,7 @@ def parse_override(text: str) -> DictConfig:
     """Parse `key.key=value` into a nested config; raise ValueError if it is malformed."""
     key, equals, _ = text.partition("=")
     if not equals or not all(part.isidentifier() for part in key.split(".")):
-        raise ValueError(f"{text}: an override is written key.key=value, as training.steps=100")
+        raise ValueError(f"{text}: expected key.key=value, such as training.steps=100")
     try:
         return OmegaConf.from_dotlist([text])
     except (OmegaConfBaseException, yaml.YAMLError) as error:
@@ -229,7 +229,7 @@ def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
     except IsADirectoryError:
         raise ValueError(f"{path}: is a folder; give a recipe's .yaml file") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: is not UTF-8 text; a recipe is a YAML page") from None
+        raise ValueError(f"{path}: is not UTF-8 text; expected a YAML file") from None
     try:
         page: Any = OmegaConf.create(text)
     except yaml.MarkedYAMLError as error:
@@ -239,7 +239,7 @@ def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
         raise ValueError(f"{path}: not valid YAML: {_first_line(error)}") from None
     node = yaml.compose(text)
     if node is not None and not isinstance(node, yaml.MappingNode):
-        raise ValueError(f"{path}: a recipe is a page of `key: value` lines")
+        raise ValueError(f"{path}: expected a YAML mapping of `key: value` lines")
     return page, dict(_lines(node, ""))
 
 

@@ -91,7 +91,7 @@ def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
     if not {*there} - UNCLAIMED and (folder.is_dir() or not folder.exists()):
         return False
     if not (folder / RECIPE).is_file():
-        raise ValueError(f"{folder}: is there and holds no run; give another run=FOLDER")
+        raise ValueError(f"{folder}: exists but holds no run; use another run=FOLDER")
     refuse_changes(folder, recipe_changes(read_recipe(folder / RECIPE), recipe), allow)
     return True
 
@@ -165,7 +165,7 @@ def cut_log(path: Path, step: int) -> None:
     try:
         kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path}: damaged ({error}); take the damaged line out") from None
+        raise ValueError(f"{path}: damaged ({error}); remove the damaged line") from None
     if kept != lines:
         replace_file(path, "".join(kept))
 

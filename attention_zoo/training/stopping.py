@@ -20,7 +20,8 @@ class Stopped(KeyboardInterrupt):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}; the same command goes on")
+        name = signal.Signals(number).name
+        super().__init__(f"stopped by {name}; run the same command to resume")
         self.number = number
 
 

@@ -43,7 +43,7 @@ class Sentences(Corpus):
             try:
                 check_tags(sentences, self.scheme)
             except ValueError as error:
-                raise ValueError(f"{error}; data.strict=false leaves it in") from None
+                raise ValueError(f"{error}, or set data.strict=false to keep it") from None
         return sentences
 
     def _sentences(self, split: str) -> Any:

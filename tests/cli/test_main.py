@@ -137,27 +137,27 @@ def test_evaluate_writes_results(tmp_path: Path, capsys: Capture) -> None:
         ("list --all", "unrecognized arguments: --all"),
         ("train", "the following arguments are required: RECIPE"),
         ("train nowhere.yaml", "nowhere.yaml: no such recipe"),
-        ("train a.yaml steps", "steps: is no key=value"),
+        ("train a.yaml steps", "steps: expected key=value"),
         ("predict nowhere", "nowhere: no such folder"),
         ("evaluate RUN data.split=tets", "unknown split; did you mean 'test'"),
         ("evaluate RUN training.steps=3", "evaluate takes data.* and search.* options only"),
-        ("evaluate there", "is no run folder"),
+        ("evaluate there", "there: not a run folder"),
         ("evaluate RUN/checkpoints/step-00000040", "has no recipe.yaml"),
         ("evaluate RUN search.beam=2", "unknown key 'search.beam'"),
         ("average RUN", "the following arguments are required: -o/--out"),
-        ("average RUN -o there", "there: exists already; name a folder that does not"),
-        ("average RUN --last 1 -o new", "last must be at least 2"),
-        ("average RUN --last 9 -o new", "of the 9 checkpoints to average 2 are there"),
+        ("average RUN -o there", "there: already exists; choose another folder"),
+        ("average RUN --last 1 -o new", "last must be at least 2, got 1"),
+        ("average RUN --last 9 -o new", "expected 9 intact checkpoints to average, found 2"),
         ("average RUN --last x -o new", "invalid int value: 'x'"),
-        ("export RUN", "export writes one folder, 0 are named"),
-        ("export RUN a b", "export writes one folder, 2 are named"),
-        ("export RUN there", "there: exists already; name a folder that does not"),
+        ("export RUN", "export expects one output folder, got 0"),
+        ("export RUN a b", "export expects one output folder, got 2"),
+        ("export RUN there", "there: already exists; choose another folder"),
         ("export RUN new training.steps=2", "training.steps=2: export takes search."),
         ("export RUN new search.beam=2", "search.beam=2: unknown key 'search.beam'"),
         ("export RUN new search.n_best=2", "n_best is 2 but beam_width is 1"),
         pytest.param(
             "export RUN deep/er/new search.banned_tokens=[99999]",
-            "error: banned_tokens names token",
+            "error: banned_tokens has token",
             marks=pytest.mark.full,
         ),
         ("export RUN deep/new --format onnx", "unknown export format 'onnx'"),
@@ -195,7 +195,7 @@ def test_changes_are_allowed_by_name(tmp_path: Path, capsys: Capture) -> None:
     assert message.endswith("--allow data.test_size,training.patience\n")
     out = output(capsys, *words, "--allow", "data.test_size,training.patience")
     assert "nothing to do" in out
-    assert "is no key of a recipe" in refused(capsys, *words, "--allow", "patience")
+    assert "--allow patience: unknown recipe key" in refused(capsys, *words, "--allow", "patience")
 
 
 def test_a_full_disk_is_one_line(
@@ -234,7 +234,7 @@ def test_glimpses_from_a_folder_of_images_to_a_picture_of_the_path(
     Path("recipe.yaml").write_text(GLIMPSES)
     whole = Path("images/light/d.png").read_bytes()
     for raw, message in (
-        (whole[:-9], "images/light/d.png: the PNG data is damaged or cut; fetch it again"),
+        (whole[:-9], "images/light/d.png: the PNG data is damaged or truncated; download it again"),
         (b"", "images/light/d.png: is empty; give a JPEG or PNG image"),
     ):
         Path("images/light/d.png").write_bytes(raw)
@@ -243,7 +243,7 @@ def test_glimpses_from_a_folder_of_images_to_a_picture_of_the_path(
     Path("images/light/e.png").write_bytes(b"")
     out = output(capsys, "train", "recipe.yaml", "run=run", "data.skip_bad=1")
     assert "step 2/2" in out
-    assert "; 4 training images (1 bad left out), 4 validation images (1 bad left out);" in out
+    assert "; 4 training images (1 bad dropped), 4 validation images (1 bad dropped);" in out
     assert "e.png: is empty" in refused(
         capsys, "evaluate", "run", "data.split=validation", "data.skip_bad=0"
     )

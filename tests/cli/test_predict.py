@@ -74,15 +74,15 @@ def test_pictures(tmp_path: Path, capsys: Capture) -> None:
         (b"on\non \xff\n", "", "in.txt:2: byte 4 of the line is not UTF-8"),
         (b"on\n" + b"on " * 300, "", "in.txt:2: 300 tokens, the limit is 256"),
         (b"on on on", "data.max_source_length=2", "in.txt:1: 3 tokens, the limit is 2"),
-        ("on\non ☃".encode(), "", "in.txt:2: the model has never seen '☃'"),
+        ("on\non ☃".encode(), "", "in.txt:2: unknown characters '☃'; remove"),
         (b"on", "search.beam=2", "search.beam=2: unknown key 'search.beam'"),
         (b"on", "search.beam_width=x", "search.beam_width=x: search.beam_width: Value"),
-        (b"on", "search.banned_tokens=[99999]", "error: banned_tokens names token 99999 but step"),
+        (b"on", "search.banned_tokens=[99999]", "error: banned_tokens has token 99999: ids must"),
         (b"on", "training.steps=2", "training.steps=2: predict takes search. and"),
-        (b"on", "--html a.html", "--html a.html: task translation has no page, tag"),
-        (b"on", "--attention a.xyz", "a.xyz: no picture is of kind .xyz; name"),
-        (b"on", "--attention no/a.png", "no/a.png: there is no folder no; make it"),
-        (b"on", "--html no/a.html", "no/a.html: there is no folder no; make"),
+        (b"on", "--html a.html", "a.html: task translation has no HTML page; supported: tag"),
+        (b"on", "--attention a.xyz", "a.xyz: unknown image format .xyz; use"),
+        (b"on", "--attention no/a.png", "no/a.png: folder no does not exist; create it"),
+        (b"on", "--html no/a.html", "no/a.html: folder no does not exist; create"),
         (b"on", "other.txt", "other.txt: predict reads one file"),
     ],
 )
@@ -107,8 +107,8 @@ def test_unknown_words_are_named_beside_the_answer(tmp_path: Path, capsys: Captu
     code, out, err = predict(capsys, tmp_path, strange, "--allow-unknown")
     assert code == 0
     assert out.count("\n") == 1
-    assert "in.txt:1: of " in err
-    assert err.rstrip().endswith("number 1")
+    assert "in.txt:1: unknown words: 1 of " in err
+    assert err.rstrip().endswith("(position 1)")
 
 
 def test_models_that_read_marked_words_answer_no_lines(tmp_path: Path, capsys: Capture) -> None:
@@ -117,7 +117,7 @@ def test_models_that_read_marked_words_answer_no_lines(tmp_path: Path, capsys: C
     tasks.Tagging(model, tokenizer).save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a b")
     message = refused(capsys, "predict", tmp_path / "task", tmp_path / "in.txt")
-    assert "error: this model reads marked words, which a line of text cannot tell" in message
+    assert "error: this model takes marked words, which a line of text does not contain" in message
 
 
 @pytest.mark.full
@@ -168,11 +168,11 @@ def test_lines_are_paths_of_images_where_captions_are_written(
         assert Path(name).read_bytes().startswith(b"\x89PNG")
     captioners.untrained(look="pooled").save(tmp_path / "pooled")
     message = refused(capsys, "predict", "pooled", "in.txt", "--attention", "none.png")
-    assert message.endswith(" --attention none.png: this model has no attention to draw\n")
+    assert " --attention none.png: this model returns no attention weights; remove" in message
     Path("cut.png").write_bytes(Path("a b.png").read_bytes()[:60])
     for line, message in (
         ("no.png", "in.txt:2: no.png: No such file or directory"),
-        ("cut.png", "in.txt:2: cut.png: the PNG data is damaged or cut; fetch it again"),
+        ("cut.png", "in.txt:2: cut.png: the PNG data is damaged or truncated; download it again"),
         ("", "in.txt:2: is empty; give the path of an image"),
     ):
         Path("in.txt").write_text(f"c.jpg\n{line}\n")
@@ -209,11 +209,11 @@ def test_lines_seek_among_the_images_of_a_folder(
     Path("blank.txt").write_text("\n")
     captioners.untrained().save(tmp_path / "captioner")
     for words, message in (
-        (["run", "in.txt"], "retrieval seeks among images; add --images FOLDER"),
+        (["run", "in.txt"], "task retrieval needs images to search; add --images FOLDER"),
         (["run", "in.txt", "--images", "no"], "--images no: no such folder"),
-        (["run", "in.txt", "--images", "none"], "--images none: no file there ends in .jpg, "),
+        (["run", "in.txt", "--images", "none"], "--images none: no file ends in .jpg, "),
         (["run", "blank.txt", "--images", "all"], "blank.txt:1 has no words: ''"),
-        (["captioner", "in.txt", "--images", "all"], "--images all: captioning seeks among no"),
+        (["captioner", "in.txt", "--images", "all"], "--images all: task captioning does not sear"),
     ):
         assert refused(capsys, "predict", *words).startswith(f"attention-zoo: error: {message}")
     names[2].write_bytes(b"no image")

@@ -146,16 +146,16 @@ def test_batches_come_fast():
 
 @refuses(
     (([], [], 1, 0), "no pairs to make batches of"),
-    (([[4]], [[4], [5]], 1, 0), "1 sources and 2 targets"),
-    (([[4], []], [[4], [5]], 1, 0), "the source of pair 1 has no token"),
-    (([[4], [5]], [[], [5]], 1, 0), "the target of pair 0 has no token"),
+    (([[4]], [[4], [5]], 1, 0), "one target per source, got 1 sources and 2 targets"),
+    (([[4], []], [[4], [5]], 1, 0), "the source of pair 1 is empty"),
+    (([[4], [5]], [[], [5]], 1, 0), "the target of pair 0 is empty"),
     (([[4]], [[4]], 1, 0, 0), "bucket_width=0 must be at least 1"),
 )
 def test_bad_arguments_are_refused(arguments):
     PairBatches(*arguments)
 
 
-@refuses((([], 1, 0), "no lines to make batches of"), (([[4], []], 1, 0), "line 1 has no token"))
+@refuses((([], 1, 0), "no lines to make batches of"), (([[4], []], 1, 0), "line 1 is empty"))
 def test_bad_lines_are_refused(arguments):
     LineBatches(*arguments)
 

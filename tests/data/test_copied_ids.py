@@ -80,7 +80,7 @@ def test_ids_say_what_the_text_says(text: str, copies: int) -> None:
 
 @refuses(
     ((["a"],), {"copies": -1}, "copies=-1 must be at least 0"),
-    ((["a"], ["a", "b"]), {}, "1 sources and 2 targets; give pairs"),
+    ((["a"], ["a", "b"]), {}, "one target per source, got 1 sources and 2 targets"),
     (("a",), {}, "list of strings"),
 )
 def test_what_is_refused(texts: tuple, options: dict) -> None:

@@ -191,10 +191,10 @@ def test_generation_is_fast():
 
 
 @refuses(
-    ({"size": 0}, "size=0 must be at least 1"),
-    ({"size": 1, "target": "es"}, r"dates has no 'es'.*known: en, fr, de, zh"),
-    ({"size": 1, "split": "trian"}, "dates has no 'trian'; did you mean 'train'"),
-    ({"size": 1, "source": "fr"}, "source and target are both 'fr'"),
+    ({"size": 0}, "size must be an integer of at least 1, got 0"),
+    ({"size": 1, "target": "es"}, r"dates: unknown language 'es'.*known: en, fr, de, zh"),
+    ({"size": 1, "split": "trian"}, "dates: unknown split 'trian'; did you mean 'train'"),
+    ({"size": 1, "source": "fr"}, "source and target must differ, got 'fr' for both"),
     ({"size": 1, "min_phrases": 0}, "1 <= min_phrases <= max_phrases <= 11"),
     ({"size": 1, "min_phrases": 7}, "min_phrases=7, max_phrases=6"),
     ({"size": 1, "max_phrases": 12}, "max_phrases <= 11"),

@@ -112,8 +112,8 @@ def test_no_images_stay_none() -> None:
     ({"images": FEW.images[0, 0]}, r"images must be \(N, H, W\) or .* got shape \(28, 1\)"),
     ({"labels": FEW.labels[:3]}, r"labels must be \(60,\) of integers, got shape \(3,\)"),
     ({"labels": FEW.labels / 2}, "of float64"),
-    ({"size": 27}, "size=27: images of 28 by 28 pixels do not fit"),
-    ({"patch": 29}, "patch=29: the images have only 28 by 28 pixels"),
+    ({"size": 27}, "size must be at least the image size of 28 x 28 pixels, got 27"),
+    ({"patch": 29}, "patch must not exceed .* of 28 x 28 pixels, got 29"),
     ({"patch": 0}, "patch must be at least 1, got 0"),
     ({"clutter": -1}, "clutter must be at least 0, got -1"),
 )
@@ -122,7 +122,7 @@ def test_misuse_is_refused(given: dict[str, Any]) -> None:
 
 
 def test_unknown_splits_are_refused() -> None:
-    with pytest.raises(ValueError, match="digits has no 'tests'; did you mean 'test'"):
+    with pytest.raises(ValueError, match="digits: unknown split 'tests'; did you mean 'test'"):
         generate_digits(5, "tests")
     with pytest.raises(ValueError, match="size must be at least 1, got 0"):
         generate_digits(0)

@@ -35,10 +35,10 @@ def test_rows_are_taken() -> None:
 
 
 @refuses(
-    (b"", "/text: no line has a text"),
-    (b"\n \n", "/text: no line has a text"),
+    (b"", "/text: no line contains text"),
+    (b"\n \n", "/text: no line contains text"),
     (b"a\n\ncaf\xe9\n", "/text:3: not valid UTF-8 at byte 3"),
-    (gzip.compress(b"a line")[:-4], "/text: the gzip data is damaged or cut"),
+    (gzip.compress(b"a line")[:-4], "/text: the gzip data is damaged or truncated"),
 )
 def test_bad_files(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes(content)
@@ -58,5 +58,5 @@ def test_date_lines_are_a_side_of_the_pairs(language: str) -> None:
     if language != "zh":
         assert lines.texts == (pairs.sources if language == "en" else pairs.targets)
     assert lines.origin == f"dates {language} test (seed 3)"
-    with pytest.raises(ValueError, match="dates has no 'eng'; did you mean 'en'"):
+    with pytest.raises(ValueError, match="dates: unknown language 'eng'; did you mean 'en'"):
         generate_date_lines(1, "eng")

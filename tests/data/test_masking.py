@@ -78,7 +78,7 @@ def test_everything_may_be_hidden() -> None:
     ([], {}, "no lines to make batches of"),
     (LINES, {"rate": 0.0}, "rate must be above 0 and at most 1"),
     (LINES, {"rate": 1.5}, "rate must be above 0 and at most 1"),
-    ([[4], []], {}, "line 1 has no token"),
+    ([[4], []], {}, "line 1 is empty"),
 )
 def test_mistakes(lines: list, options: dict) -> None:
     MaskedBatches(lines, MARKS, **{"batch_size": 8, "seed": 1, **options})

@@ -71,8 +71,8 @@ def test_no_sentence_is_in_two_splits() -> None:
 
 
 @refuses(
-    ({"split": "tes"}, "orders has no 'tes'; did you mean 'test'"),
-    ({"size": 0}, "size=0 must be at least 1"),
+    ({"split": "tes"}, "orders: unknown split 'tes'; did you mean 'test'"),
+    ({"size": 0}, "size must be an integer of at least 1, got 0"),
     ({"min_items": 0}, "min_items=0, max_items=6: expected 1 <= min_items <= max_items <= 20"),
     ({"max_items": 21}, "max_items=21"),
     ({"min_items": 4, "max_items": 3}, "min_items=4, max_items=3"),

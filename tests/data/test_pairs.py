@@ -49,17 +49,17 @@ def test_forms_of_the_same_file_read_the_same(write, raw, name):
     (b"", r"pairs\.tsv:1: no header"),
     (gzip.compress(b""), r"pairs\.tsv:1: no header"),
     (b"en\tde\n", r"pairs\.tsv: no pairs"),
-    (b"eng\tde\na\tb\n", r":1: column 'en' is named not at all; did you mean 'eng'"),
-    (b"en\tde\ten\na\tb\tc\n", r":1: column 'en' is named twice"),
-    (b"en\tde\na\tb\nc\n", r":3: the header names 2 columns, found 1"),
-    (b"en\tde\na\tb\tc\n", r":2: the header names 2 columns, found 3"),
-    (b"en\tde\na\tb\n\nc\td\n", r":3: the header names 2 columns, found 1"),
+    (b"eng\tde\na\tb\n", r":1: column 'en' is missing in the header; did you mean 'eng'"),
+    (b"en\tde\ten\na\tb\tc\n", r":1: column 'en' is repeated in the header"),
+    (b"en\tde\na\tb\nc\n", r":3: expected 2 tab-separated columns, .*, got 1"),
+    (b"en\tde\na\tb\tc\n", r":2: expected 2 tab-separated columns, .*, got 3"),
+    (b"en\tde\na\tb\n\nc\td\n", r":3: expected 2 tab-separated columns, .*, got 1"),
     (b"en\tde\na\tb\nc\td\xe9\n", r":3: not valid UTF-8 at byte 3"),
     (b"en\td\xe9\na\tb\n", r":1: not valid UTF-8"),
     (b"en\tde\n\tb\n", r":2: the field 'en' is empty"),
     (b"en\tde\na\t \n", r":2: the field 'de' is empty"),
-    (gzip.compress(GOOD.encode())[:-9], r"pairs\.tsv: the gzip data is damaged or cut"),
-    (b"\x1f\x8b\x08\x00rubbish rubbish", r"the gzip data is damaged or cut"),
+    (gzip.compress(GOOD.encode())[:-9], r"pairs\.tsv: the gzip data is damaged or truncated"),
+    (b"\x1f\x8b\x08\x00rubbish rubbish", r"the gzip data is damaged or truncated"),
 )
 def test_a_bad_file_is_refused_with_its_line(raw, write):
     read_tsv(write(raw), "en", "de")
@@ -83,7 +83,7 @@ def test_bad_lines_are_skipped_only_up_to_the_number_allowed(write):
 
 
 def test_nothing_left_after_skipping_is_an_error(write):
-    with pytest.raises(ValueError, match=r"no pairs \(bad rows left out: 1\)"):
+    with pytest.raises(ValueError, match=r"no pairs \(bad rows skipped: 1\)"):
         read_tsv(write(b"en\tde\nragged\n"), "en", "de", skip_bad=5)
 
 
@@ -110,7 +110,7 @@ def test_bad_parallel_files_are_refused(source, target, write):
 
 
 def test_pairs_must_be_pairs():
-    with pytest.raises(ValueError, match="mine: 2 sources and 1 targets"):
+    with pytest.raises(ValueError, match=r"mine: .*, got 2 sources and 1 targets"):
         TextPairs(["a", "b"], ["c"], "mine")
 
 
@@ -141,17 +141,17 @@ def test_named_fields_of_json_lines_are_read(write, zipped):
 @refuses(
     (b"{'a': 1}", r":2: not valid JSON: Expecting property name .* at character 2"),
     (b"", r":2: not valid JSON: Expecting value at character 1"),
-    (b"[" * 100_000, r":2: not valid JSON: brackets too deep"),
-    (b"9" * 5000, r":2: not valid JSON: a number of too many digits"),
-    (b"[1]", r":2: the line is no JSON object; expected \{...\}"),
+    (b"[" * 100_000, r":2: not valid JSON: nested too deeply"),
+    (b"9" * 5000, r":2: not valid JSON: a number has too many digits"),
+    (b"[1]", r":2: the line is not a JSON object; expected \{...\}"),
     (b'{"txt": "a"}', r":2: has no field 'text'; did you mean 'txt'\? \(fields: txt\)"),
-    (b'{"text": 3, "title": "b"}', r":2: field 'text' is neither a text nor a list"),
-    (b'{"text": "a", "title": null}', r":2: field 'title' is neither"),
-    (b'{"text": [["a"]], "title": "b"}', r":2: field 'text' is neither"),
+    (b'{"text": 3, "title": "b"}', r":2: field 'text' must be a string or a list"),
+    (b'{"text": "a", "title": null}', r":2: field 'title' must be a string or"),
+    (b'{"text": [["a"]], "title": "b"}', r":2: field 'text' must be a string or"),
     (b'{"text": " ", "title": "b"}', r":2: the field 'text' is empty"),
     (b'{"text": "a", "title": []}', r":2: the field 'title' is empty"),
     (b'{"text": "a", "title": ["b", ""]}', r":2: the field 'title' is empty"),
-    (b'{"text": "\\ud800", "title": "b"}', r":2: field 'text' is no valid Unicode"),
+    (b'{"text": "\\ud800", "title": "b"}', r":2: field 'text' is not valid Unicode"),
     (b'{"text": "caf\xe9"}', r":2: not valid UTF-8 at byte 13"),
 )
 def test_a_bad_json_line_is_refused_with_its_place(line, write):

@@ -72,12 +72,12 @@ SKIP = ".*skip_bad=1 or more"
     (
         [["a"], ["c"], ["b"]],
         [(4, 4), (4, 5), (4, 4)],
-        "^coco_captions train: row 2: is 4 x 5 x 3, but" + SKIP,
+        "^coco_captions train: row 2: has size 4 x 5 x 3, but" + SKIP,
     ),
     (
         [["a"], ["c"], ["b"]],
         [(4, 4), (4, 0), (4, 4)],
-        "^coco_captions train: row 2: 4 x 0, which has no pix" + SKIP,
+        "^coco_captions train: row 2: 4 x 0, an image without pix" + SKIP,
     ),
 )
 def test_bad_rows_are_refused_or_counted(
@@ -103,7 +103,7 @@ def test_a_row_that_cannot_be_read_is_named(tfds: Any, tmp_path: Path) -> None:
     rows = coco_rows([["a"], ["b"]], [(4, 4)])  # whose second row raises an error
     with (
         tfds.testing.mock_data(as_dataset_fn=rows),
-        pytest.raises(ValueError, match=r"^coco_captions train: row 2 cannot be read: .*anew\Z"),
+        pytest.raises(ValueError, match=r"^coco_captions train: row 2 cannot be read: .*again\Z"),
     ):
         read_caption_tfds("coco_captions", "train", data_dir=tmp_path)
 
@@ -123,9 +123,9 @@ def test_grey_images_and_their_classes_are_read(tfds: Any, tmp_path: Path, size:
 
 @refuses(
     (read_caption_tfds, {"captions": "captions/txt"}, "did you mean 'captions/text'"),
-    (read_caption_tfds, {"image": "image/id"}, "feature 'image/id' is no image; name"),
-    (read_caption_tfds, {"captions": "captions/id"}, "row 1: field 'captions/id' is nei"),
-    (read_labelled_tfds, {"label": "image/id"}, "'image/id' is no ClassLabel; name one"),
+    (read_caption_tfds, {"image": "image/id"}, "feature 'image/id' is not an image; ch"),
+    (read_caption_tfds, {"captions": "captions/id"}, "row 1: field 'captions/id' must be a str"),
+    (read_labelled_tfds, {"label": "image/id"}, "'image/id' is not a ClassLabel; choose"),
 )
 def test_unsuitable_features(read: Any, features: Any, tfds: Any, tmp_path: Path) -> None:
     with tfds.testing.mock_data(num_examples=1):

@@ -113,8 +113,8 @@ def test_no_report_is_in_two_splits(corpora: dict) -> None:
 
 
 @refuses(
-    ({"split": "unsen"}, "reports has no 'unsen'; did you mean 'unseen'"),
-    ({"size": 0}, "size=0 must be at least 1"),
+    ({"split": "unsen"}, "reports: unknown split 'unsen'; did you mean 'unseen'"),
+    ({"size": 0}, "size must be an integer of at least 1, got 0"),
     ({"max_events": 6}, "min_events=1, max_events=6: expected 1 <= min_events <= max_events <= 5"),
 )
 def test_what_is_refused(options: dict) -> None:

@@ -188,9 +188,9 @@ def test_more_begin_with_the_same_ones(corpora: dict) -> None:
 
 
 @refuses(
-    ({"split": "unsen"}, "scenes has no 'unsen'; did you mean 'unseen'"),
-    ({"size": 0}, "size=0 must be at least 1"),
-    ({"size": 2.5}, "size=2.5 must be at least 1, and whole"),
+    ({"split": "unsen"}, "scenes: unknown split 'unsen'; did you mean 'unseen'"),
+    ({"size": 0}, "size must be an integer of at least 1, got 0"),
+    ({"size": 2.5}, "size must be an integer of at least 1, got 2.5"),
     ({"min_things": 0}, "min_things=0, max_things=4: expected 1 <= min_things <= max_things <= 4"),
     ({"max_things": 5}, "min_things=1, max_things=5: expected"),
 )

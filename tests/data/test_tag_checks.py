@@ -33,12 +33,12 @@ def test_tags_of_their_scheme(scheme: str) -> None:
 
 @refuses(
     ("BIO", ["O", "I-a O"], "here:2, word 1: 'I-a' may not begin a sentence in BIO"),
-    ("BIO", ["I-a O"], "in BIO; mend the tag, or name IOB1 as the scheme"),
-    ("BIO", ["I-a B-b"], "may not begin a sentence in BIO; mend the tag"),
+    ("BIO", ["I-a O"], "in BIO; fix the tag, or use the scheme IOB1$"),
+    ("BIO", ["I-a B-b"], "may not begin a sentence in BIO; fix the tag"),
     ("BIO", ["B-a I-b"], "here:1, word 2: 'I-b' may not come after 'B-a' in BIO"),
     ("BIOES", ["O", "O B-a"], "here:2, word 2: 'B-a' may not end a sentence in BIOES"),
-    ("BIO", ["O", "O S-a"], "here:2, word 2: tag 'S-a' is none of BIO: it has"),
-    ("BIO", ["NOUN"], "here:1, word 1: tag 'NOUN' is none of BIO"),
+    ("BIO", ["O", "O S-a"], "here:2, word 2: tag 'S-a' is not a BIO tag: use 'O'"),
+    ("BIO", ["NOUN"], "here:1, word 1: tag 'NOUN' is not a BIO tag"),
     ("BIOS", ["O"], "'BIOS'; did you mean 'BIO"),
     literal=True,
 )
@@ -48,7 +48,7 @@ def test_contradictions(scheme: Any, texts: Any) -> None:
 
 def test_what_is_not_strict_looks_at_each_tag_alone() -> None:
     check_tags(sentences("O I-a", "B-a I-b"), "BIO", strict=False)
-    with pytest.raises(ValueError, match="tag 'E-a' is none of BIO"):
+    with pytest.raises(ValueError, match="tag 'E-a' is not a BIO tag"):
         check_tags(sentences("O E-a"), "BIO", strict=False)
 
 

@@ -68,10 +68,10 @@ def test_characters_are_padded_to_the_longest_word_of_the_batch_alone() -> None:
 
 @refuses(
     ([], [], "no sentences to make batches of"),
-    ([sentence(2)], [], "1 sentences but labels of 0"),
+    ([sentence(2)], [], "got 0 label sequences and 1 sentences"),
     ([sentence(2), sentence(3)], [[0, 1], [0, 1]], "sentence 1 has 3 words but 2"),
-    ([EncodedWords([], [])], [[]], "sentence 0 has no token"),
-    ([EncodedWords([4], [0], [[]])], [[0]], "the characters of token 0 has no"),
+    ([EncodedWords([], [])], [[]], "sentence 0 is empty"),
+    ([EncodedWords([4], [0], [[]])], [[0]], "the character sequence of token 0 is"),
 )
 def test_mistakes(sentences: Any, labels: Any) -> None:
     TaggedBatches(sentences, labels, 8, 1)

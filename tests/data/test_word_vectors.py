@@ -66,15 +66,15 @@ def test_only_what_is_wanted_is_parsed(tmp_path: Path) -> None:
 
 
 @refuses(
-    (["a 1 2", "b 1"], r"vectors.txt:2: 1 numbers, but vectors are 2 wide here"),
-    (["a 1 2", "b 1 2 3"], r"vectors.txt:2: 3 numbers, but vectors are 2 wide here"),
-    (["9 3", "a 1 2"], r"vectors.txt:2: 2 numbers, but vectors are 3 wide here"),
-    (["a 1 2", ""], r"vectors.txt:2: 0 numbers, but vectors are 2 wide"),
-    (["a 1 2", "b 1 x"], r"vectors.txt:2: 'x' is no number"),
+    (["a 1 2", "b 1"], r"vectors.txt:2: expected 2 numbers, got 1"),
+    (["a 1 2", "b 1 2 3"], r"vectors.txt:2: expected 2 numbers, got 3"),
+    (["9 3", "a 1 2"], r"vectors.txt:2: expected 3 numbers, got 2"),
+    (["a 1 2", ""], r"vectors.txt:2: expected 2 numbers, got 0"),
+    (["a 1 2", "b 1 x"], r"vectors.txt:2: 'x' is not a number"),
     (["a 1 2", "b 1 nan"], r"vectors.txt:2: a number is not finite"),
-    (["some words only"], r"vectors.txt:1: no vector; a line is a word and its numbers"),
-    (["7 3"], r"vectors.txt: no vectors; give a word and its numbers a line"),
-    ([], r"vectors.txt: no vectors; give a word and its numbers a line"),
+    (["some words only"], r"vectors.txt:1: no vector; expected a word and its numbers"),
+    (["7 3"], r"vectors.txt: contains no vectors; give one word and its numbers per line"),
+    ([], r"vectors.txt: contains no vectors; give one word and its numbers per line"),
 )
 def test_bad_files_are_refused(lines: list[str], tmp_path: Path) -> None:
     read_word_vectors(write(tmp_path, lines), ["<pad>", "a", "b"])

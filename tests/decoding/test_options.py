@@ -185,36 +185,36 @@ def test_coverage_is_added_when_hypotheses_are_compared() -> None:
     ({"min_length": 5, "max_length": 4}, "min_length is 5 but max_length is 4"),
     (
         {"forced_tokens": {0: 3}, "banned_tokens": [3]},
-        "forced_tokens asks for token 3 and banned_tokens forbids it",
+        "forced_tokens forces token 3 but banned_tokens bans it",
     ),
     (
         {"prefix_tokens": [1, 3], "banned_tokens": [3]},
-        "prefix_tokens asks for token 3 and banned_tokens forbids it",
+        "prefix_tokens forces token 3 but banned_tokens bans it",
     ),
     (
         {"prefix_tokens": [1, 3], "forced_tokens": {1: 2}},
-        "forced_tokens wants token 2 at place 1 and prefix_tokens 3",
+        "forced_tokens forces token 2 at position 1 but prefix_tokens forces 3",
     ),
     (
         {"prefix_tokens": [1, 1], "max_length": 1},
-        "prefix_tokens has a token at place 1 but max_length is 1",
+        "prefix_tokens has a token at position 1 but max_length is 1",
     ),
     (
         {"forced_tokens": {4: 1}, "max_length": 4},
-        "forced_tokens has a token at place 4 but max_length is 4",
+        "forced_tokens has a token at position 4 but max_length is 4",
     ),
     (
         {"prefix_tokens": [1, 2, 1], "forced_tokens": {3: 2}, "no_repeat_ngram": 2},
-        "forced_tokens has [1, 2] twice but no_repeat_ngram is 2",
+        "forced_tokens has n-gram [1, 2] twice but no_repeat_ngram is 2",
     ),
     (
         {"prefix_tokens": [4, 4, 4], "no_repeat_ngram": 2},
-        "prefix_tokens has [4, 4] twice but no_repeat_ngram is 2",
+        "prefix_tokens has n-gram [4, 4] twice but no_repeat_ngram is 2",
     ),
-    ({"forced_tokens": {"1": 5, 1: 6}}, "forced_tokens wants tokens 5 and 6 at place 1"),
+    ({"forced_tokens": {"1": 5, 1: 6}}, "forced_tokens forces tokens 5 and 6 at position 1"),
     ({"method": "sampling", "seed": 2**32}, "seed is 4294967296: it must be at most 4294"),
     ({"max_length": 3 * 10**9}, "max_length is 3000000000: it must be at most 2147483647"),
-    ({"forced_tokens": {3 * 10**9: 5}}, "a place of forced_tokens is 3000000000: it"),
+    ({"forced_tokens": {3 * 10**9: 5}}, "a position of forced_tokens is 3000000000: it"),
     ({"max_length_ratio": 1e9}, "max_length_ratio is 1000000000.0: it must be a"),
     ({"banned_tokens": np.zeros((2, 200), int)}, "an id of banned_tokens is array([0, 0,"),
     ({"beam_width": np.zeros(200)}, "beam_width is array([0., 0., 0., 0., 0.,"),
@@ -223,7 +223,7 @@ def test_coverage_is_added_when_hypotheses_are_compared() -> None:
     ({"method": "contrastive", "beam_width": 2}, "method is 'contrastive' but beam_width is 2"),
     (
         {"temperature": 0.5},
-        "temperature is 0.5 but method is 'beam': it acts on method 'sampling' alone",
+        "temperature is 0.5 but method is 'beam': it applies to method 'sampling' only",
     ),
     ({"method": "beem"}, "unknown search method 'beem'; did you mean 'beam'"),
     (
@@ -235,8 +235,8 @@ def test_coverage_is_added_when_hypotheses_are_compared() -> None:
     ({"banned_tokens": [-1]}, "an id of banned_tokens is -1"),
     ({"banned_tokens": 7}, "banned_tokens is 7: it must be a list of token ids"),
     ({"prefix_tokens": "ab"}, "prefix_tokens is 'ab': it must be a list of token ids"),
-    ({"forced_tokens": {-1: 2}}, "a place of forced_tokens is -1"),
-    ({"forced_tokens": [1]}, "forced_tokens is [1]: it must be {place: token id}"),
+    ({"forced_tokens": {-1: 2}}, "a position of forced_tokens is -1"),
+    ({"forced_tokens": [1]}, "forced_tokens is [1]: it must be {position: token id}"),
     ({"max_length_ratio": 0}, "max_length_ratio is 0"),
     ({"replace_unknown": 1}, "replace_unknown is 1: it must be a bool"),
     ({"coverage_penalty": float("nan")}, "coverage_penalty is nan"),
@@ -247,53 +247,53 @@ def test_contradictions_are_refused_in_one_line(options: Any) -> None:
 
 
 @refuses(
-    ({"banned_tokens": [5]}, "banned_tokens names token 5 but step gives logits of 5"),
-    ({"prefix_tokens": [9]}, "prefix_tokens names token 9"),
-    ({"forced_tokens": {0: 6}}, "forced_tokens names token 6"),
+    ({"banned_tokens": [5]}, "banned_tokens has token 5: ids must be from 0 to 4"),
+    ({"prefix_tokens": [9]}, "prefix_tokens has token 9: ids"),
+    ({"forced_tokens": {0: 6}}, "forced_tokens has token 6: ids"),
     ({"banned_tokens": range(5)}, "banned_tokens forbids all 5 tokens: allow some"),
     (
         {"prefix_tokens": [1, END], "min_length": 4},
-        "prefix_tokens ends answers at place 1 but min_length is 4",
+        "prefix_tokens forces the end token at position 1 but min_length is 4",
     ),
     (
         {"prefix_tokens": [1, END], "forced_tokens": {2: 4}},
-        "forced_tokens ends answers at place 1 and wants a token at place 2",
+        "forced_tokens forces the end token at position 1 and a token after it, at position 2",
     ),
     ({"prefix": PREFIX[1:]}, "prefix is of shape (199, 2) but there are 200 sources"),
     (
         {"prefix": PREFIX[:2] * 0 + [[0, 0], [1, 5]], "sources": 2},
-        "prefix of source 1 names token 5 but step gives logits of 5 tokens",
+        "prefix of source 1 has token 5: ids must be from 0 to 4",
     ),
-    ({"prefix": np.array([[-1]] * 2), "sources": 2}, "prefix of source 0 names token -1"),
+    ({"prefix": np.array([[-1]] * 2), "sources": 2}, "prefix of source 0 has token -1: ids"),
     (
         {"prefix": np.ones((2, 1)), "sources": 2},
-        "prefix is float64 of shape (2, 1): ids (B, P) are needed",
+        "prefix must be ids (B, P), got float64 of shape (2, 1)",
     ),
     (
         {"prefix": np.array([[1], [4]]), "sources": 2, "banned_tokens": [4]},
-        "prefix of source 1 asks for token 4 and banned_tokens forbids it",
+        "prefix of source 1 forces token 4 but banned_tokens bans it",
     ),
     (
         {"prefix": np.array([[1], [4]]), "sources": 2, "prefix_tokens": [1]},
-        "prefix of source 1 wants token 4 at place 0 and prefix_tokens 1",
+        "prefix of source 1 forces token 4 at position 0 but prefix_tokens forces 1",
     ),
     (
         {"prefix": np.array([[1, 1, 1, 1, 1]]), "sources": 1},
-        "prefix of source 0 has a token at place 4 but max_length is 4",
+        "prefix of source 0 has a token at position 4 but max_length is 4",
     ),
     (
         {"prefix": np.array([[4, 1]]), "sources": 1, "prefix_tokens": [4], "no_repeat_ngram": 1}
         | {"forced_tokens": {2: 1}},
-        "prefix of source 0 has [1] twice but no_repeat_ngram is 1",
+        "prefix of source 0 has n-gram [1] twice but no_repeat_ngram is 1",
     ),
     (
         {"prefix": np.array([[1, END]]), "sources": 1, "min_length": 3},
-        "prefix of source 0 ends answers at place 1 but min_length is 3",
+        "prefix of source 0 forces the end token at position 1 but min_length is 3",
     ),
-    ({"source_mask": MASK[1:]}, "source_mask is of shape (199, 3): (200, any) is needed"),
+    ({"source_mask": MASK[1:]}, "source_mask must have shape (200, any), got (199, 3)"),
     (
         {"source_mask": MASK[:, :2]},
-        "the attention of step is of shape (200, 1, 3): (200, 1, 2) is needed",
+        "the attention of step must have shape (200, 1, 2), got (200, 1, 3)",
     ),
     (
         {"source_mask": MASK.astype("float32")},
@@ -306,28 +306,28 @@ def test_contradictions_are_refused_in_one_line(options: Any) -> None:
     ),
     (
         {"max_length": ops.convert_to_tensor([3, 4])},
-        "max_length is int32 of shape (2,): a scalar integer is needed",
+        "max_length must be a scalar integer, got int32 of shape (2,)",
     ),
-    ({"source_keys": np.arange(3)}, "source_keys is of shape (3,): (200) is needed"),
-    ({"start_token": np.arange(3)}, "start_token is of shape (3,): (200) is needed"),
+    ({"source_keys": np.arange(3)}, "source_keys must have shape (200), got (3,)"),
+    ({"start_token": np.arange(3)}, "start_token must have shape (200), got (3,)"),
     (
         {"rules": [AllowedTokens(OF_SOURCE[1:])]},
         "mask is of shape (199, 5) but there are 200 sources",
     ),
     (
         {"forced_tokens": {1: END}, "min_length": 4},
-        "forced_tokens ends answers at place 1 but min_length is 4",
+        "forced_tokens forces the end token at position 1 but min_length is 4",
     ),
     ({"coverage_penalty": 1.0}, "coverage_penalty needs source_mask"),
     ({"max_length": None}, "max_length is None: set it, or give source_mask"),
-    ({"prefix": np.array([1])}, "prefix is int64 of shape (1,): ids (B, P) are needed"),
+    ({"prefix": np.array([1])}, "prefix must be ids (B, P), got int64 of shape (1,)"),
     (
         {"rules": [AllowedTokens(np.ones(4, bool))]},
-        "mask is of shape (4,) but step gives logits of 5 tokens",
+        "mask is of shape (4,): its last axis must be the vocabulary size 5",
     ),
     (
         {"rules": [Automaton(np.zeros((1, 4), int))]},
-        "transitions is of shape (1, 4) but step gives logits of 5 tokens",
+        "transitions is of shape (1, 4): its last axis must be the vocabulary size 5",
     ),
     ({"method": "contrastive"}, "method 'contrastive' needs hidden (B, N, D)"),
     literal=True,
@@ -341,9 +341,9 @@ def test_what_the_decoder_does_not_have_is_refused(options: Any) -> None:
 
 
 @refuses(
-    (np.zeros((2, 3)), "transitions is float64 of shape (2, 3): integers (Q, V) are needed"),
-    (np.full((2, 3), 2), "transitions leads to state 2: there are 2, from 0"),
-    (np.full((2, 3), -2), "transitions leads to state -2"),
+    (np.zeros((2, 3)), "transitions must be integers (Q, V), got float64 of shape (2, 3)"),
+    (np.full((2, 3), 2), "transitions must be states from 0 to 1, or -1, got 2"),
+    (np.full((2, 3), -2), "transitions must be states from 0 to 1, or -1, got -2"),
     literal=True,
 )
 def test_a_table_that_is_no_automaton_is_refused(table: np.ndarray) -> None:
@@ -382,7 +382,7 @@ def test_a_mask_may_be_a_list() -> None:
     tables = Tables.random(seed=1, sources=3, vocabulary=VOCABULARY)
     rules = [AllowedTokens([True, False, False, False, False])]
     assert not tables.search(max_length=2, rules=rules).tokens.any()
-    with pytest.raises(ValueError, match=r"mask is of shape \(\): \(V,\), \(B, V\) or"):
+    with pytest.raises(ValueError, match=r"mask must have shape \(V,\), \(B, V\) or .*, got \(\)"):
         AllowedTokens(True)
     with pytest.raises(ValueError, match=r"mask has dtype float32.*`mask >= 0`"):
         AllowedTokens(np.array([0, -1e9], "float32"))

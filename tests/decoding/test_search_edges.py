@@ -219,7 +219,7 @@ def test_one_trace_serves_every_batch_and_source_length(jit_compile: bool) -> No
     ({"max_length": 0}, "max_length is 0"),
     ({"n_best": 0}, "n_best is 0"),
     ({"end_token": -1}, "end_token is -1"),
-    ({"end_token": 6}, "end_token is 6 but step gives logits of 6 tokens"),
+    ({"end_token": 6}, "end_token is 6: it must be below the vocabulary size 6"),
     ({"start_token": -1}, "start_token is -1"),
     ({"start_token": "<s>"}, "start_token is '<s>'"),
     ({"pad_token": -1}, "pad_token is -1"),
@@ -253,11 +253,11 @@ def squeezed(tokens: Any, state: Any) -> StepOutput:
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        (lambda tokens, state: (tokens, state), "step gave tuple: it must give a StepOutput"),
-        (flat, "the logits of step is of shape (2, 6): (2, 1, any) is needed"),
-        (blind, "the attention of step is of shape (2, 4): (2, 1, any) is needed"),
-        (forgetful, "step was given a state of 1 tensors and gave 0"),
-        (squeezed, "a leaf of the state of step is of shape (2, 3): (2, 1, ...) is needed"),
+        (lambda tokens, state: (tokens, state), "step must return a StepOutput, got tuple"),
+        (flat, "the logits of step must have shape (2, 1, any), got (2, 6)"),
+        (blind, "the attention of step must have shape (2, 1, any), got (2, 4)"),
+        (forgetful, "step must return a state of 1 tensors, got 0"),
+        (squeezed, "a leaf of the state of step must have shape (2, 1, ...), got (2, 3)"),
     ],
 )
 def test_refuses_a_step_of_the_wrong_shape(step: Any, message: str) -> None:
@@ -280,37 +280,37 @@ def later(change: Any) -> Any:
 
 @pytest.mark.parametrize("way", [{}, {"method": "sampling"}, {"method": "contrastive"}], ids=str)
 @refuses(
-    (lambda x: x._replace(logits=x.logits[:, :1]), "shape (2, 1, 6): (2, 3, 6)"),
+    (lambda x: x._replace(logits=x.logits[:, :1]), "shape (2, 3, 6), got (2, 1, 6)"),
     (
         lambda x: x._replace(logits=ops.zeros((2, 3, 7))),
-        "the logits of step is of shape (2, 3, 7): (2, 3, 6) is needed",
+        "the logits of step must have shape (2, 3, 6), got (2, 3, 7)",
     ),
     (
         lambda x: x._replace(state=x.state[:, :1]),
-        "a leaf of the state of step is of shape (2, 1, 3): (2, 3, 3) is needed",
+        "a leaf of the state of step must have shape (2, 3, 3), got (2, 1, 3)",
     ),
     (
         lambda x: x._replace(state=ops.cast(x.state, "int32")),
-        "a leaf of the state of step is float32, then int32",
+        "a leaf of the state of step must have one dtype, got float32, then int32",
     ),
     (
         lambda x: x._replace(state=ops.zeros((2, 3, 4))),
-        "a leaf of the state of step is of shape (2, 3, 4): (2, 3, 3) is needed",
+        "a leaf of the state of step must have shape (2, 3, 3), got (2, 3, 4)",
     ),
     (
         lambda x: x._replace(state=(x.state, x.state)),
-        "step gave a state of 1 tensors, then one of 2",
+        "the state of step must keep its structure, got 1 tensors, then 2",
     ),
     (
         lambda x: x._replace(attention=ops.zeros((2, 3, 3))),
-        "the attention of step is of shape (2, 3, 3): (2, 3, 4) is needed",
+        "the attention of step must have shape (2, 3, 4), got (2, 3, 3)",
     ),
-    (lambda x: x._replace(attention=None), "step gave attention at one step and none at another"),
+    (lambda x: x._replace(attention=None), "step must return attention at every step or never"),
     (
         lambda x: x._replace(hidden=x.hidden[:, :1]),
-        "the hidden of step is of shape (2, 1, 5): (2, 3, 5) is needed",
+        "the hidden of step must have shape (2, 3, 5), got (2, 1, 5)",
     ),
-    (tuple, "step gave tuple: it must give a StepOutput"),
+    (tuple, "step must return a StepOutput, got tuple"),
     literal=True,
 )
 def test_refuses_later_steps_unlike_the_first(change: Any, way: dict[str, Any]) -> None:
@@ -321,7 +321,7 @@ def test_refuses_later_steps_unlike_the_first(change: Any, way: dict[str, Any]) 
 
 def test_refuses_a_state_of_another_batch() -> None:
     for batch in (2, np.int64(2)):
-        with pytest.raises(ValueError, match=r"shape \(3, 4\): \(2, ...\) is needed"):
+        with pytest.raises(ValueError, match=r"shape \(2, ...\), got \(3, 4\)"):
             find(constant([0.0] * 6), ops.zeros((3, 4)), batch_size=batch, **OPTIONS)
-    with pytest.raises(ValueError, match="no state is \\(\\)"):
+    with pytest.raises(ValueError, match="use \\(\\) for no state"):
         find(constant([0.0] * 6), None, batch_size=2, **OPTIONS)

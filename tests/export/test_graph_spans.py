@@ -52,5 +52,5 @@ def test_nothing_has_no_spans(scheme: str | None) -> None:
 
 
 def test_a_tag_of_another_scheme_is_refused() -> None:
-    with pytest.raises(ValueError, match="tag 'E-X' is none of BIO"):
+    with pytest.raises(ValueError, match="tag 'E-X' is not a BIO tag"):
         GraphSpans(["O", "E-X"], "BIO")

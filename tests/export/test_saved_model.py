@@ -170,7 +170,7 @@ def test_rules_are_exported(tmp_path: Path) -> None:
     seven, nine = (task.target_tokenizer.tokens([one])[0] for one in (7, 9))
     for answer in want:
         assert answer.tokens in [(seven,), (seven, nine, seven), (seven, nine) * 2 + (seven,)]
-    with pytest.raises(ValueError, match="rules: AllowedTokens says something else for each"):
+    with pytest.raises(ValueError, match="rules: AllowedTokens depends on the sources of a"):
         export(task, tmp_path / "new", rules=[AllowedTokens(np.ones((5, size), bool))])
     assert [path.name for path in tmp_path.iterdir()] == ["served"]
 
@@ -212,12 +212,12 @@ def test_what_predict_refuses_is_refused(tmp_path: Path) -> None:
 def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
     task = translator("seq2seq_initial_small")
     (tmp_path / "there").mkdir()
-    with pytest.raises(ValueError, match=r"there: exists already; name a folder"):
+    with pytest.raises(ValueError, match=r"there: already exists; choose another"):
         export(task, tmp_path / "there")
     with pytest.raises(ValueError, match="unknown export format 'onx'"):
         export(task, tmp_path / "new", format="onx")
     task.search = SearchOptions(replace_unknown=True)
-    with pytest.raises(ValueError, match=r"^replace_unknown needs attention, and step gives none"):
+    with pytest.raises(ValueError, match=r"^replace_unknown needs attention, but step returns"):
         export(task, tmp_path / "deep" / "new")
     task.source_tokenizer.__class__ = type("Own", (type(task.source_tokenizer),), {})
     with pytest.raises(ValueError, match="tokenizer Own has no export"):
@@ -244,7 +244,7 @@ def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
     ids=lambda task: task.name,
 )
 def test_rules_of_tasks_without_search_are_refused(task: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"rules are for searches, and {task.name} has none"):
+    with pytest.raises(ValueError, match=f"rules need a search, but {task.name} has no search"):
         export(task, tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
     assert not list(tmp_path.iterdir())
 
@@ -272,7 +272,7 @@ def test_texts_go_on(tmp_path: Path, name: str) -> None:
 @pytest.mark.full
 def test_texts_that_leave_no_room_are_refused(tmp_path: Path) -> None:
     folder = export(replace_search(writer(), max_length=20), tmp_path / "served")
-    for length, message in ((20, "source.*20.*limit is.*19"), (13, "longer than there are places")):
+    for length, message in ((20, "source.*20.*limit is.*19"), (13, "could exceed max_length of")):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             served(folder, ["a cat", " ".join(["cat"] * length)])
 

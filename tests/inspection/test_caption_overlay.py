@@ -61,12 +61,12 @@ def test_looks_that_are_spread_evenly_leave_all_light() -> None:
 @refuses(
     ({"image": IMAGE[0]}, r"image must be \(H, W, 3\), got shape \(12, 3\)"),
     ({"image": IMAGE[:0]}, r"got shape \(0, 12, 3\)"),
-    ({"image": IMAGE - 300.0}, "image must be of numbers from 0 to 255"),
-    ({"attention": WEIGHTS[:3]}, r"shape \(3, 2, 3\): expected \(7, h, w\) of 7 words"),
-    ({"attention": None}, r"attention has shape \(\)"),
-    ({"attention": WEIGHTS[:0], "tokens": ()}, r"shape \(0, 2, 3\)"),
-    ({"attention": WEIGHTS - 1}, "finite weights that are not negative"),
-    ({"attention": WEIGHTS * np.nan}, "finite weights that are not negative"),
+    ({"image": IMAGE - 300.0}, "image must have values from 0 to 255"),
+    ({"attention": WEIGHTS[:3]}, r"must be \(7, h, w\) for 7 words, got shape \(3, 2, 3\)"),
+    ({"attention": None}, r"attention must be .*, got shape \(\)"),
+    ({"attention": WEIGHTS[:0], "tokens": ()}, r"got shape \(0, 2, 3\)"),
+    ({"attention": WEIGHTS - 1}, "attention must be finite and non-negative"),
+    ({"attention": WEIGHTS * np.nan}, "attention must be finite and non-negative"),
 )
 def test_misuse_is_refused_in_one_line(given: dict[str, Any]) -> None:
     plot_caption_overlay(**{"image": IMAGE, "attention": WEIGHTS, "tokens": WORDS, **given})

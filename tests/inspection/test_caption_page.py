@@ -48,7 +48,7 @@ def test_images_stand_beside_their_captions(tmp_path: Path) -> None:
     other = caption(tokens=("two", "dogs"), score=-2.0, cut=True)
     found = page(tmp_path, caption(), caption(alternatives=(other,), attention=None))
     assert [p.text for p in found.all("p")][1:] == ["imagea dog.", "a dog.", "two dogs"]
-    told = ["1 · score -1.500", "2 · score -1.500", "score -2.000 · cut at its longest length"]
+    told = ["1 · score -1.500", "2 · score -1.500", "score -2.000 · truncated at maximum length"]
     assert [h.text for h in found.all("h2")] == told
     assert found.all("h1")[0].text == "Dogs & more"
     first, second = (one for one in found.all("img") if one.attrs["alt"])

@@ -90,7 +90,7 @@ def test_the_animation_has_a_frame_for_each_glimpse(tmp_path: Path) -> None:
     ({"locations": PLACES[0]}, r"locations must be \(glimpses, 2\), got shape \(2,\)"),
     ({"locations": PLACES[:0]}, r"locations must be \(glimpses, 2\), got shape \(0, 2\)"),
     ({"locations": PLACES * np.nan}, "must be finite"),
-    ({"answers": ["a"]}, "1 answers for 3 glimpses"),
+    ({"answers": ["a"]}, "one prediction per glimpse, got 1 for 3 glimpses"),
     ({"glimpse_size": 0}, "size must be at least 1"),
 )
 def test_misuse_is_refused_in_one_line(given: dict[str, Any]) -> None:

@@ -97,11 +97,11 @@ def test_an_empty_summary_still_has_a_source() -> None:
 
 
 @refuses(
-    ({"attention": None}, None, "no attention over its source"),
+    ({"attention": None}, None, "no attention weights over its source"),
     ({"source_tokens": (), "attention": np.zeros((5, 0)), "origins": [-1] * 5}, None, "no att"),
     ({}, 5, r"word=5: the summary has words 0 to 4"),
     ({}, -1, r"word=-1: the summary has"),
-    ({"copied": [0.5]}, None, r"copied is of shape \(1,\)"),
+    ({"copied": [0.5]}, None, r"copied must have shape \(5,\) .* got \(1,\)"),
 )
 def test_what_cannot_be_drawn_is_refused_in_one_line(
     given: dict[str, Any], word: int | None

@@ -54,8 +54,7 @@ def test_both_texts_stand_there(tmp_path: Path) -> None:
     assert [p.text for p in found.all("p")][1:3] == ["all wordsVorb paid 12.", source]
     assert [h.text for h in found.all("h2")] == [
         "1 · score -1.500 · 2 of 5 words copied",
-        "2 · score -1.500 · 2 of 5 words copied · cut at its longest length"
-        " · only the beginning of the source was read",
+        "2 · score -1.500 · 2 of 5 words copied · truncated at maximum length · source truncated",
     ]
     assert found.all("h1")[0].text == "Reports & more"
     stands_alone(found)
@@ -139,12 +138,12 @@ def test_edges(tmp_path: Path) -> None:
 
 
 @refuses(
-    ({"attention": np.zeros((12, 5))}, r"attention is of shape \(12, 5\); .* need \(5, 12\)"),
-    ({"attention": np.full((5, 12), np.nan)}, "attention holds what is no probability"),
-    ({"copied": [0.5]}, r"copied is of shape \(1,\)"),
-    ({"copied": [2.0] * 5}, "copied holds what is no probability"),
-    ({"origins": [0, 1, 2, 3, 12]}, r"origins are \[0, 1, 2, 3, 12\]: a place below 12"),
-    ({"origins": [-2] * 5}, "or -1, for each of 5 tokens"),
+    ({"attention": np.zeros((12, 5))}, r"attention must have shape \(5, 12\) .* got \(12, 5\)"),
+    ({"attention": np.full((5, 12), np.nan)}, "attention must hold probabilities from 0"),
+    ({"copied": [0.5]}, r"copied must have shape \(5,\) .* got \(1,\)"),
+    ({"copied": [2.0] * 5}, "copied must hold probabilities from 0"),
+    ({"origins": [0, 1, 2, 3, 12]}, r"origins must be .* below 12, .* got \[0, 1, 2, 3, 12\]"),
+    ({"origins": [-2] * 5}, "or -1, one for each of 5 tokens"),
 )
 def test_what_does_not_fit_is_refused_in_one_line(wrong: dict[str, Any], tmp_path: Path) -> None:
     page(tmp_path, summary(**wrong))

@@ -56,8 +56,8 @@ def test_light_is_where_a_word_matches() -> None:
 
 
 @refuses(
-    ({"attention": WEIGHTS[:2]}, r"attention has shape \(2, 1, 2\): expected \(7, h, w\)"),
-    ({"attention": -WEIGHTS}, "attention must be of finite weights"),
+    ({"attention": WEIGHTS[:2]}, r"must be \(7, h, w\) for 7 words, got shape \(2, 1, 2\)"),
+    ({"attention": -WEIGHTS}, "attention must be finite and non-negative"),
     ({"image": np.zeros((4, 4))}, r"image must be \(H, W, 3\)"),
 )
 def test_misuse(given: dict) -> None:

@@ -269,7 +269,7 @@ class Tiring(DotScore):
 def test_a_score_that_remembers_is_refused(alignment: str) -> None:
     """Names are refused when the layer is made, what is not known by name when it is called."""
     states = np.ones((1, 2, 3), "float32")
-    with pytest.raises(ValueError, match="scores places of the whole memory"):
+    with pytest.raises(ValueError, match="scores all source positions, but"):
         Attention(score="coverage", alignment=alignment)
-    with pytest.raises(ValueError, match="take one that does not remember"):
+    with pytest.raises(ValueError, match="stateful score needs all source positions; use a"):
         Attention(score=Tiring(), alignment=alignment)(states, states)

@@ -107,15 +107,15 @@ def test_misuse_is_refused() -> None:
     own, given = AttentionPooling(), AttentionPooling()
     own(inputs)
     given(inputs, query)
-    with pytest.raises(ValueError, match="built with a query of its own"):
+    with pytest.raises(ValueError, match="built with a learned query"):
         own(inputs, query)
-    with pytest.raises(ValueError, match="built on a query from outside"):
+    with pytest.raises(ValueError, match="built with an external query"):
         given(inputs)
     with pytest.raises(ValueError, match=r"query must be \(batch, features\)"):
         AttentionPooling()(inputs, query[:, None])
     with pytest.raises(ValueError, match=r"query must be \(batch, 5\)"):
         given(inputs, query[:, :4])
-    with pytest.raises(ValueError, match="needs query and key of one width"):
+    with pytest.raises(ValueError, match="needs equal widths of query and key, got"):
         AttentionPooling(score="dot")(inputs, query)
 
 

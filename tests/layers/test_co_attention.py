@@ -95,7 +95,7 @@ def test_masks_come_from_embeddings_and_the_contexts_goes_on() -> None:
 def test_every_score_that_needs_no_past(score: str) -> None:
     made = LocationScore(max_length=7) if score == "location" else score
     if SCORES.get(score)(**({"max_length": 7} if score == "location" else {})).is_stateful:
-        with pytest.raises(ValueError, match="depends on the looks before"):
+        with pytest.raises(ValueError, match="depends on previous attention steps"):
             CoAttention(made)
         return
     context, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
@@ -104,7 +104,7 @@ def test_every_score_that_needs_no_past(score: str) -> None:
 
 def test_other_widths_are_refused() -> None:
     context, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    with pytest.raises(ValueError, match=r"must have one width.*got 4 and 3"):
+    with pytest.raises(ValueError, match=r"must have the same width.*got 4 and 3"):
         CoAttention("general")(context, query[..., :3])
 
 

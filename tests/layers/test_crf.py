@@ -258,10 +258,10 @@ class TestCRF(LayerConformance):
     # misuse
 
     def test_misuse_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"inputs must be \(batch, places, 3\), got shape"):
+        with pytest.raises(ValueError, match=r"inputs must be \(batch, positions, 3\), got shape"):
             CRF(3)(np.zeros((2, 5, 4), "float32"))
         crf = self.built()
-        with pytest.raises(ValueError, match=r"inputs must be \(batch, places, 4\), got shape"):
+        with pytest.raises(ValueError, match=r"inputs must be \(batch, positions, 4\), got shape"):
             crf(np.zeros((2, 4), "float32"))
         with pytest.raises(ValueError, match=r"potentials must be \(batch, .*, 5\), got shape"):
             crf.decode(np.zeros((2, 9, 4), "float32"))

@@ -252,10 +252,10 @@ def test_training_reaches_the_levels() -> None:
 def test_misuse_is_refused() -> None:
     pooling = AttentionPooling()
     for levels in ([], [pooling], [(None, None)], [(None, pooling, 1)], [("gru", pooling)], None):
-        with pytest.raises(ValueError, match="levels must be a list of pairs"):
+        with pytest.raises(ValueError, match="levels must be a list of pairs of layers"):
             HierarchicalAttention(levels)
     layer = HierarchicalAttention([(None, AttentionPooling()), (None, AttentionPooling())])
-    with pytest.raises(ValueError, match="inputs must have rank 4, one axis for each of 2 levels"):
+    with pytest.raises(ValueError, match="inputs must have rank 4, with one axis for each of 2"):
         layer(np.ones((2, 3, 4), "float32"))
     inputs = np.ones((2, 3, 4, 5), "float32")
     layer(inputs)
@@ -263,11 +263,11 @@ def test_misuse_is_refused() -> None:
         ([(layers.GRU(3), AttentionPooling())], r"\(batch, steps, features\)"),
         ([(None, layers.Dense(3))], r"\(batch, features\)"),
     ):
-        with pytest.raises(ValueError, match=rf"must make {made} of shape \(None, 4, 5\)"):
+        with pytest.raises(ValueError, match=rf"must be {made}, .* input shape \(None, 4, 5\)"):
             HierarchicalAttention(levels)(inputs[0])
     with pytest.raises(ValueError, match=r"mask has shape.*rank 3"):
         layer(inputs, mask=np.ones((2, 3), "bool"))
     carrying = ops.convert_to_tensor(inputs)
     keras.src.backend.set_keras_mask(carrying, ops.ones((2, 3), "bool"))
-    with pytest.raises(ValueError, match="mask that Keras carries must have rank 3"):
+    with pytest.raises(ValueError, match="the Keras mask must have rank 3"):
         layer(carrying)

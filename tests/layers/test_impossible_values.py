@@ -139,27 +139,27 @@ SLOP = {"schedule": "linear", "slop": 0.25}
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (layers.Attention, {"alignment": "sofmax"}, "did you mean 'softmax'"),
     (layers.Attention, {"score": "aditive"}, "did you mean 'additive'"),
-    (layers.Attention, {"score": "dot", "units": 4}, "score 'dot' does not take units"),
-    (layers.Attention, {"score": layers.DotScore(), "units": 4}, "units given beside a score"),
+    (layers.Attention, {"score": "dot", "units": 4}, "score 'dot' does not accept units"),
+    (layers.Attention, {"score": layers.DotScore(), "units": 4}, "units given with a score in"),
     (layers.LocationScore, {}, "needs max_length, the length of the longest memory"),
     (layers.BilinearScore, {"activation": "tnah"}, "tnah"),
-    (layers.CoverageAttention, {"alignment": "local_monotonic"}, "take another score, or a global"),
-    (SENSITIVE, {"alignment": "local_predictive"}, "take another score, or a global alignment"),
+    (layers.CoverageAttention, {"alignment": "local_monotonic"}, "use another score or a global"),
+    (SENSITIVE, {"alignment": "local_predictive"}, "use another score or a global alignment"),
     (layers.EntmaxAlignment, {"alpha": 1}, r"alpha must be in \(1, 2\], got 1.*'softmax'"),
     (
         partial(layers.EntmaxAlignment, 2.0),
         {"learn_alpha": True},
-        "must start below 2, got 2; take",
+        "must be below 2 with learn_alpha=True, got 2; use",
     ),
     (layers.HardAttention, {"estimator": "gumble"}, "unknown estimator 'gumble'; did.*'gumbel'"),
     (layers.LocalAttention, {"kind": "monotone"}, "kind must be one of .*; did.*'monotonic'"),
-    (layers.LocalAttention, {"score": "general", "units": 8}, "does not take units"),
+    (layers.LocalAttention, {"score": "general", "units": 8}, "does not accept units"),
     (layers.MonotonicAlignment, {"form": "hard"}, "form must be one of parallel, recursive, got"),
     (layers.MochaAlignment, {"chunk_score": "aditive"}, "did you mean 'additive'"),
     (
         layers.MochaAlignment,
         {"chunk_score": layers.CoverageScore()},
-        "score that does not remember",
+        "chunk_score must be stateless, got .*; use a score",
     ),
     (layers.MonotonicAttention, {"form": "sequential"}, "form must be one of"),
     (layers.MonotonicAttention, {"score": "generl"}, "did you mean 'general'"),
@@ -175,20 +175,20 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (layers.SelfAttention, {"alignment": "sofmax"}, "did you mean 'softmax'"),
     (layers.CoAttention, {"score": "trilinea"}, "did you mean 'trilinear'"),
     (layers.AttentionPooling, {"score": "aditive"}, "did you mean 'additive'"),
-    (FEATURE_MAP, {"score": "coverage"}, "CoverageScore depends on the looks before"),
-    (WEIGHTED_POOLING, {"score": "location_sensitive"}, "SensitiveScore depends on the looks"),
+    (FEATURE_MAP, {"score": "coverage"}, "CoverageScore depends on previous attention"),
+    (WEIGHTED_POOLING, {"score": "location_sensitive"}, "SensitiveScore depends on previous"),
     (STACKED, {"direction": "image-to-text"}, "direction must be one of .*mean 'image_to_text'"),
     (STACKED, {"pooling": "mean"}, "pooling must be one of average, log_sum_exp"),
     (ENCODER, {"norm": "layr"}, "unknown norm 'layr'; did you mean 'layer'"),
     (layers.Maxout, {"units": 0}, "at least 1, got 0 and 2"),
     (layers.WeightPenalty, {"penalty": "coverag"}, "unknown penalty 'coverag'; did.*'coverage'"),
     (attending, {"order": "sideways"}, "order must be one of attend_then_step, step_then_attend"),
-    (attending, {"attention": [], "input_feeding": True}, "input_feeding needs an attention"),
+    (attending, {"attention": [], "input_feeding": True}, r"input_feeding needs an .*=\[\]"),
     (READER, {"cell": "lsmt"}, "cell must be one of lstm, gru, simple_rnn"),
-    (READER, {"go_backwards": True}, "go_backwards has no meaning with bidirectional"),
+    (READER, {"go_backwards": True}, "go_backwards and bidirectional cannot be"),
     (READER, {"units": 5}, "even number of units"),
     (partial(layers.CharacterLSTM, 8, 3), {"units": 5}, "even number of units, got 5"),
-    (layers.CRF, {"num_tags": 3, "tags": TAGS}, "num_tags is 3, but 4 tags are named"),
+    (layers.CRF, {"num_tags": 3, "tags": TAGS}, "num_tags must equal .*, got 3 and 4"),
     (layers.CRF, {"num_tags": 4, "tag_scheme": "BIO"}, "'BIO' needs tags"),
     (layers.CRF, {"tags": "BMES"}, "tags must be a list of names, got 'BMES'"),
     (layers.CRF, {"tags": TAGS, "tag_scheme": "BIOE"}, "did you mean 'BIOES'"),
@@ -211,7 +211,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 @pytest.mark.parametrize("given", [None, "gru", [], ["gru"], keras.layers.GRU(4)], ids=str)
 def test_what_is_no_cell_is_refused(given: Any) -> None:
-    with pytest.raises(ValueError, match="cell must be a Keras cell, as GRUCell, or a list of the"):
+    with pytest.raises(ValueError, match="cell must be a Keras cell, such as GRUCell, or a list"):
         layers.RecurrentDecoder(given)
 
 

@@ -97,9 +97,9 @@ def test_sentences_of_two_widths() -> None:
 
 def test_misuse_of_feature_map_is_refused() -> None:
     first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    with pytest.raises(ValueError, match="second has 5 places, but max_length is 4"):
+    with pytest.raises(ValueError, match="the length of second, 5, exceeds max_length=4"):
         AttentionFeatureMap(4)(first, second)
-    with pytest.raises(ValueError, match=r"first \(the query\) and second .*one width"):
+    with pytest.raises(ValueError, match=r"first \(the query\) and second .*equal widths"):
         AttentionFeatureMap(5)(first, second[..., :3])
 
 
@@ -107,7 +107,7 @@ def test_a_sentence_found_too_long_when_it_runs_is_refused() -> None:
     layer = AttentionFeatureMap(4)
     layer(np.ones((2, 3, 4), "float32"), np.ones((2, 3, 4), "float32"))
     longer = np.ones((2, 5, 4), "float32")
-    with pytest.raises(ValueError, match="first has 5 places, but max_length is 4"):
+    with pytest.raises(ValueError, match="the length of first, 5, exceeds max_length=4"):
         layer(longer, longer)
     if not JAX:  # which has static shapes
         run = with_dynamic_shapes(layer, (None, None, 4), (None, None, 4))
@@ -183,11 +183,11 @@ def test_pooled_windows_keep_masks() -> None:
 
 def test_misuse_of_pooling_is_refused() -> None:
     first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    with pytest.raises(ValueError, match=r"first \(the query\) and second .*one width"):
+    with pytest.raises(ValueError, match=r"first \(the query\) and second .*equal widths"):
         AttentionWeightedPooling(2)(first, second[..., :3])
     bare, learned = AttentionWeightedPooling(2), AttentionWeightedPooling(2, score="general")
     for layer in (bare, learned):
         layer(first, second)
     assert tuple(bare(first[..., :3], second[..., :3])[0].shape) == (2, 2, 3)  # nothing to fit
-    with pytest.raises(ValueError, match=r"first must be \(batch, places, 4\), got shape"):
+    with pytest.raises(ValueError, match=r"first must be \(batch, positions, 4\), got shape"):
         learned(first[..., :3], second)

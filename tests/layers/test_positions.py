@@ -105,7 +105,7 @@ class AbsoluteCase(LayerConformance):
         with pytest.raises(ValueError, match=r"start must be \(\d+\), got shape \(7,\)"):
             layer(x, start=np.arange(7))
         for start in (0.5, np.zeros(len(x), "float32")):
-            with pytest.raises(ValueError, match="start must be an integer, or integers, got"):
+            with pytest.raises(ValueError, match="start must be an integer or integer tensor, got"):
                 layer(x, start=start)
 
 
@@ -156,9 +156,9 @@ class TestLearnedPositions(AbsoluteCase):
 
     def test_places_beyond_the_last_are_refused(self) -> None:
         layer = LearnedPositions(max_length=3)
-        with pytest.raises(ValueError, match="reach place 3, but there are 3 learned places"):
+        with pytest.raises(ValueError, match="position of inputs, 3, must be below max_length=3"):
             layer(np.zeros((1, 4, 2), "float32"))
-        with pytest.raises(ValueError, match="reach place 4, but there are 3 learned places"):
+        with pytest.raises(ValueError, match="position of inputs, 4, must be below max_length=3"):
             layer(np.zeros((1, 2, 2), "float32"), start=3)
         late = ops.convert_to_tensor(np.array([2], "int32"))
         y = array(layer(np.zeros((1, 2, 2), "float32"), start=late))
@@ -475,10 +475,10 @@ def test_rotary_goes_with_windows_and_with_scores_that_remember() -> None:
 @pytest.mark.parametrize("positions", ["alibi", "t5", "shaw"])
 def test_what_does_not_combine_is_refused(positions: str) -> None:
     query, value = states()
-    with pytest.raises(ValueError, match="a score that remembers is not told"):
+    with pytest.raises(ValueError, match=r"position bias .*, which a stateful score does not"):
         MultiHeadAttention(2, 4, score="coverage", positions=positions)
     layer = MultiHeadAttention(2, 4, alignment="local_predictive", positions=positions)
-    with pytest.raises(ValueError, match='scores a window only; take positions="rotary"'):
+    with pytest.raises(ValueError, match='scores only a window; use positions="rotary"'):
         layer(query, value)
 
 
@@ -487,10 +487,10 @@ def test_single_looks_are_refused(positions: str) -> None:
     layer, (query, value) = MultiHeadAttention(2, 4, positions=positions), states()
     layer(query, value)
     memory = layer.prepare(ops.convert_to_tensor(value))
-    with pytest.raises(ValueError, match="one look of `attend` has no place"):
+    with pytest.raises(ValueError, match="`attend` does not know the query position"):
         layer.attend(ops.convert_to_tensor(query[:, 0]), memory)
     decoder = RecurrentDecoder(AttentionCell(keras.layers.GRUCell(6), layer))
-    with pytest.raises(ValueError, match="one look of `attend` has no place"):
+    with pytest.raises(ValueError, match="`attend` does not know the query position"):
         decoder(query, value)
 
 
@@ -549,6 +549,6 @@ def test_positions_of_ones_own() -> None:
     )
     np.testing.assert_allclose(array(weights)[0, 0], np.eye(T, S), atol=1e-6)
     one = ops.zeros((1, 1, 1, 2))
-    with pytest.raises(ValueError, match="Near defines bias and not bias_at, which a search asks"):
+    with pytest.raises(ValueError, match="Near overrides bias but not bias_at, which step-by-step"):
         Near().bias_at(one, ops.arange(3))
     assert Near().offset_at(one, ops.arange(2)) is None

@@ -70,5 +70,5 @@ def test_pairwise_leaves_out_what_is_impossible() -> None:
 @pytest.mark.parametrize(("score", "alignment"), EXCLUDED_PAIRS)
 def test_excluded_pairs_are_refused(score: str, alignment: str) -> None:
     made = LocationScore(max_length=S) if score == "location" else score
-    with pytest.raises(ValueError, match=f"score '{score}' .* as alignment '{alignment}' does"):
+    with pytest.raises(ValueError, match=f"score '{score}' .*, but alignment '{alignment}' att"):
         Attention(score=made, alignment=alignment)

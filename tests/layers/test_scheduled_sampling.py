@@ -274,7 +274,7 @@ def test_small_sizes(shape: tuple[int, int]) -> None:
 
 def test_misuse_is_refused() -> None:
     toy, sampling = Toy(), ScheduledSampling("constant")
-    with pytest.raises(ValueError, match="needs step="):
+    with pytest.raises(ValueError, match="needs step, the"):
         sampling(TOKENS, training=True)
     with pytest.raises(ValueError, match=r"tokens must be \(batch, steps\)"):
         sampling(TOKENS[..., None], step=toy.step, state=toy.start, training=True)

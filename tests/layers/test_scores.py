@@ -413,12 +413,12 @@ def test_location_by_hand() -> None:
 def test_location_refuses_a_longer_memory() -> None:
     states, memory = np.ones((2, 3, 4), "float32"), np.ones((2, 6, 4), "float32")
     layer = Attention(score=LocationScore(max_length=5))
-    with pytest.raises(ValueError, match="key has 6 places, but max_length is 5"):
+    with pytest.raises(ValueError, match="the length of key, 6, exceeds max_length=5"):
         layer(states, memory)
     layer(states, memory[:, :5])
-    with pytest.raises(ValueError, match="key has 6 places, but max_length is 5"):
+    with pytest.raises(ValueError, match="the length of key, 6, exceeds max_length=5"):
         layer(states, memory)
-    with pytest.raises(ValueError, match="key has 6 places, but max_length is 5"):
+    with pytest.raises(ValueError, match="the length of key, 6, exceeds max_length=5"):
         Attention(score=LocationScore(max_length=5))(keras.Input((3, 4)), keras.Input((6, 4)))
 
 
@@ -467,5 +467,5 @@ def test_euclidean_of_near_and_far() -> None:
 
 def test_equal_widths_are_asked_for() -> None:
     for name, other in (("cosine", "general"), ("trilinear", "concat"), ("euclidean", "additive")):
-        with pytest.raises(ValueError, match=f'{name} needs query and key of one.*score="{other}"'):
+        with pytest.raises(ValueError, match=f'{name} needs equal widths of que.*score="{other}"'):
             Attention(score=name)(np.ones((1, 2, 3), "float32"), np.ones((1, 2, 4), "float32"))

@@ -159,9 +159,9 @@ def test_only_regions_are_masked() -> None:
 
 def test_other_widths_are_refused() -> None:
     words = np.ones((2, 3, 4), "float32")
-    with pytest.raises(ValueError, match=r"words and regions must have one width.*got 4 and 3"):
+    with pytest.raises(ValueError, match=r"words and regions must have the same .*, got 4 and 3"):
         StackedCrossAttention()(words, words[..., :3])
-    with pytest.raises(ValueError, match="words and regions must have one width"):
+    with pytest.raises(ValueError, match="words and regions must have the same width"):
         StackedCrossAttention().similarities(words, words[..., :3])
 
 

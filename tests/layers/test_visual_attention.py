@@ -170,5 +170,5 @@ def test_misuse_is_refused() -> None:
         for made in (VisualAttention(), layer):
             with pytest.raises(ValueError, match=r"value and key must both be.*of the same grid"):
                 made(query, values, keys)
-    with pytest.raises(ValueError, match="value has 15 steps but key has 10"):
+    with pytest.raises(ValueError, match=r"value and key .* number of steps, got 15 and 10"):
         VisualAttention()(query, row, row[:, :10])

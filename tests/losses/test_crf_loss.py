@@ -173,7 +173,7 @@ class TestCRFLoss(LossConformance):
 
     def test_misuse_is_refused(self) -> None:
         loss, of = CRFLoss(), potentials(*OF)
-        with pytest.raises(ValueError, match="y_pred must be what a CRF layer returns"):
+        with pytest.raises(ValueError, match="y_pred must be the output of a CRF layer"):
             loss(LABELS, OF.emissions[:, :3])
         with pytest.raises(ValueError, match=r"y_pred as a CRF layer returns it, must be"):
             loss(LABELS, OF.emissions)

@@ -216,5 +216,5 @@ def test_misuse_is_refused() -> None:
         Reinforce()(rows, rows, rows, rows[:2] > 0)
     with pytest.raises(ValueError, match="example_mask has dtype float32, but masks are boolean"):
         Reinforce()(rows, rows, rows, rows)
-    with pytest.raises(ValueError, match="entropy is None, but there is a bonus"):
+    with pytest.raises(ValueError, match=r"entropy is None but entropy_bonus is 0\.002"):
         Reinforce()(rows, rows)

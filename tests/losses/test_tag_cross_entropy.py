@@ -86,7 +86,7 @@ class TestTagCrossEntropy(LossConformance):
         assert total == pytest.approx(wanted(0.0) * LIVE.sum(), rel=1e-5)
 
     def test_misuse_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="y_pred must be what a CRF layer returns"):
+        with pytest.raises(ValueError, match="y_pred must be the output of a CRF layer"):
             TagCrossEntropy()(LABELS, OF.emissions[:, :3])
         with pytest.raises(ValueError, match=r"y_true, .* must be \(4, 5\), got shape"):
             TagCrossEntropy()(LABELS[:, :4], potentials(*OF))

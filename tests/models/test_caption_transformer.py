@@ -49,8 +49,8 @@ def test_places_are_told_apart_down_and_across() -> None:
     ({"num_heads": 0}, "^num_heads must be at least 1, got 0"),
     ({"num_layers": "2"}, "^num_layers must be an integer of at least 1, got '2'"),
     ({"num_layers": 0}, "^num_layers must be at least 1, got 0"),
-    ({"layer": 5}, "^layer must be options by name, .*, got 5"),
-    ({"layer": "pre"}, "^layer must be options by name, .*, got 'pre'"),
+    ({"layer": 5}, "^layer must be a dict of options, .*, got 5"),
+    ({"layer": "pre"}, "^layer must be a dict of options, .*, got 'pre'"),
     ({"dropout": "a"}, r"^dropout must be in \[0, 1\), got 'a'"),
 )
 def test_bad_options(options: dict[str, Any]) -> None:

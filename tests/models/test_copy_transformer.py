@@ -137,9 +137,9 @@ def test_a_trace_tells_what_the_search_saw() -> None:
 
 @refuses(
     ({"copies": -1}, "copies must be at least 0, got -1"),
-    ({"num_heads": 3}, "num_heads must divide embedding_dim, got 3 for 8"),
+    ({"num_heads": 3}, "num_heads must divide embedding_dim, got num_heads=3, embedding_dim=8"),
     ({"positions": "rotery"}, "unknown positions 'rotery'; did you mean 'rotary'"),
-    ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
+    ({"layer": {"nrm": "rms"}}, "layer has no option 'nrm'; did you mean 'norm'"),
 )
 def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
     tiny(**options)

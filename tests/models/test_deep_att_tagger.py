@@ -149,7 +149,7 @@ def test_inputs_of_another_width_are_projected() -> None:
     ({"sublayer": "recurent"}, "unknown sublayer 'recurent'; did you mean 'recurrent'"),
     ({"heads": 2}, "stack has no 'heads'; did you mean 'num_heads'"),
     ({"num_layers": 0}, "stack.num_layers must be at least 1, got 0"),
-    ({"num_heads": 3}, "stack.num_heads must divide units, got 3 for 8"),
+    ({"num_heads": 3}, "stack.num_heads must divide units, got stack.num_heads=3, units=8"),
 )
 def test_bad_stacks(stack: dict) -> None:
     DeepAttTagger(**{**TINY, "stack": stack})

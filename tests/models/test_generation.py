@@ -188,18 +188,18 @@ def test_errors_come_as_they_are() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"banned_tokens": [99]}, "banned_tokens names token 99 but step gives logits of 12 tokens"),
+    ({"banned_tokens": [99]}, "banned_tokens has token 99: ids must be from 0 to 11"),
     (
         {"prefix": np.array([[1], [2], [12]])},
-        "prefix of source 2 names token 12 but step gives logits of 12 tokens",
+        "prefix of source 2 has token 12: ids must be from 0 to 11",
     ),
     (
         {"prefix_tokens": [END], "min_length": 4},
-        "prefix_tokens ends answers at place 0 but min_length is 4: choose one",
+        "prefix_tokens forces the end token at position 0 but min_length is 4: lower min_length",
     ),
-    ({"source": SOURCE + 9}, "source has token 18 but the model reads 11 tokens"),
-    ({"source": SOURCE - 1}, "source has token -1 but the model reads 11 tokens"),
-    ({"source": SOURCE[0]}, "source is int32 of shape (6,): ids (B, S)"),
+    ({"source": SOURCE + 9}, "less than the vocabulary size 11, got 18"),
+    ({"source": SOURCE - 1}, "ids must be at least 0 and less than the vocabulary size 11, got -1"),
+    ({"source": SOURCE[0]}, "source must be integer token ids (B, S), got int32 of shape (6,)"),
     (
         {"rules": [AllowedTokens(np.ones((2, 12), bool))]},
         "mask is of shape (2, 12) but there are 3 sources",
@@ -220,5 +220,5 @@ def test_options_that_are_none_are_refused() -> None:
         translator().search(SOURCE, beam_with=3)
     with pytest.raises(ValueError, match="n_best is 3 but beam_width is 2"):
         translator().compiled_search(SOURCE, SearchOptions(beam_width=2), n_best=3)
-    with pytest.raises(ValueError, match="banned_tokens names token 99"):
+    with pytest.raises(ValueError, match="banned_tokens has token 99: ids"):
         translator().search(SOURCE, banned_tokens=(99,))

@@ -122,7 +122,7 @@ def test_padding_cannot_be_seen_wherever_it_stands(where: str, positions: str) -
 def test_more_tokens_than_places_are_refused() -> None:
     model = tiny(max_length=5)
     assert np.isfinite(logits_of(model, TEXT[:, :5])).all()
-    with pytest.raises(ValueError, match=r"tokens have 6 positions, but the model has 5 places; c"):
+    with pytest.raises(ValueError, match="tokens: sequence length 6 exceeds max_length=5; trunc"):
         logits_of(model, TEXT)
 
 
@@ -253,7 +253,7 @@ def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
     found = model.compiled_search(TEXT, max_length=4, **options)
     assert np.isfinite(array(found.scores)).all()
     assert np.isfinite(array(found.token_scores)).all()
-    message = r"a source has 6 tokens and its answer may have 5, but the model has 9 places; .*to a"
+    message = r"a prompt has 6 tokens and its continuation may have 5, .* has 9 positions; .*to a"
     for search in (model.search, model.compiled_search):
         for jit in (False, True):
             with pytest.raises(ValueError, match=f"{message}t most 4$"):
@@ -265,7 +265,7 @@ def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
 
 @pytest.mark.parametrize("options", [{"coverage_penalty": 0.5}, {"replace_unknown": True}], ids=str)
 def test_search_options_that_need_attention_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(options))} needs attention, and step gives"):
+    with pytest.raises(ValueError, match=f"{min(options)} needs attention, but step returns"):
         tiny().search(TEXT, **options)
 
 
@@ -276,7 +276,7 @@ def test_an_ensemble_writes_on() -> None:
     options = {"max_length": 5, "beam_width": 2}
     found, want = both.compiled_search(TEXT, **options), model.compiled_search(TEXT, **options)
     np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
-    with pytest.raises(ValueError, match="but the model has 256 places"):
+    with pytest.raises(ValueError, match="but the model has 256 positions"):
         both.compiled_search(TEXT, max_length=300)
 
 
@@ -294,9 +294,9 @@ def test_logits_can_be_exported(tmp_path: Path) -> None:
 
 
 @refuses(
-    ({"num_heads": 3}, "num_heads must divide embedding_dim, got 3 for 8"),
+    ({"num_heads": 3}, "num_heads must divide embedding_dim, got num_heads=3, embedding_dim=8"),
     ({"positions": "rotari"}, "unknown positions 'rotari'; did you mean 'rotary'"),
-    ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
+    ({"layer": {"nrm": "rms"}}, "layer has no option 'nrm'; did you mean 'norm'"),
     ({"max_length": 0}, "max_length must be at least 1, got 0"),
     ({"num_layers": 1.5}, "num_layers must be an integer"),
 )

@@ -208,11 +208,11 @@ def test_a_cnn_starts_as_that_of_another_model(dtype: str, tmp_path: Path) -> No
 def test_a_cnn_of_no_such_model_is_refused(wrong: str, tmp_path: Path) -> None:
     place: Any = 5 if wrong == "no path" else tmp_path / wrong
     message = {
-        "nowhere": f"{place}: no such folder; train one with",
-        "empty": f"{place}: is no run folder",
+        "nowhere": f"{place}: no such folder; train a model",
+        "empty": f"{place}: not a run folder",
         "no path": "expected a run or a model's folder, got 5",
         "rnnsearch": f"{place}: its model has no encoder of kind cnn",
-        "filters": f"{place}: has filters [4, 5], encoder.filters asks for [4, 6]; give the same",
+        "filters": f"{place}: has filters [4, 5], but encoder.filters is [4, 6]; use the same",
     }[wrong]
     if wrong == "empty":
         place.mkdir()

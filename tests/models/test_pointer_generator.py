@@ -144,9 +144,9 @@ def test_without_copies_nothing_is_copied() -> None:
 def test_what_cannot_be_is_refused() -> None:
     model = PointerGenerator(**SIZES)
     assert isinstance(model.make_loss(), CopyCrossEntropy)
-    with pytest.raises(ValueError, match=r"label_smoothing is 0.1, but a model that copies .*0$"):
+    with pytest.raises(ValueError, match=r"label_smoothing must be 0 for .* that copies .*0\.1$"):
         model.make_loss(0.1)
-    with pytest.raises(ValueError, match="source has token 12 but the model reads 12 tokens"):
+    with pytest.raises(ValueError, match=r"source token ids must be .* vocabulary size 12, got 12"):
         model.compiled_search(SOURCE + 3)
 
 

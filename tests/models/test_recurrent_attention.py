@@ -292,7 +292,7 @@ def test_misuse_is_refused() -> None:
     with pytest.raises(ValueError, match=r"images must be \(batch, 7, 6, 2\), got shape"):
         model(IMAGES[..., :1])
     model.compile("adam", "sparse_categorical_crossentropy")
-    with pytest.raises(ValueError, match=r"cannot learn where to look by .*model.make_loss\(\)"):
+    with pytest.raises(ValueError, match=r"must be a losses.GlimpseLoss, .*model.make_loss\(\)"):
         model.train_on_batch(IMAGES, LABELS)
 
 

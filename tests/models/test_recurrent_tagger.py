@@ -79,7 +79,7 @@ class TestRecurrentTagger(TaggingConformance):
         crf, softmax = self.make(head={"kind": "crf"}), self.make(head=None)
         assert type(crf.make_loss()) is az.losses.CRFLoss
         assert softmax.make_loss(0.1).label_smoothing == 0.1
-        with pytest.raises(ValueError, match="label_smoothing is for the head 'softmax'"):
+        with pytest.raises(ValueError, match=r"label_smoothing must be 0 .* 'crf', got 0\.1"):
             crf.make_loss(0.1)
 
 
@@ -144,7 +144,7 @@ def test_sizes_of_the_papers() -> None:
 @refuses(
     ({"characters": {}}, "characters needs a vocabulary_size"),
     ({"characters": {"vocabulary_size": 0}}, "characters' vocabulary_size must be at least 1"),
-    ({"characters": {"vocabulary_size": 9, "kind": "cnm"}}, "reader of characters 'cnm'; did you"),
+    ({"characters": {"vocabulary_size": 9, "kind": "cnm"}}, "character encoder 'cnm'; did you"),
     (
         {"characters": {"vocabulary_size": 9, "kind": "lstm", "width": 3}},
         "characters has no 'width'",

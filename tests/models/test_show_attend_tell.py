@@ -315,13 +315,13 @@ def test_a_pooled_look_cannot_tell_places_apart() -> None:
 
 
 @refuses(
-    ({"look": {"kind": "sof"}}, "^unknown look 'sof'; did you mean 'soft'"),
-    ({"look": {"kind": "soft", "rate": 1}}, "^look soft has no option 'rate'"),
+    ({"look": {"kind": "sof"}}, "^unknown look.kind 'sof'; did you mean 'soft'"),
+    ({"look": {"kind": "soft", "rate": 1}}, "^look.kind='soft' has no option 'rate'"),
     ({"look": {"doubly_stochastic": -1}}, "^doubly_stochastic must be at least 0, got -1"),
     ({"encoder": {"kind": "VGG-16"}}, "^encoder.kind 'VGG-16' is unknown; did you mean 'VGG16'"),
     ({"encoder": {"filter": [3]}}, "^encoder cnn has no option 'filter'; did you mean"),
-    ({"look": "soft"}, "^look must be options by name, as {name: value}, got 'soft'"),
-    ({"encoder": ["cnn"]}, r"^encoder must be options by name, .*, got \['cnn'\]"),
+    ({"look": "soft"}, "^look must be a dict of options, as {name: value}, got 'soft'"),
+    ({"encoder": ["cnn"]}, r"^encoder must be a dict of options, .*, got \['cnn'\]"),
     ({"units": "a"}, "^units must be an integer of at least 1, got 'a'"),
     ({"dropout": "a"}, r"^dropout must be in \[0, 1\), got 'a'"),
     ({"attention_units": 0}, "^attention_units must be at least 1, got 0"),

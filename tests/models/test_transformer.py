@@ -186,10 +186,10 @@ def test_without_positions_an_encoder_sees_no_order() -> None:
     ({"positions": "sinusoid"}, "unknown positions 'sinusoid'; did you mean 'sinusoidal'"),
     ({"positions": None}, "unknown positions None"),
     ({"positions": "rotary", "embedding_dim": 6}, "key_dim must be even, got 3"),
-    ({"num_heads": 3}, "num_heads must divide embedding_dim, got 3 for 8"),
-    ({"layer": {"nrm": "rms"}}, "layer has no 'nrm'; did you mean 'norm'"),
+    ({"num_heads": 3}, "num_heads must divide embedding_dim, got num_heads=3, embedding_dim=8"),
+    ({"layer": {"nrm": "rms"}}, "layer has no option 'nrm'; did you mean 'norm'"),
     ({"tie": "both"}, "tie must be one of none, target, all, got 'both'"),
-    ({"tie": "all"}, "tie='all' is for one vocabulary, got 11 source and 12 target tokens"),
+    ({"tie": "all"}, "tie='all' requires one vocabulary, got 11 source and 12 target tokens"),
 )
 def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
     Transformer(**VOCABULARY, **STACK | options)

@@ -53,11 +53,11 @@ def test_states_are_the_berts() -> None:
 def test_what_it_reads_is_the_berts() -> None:
     model = TransformerTagger(TINY, TAGS)
     assert (model.vocabulary_size, model.max_length, model.characters) == (13, 60, None)
-    with pytest.raises(ValueError, match="61 positions, but the model has 60 places"):
+    with pytest.raises(ValueError, match="sequence length 61 exceeds max_length=60"):
         model({"tokens": np.ones((1, 61), "int32")})
     with pytest.raises(ValueError, match="bert must be a BERT or its arguments, got 'bert_tiny'"):
         TransformerTagger("bert_tiny", TAGS)
-    with pytest.raises(ValueError, match=r"marks are read as segments, but .* num_segments=1"):
+    with pytest.raises(ValueError, match=r"marks need a bert with num_seg.* got num_segments=1"):
         TransformerTagger({**TINY, "num_segments": 1}, TAGS, marks=True)
 
 

@@ -258,7 +258,7 @@ def test_packed_is_the_same_chain(shape: tuple[int, int, int]) -> None:
 
 def test_misuse_is_refused() -> None:
     of = oracle.energies(3, 4, 2)
-    with pytest.raises(ValueError, match=r"emissions must be \(batch, places, 2\), got shape"):
+    with pytest.raises(ValueError, match=r"emissions must be \(batch, positions, 2\), got shape"):
         zoo_ops.make_chain(of.emissions[..., :1], *of[1:])
     with pytest.raises(ValueError, match=r"transitions must be \(2, 2\), got shape"):
         zoo_ops.make_chain(of.emissions, of.transitions[:1])
@@ -267,7 +267,7 @@ def test_misuse_is_refused() -> None:
     with pytest.raises(ValueError, match="mask has dtype float32"):
         zoo_ops.make_chain(*of[:4], of.mask.astype("float32"))
     for wrong in (np.zeros((3, 3)), np.zeros((3, 3, 3)), np.zeros((3, 9, 1))):
-        with pytest.raises(ValueError, match="what a CRF layer returns"):
+        with pytest.raises(ValueError, match="must be the output of a CRF layer"):
             zoo_ops.unpack(ops.convert_to_tensor(wrong))
 
 

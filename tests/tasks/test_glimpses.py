@@ -94,16 +94,16 @@ def test_evaluate_agrees_with_predict() -> None:
     (lambda task: task.check_sources(["nothing.png"], ["a:1"]), r"nothing\.png"),
     (
         lambda task: task.batches(examples(classes=["dark", "grey", "light one"]), 2, 1),
-        r"^a test: class 'light one' is none that the model",
+        r"^a test: unknown class 'light one'",
     ),
-    (lambda task: Glimpses(task.model, ["a", "b"]), "^2 names of classes, but the model knows 3"),
+    (lambda task: Glimpses(task.model, ["a", "b"]), "^classes has 2 names, but .* 3 classes"),
     (
         lambda task: Glimpses(task.model, CLASSES, image_size=28),
-        r"^the model looks at images of 12 x 12 pixels",
+        r"^the model takes images of 12 x 12 pixels",
     ),
     (
         lambda task: Glimpses(RNNSearch(9, 9, 4, 4, 4, 4), CLASSES),
-        r"^a RNNSearch takes no glimpses",
+        r"^model must be a models\.RecurrentAttentionModel, got RNNSearch",
     ),
 )
 def test_bad_input(call: Any) -> None:

@@ -42,16 +42,16 @@ def test_a_damaged_checkpoint_is_passed_over_and_never_loaded(tmp_path: Path) ->
 
 
 def test_no_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"nowhere: no such folder; train one"):
+    with pytest.raises(ValueError, match=r"nowhere: no such folder; train a model"):
         tasks.load(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"is no run folder .*give the folder that"):
+    with pytest.raises(ValueError, match=r"not a run folder .*; pass one that"):
         tasks.load(tmp_path)
     (tmp_path / "recipe.yaml").write_text("")
     with pytest.raises(ValueError, match=r"has no checkpoint yet"):
         tasks.load(tmp_path)
     for name in ("README.md", "results.json"):
         (tmp_path / name).write_text("")
-    with pytest.raises(ValueError, match=r"holds a card but no weights"):
+    with pytest.raises(ValueError, match=r"contains a model card but no weights"):
         tasks.load(tmp_path)
 
 

@@ -102,8 +102,8 @@ def test_unknown_words_are_told() -> None:
 
 @refuses(
     ("a cat", {}, r"write predict\(\[text\]\)"),
-    ([MASK, "a cat"], {}, r"source 1: has no \[MASK\]; write it where a word is"),
-    ([" ".join(["cat"] * 19)], {}, "^source 0: 19 tokens, start and end, the limit is"),
+    ([MASK, "a cat"], {}, r"source 1: has no \[MASK\]; put it at each token"),
+    ([" ".join(["cat"] * 19)], {}, "^source 0: 19 tokens and the start and end tokens, the limit"),
     ([MASK], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
     ([MASK], {"top": 0}, "top must be from 1 to 7, got 0"),
 )
@@ -165,11 +165,11 @@ def test_lines_that_are_too_long() -> None:
     assert task.within_limits(lines([long, "a dog"])).texts == ["a dog"]
     with pytest.raises(ValueError, match="none of its 1 lines fits into 20 tokens; raise"):
         task.batches(lines([long]), 2, seed=1)
-    with pytest.raises(ValueError, match="test lines:2: 19 tokens, start and end"):
+    with pytest.raises(ValueError, match="test lines:2: 19 tokens and the start and end"):
         task.evaluate(lines(["a cat", long]))
     with pytest.raises(ValueError, match="test lines:1: is empty"):
         task.evaluate(lines([""]))
-    with pytest.raises(ValueError, match="max_length is 40 but the model has 32 places; lower it"):
+    with pytest.raises(ValueError, match="max_length is 40, but the model has 32 positions; lower"):
         teller(max_length=40).batches(lines(TEXTS), 2, seed=1)
 
 
@@ -181,19 +181,19 @@ def test_a_released_model_saved_as_a_task(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_without_a_mask_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"a ByteTokenizer has no \[MASK\]; take one that has"):
+    with pytest.raises(ValueError, match=r"tokenizer must have a \[MASK\] .*, got ByteTokenizer"):
         MaskedLanguageModeling(teller().model, load_tokenizer(GOLDEN / "gpt2"))
 
 
 def test_models_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match="a Dense tells no hidden tokens"):
+    with pytest.raises(ValueError, match=r"model must be a models\.MaskedLM, got Dense"):
         MaskedLanguageModeling(keras.layers.Dense(3), teller().tokenizer)
     tokenizer = teller().tokenizer
     sizes = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 1}
     small = models.MaskedLM({"vocabulary_size": tokenizer.vocabulary_size, **sizes})
-    with pytest.raises(ValueError, match="has 11 tokens and the mask is number 11, but the model"):
+    with pytest.raises(ValueError, match="has 11 tokens and the mask token has id 11, but the mo"):
         MaskedLanguageModeling(small, tokenizer)
-    with pytest.raises(ValueError, match="but the model reads 11 tokens"):
+    with pytest.raises(ValueError, match="but the model's vocabulary_size is 11; use at least"):
         MaskedLanguageModeling(small, load_tokenizer(GOLDEN / "bert"))
 
 
@@ -221,7 +221,7 @@ def page(folder: Path) -> Path:
 def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     run = tmp_path / "run"
     out = output(capsys, "train", page(tmp_path), f"run={run}")
-    assert "12 training lines (3 over the length limits left out), 4 validation lines" in out
+    assert "12 training lines (3 over the length limits dropped), 4 validation lines" in out
     assert "masked_accuracy  " in output(capsys, "evaluate", run)
     (tmp_path / "in.txt").write_text(f"a {MASK}\nthe {MASK} saw {MASK}\n")
     words = ["predict", run, tmp_path / "in.txt"]
@@ -230,7 +230,7 @@ def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     assert answers == [answer.text for answer in want]
     assert output(capsys, *words, "--n-best").count("\n") == 2 * 5
     message = refused(capsys, *words, "data.max_length=3")
-    assert "in.txt:1: 2 tokens, start and end, the limit is 3" in message
+    assert "in.txt:1: 2 tokens and the start and end tokens, the limit is 3" in message
 
 
 @pytest.mark.slow
@@ -272,4 +272,4 @@ def test_no_line_is_answered_where_a_later_one_has_no_mask(
     teller().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text(f"a {MASK}\nthe {MASK}\na cat\n")
     message = refused(capsys, "predict", tmp_path / "task", tmp_path / "in.txt")
-    assert message.endswith("in.txt:3: has no [MASK]; write it where a word is sought\n")
+    assert message.endswith("in.txt:3: has no [MASK]; put it at each token to predict\n")

@@ -137,15 +137,15 @@ training: {{steps: 2, batch_size: 8, evaluate_every: 2, monitor: recall_sum, lea
     with pytest.raises(ValueError, match=r"label_smoothing=0.1: retrieval has no labels"):
         training.fit(recipe, [f"run={tmp_path / 'other'}", "training.label_smoothing=0.1"])
     other = training.read_recipe(recipe, ["model={preset: show_attend_tell_small}"])
-    with pytest.raises(ValueError, match=r"^model.preset=show_attend_tell_small: a ShowAttendTell"):
+    with pytest.raises(ValueError, match=r"^model.preset=show_attend_tell_small: model must be a"):
         BUILDERS.get("retrieval")(other, SCENES)
 
 
 @refuses(
-    (lambda: TASK.predict(["a"]), r"^retrieval seeks among images.*index=task.index"),
+    (lambda: TASK.predict(["a"]), r"^retrieval needs an index of images.*index=task.index"),
     (
         lambda: TASK.predict(["a"], index=[SCENES.images[0]]),
-        r"^index must be what task.index\(images\) gives, got a l",
+        r"^index must be the result of task.index\(images\), got a l",
     ),
     (lambda: TASK.check_sources(["a", " "], ["in:1", "in:2"]), r"^in:2 has no words: ' '"),
     (lambda: TASK.predict("a", index=INDEX), "predict takes a list of texts"),
@@ -154,14 +154,14 @@ training: {{steps: 2, batch_size: 8, evaluate_every: 2, monitor: recall_sum, lea
     (lambda: TASK.predict(["a"], index=INDEX, beams=2), "unknown search option 'beams'"),
     (lambda: TASK.index("a.png"), "index takes a list of images"),
     (lambda: TASK.index(SCENES.images[0]), "index takes a list of images"),
-    (lambda: TASK.index([]), "no images to seek among; give at least one"),
+    (lambda: TASK.index([]), "images is empty; give at least one image"),
     (lambda: TASK.index([SCENES.images[0]], names=[]), "1 images but 0 names"),
     (lambda: TASK.index(["missing.png"]), "missing.png"),
     (lambda: TASK.index([SCENES.images[0], b"x"]), "image 1: "),
-    (lambda: Retrieval(az.models.GPT(9, 8, 8, 1, 1), TOKENIZER), "a GPT compares no images"),
+    (lambda: Retrieval(az.models.GPT(9, 8, 8, 1, 1), TOKENIZER), "must be a .*Retriever, got GPT"),
     (
         lambda: Retrieval(TASK.model, train_tokenizer("whitespace", ["a"], 9)),
-        "the tokenizer has 5 tokens, but the model knows",
+        "the tokenizer has 5 tokens, but the model's vocab",
     ),
 )
 def test_misuse(call: Any) -> None:

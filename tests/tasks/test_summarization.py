@@ -151,7 +151,7 @@ def test_rules_hold_for_all_texts_and_no_ngram_comes_twice() -> None:
 
 
 @refuses(
-    (["a", ""], {}, "^source 1: is empty; there is nothing to sum up"),
+    (["a", ""], {}, "^source 1: is empty; there is nothing to summarize"),
     ([" ".join(["fire"] * 51)], {}, "^source 0: 51 tokens, the limit is 50; shorten"),
     ("a fire", {}, r"write predict\(\[text\]\)"),
     (["a"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
@@ -164,9 +164,9 @@ def test_bad_input(texts: Any, options: Any) -> None:
 def test_what_cannot_be_a_task() -> None:
     tokenizer = train_tokenizer("word", KNOWN)
     model = models.from_preset("gpt_tiny", vocabulary_size=20, units=8, num_heads=2, num_layers=1)
-    with pytest.raises(ValueError, match="a GPT sums up no texts; summarization takes a model"):
+    with pytest.raises(ValueError, match=r"model must be a models.Copying, such as .*, got GPT"):
         Summarization(model, tokenizer)
-    with pytest.raises(ValueError, match="the tokenizer has 7 tokens, but the model knows"):
+    with pytest.raises(ValueError, match="the tokenizer has 7 tokens, but the model's vocab"):
         Summarization(summarizer().model, train_tokenizer("word", ["a b c"]))
 
 
@@ -186,7 +186,7 @@ def test_batches_have_ids_of_unknown_words_and_leave_long_pairs_out() -> None:
         task.batches(pairs(["a"], [long]), 2, seed=1)
     loss = task.loss()
     assert np.isfinite(float(loss(labels, task.model(batch))))
-    with pytest.raises(ValueError, match=r"^label_smoothing is 0\.1, but a model that copies"):
+    with pytest.raises(ValueError, match=r"^label_smoothing must be 0 for .* that copies .*0\.1$"):
         task.loss(0.1)
 
 

@@ -180,18 +180,18 @@ def test_marked_words() -> None:
 def test_wrong_marks_are_refused() -> None:
     task = tagger("subword", marks=True)
     for marks, message in (
-        (None, "marks: the model reads marked words; give the numbers of those of each of the 1"),
-        ([[7]], "marks: source 0 has words 0 to 6, none is 7"),
+        (None, "marks: the model takes marked words; pass the indices of those of each of the 1"),
+        ([[7]], "marks: source 0 has words 0 to 6, got 7"),
         ([], "of each of the 1 sentences"),
     ):
         with pytest.raises(ValueError, match=message):
             task.predict([TEXT], marks=marks)
-    with pytest.raises(ValueError, match="reads marked words, which a line of text cannot tell"):
+    with pytest.raises(ValueError, match="takes marked words, which a line of text does not cont"):
         task.check_sources([TEXT])
     plain = TaggedSentences([("a",)], [("O",)], "here")
-    with pytest.raises(ValueError, match=r"here: .* but the corpus marks none; name their column"):
+    with pytest.raises(ValueError, match=r"here: .* but the corpus has no marks; set their column"):
         task.batches(plain, 1, 1)
-    with pytest.raises(ValueError, match="marks: the model reads none; leave them out"):
+    with pytest.raises(ValueError, match="marks must be None for a model that takes no marks"):
         tagger().predict([TEXT], marks=[[0]])
 
 
@@ -200,8 +200,8 @@ def test_wrong_marks_are_refused() -> None:
     (["York", ""], {}, "^source 1: is empty; there is nothing to tag in it"),
     ([" \u3000\n"], {}, "^source 0: is empty"),
     ([[]], {}, "^source 0: is empty"),
-    ([["York", " "]], {}, "^source 0: word 1 is ' '; give words, none blank"),
-    ([["York", 3]], {}, "^source 0: word 1 is 3; give words"),
+    ([["York", " "]], {}, "^source 0: word 1 must be a non-blank string, got ' '"),
+    ([["York", 3]], {}, "^source 0: word 1 must be a non-blank string, got 3"),
     (["York " * 31], {}, "^source 0: 31 words, the limit is 30; shorten it or raise"),
     (["York"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
 )
@@ -255,7 +255,7 @@ def test_what_is_too_long_or_has_an_unknown_tag() -> None:
         task.batches(CORPUS.take([3]), 2, seed=1)
     other = TaggedSentences([("a", "b")], [("O", "B-LOK")], "here", word_lines=[(7, 9)])
     for work in (task.evaluate, lambda examples: task.batches(examples, 1, 1)):
-        with pytest.raises(ValueError, match=r"^here:9: tag 'B-LOK' is none .* mean 'B-LOC'"):
+        with pytest.raises(ValueError, match=r"^here:9: unknown tag 'B-LOK'; .* mean 'B-LOC'"):
             work(other)
 
 
@@ -264,13 +264,13 @@ LETTERS = train_tokenizer("character", ["abcdefghijklmnopqrstuvwxyz", "012345678
 
 
 @refuses(
-    ({"model": keras.layers.Dense(3)}, "a Dense tags no words; tagging takes a Tagger"),
-    ({"characters": None}, "model reads characters, but their tokenizer is not gi"),
-    ({"model": tagger().model}, "model reads no characters, but their tokenizer is given"),
-    ({"tokenizer": tagger("word").tokenizer}, "of kind whitespace is needed where word is"),
-    ({"tokenizer": LARGE}, f"has {LARGE.vocabulary_size} tokens, but the model rea"),
-    ({"characters": LETTERS}, f"has {LETTERS.vocabulary_size} characters, but the model reads"),
-    ({"scheme": "BMES"}, r"'B-LOC' is none of BMES|'I-LOC' is none of BMES"),
+    ({"model": keras.layers.Dense(3)}, "model must be a models.Tagger, got Dense"),
+    ({"characters": None}, "model takes characters, but the character tokenizer is not"),
+    ({"model": tagger().model}, "takes no characters, but the character tokenizer is given"),
+    ({"tokenizer": tagger("word").tokenizer}, "needs a tokenizer of kind whitespace, got word"),
+    ({"tokenizer": LARGE}, f"has {LARGE.vocabulary_size} tokens, but the model's voc"),
+    ({"characters": LETTERS}, f"has {LETTERS.vocabulary_size} characters, but the model's voc"),
+    ({"scheme": "BMES"}, r"'B-LOC' is not a BMES tag|'I-LOC' is not a BMES tag"),
 )
 def test_models_and_tokenizers_that_do_not_fit(given: dict[str, Any]) -> None:
     task = tagger(characters=True)
@@ -333,7 +333,7 @@ def test_fine_tuning_takes_weights_tokenizers_and_tags(tmp_path: Path) -> None:
     assert tuned.model.settings["dropout"] == 0.1
     text = "Ida Lamp sends two red kettles."
     assert shown(tuned.predict([text])[0]) == shown(first.predict([text])[0])
-    with pytest.raises(ValueError, match=r"characters is .* name another init"):
+    with pytest.raises(ValueError, match=r"model\.characters=.* use another init"):
         initial_task(read_recipe(page(tmp_path), [*words, "model.characters.units=5"]))
 
 

@@ -66,5 +66,5 @@ def test_a_text_that_cannot_be_encoded_is_named_by_its_place() -> None:
 
     texts = ["a"] * 1100
     examples = TextPairs([*texts[:1050], "a\ud800", *texts[1051:]], texts, "a test")
-    with pytest.raises(ValueError, match=r"^a test, from pair 1025 on: text 26 is no valid"):
+    with pytest.raises(ValueError, match=r"^a test, from pair 1025 on: text 26 is not valid"):
         Words().batches(examples, batch_size=16, seed=0)

@@ -53,15 +53,15 @@ def test_bad_prefixes_are_refused() -> None:
             translator().predict(SOURCES, prefixes=wrong)
     texts = [" ".join(["cat"] * 12), "a cat"]  # not searched together
     for at, prefixes in enumerate((["ein Hund sah", ""], ["", "ein Hund sah"])):
-        with pytest.raises(ValueError, match=f"^prefix of source {at} has a token at place 2 but"):
+        with pytest.raises(ValueError, match=f"^prefix of source {at} has a token at position 2"):
             translator().predict(texts, prefixes=prefixes, max_length=2)
-    with pytest.raises(ValueError, match="prefix of source 1 has 3 tokens but its answer may"):
+    with pytest.raises(ValueError, match="prefix of source 1 has 3 tokens, but its translation"):
         translator().predict(texts, prefixes=["der", "ein Hund sah"], max_length_ratio=1)
 
 
 def test_rules_that_differ_by_source_are_refused() -> None:
     size = translator().target_tokenizer.vocabulary_size
-    with pytest.raises(ValueError, match="rules: AllowedTokens says something else for each"):
+    with pytest.raises(ValueError, match="rules: AllowedTokens depends on the sources of a"):
         translator().predict(SOURCES, rules=[AllowedTokens(np.ones((4, size), bool))])
 
 
@@ -122,11 +122,11 @@ def test_unknown_characters() -> None:
     ([" ".join(["cat"] * 21)], {}, r"^source 0: 21 tokens, the limit is 20; shorten"),
     ("a cat", {}, r"write predict\(\[text\]\)"),
     (["a cat"], {"beam_with": 3}, r"option 'beam_with'; did you mean 'beam_width'"),
-    (["a cat"], {"banned_tokens": [99]}, "^banned_tokens names token 99 but step gives"),
+    (["a cat"], {"banned_tokens": [99]}, "^banned_tokens has token 99: ids must be from 0"),
     (
         ["a cat"],
         {"prefixes": ["ein Hund sah"], "max_length": 2},
-        "^prefix of source 0 has a token at place 2 but max_length is 2",
+        "^prefix of source 0 has a token at position 2 but max_length is 2",
     ),
 )
 def test_bad_input(texts: Any, options: Any) -> None:
@@ -188,6 +188,6 @@ def test_the_word_most_looked_at_replaces_an_unknown_one() -> None:
 
 def test_a_model_that_looks_nowhere_cannot_replace() -> None:
     with pytest.raises(
-        ValueError, match=r"^replace_unknown needs attention, and step gives none: t"
+        ValueError, match=r"^replace_unknown needs attention, but step returns attention=None: s"
     ):
         translator("seq2seq_initial_small").predict(["a cat"], replace_unknown=True)

@@ -70,27 +70,27 @@ def test_weights_are_means(run: Path) -> None:
 
 def test_damaged_ones_are_left_out(run: Path) -> None:
     spoil(run, 30)
-    with pytest.warns(UserWarning, match="step-00000030: task.json is damaged; it is left out"):
+    with pytest.warns(UserWarning, match="step-00000030: task.json is damaged; skipped"):
         assert_mean_of(average_checkpoints(run, last=2), 20, 40)
     spoil(run, 20)
     with (
-        pytest.warns(match="left out"),
-        pytest.raises(ValueError, match="of the 3 checkpoints to average"),
+        pytest.warns(match="; skipped"),
+        pytest.raises(ValueError, match="expected 3 intact checkpoints to average, found 2"),
     ):
         average_checkpoints(run, last=3)
     spoil(run, 10)
-    message = r"of the 2 checkpoints to average 1 are .*training\.keep_checkpoints=2"
-    with pytest.warns(match="left out"), pytest.raises(ValueError, match=message):
+    message = r"expected 2 intact checkpoints to average, found 1; .*training\.keep_checkpoints=2"
+    with pytest.warns(match="; skipped"), pytest.raises(ValueError, match=message):
         average_checkpoints(run)
 
 
 def test_what_is_no_average_is_refused(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"last must be at least 2, for an average .*, got 1"):
+    with pytest.raises(ValueError, match="last must be at least 2, got 1"):
         average_checkpoints(run, last=1)
-    with pytest.raises(ValueError, match="nowhere: is no run folder"):
+    with pytest.raises(ValueError, match="nowhere: not a run folder"):
         average_checkpoints(tmp_path / "nowhere")
     save(run, 50, untrained("rnnsearch_small", [*TEXTS, "it is seven"], TEXTS))
-    with pytest.raises(ValueError, match="step-00000040: holds other weights than the newest"):
+    with pytest.raises(ValueError, match="step-00000040: weights do not fit those of the newest"):
         average_checkpoints(run, last=2)
 
 
@@ -120,8 +120,8 @@ def test_what_is_written_stands_for_a_run(run: Path, tmp_path: Path) -> None:
     figures = evaluate(folder, ["data.split=validation", "search.max_length=3"])
     assert figures["metrics"]["sentences"] == 4
     assert damage(folder) is None, "results.json stands beside what was sealed"
-    with pytest.raises(ValueError, match="average: exists already; name a folder"):
+    with pytest.raises(ValueError, match="average: already exists; choose another"):
         write_average(run, folder)
-    with pytest.raises(ValueError, match="of the 9 checkpoints to average 4 are there"):
+    with pytest.raises(ValueError, match="expected 9 intact checkpoints to average, found 4"):
         write_average(run, tmp_path / "new", last=9)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "run"]

@@ -25,7 +25,7 @@ def test_the_processor_is_one_device_and_no_second_one_once_it_runs() -> None:
     assert make_strategy(1).num_replicas_in_sync == 1
     assert device_names(make_strategy(1)) == keras.distribution.list_devices()[0]
     with pytest.raises(
-        ValueError, match=r"training\.devices=2: TensorFlow has started with 1 |has 1;"
+        ValueError, match=r"training\.devices=2: TensorFlow is already initialized with 1 |has 1;"
     ):
         make_strategy(2)
 
@@ -43,7 +43,7 @@ def test_a_keras_distribution_is_refused(tmp_path: Path) -> None:
     device = keras.distribution.list_devices()[0]
     keras.distribution.set_distribution(keras.distribution.DataParallel(devices=[device]))
     try:
-        with pytest.raises(ValueError, match=r"keras\.distribution is set, and Keras does nothing"):
+        with pytest.raises(ValueError, match=r"keras\.distribution is set, but has no effect"):
             training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"])
     finally:
         keras.distribution.set_distribution(None)

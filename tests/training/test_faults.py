@@ -87,7 +87,7 @@ def test_a_full_disk(whole: Path, tmp_path: Path) -> None:
             code, said = finish(start("train", path, f"run={run}", *RESUMED))
             file.unlink()
             assert code == 2
-            assert "No space left on device; what was saved before is whole" in said
+            assert "No space left on device; earlier checkpoints are intact" in said
             assert "\n" not in said
             assert whole_checkpoints(run) == before
             assert not [p for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
@@ -105,7 +105,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     run, path = tmp_path / "run", write_recipe(tmp_path)
     code, said = finish(start("train", path, f"run={run}", "training.steps=2", before=LIMIT))
-    assert (code, "run: File too large; what was saved" in said) == (2, True)
+    assert (code, "run: File too large; earlier checkp" in said) == (2, True)
     assert whole_checkpoints(run) == []
     assert finish(start("train", path, f"run={run}", "training.steps=2")) == (0, "")
     assert whole_checkpoints(run) == [2]
@@ -141,7 +141,7 @@ def test_a_folder_that_is_shut(whole: Path, tmp_path: Path) -> None:
     with read_only(run / "tensorboard"):
         code, said = finish(start("train", path, f"run={run}", *more))
         assert code == 2
-        assert f"{run / 'tensorboard'}: Permission denied; what was saved before is whole" in said
+        assert f"{run / 'tensorboard'}: Permission denied; earlier checkpoints are intact" in said
     assert whole_checkpoints(run) == [20, 40]
     assert finish(start("train", path, f"run={run}", *more)) == (0, "")
     assert newest(run).name == "step-00000041"
@@ -166,7 +166,7 @@ def test_a_signal(number: signal.Signals, whole: Path, tmp_path: Path) -> None:
     code, said = finish(process)
     assert time.monotonic() - sent < 10
     assert code == 128 + number
-    assert said == f"attention-zoo: stopped by {number.name}; the same command goes on"
+    assert said == f"attention-zoo: stopped by {number.name}; run the same command to resume"
     assert max(whole_checkpoints(run)) < 40
     goes_on(whole, run, path, *RESUMED)
 
@@ -201,7 +201,7 @@ def test_a_kill_inside_a_save_and_inside_an_evaluation(
 
 
 def test_errors_of_the_system_name_a_place_and_the_mend() -> None:
-    full = pytest.raises(OSError, match=r"No space .*; what was saved before")
+    full = pytest.raises(OSError, match=r"No space .*; earlier checkpoints are")
     with full as caught, explain_io_errors(Path("runs/a")):
         raise OSError(28, "No space left on device")
     assert (caught.value.filename, caught.value.errno) == ("runs/a", 28)

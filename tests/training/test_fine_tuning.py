@@ -98,15 +98,15 @@ def test_frozen_parts_do_not_change_and_others_do(page: Path, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("no_run_folder")
 @refuses(
-    ("model.preset=luong_small", r"is a RNNSearch, model\.preset=luong_small is a LuongTranslator"),
+    ("model.preset=luong_small", r"a RNNSearch, but model\.preset=luong_small is a LuongTranslato"),
     (
         "model={preset: rnnsearch_small, units: 17, embedding_dim: 8}",
-        r"init=.*: model\.units is 16 there and 17 in the recipe; name another init",
+        r"init=.*: it has model\.units=16, but the recipe has 17; use another init",
     ),
     ("model.units=16", r"model\.preset is missing"),
     (
         "tokenizer.kind=subword",
-        r"its source tokenizer has kind word, the recipe asks for tokenizer\.kind=subword",
+        r"its source tokenizer has kind word, but the recipe has tokenizer\.kind=subword",
     ),
     (
         "tokenizer={kind: word, lowercase: true}",
@@ -114,7 +114,7 @@ def test_frozen_parts_do_not_change_and_others_do(page: Path, tmp_path: Path) ->
     ),
     (
         "tokenizer={kind: word, vocabulary_size: 9}",
-        r"its source tokenizer has \d+ entries, .* tokenizer\.vocabulary_size=9 at most",
+        r"its source tokenizer has \d+ entries, .* tokenizer\.vocabulary_size=9 in the recipe",
     ),
     ("init=nowhere", "nowhere: no such folder"),
     (
@@ -129,7 +129,7 @@ def test_a_mismatch_is_refused_by_name(override: str, page: Path, tmp_path: Path
 
 def test_another_task_is_refused(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks.Translation, "name", "tagging")
-    with pytest.raises(ValueError, match="is of task tagging, the recipe's is translation"):
+    with pytest.raises(ValueError, match="its task is tagging, the recipe has task=translation"):
         initial_task(read_recipe(page))
 
 
@@ -214,7 +214,7 @@ def test_parts_of_any_model_are_found_by_name() -> None:
     assert len(model.trainable_variables) == 6
     freeze(model, ["blocks"])
     assert len(model.trainable_variables) == 2
-    with pytest.raises(ValueError, match="head: nothing is left to train; take a part out"):
+    with pytest.raises(ValueError, match="head: no trainable weights remain; remove a part"):
         freeze(model, ["head"])
     plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, name="first")])
     with pytest.raises(ValueError, match=r"known: first"):

@@ -49,7 +49,7 @@ def test_the_chief_is_named_or_the_first_worker(monkeypatch: pytest.MonkeyPatch)
 )
 def test_a_tf_config_that_says_too_little(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(ValueError, match=r'^TF_CONFIG=.*: write \{"cluster": .*; or unset it$'):
+    with pytest.raises(ValueError, match=r'^TF_CONFIG=.*: expected \{"cluster": .*, or unset it$'):
         several()
 
 
@@ -59,7 +59,7 @@ def test_only_several_hosts_are_told_to_start_again(monkeypatch: pytest.MonkeyPa
     with pytest.raises(tf.errors.UnavailableError), explain_worker_loss():
         raise gone
     monkeypatch.setenv("TF_CONFIG", configs(2)[0])
-    message = r"end all and start all .*\(Connection reset\)$"
+    message = r"stop all hosts and start them .*\(Connection reset\)$"
     with pytest.raises(ValueError, match=message), explain_worker_loss():
         raise gone
     with pytest.raises(tf.errors.InvalidArgumentError), explain_worker_loss():
@@ -145,7 +145,7 @@ def assert_all_go_on_exactly(folder: Path, whole: Path, **options: Any) -> None:
 
 
 SIXTY = {"steps": 60, "evaluate_every": 20, "checkpoint_every": 3}
-AGAIN = "end all and start all with the same command"
+AGAIN = "stop all hosts and start them with the same command"
 
 
 @pytest.mark.usefixtures("foreign")
@@ -193,4 +193,4 @@ def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path) -> None:
         start(FIT, given, TF_CONFIG=config) for given, config in zip(words, configs(2), strict=True)
     ]
     texts = [end(process, code=1) for process in both]
-    assert all("on storage that they share" in text for text in texts)
+    assert all("use one run folder on shared storage" in text for text in texts)

@@ -127,7 +127,7 @@ def test_coverage_comes_in_at_its_step_where_training_has_stopped_before(tmp_pat
 
 def test_another_recipe_is_refused_and_nothing_touched(tmp_path: Path) -> None:
     before = contents(small_run())
-    with pytest.raises(ValueError, match=r"training\.learning_rate is 0\.01 there and 0\.5 here"):
+    with pytest.raises(ValueError, match=r"training\.learning_rate 0\.01 -> 0\.5"):
         training.fit(write_recipe(tmp_path), [f"run={small_run()}", "training.learning_rate=0.5"])
     assert contents(small_run()) == before
 
@@ -137,7 +137,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     for run in ("mine", "mine/letter.txt"):
-        with pytest.raises(ValueError, match="is there and holds no run; give another run=FOLDER"):
+        with pytest.raises(ValueError, match="exists but holds no run; use another run=FOLDER"):
             training.fit(path, [f"run={tmp_path / run}"])
     assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
 
@@ -149,7 +149,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     ("training.schedule=nom", "unknown schedule 'nom'; did you mean 'noam'"),
     ("model.preset=rnnserch_small", "did you mean 'rnnsearch_small'"),
     ("model.unit=3", r"^model: RNNSearch has no argument 'unit'; did you mean 'units'"),
-    ("model.source_vocabulary_size=3", r"^model\.source_vocabulary_size: the data decide it"),
+    ("model.source_vocabulary_size=3", r"^model\.source_vocabulary_size: determined by the data"),
     ("model.units=wide", r"^model\.units: expected int, got 'wide'"),
     ("model.units=true", r"^model\.units: expected int, got True"),
     ("model.units=-1", r"^model: "),
@@ -303,7 +303,7 @@ def test_validation_examples_over_the_limits_are_left_out_and_counted(
     result = fit(tmp_path, "data.max_source_length=8", **options)
     assert result.best is not None
     (counts,) = re.findall(
-        r"(\d+) validation pairs \((\d+) over the length limits left out\)", capsys.readouterr().out
+        r"(\d+) validation pairs \((\d+) over the length limits dropped\)", capsys.readouterr().out
     )
     used, left_out = map(int, counts)
     assert used + left_out == 40

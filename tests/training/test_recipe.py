@@ -84,8 +84,8 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
     ("data:\n\tcorpus: dates\n", r"small\.yaml:2: not valid YAML"),
     ("seed: 1\nseed: 2\n", r"small\.yaml:2: not valid YAML: found duplicate key"),
     ("task: ${seed\n", r"small\.yaml: not valid YAML"),
-    ("- data\n", r"small\.yaml: a recipe is a page of `key: value` lines"),
-    ("dates\n", r"small\.yaml: a recipe is a page of `key: value` lines"),
+    ("- data\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
+    ("dates\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
     ("", r"small\.yaml: data\.corpus is missing; name one of captions, [a-z0-9_, ]+, tsv$"),
     (PAGE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
     ("data: {corpus: date}\n", r"unknown data\.corpus 'date'; did you mean"),
@@ -99,8 +99,8 @@ def test_bad_page(page: Any, tmp_path: Path) -> None:
 @refuses(
     ("training.stepps=3", r"^training\.stepps=3: unknown key .*; did you mean 'steps'\?"),
     ("training.steps=x", r"^training\.steps=x: training\.steps: Value 'x' .*Integer"),
-    ("training.steps", r"^training\.steps: an override is written key\.key=value"),
-    ("=3", r"^=3: an override is written key\.key=value"),
+    ("training.steps", r"^training\.steps: expected key\.key=value"),
+    ("=3", r"^=3: expected key\.key=value"),
     ("data.size=[1", r"^data\.size=\[1: "),
 )
 def test_bad_override(override: str, tmp_path: Path) -> None:

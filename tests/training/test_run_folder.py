@@ -80,7 +80,7 @@ def test_damage_is_told_and_the_checkpoint_before_is_gone_on_from(tmp_path: Path
     recipe = training.read_recipe(write_recipe(tmp_path))
     last, before = (run / "checkpoints" / f"step-{step:08d}" for step in (40, 20))
     (last / "training.json").write_text("{")
-    with pytest.warns(UserWarning, match=r"training\.json is damaged; the one before is used"):
+    with pytest.warns(UserWarning, match=r"training\.json is damaged; using the previous"):
         assert open_run(run, recipe).step == 20
     (before / "training.npz").write_bytes(b"")
     with (
@@ -109,7 +109,7 @@ def test_a_damaged_log_is_told(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     for line in ("\0\0", "{}", "[]"):
         path.write_text(f'{{"step": 1}}\n{line}\n')
-        with pytest.raises(ValueError, match=r"log\.jsonl: damaged .*; take the damaged line out"):
+        with pytest.raises(ValueError, match=r"log\.jsonl: damaged .*; remove the damaged line"):
             cut_log(path, 5)
     path.write_text('{"step": 1}\n{"step": 2}\n{"st')
     cut_log(path, 1)

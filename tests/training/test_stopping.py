@@ -73,7 +73,7 @@ def test_a_signal_loses_nothing(moment: str, whole: Path, tmp_path: Path) -> Non
     number = signal.SIGTERM if call % 2 else signal.SIGINT
     handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
     callback = (*kind, Signal)[0](hook, call, number)
-    with pytest.raises(Stopped, match="the same command goes on") as caught:
+    with pytest.raises(Stopped, match="run the same command to resume") as caught:
         training.fit(path, [f"run={folder}", *RESUMED], [callback])
     assert caught.value.number == number
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
@@ -166,7 +166,7 @@ def test_one_folder_has_one_trainer(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         message = (
-            rf"run: is being trained by process {other.pid} on .*; wait for it, end it, or give"
+            rf"run: is being trained by process {other.pid} on .*; wait for it, stop it, or use"
         )
         with pytest.raises(ValueError, match=message):
             training.fit(write_recipe(tmp_path), [f"run={folder}"])

@@ -42,7 +42,7 @@ class AllowedTokens(Rule):
         self.mask = ops.cast(mask, "bool")
         if len(self.mask.shape) not in (1, 2, 3):
             raise ValueError(
-                f"mask is of shape {tuple(self.mask.shape)}: (V,), (B, V) or (B, L, V)"
+                f"mask must have shape (V,), (B, V) or (B, L, V), got {tuple(self.mask.shape)}"
             )
         self.of_sources = len(self.mask.shape) > 1
 
@@ -52,7 +52,8 @@ class AllowedTokens(Rule):
             check_sources("mask", mask, shape)
         if mask.shape[-1] != shape[-1]:
             raise ValueError(
-                f"mask is of shape {tuple(mask.shape)} but step gives logits of {shape[-1]} tokens"
+                f"mask is of shape {tuple(mask.shape)}: its last axis must be the vocabulary size "
+                f"{shape[-1]}"
             )
         if len(mask.shape) == 1:
             return mask[None, None]

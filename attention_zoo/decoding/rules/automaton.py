@@ -26,11 +26,13 @@ class Automaton(Rule):
         table = np.asarray(transitions)
         if table.ndim != 2 or not table.size or table.dtype.kind not in "iu":
             raise ValueError(
-                f"transitions is {table.dtype} of shape {table.shape}: integers (Q, V) are needed"
+                f"transitions must be integers (Q, V), got {table.dtype} of shape {table.shape}"
             )
         if table.max() >= len(table) or table.min() < -1:
             wrong = table.max() if table.max() >= len(table) else table.min()
-            raise ValueError(f"transitions leads to state {wrong}: there are {len(table)}, from 0")
+            raise ValueError(
+                f"transitions must be states from 0 to {len(table) - 1}, or -1, got {wrong}"
+            )
         self.transitions = table.astype("int32")
 
     def memory(self, batch_size: Any, room: Any) -> Any:
@@ -39,8 +41,8 @@ class Automaton(Rule):
     def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
         if self.transitions.shape[1] != shape[-1]:
             raise ValueError(
-                f"transitions is of shape {self.transitions.shape} but step gives logits of "
-                f"{shape[-1]} tokens"
+                f"transitions is of shape {self.transitions.shape}: its last axis must be the "
+                f"vocabulary size {shape[-1]}"
             )
         return ops.take(ops.convert_to_tensor(self.transitions), memory, axis=0) >= 0
 

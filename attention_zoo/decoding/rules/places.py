@@ -57,7 +57,7 @@ class Prefix(Rule):
     def __init__(self, tokens: Any, pad_token: int) -> None:
         self.tokens, self.pad_token = ops.cast(tokens, "int32"), pad_token
         if len(self.tokens.shape) != 2:
-            raise ValueError(f"prefix is of shape {tuple(self.tokens.shape)}: (B, P) is needed")
+            raise ValueError(f"prefix must have shape (B, P), got {tuple(self.tokens.shape)}")
 
     def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
         check_sources("prefix", self.tokens, shape)

@@ -61,12 +61,11 @@ class EntmaxAlignment(Alignment):
         super().__init__(**kwargs)
         if not 1 < number(alpha) <= 2:
             raise ValueError(
-                f"alpha must be in (1, 2], got {alpha!r}; "
-                "for alpha = 1 take the alignment 'softmax'"
+                f"alpha must be in (1, 2], got {alpha!r}; for alpha = 1 use the alignment 'softmax'"
             )
         if learn_alpha and alpha == 2:
             raise ValueError(
-                "a learned alpha must start below 2, got 2; take 1.9, or learn_alpha=False"
+                "alpha must be below 2 with learn_alpha=True, got 2; use 1.9, or learn_alpha=False"
             )
         self.alpha, self.learn_alpha = alpha, learn_alpha
 

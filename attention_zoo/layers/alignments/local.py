@@ -13,8 +13,8 @@ def check_window(window: int) -> int:
     """Return D, the window's half-width; raise ValueError unless it is an integer of at least 0."""
     if isinstance(window, bool) or not isinstance(window, int) or window < 0:
         raise ValueError(
-            f"window must be an integer of at least 0, got {window!r}; a look sees up to "
-            "2 * window + 1 places"
+            f"window must be an integer of at least 0, got {window!r}; each query attends to "
+            "up to 2 * window + 1 positions"
         )
     return window
 
@@ -23,8 +23,8 @@ def refuse_sequential(state: State | None) -> None:
     """Raise ValueError if the steps run sequentially: a stateful score needs all positions."""
     if state is None:
         raise ValueError(
-            "a local alignment shows a score the places of a window only, and a score that "
-            "remembers earlier looks scores all places; take one that does not remember"
+            "a local alignment computes scores within a window only, but a stateful score needs "
+            "all source positions; use a stateless score"
         )
 
 

@@ -115,7 +115,9 @@ class LocalPredictiveAlignment(Alignment):
         aux: Window | None = None,
     ) -> tuple[Tensor, State]:
         if aux is None:
-            raise ValueError("local_predictive needs the window that `precompute` chose as `aux`")
+            raise ValueError(
+                "local_predictive needs aux, the window that `precompute` returns, got None"
+            )
         weights = masked_softmax(scores, mask)
         window = Window(*aux)  # a reloaded functional model passes a plain tuple
         distance = ops.cast(window.places, weights.dtype) - ops.cast(window.centre, weights.dtype)

@@ -87,8 +87,8 @@ class MochaAlignment(Alignment):
         self.chunk_score = make_score(chunk_score, self.dtype_policy, units=units)
         if self.chunk_score.is_stateful:
             raise ValueError(
-                f"chunk_score {self.chunk_score.name!r} reads earlier looks, which a chunk does "
-                "not keep; take a score that does not remember"
+                f"chunk_score must be stateless, got {self.chunk_score.name!r}; use a score that "
+                "does not depend on previous attention steps"
             )
         self.reader = MonotonicAlignment(
             score_bias_init, sigmoid_noise, form, hard_at_inference, seed, dtype=self.dtype_policy
@@ -125,7 +125,9 @@ class MochaAlignment(Alignment):
         noise: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         if aux is None:
-            raise ValueError("mocha needs the chunk's scores that `precompute` made as `aux`")
+            raise ValueError(
+                "mocha needs aux, the chunk scores that `precompute` returns, got None"
+            )
         stop, state = self.reader.call(scores, mask, state, training, noise)
         energy = at_least_float32(aux)
         if mask is None:

@@ -116,8 +116,8 @@ class RelativePositions(keras.layers.Layer):
 
     def _unknown(self, whole: str, hook: str) -> ValueError:
         return ValueError(
-            f"{type(self).__name__} defines {whole} and not {hook}, which a search asks for step "
-            f"by step; define {hook} too"
+            f"{type(self).__name__} overrides {whole} but not {hook}, which step-by-step decoding "
+            f"calls; override {hook} too"
         )
 
     @property

@@ -74,8 +74,8 @@ class LearnedPositions(keras.layers.Layer):
         length = inputs.shape[1]
         if isinstance(start, int) and length is not None and start + length > self.max_length:
             raise ValueError(
-                f"inputs reach place {start + length - 1}, but there are {self.max_length} "
-                f"learned places; raise max_length, or take SinusoidalPositions"
+                f"the last position of inputs, {start + length - 1}, must be below "
+                f"max_length={self.max_length}; increase max_length, or use SinusoidalPositions"
             )
         return inputs + ops.cast(self.at(places(inputs, start)), inputs.dtype)
 

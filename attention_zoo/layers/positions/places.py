@@ -27,7 +27,7 @@ def places(inputs: Tensor, start: Any) -> Tensor:
         return start + steps
     start = ops.convert_to_tensor(start)
     if "int" not in backend.standardize_dtype(start.dtype):
-        raise ValueError(f"start must be an integer, or integers, got dtype {start.dtype}")
+        raise ValueError(f"start must be an integer or integer tensor, got dtype {start.dtype}")
     if len(start.shape):
         check_shape("start", start.shape, sizes_or(("batch",), inputs.shape[:1]))
     return ops.cast(start, "int32")[..., None] + steps

@@ -65,8 +65,8 @@ class RotaryPositions(RelativePositions):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         if query_shape[-1] % 2:
             raise ValueError(
-                f"rotary positions turn pairs of features, so key_dim must be even, got "
-                f"{query_shape[-1]}"
+                f"key_dim must be even, got {query_shape[-1]}, because rotary positions rotate "
+                "pairs of features"
             )
         self.built = True
 

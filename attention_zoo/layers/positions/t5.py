@@ -70,14 +70,14 @@ class T5Positions(RelativePositions):
         max_distance = zoo_ops.whole_number("max_distance", max_distance)
         if bidirectional and (num_buckets < 4 or num_buckets % 2):
             raise ValueError(
-                f"num_buckets must be even and at least 4, half of them for each side, got "
-                f"{num_buckets}"
+                f"num_buckets must be even and at least 4 (half for each direction), "
+                f"got {num_buckets}"
             )
         one_side = num_buckets // 2 if bidirectional else num_buckets
         if max_distance <= one_side // 2:
             raise ValueError(
-                f"max_distance must be above {one_side // 2}, which have buckets of their own, "
-                f"got {max_distance}"
+                f"max_distance must be above {one_side // 2} (smaller distances have a bucket "
+                f"each), got {max_distance}; increase max_distance, or reduce num_buckets"
             )
         self.bidirectional = bidirectional
         self.num_buckets = num_buckets

@@ -135,7 +135,7 @@ def require_equal_widths(name: str, query_shape: Shape, key_shape: Shape, fix: s
     """Raise ValueError if query and key have different widths."""
     if query_shape[-1] != key_shape[-1]:
         raise ValueError(
-            f"{name} needs query and key of one width, got {query_shape[-1]} and "
+            f"{name} needs equal widths of query and key, got {query_shape[-1]} and "
             f"{key_shape[-1]}; {fix}"
         )
 
@@ -153,12 +153,14 @@ def make_score(score: Any, dtype: Any = None, **options: Any) -> Score:
     if isinstance(score, Score):
         if given:
             raise ValueError(
-                f"{', '.join(given)} given beside a score object; set it on the score itself"
+                f"{', '.join(given)} given with a score instance; set it on the score itself"
             )
         return score
     factory = SCORES.get(score)
     unknown = [name for name in given if name not in inspect.signature(factory).parameters]
     if unknown:
-        raise ValueError(f"score {score!r} does not take {', '.join(unknown)}")
+        raise ValueError(
+            f"score {score!r} does not accept {', '.join(unknown)}; remove it, or use another score"
+        )
     made: Score = factory(dtype=dtype, **given)
     return made

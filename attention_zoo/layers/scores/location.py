@@ -79,8 +79,8 @@ class LocationScore(Score):
     def _refuse_longer(self, sources: int | None) -> None:
         if sources is not None and sources > self.max_length:
             raise ValueError(
-                f"key has {sources} places, but max_length is {self.max_length}; "
-                "make the score with a greater max_length, or cut the memory"
+                f"the length of key, {sources}, exceeds max_length={self.max_length}; "
+                "truncate the memory, or create the score with a larger max_length"
             )
 
     def get_config(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Checkpoint(NamedTuple):
         """Return the config's values under this library's names; ValueError for a missing one."""
         for name in names.values():
             if name not in self.config:
-                raise ValueError(f"{self.folder / 'config.json'}: says nothing of {name}")
+                raise ValueError(f"{self.folder / 'config.json'}: {name} is missing")
         return {ours: self.config[name] for ours, name in names.items()}
 
     def activation(self, name: str, usual: str) -> str:
@@ -55,7 +55,7 @@ class Checkpoint(NamedTuple):
         asked = self.config.get(name, usual)
         if asked not in ACTIVATIONS:
             raise ValueError(
-                f"{self.folder / 'config.json'}: {name}={asked!r} is not known here"
+                f"{self.folder / 'config.json'}: {name}={asked!r} is not supported"
                 f" (known: {', '.join(ACTIVATIONS)})"
             )
         return ACTIVATIONS[asked]
@@ -72,7 +72,8 @@ class Checkpoint(NamedTuple):
         """Raise ValueError unless positions are learned, as in the checkpoint."""
         if named != LEARNED:
             raise ValueError(
-                f"{self.folder}: its positions are learned, not {named!r}; leave positions out"
+                f"{self.folder}: the checkpoint has learned positions, not {named!r}; remove the"
+                " positions option"
             )
 
 
@@ -92,7 +93,7 @@ def from_public(folder: str | Path, cls: type | None = None, **overrides: Any) -
     folder = local_folder(folder)
     config = read_config(folder)
     if config is None:
-        raise ValueError(f"{folder}: no public checkpoint (no config.json that says model_type)")
+        raise ValueError(f"{folder}: not a public checkpoint (no config.json with a model_type)")
     build: Callable[..., Any] = FAMILIES.get(config["model_type"])
     return build(Checkpoint(folder, config, Tensors(folder)), cls, overrides)
 

@@ -75,14 +75,14 @@ def fill(
         array = tensors[place.name]
         if array.shape != place.shape:
             raise ValueError(
-                f"{folder}: tensor {place.name} has shape {array.shape}, config.json and the"
-                f" arguments make it {place.shape}"
+                f"{folder}: tensor {place.name} has shape {array.shape}, but config.json and"
+                f" the arguments require {place.shape}"
             )
         for weight, part in zip(place.weights, place.parts(array), strict=True):
             weight.assign(part.reshape(tuple(weight.shape)).astype("float32"))
         left.discard(place.name)
     if left:
         raise ValueError(
-            f"{folder}: the model has no place for tensor {min(left)}"
+            f"{folder}: the model has no weight for tensor {min(left)}"
             + (f" and {len(left) - 1} more" if len(left) > 1 else "")
         )

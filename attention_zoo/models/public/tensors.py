@@ -55,10 +55,14 @@ class Tensors(Mapping[str, np.ndarray]):
             kind, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(map(int, entry["shape"]))
             begin, end = map(int, entry["data_offsets"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}: tensor {name} is of no known form ({error})") from None
+            raise ValueError(
+                f"{path}: tensor {name} has an unsupported or damaged header entry ({error})"
+            ) from None
         size = math.prod(shape)
         if begin < 0 or end - begin != size * kind.itemsize or start + end > path.stat().st_size:
-            raise ValueError(f"{path}: tensor {name} is cut or damaged; fetch the file again")
+            raise ValueError(
+                f"{path}: tensor {name} is truncated or damaged; download the file again"
+            )
         array = np.fromfile(path, kind, size, offset=start + begin).reshape(shape)
         if entry["dtype"] == BFLOAT16:  # bfloat16 is the upper half of a float32
             array = (array.astype("<u4") << 16).view("<f4")
@@ -96,7 +100,7 @@ def _files(folder: Path) -> list[Path]:
         if not all(Path(name).name == name for name in names):
             raise ValueError("it names files in other folders")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{index}: is no index of tensors ({error})") from None
+        raise ValueError(f"{index}: is not an index of tensors ({error})") from None
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise ValueError(f"{folder / missing[0]}: no such file, but {INDEX} names it")
@@ -111,7 +115,7 @@ def _header(path: Path) -> tuple[int, dict[str, Any]]:
     try:
         header = json.loads(text)
         if len(text) != length or not isinstance(header, dict):
-            raise ValueError("the header is cut")
+            raise ValueError("the header is truncated")
     except ValueError as error:
-        raise ValueError(f"{path}: is no safetensors file ({error})") from None
+        raise ValueError(f"{path}: is not a safetensors file ({error})") from None
     return 8 + length, header

@@ -20,13 +20,13 @@ BERT, GPT2 = GOLDEN / "bert", GOLDEN / "gpt2"
     ("bert", {"position_embedding_type": "relative_key"}, "type='relative_key' is not supported"),
     ("bert", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported, only T"),
     ("bert", {"is_decoder": True}, "is_decoder=True is not supported, only False"),
-    ("bert", {"hidden_act": "swoosh"}, "hidden_act='swoosh' is not known here"),
-    ("bert", {"hidden_size": None}, "config.json: says nothing of hidden_size"),
+    ("bert", {"hidden_act": "swoosh"}, "hidden_act='swoosh' is not supported .known: gelu"),
+    ("bert", {"hidden_size": None}, "config.json: hidden_size is missing"),
     ("bert", {"model_type": "bart"}, "unknown model_type 'bart'; did you mean 'bert'"),
     ("gpt2", {"eos_token_id": 5}, "eos_token_id=5 is not supported, only 270"),
     ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "by_inverse_layer_idx=True is not"),
     ("gpt2", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported"),
-    ("gpt2", {"n_embd": None}, "config.json: says nothing of n_embd"),
+    ("gpt2", {"n_embd": None}, "config.json: n_embd is missing"),
 )
 def test_configs_of_other_models(family: str, changes: dict[str, Any], tmp_path: Path) -> None:
     folder = copy_of(family, tmp_path)
@@ -34,7 +34,7 @@ def test_configs_of_other_models(family: str, changes: dict[str, Any], tmp_path:
     models.from_preset(folder)
 
 
-LEARNED = "its positions are learned, not 'rotary'; leave posit"
+LEARNED = "the checkpoint has learned positions, not 'rotary'; remove the pos"
 
 
 @refuses(

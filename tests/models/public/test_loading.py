@@ -33,7 +33,7 @@ def test_what_is_no_public_checkpoint(tmp_path: Path) -> None:
     for text in ("{", "[]", "{}", '{"class": "BERT"}'):
         (tmp_path / "config.json").write_text(text)
         assert read_config(tmp_path) is None
-        with pytest.raises(ValueError, match=r"no public checkpoint \(no config.json that says"):
+        with pytest.raises(ValueError, match=r"not a public checkpoint \(no config.json with a"):
             from_public(tmp_path)
         with pytest.raises(ValueError, match="not a model folder"):
             models.from_preset(tmp_path)

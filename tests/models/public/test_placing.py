@@ -62,12 +62,12 @@ def test_mistakes() -> None:
     with pytest.raises(ValueError, match=r"somewhere: tensor a is missing"):
         fill([place], {}, HERE)
     with pytest.raises(
-        ValueError, match=r"tensor a has shape \(4,\), config.json .*make it \(3,\)"
+        ValueError, match=r"tensor a has shape \(4,\), but config.json .*require \(3,\)"
     ):
         fill([place], {"a": np.zeros(4)}, HERE)
     found = {"a": np.zeros(3), "c": np.zeros(3), "b.1": np.zeros(3), "b.2": np.zeros(3)}
-    with pytest.raises(ValueError, match=r"no place for tensor b.1 and 2 more$"):
+    with pytest.raises(ValueError, match=r"no weight for tensor b.1 and 2 more$"):
         fill([place], found, HERE)
-    with pytest.raises(ValueError, match=r"no place for tensor c$"):
+    with pytest.raises(ValueError, match=r"no weight for tensor c$"):
         fill([place], found, HERE, spare=[r"b\..*"])
     fill([place], found, HERE, spare=[r"b\..*", "c"])

@@ -96,10 +96,10 @@ def test_tensors_missing_strange_or_misshapen(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"tensor encoder.layer.1.attention.self.key.bias is miss"):
         models.from_preset(folder)
     write_safetensors(folder / FILE, {**tensors, "bert.encoder.layer.2.x": tensors[bias]})
-    with pytest.raises(ValueError, match=r"no place for tensor encoder.layer.2.x"):
+    with pytest.raises(ValueError, match=r"no weight for tensor encoder.layer.2.x"):
         models.from_preset(folder)
     write_safetensors(folder / FILE, {**tensors, bias: tensors[bias][:-1]})
-    with pytest.raises(ValueError, match=r"key.bias has shape \(15,\), .*make it \(16,\)"):
+    with pytest.raises(ValueError, match=r"key.bias has shape \(15,\), .*require \(16,\)"):
         models.from_preset(folder)
 
 
