@@ -31,7 +31,7 @@ from attention_zoo.training.fine_tuning import freeze, initial_task
 from attention_zoo.training.hosts import agree, explain_worker_loss, is_chief
 from attention_zoo.training.intervals import TrainingLoop
 from attention_zoo.training.lock import hold_run_lock
-from attention_zoo.training.optimizers import build_optimizer
+from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
 from attention_zoo.training.pictures import SHOWN, Draw, Pictures
 from attention_zoo.training.recipe import Recipe, TrainingOptions, override_recipe, read_recipe
 from attention_zoo.training.run_folder import (
@@ -218,6 +218,7 @@ def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy:
     loss = task.loss(options.label_smoothing)
     check_loss(loss)
     model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)
+    exclude_from_weight_decay(model.optimizer, model)
     model.optimizer.build(model.trainable_variables)
     return Steps(
         model,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -49,6 +49,14 @@ class TokenizerOptions:
             raise ValueError(f"tokenizer.min_count must be at least 1, got {self.min_count}")
 
 
+def _named(key: str, value: Any) -> dict[str, Any]:
+    """Return options with their `name`, which may be given alone."""
+    options = {"name": value} if isinstance(value, str) else value
+    if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
+        raise ValueError(f"{key} must be a name or a mapping with `name`, got {value!r}")
+    return dict(options)
+
+
 @dataclass
 class TrainingOptions:
     """Training options. Counts are in steps (updates) unless noted otherwise.
@@ -56,7 +64,9 @@ class TrainingOptions:
     Args:
         steps: total number of updates.
         batch_size: examples per batch, summed over all devices and hosts.
-        optimizer: a name in `training.OPTIMIZERS`.
+        optimizer: a name in `training.OPTIMIZERS`, or a mapping with `name` and any arguments of
+            that Keras optimizer. With weight decay, biases and the weights of normalization layers
+            are not decayed.
         learning_rate: the schedule's peak (for "noam": its factor, including `d_model ** -0.5`).
         schedule: a name in `training.SCHEDULES`.
         warmup_steps: warmup steps of the schedule.
@@ -84,7 +94,7 @@ class TrainingOptions:
 
     steps: int = 10000
     batch_size: int = 64
-    optimizer: str = "adam"
+    optimizer: Any = "adam"
     learning_rate: float = 1e-3
     schedule: str = "constant"
     warmup_steps: int = 0
@@ -105,6 +115,7 @@ class TrainingOptions:
     devices: int | str = "auto"
 
     def __post_init__(self) -> None:
+        self.optimizer = _named("training.optimizer", self.optimizer)
         counts = "steps batch_size evaluate_every checkpoint_every keep_checkpoints"
         counts += " monitor_size patience accumulate"
         for name in counts.split():
@@ -281,12 +292,28 @@ def _recipe(schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], place:
     """Merge the pieces into the schema in order, and convert the result to a recipe."""
     OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
     for piece, name in pieces:
+        _name_optimizer(schema, piece)
         schema = _merge(schema, piece, name)
     try:
         recipe: Any = OmegaConf.to_object(schema)
     except (OmegaConfBaseException, ValueError) as error:
         raise ValueError(f"{place}{_first_line(error)}") from None
     return recipe
+
+
+def _name_optimizer(schema: DictConfig, piece: DictConfig) -> None:
+    """Make `training.optimizer` a mapping, so that arguments merge; another name drops them."""
+    current = OmegaConf.select(schema, "training.optimizer")
+    given = OmegaConf.select(piece, "training.optimizer", default=None)
+    name = current if isinstance(current, str) else current.get("name")
+    if isinstance(given, str) or (
+        isinstance(given, DictConfig) and given.get("name", name) != name
+    ):
+        schema.training.optimizer = {}
+    elif isinstance(current, str):
+        schema.training.optimizer = {"name": current}
+    if isinstance(given, str):
+        piece.training.optimizer = {"name": given}
 
 
 def _merge(schema: DictConfig, piece: DictConfig, place: Any) -> DictConfig:
