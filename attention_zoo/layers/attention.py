@@ -145,21 +145,23 @@ class Attention(keras.layers.Layer):
         reach = self.reach._replace(causal=use_causal_mask)
         allowed = AttentionMasks(query_mask, memory.mask, attention_mask, reach)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)
-        asked, training = self.project_query(query), bool(training)
+        projected, training = self.project_query(query), bool(training)
         needs_weights = return_attention_scores or return_state
         if not needs_weights and blockwise.use_blockwise(self, *shape[1:]):
-            context, alive = blockwise.look(self, asked, memory, allowed, training)
-            context = self.project_output(ops.cast(context, self.compute_dtype), query, alive)
+            context, row_mask = blockwise.attend_blockwise(
+                self, projected, memory, allowed, training
+            )
+            context = self.project_output(ops.cast(context, self.compute_dtype), query, row_mask)
             return zoo_ops.pass_mask_on(context, query_mask)
-        draws = self.draw(memory, ops.shape(query)[1], training)
-        looked = self._look(asked, memory, allowed, draws, training)
-        context = self.project_output(self._weigh(looked, memory, draws), query, looked.alive)
+        noise = self.sample_noise(memory, ops.shape(query)[1], training)
+        result = self._attend(projected, memory, allowed, noise, training)
+        context = self.project_output(self._weigh(result, memory, noise), query, result.row_mask)
         outputs = [zoo_ops.pass_mask_on(context, query_mask)]
         if return_attention_scores:
-            weights = looked.weights_of_all(ops.shape(memory.values)[-2])
+            weights = result.full_weights(ops.shape(memory.values)[-2])
             outputs.append(ops.cast(weights, self.compute_dtype))
         if return_state:
-            outputs.append(looked.state)
+            outputs.append(result.state)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def prepare(
@@ -167,24 +169,24 @@ class Attention(keras.layers.Layer):
         value: Tensor,
         key: Tensor | None = None,
         value_mask: Tensor | None = None,
-        looks: int | None = None,
+        num_queries: int | None = None,
     ) -> Memory:
         """Zero the masked positions and project the keys, once for many attention steps.
 
         Args:
             value: `(B, S, Dv)`. key: `(B, S, Dk)` or None.
             value_mask: `(B, S)` or None; combined by AND with the value's implicit Keras mask.
-            looks: number of attention steps, None if unknown. If their windows together cover
+            num_queries: number of attention steps, None if unknown. If their windows together cover
                 fewer than S positions, each step projects the keys of its own window.
         """
-        values, keys, mask = self.cleared(value, key, value_mask)
+        values, keys, mask = self.zero_masked_memory(value, key, value_mask)
         extra = self.alignment.prepare(keys)
         places = keys.shape[-2]
-        if looks and places and looks * self.alignment.width(places) < places:
+        if num_queries and places and num_queries * self.alignment.width(places) < places:
             return Memory(values, None, mask, extra, unprojected=keys)
         return Memory(values, self.score.project(keys), mask, extra)
 
-    def cleared(
+    def zero_masked_memory(
         self, value: Tensor, key: Tensor | None, value_mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return values and keys in the compute dtype, 0 where masked, and their combined mask."""
@@ -221,7 +223,7 @@ class Attention(keras.layers.Layer):
         query: Tensor,
         memory: Memory,
         state: State = (),
-        draws: Noise | None = None,
+        noise: Noise | None = None,
         training: bool = False,
     ) -> tuple[Tensor, Tensor, State]:
         """Run one attention step inside the call of a built layer or model.
@@ -231,8 +233,8 @@ class Attention(keras.layers.Layer):
                 the hypotheses of a beam search.
             memory: from `prepare`.
             state: from `initial_state` or the previous step, leaves `(B, ...)` or `(B, N, ...)`.
-            draws: noise from `draw`, leaves `(B, [H], S)` or `(B, [H], N, S)`. Sample it before
-                a loop over time, not inside.
+            noise: from `sample_noise`, leaves `(B, [H], S)` or `(B, [H], N, S)`. Sample it before a
+                loop over time, not inside.
             training: passed to the alignment.
 
         Returns:
@@ -244,17 +246,17 @@ class Attention(keras.layers.Layer):
         one = len(query.shape) == 2
         if one:
             query = query[:, None]
-            draws = tree.map_structure(lambda x: None if x is None else x[..., None, :], draws)
+            noise = tree.map_structure(lambda x: None if x is None else x[..., None, :], noise)
         elif self.heads:
             state = tree.map_structure(lambda x: ops.swapaxes(x, 1, 2), state)
         if one:
             state = tree.map_structure(lambda x: x[..., None, :], state)
         allowed = AttentionMasks(memory=memory.mask)
-        asked = self.project_query(query)
-        looked = steps.attend_parallel(self, asked, memory, allowed, state, draws, training)
-        context = self.project_output(self._weigh(looked, memory, draws), query, looked.alive)
-        weights = looked.weights_of_all(ops.shape(memory.values)[-2])
-        weights, state = ops.cast(weights, self.compute_dtype), looked.state
+        projected = self.project_query(query)
+        result = steps.attend_parallel(self, projected, memory, allowed, state, noise, training)
+        context = self.project_output(self._weigh(result, memory, noise), query, result.row_mask)
+        weights = result.full_weights(ops.shape(memory.values)[-2])
+        weights, state = ops.cast(weights, self.compute_dtype), result.state
         if one:
             state = tree.map_structure(lambda x: x[..., 0, :], state)
             return context[:, 0], weights[..., 0, :], state
@@ -263,7 +265,7 @@ class Attention(keras.layers.Layer):
             weights = ops.swapaxes(weights, 1, 2)
         return context, weights, state
 
-    def draw(self, memory: Memory, steps: Tensor, training: bool) -> Noise | None:
+    def sample_noise(self, memory: Memory, steps: Tensor, training: bool) -> Noise | None:
         """Sample the noise of `steps` attention steps; None if there is none or in inference."""
         if not training:
             return None
@@ -271,14 +273,14 @@ class Attention(keras.layers.Layer):
         *rows, sources = ops.shape(like)
         shape = (*rows, steps, self.alignment.width(sources))
         dtype = keras.backend.standardize_dtype(like.dtype)
-        keep = None
+        dropout_mask = None
         if self.dropout:  # by position, so that the blockwise path drops the same weights
             heads = math.prod(rows[1:]) * rows[0]
             seed = self.seed_generator.next()
-            keep = zoo_ops.keep_places(seed, self.dropout, heads, shape[-2:])
-            keep = ops.cast(ops.reshape(keep, shape), dtype)
-        noise = self.alignment.draw(shape, dtype)
-        return None if keep is None and noise is None else Noise(keep, noise)
+            dropout_mask = zoo_ops.keep_places(seed, self.dropout, heads, shape[-2:])
+            dropout_mask = ops.cast(ops.reshape(dropout_mask, shape), dtype)
+        noise = self.alignment.sample_noise(shape, dtype)
+        return None if dropout_mask is None and noise is None else Noise(dropout_mask, noise)
 
     def project_query(self, query: Tensor) -> Tensor:
         """Return the query in the form that the score takes, `(B, [H], T, D)`."""
@@ -289,28 +291,28 @@ class Attention(keras.layers.Layer):
         score: Any = self.score
         return score.compute_scores(query, keys, *([state] if score.is_stateful else []))
 
-    def project_output(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
+    def project_output(self, context: Tensor, query: Tensor, row_mask: Tensor | None) -> Tensor:
         """Compute the output `(B, T, Dv)` from the context `(B, [H], T, Dv)`.
 
         Args:
             context: in the compute dtype.
             query: `(B, T, Dq)`, before `project_query`.
-            alive: booleans that broadcast to `(B, [H], T, 1)`, False for fully masked rows, whose
-                output is 0; or None.
+            row_mask: booleans that broadcast to `(B, [H], T, 1)`, False for fully masked rows, which
+                have output 0; or None.
         """
         return context
 
-    def _look(
+    def _attend(
         self,
         query: Tensor,
         memory: Memory,
         allowed: AttentionMasks,
-        draws: Noise | None,
+        noise: Noise | None,
         training: bool,
     ) -> AttentionResult:
         """Run T steps: in parallel if the state before each is known, else in sequence."""
         if not self.is_stateful:
-            return steps.attend_parallel(self, query, memory, allowed, (), draws, training)
+            return steps.attend_parallel(self, query, memory, allowed, (), noise, training)
         like = self.weights_like(memory)
         live = ops.ones(ops.shape(query)[:-1], "bool")
         if allowed.query is not None:
@@ -320,18 +322,18 @@ class Attention(keras.layers.Layer):
         before = None if self.score.is_stateful else alignment.compute_previous_states(like, live)
         if before is None:
             state = self.initial_state(memory)
-            return steps.attend_sequential(self, query, memory, allowed, state, draws, training)
-        looked = steps.attend_parallel(self, query, memory, allowed, ((), before), draws, training)
-        return looked._replace(state=((), alignment.compute_final_state(looked.state[1], live)))
+            return steps.attend_sequential(self, query, memory, allowed, state, noise, training)
+        result = steps.attend_parallel(self, query, memory, allowed, ((), before), noise, training)
+        return result._replace(state=((), alignment.compute_final_state(result.state[1], live)))
 
-    def _weigh(self, looked: AttentionResult, memory: Memory, draws: Noise | None) -> Tensor:
+    def _weigh(self, result: AttentionResult, memory: Memory, noise: Noise | None) -> Tensor:
         """Return the weighted sum of values in the compute dtype, summed in float32 at least."""
-        weights = looked.weights
-        if draws is not None and draws.keep is not None:
-            weights = weights * ops.cast(draws.keep, weights.dtype)
-        if looked.window is None:
+        weights = result.weights
+        if noise is not None and noise.dropout_mask is not None:
+            weights = weights * ops.cast(noise.dropout_mask, weights.dtype)
+        if result.window is None:
             return ops.cast(self.weighted_sum(weights, memory.values), self.compute_dtype)
-        seen = ops.cast(looked.seen, weights.dtype)
+        seen = ops.cast(result.window_values, weights.dtype)
         return ops.cast(ops.matmul(weights[..., None, :], seen)[..., 0, :], self.compute_dtype)
 
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:

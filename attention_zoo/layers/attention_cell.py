@@ -76,7 +76,7 @@ class AttentionCell(keras.layers.Layer):
         inputs: `(B, E)`, or `(B, N, E)` for N hypotheses per memory.
         state: a `CellState`, from `initial_state` or the previous step.
         prepared: from `prepare`.
-        draws: noise of the attention steps in training, one `Noise` or None per attention.
+        noise: noise of the attention steps in training, one `Noise` or None per attention.
         training: enables dropout.
 
     Returns:
@@ -135,7 +135,7 @@ class AttentionCell(keras.layers.Layer):
             self.attention_layer_size = whole_number("attention_layer_size", attention_layer_size)
         self.attention_activation = keras.activations.get(attention_activation)
         self.output_attention = output_attention and bool(self.attentions)
-        self.looks_first = look_first and bool(self.attentions)
+        self.attends_first = look_first and bool(self.attentions)
         self.hidden_size = state_sizes(cells_of(self.cell)[-1])[0]
 
     def build(self, inputs_shape: Shape, memory_shapes: list[Shape]) -> None:
@@ -166,10 +166,10 @@ class AttentionCell(keras.layers.Layer):
         self.built = True
 
     @property
-    def looks_later(self) -> bool:
+    def attends_after_loop(self) -> bool:
         """Whether attention can run after the loop: it is stateless and does not feed the cell."""
         is_stateful = any(attention.is_stateful for attention in self.attentions)
-        return not (self.looks_first or self.input_feeding or is_stateful)
+        return not (self.attends_first or self.input_feeding or is_stateful)
 
     def prepare(
         self, memories: list[Tensor], masks: list[Tensor | None], training: bool = False
@@ -210,29 +210,29 @@ class AttentionCell(keras.layers.Layer):
         inputs: Tensor,
         state: CellState,
         prepared: Prepared,
-        draws: tuple[Noise | None, ...] | None = None,
+        noise: tuple[Noise | None, ...] | None = None,
         training: bool = False,
     ) -> tuple[StepRecord, CellState]:
-        return self.step(self.hoist(inputs, training), state, prepared, draws, training)
+        return self.step(self.hoist(inputs, training), state, prepared, noise, training)
 
     def step(
         self,
         hoisted: Tensor,
         state: CellState,
         prepared: Prepared,
-        draws: tuple[Noise | None, ...] | None = None,
+        noise: tuple[Noise | None, ...] | None = None,
         training: bool = False,
     ) -> tuple[StepRecord, CellState]:
         """Run one step from the result of `hoist`; the other arguments are those of the call."""
         context, weights, alignments = None, (), state.alignments
         query = state.cells[-1][0]
-        if self.looks_first:
-            context, weights, alignments = self.look(query, prepared, alignments, draws, training)
-        fed = ([context] if self.looks_first else []) + list(state.attention)
+        if self.attends_first:
+            context, weights, alignments = self.attend(query, prepared, alignments, noise, training)
+        fed = ([context] if self.attends_first else []) + list(state.attention)
         hidden, cells = self.advance(hoisted, fed, state.cells, prepared, training)
-        if not self.looks_first:
+        if not self.attends_first:
             query = hidden
-            context, weights, alignments = self.look(query, prepared, alignments, draws, training)
+            context, weights, alignments = self.attend(query, prepared, alignments, noise, training)
         attention = self.combine(hidden, context)
         record = StepRecord(
             attention if self.output_attention else hidden, hidden, context, query, weights
@@ -258,12 +258,12 @@ class AttentionCell(keras.layers.Layer):
             new.append(states)
         return output, tuple(new)
 
-    def look(
+    def attend(
         self,
         query: Tensor,
         prepared: Prepared,
         alignments: tuple[tuple[Any, ...], ...],
-        draws: tuple[Noise | None, ...] | None,
+        noise: tuple[Noise | None, ...] | None,
         training: bool = False,
     ) -> tuple[Tensor | None, tuple[Tensor, ...], tuple[tuple[Tensor, ...], ...]]:
         """Run all attentions; return their concatenated contexts, weights and next states."""
@@ -275,7 +275,7 @@ class AttentionCell(keras.layers.Layer):
                 self.attentions,
                 prepared.memories,
                 alignments,
-                draws or (None,) * len(self.attentions),
+                noise or (None,) * len(self.attentions),
                 strict=True,
             )
         ]
@@ -308,7 +308,7 @@ class AttentionCell(keras.layers.Layer):
     @property
     def cell_input_size(self) -> int:
         """Input width of the bottom cell: inputs, context and fed-back attention."""
-        fed = self.context_size * self.looks_first + self.attention_size * self.input_feeding
+        fed = self.context_size * self.attends_first + self.attention_size * self.input_feeding
         return self.input_size + fed
 
     def _steppers(self, training: bool) -> list[WholeCell]:

@@ -47,7 +47,7 @@ def _can(attention: Any) -> bool:
     )
 
 
-def look(
+def attend_blockwise(
     attention: Any, query: Tensor, memory: Memory, allowed: AttentionMasks, training: bool
 ) -> tuple[Tensor, Tensor]:
     """Compute the contexts of T queries block by block, without returning the weights.
@@ -76,11 +76,11 @@ def look(
         dropout=dropout,
         seed=attention.seed_generator.next() if dropout else None,
     )
-    alive = ops.not_equal(total, float("-inf"))[..., None]
+    row_mask = ops.not_equal(total, float("-inf"))[..., None]
     if allowed.query is not None:
-        alive = ops.logical_and(alive, allowed.query[:, None, :, None])
-    context = ops.where(alive, context, ops.zeros((), context.dtype))
-    return (context, alive) if attention.heads else (context[:, 0], alive[:, 0])
+        row_mask = ops.logical_and(row_mask, allowed.query[:, None, :, None])
+    context = ops.where(row_mask, context, ops.zeros((), context.dtype))
+    return (context, row_mask) if attention.heads else (context[:, 0], row_mask[:, 0])
 
 
 def _of_one_batch(query: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:

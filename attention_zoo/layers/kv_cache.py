@@ -9,7 +9,7 @@ from keras import ops
 
 Tensor = Any
 
-STRETCHES = (16, 64, 256)
+BUCKETS = (16, 64, 256)
 """Cache buckets, in steps: attention covers the smallest bucket that contains the step."""
 
 
@@ -27,15 +27,15 @@ class Ancestors(NamedTuple):
     """Ancestors of each hypothesis, as beam indices into the cache.
 
     At each step of a search, every hypothesis has a parent. The keys and values of hypothesis n at
-    step t stay at cache position `P + t W + n`, W the beam width; only `came_by` is reordered.
+    step t stay at cache position `P + t W + n`, W the beam width; only `parents` is reordered.
 
-    at: `(B,)` int32, number of previous steps, the same for all. came_by: `(B, N, L)` int32, beam
+    at: `(B,)` int32, number of previous steps, the same for all. parents: `(B, N, L)` int32, beam
     index of the ancestor at each of L steps. width: W. read: P, number of cache positions filled
     before the first step, the same for all hypotheses of a source.
     """
 
     at: Tensor
-    came_by: Tensor
+    parents: Tensor
     width: int
     read: Any = 0
 
@@ -51,16 +51,16 @@ class Ancestors(NamedTuple):
 
     def here(self) -> Ancestors:
         """Return the ancestors with the current step, where each hypothesis is its own ancestor."""
-        batch, count, _ = ops.shape(self.came_by)
+        batch, count, _ = ops.shape(self.parents)
         itself = ops.broadcast_to(ops.arange(count, dtype="int32"), (batch, count))
-        came_by = ops.slice_update(self.came_by, (0, 0, self.step), itself[..., None])
-        return self._replace(came_by=came_by)
+        parents = ops.slice_update(self.parents, (0, 0, self.step), itself[..., None])
+        return self._replace(parents=parents)
 
     def seen(self) -> Tensor:
         """Return the mask `(B, 1, N, L W)` bool, True at the ancestors' entries in the cache."""
         places = ops.arange(self.width, dtype="int32")
-        written = ops.arange(ops.shape(self.came_by)[2], dtype="int32") <= self.step
-        mine = ops.logical_and(self.came_by[..., None] == places, written[:, None])
+        written = ops.arange(ops.shape(self.parents)[2], dtype="int32") <= self.step
+        mine = ops.logical_and(self.parents[..., None] == places, written[:, None])
         batch, count, steps, _ = ops.shape(mine)
         return ops.reshape(mine, (batch, 1, count, steps * self.width))
 
@@ -100,11 +100,11 @@ class Cache(NamedTuple):
             return look(stretch, self.seen[..., :end])
 
         room = (ops.shape(self.room.values)[2] - read) // width
-        return in_stretch(self.ancestors.step, within, room)
+        return in_bucket(self.ancestors.step, within, room)
 
 
-def in_stretch(
-    at: Tensor, look: Callable[[Any], Tensor], room: Any, sizes: tuple[int, ...] = STRETCHES
+def in_bucket(
+    at: Tensor, look: Callable[[Any], Tensor], room: Any, sizes: tuple[int, ...] = BUCKETS
 ) -> Tensor:
     """Call `look(n)` for the smallest bucket of n steps that contains step `at`.
 
@@ -114,6 +114,4 @@ def in_stretch(
     if not sizes or (isinstance(room, int) and 2 * sizes[0] > room):
         return look(room)
     size = sizes[0] if isinstance(room, int) else ops.minimum(sizes[0], room)
-    return ops.cond(
-        at < sizes[0], lambda: look(size), lambda: in_stretch(at, look, room, sizes[1:])
-    )
+    return ops.cond(at < sizes[0], lambda: look(size), lambda: in_bucket(at, look, room, sizes[1:]))

@@ -72,8 +72,8 @@ class MarginalMixture(keras.layers.Layer):
         lowest = ops.cast(limits.min, weights.dtype)
         each = ops.where(some[..., None], log_weights + log_answers, lowest)
         mixed = ops.logsumexp(each, axis=-2)
-        alive = ops.any(some, axis=-1, keepdims=True)
-        return ops.cast(ops.where(alive, mixed, zero), self.compute_dtype)
+        row_mask = ops.any(some, axis=-1, keepdims=True)
+        return ops.cast(ops.where(row_mask, mixed, zero), self.compute_dtype)
 
     def compute_output_shape(self, weights_shape: Shape, logits_shape: Shape) -> Shape:
         return (*logits_shape[:2], logits_shape[3])

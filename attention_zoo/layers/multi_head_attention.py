@@ -166,15 +166,15 @@ class MultiHeadAttention(Attention):
         value: Tensor,
         key: Tensor | None = None,
         value_mask: Tensor | None = None,
-        looks: int | None = None,
+        num_queries: int | None = None,
         places: Tensor | None = None,
     ) -> Memory:
         """Project keys and values once for many attention steps; arguments as in `Attention`.
 
-        The whole memory is projected, whatever the number of queries (`looks`). `places` are the
-        positions of the keys, as in `project_query`.
+        The whole memory is projected, whatever `num_queries`. `places` are the positions of the
+        keys, as in `project_query`.
         """
-        values, keys, mask = self.cleared(value, key, value_mask)
+        values, keys, mask = self.zero_masked_memory(value, key, value_mask)
         values = self._project(values, self.value_projection, self.value_bias)  # (B, G, S, V)
         keys = self._project(keys, self.key_projection, self.key_bias)  # (B, G, S, K)
         if self.positions is not None:
@@ -197,7 +197,7 @@ class MultiHeadAttention(Attention):
         query: Tensor,
         memory: Memory,
         state: State = (),
-        draws: Noise | None = None,
+        noise: Noise | None = None,
         training: bool = False,
     ) -> tuple[Tensor, Tensor, State]:
         """Compute one attention step, as in `Attention`; ValueError with relative positions."""
@@ -206,7 +206,7 @@ class MultiHeadAttention(Attention):
                 f"`attend` does not know the query position, which {self.positions.name} needs; "
                 "call the layer on all queries at once, or add absolute positions to the embeddings"
             )
-        return super().attend(query, memory, state, draws, training)
+        return super().attend(query, memory, state, noise, training)
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
         within_window = len(query.shape) == 5  # each query has its own keys
@@ -234,7 +234,7 @@ class MultiHeadAttention(Attention):
         places = self._fold(window.places)
         return self._unfold(zoo_ops.take_places(x, places, lead=2))
 
-    def project_output(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
+    def project_output(self, context: Tensor, query: Tensor, row_mask: Tensor | None) -> Tensor:
         batch, heads, steps, width = ops.shape(context)
         joined = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, steps, heads * width))
         kernel = ops.reshape(self.output_projection, (heads * width, -1))
@@ -242,9 +242,9 @@ class MultiHeadAttention(Attention):
         if self.output_bias is None:
             return outputs
         outputs = outputs + ops.cast(self.output_bias, outputs.dtype)
-        if alive is None:
+        if row_mask is None:
             return outputs
-        return ops.where(ops.any(alive, axis=1), outputs, ops.zeros((), outputs.dtype))
+        return ops.where(ops.any(row_mask, axis=1), outputs, ops.zeros((), outputs.dtype))
 
     def weights_like(self, memory: Memory) -> Tensor:
         return self._for_every_head(super().weights_like(memory))

@@ -204,7 +204,7 @@ class RecurrentDecoder(keras.layers.Layer):
         )
         if training:
             self.cell.draw_dropout(ops.shape(inputs)[0])
-        run = self._cells_then_looks if self.cell.looks_later else self._steps
+        run = self._cells_then_looks if self.cell.attends_after_loop else self._steps
         record, state = run(
             zoo_ops.zero_masked(inputs, mask), prepared, state, mask, wanted, training
         )
@@ -225,11 +225,11 @@ class RecurrentDecoder(keras.layers.Layer):
     ) -> tuple[dict[str, Any], CellState]:
         """Run cell and attention together, step by step."""
         steps = self._step_inputs(inputs, mask, training)
-        draws = self._draw(inputs, prepared, training)
-        steps |= _by_step(draws)
+        noise = self._draw(inputs, prepared, training)
+        steps |= _by_step(noise)
 
         def step(state: CellState, now: dict[str, Tensor]) -> tuple[CellState, dict[str, Any]]:
-            drawn = _of_step(now, len(draws))
+            drawn = _of_step(now, len(noise))
             record, new = self.cell.step(now["hoisted"], state, prepared, drawn, training)
             return _unless_hidden(now, new, state), {name: getattr(record, name) for name in wanted}
 
@@ -256,8 +256,8 @@ class RecurrentDecoder(keras.layers.Layer):
         steps = self._step_inputs(inputs, mask, training)
         cells, hidden = zoo_ops.scan(step, state.cells, steps, like)
         hidden = ops.swapaxes(hidden, 0, 1)
-        draws = self._draw(inputs, prepared, training)
-        context, weights, _ = self.cell.look(hidden, prepared, state.alignments, draws, training)
+        noise = self._draw(inputs, prepared, training)
+        context, weights, _ = self.cell.attend(hidden, prepared, state.alignments, noise, training)
         output = self.cell.combine(hidden, context) if self.cell.output_attention else hidden
         record = StepRecord(output, hidden, context, hidden, weights)
         return {name: getattr(record, name) for name in wanted}, state._replace(cells=cells)
@@ -274,7 +274,7 @@ class RecurrentDecoder(keras.layers.Layer):
     def _draw(self, inputs: Tensor, prepared: Prepared, training: bool) -> tuple[Noise | None, ...]:
         """Generate the noise of each attention, for all steps at once and outside the loop."""
         return tuple(
-            attention.draw(memory, ops.shape(inputs)[1], training)
+            attention.sample_noise(memory, ops.shape(inputs)[1], training)
             for attention, memory in zip(self.cell.attentions, prepared.memories, strict=True)
         )
 
@@ -359,11 +359,11 @@ class RecurrentDecoder(keras.layers.Layer):
         return cls(**config)
 
 
-def _by_step(draws: tuple[Noise | None, ...]) -> dict[str, Tensor]:
+def _by_step(noise: tuple[Noise | None, ...]) -> dict[str, Tensor]:
     """Return the noise of all steps, leaves `(B, [H], T, S)`, as named tensors, time axis first."""
     return {
         f"{name}_{number}": ops.moveaxis(leaf, -2, 0)
-        for number, drawn in enumerate(draws)
+        for number, drawn in enumerate(noise)
         if drawn is not None
         for name, leaf in drawn._asdict().items()
         if leaf is not None

@@ -233,12 +233,14 @@ class StackedCrossAttention(keras.layers.Layer):
         scores = scores * ops.rsqrt(ops.where(squares > 0, squares, one))
         return zoo_ops.masked_softmax(self.inverse_temperature * scores, pairs)
 
-    def _compare(self, queries: Tensor, attended: Tensor, there: Tensor, alive: Tensor) -> Tensor:
+    def _compare(
+        self, queries: Tensor, attended: Tensor, there: Tensor, row_mask: Tensor
+    ) -> Tensor:
         """Compute the similarity of each pair, `(B,)`."""
         queries = ops.cast(queries, attended.dtype)[..., None, :]
         matches = self.cosine.compute_scores(queries, self.cosine.project(attended[..., None, :]))
         pooled = POOLINGS[self.pooling](matches[..., 0, 0], there, self.pooling_sharpness)
-        return ops.where(alive, pooled, ops.zeros((), pooled.dtype))
+        return ops.where(row_mask, pooled, ops.zeros((), pooled.dtype))
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the call sets the queries' mask, which may be the second argument's."""

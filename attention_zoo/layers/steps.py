@@ -30,12 +30,12 @@ class Memory(NamedTuple):
 class Noise(NamedTuple):
     """Random tensors of T attention steps in training, `(B, [H], T, S)` each or None.
 
-    keep: factors of dropout on the weights. noise: noise of the alignment. With a window the last
-    axis is W.
+    dropout_mask: factors of dropout on the weights. alignment: noise of the alignment. With a
+    window the last axis is W.
     """
 
-    keep: Tensor | None = None
-    noise: Tensor | None = None
+    dropout_mask: Tensor | None = None
+    alignment: Tensor | None = None
 
 
 class AttentionMasks(NamedTuple):
@@ -49,7 +49,7 @@ class AttentionMasks(NamedTuple):
     pairs: Tensor | None = None
     reach: zoo_ops.MaskPattern = zoo_ops.FULL_ATTENTION
 
-    def everywhere(self, steps: Tensor, sources: Tensor, heads: bool) -> Tensor | None:
+    def full_mask(self, steps: Tensor, sources: Tensor, heads: bool) -> Tensor | None:
         """Combine all masks into one that broadcasts to `(B, [H], T, S)`, or None."""
         places = (ops.arange(length, dtype="int32") for length in (steps, sources))
         near = self.reach.mask(*places)
@@ -61,7 +61,7 @@ class AttentionMasks(NamedTuple):
         )
         return mask[:, None] if heads and mask is not None else mask
 
-    def within(self, window: zoo_ops.Window, sources: Tensor) -> Tensor:
+    def window_mask(self, window: zoo_ops.Window, sources: Tensor) -> Tensor:
         """Combine all masks within a window, `(B, [H], T, W)`, without a mask over all sources."""
         places = window.places
         heads = (1,) * (len(places.shape) - 3)
@@ -83,19 +83,19 @@ class AttentionMasks(NamedTuple):
 class AttentionResult(NamedTuple):
     """Result of T attention steps.
 
-    weights: `(B, [H], T, S)`, or `(B, [H], T, W)` in a window. alive: False for fully masked rows,
-    broadcasts to `(B, [H], T, 1)`; None if there are none. state: if parallel, after each step,
-    leaves `(B, [H], T, ...)`; if sequential, after the last step, leaves `(B, [H], ...)`. seen:
-    the values in the window.
+    weights: `(B, [H], T, S)`, or `(B, [H], T, W)` in a window. row_mask: False for fully masked
+    rows, broadcasts to `(B, [H], T, 1)`; None if there are none. state: if parallel, after each
+    step, leaves `(B, [H], T, ...)`; if sequential, after the last step, leaves `(B, [H], ...)`.
+    window_values: the values in the window.
     """
 
     weights: Tensor
     window: zoo_ops.Window | None
-    alive: Tensor | None
+    row_mask: Tensor | None
     state: State
-    seen: Tensor | None = None
+    window_values: Tensor | None = None
 
-    def weights_of_all(self, sources: Tensor) -> Tensor:
+    def full_weights(self, sources: Tensor) -> Tensor:
         """Return the weights over the whole memory, `(B, [H], T, S)`."""
         if self.window is None:
             return self.weights
@@ -108,7 +108,7 @@ def attend_parallel(
     memory: Memory,
     allowed: AttentionMasks,
     state: State,
-    draws: Noise | None = None,
+    noise: Noise | None = None,
     training: bool = False,
 ) -> AttentionResult:
     """Run T attention steps in parallel, each from its own state, leaves `(B, [H], T, ...)`."""
@@ -116,27 +116,27 @@ def attend_parallel(
     aux = attention.alignment.precompute(query, memory, of_alignment)
     window = aux if isinstance(aux, zoo_ops.Window) else None
     steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
-    seen = None
+    window_values = None
     if window is None:
-        mask = allowed.everywhere(steps, sources, heads=len(query.shape) == 4)
+        mask = allowed.full_mask(steps, sources, heads=len(query.shape) == 4)
         scores = attention.compute_scores(query, memory.keys, of_score)
     else:
-        mask = allowed.within(window, sources)
-        seen = attention.gather_window(memory.values, window)
-        scores = _scores_within(attention, query, memory, window, seen, of_score)
-    extras = _present(aux=aux, noise=draws.noise if draws else None)
+        mask = allowed.window_mask(window, sources)
+        window_values = attention.gather_window(memory.values, window)
+        scores = _scores_within(attention, query, memory, window, window_values, of_score)
+    extras = _present(aux=aux, noise=noise.alignment if noise else None)
     weights, new = attention.alignment.call(
         scores, mask=mask, state=of_alignment, training=training, **extras
     )
-    alive = _alive(mask, memory)
+    row_mask = _row_mask(mask, memory)
     if not state:
-        return AttentionResult(weights, window, alive, (), seen)
+        return AttentionResult(weights, window, row_mask, (), window_values)
     if attention.score.is_stateful:
         of_score = attention.score.update_state(weights, of_score)
     after = (of_score, new)
     # A fully masked window still updates the state: the next step has another window.
-    after = after if window is not None else _unless_dead(alive, after, state)
-    return AttentionResult(weights, window, alive, after, seen)
+    after = after if window is not None else _restore_fully_masked(row_mask, after, state)
+    return AttentionResult(weights, window, row_mask, after, window_values)
 
 
 def _scores_within(
@@ -144,13 +144,13 @@ def _scores_within(
     query: Tensor,
     memory: Memory,
     window: zoo_ops.Window,
-    seen: Tensor,
+    window_values: Tensor,
     state: State,
 ) -> Tensor:
     """Compute the scores within the window of each step, `(B, [H], T, W)`."""
     query = query[..., None, :]
     whole = memory.keys if memory.unprojected is None else memory.unprojected
-    keys = seen if whole is memory.values else attention.gather_window(whole, window)
+    keys = window_values if whole is memory.values else attention.gather_window(whole, window)
     if memory.unprojected is not None:
         return attention.score.call(query, keys)[..., 0, :]
     return attention.compute_scores(query, keys, state)[..., 0, :]
@@ -162,31 +162,29 @@ def attend_sequential(
     memory: Memory,
     allowed: AttentionMasks,
     state: State,
-    draws: Noise | None = None,
+    noise: Noise | None = None,
     training: bool = False,
 ) -> AttentionResult:
     """Run T attention steps in sequence, each from the previous state, leaves `(B, [H], ...)`."""
     score, alignment = attention.score, attention.alignment
     aux = alignment.precompute(query, memory, None)
     steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
-    mask = allowed.everywhere(steps, sources, heads=len(query.shape) == 4)
-    seen = (query if score.is_stateful else attention.compute_scores(query, memory.keys, ()))[
-        ..., None, :
-    ]
+    mask = allowed.full_mask(steps, sources, heads=len(query.shape) == 4)
+    rows = query if score.is_stateful else attention.compute_scores(query, memory.keys, ())
     given = _present(
-        seen=seen,
-        mask=None if mask is None else ops.broadcast_to(mask, _looks_shape(query, memory)),
-        noise=draws.noise if draws else None,
+        rows=rows[..., None, :],
+        mask=None if mask is None else ops.broadcast_to(mask, _scores_shape(query, memory)),
+        noise=noise.alignment if noise else None,
         aux=aux,
     )
-    given = tree.map_structure(lambda x: ops.moveaxis(x, _look_axis(query), 0), given)
+    given = tree.map_structure(lambda x: ops.moveaxis(x, _step_axis(query), 0), given)
 
-    def look(state: State, now: dict[str, Any]) -> tuple[State, Tensor]:
+    def step(state: State, now: dict[str, Any]) -> tuple[State, Tensor]:
         of_score, of_alignment = state
-        scores = now["seen"][..., 0, :]
+        scores = now["rows"][..., 0, :]
         if score.is_stateful:
             asked = tree.map_structure(lambda x: x[..., None, :], of_score)
-            scores = attention.compute_scores(now["seen"], memory.keys, asked)[..., 0, :]
+            scores = attention.compute_scores(now["rows"], memory.keys, asked)[..., 0, :]
         mask = now.get("mask")
         extras = {name: now[name] for name in ("aux", "noise") if name in now}
         weights, new = alignment.call(
@@ -194,16 +192,16 @@ def attend_sequential(
         )
         if score.is_stateful:
             of_score = score.update_state(weights, of_score)
-        alive = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
-        return _unless_dead(alive, (of_score, new), state), weights
+        row_mask = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
+        return _restore_fully_masked(row_mask, (of_score, new), state), weights
 
     like = ops.zeros_like(attention.weights_like(memory))
-    state, weights = zoo_ops.scan(look, state, given, like=like)
-    alive = _alive(mask, memory)
-    return AttentionResult(ops.moveaxis(weights, 0, _look_axis(query)), None, alive, state)
+    state, weights = zoo_ops.scan(step, state, given, like=like)
+    row_mask = _row_mask(mask, memory)
+    return AttentionResult(ops.moveaxis(weights, 0, _step_axis(query)), None, row_mask, state)
 
 
-def _alive(mask: Tensor | None, memory: Memory) -> Tensor | None:
+def _row_mask(mask: Tensor | None, memory: Memory) -> Tensor | None:
     """Return booleans, False for fully masked rows; None if there are none."""
     if mask is not None:
         return ops.any(mask, axis=-1, keepdims=True)
@@ -213,11 +211,11 @@ def _alive(mask: Tensor | None, memory: Memory) -> Tensor | None:
     return ops.reshape(anything, (1,) * len(memory.values.shape))
 
 
-def _look_axis(query: Tensor) -> int:
+def _step_axis(query: Tensor) -> int:
     return len(query.shape) - 2
 
 
-def _looks_shape(query: Tensor, memory: Memory) -> tuple[Any, ...]:
+def _scores_shape(query: Tensor, memory: Memory) -> tuple[Any, ...]:
     return (*ops.shape(query)[:-1], ops.shape(memory.values)[-2])
 
 
@@ -225,8 +223,8 @@ def _present(**given: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _unless_dead(alive: Tensor | None, new: State, old: State) -> State:
+def _restore_fully_masked(row_mask: Tensor | None, new: State, old: State) -> State:
     """Return the new state; fully masked rows keep the old state."""
-    if alive is None:
+    if row_mask is None:
         return new
-    return tree.map_structure(lambda a, b: ops.where(alive, a, b), new, old)
+    return tree.map_structure(lambda a, b: ops.where(row_mask, a, b), new, old)

@@ -133,16 +133,16 @@ class VisualAttention(Attention):
         value: Tensor,
         key: Tensor | None = None,
         value_mask: Tensor | None = None,
-        looks: int | None = None,
+        num_queries: int | None = None,
     ) -> Memory:
         """Prepare the memory, as in `Attention`; a grid is flattened first."""
         if len(value.shape) == 4:
             value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)
             value_mask = _mask_in_a_row(value_mask, ops.shape(value)[1:-1])
             value, key = _in_a_row(value), _in_a_row(key)
-        return super().prepare(value, key, value_mask, looks)
+        return super().prepare(value, key, value_mask, num_queries)
 
-    def project_output(self, context: Tensor, query: Tensor, alive: Tensor | None) -> Tensor:
+    def project_output(self, context: Tensor, query: Tensor, row_mask: Tensor | None) -> Tensor:
         """Scale the context by the gate; a context of 0 stays 0."""
         if self.gate_kernel is None:
             return context

@@ -47,7 +47,7 @@ def nothing_written(
 
     return {
         "at": ops.zeros((batch_size,), dtype="int32"),
-        "came_by": ops.zeros((batch_size, room), dtype="int32"),
+        "parents": ops.zeros((batch_size, room), dtype="int32"),
         "rooms": InPlace([place(before) for before in read]),
     }
 
@@ -55,4 +55,4 @@ def nothing_written(
 def one_step_on(ancestors: Ancestors, rooms: Sequence[KeysAndValues]) -> State:
     """Return the state after the step of `ancestors`, with the updated cache of each layer."""
     kept = InPlace([list(room) for room in rooms])
-    return {"at": ancestors.at + 1, "came_by": ancestors.came_by, "rooms": kept}
+    return {"at": ancestors.at + 1, "parents": ancestors.parents, "rooms": kept}

@@ -214,7 +214,7 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
             length = ops.shape(begun)[1]
-            ancestors = Ancestors(state["at"], state["came_by"], width, length).here()
+            ancestors = Ancestors(state["at"], state["parents"], width, length).here()
             seen = _behind(before, ancestors.seen())
             rooms, x = [], self._embed(tokens, (first + ancestors.step)[:, None])
             for layer, kept in zip(self.decoder, state["rooms"].value, strict=True):

@@ -257,7 +257,7 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         memories = [layer.read(memory, mask) for layer in self.decoder]
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
-            ancestors = Ancestors(state["at"], state["came_by"], width).here()
+            ancestors = Ancestors(state["at"], state["parents"], width).here()
             seen, rooms, weights = ancestors.seen(), [], None
             nowhere = ops.zeros((1, 1, memory.shape[-1]), dtype=memory.dtype)
             place = self._placed(nowhere, ancestors.step)

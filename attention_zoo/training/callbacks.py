@@ -85,7 +85,7 @@ class Clock(keras.callbacks.Callback):
         if self.state.pending is None:
             self.state.pending = {name: float(value) for name, value in self._trained.items()}
         self.request.at_once = True
-        self.request.heed()
+        self.request.raise_if_requested()
 
 
 class Measure(keras.callbacks.Callback):
@@ -175,7 +175,7 @@ class Checkpoints(keras.callbacks.Callback):
         if at_evaluation or not (due or self.request.number):
             return
         self.save()
-        self.request.heed()
+        self.request.raise_if_requested()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         value = float((logs or {})[f"val_{self.options.monitor}"])
@@ -187,7 +187,7 @@ class Checkpoints(keras.callbacks.Callback):
         state.finished = state.is_over(self.options)
         state.loss = state.count = 0.0  # the next interval starts from 0, also after a resume
         self.save()
-        self.request.heed()
+        self.request.raise_if_requested()
 
     def _better(self, value: float) -> bool:
         best = self.state.best

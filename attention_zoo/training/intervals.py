@@ -74,7 +74,7 @@ class TrainingLoop:
         stop = min((state.step // every + 1) * every, self.options.steps)
         for number in range(stop - state.step):
             self.around.on_train_batch_begin(number)
-            self._heed(self.steps.train(batches))
+            self._record_outcome(self.steps.train(batches))
             self.around.on_train_batch_end(number, self._means())
             if self.steps.model.stop_training:
                 break
@@ -104,7 +104,7 @@ class TrainingLoop:
             means["skipped"] = self.state.skipped
         return means
 
-    def _heed(self, outcome: Outcome) -> None:
+    def _record_outcome(self, outcome: Outcome) -> None:
         """Add the outcome of a step to the sums; raise ValueError if a fault cannot be skipped."""
         if outcome.code != FAULT:
             self.state.loss += outcome.loss

@@ -37,7 +37,7 @@ class StopRequest:
         self.number: int | None = None
         self.at_once = False
 
-    def heed(self) -> None:
+    def raise_if_requested(self) -> None:
         """Raise `Stopped` if a signal was received."""
         if self.number is not None:
             raise Stopped(self.number)
@@ -53,7 +53,7 @@ class StopRequest:
             yield
         except Exception:
             if self.at_once:
-                self.heed()
+                self.raise_if_requested()
             raise
 
 
@@ -80,7 +80,7 @@ def stop_requests() -> Iterator[StopRequest]:
         request.number = number
         restore()
         if request.at_once:
-            request.heed()
+            request.raise_if_requested()
 
     for number in before:
         signal.signal(number, note)

@@ -231,24 +231,24 @@ def cached(tables: Tables, width: int) -> tuple[Any, Any]:
     """The tables as a decoder that keeps all its tokens in a cache that is never re-ordered."""
 
     def step(tokens: Any, state: Any) -> StepOutput:
-        (cache, _), came_by = state["cache"].value, state["came_by"]
+        (cache, _), parents = state["cache"].value, state["parents"]
         at = ops.max(state["at"])
         cache = ops.slice_update(cache, (0, at, 0), tokens[:, None])
         here = ops.arange(tokens.shape[1], dtype="int32")
         here = ops.broadcast_to(here, ops.shape(tokens))[..., None]
-        came_by = ops.slice_update(came_by, (0, 0, at), here)
+        parents = ops.slice_update(parents, (0, 0, at), here)
         last = ops.maximum(at - 1, 0)
-        before = ops.take(came_by, last, axis=2)
+        before = ops.take(parents, last, axis=2)
         previous = ops.take_along_axis(ops.take(cache, last, axis=1), before, axis=1)
         previous = ops.where(at > 0, previous, 0)
         logits = lookup(tables.first, tokens) + lookup(tables.second, previous)
-        state = {"cache": InPlace([cache, cache]), "came_by": came_by, "at": state["at"] + 1}
+        state = {"cache": InPlace([cache, cache]), "parents": parents, "at": state["at"] + 1}
         return StepOutput(logits, state)
 
     sources, steps = tables.sources, LIMIT + 1
     cache = ops.zeros((sources, steps, width), dtype="int32")
-    came_by = ops.zeros((sources, steps), dtype="int32")
-    return step, {"cache": InPlace([cache, cache]), "came_by": came_by, "at": came_by[:, 0]}
+    parents = ops.zeros((sources, steps), dtype="int32")
+    return step, {"cache": InPlace([cache, cache]), "parents": parents, "at": parents[:, 0]}
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -292,8 +292,8 @@ def test_few_looks_at_a_long_memory_give_the_same(score: str, kind: str) -> None
     query, value = normal((2, 4, 6), (2, 80, 6))
     mask = np.arange(80) < np.array([[80], [50]])
     build_random(layer, query, value)
-    assert layer.prepare(value, None, mask, looks=4).keys is None
-    assert layer.prepare(value, None, mask, looks=40).unprojected is None
+    assert layer.prepare(value, None, mask, num_queries=4).keys is None
+    assert layer.prepare(value, None, mask, num_queries=40).unprojected is None
     few = differentiable(layer, lambda q, v: layer(q, v, value_mask=mask))(query, value)
 
     def one_by_one(query: Any, value: Any) -> Any:
@@ -346,7 +346,7 @@ def test_dropout_is_of_the_window() -> None:
     states = np.eye(7, dtype="float32")[None]
     layer(states, states)
     memory = layer.prepare(states)
-    assert tuple(layer.draw(memory, 3, True).keep.shape) == (1, 3, 5)
+    assert tuple(layer.sample_noise(memory, 3, True).dropout_mask.shape) == (1, 3, 5)
     context, weights = layer(states, states, return_attention_scores=True, training=True)
     ratio = array(context)[array(weights) > 0] / array(weights)[array(weights) > 0]
     np.testing.assert_allclose(np.unique(np.round(ratio, 4)), [0, 2])

@@ -148,7 +148,7 @@ def test_its_gradient_is_that_of_rewarded_draws() -> None:
     align, term = ReinforceAlignment(seed=1), Reinforce(entropy_bonus=0)
     align.build((count, 5))
     term.baseline.assign(0.3)
-    noise = align.draw((count, 5), "float32")
+    noise = align.sample_noise((count, 5), "float32")
 
     def drawn(rows: Any) -> Any:
         start = align.initial_state(rows)

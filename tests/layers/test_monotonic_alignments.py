@@ -213,13 +213,13 @@ def test_looks_at_thousands_of_places(form: str) -> None:
 
 def test_noise_is_of_training_and_seeded() -> None:
     layer, twin, other = (MonotonicAlignment(sigmoid_noise=2.0, seed=s) for s in (1, 1, 2))
-    drawn = [array(x.draw((4, 50, 50), "float32")) for x in (layer, twin, other)]
+    drawn = [array(x.sample_noise((4, 50, 50), "float32")) for x in (layer, twin, other)]
     assert np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
-    assert not np.array_equal(drawn[0], array(layer.draw((4, 50, 50), "float32")))
+    assert not np.array_equal(drawn[0], array(layer.sample_noise((4, 50, 50), "float32")))
     assert abs(drawn[0].std() - 2) < 0.05
     assert abs(drawn[0].mean()) < 0.05
-    assert MonotonicAlignment().draw((2, 3), "float32") is None
+    assert MonotonicAlignment().sample_noise((2, 3), "float32") is None
 
 
 def test_noise_is_added_to_scores() -> None:

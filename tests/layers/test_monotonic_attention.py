@@ -231,8 +231,8 @@ def test_dropout_and_noise_of_one_seed_are_independent() -> None:
     """Numbers of one generator would drop exactly the places of great noise."""
     layer = MonotonicAttention(dropout=0.5, seed=3)
     layer(*(np.ones((1, 1, 2), "float32"),) * 2)
-    draws = layer.draw(layer.prepare(np.ones((1, 5000, 2), "float32")), 1, True)
-    kept, noise = array(draws.keep).ravel() > 0, array(draws.noise).ravel()
+    draws = layer.sample_noise(layer.prepare(np.ones((1, 5000, 2), "float32")), 1, True)
+    kept, noise = array(draws.dropout_mask).ravel() > 0, array(draws.alignment).ravel()
     assert abs(np.corrcoef(kept, noise)[0, 1]) < 0.05
     assert abs(np.corrcoef(kept, np.abs(noise))[0, 1]) < 0.05
 

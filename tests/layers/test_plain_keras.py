@@ -110,7 +110,7 @@ class Bandit(keras.Model):
 
     def call(self, rewards: Any, training: bool = False) -> Any:
         rows = keras.ops.zeros_like(rewards) + self.scores
-        noise = self.align.draw(keras.ops.shape(rows), "float32") if training else None
+        noise = self.align.sample_noise(keras.ops.shape(rows), "float32") if training else None
         state = self.align.initial_state(rows)
         weights, state = self.align(rows, state=state, noise=noise, training=training)
         return {"reward": keras.ops.sum(weights * rewards, axis=-1), "state": state}

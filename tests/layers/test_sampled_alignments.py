@@ -64,7 +64,7 @@ def sampled(align: Any, scores: Any, mask: Any = None, noise: Any = None) -> tup
     """Weights and state of a first look in training, drawn anew or with the noise given."""
     scores = ops.convert_to_tensor(scores)
     if noise is None:
-        noise = align.draw(ops.shape(scores), "float32")
+        noise = align.sample_noise(ops.shape(scores), "float32")
     state = align.initial_state(scores)
     return align(scores, mask=mask, state=state, noise=noise, training=True)
 
@@ -89,7 +89,7 @@ def test_a_million_draws_of_a_layer(name: str) -> None:
 
 def test_noise_is_gumbel_and_finite() -> None:
     """Distribution `exp(-exp(-g))` within 5 sigma anywhere; no infinity among 1e7 draws."""
-    noise = array(GumbelAlignment(seed=1).draw((10_000_000,), "float32"))
+    noise = array(GumbelAlignment(seed=1).sample_noise((10_000_000,), "float32"))
     assert np.isfinite(noise).all()
     for g in (-2, -1, 0, 1, 3, 6, 12):
         share = np.exp(-np.exp(-g))
@@ -117,8 +117,8 @@ def test_dropout_of_the_same_seed_draws_other_numbers(kind: type) -> None:
     """Were they the same, what is dropped would tell what is drawn."""
     layer = Attention("dot", kind(seed=3), dropout=0.5, seed=3)
     value = np.zeros((20, 10, 4), "float32")
-    draws = layer.draw(layer.prepare(ops.convert_to_tensor(value)), 100, True)
-    keep, noise = array(draws.keep).ravel(), array(draws.noise).ravel()
+    draws = layer.sample_noise(layer.prepare(ops.convert_to_tensor(value)), 100, True)
+    keep, noise = array(draws.dropout_mask).ravel(), array(draws.alignment).ravel()
     assert abs(np.corrcoef(keep, noise.argsort().argsort())[0, 1]) < 5 / np.sqrt(len(keep))
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_drawn_at_inference(kind: type) -> None:
     for training in (None, False):
         same(layer(query, value, training=training), want)
     memory = layer.prepare(ops.convert_to_tensor(value))
-    assert layer.draw(memory, 5, False) is None
+    assert layer.sample_noise(memory, 5, False) is None
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -141,7 +141,7 @@ def test_great_scores_and_dead_rows(kind: type, mode: str) -> None:
     align = kind(seed=1)
     scores = np.array([[1e5, -1e5, 1e5], [np.nan, 1, np.inf], [np.inf, np.nan, -np.inf]], "float32")
     mask = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0]], "bool")
-    noise = align.draw((3, 3), "float32")
+    noise = align.sample_noise((3, 3), "float32")
     align.build((3, 3))
     run = differentiable(align, lambda x: sampled(align, x, mask, noise), mode)
     (weights, state), (gradient,), _ = run(scores)
@@ -331,7 +331,7 @@ def test_looks_one_by_one_keep_the_same() -> None:
     _, weights, state = layer(query, value, value_mask=memory_mask, **SHOWN)
     again = Attention("dot", ReinforceAlignment(seed=4))
     memory = again.prepare(ops.convert_to_tensor(value), None, memory_mask)
-    draws, running = again.draw(memory, 5, True), again.initial_state(memory)
+    draws, running = again.sample_noise(memory, 5, True), again.initial_state(memory)
     for t in range(5):
         now = keras.tree.map_structure(lambda x, t=t: None if x is None else x[:, t], draws)
         _, row, running = again.attend(
@@ -434,7 +434,7 @@ def test_the_coin_of_expected_looks_is_tossed_once_a_row() -> None:
 def test_only_expected_looks_give_scores_a_gradient_through_the_weights() -> None:
     align = ReinforceAlignment(0.5, seed=1)
     align.build((40, 6))
-    noise = align.draw((40, 6), "float32")
+    noise = align.sample_noise((40, 6), "float32")
     assert tuple(noise.shape) == (40, 7)
     run = differentiable(align, lambda x: sampled(align, x, MASK, noise)[0])
     weights, (gradient,), _ = run(np.tile(SCORES, (40, 1)))

@@ -235,7 +235,7 @@ def test_stretches_of_the_cache_change_nothing(
     model = case().filled()
     options = {"beam_width": 3, "n_best": 2, "min_length": 9, "max_length": 11, "jit": jit}
     want = model.compiled_search(SOURCE, **options)
-    monkeypatch.setattr(kv_cache.in_stretch, "__defaults__", ((2, 4),))
+    monkeypatch.setattr(kv_cache.in_bucket, "__defaults__", ((2, 4),))
     model.__dict__.pop("_compiled")
     found = model.compiled_search(SOURCE, **options)
     np.testing.assert_array_equal(array(found.tokens), array(want.tokens))

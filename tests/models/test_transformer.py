@@ -70,8 +70,10 @@ def test_long_sequences_are_read_by_blocks(positions: str, monkeypatch: pytest.M
     """Nobody asks a model for its weights, unless they do."""
     model = placed(positions)
     want, taken = forward(model, SOURCE, TARGET), []
-    real = blockwise.look
-    monkeypatch.setattr(blockwise, "look", lambda *given: [taken.append(1), real(*given)][1])
+    real = blockwise.attend_blockwise
+    monkeypatch.setattr(
+        blockwise, "attend_blockwise", lambda *given: [taken.append(1), real(*given)][1]
+    )
     monkeypatch.setattr(blockwise, "LONG", 1)
     close(forward(model, SOURCE, TARGET)[TARGET != 0], want[TARGET != 0], 1e-5)
     assert len(taken) == 6, "each attention of two layers on either side"
@@ -130,7 +132,7 @@ def also_compiled(positions: str, jit: bool) -> Any:
 def test_stretches_know_the_distances(
     positions: str, jit: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kv_cache.in_stretch, "__defaults__", ((2, 4),))
+    monkeypatch.setattr(kv_cache.in_bucket, "__defaults__", ((2, 4),))
     model = placed(positions)
     model.__dict__.pop("_compiled", None)
     options = {"beam_width": 3, "n_best": 2, "min_length": 7, "max_length": 9, "jit": jit}

@@ -25,7 +25,8 @@ class Alignment(keras.layers.Layer):
     - A stateful alignment defines `initial_state`. If the state before each step is known in
       advance (such as the step number), it also defines `compute_previous_states` and
       `compute_final_state`, and all steps are computed in parallel.
-    - An alignment with random noise in training defines `draw`; `call` gets the result as `noise`.
+    - An alignment with random noise in training defines `sample_noise`; `call` gets the result as
+      `noise`.
     - An alignment that uses the query or the keys defines `precompute` (and, if needed,
       `build_readers` and `prepare`); `call` gets the result as `aux`. If `precompute` returns a
       `Window`, only that window of the memory is scored.
@@ -38,7 +39,7 @@ class Alignment(keras.layers.Layer):
         mask: boolean, broadcasts against `scores`, or None.
         state: the state returned by the previous step, or `initial_state`.
         aux: the result of `precompute`; not passed if it is None.
-        noise: the result of `draw`; not passed if it is None.
+        noise: the result of `sample_noise`; not passed if it is None.
         training: whether to behave as in training.
 
     Returns:
@@ -95,7 +96,7 @@ class Alignment(keras.layers.Layer):
         """
         return ()
 
-    def draw(self, shape: Shape, dtype: str) -> Tensor | None:
+    def sample_noise(self, shape: Shape, dtype: str) -> Tensor | None:
         """Return noise for weights of that shape, generated outside of loops; None here."""
         return None
 

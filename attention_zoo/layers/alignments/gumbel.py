@@ -40,7 +40,7 @@ class GumbelAlignment(Alignment):
         mask: boolean, broadcasts against `scores`, or None.
         state: `()`.
         training: unused; without noise the weights are the one-hot argmax.
-        noise: g, `(..., S)`, from `draw`.
+        noise: g, `(..., S)`, from `sample_noise`.
 
     Returns:
         Weights `(..., S)`, at least float32, and `()`. A fully masked row is all 0.
@@ -90,7 +90,7 @@ class GumbelAlignment(Alignment):
         )
         self.built = True
 
-    def draw(self, shape: tuple[Any, ...], dtype: str) -> Tensor:
+    def sample_noise(self, shape: tuple[Any, ...], dtype: str) -> Tensor:
         return gumbel_noise(shape, dtype, self.seed_generator)
 
     def call(

@@ -35,7 +35,7 @@ class MochaAlignment(Alignment):
         state: `(previous,)`, the monotonic alignment's previous weights `(..., S)`; initially 1 at
             position 0.
         aux: u, `(..., S)`, from `precompute`.
-        noise: `(..., S)`, from `draw`.
+        noise: `(..., S)`, from `sample_noise`.
         training: whether to use the expected weights of the monotonic alignment.
 
     Returns:
@@ -106,8 +106,8 @@ class MochaAlignment(Alignment):
     def initial_state(self, like: Tensor) -> State:
         return self.reader.initial_state(like)
 
-    def draw(self, shape: tuple[Any, ...], dtype: str) -> Tensor | None:
-        return self.reader.draw(shape, dtype)
+    def sample_noise(self, shape: tuple[Any, ...], dtype: str) -> Tensor | None:
+        return self.reader.sample_noise(shape, dtype)
 
     def prepare(self, keys: Tensor) -> Tensor:
         return self.chunk_score.project(keys)

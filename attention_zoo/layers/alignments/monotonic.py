@@ -40,7 +40,7 @@ class MonotonicAlignment(Alignment):
         scores: `(..., S)`.
         mask: boolean, broadcasts against `scores`, or None; the scan skips masked positions.
         state: `(previous,)`, the previous weights `(..., S)`; initially 1 at position 0.
-        noise: `(..., S)`, from `draw`.
+        noise: `(..., S)`, from `sample_noise`.
         training: whether to compute the expected weights.
 
     Returns:
@@ -105,7 +105,7 @@ class MonotonicAlignment(Alignment):
         first = ops.cast(ops.arange(ops.shape(like)[-1]) == 0, at_least_float32(like).dtype)
         return (ops.broadcast_to(first, ops.shape(like)),)
 
-    def draw(self, shape: tuple[Any, ...], dtype: str) -> Tensor | None:
+    def sample_noise(self, shape: tuple[Any, ...], dtype: str) -> Tensor | None:
         if not self.sigmoid_noise:
             return None
         return keras.random.normal(shape, 0, self.sigmoid_noise, dtype, self.seed_generator)

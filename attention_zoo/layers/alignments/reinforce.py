@@ -47,7 +47,7 @@ class ReinforceAlignment(Alignment):
         mask: boolean, broadcasts against `scores`, or None.
         state: `(log_probability, entropy)`, sums over the previous steps, `(..., 1)`; initially 0.
         training: unused; without noise the weights are the one-hot argmax.
-        noise: from `draw`.
+        noise: from `sample_noise`.
 
     Returns:
         Weights `(..., S)`, at least float32, and the next state. A fully masked row is all 0.
@@ -100,7 +100,7 @@ class ReinforceAlignment(Alignment):
         zero = ops.zeros((), after[0].dtype)
         return tuple(ops.sum(ops.where(live[..., None], x, zero), axis=-2) for x in after)
 
-    def draw(self, shape: tuple[Any, ...], dtype: str) -> Tensor:
+    def sample_noise(self, shape: tuple[Any, ...], dtype: str) -> Tensor:
         """Return Gumbel noise; `expected_rate` adds a last column with one number per batch row."""
         noise = gumbel_noise(shape, dtype, self.seed_generator)
         if not self.expected_rate:
