@@ -297,8 +297,8 @@ class Attention(keras.layers.Layer):
         Args:
             context: in the compute dtype.
             query: `(B, T, Dq)`, before `project_query`.
-            row_mask: booleans that broadcast to `(B, [H], T, 1)`, False for fully masked rows, which
-                have output 0; or None.
+            row_mask: booleans that broadcast to `(B, [H], T, 1)`, False for fully masked rows,
+                whose output is 0; or None.
         """
         return context
 
