@@ -128,8 +128,8 @@ def test_gradients_are_finite_differences() -> None:
         return whole(**dict(zip(names, given, strict=True)))
 
     layer = keras.layers.Identity()
-    # The empty article's weights are 0, where nothing is smooth.
-    parts["weights"] = np.maximum(parts["weights"], 0.05).astype(WIDE)
+    # Weights near 0, as those of the empty article, are too curved for a finite step.
+    parts["weights"] = np.maximum(parts["weights"], 0.3).astype(WIDE)
     check_gradients(layer, differentiable(layer, function), list(parts.values()))
 
 
