@@ -18,10 +18,7 @@ from attention_zoo.layers.attention_shapes import check_call, check_memory, chec
 from attention_zoo.layers.pairs import refuse_excluded_pair
 from attention_zoo.layers.scores import make_score
 from attention_zoo.layers.steps import AttentionMasks, AttentionResult, Memory, Noise
-
-Tensor = Any
-Shape = tuple[Any, ...]
-State = tuple[Any, ...]
+from attention_zoo.typing import Shape, State, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -17,9 +17,7 @@ from attention_zoo.layers.cell_steps import (
 )
 from attention_zoo.layers.steps import Memory, Noise
 from attention_zoo.ops import check_shape, whole_number
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 ORDERS = ("attend_then_step", "step_then_attend")
 

@@ -6,9 +6,7 @@ from typing import Any
 
 from attention_zoo.layers.scores.base import built_widths
 from attention_zoo.ops import check_shape
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 def check_shapes(query: Shape, value: Shape, key: Shape) -> None:

@@ -14,9 +14,7 @@ from attention_zoo.layers.attention_feature_map import (
     check_pair,
     make_pairwise_score,
 )
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

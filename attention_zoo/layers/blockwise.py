@@ -11,8 +11,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.alignments import SoftmaxAlignment
 from attention_zoo.layers.scores import DotScore, ScaledDotScore
 from attention_zoo.layers.steps import AttentionMasks, Memory
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 LONG = 2**22
 """Number of scores per head (2048 queries times 2048 sources) from which attention is blockwise.

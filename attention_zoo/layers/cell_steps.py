@@ -13,7 +13,8 @@ from typing import Any
 import keras
 from keras import ops
 
-Tensor = Any
+from attention_zoo.typing import Tensor
+
 States = tuple[Tensor, ...]
 
 

@@ -10,9 +10,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.character_reader import PAD, CharacterReader
 from attention_zoo.layers.recurrent_encoder import RecurrentEncoder
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
 from attention_zoo.ops.random import kept
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 class Dropout(keras.layers.Dropout):

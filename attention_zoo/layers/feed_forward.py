@@ -8,9 +8,7 @@ import keras
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.dropout import Dropout
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -9,9 +9,8 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.typing import Shape, Tensor
 
-Tensor = Any
-Shape = tuple[Any, ...]
 Level = tuple[Any, Any]
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 BUCKETS = (16, 64, 256)
 """Cache buckets, in steps: attention covers the smallest bucket that contains the step."""

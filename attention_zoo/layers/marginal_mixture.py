@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 from keras import backend, ops
 
 from attention_zoo.ops import at_least_float32
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

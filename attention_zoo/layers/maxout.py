@@ -7,8 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

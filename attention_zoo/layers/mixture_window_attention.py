@@ -12,10 +12,7 @@ from attention_zoo.layers.alignments import Alignment
 from attention_zoo.layers.attention import Attention
 from attention_zoo.layers.scores import Score
 from attention_zoo.ops import at_least_float32, whole_number
-
-Tensor = Any
-Shape = tuple[Any, ...]
-State = tuple[Tensor, ...]
+from attention_zoo.typing import Shape, State, Tensor
 
 GREATEST = 20.0
 """Upper limit of the exponents. No memory needs a height, precision or step above e^20. Squares

@@ -12,10 +12,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention import Attention, check_shapes
 from attention_zoo.layers.positions import make_positions
 from attention_zoo.layers.steps import Memory, Noise
-
-Tensor = Any
-Shape = tuple[Any, ...]
-State = tuple[Any, ...]
+from attention_zoo.typing import Shape, State, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -11,9 +11,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention_cell import AttentionCell, CellState, Prepared, StepRecord
 from attention_zoo.layers.cell_steps import cells_of, state_sizes
 from attention_zoo.layers.steps import Noise
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -8,9 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 RECURRENT = {
     "lstm": keras.layers.LSTM,

@@ -9,9 +9,7 @@ import keras
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.dropout import Dropout
 from attention_zoo.registry import Registry
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 NORMS = Registry("norm")
 NORMS.register("layer")(keras.layers.LayerNormalization)

@@ -12,8 +12,8 @@ from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.typing import Tensor
 
-Tensor = Any
 State = Any
 Step = Callable[[Tensor, State], tuple[Tensor, State]]
 

@@ -12,9 +12,8 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.scores import make_score
 from attention_zoo.registry import did_you_mean
+from attention_zoo.typing import Shape, Tensor
 
-Tensor = Any
-Shape = tuple[Any, ...]
 Masked = tuple[Tensor, Tensor | None]
 
 DIRECTIONS = ("text_to_image", "image_to_text")

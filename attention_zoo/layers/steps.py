@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
-
-Tensor = Any
-State = tuple[Any, ...]
+from attention_zoo.typing import State, Tensor
 
 
 class Memory(NamedTuple):

@@ -11,9 +11,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention import Attention
 from attention_zoo.ops.alignment_penalties import diversity
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

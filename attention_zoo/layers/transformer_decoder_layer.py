@@ -16,9 +16,7 @@ from attention_zoo.layers.transformer_encoder_layer import (
     keys_and_values,
     look,
 )
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -13,9 +13,7 @@ from attention_zoo.layers.kv_cache import Ancestors, Cache, KeysAndValues
 from attention_zoo.layers.multi_head_attention import MultiHeadAttention
 from attention_zoo.layers.residual import Residual
 from attention_zoo.registry import did_you_mean
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 STYLE = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
 """Layer arguments that a model accepts in its own `layer` argument."""

@@ -12,9 +12,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention import Attention
 from attention_zoo.layers.scores import AdditiveScore
 from attention_zoo.layers.steps import Memory
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -9,8 +9,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -9,8 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.ops.random import kept
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 PAD, UNKNOWN = 0, 1
 

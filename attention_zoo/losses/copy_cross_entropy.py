@@ -8,8 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.ops import CopyProjection, check_shape, copied_cross_entropy, sizes_or
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

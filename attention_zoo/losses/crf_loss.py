@@ -16,8 +16,7 @@ from attention_zoo.ops.linear_chain import (
     path_score,
     unpack,
 )
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 REFUSED = 1e4
 """Cost of a sentence whose labels are forbidden; finite, so that its batch stays usable."""

@@ -15,8 +15,7 @@ from attention_zoo.ops import (
     sizes_or,
     smoothed_cross_entropy,
 )
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -9,8 +9,7 @@ from keras import ops
 
 from attention_zoo.ops import check_shape, sizes_or
 from attention_zoo.registry import Registry
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 KINDS = Registry("kind of guided alignment")
 

@@ -9,8 +9,7 @@ import keras
 from keras import ops
 
 from attention_zoo.ops import at_least_float32, check_shape, number, sizes_or
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

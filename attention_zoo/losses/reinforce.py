@@ -9,8 +9,7 @@ import keras
 from keras import ops
 
 from attention_zoo.ops import check_shape, number, refuse_float_mask, sizes_or
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

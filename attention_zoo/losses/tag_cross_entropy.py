@@ -14,8 +14,7 @@ from attention_zoo.ops import (
     smoothed_cross_entropy,
 )
 from attention_zoo.ops.linear_chain import unpack
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -20,8 +20,7 @@ from attention_zoo.layers.residual import NORMS, closing_norm
 from attention_zoo.layers.transformer_encoder_layer import check_style
 from attention_zoo.models import places
 from attention_zoo.models.presets import Config, PresetMixin, model, preset
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 PAD = 0
 

@@ -9,8 +9,8 @@ from keras import ops
 
 from attention_zoo.decoding import InPlace
 from attention_zoo.layers.kv_cache import Ancestors, KeysAndValues
+from attention_zoo.typing import Tensor
 
-Tensor = Any
 State = dict[str, Any]
 
 

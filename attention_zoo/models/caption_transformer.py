@@ -14,8 +14,7 @@ from attention_zoo.models.image_encoders import encoder_options, make_encoder, s
 from attention_zoo.models.presets import Config, PresetMixin, model, options_of, plain, preset
 from attention_zoo.models.transformer import Transformer
 from attention_zoo.ops import angles, rate, sinusoids, whole_number
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 OF_LAYERS = ("embedding_dim", "units", "num_heads", "num_layers", "layer", "dropout")
 

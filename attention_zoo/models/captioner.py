@@ -10,8 +10,7 @@ from keras import ops
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.models.generation import DecoderStart, GenerationMixin, fingerprints
 from attention_zoo.models.image_encoders import check_image
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 class Captioner(GenerationMixin):

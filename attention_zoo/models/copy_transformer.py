@@ -13,8 +13,7 @@ from attention_zoo.models.copying import Copying, Told
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.models.transformer import Transformer
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @model

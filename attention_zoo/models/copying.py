@@ -12,8 +12,7 @@ from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
 from attention_zoo.models.generation import END, PAD, START, GenerationMixin
 from attention_zoo.models.presets import PresetMixin
 from attention_zoo.ops import CopyProjection, Projection, copied_share, whole_number
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 UNKNOWN = 1
 

@@ -25,9 +25,7 @@ from attention_zoo.models.presets import (
     plain,
     preset,
 )
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 LOOK = ("direction", "inverse_temperature", "pooling", "pooling_sharpness")
 BLOCK = 2**24

@@ -22,8 +22,7 @@ from attention_zoo.models.tag_heads import check_options
 from attention_zoo.models.tagger import Tagger, look
 from attention_zoo.models.word_features import WordFeatures
 from attention_zoo.registry import Registry
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 SUBLAYERS = Registry("sublayer")
 """Registry of the sublayers before each self-attention, built with `(options, dtype=...)`."""

@@ -18,8 +18,7 @@ from attention_zoo.layers import (
 from attention_zoo.models.generation import END, PAD, START, DecoderStart, GenerationMixin
 from attention_zoo.models.presets import PresetMixin
 from attention_zoo.ops import Projection
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 class Encoded(NamedTuple):

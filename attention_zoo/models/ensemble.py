@@ -12,8 +12,7 @@ from attention_zoo.decoding.ensemble import ensemble, mean_logits
 from attention_zoo.models import presets
 from attention_zoo.models.generation import DecoderStart, GenerationMixin
 from attention_zoo.models.presets import model
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @model

@@ -17,8 +17,7 @@ from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
 from attention_zoo.layers.positions.places import places_of
 from attention_zoo.ops.random import scramble
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 PAD, START, END = 0, 2, 3
 MOST_COMPILED = 16  # compiled searches kept per model

@@ -33,8 +33,7 @@ from attention_zoo.models.generation import (
     mask_special_tokens,
 )
 from attention_zoo.models.presets import Config, PresetMixin, model, preset
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 STYLE = {"activation": "gelu_tanh", "epsilon": 1e-5}
 """Default layer options, as in the released models."""

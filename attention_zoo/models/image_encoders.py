@@ -19,9 +19,7 @@ from attention_zoo.hub import local_folder
 from attention_zoo.models.presets import Config, from_preset, options_of
 from attention_zoo.ops import check_shape, whole_number
 from attention_zoo.registry import Registry, did_you_mean
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 IMAGE_ENCODERS = Registry("image encoder")
 

@@ -8,8 +8,9 @@ import keras
 from keras import layers, ops
 
 from attention_zoo.layers import Attention, AttentionCell, RecurrentDecoder, RecurrentEncoder
-from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, Tensor
+from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
 from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.typing import Tensor
 
 
 @model

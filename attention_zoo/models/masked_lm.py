@@ -14,8 +14,7 @@ from attention_zoo.models import presets
 from attention_zoo.models.bert import BERT
 from attention_zoo.models.presets import Config, model
 from attention_zoo.ops import Projection
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @model

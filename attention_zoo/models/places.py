@@ -11,9 +11,9 @@ from attention_zoo.layers import POSITIONS, MultiHeadAttention
 from attention_zoo.layers.positions import RelativePositions, make_positions
 from attention_zoo.ops import to_front
 from attention_zoo.registry import did_you_mean
+from attention_zoo.typing import Tensor
 
 NONE, LEARNED = "none", "learned"
-Tensor = Any
 
 
 def check_positions(name: Any, absolute: Sequence[str]) -> None:

@@ -15,8 +15,7 @@ from attention_zoo.models.copying import Copying, Told
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 class Read(NamedTuple):

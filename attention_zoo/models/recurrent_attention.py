@@ -15,8 +15,7 @@ from attention_zoo.layers.alignments.gumbel import noise_generator
 from attention_zoo.losses import GlimpseLoss
 from attention_zoo.models.presets import Config, PresetMixin, model, plain, preset
 from attention_zoo.ops.random import uniform
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 WHITE = 255.0
 AXES = ("height", "width", "channels")

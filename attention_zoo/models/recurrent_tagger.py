@@ -14,8 +14,7 @@ from attention_zoo.layers.residual import Residual
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.models.tagger import Tagger, look
 from attention_zoo.models.word_features import WordFeatures
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @model

@@ -14,8 +14,9 @@ from attention_zoo.layers import (
     RecurrentDecoder,
     RecurrentEncoder,
 )
-from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, Tensor
+from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
 from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.typing import Tensor
 
 
 @model

@@ -9,8 +9,9 @@ from keras import layers, ops
 
 from attention_zoo.layers import Maxout, RecurrentDecoder, RecurrentEncoder
 from attention_zoo.layers.recurrent_encoder import RECURRENT
-from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, Tensor, over_steps
+from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, over_steps
 from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.typing import Tensor
 
 CELLS = {
     "lstm": layers.LSTMCell,

@@ -19,7 +19,7 @@ from attention_zoo.layers import (
 )
 from attention_zoo.losses import Reinforce
 from attention_zoo.models.captioner import Captioner
-from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, Tensor
+from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
 from attention_zoo.models.generation import END, PAD, START, DecoderStart
 from attention_zoo.models.image_encoders import encoder_options, make_encoder, saved_options
 from attention_zoo.models.presets import Config, model, options_of, plain, preset
@@ -33,6 +33,7 @@ from attention_zoo.ops import (
     whole_number,
 )
 from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.typing import Tensor
 
 LOOKS = Registry("look.kind")
 """Registry of a captioner's kinds of attention."""

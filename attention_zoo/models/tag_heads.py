@@ -14,8 +14,8 @@ from attention_zoo.layers import CRF
 from attention_zoo.losses import CRFLoss, TagCrossEntropy
 from attention_zoo.ops.linear_chain import FORBIDDEN
 from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.typing import Tensor
 
-Tensor = Any
 Config = dict[str, Any]
 
 HEADS = Registry("tagger's head")

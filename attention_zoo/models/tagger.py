@@ -15,8 +15,8 @@ from attention_zoo.data import read_word_vectors
 from attention_zoo.models.presets import Config, PresetMixin
 from attention_zoo.models.tag_heads import HEADS, head_options
 from attention_zoo.models.word_features import character_options
+from attention_zoo.typing import Tensor
 
-Tensor = Any
 Inputs = dict[str, Any]
 
 PAD = 0

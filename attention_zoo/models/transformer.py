@@ -29,8 +29,7 @@ from attention_zoo.models.generation import (
 )
 from attention_zoo.models.presets import Config, PresetMixin, model, preset
 from attention_zoo.ops import Projection
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 TIES = ("none", "target", "all")
 SINUSOIDAL = "sinusoidal"

@@ -13,8 +13,7 @@ from attention_zoo.models import presets
 from attention_zoo.models.bert import BERT
 from attention_zoo.models.presets import Config, model
 from attention_zoo.models.tagger import Tagger
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 OWN = ("tags", "head", "dropout", "marks", "name", "dtype")
 """Arguments of the tagger; all others of `from_preset` are those of the BERT."""

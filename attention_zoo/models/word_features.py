@@ -13,8 +13,8 @@ from attention_zoo.layers import CharacterCNN, CharacterLSTM, WordDropout
 from attention_zoo.layers.dropout import Dropout
 from attention_zoo.models.tag_heads import check_options
 from attention_zoo.registry import Registry
+from attention_zoo.typing import Tensor
 
-Tensor = Any
 Config = dict[str, Any]
 
 CHARACTERS = Registry("character encoder")

@@ -8,15 +8,14 @@ custom loss. Masked queries, and steps whose weights are all 0 (nothing to atten
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from keras import ops
 
 from attention_zoo.ops.masking import as_boolean_mask
 from attention_zoo.ops.softmax import at_least_float32
 from attention_zoo.registry import Registry
+from attention_zoo.typing import Tensor
 
-Tensor = Any
 Penalty = Callable[..., Tensor]
 
 PENALTIES = Registry("penalty")

@@ -6,7 +6,7 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape
 
 
 def whole_number(name: str, value: Any, low: int = 1) -> int:

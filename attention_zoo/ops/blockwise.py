@@ -13,8 +13,8 @@ from attention_zoo.ops.positions import skew, unskew
 from attention_zoo.ops.random import kept
 from attention_zoo.ops.recurrence import revise
 from attention_zoo.ops.softmax import at_least_float32
+from attention_zoo.typing import Tensor
 
-Tensor = Any
 BLOCK, LEAST = 256, 32
 
 

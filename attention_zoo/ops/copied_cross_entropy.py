@@ -15,8 +15,7 @@ from attention_zoo.ops.projected_cross_entropy import (
     projected_cross_entropy,
 )
 from attention_zoo.ops.softmax import at_least_float32
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 UNKNOWN = 1
 LEAST = 1e-30

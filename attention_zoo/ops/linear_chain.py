@@ -16,8 +16,7 @@ from keras import backend, ops
 from attention_zoo.ops.arguments import check_shape
 from attention_zoo.ops.masking import as_boolean_mask, to_front, zero_masked
 from attention_zoo.ops.recurrence import scan
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 FORBIDDEN = -1e30
 """Energy of forbidden tags and transitions: below all others, but finite to avoid NaN gradients."""

@@ -18,8 +18,7 @@ from attention_zoo.ops.linear_chain import (
 )
 from attention_zoo.ops.random import gumbel
 from attention_zoo.ops.recurrence import scan
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 def best_path(chain: Chain) -> tuple[Tensor, Tensor]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras import ops
 
-Tensor = Any
+from attention_zoo.typing import Tensor
+
 Pair = tuple[Tensor, Tensor]
 
 

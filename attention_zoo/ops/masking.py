@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
 from keras import backend, ops
 
@@ -11,7 +10,7 @@ from keras import backend, ops
 # exports no accessor.
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 def as_boolean_mask(mask: Tensor, name: str, shape: tuple[int | None, ...]) -> Tensor:

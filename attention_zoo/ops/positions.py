@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from keras import ops
 
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 def angles(places: Tensor, width: int, max_wavelength: float, dtype: str) -> Tensor:

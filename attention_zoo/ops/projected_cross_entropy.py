@@ -9,8 +9,7 @@ import keras
 from keras import ops
 
 from attention_zoo.ops.recurrence import scan
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 CELLS = 2**21
 """Number of logits in memory at a time: as many as fit the CPU caches."""

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-Tensor = Any
+from attention_zoo.typing import Tensor
+
 Nest = Any
 Step = Callable[[Nest, Nest], tuple[Nest, Nest]]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 def sliding_windows(x: Tensor, width: int) -> Tensor:

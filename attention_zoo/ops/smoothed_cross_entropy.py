@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
 from attention_zoo.ops.arguments import number
 from attention_zoo.ops.softmax import at_least_float32
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 def check_label_smoothing(label_smoothing: float) -> float:

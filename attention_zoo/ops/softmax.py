@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import backend, ops
 
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 def at_least_float32(x: Tensor) -> Tensor:

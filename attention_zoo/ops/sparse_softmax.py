@@ -14,14 +14,12 @@ formula becomes softmax.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from keras import backend, ops
 
 from attention_zoo.ops.softmax import at_least_float32
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 BISECTIONS = 30
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 class Window(NamedTuple):

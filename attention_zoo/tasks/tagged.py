@@ -13,8 +13,7 @@ from keras import ops
 from attention_zoo.metrics import read_spans
 from attention_zoo.ops.linear_chain import log_partition, unpack
 from attention_zoo.tasks.sentences import Source
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import tensorflow as tf
 from attention_zoo.ops import CopyProjection, Projection
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.loss_scale import LossScale
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 MEANS = ("mean", "sum_over_batch_size")
 APPLIED, OVERFLOW, FAULT = range(3)

@@ -8,10 +8,7 @@ import keras
 
 from attention_zoo.ops import refuse_float_mask
 from attention_zoo.registry import Registry
-
-Tensor = Any
-Shape = tuple[Any, ...]
-State = tuple[Tensor, ...]
+from attention_zoo.typing import Shape, State, Tensor
 
 ALIGNMENTS = Registry("alignment")
 

@@ -8,8 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.ops import at_least_float32, entmax, number
+from attention_zoo.typing import State, Tensor
 
 NEAREST_TO_SOFTMAX = 1e-6
 """Lower bound of `alpha - 1` if alpha is learned; below it, float32 results equal softmax's."""

@@ -9,8 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.ops import at_least_float32, hardmax, masked_softmax, number, whole_number
+from attention_zoo.typing import State, Tensor
 
 AWAY_FROM_DROPOUT = 104729
 """Added to a seed, so that the dropout of an attention layer with the same seed is independent."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import keras
 
-from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.ops import hardmax
+from attention_zoo.typing import State, Tensor
 
 
 @ALIGNMENTS.register("hard")

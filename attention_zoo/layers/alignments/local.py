@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from attention_zoo.layers.alignments.base import State, Tensor
+from attention_zoo.typing import State, Tensor
 
 
 def check_window(window: int) -> int:

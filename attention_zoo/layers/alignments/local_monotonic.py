@@ -7,9 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.layers.alignments.local import check_window, real_span, refuse_sequential
 from attention_zoo.ops import Window, masked_softmax
+from attention_zoo.typing import State, Tensor
 
 
 @ALIGNMENTS.register("local_monotonic")

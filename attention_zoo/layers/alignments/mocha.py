@@ -7,10 +7,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, Shape, State, Tensor
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.layers.alignments.monotonic import MonotonicAlignment
 from attention_zoo.layers.scores import make_score
 from attention_zoo.ops import at_least_float32, masked_softmax
+from attention_zoo.typing import Shape, State, Tensor
 
 
 @ALIGNMENTS.register("mocha")

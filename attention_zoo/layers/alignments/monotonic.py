@@ -8,8 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.ops import at_least_float32, linear_recurrence, number
+from attention_zoo.typing import State, Tensor
 
 FORMS = ("parallel", "recursive")
 

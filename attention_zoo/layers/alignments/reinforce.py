@@ -9,9 +9,10 @@ import keras
 import numpy as np
 from keras import backend, ops
 
-from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.layers.alignments.gumbel import gumbel_noise, noise_generator
 from attention_zoo.ops import at_least_float32, hardmax, number
+from attention_zoo.typing import State, Tensor
 
 
 class Choice(NamedTuple):

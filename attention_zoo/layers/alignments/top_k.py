@@ -6,8 +6,9 @@ from typing import Any
 
 import keras
 
-from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment, State, Tensor
+from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.ops import keep_greatest, masked_softmax, whole_number
+from attention_zoo.typing import State, Tensor
 
 
 @ALIGNMENTS.register("top_k")

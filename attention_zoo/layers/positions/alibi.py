@@ -6,7 +6,8 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, Tensor
+from attention_zoo.layers.positions.base import POSITIONS, RelativePositions
+from attention_zoo.typing import Tensor
 
 
 @POSITIONS.register("alibi")

@@ -10,9 +10,7 @@ from keras import backend, ops
 from attention_zoo.layers.scores.base import dot
 from attention_zoo.ops import at_least_float32, check_shape, distances
 from attention_zoo.registry import Registry
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 POSITIONS = Registry("positions")
 

@@ -9,9 +9,7 @@ from keras import ops
 
 from attention_zoo.layers.positions.places import check_embeddings, places
 from attention_zoo.ops import check_shape, whole_number
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -7,8 +7,7 @@ from typing import Any
 from keras import backend, ops
 
 from attention_zoo.ops import check_shape, sizes_or
-
-Tensor = Any
+from attention_zoo.typing import Tensor
 
 
 def check_embeddings(shape: tuple[Any, ...]) -> None:

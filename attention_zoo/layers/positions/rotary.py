@@ -9,7 +9,8 @@ import keras
 from keras import backend, ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, Shape, Tensor
+from attention_zoo.layers.positions.base import POSITIONS, RelativePositions
+from attention_zoo.typing import Shape, Tensor
 
 
 @POSITIONS.register("rotary")

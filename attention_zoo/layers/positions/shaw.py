@@ -8,8 +8,9 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, Shape, Tensor
+from attention_zoo.layers.positions.base import POSITIONS, RelativePositions
 from attention_zoo.layers.scores.base import dot
+from attention_zoo.typing import Shape, Tensor
 
 
 @POSITIONS.register("shaw")

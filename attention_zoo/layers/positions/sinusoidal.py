@@ -10,9 +10,7 @@ from keras import backend, ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.positions.places import check_embeddings, places
-
-Tensor = Any
-Shape = tuple[Any, ...]
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -10,10 +10,7 @@ from keras import ops
 
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry
-
-Tensor = Any
-Shape = tuple[Any, ...]
-State = tuple[Tensor, ...]
+from attention_zoo.typing import Shape, State, Tensor
 
 SCORES = Registry("score")
 

@@ -7,7 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor, dot
+from attention_zoo.layers.scores.base import SCORES, Score, dot
+from attention_zoo.typing import Shape, Tensor
 
 
 @SCORES.register("bilinear")

@@ -7,8 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor, check_units
+from attention_zoo.layers.scores.base import SCORES, Score, check_units
 from attention_zoo.ops import at_least_float32
+from attention_zoo.typing import Shape, Tensor
 
 
 @SCORES.register("concat")

@@ -8,15 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.scores.base import (
-    SCORES,
-    Score,
-    Shape,
-    Tensor,
-    dot,
-    require_equal_widths,
-)
+from attention_zoo.layers.scores.base import SCORES, Score, dot, require_equal_widths
 from attention_zoo.ops import at_least_float32, number
+from attention_zoo.typing import Shape, Tensor
 
 
 @SCORES.register("cosine")

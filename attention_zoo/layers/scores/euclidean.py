@@ -5,14 +5,9 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from attention_zoo.layers.scores.base import (
-    SCORES,
-    Score,
-    Shape,
-    Tensor,
-    require_equal_widths,
-)
+from attention_zoo.layers.scores.base import SCORES, Score, require_equal_widths
 from attention_zoo.ops import at_least_float32
+from attention_zoo.typing import Shape, Tensor
 
 
 @SCORES.register("euclidean")

@@ -7,8 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.scores.base import SCORES, Score, Shape, Tensor
+from attention_zoo.layers.scores.base import SCORES, Score
 from attention_zoo.ops import at_least_float32, whole_number
+from attention_zoo.typing import Shape, Tensor
 
 
 @SCORES.register("location")

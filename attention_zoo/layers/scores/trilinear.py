@@ -5,15 +5,9 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from attention_zoo.layers.scores.base import (
-    SCORES,
-    Score,
-    Shape,
-    Tensor,
-    dot,
-    require_equal_widths,
-)
+from attention_zoo.layers.scores.base import SCORES, Score, dot, require_equal_widths
 from attention_zoo.ops import at_least_float32
+from attention_zoo.typing import Shape, Tensor
 
 
 @SCORES.register("trilinear")
