@@ -21,6 +21,8 @@ M = TypeVar("M", bound=type)
 
 MODELS = Registry("model")
 PRESETS = Registry("preset")
+LOADERS: list[Callable[[Path, type | None, Config], Any]] = []
+"""Loaders of folders in other formats; each returns a model, or None for an unknown format."""
 FORMAT_VERSION = 1
 
 
@@ -83,10 +85,9 @@ def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) ->
             raise ValueError(f"{folder}: no such folder")
         PRESETS.get(str(name_or_folder))
     if not (folder / MANIFEST).exists():
-        from attention_zoo.models import public  # a circular import otherwise
-
-        if public.read_config(folder) is not None:
-            return public.from_public(folder, wanted, **overrides)
+        for load in LOADERS:
+            if (loaded := load(folder, wanted, overrides)) is not None:
+                return loaded
     _verify(folder)
     saved = json.loads((folder / "config.json").read_text("utf-8"))
     check_format_version(folder / "config.json", saved, FORMAT_VERSION)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from attention_zoo.hub import local_folder
 from attention_zoo.models.places import LEARNED
+from attention_zoo.models.presets import LOADERS
 from attention_zoo.models.public.tensors import Tensors
 from attention_zoo.registry import Registry
 
@@ -96,6 +97,14 @@ def from_public(folder: str | Path, cls: type | None = None, **overrides: Any) -
         raise ValueError(f"{folder}: not a public checkpoint (no config.json with a model_type)")
     build: Callable[..., Any] = FAMILIES.get(config["model_type"])
     return build(Checkpoint(folder, config, Tensors(folder)), cls, overrides)
+
+
+def _load_if_public(folder: Path, cls: type | None, overrides: Mapping[str, Any]) -> Any:
+    """Load a model from a folder; None if it is not a public checkpoint."""
+    return None if read_config(folder) is None else from_public(folder, cls, **overrides)
+
+
+LOADERS.append(_load_if_public)
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
