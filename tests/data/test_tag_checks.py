@@ -33,7 +33,7 @@ def test_tags_of_their_scheme(scheme: str) -> None:
 
 @refuses(
     ("BIO", ["O", "I-a O"], "here:2, word 1: 'I-a' may not begin a sentence in BIO"),
-    ("BIO", ["I-a O"], "in BIO; fix the tag, or use the scheme IOB1$"),
+    ("BIO", ["I-a O"], "in BIO; fix the tag, or use the scheme IOB1"),
     ("BIO", ["I-a B-b"], "may not begin a sentence in BIO; fix the tag"),
     ("BIO", ["B-a I-b"], "here:1, word 2: 'I-b' may not come after 'B-a' in BIO"),
     ("BIOES", ["O", "O B-a"], "here:2, word 2: 'B-a' may not end a sentence in BIOES"),

@@ -113,7 +113,7 @@ def test_the_baseline_moves_in_a_graph(mode: str) -> None:
 def rows_gradient(term: Reinforce, align: ReinforceAlignment) -> np.ndarray:
     """The gradient by the scores of each of COUNT draws, `(COUNT, S)`."""
     align.build((COUNT, 5))
-    noise = align.draw((COUNT, 5), "float32")
+    noise = align.sample_noise((COUNT, 5), "float32")
     rewards = REWARDS.astype("float32")[:, None]
 
     def drawn(rows: Any) -> Any:
@@ -155,7 +155,7 @@ PAID = np.random.default_rng(6).normal(size=(REGIONS,) * STEPS).astype("float32"
 def path_gradients(term: Reinforce, align: ReinforceAlignment) -> list[np.ndarray]:
     """Of each of PATHS walks over the regions, by FIRST and by FOLLOW."""
     align.build((PATHS, REGIONS))
-    noise = [align.draw((PATHS, REGIONS), "float32") for _ in range(STEPS)]
+    noise = [align.sample_noise((PATHS, REGIONS), "float32") for _ in range(STEPS)]
 
     def walk(first: Any, follow: Any) -> Any:
         state, looks = align.initial_state(first[:, 0]), []

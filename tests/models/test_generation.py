@@ -187,6 +187,7 @@ def test_errors_come_as_they_are() -> None:
             assert str(caught.value) == message
 
 
+OUTSIDE = "source token ids must be at least 0 and less than the vocabulary size"
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"banned_tokens": [99]}, "banned_tokens has token 99: ids must be from 0 to 11"),
     (
@@ -197,8 +198,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"prefix_tokens": [END], "min_length": 4},
         "prefix_tokens forces the end token at position 0 but min_length is 4: lower min_length",
     ),
-    ({"source": SOURCE + 9}, "less than the vocabulary size 11, got 18"),
-    ({"source": SOURCE - 1}, "ids must be at least 0 and less than the vocabulary size 11, got -1"),
+    ({"source": SOURCE + 9}, f"{OUTSIDE} 11, got 18"),
+    ({"source": SOURCE - 1}, f"{OUTSIDE} 11, got -1"),
     ({"source": SOURCE[0]}, "source must be integer token ids (B, S), got int32 of shape (6,)"),
     (
         {"rules": [AllowedTokens(np.ones((2, 12), bool))]},

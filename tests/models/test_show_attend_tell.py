@@ -241,7 +241,7 @@ def test_captions_that_are_all_padding_count_in_no_mean() -> None:
         for rows in (2, 4):
             if kind == "hard":
                 model.look.reinforce.baseline.assign(0.0)
-                model.decoder.cell.attentions[0].alignment.draw = lambda shape, dtype: (
+                model.decoder.cell.attentions[0].alignment.sample_noise = lambda shape, dtype: (
                     0.0 * (keras.ops.ones((*shape[:-1], shape[-1] + 1), dtype))
                 )
             model({"image": image[:rows], "target": target[:rows]}, training=True)

@@ -59,7 +59,7 @@ class GumbelAlignment(Alignment):
         >>> import numpy as np
         >>> from attention_zoo.layers import GumbelAlignment
         >>> align, scores = GumbelAlignment(seed=1), np.zeros((1, 4), "float32")
-        >>> weights, _ = align(scores, noise=align.draw((1, 4), "float32"), training=True)
+        >>> weights, _ = align(scores, noise=align.sample_noise((1, 4), "float32"), training=True)
         >>> sorted(float(w) for w in weights[0])
         [0.0, 0.0, 0.0, 1.0]
 
