@@ -202,7 +202,7 @@ def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
     weights = [v.value for v in model.trainable_variables]
     inputs = {"image": grid, "target": target}
     paths, log_chances, losses, gradients = list(itertools.product(range(4), repeat=2)), [], [], []
-    with tf.GradientTape() as whole, mock.patch.object(alignment, "draw") as draw:
+    with tf.GradientTape() as whole, mock.patch.object(alignment, "sample_noise") as draw:
         for path in paths:
             noise = np.zeros((1, 2, 4), "float32")
             noise[0, range(2), path] = 1e4
