@@ -315,3 +315,14 @@ def test_scaling_names_options_and_files_that_there_are() -> None:
         assert (DOCS.parent / file).is_file()
     (config,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     assert set(json.loads(config)) == {"cluster", "task"}
+
+
+def test_names_in_the_glossary_exist() -> None:
+    text = (DOCS / "glossary.md").read_text("utf-8")
+    names = re.findall(r"`(layers|ops|decoding|models|training)\.([A-Za-z_]\w*)", text)
+    options = vars(az.training.recipe.TrainingOptions())
+    missing = [f"{m}.{n}" for m, n in names if not hasattr(getattr(az, m), n) and n not in options]
+    assert missing == []
+    methods = re.findall(r"`(Attention|Score|TransformerDecoderLayer)\.(\w+)", text)
+    assert len(methods) >= 5
+    assert all(hasattr(getattr(az.layers, cls), name) for cls, name in methods)
