@@ -1,4 +1,4 @@
-"""Entry point of the command line."""
+"""Entry point of the command-line interface."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0 for success, 2 for invalid input (one line on standard error), or 128 plus the number of
-        the signal that stopped the command.
+        The exit status: 0 for success, 2 for invalid input or an I/O error (one line on standard
+        error), or 128 plus the number of the signal that stopped the command.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"attention-zoo: {str(stop) or 'interrupted'}", file=sys.stderr)
         return 128 + getattr(stop, "number", signal.SIGINT)
     except BrokenPipeError:
-        # The reader of the pipe is gone; let Python flush the rest of the buffer to /dev/null.
+        # The reader closed the pipe; let Python flush the rest of its buffer to /dev/null at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -20,7 +20,7 @@ class CopiedIds(NamedTuple):
     Attributes:
         sources: ids of each source, without start and end tokens.
         targets: ids of each target, without start and end tokens; empty if no targets were given.
-        words: for each source, the words of the ids V, V + 1 ..., as from `Tokenizer.surfaces`.
+        words: for each source, the words with ids V, V + 1 ..., as in `Tokenizer.surfaces`.
     """
 
     sources: list[list[int]]
@@ -38,19 +38,20 @@ def copied_ids(
     """Encode sources and targets, with extra ids for the unknown words of each source.
 
     The distinct unknown words of a source have the ids V, V + 1 ..., in order of first occurrence.
-    After the first `copies` distinct words, further ones remain unknown. An unknown word of a
-    target has the same id as in its source. It remains unknown if it has no id there.
+    All after the first `copies` distinct words keep the id of the unknown token. An unknown word of
+    a target has the same id as in its source, or that of the unknown token if it has none there.
 
-    Two words are equal if their `surfaces` are. With `lowercase`, this ignores case. A word after a
-    space differs from the same word after a bracket.
+    Two words are the same if their `surfaces` are equal. With `lowercase`, case is ignored.
+    Surfaces include the space before a word, so a word after a space differs from the same word
+    after a bracket.
 
     Args:
         tokenizer: tokenizer of both sides, with V tokens in its vocabulary.
         sources: source texts.
         targets: one text per source, or None.
-        copies: maximum number of unknown words per source that have an id; with 0, ids are those of
-            `encode`.
-        longest: sources are truncated to this number of tokens; None does not truncate.
+        copies: maximum number of unknown words per source that get an id; with 0, the result has
+            the ids of `Tokenizer.encode`.
+        longest: number of tokens to which sources are truncated; None for no truncation.
 
     Example:
         >>> from attention_zoo.data import copied_ids, train_tokenizer
@@ -84,9 +85,9 @@ def copied_ids(
 def _extended(
     tokenizer: Tokenizer, text: str, ids: list[int], numbers: dict[str, int], copies: int
 ) -> list[int]:
-    """Return the ids of a text, with unknown words numbered by `numbers`.
+    """Return the ids of a text, in which an unknown word has the id V + `numbers[word]`.
 
-    New unknown words are added to `numbers` up to `copies` entries.
+    Unknown words that `numbers` does not contain are added to it, up to `copies` words in total.
     """
     if UNKNOWN not in ids or not (copies or numbers):
         return ids

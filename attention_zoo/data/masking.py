@@ -1,4 +1,4 @@
-"""Batches of lines with masked tokens, for masked language modeling."""
+"""Batches of token sequences with masked tokens, for masked language modeling."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from attention_zoo.data.batching import Batch, Batches, Integers, Ragged
 from attention_zoo.data.vocabulary import PAD
 
 RATE = 0.15
-"""Fraction of the tokens that are predicted."""
+"""Fraction of the tokens that are selected, and are predicted by the model."""
 MASKED, REPLACED = 0.8, 0.1
-"""Fractions of these that the mask token or a random token replaces; the others are unchanged."""
+"""Fractions of the selected tokens that become the mask token or a random one, in this order."""
 
 
 class Marks(NamedTuple):
     """Token ids for masked language modeling.
 
-    start, end: ids around every line.
-    mask: id that replaces a masked token.
-    others: `(N,)`, ids of the random tokens that may replace a token.
+    start, end: ids of the tokens at the start and the end of every line.
+    mask: id of the mask token.
+    others: `(N,)`, ids from which random tokens are sampled.
     """
 
     start: int
@@ -41,8 +41,8 @@ class MaskedBatches(Batches):
 
     Args:
         lines: token ids, without start and end tokens.
-        marks: special tokens, and random tokens that may replace others.
-        batch_size, seed, bucket_width, numbers: see `Batches`; T of a batch is padded.
+        marks: ids of the special tokens, and ids from which random tokens are sampled.
+        batch_size, seed, bucket_width, numbers: see `Batches`; T is the padded length.
         rate: fraction of the tokens that are selected.
 
     Raises:
@@ -95,7 +95,7 @@ class MaskedBatches(Batches):
         return {"tokens": tokens}, labels
 
     def _draw(self, row: int, length: int, turn: int) -> tuple[Integers, NDArray[np.int64]]:
-        """Return a line's selected positions, from 1, and their new tokens, -1 for unchanged."""
+        """Return the selected positions, from 1, and their new token ids, -1 if unchanged."""
         seeds = np.random.SeedSequence([self.seed, turn, row])
         bits = np.random.Philox(seeds).random_raw((3, length))
         count = max(1, round(self._rate * length))

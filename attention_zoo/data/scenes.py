@@ -4,14 +4,15 @@
     at the upper left a small red ring and to its right a large blue star
     in the upper right is a large blue star and left of it a small red ring
 
-Each object of an image is in a quarter of its own, on a grey background. All objects of an image
-have different shapes. A caption describes a single object, or two objects beside or above each
-other, completely: position, size, colour and shape. The position comes first, so that attention
-which moves from word to word has the position before it needs the object's features. The boxes of
-all objects are known, so the attention weights of a word can be compared with its object's box.
+Each object is in a different quarter of the image, on a grey background. All objects of an image
+have different shapes. A caption gives position, size, colour and shape of one object if the image
+has only one, else of two objects beside or above each other. The position comes first, so the
+decoder knows where to attend before it generates the object's size, colour and shape. The bounding
+boxes of all objects are known, so the attention weights of a word can be compared with the box of
+its object.
 
-The split of an image is determined by its captions: whatever the sizes and seeds, no other split
-has an image with the same captions. `unseen` has objects that no other split has: training
+A hash of an image's captions determines its split. So for any sizes and seeds, no two splits have
+images with the same captions. `unseen` has objects that do not occur in other splits: training
 contains small red objects, small circles and large red circles, but no small red circle.
 """
 
@@ -32,13 +33,13 @@ SPLITS = {
     "train": range(80),
     "validation": range(80, 90),
     "test": range(90, 100),
-    "unseen": range(100),  # all: its objects are in no other split
+    "unseen": range(100),  # all hashes: its objects are in no other split
 }
 """The hash values, out of 100, of each split."""
 
 SIDE = 64  # pixels
-UNIT = 4  # positions and radii are in quarters of a pixel
-EDGE = 2 * UNIT  # minimum free space around an object in its quarter
+UNIT = 4  # per pixel: positions and radii are in quarters of a pixel
+EDGE = 2 * UNIT  # minimum margin around an object in its quarter
 
 SIZES = {"small": range(32, 38), "large": range(48, 55)}  # radii
 COLOURS = {
@@ -51,7 +52,7 @@ COLOURS = {
     "black": (20, 20, 20),
     "white": (240, 240, 240),
 }
-TINT = 10  # maximum deviation of each channel from these
+TINT = 10  # maximum deviation of each channel from `COLOURS`
 UNSEEN = tuple(
     (
         tuple(SIZES)[(number + number // len(SHAPES)) % 2],
@@ -70,8 +71,8 @@ SEEN = tuple(
 )
 
 GREYS, SLOPES = range(100, 151), range(-24, 25)
-"""Grey of the background's upper left corner, and its change to the bottom and right sides."""
-NOISE = 8  # maximum amplitude
+"""Grey level of the upper left corner, and its change to the bottom and to the right."""
+NOISE = 8  # maximum amplitude of the pixel noise
 
 QUARTERS = {
     "upper left": (0, 0),
@@ -81,21 +82,21 @@ QUARTERS = {
 }
 """Row and column of each quarter."""
 BESIDE = ((0, 1), (2, 3), (0, 2), (1, 3))
-"""Pairs of adjacent quarters, whose objects captions describe together."""
+"""Pairs of adjacent quarters; a caption describes the objects of one pair."""
 FROM_IT = {
     "right": ("to its right", "right of it"),
     "left": ("to its left", "left of it"),
     "below": ("below it", "under it"),
     "above": ("above it", "over it"),
 }
-"""Phrases for the position of a second object, in two wordings each."""
+"""Two phrases for each direction from the first object of a caption to the second."""
 TAKEN = {
     1: ((0,), (1,), (2,), (3,)),
     2: BESIDE,
     3: ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)),
     4: ((0, 1, 2, 3),),
 }
-"""Possible sets of quarters, by the number of objects."""
+"""Possible sets of occupied quarters, by the number of objects."""
 
 
 Kind = tuple[str, str, str]  # size, colour, shape
@@ -105,11 +106,11 @@ class Thing(NamedTuple):
     """An object of a scene.
 
     Attributes:
-        size, colour, shape: the words for it.
+        size, colour, shape: the words that describe it.
         quarter: index of its quarter in `QUARTERS`.
         row, column: its center, in units of 1 / `UNIT` pixels.
         radius: its radius, in the same units.
-        tint: offset of each of the three channels of its colour.
+        tint: offset of the three channels of its colour.
     """
 
     size: str
@@ -127,12 +128,12 @@ class Thing(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """Complete description of an image, which determines every pixel.
+    """Complete description of an image; it determines every pixel.
 
     Attributes:
         things: the objects, sorted by quarter.
-        ground: grey of the background's upper left corner, and its change downwards and to the
-            right.
+        ground: grey level of the background's upper left corner, and its change to the bottom and
+            to the right.
     """
 
     things: tuple[Thing, ...]
@@ -141,7 +142,7 @@ class Scene(NamedTuple):
     def captions(self) -> tuple[str, ...]:
         """Return all correct captions.
 
-        A single object has two. Otherwise, each object has two for each adjacent object.
+        A single object has two. Otherwise, each object has two with each adjacent object.
         """
         return _told({thing.quarter: thing.kind for thing in self.things})
 
@@ -151,13 +152,13 @@ def generate_scenes(
 ) -> CaptionedImages:
     """Generate images of 64 x 64 pixels, all different, with 2, 4, 8 or 16 captions each.
 
-    A single object has 2 captions; of several objects, each adjacent pair has 4. The boxes of an
-    image are keyed by the words for its shapes, which are all different.
+    An image with one object has 2 captions; with several objects, it has 4 for each adjacent pair.
+    The boxes of an image are keyed by the shapes of its objects, which are all different.
 
     Args:
         size: number of images; a corpus of size n is a prefix of any larger one.
         split: "train", "validation", "test", or "unseen", which has combinations of size, colour
-            and shape that no other split has.
+            and shape that do not occur in other splits.
         seed: seed of the corpus.
         min_things, max_things: range of the number of objects in an image, uniformly distributed.
 
@@ -221,7 +222,7 @@ def _direction(one: int, other: int) -> str:
 
 
 def _kinds(count: int, known: tuple[Kind, ...], pick: Pick) -> tuple[Kind, ...]:
-    """Sample `count` objects of different shapes."""
+    """Sample `count` of the `known` kinds of object, with different shapes."""
     kinds: list[Kind] = []
     while len(kinds) < count:
         shapes = {shape for _, _, shape in kinds}
@@ -245,7 +246,7 @@ def _placed(kinds: tuple[Kind, ...], quarters: tuple[int, ...], pick: Pick) -> S
 
 
 def _asked(least: int, most: int) -> str:
-    """Return the part of the origin with the number of objects; empty for the default."""
+    """Format the number of objects for the corpus's `origin`; empty for the default."""
     if (least, most) == (1, 4):
         return ""
     return f", {least} to {most} things" if least < most else f", {most} thing{'s' * (most > 1)}"

@@ -1,4 +1,4 @@
-"""Bookkeeping of hypotheses: selection, step history and backtracing."""
+"""Bookkeeping of hypotheses: selection, history of steps, and backtracking along parents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from keras import ops
 
 
 def take_hypotheses(x: Any, index: Any) -> Any:
-    """Gather `x (B, M, ...)` at `index (B, N)` on axis 1 -> `(B, N, ...)`, as one row gather."""
+    """Gather `x (B, M, ...)` at `index (B, N)` along axis 1 -> `(B, N, ...)`, in one gather."""
     if x.shape[1] == 1 and index.shape[1] == 1:
         return x
     batch, width, *rest = ops.shape(x)
@@ -23,7 +23,7 @@ class Choice(NamedTuple):
     Attributes:
         tokens: `(B, N)` int32.
         parents: `(B, N)` int32, the beam index of the hypothesis that each token continues.
-        log_probs: `(B, N)` float32, of the whole hypothesis; -inf for an invalid one.
+        log_probs: `(B, N)` float32, cumulative log probability; -inf for an invalid hypothesis.
     """
 
     tokens: Any
@@ -32,12 +32,12 @@ class Choice(NamedTuple):
 
 
 class History(NamedTuple):
-    """One record per step, in the beam order of that step; records are never reordered.
+    """Records of all steps, each in the beam order of its step; records are never reordered.
 
     Attributes:
         tokens: `(L, B, N)`, the token of each hypothesis at each step.
         parents: `(L, B, N)`, the beam index of its parent at the previous step.
-        log_probs: `(L, B, N)` float32, of the whole hypothesis up to this step.
+        log_probs: `(L, B, N)` float32, cumulative log probability up to this step.
         attention: `(L, B, N, S)`, the attention weights of the step, or `()`.
     """
 
@@ -67,7 +67,7 @@ class History(NamedTuple):
         return History(tokens, parents, log_probs, seen)
 
     def path(self, steps: Any, slots: Any, lengths: Any) -> Any:
-        """Trace hypotheses back to their beam index in each record.
+        """Trace hypotheses back along their parents to their beam index in each record.
 
         Args:
             steps: scalar, the number of records filled in.
@@ -75,7 +75,7 @@ class History(NamedTuple):
             lengths: `(B, n)`, its number of tokens.
 
         Returns:
-            `(L, B, n)` beam indices; undefined past the length.
+            `(L, B, n)` beam indices; those past the length are undefined.
         """
 
         def back(step: Any, slots: Any, path: Any) -> tuple[Any, Any, Any]:
@@ -99,13 +99,13 @@ class History(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The n best completed hypotheses, best first; on ties the earlier one comes first.
+    """The n best completed hypotheses, best first; ties keep the order of completion.
 
     Attributes:
         scores: `(B, n)` float32, with length and coverage penalties; -inf for an empty slot.
         lengths: `(B, n)` int32, tokens including the end token; 0 for an empty slot.
-        slots: `(B, n)` int32, the beam index in the record of the last step.
-        finished: `(B, n)` bool, whether it ended with the end token.
+        slots: `(B, n)` int32, the beam index in the record of the hypothesis's last token.
+        finished: `(B, n)` bool, whether the hypothesis ended with the end token.
     """
 
     scores: Any
@@ -120,11 +120,11 @@ class Best(NamedTuple):
         return cls(ops.cast(none, "float32") - float("inf"), none, none, none > 0)
 
     def merge(self, scores: Any, length: Any, finished: Any) -> Best:
-        """Return the best of these and of the hypotheses of one step.
+        """Return the n best of these hypotheses and the ones that one step completed.
 
         Args:
             scores: `(B, N)`, -inf for hypotheses that are not complete.
-            length: scalar, their common length.
+            length: scalar, the length of all hypotheses of the step.
             finished: `(B, N)` bool, whether they ended with the end token.
         """
         here = scores > float("-inf")
@@ -136,7 +136,7 @@ class Best(NamedTuple):
         return Best(*(take_hypotheses(x, ops.cast(order, "int32")) for x in both))
 
     def of_all_groups(self, groups: int, width: int, n_best: int) -> Best:
-        """Merge the groups of `width` hypotheses of each source: `(B G, n)` -> `(B, n_best)`."""
+        """Merge each source's G groups of `width` hypotheses: `(B G, n)` -> `(B, n_best)`."""
         if groups == 1:
             return self
         rows, size = ops.shape(self.slots)

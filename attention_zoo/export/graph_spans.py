@@ -1,4 +1,4 @@
-"""`metrics.read_spans` in core TensorFlow operations, for tag ids."""
+"""`metrics.read_spans` for tag ids, in core TensorFlow operations."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Spans(NamedTuple):
     """The spans of B tagged sentences, ragged `(B, S)`.
 
     Attributes:
-        starts, ends: int32 indices of the first word and of the word after the last.
-        labels: span types.
-        least: minimum of the values of the words in each span.
+        starts, ends: int32, indices of a span's first word and of the word after its last.
+        labels: strings, the types of the spans.
+        least: minimum over a span of the values of its words.
     """
 
     starts: tf.RaggedTensor
@@ -28,11 +28,11 @@ class Spans(NamedTuple):
 
 
 class GraphSpans(tf.Module):
-    """Extraction of the spans that tags mark.
+    """Extractor of the spans that tags encode.
 
     Args:
         tags: tag names, by id.
-        scheme: see `metrics.read_spans`; None if tags mark no spans.
+        scheme: see `metrics.read_spans`; None if tags encode no spans.
 
     Raises:
         ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
@@ -54,7 +54,7 @@ class GraphSpans(tf.Module):
         )
 
     def read(self, tags: tf.RaggedTensor, values: tf.RaggedTensor) -> Spans:
-        """Return the spans of integer tags, ragged `(B, W)`; `values` are word values `(B, W)`."""
+        """Return the spans of tag ids, ragged `(B, W)`; `values` has one number per word."""
         flat, rows = tags.flat_values, tags.value_rowids()
         inside, first = tf.gather(self._inside, flat), first_of_row(rows)
         follows = tf.logical_and(shifted(tf.gather(self._goes_on, flat)), tf.logical_not(first))

@@ -1,4 +1,4 @@
-"""`data.split_words` in core TensorFlow operations, with the same words and offsets."""
+"""Equivalent of `data.split_words` in core TensorFlow operations."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ UNSEEN_BIT, LETTER, DIGIT, SYMBOL, EXTENDER, JOINER, DIGIT_JOINER, TIE_BIT = (
 
 
 class GraphWords(tf.Module):
-    """The words of sentences, as `data.split_words` finds them.
+    """Word splitter with the same words and offsets as `data.split_words`.
 
-    A character continues a word if it joins the base character before it, which is the last
-    character that is not an extender. Any other character starts a word.
+    A visible character either continues the current word or starts a new one. Which one depends on
+    its neighbours and on the base character before it, the last one that is not an extender (such
+    as a combining mark).
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,7 @@ class GraphWords(tf.Module):
     def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Return the words of texts `(B,)`, ragged `(B, W)`, and their start and end, int32.
 
-        Start and end count characters. Invalid UTF-8 is replaced by U+FFFD.
+        Start and end are character offsets, the end exclusive. Invalid UTF-8 is replaced by U+FFFD.
         """
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         flat, rows = characters.flat_values, characters.value_rowids()
@@ -60,7 +61,7 @@ class GraphWords(tf.Module):
 
 
 def _goes_on(classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
-    """Return which characters belong to the same word as the previous character."""
+    """Return for each character whether it belongs to the word of the previous character."""
 
     def has(bits: int, of: tf.Tensor = classes) -> tf.Tensor:
         return of & bits > 0

@@ -28,26 +28,27 @@ class Attention(keras.layers.Layer):
     `context_t = sum_j weights_tj value_j`, `weights_t = align(score(query_t, key_j) over j)`
 
     Args:
-        score: similarity of query and key: a name (`SCORES.names()`) or a `Score`.
-        alignment: maps scores to weights: a name (`ALIGNMENTS.names()`) or an `Alignment`.
-        units: hidden units of a score that has them and is given by name.
+        score: score function of query and key, a name (see `SCORES.names()`) or a `Score`.
+        alignment: function from scores to weights, a name (see `ALIGNMENTS.names()`) or an
+            `Alignment`.
+        units: number of hidden units of the score, if it is given by name and has a hidden layer.
         dropout: dropout rate of the weights, in [0, 1).
         seed: seed of the dropout, an integer or None.
 
-    A subclass with heads sets `heads` to their number, splits the heads in `prepare` and
-    `project_query`, and joins them in `project_output`. All subclasses share the four steps.
+    A multi-head subclass sets `heads` to the number of heads, splits them in `prepare` and
+    `project_query`, and concatenates them in `project_output`.
 
     Call arguments:
         query: `(B, T, Dq)`.
         value: `(B, S, Dv)`.
-        key: `(B, S, Dk)`; the value when None.
+        key: `(B, S, Dk)`; if None, the value is the key.
         query_mask, value_mask, key_mask: `(B, T)`, `(B, S)`, `(B, S)`, False at masked positions;
             combined by AND with the tensors' implicit Keras masks.
         attention_mask: `(B, T, S)`, True where query t may attend to source s.
         use_causal_mask: whether query t attends to the sources 0 .. t only.
         return_attention_scores: whether to return the weights too.
         return_state: whether to return the state after the last step too.
-        training: enables dropout and the alignment's noise.
+        training: enables dropout and the training mode of the alignment (noise, sampling).
 
     Returns:
         Context `(B, T, Dv)`; if requested, also the weights `(B, T, S)` before dropout, and the
@@ -57,14 +58,14 @@ class Attention(keras.layers.Layer):
         The weights of the score and of the alignment.
 
     Masking:
-        A masked position has weight exactly 0; its content (NaN too) affects no output and no
-        gradient. Masked queries and fully masked rows have context 0 and weights 0. The query's
-        mask is passed on with the context. The inputs' own masks do not change.
+        A masked position has weight exactly 0; its content (even NaN) affects no output and no
+        gradient. Masked queries and fully masked rows have context 0 and weights 0. The context
+        carries the query's mask. The implicit masks of the inputs are not modified.
 
     Cost:
         O(T S) scores (see the score for the cost of each), O(T S Dv) for the weighted sum; O(T S)
-        memory. Softmax of inner products without returned weights takes O(T + S) memory from
-        T S = 2^22 on.
+        memory. From static T S = 2^22 on, softmax attention with an inner-product score is computed
+        blockwise in O(T + S) memory, unless the weights are returned.
 
     Example:
         >>> import numpy as np
@@ -81,7 +82,7 @@ class Attention(keras.layers.Layer):
     """
 
     heads: int | None = None
-    reach = zoo_ops.FULL_ATTENTION  # an enclosing layer may narrow it
+    reach = zoo_ops.FULL_ATTENTION  # an enclosing layer may restrict it
 
     def __init__(
         self,
@@ -173,8 +174,8 @@ class Attention(keras.layers.Layer):
         Args:
             value: `(B, S, Dv)`. key: `(B, S, Dk)` or None.
             value_mask: `(B, S)` or None; combined by AND with the value's implicit Keras mask.
-            num_queries: number of attention steps, None if unknown. If their windows together cover
-                fewer than S positions, each step projects the keys of its own window.
+            num_queries: number of attention steps, None if unknown. If all their windows together
+                have fewer than S positions, each step projects the keys of its own window instead.
         """
         values, keys, mask = self.zero_masked_memory(value, key, value_mask)
         extra = self.alignment.prepare(keys)
@@ -226,17 +227,17 @@ class Attention(keras.layers.Layer):
         """Run one attention step inside the call of a built layer or model.
 
         Args:
-            query: `(B, Dq)`; or `(B, N, Dq)` for N independent steps over one memory, such as
+            query: `(B, Dq)`; or `(B, N, Dq)` for N independent queries to one memory, such as
                 the hypotheses of a beam search.
             memory: from `prepare`.
             state: from `initial_state` or the previous step, leaves `(B, ...)` or `(B, N, ...)`.
-            noise: from `sample_noise`, leaves `(B, [H], S)` or `(B, [H], N, S)`. Sample it before a
-                loop over time, not inside.
+            noise: from `sample_noise`, leaves `(B, [H], S)` or `(B, [H], N, S)`. In a loop over
+                time, sample it before the loop.
             training: passed to the alignment.
 
         Returns:
             Context `(B, Dv)`, weights `(B, [H], S)` before dropout, and the next state. If the
-            query has an axis N, it is the second axis of all three.
+            query has an axis N, all three have it as their second axis.
         """
         _refuse_symbolic(query)
         query = ops.cast(query, self.compute_dtype)
@@ -263,7 +264,7 @@ class Attention(keras.layers.Layer):
         return context, weights, state
 
     def sample_noise(self, memory: Memory, steps: Tensor, training: bool) -> Noise | None:
-        """Sample the noise of `steps` attention steps; None if there is none or in inference."""
+        """Sample the noise for `steps` attention steps; None at inference or without noise."""
         if not training:
             return None
         like = self.weights_like(memory)
@@ -271,7 +272,7 @@ class Attention(keras.layers.Layer):
         shape = (*rows, steps, self.alignment.width(sources))
         dtype = keras.backend.standardize_dtype(like.dtype)
         dropout_mask = None
-        if self.dropout:  # by position, so that the blockwise path drops the same weights
+        if self.dropout:  # indexed by position, so that the blockwise path drops the same weights
             heads = math.prod(rows[1:]) * rows[0]
             seed = self.seed_generator.next()
             dropout_mask = zoo_ops.keep_places(seed, self.dropout, heads, shape[-2:])
@@ -280,7 +281,7 @@ class Attention(keras.layers.Layer):
         return None if dropout_mask is None and noise is None else Noise(dropout_mask, noise)
 
     def project_query(self, query: Tensor) -> Tensor:
-        """Return the query in the form that the score takes, `(B, [H], T, D)`."""
+        """Return the query that is passed to the score, `(B, [H], T, D)`."""
         return query
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
@@ -307,7 +308,7 @@ class Attention(keras.layers.Layer):
         noise: Noise | None,
         training: bool,
     ) -> AttentionResult:
-        """Run T steps: in parallel if the state before each is known, else in sequence."""
+        """Run T steps, in parallel if the state before each is known in advance, else in a loop."""
         if not self.is_stateful:
             return steps.attend_parallel(self, query, memory, allowed, (), noise, training)
         like = self.weights_like(memory)
@@ -324,7 +325,7 @@ class Attention(keras.layers.Layer):
         return result._replace(state=((), alignment.compute_final_state(result.state[1], live)))
 
     def _weigh(self, result: AttentionResult, memory: Memory, noise: Noise | None) -> Tensor:
-        """Return the weighted sum of values in the compute dtype, summed in float32 at least."""
+        """Return the weighted sum of values, summed in at least float32, in the compute dtype."""
         weights = result.weights
         if noise is not None and noise.dropout_mask is not None:
             weights = weights * ops.cast(noise.dropout_mask, weights.dtype)
@@ -338,7 +339,7 @@ class Attention(keras.layers.Layer):
         return ops.matmul(weights, ops.cast(values, weights.dtype))
 
     def gather_window(self, x: Tensor, window: zoo_ops.Window) -> Tensor:
-        """Gather the keys or values in the window of each step, `(B, [H], T, W, D)`."""
+        """Gather the keys or values of each step's window, `(B, [H], T, W, D)`."""
         return zoo_ops.take_places(x, window.places, lead=len(x.shape) - 2)
 
     def compute_output_shape(

@@ -15,17 +15,18 @@ from attention_zoo.typing import Shape, Tensor
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class CRF(keras.layers.Layer):
-    """Linear-chain conditional random field: scores sequences of tags, not single tags.
+    """Linear-chain conditional random field (CRF): a distribution over whole tag sequences.
 
     `p(y | x) = exp s(y) / sum_y' exp s(y')`,
     `s(y) = b_{y_1} + sum_t x_{t, y_t} + sum_{t>1} A_{y_{t-1}, y_t} + e_{y_n}`
 
     The layer's output, the potentials, packs emissions, transitions and mask into one tensor.
     `losses.CRFLoss` takes the potentials as predictions, so a model with this layer trains with
-    plain `fit`. `decode`, `marginals` and `sample` take them too, also outside of the model.
+    plain `fit`. `decode`, `marginals` and `sample` also take potentials, such as the output of
+    `model.predict`.
 
     Args:
-        num_tags: K; if None, the number of `tags`, or else the width of the inputs.
+        num_tags: K; if None, the number of `tags` or, without `tags`, the width of the inputs.
         tag_scheme: "BIO" (IOB2), "IOB1", "BIOES" or "BMES". Sequences that it forbids have
             probability 0, in training and in inference.
         tags: names of the tags by index, such as "O" and "B-PER"; required by `tag_scheme`.
@@ -35,12 +36,12 @@ class CRF(keras.layers.Layer):
     Call arguments:
         inputs: emissions x, `(B, T, K)`.
         mask: `(B, T)`, False at masked positions; combined by AND with the implicit Keras mask.
-            Padding may be at the end, at the start and in between.
-        return_tags: whether to return the best tags too.
+            Masked positions may be anywhere in the sequence.
+        return_tags: whether to return the best tags (Viterbi) too.
 
     Returns:
         Potentials `(B, T + K + 2, K + 1)`: T rows `[x_t, mask_t]`, K rows `[A, 0]`, then `[b, 0]`
-        and `[e, 0]`. They are float32 at least under any dtype policy and carry no mask, since
+        and `[e, 0]`. They are at least float32 under any dtype policy and carry no mask, because
         their loss is one number per sentence. If requested, also the tags, `(B, T)` int32.
 
     Weights:
@@ -48,12 +49,12 @@ class CRF(keras.layers.Layer):
         starts, ends: b and e, `(K,)`, with `use_boundaries`.
 
     Masking:
-        Masked positions are skipped: the unmasked positions around them are neighbours, and their
-        content has no effect. Their tags and marginals are 0. A fully masked sentence has one
-        sequence, the empty one, with score 0.
+        Masked positions are skipped: the unmasked positions before and after them are adjacent in
+        the chain. The content of masked positions has no effect; their tags and marginals are 0. A
+        fully masked sentence has one tag sequence, the empty one, with score 0.
 
     Cost:
-        O(T K^2) time in T steps, O(T K) memory; the gradient costs as much again.
+        O(T K^2) time in T sequential steps, O(T K) memory; the gradient costs as much again.
 
     Example:
         >>> import keras, numpy as np
@@ -73,8 +74,8 @@ class CRF(keras.layers.Layer):
     Reference:
         Lafferty et al. 2001, "Conditional random fields", section 3; Lample et al. 2016, arXiv
         1603.01360, section 2.2: P is x; the paper's A also contains b and e, as a row and a column.
-        Forbidden tags in training: Wei et al. 2021, arXiv 2103.10682, section 3, with a score of
-        -10,000; here it is -1e30, which no other score can offset.
+        Forbidden transitions in training (masked CRF): Wei et al. 2021, arXiv 2103.10682, section
+        3, with a score of -10,000; here it is -1e30, which no other score can offset.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class CRF(keras.layers.Layer):
         return (potentials, zoo_ops.best_path(chain)[0]) if return_tags else potentials
 
     def _energies(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return A, b and e with the constraints of the tag scheme."""
+        """Return the scores A, b and e, with those that the tag scheme forbids set to -1e30."""
         learned = (self.transitions, self.starts, self.ends)
         if self.constraints is None:
             return learned
@@ -153,12 +154,12 @@ class CRF(keras.layers.Layer):
 
         Args:
             potentials: output of the layer.
-            count: N; None for one sequence without the axis N.
+            count: N; None for one sequence, without the axis N.
 
         Returns:
             tags: `(B, T)` int32, or `(B, N, T)` best first; 0 at masked positions.
-            scores: `s(y)`, `(B,)` or `(B, N)`; -inf, with tags 0, if there are fewer allowed
-                sequences.
+            scores: `s(y)`, `(B,)` or `(B, N)`; if fewer than N sequences are allowed, the rest
+                have score -inf and tags 0.
         """
         chain = self._chain(potentials)
         if count is None:
@@ -170,12 +171,12 @@ class CRF(keras.layers.Layer):
         return zoo_ops.marginals(self._chain(potentials))
 
     def sample(self, potentials: Tensor, count: int = 1, seed: Any = 0) -> Tensor:
-        """Sample sequences by their probability, `(B, count, T)` int32, reproducible by `seed`."""
+        """Sample `(B, count, T)` int32 tag sequences from `p(y | x)`, reproducibly for a `seed`."""
         count = zoo_ops.whole_number("count", count)
         return zoo_ops.sample(self._chain(potentials), count, seed)
 
     def _chain(self, potentials: Tensor) -> Any:
-        """Unpack the potentials; raise ValueError if they have another number of tags."""
+        """Unpack the potentials; raise ValueError if their number of tags is not K."""
         potentials = ops.convert_to_tensor(potentials)
         wanted = "tags + 1" if self.num_tags is None else self.num_tags + 1
         rows = "positions + tags + 2"

@@ -18,21 +18,21 @@ class GlimpseSensor(keras.layers.Layer):
     `glimpse_s = pool(patch of side g 2^s around the location)`, s = 0 .. scales - 1, where pool is
     the mean over blocks of `2^s` by `2^s` pixels
 
-    All patches are pooled to g by g. Pixels outside of the image are 0. Locations between pixels
-    are interpolated (bilinear), so the output has a gradient with respect to the location. Apply
+    All patches are pooled to g by g. Pixels outside the image are 0. Between pixels, the image is
+    interpolated bilinearly, so the output has a gradient with respect to the location. Apply
     `ops.stop_gradient` to the location to disable it.
 
     Args:
-        size: g, side of the smallest patch in pixels, and of every pooled patch.
+        size: g, side in pixels of the smallest patch and of every pooled patch.
         scales: number of patches.
 
     Call arguments:
         images: `(B, H, W, C)`, integers or floats.
-        locations: `(B, 2)`, the centre as (vertical, horizontal): (0, 0) is the middle of the
-            image, (-1, -1) its upper left corner, (1, 1) its lower right one.
+        locations: `(B, 2)`, centre of the patches as (vertical, horizontal): (0, 0) is the middle
+            of the image, (-1, -1) its upper left corner, (1, 1) its lower right corner.
 
     Returns:
-        `(B, scales, g, g, C)`, the smallest patch first, in the policy's dtype.
+        `(B, scales, g, g, C)`, the smallest patch first, in the compute dtype.
 
     Weights:
         None.
@@ -41,7 +41,7 @@ class GlimpseSensor(keras.layers.Layer):
         None: images have no padding.
 
     Cost:
-        O(scales g H C (W + g)) time per image, in two matrix products.
+        O(scales g W C (H + g)) time per image, in two matrix products.
 
     Example:
         >>> import numpy as np
@@ -52,13 +52,12 @@ class GlimpseSensor(keras.layers.Layer):
         [[[5.0, 6.0], [9.0, 10.0]], [[2.5, 4.5], [10.5, 12.5]]]
 
     Reference:
-        Mnih et al. 2014, arXiv 1406.6247, section 3.1, "Glimpse sensor": rho(x_t, l_{t-1}), whose
-        g_w is g and whose k is scales. The paper specifies neither the pooling nor the
-        interpolation.
+        Mnih et al. 2014, arXiv 1406.6247, section 3.1, "Glimpse sensor": rho(x_t, l_{t-1}), where
+        g_w is g and k is scales. The paper specifies neither the pooling nor the interpolation.
     """
 
     def __init__(self, size: int, scales: int = 1, **kwargs: Any) -> None:
-        # In half precision a location would be off by a pixel.
+        # No autocast: in half precision, a location would be off by a pixel.
         super().__init__(**{"autocast": False, **kwargs})
         self.size = zoo_ops.whole_number("size", size)
         self.scales = zoo_ops.whole_number("scales", scales)
@@ -77,8 +76,8 @@ class GlimpseSensor(keras.layers.Layer):
     def _shares(self, centres: Tensor, length: Any) -> Tensor:
         """Compute pooling weights along one axis of the image, `(B, scales, g, length)`.
 
-        A block of n pixels that begins at a has weight 1 / n for each pixel, and less at both ends
-        if a is not an integer.
+        A block of n pixels that starts at a gives each pixel the weight 1 / n, and the pixels at
+        both ends a smaller one if a is not an integer.
         """
         centres = zoo_ops.at_least_float32(centres)
         dtype = centres.dtype

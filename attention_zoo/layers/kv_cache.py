@@ -1,4 +1,4 @@
-"""KV cache of a search, updated in place: entries never move."""
+"""KV cache for decoding, updated in place: entries are not reordered with the beam."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keras import ops
 from attention_zoo.typing import Tensor
 
 BUCKETS = (16, 64, 256)
-"""Cache buckets, in steps: attention covers the smallest bucket that contains the step."""
+"""Cache buckets, in steps: a step attends within the smallest bucket that contains it."""
 
 
 class KeysAndValues(NamedTuple):
@@ -24,14 +24,15 @@ class KeysAndValues(NamedTuple):
 
 
 class Ancestors(NamedTuple):
-    """Ancestors of each hypothesis, as beam indices into the cache.
+    """Beam indices of the ancestors of each hypothesis, which locate its entries in the cache.
 
     At each step of a search, every hypothesis has a parent. The keys and values of hypothesis n at
-    step t stay at cache position `P + t W + n`, W the beam width; only `parents` is reordered.
+    step t stay at cache position `P + t W + n`, where W is the beam width; only `parents` is
+    reordered.
 
-    at: `(B,)` int32, number of previous steps, the same for all. parents: `(B, N, L)` int32, beam
-    index of the ancestor at each of L steps. width: W. read: P, number of cache positions filled
-    before the first step, the same for all hypotheses of a source.
+    at: `(B,)` int32, number of previous steps, equal in all rows. parents: `(B, N, L)` int32, beam
+    index of the ancestor at each of L steps. width: W. read: P, number of cache positions that are
+    filled before the first step (the prompt), shared by all hypotheses of a source.
     """
 
     at: Tensor
@@ -46,18 +47,18 @@ class Ancestors(NamedTuple):
 
     @property
     def place(self) -> Tensor:
-        """Position of the current token, a scalar, counting all P prefilled positions."""
+        """Position of the current token, a scalar, including the P prefilled positions."""
         return self.read + self.step
 
     def here(self) -> Ancestors:
-        """Return the ancestors with the current step, where each hypothesis is its own ancestor."""
+        """Return the ancestors, including each hypothesis as its own at the current step."""
         batch, count, _ = ops.shape(self.parents)
         itself = ops.broadcast_to(ops.arange(count, dtype="int32"), (batch, count))
         parents = ops.slice_update(self.parents, (0, 0, self.step), itself[..., None])
         return self._replace(parents=parents)
 
     def seen(self) -> Tensor:
-        """Return the mask `(B, 1, N, L W)` bool, True at the ancestors' entries in the cache."""
+        """Return the mask of generated entries, `(B, 1, N, L W)` bool, True at ancestors."""
         places = ops.arange(self.width, dtype="int32")
         written = ops.arange(ops.shape(self.parents)[2], dtype="int32") <= self.step
         mine = ops.logical_and(self.parents[..., None] == places, written[:, None])
@@ -65,7 +66,7 @@ class Ancestors(NamedTuple):
         return ops.reshape(mine, (batch, 1, count, steps * self.width))
 
     def distances(self, places: Tensor) -> Tensor:
-        """Return `(S,)` int32: positions of the first S entries, relative to the current token."""
+        """Return the positions of the first S entries relative to the current token, `(S,)`."""
         every = ops.arange(places, dtype="int32")
         written = (every - self.read) // self.width + self.read
         return ops.where(every < self.read, every, written) - self.place
@@ -74,8 +75,8 @@ class Ancestors(NamedTuple):
 class Cache(NamedTuple):
     """KV cache of one layer, and its mask.
 
-    room: keys `(B, H, K, P + L W)` and values `(B, H, P + L W, V)`. seen: mask
-    `(B, 1, N, P + L W)` bool, True where a hypothesis attends.
+    room: cached keys `(B, H, K, P + L W)` and values `(B, H, P + L W, V)`. seen: attention mask
+    `(B, 1, N, P + L W)` bool, True where a hypothesis may attend.
     """
 
     room: KeysAndValues
@@ -90,7 +91,7 @@ class Cache(NamedTuple):
         return self._replace(room=KeysAndValues(keys, values))
 
     def look(self, look: Callable[[KeysAndValues, Tensor], Tensor]) -> Tensor:
-        """Call `look(keys_and_values, mask)` on the smallest bucket; the mask is `(B, 1, N, S)`."""
+        """Call `look(keys_and_values, mask)` on the current bucket; the mask is `(B, 1, N, S)`."""
         width, read = self.ancestors.width, self.ancestors.read
 
         def within(steps: Tensor) -> Tensor:
@@ -108,8 +109,8 @@ def in_bucket(
 ) -> Tensor:
     """Call `look(n)` for the smallest bucket of n steps that contains step `at`.
 
-    The largest bucket is the whole cache, `room` steps. The cost of a step thus depends on the
-    filled part of the cache, and all shapes are static.
+    The largest bucket is the whole cache, `room` steps. The cost of a step thus grows with the
+    filled part of the cache, although each bucket has a static shape (if `room` is static).
     """
     if not sizes or (isinstance(room, int) and 2 * sizes[0] > room):
         return look(room)

@@ -16,16 +16,17 @@ class MarginalMixture(keras.layers.Layer):
 
     `log p(v) = log sum_s weights_s softmax(logits_s)_v`
 
-    This is hard attention without sampling, for memories short enough to compute the output for
-    every position. The result trains with `SparseCategoricalCrossentropy(from_logits=True)`.
+    This is exact hard attention, without sampling. It needs the output logits for every source
+    position, so the memory must be short. Train it with
+    `SparseCategoricalCrossentropy(from_logits=True)`.
 
     Args:
-        **kwargs: those of a Keras layer; `dtype="float32"` keeps the result in full precision in a
-            mixed-precision model.
+        **kwargs: arguments of `keras.layers.Layer`; `dtype="float32"` keeps the result in full
+            precision in a mixed-precision model.
 
     Call arguments:
         weights: `(B, T, S)` attention weights whose rows sum to one (softmax, entmax).
-        logits: `(B, T, S, V)`, the output logits of each step given that it attends to position s.
+        logits: `(B, T, S, V)`, the output logits of step t if it attends to position s.
 
     Returns:
         Log-probabilities `(B, T, V)`.
@@ -34,8 +35,8 @@ class MarginalMixture(keras.layers.Layer):
         None.
 
     Masking:
-        Positions of weight 0, or below the smallest normal float, are ignored, and their logits
-        (NaN too) do not affect the output. A step whose weights are all 0 gives 0 for every v.
+        Positions whose weight is 0 or subnormal are ignored, and their logits (even NaN) do not
+        affect the output. The output of a step whose weights are all 0 is 0 for every v.
 
     Cost:
         O(T S V) time and memory.
@@ -76,7 +77,7 @@ class MarginalMixture(keras.layers.Layer):
 
 
 def _check_pair(weights_shape: Shape, logits_shape: Shape) -> None:
-    """Raise ValueError unless the two shapes belong to the same steps and sources."""
+    """Raise ValueError unless both shapes have the same batch size, steps and sources."""
     if len(weights_shape) != 3 or len(logits_shape) != 4:
         raise ValueError(
             "weights must be (batch, steps, sources) and logits (batch, steps, sources, "

@@ -27,7 +27,7 @@ class SamplingSchedule:
     """
 
     def __call__(self, update: Tensor) -> Tensor:
-        """Return the probability at `update`, a float32 scalar that counts from 0."""
+        """Return the teacher-forcing probability at `update`, a float32 scalar, counted from 0."""
         raise TypeError(f"{type(self).__name__} is a base class: a schedule defines `__call__`")
 
     def get_config(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class ExponentialSampling(SamplingSchedule):
 class InverseSigmoidSampling(SamplingSchedule):
     """Inverse sigmoid decay: `k / (k + exp(update / k))`.
 
-    It stays near 1 for about `k log k` updates, then decays to 0.
+    It starts near 1, is 1/2 at update `k log k`, and decays to 0.
     """
 
     k: float = 1000.0
@@ -115,10 +115,10 @@ class InverseSigmoidSampling(SamplingSchedule):
 
 
 def make_sampling_schedule(schedule: Any) -> SamplingSchedule:
-    """Create a schedule from a name, a config or an instance; ValueError for an unknown name.
+    """Create a schedule from a name, a config or an instance.
 
-    A dict with the key "schedule" is a name with constants, such as
-    `{"schedule": "linear", "slope": 1e-3}`.
+    A dict with the key "schedule" contains a name and constructor arguments, such as
+    `{"schedule": "linear", "slope": 1e-3}`. Raises ValueError for an unknown name or argument.
     """
     if isinstance(schedule, dict) and "schedule" in schedule:
         constants = {name: value for name, value in schedule.items() if name != "schedule"}
@@ -132,7 +132,7 @@ def make_sampling_schedule(schedule: Any) -> SamplingSchedule:
 
 
 def _with_constants(factory: Any, constants: dict[str, Any]) -> SamplingSchedule:
-    """Create a schedule with these constants; ValueError for an unknown constant."""
+    """Create a schedule with these arguments; raise ValueError for an unknown one."""
     known = [one.name for one in dataclasses.fields(factory)]
     for name in constants:
         if name not in known:
@@ -148,25 +148,25 @@ def _with_constants(factory: Any, constants: dict[str, Any]) -> SamplingSchedule
 class ScheduledSampling(keras.layers.Layer):
     """Scheduled sampling: replaces some decoder inputs with the decoder's own predictions.
 
-    `fed_t = truth_t` with probability `p(update)`, else `argmax p(. | fed_1 .. fed_t-1)`
+    `fed_t = truth_t` with probability `p(update)`, else `argmax_y P(y | fed_1 .. fed_t-1)`
 
-    In training the decoder runs twice. The first pass, in this layer, selects the tokens; it runs
-    step by step, as at inference (no dropout, no gradient). The second pass is the usual one over
-    all tokens at once. So computations that the decoder hoists out of its loop stay out of it, and
-    with p = 1 training is bit-identical to teacher forcing. The choice of a token has no gradient,
-    as in the paper.
+    In training the decoder runs twice. The first pass, in this layer, selects the input tokens; it
+    runs step by step, as at inference (no dropout, no gradient). The second pass, in the model, is
+    that of teacher forcing, with these tokens as inputs. So computations that the decoder hoists
+    out of its loop stay hoisted, and with p = 1 training is bit-identical to teacher forcing. The
+    choice of a token has no gradient, as in the paper.
 
     Args:
         schedule: p, a name in `SAMPLING_SCHEDULES` ("constant", "linear", "exponential",
-            "inverse_sigmoid"), a name with constants (`{"schedule": "linear", "slope": 1e-3}`), or
+            "inverse_sigmoid"), a name with arguments (`{"schedule": "linear", "slope": 1e-3}`), or
             a `SamplingSchedule`.
         seed: random seed of the sampling, an integer or None.
 
     Call arguments:
         tokens: `(B, T)` integers, the decoder inputs of teacher forcing, with the start token
             first.
-        step: one decoder step, `step(tokens (B,), state) -> (logits (B, V), state)`; required in
-            training only, as a keyword argument.
+        step: one decoder step, `step(tokens (B,), state) -> (logits (B, V), state)`; required only
+            in training, as a keyword argument.
         state: initial decoder state, a nest of tensors `(B, ...)`.
         mask: `(B, T)`, True at valid tokens; the others are padding.
         training: unless True, the tokens are returned unchanged.
@@ -175,14 +175,14 @@ class ScheduledSampling(keras.layers.Layer):
         The decoder inputs, `(B, T)`.
 
     Weights:
-        updates: `()`, an integer that counts the calls in training; not trainable.
+        updates: `()`, integer, the number of calls in training; not trainable.
 
     Masking:
         A masked step does not change the state and keeps its token. The first valid step always
-        gets the true token, because there is no prediction before it.
+        gets the true token, because no prediction precedes it.
 
     Cost:
-        T sequential decoder steps in training; nothing otherwise.
+        T sequential decoder steps in training; none otherwise.
 
     Example:
         >>> import keras, numpy as np
@@ -200,9 +200,9 @@ class ScheduledSampling(keras.layers.Layer):
         ((1, 3), 2, 1)
 
     Reference:
-        Bengio et al. 2015, arXiv 1506.03099, section 2.4 (i is the update, epsilon_i is p, y_t-1
-        the token fed at t). The paper samples the model's token or takes the most likely one; this
-        layer takes the most likely one.
+        Bengio et al. 2015, arXiv 1506.03099, section 2.4 (i is the update, epsilon_i is p, y_t-1 is
+        fed_t). The paper samples a token from the model or takes the most likely one; this layer
+        takes the most likely one.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class ScheduledSampling(keras.layers.Layer):
         return self.schedule(ops.cast(self.updates, "float32"))
 
     def _toss(self, live: Tensor) -> Tensor:
-        """Sample where to use the true token; True up to the first valid token of each row."""
+        """Sample which steps use the true token; True up to the first valid token of each row."""
         coins = keras.random.uniform(ops.shape(live), dtype="float32", seed=self.seed_generator)
         first = ops.cumsum(ops.cast(live, "int32"), axis=1) <= 1
         return ops.logical_or(coins < self.probability, first)
@@ -262,7 +262,7 @@ class ScheduledSampling(keras.layers.Layer):
         return keras.KerasTensor(tokens.shape, dtype=tokens.dtype)
 
     def load_own_variables(self, store: Any) -> None:
-        """Load the update count; it stays 0 if the model was saved without sampling."""
+        """Load the update count; it stays 0 if the model was saved without this layer."""
         if store.keys():
             super().load_own_variables(store)
 

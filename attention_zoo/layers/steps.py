@@ -1,4 +1,4 @@
-"""Attention steps, in parallel or sequential."""
+"""Attention steps, parallel or sequential."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Memory(NamedTuple):
 
     values: `(B, S, Dv)`, with heads `(B, H, S, Dv)`. keys: projected keys `(B, S, K)`, with heads
     `(B, H, S, K)`. mask: `(B, S)` or None. extra: result of the alignment's `prepare`.
-    unprojected: keys before projection, for steps with small windows; `keys` is None then.
+    unprojected: keys before projection, if each step projects only the keys of its window; `keys`
+    is None in this case.
     """
 
     values: Tensor
@@ -26,10 +27,10 @@ class Memory(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Random tensors of T attention steps in training, `(B, [H], T, S)` each or None.
+    """Noise of T attention steps in training; each field is `(B, [H], T, S)` or None.
 
-    dropout_mask: factors of dropout on the weights. alignment: noise of the alignment. With a
-    window the last axis is W.
+    dropout_mask: factors that multiply the weights. alignment: noise of the alignment. With a
+    window of W positions, the last axis is W.
     """
 
     dropout_mask: Tensor | None = None
@@ -37,9 +38,9 @@ class Noise(NamedTuple):
 
 
 class AttentionMasks(NamedTuple):
-    """Masks of attention, each None if there is none.
+    """Query mask, memory mask and attention mask (each may be None), and the mask pattern.
 
-    query: `(B, T)`. memory: `(B, S)`. pairs: `(B, T, S)`. reach: mask pattern by position.
+    query: `(B, T)`. memory: `(B, S)`. pairs: `(B, T, S)`. reach: causal or windowed mask pattern.
     """
 
     query: Tensor | None = None
@@ -60,7 +61,7 @@ class AttentionMasks(NamedTuple):
         return mask[:, None] if heads and mask is not None else mask
 
     def window_mask(self, window: zoo_ops.Window, sources: Tensor) -> Tensor:
-        """Combine all masks within a window, `(B, [H], T, W)`, without a mask over all sources."""
+        """Combine all masks within a window, `(B, [H], T, W)`, without building the full mask."""
         places = window.places
         heads = (1,) * (len(places.shape) - 3)
         masks = [window.inside, places >= 0, places < sources]
@@ -82,9 +83,9 @@ class AttentionResult(NamedTuple):
     """Result of T attention steps.
 
     weights: `(B, [H], T, S)`, or `(B, [H], T, W)` in a window. row_mask: False for fully masked
-    rows, broadcasts to `(B, [H], T, 1)`; None if there are none. state: if parallel, after each
-    step, leaves `(B, [H], T, ...)`; if sequential, after the last step, leaves `(B, [H], ...)`.
-    window_values: the values in the window.
+    rows, broadcasts to `(B, [H], T, 1)`; None if no row can be fully masked. state: if parallel,
+    the state after each step, leaves `(B, [H], T, ...)`; if sequential, the state after the last
+    step, leaves `(B, [H], ...)`. window_values: the values in the window.
     """
 
     weights: Tensor
@@ -109,7 +110,7 @@ def attend_parallel(
     noise: Noise | None = None,
     training: bool = False,
 ) -> AttentionResult:
-    """Run T attention steps in parallel, each from its own state, leaves `(B, [H], T, ...)`."""
+    """Run T attention steps in parallel; `state` is the state before each, `(B, [H], T, ...)`."""
     of_score, of_alignment = state or ((), ())
     aux = attention.alignment.precompute(query, memory, of_alignment)
     window = aux if isinstance(aux, zoo_ops.Window) else None
@@ -132,7 +133,7 @@ def attend_parallel(
     if attention.score.is_stateful:
         of_score = attention.score.update_state(weights, of_score)
     after = (of_score, new)
-    # A fully masked window still updates the state: the next step has another window.
+    # A fully masked window still updates the state, because it is not the window of the next step.
     after = after if window is not None else _restore_fully_masked(row_mask, after, state)
     return AttentionResult(weights, window, row_mask, after, window_values)
 
@@ -163,7 +164,7 @@ def attend_sequential(
     noise: Noise | None = None,
     training: bool = False,
 ) -> AttentionResult:
-    """Run T attention steps in sequence, each from the previous state, leaves `(B, [H], ...)`."""
+    """Run T attention steps sequentially; `state` is the initial state, `(B, [H], ...)`."""
     score, alignment = attention.score, attention.alignment
     aux = alignment.precompute(query, memory, None)
     steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
@@ -200,7 +201,7 @@ def attend_sequential(
 
 
 def _row_mask(mask: Tensor | None, memory: Memory) -> Tensor | None:
-    """Return booleans, False for fully masked rows; None if there are none."""
+    """Return booleans, False for fully masked rows; None if no row can be fully masked."""
     if mask is not None:
         return ops.any(mask, axis=-1, keepdims=True)
     if memory.values.shape[-2]:

@@ -16,50 +16,50 @@ from attention_zoo.registry import did_you_mean
 from attention_zoo.typing import Shape, Tensor
 
 STYLE = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
-"""Layer arguments that a model accepts in its own `layer` argument."""
+"""Arguments of this layer that a model accepts in its `layer` argument."""
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class TransformerEncoderLayer(keras.layers.Layer):
-    """Transformer encoder layer: self-attention and a feed-forward network, each with a residual.
+    """Transformer encoder layer: self-attention and feed-forward sublayers, each with a residual.
 
-    `y = x + attend(norm(x))`, `z = y + feed_forward(norm(y))`; without `norm_first`
+    `y = x + attend(norm(x))`, `z = y + feed_forward(norm(y))` with `norm_first`, else
     `y = norm(x + attend(x))`, `z = norm(y + feed_forward(y))`
 
     Args:
         units: F, width of the feed-forward network.
         num_heads: H, number of attention heads; the width of a head is D / H.
         attention: attention layer that replaces `MultiHeadAttention(H, D / H)`, for example one
-            with positions or dropout on the weights; it takes `(query, value)` and returns
-            `(B, T, D)`.
+            with relative positions or dropout on the weights; it takes `(query, value)` and
+            returns `(B, T, D)`.
         activation: activation of the feed-forward network, see `FeedForward`.
         norm: "layer" or "rms".
         norm_first: whether to use pre-norm; if False, post-norm as in the paper.
-        epsilon: epsilon of the normalizations.
+        epsilon: epsilon of the normalization layers.
         dropout: dropout rate on the outputs of both sublayers, in training.
         stochastic_depth: probability of skipping a sublayer, per sequence, in training.
-        seed: random seed of both, an integer or None.
+        seed: random seed of dropout and stochastic depth, an integer or None.
 
     Call arguments:
         inputs: `(B, T, D)`.
         mask: `(B, T)`, True at valid positions; combined by AND with the implicit Keras mask.
         use_causal_mask: whether position t attends only to positions 0 .. t.
         return_attention_scores: whether to also return the attention weights.
-        training: whether to apply dropout.
+        training: whether to apply dropout and stochastic depth.
 
     Returns:
-        `(B, T, D)`; on request the weights `(B, H, T, T)`, before dropout.
+        `(B, T, D)`; if requested, also the attention weights `(B, H, T, T)`, before dropout.
 
     Weights:
-        Those of the attention, the feed-forward network and two norms.
+        Those of the attention, the feed-forward network and two normalization layers.
 
     Masking:
         A masked position gets weight exactly 0, its values do not affect the other outputs, and
         its own output is 0. The mask is propagated through any number of stacked layers.
 
     Cost:
-        O(T D (D + F) + T^2 D) time, O(H T^2 + T F) memory; less memory for long sequences unless
-        the weights are requested, see `MultiHeadAttention`.
+        O(T D (D + F) + T^2 D) time, O(H T^2 + T F) memory. Long sequences need less memory if the
+        attention weights are not requested; see `MultiHeadAttention`.
 
     Example:
         >>> import numpy as np
@@ -150,7 +150,7 @@ class TransformerEncoderLayer(keras.layers.Layer):
         seen: bool,
         training: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Apply the self-attention sublayer with its residual; return the weights if `seen`."""
+        """Apply the self-attention sublayer with its residual; return the weights too if `seen`."""
         read = self.around_attention.before(x)
         looked = self.attention(
             read,
@@ -172,11 +172,11 @@ class TransformerEncoderLayer(keras.layers.Layer):
     # Decoding with a KV cache.
 
     def prefill(self, x: Tensor, mask: Tensor) -> tuple[Tensor, KeysAndValues]:
-        """Apply the layer causally to a whole prefix, in inference, to fill the KV cache.
+        """Apply the layer with a causal mask to a whole prefix, to fill the KV cache at inference.
 
         Args:
             x: `(B, T, D)`.
-            mask: `(B, T)`.
+            mask: `(B, T)`, the padding mask.
 
         Returns:
             `(B, T, D)`, and the keys and values of the prefix.
@@ -189,11 +189,11 @@ class TransformerEncoderLayer(keras.layers.Layer):
         return zoo_ops.zero_masked(self.work(x), mask), kept
 
     def step(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        """Decode one token of each of N hypotheses, causally.
+        """Apply the layer in one decoding step, to one token of each of N hypotheses.
 
         Args:
             x: `(B, N, D)`.
-            cache: the KV cache of the prefix.
+            cache: the KV cache of the previous positions.
 
         Returns:
             `(B, N, D)`, and the updated cache.
@@ -202,7 +202,7 @@ class TransformerEncoderLayer(keras.layers.Layer):
         return self.work(x), cache
 
     def look_back(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        """Apply the self-attention sublayer of one decoding step."""
+        """Apply the self-attention sublayer in one decoding step, and update the KV cache."""
         read, written = self.around_attention.before(x), cache.ancestors
         cache = cache.write(keys_and_values(self.attention, read, written))
         looked = cache.look(lambda at, seen: look(self.attention, read, at, seen, written)[0])
@@ -226,8 +226,8 @@ def check_style(style: dict[str, Any], more: tuple[str, ...] = ()) -> None:
     """Raise ValueError for arguments that a model's `layer` does not accept.
 
     Args:
-        style: the arguments in `layer`.
-        more: names that this model accepts besides `STYLE`.
+        style: the value of `layer`, arguments by name.
+        more: names that the model accepts in addition to `STYLE`.
     """
     known = (*STYLE, *more)
     for name in style:
@@ -244,8 +244,8 @@ def keys_and_values(
     """Project `x (B, S, D)` to keys and values, as the KV cache stores them.
 
     Args:
-        written: ancestors of the hypotheses in a decoding step; all of `x` then has the
-            position of that step. If None, `x` has the positions 0 .. S-1.
+        written: ancestors of the hypotheses in a decoding step; all of `x` then has the current
+            token's position. If None, `x` has the positions 0 .. S-1.
     """
     place = None if written is None or heads.positions is None else written.place[None]
     memory = heads.prepare(x, places=place)
@@ -259,10 +259,10 @@ def look(
     mask: Tensor,
     written: Ancestors | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attend from `x (B, N, D)` to keys and values; `mask` broadcasts to `(B, H, N, S)`.
+    """Attend from `x (B, N, D)` to cached keys and values; `mask` broadcasts to `(B, H, N, S)`.
 
     Args:
-        written: ancestors of the hypotheses in the cache, used by heads with positions.
+        written: ancestors of the hypotheses in the cache; used only with relative positions.
 
     Returns:
         `(B, N, D)`, 0 in fully masked rows, and the weights `(B, H, N, S)`.

@@ -22,25 +22,26 @@ from attention_zoo.typing import Tensor
 class RecurrentTagger(Tagger):
     """Bidirectional LSTMs over words and their characters, with a softmax or CRF output.
 
-    `h = BiLSTM(drop([E[token]; characters; G[mark]]))`, with attention
-    `h = norm(h + drop(attend(h)))`, `emissions = drop(h) W + b`
+    `h = drop(BiLSTM(drop([E[token]; characters; G[mark]])))`, then with attention
+    `h = norm(h + drop(attend(h)))`; `emissions = h W + b`
 
     Args:
-        vocabulary_size: V, all tokens; 0 is padding, 1 the unknown one.
+        vocabulary_size: V, number of tokens; id 0 is padding, id 1 the unknown token.
         tags: names of the K tags, in the order of their ids.
         embedding_dim: width of the embeddings E and G.
-        units: D, width of the LSTM, half of it for each direction; or a list of the widths of
-            several, bottom first.
-        attention: None, or arguments of a `layers.MultiHeadAttention` on top: "num_heads",
-            "key_dim" and others.
-        head: any of "kind" ("softmax", the default, or "crf") and "tag_scheme", whose forbidden
-            sequences are never decoded and, with "crf", have probability 0 in training too.
+        units: D, output width of the BiLSTM, half of it for each direction; or a list of widths
+            for stacked BiLSTMs, bottom first.
+        attention: None, or arguments of a `layers.MultiHeadAttention` on top of the BiLSTM:
+            "num_heads", "key_dim" and others.
+        head: any of "kind" ("softmax", the default, or "crf") and "tag_scheme". Sequences that the
+            scheme forbids are never decoded and, with "crf", have probability 0 in training too.
         characters: None, or options of character features: "vocabulary_size", "kind" ("cnn", the
             default, or "lstm"), and other arguments of `layers.CharacterCNN` or
             `layers.CharacterLSTM`.
-        dropout: dropout rate on embeddings, between and after the LSTMs.
-        word_dropout: rate at which tokens become the unknown one in training.
-        marks: whether the inputs mark tokens, such as a predicate.
+        dropout: dropout rate on embeddings, after every LSTM and in the attention.
+        word_dropout: fraction of the tokens that the unknown token replaces in training.
+        marks: whether the inputs contain "marks" of tokens, such as the predicate in semantic role
+            labeling.
 
     Call arguments:
         inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, the position of each
@@ -49,11 +50,11 @@ class RecurrentTagger(Tagger):
         training: enables both kinds of dropout.
 
     Returns:
-        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, the input of `decode`, `marginals`
-        and the loss of `make_loss()`.
+        Potentials `(B, W + K + 2, K + 1)` in the format of `layers.CRF`, the input of `decode`,
+        `marginals` and the loss of `make_loss()`.
 
     Masking:
-        Padding (0) does not affect other positions, wherever it is; it is not a word.
+        Padding (0) may be anywhere, does not affect other positions and is not a word.
 
     Reference:
         Lample et al. 2016, arXiv 1603.01360, sections 2.1 and 4; Ma and Hovy 2016, arXiv
@@ -146,7 +147,7 @@ SMALL_CHARACTERS = {"kind": "cnn", "embedding_dim": 30, "units": 30}
 
 @preset(RecurrentTagger, "bilstm_crf")
 def bilstm_crf() -> Config:
-    """Return Lample et al. 2016, section 5.1: words 100, characters 25, LSTMs 100 and 25."""
+    """Return the sizes of Lample et al. 2016, section 5.1; `units` counts both directions."""
     return {
         "embedding_dim": 100,
         "units": 200,
@@ -158,7 +159,7 @@ def bilstm_crf() -> Config:
 
 @preset(RecurrentTagger, "bilstm_lstm")
 def bilstm_lstm() -> Config:
-    """Return Plank et al. 2016, arXiv 1604.05529: LSTMs over words and characters; own sizes."""
+    """Return the word and character BiLSTM of Plank et al. 2016, arXiv 1604.05529; other sizes."""
     return {
         "embedding_dim": 100,
         "units": 400,
@@ -170,7 +171,7 @@ def bilstm_lstm() -> Config:
 
 @preset(RecurrentTagger, "bilstm_cnn_crf")
 def bilstm_cnn_crf() -> Config:
-    """Return Ma and Hovy 2016, table 1: 30 filters of width 3, LSTMs 200; words 100."""
+    """Return the sizes of Ma and Hovy 2016, table 1; `units` counts both directions."""
     return {
         "embedding_dim": 100,
         "units": 400,
@@ -182,19 +183,19 @@ def bilstm_cnn_crf() -> Config:
 
 @preset(RecurrentTagger, "bilstm_cnn_crf_constrained")
 def bilstm_cnn_crf_constrained() -> Config:
-    """Return `bilstm_cnn_crf` for BIO tags; forbidden sequences are excluded, in training too."""
+    """Return `bilstm_cnn_crf` with BIO constraints, in training and in decoding."""
     return {**bilstm_cnn_crf(), "head": {"kind": "crf", "tag_scheme": "BIO"}}
 
 
 @preset(RecurrentTagger, "bilstm_cnn")
 def bilstm_cnn() -> Config:
-    """Return `bilstm_cnn_crf` without the CRF: Ma and Hovy 2016, table 3, BLSTM-CNN."""
+    """Return `bilstm_cnn_crf` with a softmax head: BLSTM-CNN of Ma and Hovy 2016, table 3."""
     return {**bilstm_cnn_crf(), "head": {"kind": "softmax"}}
 
 
 @preset(RecurrentTagger, "tagger_small")
 def tagger_small() -> Config:
-    """Return sizes for a CPU: a softmax, LSTMs of 100, a character CNN."""
+    """Return sizes for training on a CPU, with a softmax head and a character CNN."""
     return {
         "embedding_dim": 100,
         "units": 200,

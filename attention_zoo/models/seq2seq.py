@@ -1,4 +1,4 @@
-"""Sequence-to-sequence models without attention: the source is encoded in one vector."""
+"""Sequence-to-sequence models without attention: the source is encoded as a fixed-size vector."""
 
 from __future__ import annotations
 
@@ -24,26 +24,32 @@ CONTEXTS = ("initial_state", "every_step")
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class Seq2Seq(EncoderDecoder):
-    """Recurrent encoder and decoder, connected by the encoder's last state only.
+    """Recurrent encoder and decoder, connected by the encoder's final state only.
 
     `initial_state` (Sutskever): `s_0 = v`, `logits_t = s_t W`;
     `every_step` (Cho): `s_0 = tanh(c W')`, `s_t = RNN([y_{t-1}; c])`,
-    `logits_t = maxout([s_t; y_{t-1}; c]) W`, `c = v`, the top layer's last h
+    `logits_t = maxout([s_t; y_{t-1}; c]) W`
+
+    v are the final states of all encoder layers. c is the final h of the top encoder layer.
 
     Args:
-        source_vocabulary_size: source tokens, including the 4 special ones.
-        target_vocabulary_size: V, target tokens, including the 4 special ones.
-        context: where the decoder takes the source's vector: "initial_state" or "every_step".
+        source_vocabulary_size: number of source tokens, including the 4 special tokens.
+        target_vocabulary_size: V, number of target tokens, including the 4 special tokens.
+        context: how the decoder takes the source vector: as its "initial_state" only, or as an
+            input at "every_step" too.
         cell: "lstm", "gru" or "simple_rnn".
         embedding_dim: width of both embeddings.
-        units: of every layer.
-        num_layers: of encoder and decoder.
+        units: hidden units of every layer.
+        num_layers: number of layers of the encoder, and of the decoder.
         reverse_source: encode the source backwards.
-        bidirectional: encode the source in both directions (half the units each); not the papers'.
-        dropout: dropout rate on embeddings, between layers and before the vocabulary.
+        bidirectional: encode the source in both directions, with half the units each; not in the
+            papers.
+        dropout: dropout rate on embeddings, between encoder layers and before the output
+            projection.
 
     Call arguments:
-        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with the start
+            token, 2.
         training: enables dropout.
 
     Returns:
@@ -54,8 +60,8 @@ class Seq2Seq(EncoderDecoder):
 
     Reference:
         Sutskever et al. 2014, arXiv 1409.3215, section 2 (v is the last state of every layer);
-        Cho et al. 2014, arXiv 1406.1078, section 2.2 and appendix A (c is tanh(V h_T) there: the
-        tanh and V are in the bridge and in the decoder's input kernel here).
+        Cho et al. 2014, arXiv 1406.1078, section 2.2 and appendix A (there c is tanh(V h_T), here
+        h_T: the kernels that are applied to c replace V, and only s_0 has a tanh).
     """
 
     # layers
@@ -151,7 +157,7 @@ class Seq2Seq(EncoderDecoder):
 
 @preset(Seq2Seq, "seq2seq_base")
 def seq2seq_base() -> Config:
-    """Return Sutskever's sizes (section 3.4): 4 LSTMs of 1000, source reversed; 80,000 tokens."""
+    """Return the sizes of Sutskever et al. (section 3.4); their target vocabulary is 80,000."""
     return {
         "cell": "lstm",
         "embedding_dim": 1000,
@@ -163,7 +169,7 @@ def seq2seq_base() -> Config:
 
 @preset(Seq2Seq, "seq2seq_initial_small")
 def seq2seq_initial_small() -> Config:
-    """Return sizes for small data and a CPU, the vector as initial state; not the paper's."""
+    """Return sizes for small data and a CPU, with context="initial_state"; not the paper's."""
     return {
         "context": "initial_state",
         "cell": "lstm",
@@ -176,7 +182,7 @@ def seq2seq_initial_small() -> Config:
 
 @preset(Seq2Seq, "seq2seq_every_step_small")
 def seq2seq_every_step_small() -> Config:
-    """Return sizes for small data and a CPU, the vector at every step; not the paper's."""
+    """Return sizes for small data and a CPU, with context="every_step"; not the paper's."""
     return {
         "context": "every_step",
         "cell": "gru",

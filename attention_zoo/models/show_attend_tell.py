@@ -1,4 +1,4 @@
-"""Show, attend and tell: captions from attention over an image (Xu et al. 2015)."""
+"""Show, Attend and Tell: image captioning with visual attention (Xu et al. 2015)."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ LOOKS = Registry("look.kind")
 
 
 class Look(layers.Layer):
-    """Kind of attention of a captioner: its alignment, its memory and its auxiliary loss."""
+    """Base class of a captioner's kinds of attention: alignment, memory and auxiliary loss."""
 
     def alignment(self) -> Any:
-        """Return the alignment from scores to weights, a name or an `Alignment`."""
+        """Return the alignment, a name or an `Alignment`."""
         return "softmax"
 
     def grid_shape(self, shape: tuple[int, int]) -> tuple[int, int]:
-        """Return height and width of the memory for an encoder's grid of size `shape`."""
+        """Return the height and width of the memory for an encoder grid of size `shape`."""
         return shape
 
     def places(self, grid: Tensor) -> Tensor:
-        """Return the memory for an encoder's grid `(B, h, w, C)`."""
+        """Return the memory for the encoder's feature grid `(B, h, w, C)`."""
         return grid
 
     def amiss(self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]) -> Any:
         """Return the auxiliary loss of the attention, a mean over the captions.
 
         Args:
-            weights: `(B, T, L)`. live: `(B, T)`, mask of the steps.
-            state: of the attention after the last step.
-            reward: returns `(B,)`, the log probability of each caption.
+            weights: `(B, T, L)`. live: `(B, T)`, False at padding.
+            state: attention state after the last step.
+            reward: function that returns the log-probability of each caption, `(B,)`.
         """
         return 0.0
 
@@ -70,7 +70,8 @@ class SoftLook(Look):
     """Soft attention, with the regularizer `lambda sum_i (1 - sum_t a_ti)^2`.
 
     Args:
-        doubly_stochastic: lambda; each position should be attended equally often.
+        doubly_stochastic: lambda, weight of the regularizer, which makes the attention of a caption
+            cover all positions equally.
     """
 
     def __init__(self, doubly_stochastic: float = 1.0, **kwargs: Any) -> None:
@@ -87,11 +88,12 @@ class SoftLook(Look):
 class HardLook(Look):
     """Hard attention to one position, sampled in training and trained by REINFORCE.
 
-    The reward is the log probability of the caption. The moving baseline b is per word, so that
-    long captions do not count as bad: for n words, the reward is compared with n b.
+    The reward is the log-probability of the caption. The moving-average baseline b is a mean per
+    word: the reward of a caption of n words is compared with n b, so that long captions are not
+    penalized.
 
     Args:
-        expected_rate: share of captions with soft attention in training.
+        expected_rate: fraction of the captions that use soft attention in training.
         coefficient: lambda_r, weight of the REINFORCE term.
         entropy_bonus: lambda_e, weight of the entropy of the alignment.
     """
@@ -135,29 +137,30 @@ class PooledLook(Look):
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
 class ShowAttendTell(Captioner, EncoderDecoder):
-    """Image encoder, and an LSTM that attends to the image grid before each word.
+    """Image encoder, and an LSTM decoder that attends to the feature grid before each word.
 
     `z_t = beta_t sum_i a_ti v_i`, `h_t = LSTM(h_{t-1}, [E y_{t-1}; z_t])`,
     `logits_t = L_o tanh(E y_{t-1} + L_h h_t + L_z z_t)`
 
     Args:
-        vocabulary_size: V, caption tokens, including the 4 special ones.
+        vocabulary_size: V, number of caption tokens, including the 4 special tokens.
         embedding_dim: m, width of the embedding and of the input of L_o.
-        units: n, of the LSTM.
+        units: n, hidden units of the LSTM.
         attention_units: hidden units of the score.
         look: kind of attention: {"kind": "soft"} with "doubly_stochastic", {"kind": "hard"} with
-            "expected_rate", "coefficient" and "entropy_bonus", or {"kind": "pooled"}: one vector.
-        encoder: image encoder: {"kind": "cnn"} with "filters", trained with the rest;
-            {"kind": "features"} with "width", for precomputed features; or a model of
-            `keras.applications` with its name as kind, "weights" (default "imagenet"),
-            "trainable" and "layer", the name of the layer whose output is the grid.
+            "expected_rate", "coefficient" and "entropy_bonus", or {"kind": "pooled"}, the mean of
+            the grid.
+        encoder: image encoder: {"kind": "cnn"} with "filters", trained with the rest of the model;
+            {"kind": "features"} with "width", for precomputed features; or the name of a model of
+            `keras.applications` as kind, with "weights" (default "imagenet"), "trainable" and
+            "layer", the name of the layer whose output is the grid.
         dropout: dropout rate on embeddings and on the input of L_o.
-        word_dropout: rate at which previous words become the unknown one in training, so that
-            predictions depend less on previous words and more on the image.
+        word_dropout: rate at which previous words are replaced by the unknown token in training,
+            so that predictions depend less on previous words and more on the image.
 
     Call arguments:
         inputs: `{"image": (B, H, W, 3), "target": (B, T)}`: pixels from 0 to 255 (for "features"
-            the grid `(B, h, w, C)`), and integers that begin with 2.
+            the grid `(B, h, w, C)`), and token ids that begin with the start token, 2.
         training: enables dropout and sampling, and adds the attention's auxiliary loss.
         project: if False, return the `ops.Projection` that computes the logits.
 
@@ -168,9 +171,10 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         Padding (0) in the target does not affect other positions.
 
     Reference:
-        Xu et al. 2015, arXiv 1502.03044, sections 3 and 4, equations 1 to 14; the letters are the
-        paper's, but v_i is its a_i and a_ti its alpha_ti. The tanh of equation 7 is from the
-        authors' code. The auxiliary loss is divided by the tokens of a caption, as the loss is.
+        Xu et al. 2015, arXiv 1502.03044, sections 3 and 4, equations 1 to 14; the symbols are the
+        paper's, except that v_i is its a_i and a_ti its alpha_ti. The tanh of equation 7 is from
+        the authors' code. The auxiliary loss is summed over captions and divided by the number of
+        tokens in the batch, like the cross-entropy.
     """
 
     # layers
@@ -275,7 +279,7 @@ class ShowAttendTell(Captioner, EncoderDecoder):
 
 
 def _labels(target: Tensor) -> Tensor:
-    """Return the label of each token of a target `(B, T)`: the next token, or the end."""
+    """Return the label of each token of a target `(B, T)`: the next token, or the end token."""
     after = ops.concatenate([target[:, 1:], ops.zeros_like(target[:, :1])], axis=1)
     return ops.where(after != PAD, after, END)
 

@@ -14,8 +14,8 @@ class RetrievalResult:
 
     Args:
         text: the name of the image.
-        score: similarity of text and image, at most 1 with average pooling of cosines.
-        number: position of the image in the index, from 0.
+        score: similarity of text and image; with average pooling, a mean cosine, at most 1.
+        number: position of the image in the index, counted from 0.
         source: the text.
         source_tokens: readable labels of the text's T tokens.
         tokens: same as `source_tokens`, for plots.
@@ -40,12 +40,12 @@ class RetrievalResult:
 
 @dataclass(frozen=True)
 class ImageIndex:
-    """Images to search, encoded once with the weights that the model had at that time.
+    """Images to retrieve from, encoded once, with the model's weights at that time.
 
     Args:
         names: the name of each image.
         images: `(N, H, W, 3)`, uint8, resized.
-        regions: `(N, S, D)`, region features from the model.
+        regions: `(N, S, D)`, region features computed by the model.
     """
 
     names: tuple[str, ...]

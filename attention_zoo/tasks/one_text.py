@@ -1,4 +1,4 @@
-"""Base class of tasks with one text and one tokenizer: length limit, saving, loading."""
+"""Base class of tasks on single texts with one tokenizer: length limit, saving, loading."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from attention_zoo.tasks.task import read_task_file, reading_options, write_task
 class SingleTextTask:
     """Base class of tasks with a model, one tokenizer and one text for each example.
 
-    A subclass defines `_encoded`, unless it overrides `within_limits`. It overrides `places` if the
-    model's maximum length is not its setting "max_length".
+    A subclass defines `batches`, and `_encoded` unless it overrides `within_limits`. It overrides
+    `places` if the model's maximum length is not `model.settings["max_length"]`.
 
     Args:
-        model, tokenizer, search, max_length: see the tasks.
+        model, tokenizer, search, max_length: see the subclasses.
     """
 
     name: ClassVar[str]
@@ -47,7 +47,7 @@ class SingleTextTask:
 
     @property
     def longest(self) -> int:
-        """The length limit in tokens; raises ValueError if it exceeds the model's maximum."""
+        """`max_length`; raises ValueError if it exceeds the model's maximum sequence length."""
         if self.max_length > self.places:
             raise ValueError(
                 f"max_length is {self.max_length}, but the model has {self.places} positions; lower"
@@ -56,18 +56,18 @@ class SingleTextTask:
         return self.max_length
 
     def within_limits(self, examples: Any) -> Any:
-        """Return the lines that `batches` keeps."""
+        """Return the examples within the length limit, which `batches` keeps."""
         return examples.take(self._encoded(examples)[1])
 
     def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
-        """Return the token ids of all lines, and the row numbers of those within the limit."""
+        """Return the token ids of all lines, and the indices of the lines within the limit."""
         raise TypeError(f"{type(self).__name__} does not define `_encoded`")
 
     def _fitting(self, examples: TextLines) -> tuple[list[list[int]], dict[str, Any]]:
-        """Return the lines within the limit, and keyword arguments for their batches.
+        """Return the token ids of lines within the limit, and keyword arguments of `Batches`.
 
         Raises:
-            ValueError: if no line is left.
+            ValueError: if no line is within the limit.
         """
         lines, kept = self._encoded(examples)
         if not kept:
@@ -80,13 +80,13 @@ class SingleTextTask:
         return [lines[row] for row in kept], {"bucket_width": width, "numbers": numbers}
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Return the cross-entropy loss per predicted token."""
+        """Return the cross-entropy loss over tokens."""
         return SequenceCrossEntropy(label_smoothing=label_smoothing)
 
-    # Files.
+    # Saving and loading.
 
     def save(self, folder: str | Path) -> None:
-        """Write model, tokenizer and options into a folder, `task.json` last."""
+        """Write model, tokenizer and options to a folder; `task.json` is written last."""
         self.tokenizer.save(Path(folder) / "tokenizer")
         write_task(self, folder, **self._options())
 

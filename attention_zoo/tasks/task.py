@@ -22,12 +22,12 @@ FORMAT_VERSION = 1  # the format of task.json
 class Task(Protocol):
     """The interface of a task for the training loop, the command line, the server and export.
 
-    A task is registered in `TASKS` under its `name`, which `task.json` records. `limits` are the
+    A task is registered in `TASKS` under its `name`, which `task.json` contains. `limits` are the
     names of its limits on examples, such as `max_length` in tokens; its corpora have options of the
-    same names. Three class attributes are optional. `examples` is the name of its examples,
-    such as "images", and must equal that of its corpora. `switches` are the names of boolean
-    attributes that are also options of its corpora. `reads` is the default kind of tokenizer in a
-    recipe.
+    same names. Three class attributes are optional. `examples` is what its examples are called,
+    such as "images", and must equal the attribute of its corpora. `switches` are the names of
+    boolean attributes that are also options of its corpora. `reads` is the default tokenizer kind
+    in a recipe.
     """
 
     name: ClassVar[str]
@@ -42,8 +42,8 @@ class Task(Protocol):
     def batches(self, examples: Any, batch_size: int, seed: int) -> Any:
         """Return the examples as training batches (such as `data.PairBatches`).
 
-        Examples support `len` and iteration. Each example consists of strings, numbers or arrays;
-        the training loop uses them to detect a changed corpus. If batches contain an example more
+        Examples support `len` and iteration. Each example consists of strings, numbers or arrays,
+        by which the training loop detects a changed corpus. If batches contain an example more
         than once, their `of_corpus` is the number of distinct examples.
         """
 
@@ -60,7 +60,7 @@ class Task(Protocol):
         """Return the characters of a text that the vocabulary does not contain."""
 
     def evaluate(self, examples: Any, **search_overrides: Any) -> dict[str, Any]:
-        """Compute metrics on examples, including all `metric_names`, where higher is better."""
+        """Compute metrics on examples: at least `metric_names`, for which higher is better."""
 
     def save(self, folder: str | Path) -> None:
         """Save the whole task into a folder."""
@@ -73,7 +73,7 @@ class Task(Protocol):
 def rules_for_all(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return the rules; raise ValueError for a rule that depends on the sources of a batch.
 
-    Tasks make batches themselves, so such a rule would not fit them.
+    A task splits its inputs into batches itself, so such a rule would be applied to other sources.
     """
     given = as_rules(rules)
     for rule in given:

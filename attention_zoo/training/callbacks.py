@@ -1,4 +1,4 @@
-"""Keras callbacks of the training loop: clock, metrics, logs, checkpoints, progress."""
+"""Keras callbacks of the training loop: step counter, metrics, logs, checkpoints, progress."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def training_variables(steps: Steps) -> dict[str, list[Any]]:
 
 
 class Clock(keras.callbacks.Callback):
-    """Counter of steps and seconds; must be the first callback, because the others use it.
+    """Callback that counts steps and seconds; must be the first one, because the others use it.
 
     Args:
         state: the run's state; its `step` and `seconds` are updated.
-        request: the stop request; it takes effect as soon as an evaluation begins.
+        request: the stop request; during an evaluation it takes effect immediately.
         unit: the unit of `state.count`: "tokens" or "examples".
     """
 
@@ -64,14 +64,14 @@ class Clock(keras.callbacks.Callback):
 
     @property
     def per_second(self) -> float:
-        """Tokens or examples per second of training in this interval."""
+        """Tokens or examples per second of training time in this evaluation interval."""
         return self.counted / self.seconds if self.seconds else 0.0
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         self._counted_before, self.seconds = self.state.count, 0.0
 
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        self._lap = time.perf_counter()  # time between batches, as for a checkpoint, is excluded
+        self._lap = time.perf_counter()  # excludes time between batches, such as for saving
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self.state.step += 1
@@ -89,9 +89,7 @@ class Clock(keras.callbacks.Callback):
 
 
 class Measure(keras.callbacks.Callback):
-    """Callback that adds the task's metrics on validation examples to the logs.
-
-    Their names in the logs are `val_<metric>`.
+    """Callback that computes the task's metrics on validation examples, logged as `val_<metric>`.
 
     Args:
         evaluate: function that returns the metrics by name.
@@ -111,7 +109,7 @@ class Measure(keras.callbacks.Callback):
 
 
 class Log(keras.callbacks.Callback):
-    """Callback that logs each evaluation as one JSON line and to TensorBoard.
+    """Callback that logs each evaluation, as one line of JSON and to TensorBoard.
 
     Args:
         folder: the run folder.
@@ -126,7 +124,7 @@ class Log(keras.callbacks.Callback):
         self.events = events
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        self.clock.request.at_once = False  # the run's files change from here on
+        self.clock.request.at_once = False  # the run's files are written from here on
         logs = logs if logs is not None else {}
         logs["learning_rate"] = float(self.model.optimizer.learning_rate)
         logs[f"{self.clock.unit}_per_second"] = round(self.clock.per_second, 1)
@@ -145,11 +143,11 @@ class Checkpoints(keras.callbacks.Callback):
 
     Args:
         task: the task to save.
-        steps: the compiled steps of its model.
+        steps: the compiled training and test steps of its model.
         folder: the run folder.
         options: the recipe's training section.
         state: the run's state.
-        request: the stop request; it triggers a checkpoint and takes effect after that.
+        request: the stop request; it triggers a checkpoint, and the run stops once that is saved.
     """
 
     def __init__(
@@ -185,7 +183,7 @@ class Checkpoints(keras.callbacks.Callback):
             state.best, state.best_step, state.waited = value, state.step, 0
         state.pending = None
         state.finished = state.is_over(self.options)
-        state.loss = state.count = 0.0  # the next interval starts from 0, also after a resume
+        state.loss = state.count = 0.0  # restart at 0 in the next interval, also after a resume
         self.save()
         self.request.raise_if_requested()
 
@@ -196,13 +194,13 @@ class Checkpoints(keras.callbacks.Callback):
         return value < best if self.options.monitor == "loss" else value > best
 
     def save(self) -> None:
-        """Save a checkpoint of this step; keep only the newest ones and the best one."""
+        """Save a checkpoint of this step; delete all but the newest ones and the best one."""
         self.store.save(self.state.step, self._write)
         newest = self.store.steps()[: self.options.keep_checkpoints]
         self.store.keep({*newest, self.state.best_step})
 
     def _write(self, folder: Path) -> dict[str, Entry]:
-        """Write the files of a checkpoint, the two large ones in parallel."""
+        """Write the files of a checkpoint; training variables and task are written in parallel."""
         with self.steps.averages.in_use(), ThreadPoolExecutor(1) as beside:
             arrays = as_arrays(training_variables(self.steps))
             entry = beside.submit(write_arrays, folder / VARIABLES, arrays)

@@ -142,8 +142,12 @@ def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     for token in (4, 5, 4, 6):
         found = model.compiled_search(SOURCE[:1, :2], max_length=1, prefix_tokens=[token])
         assert found.tokens.tolist() == [[[token]]]
-    for wrong in ({"banned_tokens": [99]}, {"rules": [AllowedTokens(np.ones(3, bool))]}):
-        with pytest.raises(ValueError, match="logits of 12 tokens"):
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"banned_tokens": [99]}, "ids must be from 0 to 11$"),
+        ({"rules": [AllowedTokens(np.ones(3, bool))]}, "must be the vocabulary size 12$"),
+    ]
+    for wrong, message in refused:
+        with pytest.raises(ValueError, match=message):
             model.compiled_search(SOURCE[:1, :2], **wrong)
     kept = [key[0] for key in model._compiled.known]
     assert ["prefix_tokens=(4,)" in key for key in kept] == [True, False]

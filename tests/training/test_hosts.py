@@ -81,9 +81,9 @@ SEEN = """
 import sys
 import numpy as np
 from attention_zoo.training import hosts, step
-from attention_zoo.training.intervals import Intervals
+from attention_zoo.training.intervals import TrainingLoop
 from tests.training import foreign
-heard = Intervals.run
+heard = TrainingLoop.run
 def run(self):
     from attention_zoo.training.devices import spread
     points = self.train.points
@@ -99,7 +99,7 @@ def run(self):
     heard(self)
     values = np.concatenate([w.numpy().ravel() for w in self.steps.model.weights])
     print("WEIGHTS", values.tobytes().hex(), flush=True)
-Intervals.run = run
+TrainingLoop.run = run
 """
 
 

@@ -151,8 +151,8 @@ def test_threads_get_no_signals() -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from attention_zoo.training.lock import only_trainer
-with only_trainer(Path(sys.argv[1])):
+from attention_zoo.training.lock import hold_run_lock
+with hold_run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """

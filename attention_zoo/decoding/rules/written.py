@@ -1,4 +1,4 @@
-"""The base class of rules that depend on the tokens generated so far."""
+"""Base class of decoding rules that depend on the tokens generated so far."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attention_zoo.decoding.rules.base import Rule
 
 
 class WrittenRule(Rule):
-    """A rule whose memory `(B, M, L)` int32 is the prefix of each hypothesis, padded with -1."""
+    """Rule whose memory is the prefix of each hypothesis, `(B, M, L)` int32, padded with -1."""
 
     def memory(self, batch_size: Any, room: Any) -> Any:
         return ops.zeros((batch_size, 1, room), dtype="int32") - 1
@@ -20,7 +20,7 @@ class WrittenRule(Rule):
 
 
 def among(tokens: Any, vocabulary: int) -> Any:
-    """Return which ids occur in tokens `(B, M, L)`: `(B, M, V)` bool. Negative ids are ignored."""
+    """Return whether each id occurs in tokens `(B, M, L)`, as `(B, M, V)` bool; ignore ids < 0."""
     batch, width, room = ops.shape(tokens)
     rows = ops.arange(batch * width, dtype="int32")[:, None] * (vocabulary + 1)
     flat = ops.reshape(tokens, (batch * width, room))
