@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import keras
 import numpy as np
@@ -131,6 +131,11 @@ class PresetMixin:
     """Mixin for models whose `settings` are their constructor arguments."""
 
     settings: Config
+    free_settings: ClassVar[tuple[str, ...]] = ("dropout", "word_dropout")
+    """Arguments that may differ from those of a trained model whose weights are used.
+
+    They affect no weights but those of the layer that they configure.
+    """
 
     def get_config(self) -> Config:
         """Return the constructor's arguments."""

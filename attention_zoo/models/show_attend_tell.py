@@ -22,7 +22,7 @@ from attention_zoo.models.captioner import Captioner
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
 from attention_zoo.models.generation import END, PAD, START, DecoderStart
 from attention_zoo.models.image_encoders import encoder_options, make_encoder, saved_options
-from attention_zoo.models.presets import Config, model, options_of, plain, preset
+from attention_zoo.models.presets import Config, PresetMixin, model, options_of, plain, preset
 from attention_zoo.ops import (
     PENALTIES,
     Projection,
@@ -35,11 +35,11 @@ from attention_zoo.ops import (
 from attention_zoo.registry import Registry, did_you_mean
 from attention_zoo.typing import Tensor
 
-LOOKS = Registry("look.kind")
+CAPTION_ATTENTIONS = Registry("attention.kind")
 """Registry of a captioner's kinds of attention."""
 
 
-class Look(layers.Layer):
+class CaptionAttention(layers.Layer):
     """Base class of a captioner's kinds of attention: alignment, memory and auxiliary loss."""
 
     def alignment(self) -> Any:
@@ -50,11 +50,13 @@ class Look(layers.Layer):
         """Return the height and width of the memory for an encoder grid of size `shape`."""
         return shape
 
-    def places(self, grid: Tensor) -> Tensor:
+    def make_memory(self, grid: Tensor) -> Tensor:
         """Return the memory for the encoder's feature grid `(B, h, w, C)`."""
         return grid
 
-    def amiss(self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]) -> Any:
+    def auxiliary_loss(
+        self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]
+    ) -> Any:
         """Return the auxiliary loss of the attention, a mean over the captions.
 
         Args:
@@ -65,8 +67,8 @@ class Look(layers.Layer):
         return 0.0
 
 
-@LOOKS.register("soft")
-class SoftLook(Look):
+@CAPTION_ATTENTIONS.register("soft")
+class SoftCaptionAttention(CaptionAttention):
     """Soft attention, with the regularizer `lambda sum_i (1 - sum_t a_ti)^2`.
 
     Args:
@@ -80,12 +82,14 @@ class SoftLook(Look):
             raise ValueError(f"doubly_stochastic must be at least 0, got {doubly_stochastic!r}")
         self.rate = doubly_stochastic
 
-    def amiss(self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]) -> Any:
+    def auxiliary_loss(
+        self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]
+    ) -> Any:
         return self.rate * mean_penalty(PENALTIES.get("doubly_stochastic"), weights, live)
 
 
-@LOOKS.register("hard")
-class HardLook(Look):
+@CAPTION_ATTENTIONS.register("hard")
+class HardCaptionAttention(CaptionAttention):
     """Hard attention to one position, sampled in training and trained by REINFORCE.
 
     The reward is the log-probability of the caption. The moving-average baseline b is a mean per
@@ -114,23 +118,25 @@ class HardLook(Look):
     def alignment(self) -> Any:
         return ReinforceAlignment(self.expected_rate, dtype=self.dtype_policy)
 
-    def amiss(self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]) -> Any:
+    def auxiliary_loss(
+        self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]
+    ) -> Any:
         chosen = ReinforceAlignment.choice(state)
         words = ops.sum(ops.cast(live, "float32"), axis=1)
         of_a_word = reward() / ops.maximum(words, 1.0)
         paths = words * ops.cast(chosen.log_probability, "float32")
-        told = ops.any(live, axis=1)
-        return self.reinforce(of_a_word, paths, chosen.entropy, told, training=True)
+        nonempty = ops.any(live, axis=1)
+        return self.reinforce(of_a_word, paths, chosen.entropy, nonempty, training=True)
 
 
-@LOOKS.register("pooled")
-class PooledLook(Look):
+@CAPTION_ATTENTIONS.register("pooled")
+class PooledBaseline(CaptionAttention):
     """Pooled baseline without attention: the mean of all positions at every step."""
 
     def grid_shape(self, shape: tuple[int, int]) -> tuple[int, int]:
         return 1, 1
 
-    def places(self, grid: Tensor) -> Tensor:
+    def make_memory(self, grid: Tensor) -> Tensor:
         return ops.mean(grid, axis=(1, 2), keepdims=True)
 
 
@@ -147,9 +153,9 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         embedding_dim: m, width of the embedding and of the input of L_o.
         units: n, hidden units of the LSTM.
         attention_units: hidden units of the score.
-        look: kind of attention: {"kind": "soft"} with "doubly_stochastic", {"kind": "hard"} with
-            "expected_rate", "coefficient" and "entropy_bonus", or {"kind": "pooled"}, the mean of
-            the grid.
+        attention: kind of attention: {"kind": "soft"} with "doubly_stochastic", {"kind": "hard"}
+            with "expected_rate", "coefficient" and "entropy_bonus", or {"kind": "pooled"}, the
+            mean of the grid.
         encoder: image encoder: {"kind": "cnn"} with "filters", trained with the rest of the model;
             {"kind": "features"} with "width", for precomputed features; or the name of a model of
             `keras.applications` as kind, with "weights" (default "imagenet"), "trainable" and
@@ -185,14 +191,14 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         embedding_dim: int = 512,
         units: int = 1800,
         attention_units: int = 512,
-        look: Config | None = None,
+        attention: Config | None = None,
         encoder: Config | None = None,
         dropout: float = 0.5,
         word_dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        look, encoder = look_options(look), encoder_options(encoder)
+        attention, encoder = attention_options(attention), encoder_options(encoder)
         sizes = {
             "vocabulary_size": whole_number("vocabulary_size", vocabulary_size),
             "embedding_dim": whole_number("embedding_dim", embedding_dim),
@@ -203,10 +209,11 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         own = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
         self.target_embedding = layers.Embedding(vocabulary_size, embedding_dim, **own)
-        self.look = LOOKS.get(look["kind"])(**{k: look[k] for k in look if k != "kind"}, **own)
+        chosen = {name: attention[name] for name in attention if name != "kind"}
+        self.attention = CAPTION_ATTENTIONS.get(attention["kind"])(**chosen, **own)
         cell = AttentionCell(
             layers.LSTMCell(units, **own),
-            VisualAttention(attention_units, alignment=self.look.alignment(), **own),
+            VisualAttention(attention_units, alignment=self.attention.alignment(), **own),
             order="attend_then_step",
             **own,
         )
@@ -216,11 +223,12 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **own)
         self.drop = layers.Dropout(rate("dropout", dropout), **own)
         self.word_dropout = WordDropout(word_dropout, **own)
-        options = {"look": look, "encoder": saved_options(encoder)}
+        options = {"attention": attention, "encoder": saved_options(encoder)}
         rates = {"dropout": dropout, "word_dropout": word_dropout}
         self.finish(plain({**sizes, **options, **rates}))
 
     vocabularies = ("vocabulary_size",)
+    free_settings = (*PresetMixin.free_settings, "attention")
 
     def build(self, input_shape: Any = None) -> None:
         size = self.settings
@@ -238,13 +246,13 @@ class ShowAttendTell(Captioner, EncoderDecoder):
     # computation
 
     def grid_shape(self, image: Any) -> tuple[int, int]:
-        return self.look.grid_shape(super().grid_shape(image))
+        return self.attention.grid_shape(super().grid_shape(image))
 
     reads = ("hidden", "context", "weights")
 
     def encode(self, source: Tensor, training: bool) -> Encoded:
         grid = self.encoder(source, training=training)
-        return Encoded(self.look.places(grid), None, ops.mean(grid, axis=(1, 2)))
+        return Encoded(self.attention.make_memory(grid), None, ops.mean(grid, axis=(1, 2)))
 
     def make_decoder_input_ids(self, target: Tensor, encoded: Encoded) -> Tensor:
         tokens = super().make_decoder_input_ids(target, encoded)
@@ -266,10 +274,12 @@ class ShowAttendTell(Captioner, EncoderDecoder):
             losses = smoothed_cross_entropy(_labels(target), logits, 0.0)
             return -ops.sum(ops.where(live, losses, 0.0), axis=1)
 
-        amiss = self.look.amiss(record["weights"][0], live, state.alignments[0], reward)
+        auxiliary = self.attention.auxiliary_loss(
+            record["weights"][0], live, state.alignments[0], reward
+        )
         captions = ops.sum(ops.cast(ops.any(live, axis=1), "float32"))
         share = captions / ops.maximum(ops.sum(ops.cast(live, "float32")), 1.0)
-        self.add_loss(ops.cast(amiss, "float32") * share)
+        self.add_loss(ops.cast(auxiliary, "float32") * share)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """Encode images once and return the decoder's step function and initial state."""
@@ -284,18 +294,20 @@ def _labels(target: Tensor) -> Tensor:
     return ops.where(after != PAD, after, END)
 
 
-def look_options(given: Config | None) -> Config:
+def attention_options(given: Config | None) -> Config:
     """Return the attention options with defaults filled in; raise ValueError for unknown ones."""
-    options = {"kind": "soft", **options_of("look", given)}
+    options = {"kind": "soft", **options_of("attention", given)}
     taken = {
         name: one.default
-        for name, one in inspect.signature(LOOKS.get(options["kind"])).parameters.items()
+        for name, one in inspect.signature(
+            CAPTION_ATTENTIONS.get(options["kind"])
+        ).parameters.items()
         if one.kind is one.POSITIONAL_OR_KEYWORD
     }
     for name in options:
         if name != "kind" and name not in taken:
             hint = did_you_mean(name, taken)
-            raise ValueError(f"look.kind={options['kind']!r} has no option {name!r}{hint}")
+            raise ValueError(f"attention.kind={options['kind']!r} has no option {name!r}{hint}")
     return {**taken, **options}
 
 

@@ -14,12 +14,6 @@ from attention_zoo.registry import did_you_mean
 from attention_zoo.training.building import build_model
 from attention_zoo.training.recipe import Recipe, TokenizerOptions
 
-FREE = ("dropout", "word_dropout", "look")
-"""Arguments of a model that may differ from the initial task.
-
-They affect no weights but those of the part that they configure.
-"""
-
 
 def initial_task(recipe: Recipe) -> Any:
     """Return the task that the recipe's `init` names, with its weights and tokenizers.
@@ -52,8 +46,9 @@ def initial_task(recipe: Recipe) -> Any:
 
 
 def _kept(model: keras.Model) -> list[Any]:
-    """Return the weights of a model, except those of the parts in `FREE`."""
-    own = {id(w) for name in FREE for w in getattr(getattr(model, name, None), "weights", ())}
+    """Return the weights of a model, except those of the layers in its `free_settings`."""
+    parts = [getattr(model, name, None) for name in model.free_settings]
+    own = {id(weight) for part in parts for weight in getattr(part, "weights", ())}
     return [weight for weight in model.weights if id(weight) not in own]
 
 
@@ -89,8 +84,9 @@ def _with_sizes(section: dict[str, Any], settings: dict[str, Any]) -> dict[str, 
 def _free_settings(
     place: str, section: dict[str, Any], model: Any, head_decides: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the recipe's settings in `FREE`; raise ValueError if other settings differ.
+    """Return the recipe's values of the model's `free_settings`.
 
+    Other settings that differ raise ValueError.
     `head_decides` names arguments that the model's head determines. The data determine arguments
     without a default.
     """
@@ -107,12 +103,12 @@ def _free_settings(
             f" is a {type(asked).__name__}; use another init, or remove model from the recipe"
         )
     for name, value in asked.settings.items():
-        if name not in FREE and value != model.settings[name]:
+        if name not in model.free_settings and value != model.settings[name]:
             raise ValueError(
                 f"{place}: it has model.{name}={model.settings[name]}, but the recipe has {value};"
                 " use another init, or remove model from the recipe"
             )
-    return {name: asked.settings[name] for name in FREE if name in asked.settings}
+    return {name: asked.settings[name] for name in model.free_settings if name in asked.settings}
 
 
 def freeze(model: keras.Model, names: Sequence[str]) -> None:

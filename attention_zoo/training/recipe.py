@@ -155,7 +155,7 @@ class Recipe:
         data: the corpus, one of `training.CORPORA`.
         tokenizer: tokenizer options; with `init`, omit them or match its tokenizers.
         model: `preset` and any arguments of the model's constructor; with `init`, omit them or
-            match its model. Only dropout and a captioner's attention (`look`) may differ.
+            match its model. Only dropout and a captioner's attention may differ.
         training: training options.
         search: search (decoding) options.
         format_version: version of the recipe's format.

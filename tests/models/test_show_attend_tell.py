@@ -21,7 +21,7 @@ SMALL = {
     "embedding_dim": 6,
     "units": 8,
     "attention_units": 7,
-    "look": {"kind": "soft", "doubly_stochastic": 0.02},
+    "attention": {"kind": "soft", "doubly_stochastic": 0.02},
     "encoder": {"kind": "cnn", "filters": [4, 6]},
     "dropout": 0.0,
 }
@@ -37,7 +37,12 @@ class TestShowAttendTell(CaptionerConformance):
         "embedding_dim": 4,
         "units": 6,
         "attention_units": 3,
-        "look": {"kind": "hard", "expected_rate": 0.25, "coefficient": 0.5, "entropy_bonus": 0.0},
+        "attention": {
+            "kind": "hard",
+            "expected_rate": 0.25,
+            "coefficient": 0.5,
+            "entropy_bonus": 0.0,
+        },
         "encoder": {"kind": "features", "width": 5},
         "dropout": 0.25,
         "word_dropout": 0.5,
@@ -63,7 +68,7 @@ class TestShowAttendTell(CaptionerConformance):
 
 def model_of(look: str = "soft", **options: Any) -> ShowAttendTell:
     """A tiny one with random weights."""
-    model = ShowAttendTell(V, **{**SMALL, "look": {"kind": look, **options}})
+    model = ShowAttendTell(V, **{**SMALL, "attention": {"kind": look, **options}})
     randomise(model, scale=0.4)
     return model
 
@@ -85,7 +90,7 @@ def test_the_equations() -> None:
     """The loss of one caption by NumPy: equations 1 to 3, 7, 9, 13 and 14 in float64."""
     grid = np.random.default_rng(1).normal(size=(1, 2, 3, 5))
     options = {**SMALL, "encoder": {"kind": "features", "width": 5}}
-    options["look"] = {"kind": "soft", "doubly_stochastic": 0.7}
+    options["attention"] = {"kind": "soft", "doubly_stochastic": 0.7}
     model = ShowAttendTell(V, **options)
     randomise(model, scale=0.5)
     lstm = model.decoder.cell.cell
@@ -145,7 +150,9 @@ def test_the_reward_is_what_is_said_of_the_captions_words() -> None:
     labels = np.array([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [3, 0, 0, 0, 0]])
     told = np.take_along_axis(log_probs, labels[..., None], -1)[..., 0] * (labels != 0)
     of_a_word = told.sum(1) / (labels != 0).sum(1)
-    assert float(model.look.reinforce.baseline) == pytest.approx(0.1 * of_a_word.mean(), rel=1e-4)
+    assert float(model.attention.reinforce.baseline) == pytest.approx(
+        0.1 * of_a_word.mean(), rel=1e-4
+    )
 
 
 def test_what_a_hard_look_adds_to_the_loss() -> None:
@@ -155,7 +162,7 @@ def test_what_a_hard_look_adds_to_the_loss() -> None:
     model = model_of("hard", **look)
     (scores,) = [v for v in model.trainable_variables if v.path.endswith("/v")]
     scores.assign(np.zeros(scores.shape))
-    model.look.reinforce.baseline.assign(baseline)
+    model.attention.reinforce.baseline.assign(baseline)
     target, labels = np.array([[2, 5, 6], [0, 0, 0]]), np.array([[5, 6, 3], [0, 0, 0]])
     logits = array(model({"image": picture_of(SOURCE)[:2], "target": target}, training=True))[0]
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -165,7 +172,7 @@ def test_what_a_hard_look_adds_to_the_loss() -> None:
     want = (learnt - bonus * words * chance) / words
     assert float(sum(model.losses)) == pytest.approx(want, rel=1e-4)
     moved = 0.9 * baseline + 0.1 * reward / words
-    assert float(model.look.reinforce.baseline) == pytest.approx(moved, rel=1e-4)
+    assert float(model.attention.reinforce.baseline) == pytest.approx(moved, rel=1e-4)
 
 
 def test_so_many_looks_are_soft() -> None:
@@ -193,7 +200,7 @@ def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
     tf = pytest.importorskip("tensorflow")
     options = {**SMALL, "encoder": {"kind": "features", "width": 3}}
     look = {"kind": "hard", "expected_rate": 0.0, "coefficient": 1.0, "entropy_bonus": 0.0}
-    model = ShowAttendTell(V, **{**options, "look": look})
+    model = ShowAttendTell(V, **{**options, "attention": look})
     randomise(model, scale=0.7)
     grid = np.random.default_rng(0).normal(size=(1, 2, 2, 3)).astype("float32")
     target, labels = np.array([[2, 5]]), np.array([[5, 3]])
@@ -207,7 +214,7 @@ def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
             noise = np.zeros((1, 2, 4), "float32")
             noise[0, range(2), path] = 1e4
             draw.return_value = tf.constant(noise)
-            model.look.reinforce.baseline.assign(0.37)
+            model.attention.reinforce.baseline.assign(0.37)
             with tf.GradientTape() as tape:
                 loss = model.compute_loss(inputs, labels, model(inputs, training=True))
             gradients.append(tape.gradient(loss, weights, unconnected_gradients="zero"))
@@ -240,7 +247,7 @@ def test_captions_that_are_all_padding_count_in_no_mean() -> None:
         losses = []
         for rows in (2, 4):
             if kind == "hard":
-                model.look.reinforce.baseline.assign(0.0)
+                model.attention.reinforce.baseline.assign(0.0)
                 model.decoder.cell.attentions[0].alignment.sample_noise = lambda shape, dtype: (
                     0.0 * (keras.ops.ones((*shape[:-1], shape[-1] + 1), dtype))
                 )
@@ -253,7 +260,7 @@ def test_captions_that_are_all_padding_count_in_no_mean() -> None:
 @pytest.mark.parametrize("kind", ["soft", "hard", "pooled"])
 def test_training_in_double_precision_and_on_several_sizes(kind: str) -> None:
     dtype = "float32" if JAX else "float64"  # which JAX has not unless asked
-    model = ShowAttendTell(V, **{**SMALL, "look": {"kind": kind}}, dtype=dtype)
+    model = ShowAttendTell(V, **{**SMALL, "attention": {"kind": kind}}, dtype=dtype)
     model.compile("sgd", SequenceCrossEntropy(), jit_compile=JAX)
     labels = np.array([[5, 6, 3], [7, 3, 0]])
     target = np.array([[2, 5, 6], [2, 7, 0]])
@@ -275,7 +282,7 @@ def test_hard_looks_learn_where_to_look() -> None:
     options = {**SMALL, "encoder": {"kind": "features", "width": 6}, "units": 16}
     look = {"kind": "hard", "expected_rate": 0.0, "coefficient": 1.0, "entropy_bonus": 0.05}
     keras.utils.set_random_seed(2)
-    model = ShowAttendTell(V, **{**options, "look": look})
+    model = ShowAttendTell(V, **{**options, "attention": look})
     model.compile(keras.optimizers.Adam(0.01), SequenceCrossEntropy(), jit_compile=JAX)
     inputs = {"image": grid, "target": np.full((512, 1), 2)}
     model.fit(inputs, colour[:, None] + 4, batch_size=32, epochs=20, shuffle=False, verbose=0)
@@ -305,7 +312,7 @@ def test_a_pooled_look_cannot_tell_places_apart() -> None:
     """And has as many weights as the one that it is compared with."""
     grid = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype("float32")
     options = {**SMALL, "encoder": {"kind": "features", "width": 5}}
-    pooled = ShowAttendTell(V, **{**options, "look": {"kind": "pooled"}})
+    pooled = ShowAttendTell(V, **{**options, "attention": {"kind": "pooled"}})
     randomise(pooled, scale=0.4)
     moved = grid[:, ::-1, ::-1]
     want = pooled({"image": grid, "target": TARGET[:2]})
@@ -315,12 +322,12 @@ def test_a_pooled_look_cannot_tell_places_apart() -> None:
 
 
 @refuses(
-    ({"look": {"kind": "sof"}}, "^unknown look.kind 'sof'; did you mean 'soft'"),
-    ({"look": {"kind": "soft", "rate": 1}}, "^look.kind='soft' has no option 'rate'"),
-    ({"look": {"doubly_stochastic": -1}}, "^doubly_stochastic must be at least 0, got -1"),
+    ({"attention": {"kind": "sof"}}, "^unknown attention.kind 'sof'; did you mean 'soft'"),
+    ({"attention": {"kind": "soft", "rate": 1}}, "^attention.kind='soft' has no option 'rate'"),
+    ({"attention": {"doubly_stochastic": -1}}, "^doubly_stochastic must be at least 0, got -1"),
     ({"encoder": {"kind": "VGG-16"}}, "^encoder.kind 'VGG-16' is unknown; did you mean 'VGG16'"),
     ({"encoder": {"filter": [3]}}, "^encoder cnn has no option 'filter'; did you mean"),
-    ({"look": "soft"}, "^look must be a dict of options, as {name: value}, got 'soft'"),
+    ({"attention": "soft"}, "^attention must be a dict of options, as {name: value}, got 'soft'"),
     ({"encoder": ["cnn"]}, r"^encoder must be a dict of options, .*, got \['cnn'\]"),
     ({"units": "a"}, "^units must be an integer of at least 1, got 'a'"),
     ({"dropout": "a"}, r"^dropout must be in \[0, 1\), got 'a'"),

@@ -35,7 +35,7 @@ def untrained(
     tokenizer = train_tokenizer("whitespace", KNOWN, 60, lowercase=True)
     sizes = {"embedding_dim": 8, "encoder": {"kind": "cnn", "filters": [4, 6]}, **SIZES[preset]}
     if preset.startswith("show"):
-        sizes["look"] = {"kind": look}
+        sizes["attention"] = {"kind": look}
     made = models.from_preset(preset, vocabulary_size=tokenizer.vocabulary_size, **sizes)
     made = with_normal_weights(made)
     return Captioning(made, tokenizer, **{"image_size": SIDE, "max_target_length": 8, **task})

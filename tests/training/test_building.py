@@ -93,10 +93,10 @@ def captioning(preset: str = "show_attend_tell_small", **model: object) -> Recip
 @pytest.mark.full
 def test_a_captioner_has_the_words_of_its_captions_and_the_limits_of_its_data() -> None:
     data = captioned(2, captions=[("A dog", "a dog runs"), ("two cats",)])
-    task = build_task(captioning(look={"kind": "hard"}), data)
+    task = build_task(captioning(attention={"kind": "hard"}), data)
     assert sorted(task.tokenizer.vocabulary[4:]) == ["▁a", "▁dog"]
     assert task.model.settings["vocabulary_size"] == 6
-    assert task.model.settings["look"]["kind"] == "hard"
+    assert task.model.settings["attention"]["kind"] == "hard"
     assert (task.image_size, task.max_target_length) == (12, 9)
     assert task.predict(list(data.images))[0].attention.shape[1:] == (2, 2)
     with pytest.raises(ValueError, match=r"model\.preset=gpt_tiny: model must be a models.Capt"):

@@ -153,9 +153,9 @@ def test_a_hard_look_starts_from_what_a_soft_one_has_learnt(tmp_path: Path) -> N
     """Its baseline is its own; where it looks is where the greatest weight was."""
     soft = training.fit(write_recipe(tmp_path, SCENES), [f"run={tmp_path / 'soft'}"]).task
     page = write_recipe(tmp_path, f"init: {tmp_path / 'soft'}\n{SCENES}")
-    words = ["model.look.kind=hard", "model.word_dropout=0.5"]
+    words = ["model.attention.kind=hard", "model.word_dropout=0.5"]
     hard = initial_task(read_recipe(page, words))
-    assert hard.model.settings["look"]["kind"] == "hard"
+    assert hard.model.settings["attention"]["kind"] == "hard"
     assert [len(arrays_of(task.model)) for task in (soft, hard)] == [23, 24]
     inputs = {"image": np.zeros((1, 16, 16, 3), "uint8"), "target": np.array([[2]])}
     for one, other in zip(
