@@ -209,6 +209,8 @@ def _entries(content: Any) -> tuple[int, dict[str, Entry]]:
     """Return the version of a manifest and its entries."""
     version = content.get("format_version")
     if isinstance(version, int):
+        if version < 2:
+            raise ValueError("manifests of versions 0 and 1 have no format_version")
         return version, dict(content.get("files", {}))
     if all(isinstance(entry, str) for entry in content.values()):
         return 0, {name: {"sha256": digest} for name, digest in content.items()}

@@ -50,7 +50,9 @@ def test_a_change_is_named(tmp_path: Path) -> None:
 def test_a_manifest_that_is_none_is_damage(tmp_path: Path) -> None:
     folder = sealed(tmp_path / "a")
     good = (folder / "manifest.json").read_bytes()
-    for content in (b"", b"[1]", b"{}", b"7", b'{"\\u0000": {}}', b"\xff", good + b" ", good[1:]):
+    old = good.replace(b'"format_version": 2', b'"format_version": 1')
+    bad = (b"", b"[1]", b"{}", b"7", b'{"\\u0000": {}}', b"\xff", good + b" ", good[1:], old)
+    for content in bad:
         (folder / "manifest.json").write_bytes(content)
         assert str(damage(folder)) == "manifest.json is damaged"
     (folder / "manifest.json").unlink()

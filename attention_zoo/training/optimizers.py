@@ -20,6 +20,7 @@ OPTIMIZERS.register("sgd")(keras.optimizers.SGD)
 
 ELSEWHERE = {
     "learning_rate": "training.learning_rate",
+    "global_clipnorm": "training.clip_norm",
     "use_ema": "training.ema",
     "ema_momentum": "training.ema",
     "ema_overwrite_frequency": "training.ema",

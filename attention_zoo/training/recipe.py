@@ -173,6 +173,7 @@ class Recipe:
     format_version: int = FORMAT_VERSION
 
     def __post_init__(self) -> None:
+        check_format_version("recipe", {"format_version": self.format_version}, FORMAT_VERSION)
         if self.seed < 0:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
         if self.init is None and self.tokenizer is None:
@@ -242,15 +243,15 @@ def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not UTF-8 text; expected a YAML file") from None
     try:
+        node = yaml.compose(text)
+        if node is not None and not isinstance(node, yaml.MappingNode):
+            raise ValueError(f"{path}: expected a YAML mapping of `key: value` lines")
         page: Any = OmegaConf.create(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"{path}:{line}: not valid YAML: {error.problem}") from None
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         raise ValueError(f"{path}: not valid YAML: {_first_line(error)}") from None
-    node = yaml.compose(text)
-    if node is not None and not isinstance(node, yaml.MappingNode):
-        raise ValueError(f"{path}: expected a YAML mapping of `key: value` lines")
     return page, dict(_lines(node, ""))
 
 
@@ -292,7 +293,7 @@ def _recipe(schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], place:
     """Merge the pieces into the schema in order, and convert the result to a recipe."""
     OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
     for piece, name in pieces:
-        _name_optimizer(schema, piece)
+        _name_optimizer(schema, piece, name)
         schema = _merge(schema, piece, name)
     try:
         recipe: Any = OmegaConf.to_object(schema)
@@ -301,14 +302,14 @@ def _recipe(schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], place:
     return recipe
 
 
-def _name_optimizer(schema: DictConfig, piece: DictConfig) -> None:
+def _name_optimizer(schema: DictConfig, piece: DictConfig, place: Any) -> None:
     """Make `training.optimizer` a mapping, so that arguments merge; another name drops them."""
-    current = OmegaConf.select(schema, "training.optimizer")
-    given = OmegaConf.select(piece, "training.optimizer", default=None)
+    key = "training.optimizer"
+    current, given = OmegaConf.select(schema, key), OmegaConf.select(piece, key, default={})
+    if not isinstance(given, str | Mapping):
+        raise ValueError(f"{place(key)}: {key} must be a name or a mapping, got {given}")
     name = current if isinstance(current, str) else current.get("name")
-    if isinstance(given, str) or (
-        isinstance(given, DictConfig) and given.get("name", name) != name
-    ):
+    if isinstance(given, str) or given.get("name", name) != name:
         schema.training.optimizer = {}
     elif isinstance(current, str):
         schema.training.optimizer = {"name": current}

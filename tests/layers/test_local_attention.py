@@ -354,7 +354,7 @@ def test_dropout_is_of_the_window() -> None:
 
 
 def test_window_is_required() -> None:
-    with pytest.raises(ValueError, match="aux"):
+    with pytest.raises(ValueError, match="local_predictive needs aux, the window"):
         LocalPredictiveAlignment()(np.zeros((1, 21), "float32"))
 
 

@@ -302,5 +302,5 @@ def test_garbage_energies_at_hidden_places_reach_nothing() -> None:
 
 
 def test_chunk_energies_are_required() -> None:
-    with pytest.raises(ValueError, match="aux"):
+    with pytest.raises(ValueError, match="mocha needs aux, the chunk scores"):
         TestMochaAlignment().built()(np.zeros((1, 3)), state=(np.zeros((1, 3)),))

@@ -85,6 +85,7 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
     ("seed: 1\nseed: 2\n", r"small\.yaml:2: not valid YAML: found duplicate key"),
     ("task: ${seed\n", r"small\.yaml: not valid YAML"),
     ("- data\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
+    ("5\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
     ("dates\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
     ("", r"small\.yaml: data\.corpus is missing; name one of captions, [a-z0-9_, ]+, tsv$"),
     (PAGE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
@@ -99,6 +100,8 @@ def test_bad_page(page: Any, tmp_path: Path) -> None:
 @refuses(
     ("training.stepps=3", r"^training\.stepps=3: unknown key .*; did you mean 'steps'\?"),
     ("training.steps=x", r"^training\.steps=x: training\.steps: Value 'x' .*Integer"),
+    ("training.optimizer=null", r"^training\.optimizer=null: .* a name or a mapping, got None"),
+    ("format_version=2", r"small\.yaml: recipe has format_version 2, .* reads up to 1"),
     ("training.steps", r"^training\.steps: expected key\.key=value"),
     ("=3", r"^=3: expected key\.key=value"),
     ("data.size=[1", r"^data\.size=\[1: "),
