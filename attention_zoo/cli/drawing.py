@@ -49,8 +49,8 @@ def _draw_glimpses(answer: Any, path: str | Path | None) -> Any:
 
     _, scales, size, *_ = answer.seen.shape
     of = answer.image, answer.locations, size, scales
-    told = {"answers": answer.tokens, "title": answer.text}
+    labels = {"answers": answer.tokens, "title": answer.text}
     if path is not None and Path(path).suffix == ".gif":
-        inspection.write_glimpse_gif(*of, path=path, **told)
-        return inspection.plot_glimpse_path(*of, **told)
-    return inspection.plot_glimpse_path(*of, path, **told)
+        inspection.write_glimpse_gif(*of, path=path, **labels)
+        return inspection.plot_glimpse_path(*of, **labels)
+    return inspection.plot_glimpse_path(*of, path, **labels)

@@ -49,8 +49,8 @@ class CaptionedImages:
                     f" and {len(self)} images"
                 )
         check_stack(self.origin, self.images, (3,))
-        told: list[Any] = list(self.captions)
-        for name, captions in zip(self.names, told, strict=True):
+        of_image: list[Any] = list(self.captions)
+        for name, captions in zip(self.names, of_image, strict=True):
             if isinstance(captions, str):
                 raise ValueError(
                     f"{self.origin}: captions of image {name} must be a tuple, got a string"
@@ -80,7 +80,10 @@ class CaptionedImages:
             raise ValueError(f"{self.origin}: captions per image must be at least 1, got {most}")
         pick = random.Random(seed).sample
         return replace(
-            self, captions=[tuple(pick(told, min(most, len(told)))) for told in self.captions]
+            self,
+            captions=[
+                tuple(pick(of_image, min(most, len(of_image)))) for of_image in self.captions
+            ],
         )
 
     def take(self, rows: Iterable[int]) -> CaptionedImages:

@@ -313,8 +313,8 @@ def _assertion(encoded: Any) -> Any:
 
     begins = [tf.strings.substr(encoded, 0, len(begin)) == begin for begin in (_JPEG, _PNG)]
     whole = tf.strings.length(encoded) >= _PNG_HEAD
-    told = ["the image is neither JPEG nor PNG, or its header is truncated"]
-    known = tf.debugging.Assert(begins[0] | (begins[1] & whole), told)
+    message = ["the image is neither JPEG nor PNG, or its header is truncated"]
+    known = tf.debugging.Assert(begins[0] | (begins[1] & whole), message)
     with tf.control_dependencies([known]):
         sides, plain = tf.cond(begins[0], jpeg, png)
     small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MOST_PIXELS)

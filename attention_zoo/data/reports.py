@@ -150,24 +150,24 @@ def _draw(events: int, kind: str, pick: Pick) -> tuple[str, str]:
     def one(choices: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
         return choices[pick(len(choices))]
 
-    told: list[tuple[list[str], str]] = []
+    summarized: list[tuple[list[str], str]] = []
     for number in range(events + 2 + pick(3)):
         event = EVENTS[pick(len(EVENTS))]
         values = filled(event)
         sentences = one(event.told if number < events else event.asides)
         summary = event.summary.format(**values) if number < events else ""
-        told.append(([sentence.format(**values) for sentence in sentences], summary))
-    return _mixed(told, pick)
+        summarized.append(([sentence.format(**values) for sentence in sentences], summary))
+    return _mixed(summarized, pick)
 
 
-def _mixed(told: list[tuple[list[str], str]], pick: Pick) -> tuple[str, str]:
+def _mixed(summarized: list[tuple[list[str], str]], pick: Pick) -> tuple[str, str]:
     """Interleave the sentences of all events at random, and return the text and its summary.
 
     The sentences of an event keep their order. The summary is in order of first mention.
     """
     sentences: list[str] = []
     summaries: list[str] = []
-    left = [(list(of_one), summary) for of_one, summary in told]
+    left = [(list(of_one), summary) for of_one, summary in summarized]
     while left:
         number = pick(len(left))
         of_one, summary = left.pop(number)

@@ -199,7 +199,7 @@ def generate_scenes(
 
 def _told(things: dict[int, Kind]) -> tuple[str, ...]:
     """Return all captions of objects, given by quarter."""
-    told = []
+    captions_found = []
     for one, first in things.items():
         place, kind = tuple(QUARTERS)[one], " ".join(first)
         begun = f"at the {place} a {kind}", f"in the {place} is a {kind}"
@@ -208,10 +208,10 @@ def _told(things: dict[int, Kind]) -> tuple[str, ...]:
         for other, second in things.items():
             if (min(one, other), max(one, other)) in BESIDE:
                 words = FROM_IT[_direction(one, other)]
-                told += [
+                captions_found += [
                     f"{a} and {b} a {' '.join(second)}" for a, b in zip(begun, words, strict=True)
                 ]
-    return tuple(told)
+    return tuple(captions_found)
 
 
 def _direction(one: int, other: int) -> str:

@@ -34,12 +34,14 @@ def ensemble(steps: Sequence[StepFunction]) -> StepFunction:
             raise ValueError(
                 f"the steps of an ensemble must share one vocabulary size, got {sizes}"
             )
-        looks = [ops.cast(one.attention, "float32") for one in outputs if one.attention is not None]
+        attentions = [
+            ops.cast(one.attention, "float32") for one in outputs if one.attention is not None
+        ]
         hidden = [output.hidden for output in outputs]
         return StepOutput(
             mean_logits([output.logits for output in outputs]),
             tuple(output.state for output in outputs),
-            sum(looks) / len(looks) if looks else None,
+            sum(attentions) / len(attentions) if attentions else None,
             None if any(x is None for x in hidden) else ops.concatenate(hidden, axis=-1),
         )
 

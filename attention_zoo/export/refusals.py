@@ -26,14 +26,14 @@ def refuse_empty(lengths: tf.Tensor, called: str = "source") -> tf.Operation:
     return tf.debugging.Assert(tf.size(row) == 0, [called, row, "is empty"])
 
 
-def refuse_long(lengths: tf.Tensor, limit: int, told: str) -> tf.Operation:
+def refuse_long(lengths: tf.Tensor, limit: int, text: str) -> tf.Operation:
     """Fail in the graph if a source is longer than the limit; the message has the first such row.
 
     Args:
         lengths: of the sources, `(B,)`.
         limit: maximum length.
-        told: message text between the length and the limit.
+        text: message text between the length and the limit.
     """
     row = tf.where(lengths > limit)[:1, 0]
-    message = ["source", row, "has", tf.gather(lengths, row), told, limit]
+    message = ["source", row, "has", tf.gather(lengths, row), text, limit]
     return tf.debugging.Assert(tf.size(row) == 0, message)

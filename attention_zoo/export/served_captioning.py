@@ -70,7 +70,11 @@ class ServedCaptioning(tf.Module):
             "token_scores": found.token_scores[:, :, :longest],
         }
         if self._grid != (1, 1):
-            looks = found.attention[:, :, :longest]
-            looks = tf.where(said[..., None], looks, tf.zeros_like(looks))
-            served["attention"] = tf.reshape(looks, tf.concat([tf.shape(ids), self._grid], 0))
+            attention_weights = found.attention[:, :, :longest]
+            attention_weights = tf.where(
+                said[..., None], attention_weights, tf.zeros_like(attention_weights)
+            )
+            served["attention"] = tf.reshape(
+                attention_weights, tf.concat([tf.shape(ids), self._grid], 0)
+            )
         return served

@@ -38,7 +38,7 @@ class ServedRetrieval(tf.Module):
         self.weights = [variable.value for variable in model.variables]
         self.words = GraphTokenizer(task.tokenizer)
         self._regions, self._texts = model.encode_images, model.encode_texts
-        self._alike, self._looks = model.matching.similarities, model.looks
+        self._alike, self._attention_weights = model.matching.similarities, model.looks
         self._side, self._count = task.image_size, task.search.n_best
         self._grid = model.grid_shape((1, self._side, self._side, 3))
 
@@ -84,15 +84,17 @@ class ServedRetrieval(tf.Module):
         pairs = tf.reshape(found, [-1])
         rows = tf.repeat(tf.range(tf.shape(found)[0]), count)
         repeated = (tf.gather(one, rows) for one in texts)
-        looks = self._looks(tf.gather(regions, pairs), type(texts)(*repeated))
+        attention_weights = self._attention_weights(
+            tf.gather(regions, pairs), type(texts)(*repeated)
+        )
         labels = tokens.with_values(self.words.labels(tokens.flat_values)).to_tensor("")
-        looks = looks[:, : tf.shape(labels)[1]]
-        shape = tf.concat([tf.shape(found), tf.shape(looks)[1:2], self._grid], 0)
+        attention_weights = attention_weights[:, : tf.shape(labels)[1]]
+        shape = tf.concat([tf.shape(found), tf.shape(attention_weights)[1:2], self._grid], 0)
         return {
             "similarities": tf.cast(alike, "float32"),
             "found": found,
             "scores": tf.cast(scores, "float32"),
             "tokens": labels,
             "lengths": tf.cast(tokens.row_lengths(), "int32"),
-            "attention": tf.reshape(tf.cast(looks, "float32"), shape),
+            "attention": tf.reshape(tf.cast(attention_weights, "float32"), shape),
         }

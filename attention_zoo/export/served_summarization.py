@@ -87,9 +87,9 @@ class ServedSummarization(tf.Module):
         surfaces, labels = self.texts.shown(ids, words)
         if self._replaces:
             most = tf.argmax(attention, axis=-1, output_type="int32")
-            looked, unknown = tf.gather(pieces, most, batch_dims=1), ids == UNKNOWN
-            surfaces = tf.where(unknown, looked, surfaces)
-            labels = tf.where(unknown, self.texts.tokenizer.bare(looked), labels)
+            most_attended, unknown = tf.gather(pieces, most, batch_dims=1), ids == UNKNOWN
+            surfaces = tf.where(unknown, most_attended, surfaces)
+            labels = tf.where(unknown, self.texts.tokenizer.bare(most_attended), labels)
         return {
             "text": self.texts.tokenizer.text(tf.where(said, surfaces, "")),
             "scores": found.scores,
@@ -125,6 +125,6 @@ def _origins(
 ) -> tf.Tensor:
     """Return `tasks.summary.origins` of ids `(B, n, L)`, int32."""
     there = ids[..., None] == source[:, None, None]
-    looks = tf.where(there, attention, -1.0)
+    masked_weights = tf.where(there, attention, -1.0)
     taken = tf.logical_and(copied >= COPIED, tf.reduce_any(there, axis=-1))
-    return tf.where(taken, tf.argmax(looks, axis=-1, output_type="int32"), -1)
+    return tf.where(taken, tf.argmax(masked_weights, axis=-1, output_type="int32"), -1)

@@ -58,9 +58,9 @@ class ServedTagging(tf.Module):
         sizes = words.row_lengths(), given["tokens"].row_lengths()
         with tf.control_dependencies(self._checks(*sizes)):
             inputs = {name: _padded(ids) for name, ids in given.items()}
-        told = self._reading(inputs, training=False)
+        outputs = self._reading(inputs, training=False)
         offsets = words.with_values(tf.stack([starts.flat_values, ends.flat_values], axis=-1))
-        return self.answers(words, offsets, told)
+        return self.answers(words, offsets, outputs)
 
     def inputs(self, words: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
         """Return the model's inputs for words, ragged `(B, W)`."""
@@ -75,14 +75,14 @@ class ServedTagging(tf.Module):
         return given
 
     def answers(
-        self, words: tf.RaggedTensor, offsets: tf.RaggedTensor, told: dict[str, tf.Tensor]
+        self, words: tf.RaggedTensor, offsets: tf.RaggedTensor, outputs: dict[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
         """Return the outputs of the signature.
 
         Args:
             words: ragged `(B, W)`.
             offsets: start and end of each word, ragged `(B, W, 2)`.
-            told: outputs of a `tasks.tagged.TagReading`.
+            outputs: those of a `tasks.tagged.TagReading`.
 
         Returns:
             `words` (B, W) strings; `offsets` (B, W, 2), their positions in characters, the end
@@ -93,8 +93,8 @@ class ServedTagging(tf.Module):
             are 0; the end of a real span is above 0.
         """
         lengths = words.row_lengths()
-        tags = told["tags"][:, 0]
-        likely = tf.gather(told["marginals"], tags, batch_dims=2)
+        tags = outputs["tags"][:, 0]
+        likely = tf.gather(outputs["marginals"], tags, batch_dims=2)
         tags, likely = (tf.RaggedTensor.from_tensor(one, lengths) for one in (tags, likely))
         spans = self.spans.read(tags, likely)
         first = tf.cast(tf.gather(words.row_starts(), spans.starts.value_rowids()), "int32")
@@ -108,7 +108,7 @@ class ServedTagging(tf.Module):
             "tags": tags.with_values(tf.gather(self._names, tags.flat_values)).to_tensor(""),
             "probabilities": likely.to_tensor(),
             "lengths": tf.cast(lengths, "int32"),
-            "scores": told["scores"][:, 0],
+            "scores": outputs["scores"][:, 0],
             "spans": spans.starts.with_values(tf.stack([begin, over], axis=-1)).to_tensor(),
             "span_labels": spans.labels.to_tensor(""),
             "span_probabilities": spans.least.to_tensor(),

@@ -58,8 +58,8 @@ def write_caption_page(answers: Sequence[Any], path: str | Path, title: str = "C
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
     most = max((len(answer.tokens) for answer in answers), default=0)
-    looked = any(answer.attention is not None for answer in answers)
-    hint = [f'<p class="hint">{_HINT}</p>'] if looked else []
+    has_attention = any(answer.attention is not None for answer in answers)
+    hint = [f'<p class="hint">{_HINT}</p>'] if has_attention else []
     hint += [] if articles else ["<p>No captions.</p>"]
     write_page(path, title, "\n".join([_STYLE.strip(), *_rules(most)]), [*hint, *articles])
 
@@ -74,14 +74,14 @@ def _rules(words: int) -> Iterable[str]:
 
 def _article(number: int, answer: Any) -> str:
     """Return the HTML of an image with its caption and alternatives."""
-    image, looks, group = checked_image(answer.image), np.zeros((0, 1, 1)), None
+    image, overlays, group = checked_image(answer.image), np.zeros((0, 1, 1)), None
     if answer.attention is not None and len(answer.tokens):
-        image, looks = checked(image, answer.attention, answer.tokens)
+        image, overlays = checked(image, answer.attention, answer.tokens)
         group = f"answer{number}"
     shown = [
         "<article>",
         f'<div class="image">{_picture(image, clean(answer.text))}',
-        *(_look(n, looks[n]) for n in range(len(looks))),
+        *(_overlay(n, overlays[n]) for n in range(len(overlays))),
         "</div>",
         f"<div><h2>{number} · {_told(answer)}</h2>",
         f'<p class="text" dir="auto">{_caption(answer.tokens, group)}</p>',
@@ -120,7 +120,7 @@ def _picture(image: np.ndarray, said: str) -> str:
     return f'<img src="{_png(np.rint(image).astype("uint8"))}" alt="{said}">'
 
 
-def _look(number: int, weights: np.ndarray) -> str:
+def _overlay(number: int, weights: np.ndarray) -> str:
     """Return the overlay of word `number`: black, more transparent for larger weights."""
     black = np.zeros((*weights.shape, 4), "uint8")
     black[..., 3] = np.rint(255 * darkened(weights))

@@ -24,7 +24,7 @@ _LONGEST = 655
 _WHITE, _LATER = 255.0, "0.75"
 
 
-class _Look(NamedTuple):
+class _Glimpses(NamedTuple):
     """The data of a plot: an image, glimpse locations, their patches, and predictions."""
 
     image: np.ndarray
@@ -59,8 +59,8 @@ def plot_glimpse_path(
         ValueError: if the image or the locations have a wrong shape or are not finite, or the
             number of answers is not G.
     """
-    look = _look(image, locations, glimpse_size, glimpse_scales, answers)
-    figure = _draw(look, glimpse_size, len(look.locations), title)
+    glimpses = _check_glimpses(image, locations, glimpse_size, glimpse_scales, answers)
+    figure = _draw(glimpses, glimpse_size, len(glimpses.locations), title)
     save(figure, path)
     return figure
 
@@ -92,16 +92,16 @@ def write_glimpse_gif(
 
     if not 0 < as_number(seconds) <= _LONGEST:
         raise ValueError(f"seconds must be above 0 and at most {_LONGEST}, got {seconds!r}")
-    look = _look(image, locations, glimpse_size, glimpse_scales, answers)
-    figures = (_draw(look, glimpse_size, n + 1, title) for n in range(len(look.locations)))
+    glimpses = _check_glimpses(image, locations, glimpse_size, glimpse_scales, answers)
+    figures = (_draw(glimpses, glimpse_size, n + 1, title) for n in range(len(glimpses.locations)))
     frames = [Image.fromarray(pixels(figure, _DPI)[..., :3]) for figure in figures]
     options: dict[str, Any] = {"duration": round(1000 * seconds), "loop": 0}
     frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], **options)
 
 
-def _look(
+def _check_glimpses(
     image: Any, locations: Any, size: int, scales: int, answers: Sequence[str] | None
-) -> _Look:
+) -> _Glimpses:
     """Return the data of a plot as arrays; raise ValueError for invalid arguments."""
     shown, places = np.asarray(image, "float32"), np.asarray(locations, "float32")
     shown = shown[..., None] if shown.ndim == 2 else shown
@@ -121,28 +121,28 @@ def _look(
     sensor = GlimpseSensor(size, scales, dtype="float32")
     seen = ops.convert_to_numpy(sensor(np.repeat(shown[None], len(places), axis=0), places))
     said = [""] * len(places) if answers is None else [readable(answer) for answer in answers]
-    return _Look(shown, places, seen, said)
+    return _Glimpses(shown, places, seen, said)
 
 
-def _draw(look: _Look, size: int, shown: int, title: str | None) -> Any:
+def _draw(glimpses: _Glimpses, size: int, shown: int, title: str | None) -> Any:
     """Draw the first `shown` glimpses of a path, with space for the later ones."""
     import matplotlib
 
-    count, scales = look.seen.shape[:2]
+    count, scales = glimpses.seen.shape[:2]
     high = max(_IMAGE, scales * _PATCH) + _MARGIN
     figure = new_figure(_IMAGE + count * _PATCH, high)
     wide = [_IMAGE / _PATCH, *[1.0] * count]
     grid = figure.add_gridspec(scales, count + 1, width_ratios=wide)
-    family = families_for([*look.answers, title or ""])
-    said = [textwrap.fill(answer, _LETTERS) for answer in look.answers]
+    family = families_for([*glimpses.answers, title or ""])
+    said = [textwrap.fill(answer, _LETTERS) for answer in glimpses.answers]
     axes = figure.add_subplot(grid[:, 0])
-    _show(axes, look.image)
+    _show(axes, glimpses.image)
     colours = matplotlib.colormaps["plasma"](np.linspace(0.3, 1.0, count))
     for n in range(shown):
-        _squares(axes, look, size, n, colours[n], faint=n + 1 < shown)
+        _squares(axes, glimpses, size, n, colours[n], faint=n + 1 < shown)
     for scale, n in np.ndindex(scales, count):
         patch, later = figure.add_subplot(grid[scale, n + 1]), n >= shown
-        seen = look.seen[n, scale]
+        seen = glimpses.seen[n, scale]
         _show(patch, np.full_like(seen, _WHITE) if later else seen)
         patch.spines[:].set(visible=not later, color=colours[n], linewidth=2)
         if scale == 0:
@@ -163,13 +163,13 @@ def _show(axes: Any, image: np.ndarray) -> None:
     axes.set_yticks([])
 
 
-def _squares(axes: Any, look: _Look, size: int, n: int, colour: Any, faint: bool) -> None:
+def _squares(axes: Any, glimpses: _Glimpses, size: int, n: int, colour: Any, faint: bool) -> None:
     """Draw the squares of a glimpse, with its number in the visible corner of the smallest."""
     from matplotlib.patches import Rectangle
 
-    sides = np.array(look.image.shape[:2])
-    middle = (look.locations[n] + 1) * sides / 2 - 0.5
-    for scale in range(look.seen.shape[1]):
+    sides = np.array(glimpses.image.shape[:2])
+    middle = (glimpses.locations[n] + 1) * sides / 2 - 0.5
+    for scale in range(glimpses.seen.shape[1]):
         side = size * 2**scale
         top, left = middle - side / 2
         square = Rectangle((left, top), side, side, fill=False, edgecolor=colour)

@@ -102,13 +102,13 @@ def _article(number: int, answer: Any) -> str:
 
 def _told(answer: Any, parts: SummaryParts) -> str:
     """Return the score of a summary, its number of copied words, and any truncation."""
-    told = [
+    notes = [
         f"score {answer.score:.3f}",
         f"{int((parts.origins >= 0).sum())} of {len(answer.tokens)} words copied",
     ]
-    told += ["truncated at maximum length"] if answer.cut else []
-    told += ["source truncated"] if answer.source_cut else []
-    return " · ".join(told)
+    notes += ["truncated at maximum length"] if answer.cut else []
+    notes += ["source truncated"] if answer.source_cut else []
+    return " · ".join(notes)
 
 
 def _summary(answer: Any, parts: SummaryParts, group: str | None) -> str:
@@ -146,8 +146,8 @@ def _source(answer: Any, parts: SummaryParts) -> str:
     return "".join(shown)
 
 
-def _weights(looks: np.ndarray) -> str:
+def _weights(weights_row: np.ndarray) -> str:
     """Return CSS variables: the sum of a source token's weights, and each visible weight."""
-    whole = [f"--all: {min(float(looks.sum()), 1.0):.3f}"]
-    seen = np.flatnonzero(looks >= _LEAST)
-    return "; ".join([*whole, *(f"--w{n}: {looks[n]:.3f}" for n in seen)])
+    whole = [f"--all: {min(float(weights_row.sum()), 1.0):.3f}"]
+    seen = np.flatnonzero(weights_row >= _LEAST)
+    return "; ".join([*whole, *(f"--w{n}: {weights_row[n]:.3f}" for n in seen)])

@@ -138,8 +138,8 @@ def _marked(answer: Any) -> str:
 def _tagged(answer: Any) -> str:
     """Return the HTML of the words, each with its tag below."""
     parts: list[str] = []
-    told = zip_longest(_spaced(answer), answer.tags, answer.probabilities)
-    for (gap, word, _), tag, probability in told:
+    columns = zip_longest(_spaced(answer), answer.tags, answer.probabilities)
+    for (gap, word, _), tag, probability in columns:
         hint = clean(f"{tag} {percent(probability)}")
         below = f"<small>{clean(tag)}</small>"
         parts.append(f'{gap}<span class="word" {_hue(tag)} title="{hint}">{clean(word)}{below}')

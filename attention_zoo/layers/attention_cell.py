@@ -267,7 +267,7 @@ class AttentionCell(keras.layers.Layer):
         """Run all attentions; return their concatenated contexts, weights and next states."""
         if not self.attentions:
             return None, (), ()
-        looks = [
+        results = [
             attention.attend(query, memory, state, drawn, training)
             for attention, memory, state, drawn in zip(
                 self.attentions,
@@ -277,7 +277,7 @@ class AttentionCell(keras.layers.Layer):
                 strict=True,
             )
         ]
-        contexts, weights, states = zip(*looks, strict=True)
+        contexts, weights, states = zip(*results, strict=True)
         context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)
         return context, weights, states
 

@@ -114,8 +114,8 @@ class HierarchicalAttention(keras.layers.Layer):
             mask = ops.ones(ops.shape(inputs)[:-1], "bool")
         vectors, weights = inputs, []
         for number in range(len(self.poolings)):
-            vectors, looked = self._level(number, vectors, mask, training)
-            weights.append(looked)
+            vectors, context = self._level(number, vectors, mask, training)
+            weights.append(context)
             mask = ops.any(mask, axis=-1)
         return (vectors, weights) if return_attention_scores else vectors
 

@@ -151,11 +151,11 @@ class StackedCrossAttention(keras.layers.Layer):
         zoo_ops.check_shape("regions", regions.shape, ("batch", "positions", width))
         words_mask = zoo_ops.merge_masks("words_mask", words_mask, words)
         regions_mask = zoo_ops.merge_masks("regions_mask", regions_mask, regions)
-        looking, seen = (words, words_mask), (regions, regions_mask)
+        attending, attended_pair = (words, words_mask), (regions, regions_mask)
         if self.direction == "image_to_text":
-            looking, seen = seen, looking
-        queries, values = zoo_ops.zero_masked(*looking), zoo_ops.zero_masked(*seen)
-        there, shown = _or_all(looking[1], queries), _or_all(seen[1], values)
+            attending, attended_pair = attended_pair, attending
+        queries, values = zoo_ops.zero_masked(*attending), zoo_ops.zero_masked(*attended_pair)
+        there, shown = _or_all(attending[1], queries), _or_all(attended_pair[1], values)
         pairs = ops.logical_and(there[:, :, None], shown[:, None, :])
         weights = self._look(
             self.cosine.compute_scores(queries, self.cosine.project(values)), pairs
@@ -163,7 +163,7 @@ class StackedCrossAttention(keras.layers.Layer):
         attended = ops.matmul(weights, ops.cast(values, weights.dtype))
         similarity = self._compare(queries, attended, there, ops.any(pairs, axis=(1, 2)))
         results = tuple(ops.cast(x, self.compute_dtype) for x in (attended, similarity, weights))
-        zoo_ops.pass_mask_on(results[0], looking[1])
+        zoo_ops.pass_mask_on(results[0], attending[1])
         return results if return_attention_scores else results[:2]
 
     def similarities(
@@ -192,16 +192,19 @@ class StackedCrossAttention(keras.layers.Layer):
         zoo_ops.check_shape("regions", regions.shape, ("batch", "positions", words.shape[-1]))
         words_mask = zoo_ops.merge_masks("words_mask", words_mask, words)
         regions_mask = zoo_ops.merge_masks("regions_mask", regions_mask, regions)
-        looking, seen = (words, words_mask), (regions, regions_mask)
+        attending, attended_pair = (words, words_mask), (regions, regions_mask)
         if self.direction == "image_to_text":
-            return ops.transpose(self._compare_all(seen, looking))
-        return self._compare_all(looking, seen)
+            return ops.transpose(self._compare_all(attended_pair, attending))
+        return self._compare_all(attending, attended_pair)
 
-    def _compare_all(self, looking: Masked, seen: Masked) -> Tensor:
+    def _compare_all(self, attending: Masked, attended_pair: Masked) -> Tensor:
         """Compute the similarities `(M, L)` of L query sequences and M value sequences."""
-        there, shown = _or_all(looking[1], looking[0]), _or_all(seen[1], seen[0])
-        queries = self.cosine.project(zoo_ops.zero_masked(*looking))
-        values = zoo_ops.zero_masked(*seen)
+        there, shown = (
+            _or_all(attending[1], attending[0]),
+            _or_all(attended_pair[1], attended_pair[0]),
+        )
+        queries = self.cosine.project(zoo_ops.zero_masked(*attending))
+        values = zoo_ops.zero_masked(*attended_pair)
         units = self.cosine.project(values)
         rows, places, size = ops.shape(queries)
         cosines = ops.matmul(units, ops.transpose(ops.reshape(queries, (rows * places, size))))
@@ -215,10 +218,10 @@ class StackedCrossAttention(keras.layers.Layer):
 
     def _match_all(self, cosines: Tensor, shares: Tensor, units: Tensor) -> Tensor:
         """Compute `cos(e, a)` `(M, L, T)`; a is the sum of `units` `(M, S, D)` times `shares`."""
-        rows, looking, places, width = ops.shape(shares)
+        rows, attending, places, width = ops.shape(shares)
         alike = ops.matmul(units, ops.swapaxes(units, 1, 2))
-        flat = ops.reshape(shares, (rows, looking * places, width))
-        spread = ops.reshape(ops.matmul(flat, alike), (rows, looking, places, width))
+        flat = ops.reshape(shares, (rows, attending * places, width))
+        spread = ops.reshape(ops.matmul(flat, alike), (rows, attending, places, width))
         squares = ops.sum(spread * shares, axis=-1)
         some, one = squares > 0, ops.ones((), squares.dtype)
         lengths = ops.rsqrt(ops.where(some, squares, one))
@@ -256,11 +259,11 @@ class StackedCrossAttention(keras.layers.Layer):
         def spec(*shape: int | None) -> keras.KerasTensor:
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-        looking, seen, mask = words.shape, regions.shape, words_mask
+        attending, attended_pair, mask = words.shape, regions.shape, words_mask
         if self.direction == "image_to_text":
-            looking, seen, mask = seen, looking, regions_mask
-        attended = zoo_ops.pass_mask_on(spec(*looking), mask)
-        results = attended, spec(looking[0]), spec(*looking[:2], seen[1])
+            attending, attended_pair, mask = attended_pair, attending, regions_mask
+        attended = zoo_ops.pass_mask_on(spec(*attending), mask)
+        results = attended, spec(attending[0]), spec(*attending[:2], attended_pair[1])
         return results if return_attention_scores else results[:2]
 
     def get_config(self) -> dict[str, Any]:

@@ -75,8 +75,8 @@ class StructuredSelfAttention(keras.layers.Layer):
         self.key_kernel = self.add_weight(shape=(width, self.units), name="key_kernel")
         self.queries = self.add_weight(shape=(self.hops, self.units), name="queries")
         if not self.attention.built:
-            looks, keys = (batch, self.hops, self.units), (batch, steps, self.units)
-            self.attention.build(looks, tuple(inputs_shape), keys)
+            query_shape, keys = (batch, self.hops, self.units), (batch, steps, self.units)
+            self.attention.build(query_shape, tuple(inputs_shape), keys)
         self.built = True
 
     def call(
@@ -86,14 +86,14 @@ class StructuredSelfAttention(keras.layers.Layer):
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         inputs = zoo_ops.zero_masked(inputs, mask)
         keys = ops.tanh(ops.matmul(inputs, self.key_kernel))  # (B, S, A)
-        looks = (ops.shape(inputs)[0], self.hops, self.units)
-        queries = ops.broadcast_to(ops.cast(self.queries, keys.dtype), looks)
-        looked, weights = self.attention(
+        query_shape = (ops.shape(inputs)[0], self.hops, self.units)
+        queries = ops.broadcast_to(ops.cast(self.queries, keys.dtype), query_shape)
+        context, weights = self.attention(
             queries, inputs, keys, value_mask=mask, return_attention_scores=True
         )
         if self.penalty:
             self.add_loss(self.penalty * zoo_ops.mean_penalty(diversity, weights))
-        return (looked, weights) if return_attention_scores else looked
+        return (context, weights) if return_attention_scores else context
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the output has no time axis."""

@@ -92,7 +92,7 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         memory_mask = zoo_ops.merge_masks("memory_mask", memory_mask, memory)
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         x, own = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
-        looked = self.memory_attention(
+        context = self.memory_attention(
             self.around_memory.before(x),
             memory,
             query_mask=mask,
@@ -100,8 +100,8 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
             return_attention_scores=return_attention_scores,
             training=training,
         )
-        looked, weights = looked if return_attention_scores else (looked, None)
-        x = self.work(self.around_memory.after(x, looked, training), training)
+        context, weights = context if return_attention_scores else (context, None)
+        x = self.work(self.around_memory.after(x, context, training), training)
         x = zoo_ops.pass_mask_on(zoo_ops.zero_masked(x, mask), mask)
         return (x, own, weights) if return_attention_scores else x
 
@@ -127,6 +127,6 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         """
         x, cache = self.look_back(x, cache)
         read = self.around_memory.before(x)
-        looked, weights = look(self.memory_attention, read, memory, memory_mask[:, None, None])
-        x = self.around_memory.after(x, looked, False)
+        context, weights = look(self.memory_attention, read, memory, memory_mask[:, None, None])
+        x = self.around_memory.after(x, context, False)
         return self.work(x), cache, weights

@@ -60,8 +60,10 @@ def mass_in_boxes(
     """
     check_same_length(attention=attention, tokens=tokens, boxes=boxes)
     found: list[tuple[float, float]] = []
-    for row, (looks, words, known) in enumerate(zip(attention, tokens, boxes, strict=True)):
-        grids = np.asarray(looks, np.float64)
+    for row, (grids_of_words, words, known) in enumerate(
+        zip(attention, tokens, boxes, strict=True)
+    ):
+        grids = np.asarray(grids_of_words, np.float64)
         if grids.ndim != 3 or len(grids) != len(words) or 0 in grids.shape[1:]:
             raise ValueError(
                 f"attention of image {row} has shape {grids.shape}: expected ({len(words)}, h, w)"

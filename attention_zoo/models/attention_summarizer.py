@@ -109,13 +109,13 @@ class AttentionSummarizer(Copying, keras.Model):
         """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
         before = self.settings["context"] - 1
         written = ops.pad(target, ((0, 0), (before, 0)), constant_values=START)
-        looks, words = (
+        queries, words = (
             ops.concatenate(_shifted(self.drop(embedding(written), training=training), before), -1)
             for embedding in (self.look_embedding, self.word_embedding)
         )
         keys, values, mask = self._read(source, training)
         enc, weights = self.attention(
-            looks, values, keys, value_mask=mask, return_attention_scores=True, training=training
+            queries, values, keys, value_mask=mask, return_attention_scores=True, training=training
         )
         return Told(self._projection(words, enc, training), weights)
 
@@ -147,11 +147,11 @@ class AttentionSummarizer(Copying, keras.Model):
 
         def step(tokens: Tensor, state: Tensor) -> StepOutput:
             written = ops.concatenate([state, tokens[..., None]], axis=-1)
-            looks, words = (
+            queries, words = (
                 ops.reshape(read, (*ops.shape(written)[:2], -1))
                 for read in (self.look_embedding(written), self.word_embedding(written))
             )
-            enc, weights, _ = self.attention.attend(looks, memory)
+            enc, weights, _ = self.attention.attend(queries, memory)
             of = self._projection(words, enc)
             return StepOutput(
                 mask_special_tokens(of.logits()), written[..., 1:], weights, of.hidden

@@ -111,10 +111,10 @@ class Copying(PresetMixin, GenerationMixin):
         self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
     ) -> Any:
         source = ops.cast(inputs["source"], "int32")
-        told = self.tell(source, ops.cast(inputs["target"], "int32"), bool(training))
-        if told.gate is None:
-            return told.projection.logits() if project else told.projection
-        of = CopyProjection(told.projection, told.gate, told.weights, source)
+        output = self.tell(source, ops.cast(inputs["target"], "int32"), bool(training))
+        if output.gate is None:
+            return output.projection.logits() if project else output.projection
+        of = CopyProjection(output.projection, output.gate, output.weights, source)
         return of.log_probs(self.copies) if project else of
 
     def trace(self, source: Tensor, tokens: Tensor) -> Trace:
@@ -126,14 +126,14 @@ class Copying(PresetMixin, GenerationMixin):
         """
         source, tokens = ops.cast(source, "int32"), ops.cast(tokens, "int32")
         start = ops.full((ops.shape(tokens)[0], 1), START, "int32")
-        told = self.tell(source, ops.concatenate([start, tokens], axis=1)[:, :-1])
+        output = self.tell(source, ops.concatenate([start, tokens], axis=1)[:, :-1])
         live = ops.not_equal(tokens, PAD)
-        weights = ops.cast(told.weights, "float32")
+        weights = ops.cast(output.weights, "float32")
         weights = ops.where(live[..., None], weights, 0.0)
-        if told.gate is None:
+        if output.gate is None:
             return Trace(weights, ops.zeros(ops.shape(tokens), "float32"))
-        logits = told.projection.logits()
-        copied = copied_share(logits, told.gate, told.weights, source, tokens)
+        logits = output.projection.logits()
+        copied = copied_share(logits, output.gate, output.weights, source, tokens)
         return Trace(weights, ops.where(live, ops.cast(copied, "float32"), 0.0))
 
     def compiled_trace(self, source: Tensor, tokens: Tensor) -> Trace:

@@ -148,8 +148,8 @@ class DeepAttLayer(layers.Layer):
         x = zoo_ops.zero_masked(inputs, mask)
         worked = self.sublayer(x, mask=mask, training=training)
         x = zoo_ops.zero_masked(self.around_sublayer.after(x, worked, training), mask)
-        looked = look(self.attention, x, mask, training, seen)
-        x = zoo_ops.zero_masked(self.around_attention.after(x, looked, training), mask)
+        context = look(self.attention, x, mask, training, seen)
+        x = zoo_ops.zero_masked(self.around_attention.after(x, context, training), mask)
         return (x, *seen) if seen else x
 
 

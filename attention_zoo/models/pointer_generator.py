@@ -35,7 +35,7 @@ class State(NamedTuple):
 
     cell: tuple[Tensor, Tensor]
     context: Tensor
-    looks: Any
+    attention_state: Any
 
 
 class Step(NamedTuple):
@@ -178,10 +178,10 @@ class PointerGenerator(Copying, keras.Model):
         h, c = (bridge(state) for bridge, state in zip(self.bridges, last, strict=True))
         memory = self.attention.prepare(values, value_mask=mask)
         covers = None if self.switch is None else self.switch.advance(training)
-        looks = () if covers is None else self.attention.initial_state(memory)
+        attention_state = () if covers is None else self.attention.initial_state(memory)
         context = ops.zeros((ops.shape(source)[0], values.shape[-1]), self.compute_dtype)
         kernels = self._stepper(training).kernels(self.compute_dtype)
-        return Read(memory, kernels, covers), State((h, c), context, looks)
+        return Read(memory, kernels, covers), State((h, c), context, attention_state)
 
     def _stepper(self, training: bool) -> Any:
         return split_cell(self.cell, self.settings["embedding_dim"], training)
@@ -197,21 +197,21 @@ class PointerGenerator(Copying, keras.Model):
         """Run one decoder step: `(B, ...)`, or `(B, N, ...)` for N hypotheses."""
         kernel = ops.cast(self.merge.kernel, hoisted.dtype)[hoisted.shape[-1] :]
         x = hoisted + ops.matmul(state.context, kernel)
-        stepper, looks = self._stepper(training), state.looks
+        stepper, attention_state = self._stepper(training), state.attention_state
         _, (h, c) = stepper.step(stepper.hoist(x), [], state.cell, read.kernels, training)
         s = ops.concatenate([h, c], axis=-1)
         if read.covers is not None:
-            looks = keras.tree.map_structure(
-                lambda seen: ops.cast(read.covers, seen.dtype) * seen, looks
+            attention_state = keras.tree.map_structure(
+                lambda seen: ops.cast(read.covers, seen.dtype) * seen, attention_state
             )
-        context, weights, looks = self.attention.attend(s, read.memory, looks)
-        return Step(x, s, context, weights), State((h, c), context, looks)
+        context, weights, attention_state = self.attention.attend(s, read.memory, attention_state)
+        return Step(x, s, context, weights), State((h, c), context, attention_state)
 
     def _step_like(self, hoisted: Tensor, read: Read) -> Step:
         """Return zeros of the shapes of one step's outputs."""
         batch, wide = ops.shape(hoisted)[0], 2 * self.settings["units"]
-        looked = ops.shape(self.attention.weights_like(read.memory))
-        shapes = ((batch, hoisted.shape[-1]), (batch, wide), (batch, wide), looked)
+        weights_shape = ops.shape(self.attention.weights_like(read.memory))
+        shapes = ((batch, hoisted.shape[-1]), (batch, wide), (batch, wide), weights_shape)
         return Step(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
 
     def _decode_step(self, made: Step) -> Tensor:

@@ -236,9 +236,9 @@ def look(heads: Any, x: Tensor, mask: Tensor, training: bool, seen: list[Tensor]
     masks = {"query_mask": mask, "value_mask": mask}
     if seen is None:
         return heads(x, x, **masks, training=training)
-    looked, weights = heads(x, x, **masks, training=training, return_attention_scores=True)
+    context, weights = heads(x, x, **masks, training=training, return_attention_scores=True)
     seen.append(weights)
-    return looked
+    return context
 
 
 def _new_places(starts: Tensor, mask: Tensor, order: Tensor) -> Tensor:

@@ -146,13 +146,13 @@ class Captioning(OfImages):
         length, finished = int(result.lengths[at]), bool(result.finished[at])
         ids = [int(token) for token in result.tokens[at][: length - finished]]
         grid = self.model.grid_shape((1, *image.shape))
-        looked = result.attention[at][: len(ids)].reshape(-1, *grid)
+        grid_weights = result.attention[at][: len(ids)].reshape(-1, *grid)
         return Caption(
             text=self.tokenizer.decode(ids),
             score=float(result.scores[at]),
             tokens=tuple(self.tokenizer.tokens(ids)),
             token_scores=tuple(map(float, result.token_scores[at][:length])),
-            attention=None if grid == (1, 1) else looked,
+            attention=None if grid == (1, 1) else grid_weights,
             cut=not finished,
             image=image,
         )
@@ -178,10 +178,12 @@ class Captioning(OfImages):
             "exact_match": exact_match(texts, self._spelt(examples.captions)),
             "cut": sum(answer.cut for answer in answers),
         }
-        looks = [answer.attention for answer in answers if answer.attention is not None]
-        if examples.boxes is None or len(looks) < len(answers):
+        attention_weights = [answer.attention for answer in answers if answer.attention is not None]
+        if examples.boxes is None or len(attention_weights) < len(answers):
             return report
-        inside = mass_in_boxes(looks, [answer.tokens for answer in answers], examples.boxes)
+        inside = mass_in_boxes(
+            attention_weights, [answer.tokens for answer in answers], examples.boxes
+        )
         if not inside.words:
             return report
         return {**report, "mass_in_boxes": inside.mass, "area_of_boxes": inside.area}

@@ -156,9 +156,9 @@ class Glimpses:
         for start in range(0, len(read), size):
             some = np.stack(read[start : start + size])
             path = self.model.look(some)
-            told = [ops.convert_to_numpy(part) for part in path]
+            parts = [ops.convert_to_numpy(part) for part in path]
             answers += [
-                self._answer(some[row], *(x[row] for x in told)) for row in range(len(some))
+                self._answer(some[row], *(x[row] for x in parts)) for row in range(len(some))
             ]
         return answers
 

@@ -100,7 +100,7 @@ class OfImages:
 
     def _kept(self, examples: CaptionedImages) -> list[tuple[int, Tokens]]:
         """Return image row and token ids of each caption within the limit."""
-        owner, texts = told(examples)
+        owner, texts = flatten_captions(examples)
         most = self.max_target_length - self.ends
         encoded = zip(owner, self.tokenizer.encode(texts), strict=True)
         return [(row, ids) for row, ids in encoded if 0 < len(ids) <= most]
@@ -124,7 +124,7 @@ class OfImages:
         return cls(model, load_tokenizer(folder / "tokenizer"), options, *limits)
 
 
-def told(examples: CaptionedImages) -> tuple[list[int], list[str]]:
+def flatten_captions(examples: CaptionedImages) -> tuple[list[int], list[str]]:
     """Return the image row of each caption, and all captions, in order."""
     pairs = [(row, text) for row, texts in enumerate(examples.captions) for text in texts]
     return [row for row, _ in pairs], [text for _, text in pairs]

@@ -243,10 +243,10 @@ class LanguageModeling(SingleTextTask):
         """
         live = labels != PAD
         of = self.model({"tokens": tokens}, training=False, project=False)
-        hidden, told = ops.convert_to_numpy(of.hidden)[live], labels[live]
+        hidden, targets = ops.convert_to_numpy(of.hidden)[live], labels[live]
         nats = right = 0.0
-        for begin in range(0, len(told), AT_ONCE):  # to limit the memory of logits
-            some, wanted = (part[begin : begin + AT_ONCE] for part in (hidden, told))
+        for begin in range(0, len(targets), AT_ONCE):  # to limit the memory of logits
+            some, wanted = (part[begin : begin + AT_ONCE] for part in (hidden, targets))
             logits = of._replace(hidden=ops.convert_to_tensor(some)).logits()
             logits = mask_special_tokens(ops.cast(logits, "float32"))
             chosen = ops.take_along_axis(logits, ops.convert_to_tensor(wanted)[:, None], axis=-1)

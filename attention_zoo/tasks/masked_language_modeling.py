@@ -286,10 +286,10 @@ class MaskedLanguageModeling(SingleTextTask):
         nats, right, count = 0.0, 0, 0
         for rows, _ in same_width(lines, BATCH):
             inputs, labels = batches.batch(np.array(rows))
-            said, told = self._said(inputs["tokens"], labels != PAD), labels[labels != PAD]
-            nats -= float(said[np.arange(len(told)), told].sum(dtype="float64"))
-            right += int((said.argmax(-1) == told).sum())
-            count += len(told)
+            said, targets = self._said(inputs["tokens"], labels != PAD), labels[labels != PAD]
+            nats -= float(said[np.arange(len(targets)), targets].sum(dtype="float64"))
+            right += int((said.argmax(-1) == targets).sum())
+            count += len(targets)
         return {
             "lines": len(lines),
             "masked": count,

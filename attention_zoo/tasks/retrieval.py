@@ -21,7 +21,7 @@ from attention_zoo.metrics import mass_in_boxes, recall_at
 from attention_zoo.ops import at_least_float32, whole_number
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
 from attention_zoo.tasks.found import ImageIndex, RetrievalResult
-from attention_zoo.tasks.image_texts import Image, OfImages, Tokens, told
+from attention_zoo.tasks.image_texts import Image, OfImages, Tokens, flatten_captions
 from attention_zoo.tasks.task import TASKS
 
 FIRST = (1, 5, 10)
@@ -132,13 +132,15 @@ class Retrieval(OfImages):
         encoded = self._ids(texts)
         found: dict[int, RetrievalResult] = {}
         for rows, given in self._groups(encoded, options.batch_size):
-            alike = self._alike(index.regions, given)
+            alike = self._similarities(index.regions, given)
             best = np.argsort(-alike, axis=0, kind="stable")[:count]
-            looks = [self._looks(index.regions[one], given) for one in best]
+            looks = [self._attention_weights(index.regions[one], given) for one in best]
             for at, row in enumerate(rows):
                 one, *others = (
-                    self._found(texts[row], encoded[row], index, number, alike[number, at], look)
-                    for number, look in zip(best[:, at], (x[at] for x in looks), strict=True)
+                    self._make_result(
+                        texts[row], encoded[row], index, number, alike[number, at], weights
+                    )
+                    for number, weights in zip(best[:, at], (x[at] for x in looks), strict=True)
                 )
                 found[row] = replace(one, alternatives=tuple(others))
         return [found[row] for row in range(len(texts))]
@@ -147,7 +149,7 @@ class Retrieval(OfImages):
         """Compute similarities `(I, N)` of all I images of an index with N texts."""
         alike = np.zeros((len(index), len(texts)), np.float32)
         for rows, given in self._groups(self._ids(texts), self.search.batch_size):
-            alike[:, rows] = self._alike(index.regions, given)
+            alike[:, rows] = self._similarities(index.regions, given)
         return alike
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
@@ -194,21 +196,21 @@ class Retrieval(OfImages):
             ids = padded([encoded[row] for row in rows], len(rows), width)
             yield rows, self.model.encode_texts(ops.convert_to_tensor(ids))
 
-    def _alike(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
+    def _similarities(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
         alike = self.model.similarities(ops.convert_to_tensor(regions), given)
         found: NDArray[np.floating] = ops.convert_to_numpy(alike)
         return found
 
-    def _looks(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
+    def _attention_weights(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
         """Return attention weights `(B, T, S)` of each text's words over its row's regions."""
         looks = self.model.looks(ops.convert_to_tensor(regions), given)
         found: NDArray[np.floating] = ops.convert_to_numpy(ops.cast(looks, "float32"))
         return found
 
-    def _found(
-        self, text: str, ids: Tokens, index: ImageIndex, number: int, score: float, look: Any
+    def _make_result(
+        self, text: str, ids: Tokens, index: ImageIndex, number: int, score: float, weights: Any
     ) -> RetrievalResult:
-        """Return the result for an image and a text; `look` has attention weights `(T, S)`."""
+        """Return the result for an image and a text; `weights` is `(T, S)`."""
         image, labels = index.images[number], tuple(self.tokenizer.tokens(ids))
         grid = self.model.grid_shape((1, *image.shape))
         return RetrievalResult(
@@ -218,7 +220,7 @@ class Retrieval(OfImages):
             source=text,
             source_tokens=labels,
             tokens=labels,
-            attention=look[: len(ids)].reshape(-1, *grid),
+            attention=weights[: len(ids)].reshape(-1, *grid),
             image=image,
             unknown=tuple(at for at, one in enumerate(ids) if one == self.tokenizer.unknown),
         )
@@ -240,7 +242,7 @@ class Retrieval(OfImages):
             and `area_of_boxes`, the same for uniform attention.
         """
         self.search.override(**search_overrides)
-        owner, texts = told(examples)
+        owner, texts = flatten_captions(examples)
         index = self.index(examples)
         found = recall_at(self.similarities(index, texts), owner, FIRST)
         recalls = {
@@ -268,9 +270,11 @@ class Retrieval(OfImages):
         encoded, which = self._ids(texts), np.asarray(owner)
         grid = self.model.grid_shape((1, *index.images.shape[1:]))
         for rows, given in self._groups(encoded, self.search.batch_size):
-            for row, look in zip(rows, self._looks(index.regions[which[rows]], given), strict=True):
-                look = look[: len(encoded[row])]
-                share = look / np.maximum(look.sum(-1, keepdims=True), 1e-9)
+            for row, weights in zip(
+                rows, self._attention_weights(index.regions[which[rows]], given), strict=True
+            ):
+                weights = weights[: len(encoded[row])]
+                share = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-9)
                 looks.append(share.reshape(-1, *grid))
                 words.append(self.tokenizer.tokens(encoded[row]))
                 known.append(boxes[owner[row]])

@@ -201,11 +201,11 @@ class Summarization(TextPairTask):
         source = padded([article.ids for article in articles], size, width)
         result = self.model.compiled_search(source, options, rules=rules)
         shape = result.tokens.shape
-        told = self.model.compiled_trace(
+        trace = self.model.compiled_trace(
             np.repeat(source, shape[1], axis=0), result.tokens.reshape(-1, shape[2])
         )
-        attention = np.reshape(told.attention, (*shape, width))
-        copied = np.reshape(told.copied, shape)
+        attention = np.reshape(trace.attention, (*shape, width))
+        copied = np.reshape(trace.copied, shape)
         for row, article in enumerate(articles):
             answers = [
                 self._answer(article, result, attention, copied, (row, n), options.replace_unknown)
@@ -253,9 +253,9 @@ class Summarization(TextPairTask):
         """
         unknown, size = self.tokenizer.decode_one(UNKNOWN), self.model.vocabulary_size
         own, words = dict(enumerate(article.words, size)), []
-        for token, looked in zip(ids, weights, strict=True):
+        for token, row_weights in zip(ids, weights, strict=True):
             if token == UNKNOWN and replace_unknown:
-                words.append(article.surfaces[int(np.argmax(looked))])
+                words.append(article.surfaces[int(np.argmax(row_weights))])
             elif token == UNKNOWN or token >= size:
                 words.append(own.get(token, unknown))
         return words

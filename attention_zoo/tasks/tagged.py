@@ -92,8 +92,8 @@ class TagReading(keras.Model):
     def tell(self, inputs: dict[str, Any], compiled: bool) -> dict[str, np.ndarray]:
         """Return the outputs of `call` as arrays. Compiled calls are slow at first."""
         if compiled:
-            told: dict[str, np.ndarray] = self.predict_on_batch(inputs)
-            return told
+            predicted: dict[str, np.ndarray] = self.predict_on_batch(inputs)
+            return predicted
         given = {name: ops.convert_to_tensor(array) for name, array in inputs.items()}
         return {name: ops.convert_to_numpy(part) for name, part in self(given).items()}
 
@@ -101,11 +101,11 @@ class TagReading(keras.Model):
         """Return `tags (B, N, W)`, their log-probabilities `scores (B, N)`, and other outputs."""
         potentials = self.tagger(inputs, training=False)
         tags, scores = self.tagger.decode(potentials, self.count)
-        told = {"tags": tags, "scores": scores - log_partition(unpack(potentials))[:, None]}
+        predicted = {"tags": tags, "scores": scores - log_partition(unpack(potentials))[:, None]}
         if self.use_marginals:
-            told["marginals"] = self.tagger.marginals(potentials)
+            predicted["marginals"] = self.tagger.marginals(potentials)
         weights = self.tagger.attention(inputs) if self.use_attention else None
-        return told if weights is None else {**told, "attention": weights}
+        return predicted if weights is None else {**predicted, "attention": weights}
 
 
 def answer(source: Source, found: dict[str, Any], names: Sequence[str], scheme: str | None) -> Any:
@@ -142,16 +142,16 @@ def _tagged(
     source: Source, tags: Any, marginals: Any, names: Sequence[str], scheme: str | None
 ) -> Tagged:
     """Return the result for one sequence of tag indices, with score 0."""
-    told = tuple(names[tag] for tag in tags)
+    predicted = tuple(names[tag] for tag in tags)
     likely = tuple(float(marginals[word, tag]) for word, tag in enumerate(tags))
-    spans = () if scheme is None else tuple(_spans(source, told, likely, scheme))
+    spans = () if scheme is None else tuple(_spans(source, predicted, likely, scheme))
     words = tuple(word.text for word in source.words)
-    shown = " ".join(f"{word}/{tag}" for word, tag in zip(words, told, strict=True))
+    shown = " ".join(f"{word}/{tag}" for word, tag in zip(words, predicted, strict=True))
     return Tagged(
         text=shown if scheme is None else _marked(source.text, spans),
         score=0.0,
         words=words,
-        tags=told,
+        tags=predicted,
         offsets=tuple((word.start, word.end) for word in source.words),
         spans=spans,
         probabilities=likely,

@@ -221,7 +221,9 @@ class Tagging(SingleTextTask):
         self._calls += 1
         encoded = [source.encoded for source in sources]
         found = self._found(encoded, options, self._calls > OFTEN, attention=attention)
-        answers = {row: answer(sources[row], told, self.tags, self.scheme) for row, told in found}
+        answers = {
+            row: answer(sources[row], outputs, self.tags, self.scheme) for row, outputs in found
+        }
         return [answers[row] for row in range(len(sources))]
 
     def check_sources(self, texts: Sequence[str], places: Sequence[str] | None = None) -> None:
@@ -316,9 +318,9 @@ class Tagging(SingleTextTask):
             size = min(options.batch_size, 2 ** (len(rows) - 1).bit_length())
             filled = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
             inputs, _ = batches.batch(np.array(filled))
-            told = reading.tell(inputs, compiled or len(sentences) > FEW)
+            outputs = reading.tell(inputs, compiled or len(sentences) > FEW)
             for at, row in enumerate(rows):
-                yield row, {name: part[at] for name, part in told.items()}
+                yield row, {name: part[at] for name, part in outputs.items()}
 
     def _reading(self, **wanted: Any) -> TagReading:
         """Return a `TagReading` with these options, cached to keep its compiled function."""
@@ -349,9 +351,9 @@ class Tagging(SingleTextTask):
         encoded = self._examples(examples)
         self._refuse_long(encoded, examples.places())
         names, predicted = self.tags, [()] * len(encoded)
-        for row, told in self._found(encoded, options, marginals=False):
+        for row, outputs in self._found(encoded, options, marginals=False):
             length = len(encoded[row].starts)
-            predicted[row] = tuple(names[tag] for tag in told["tags"][0, :length])
+            predicted[row] = tuple(names[tag] for tag in outputs["tags"][0, :length])
         report: dict[str, Any] = {
             "sentences": len(encoded),
             "words": sum(len(one.starts) for one in encoded),

@@ -263,8 +263,8 @@ def of_corpus(batches: Any) -> int:
 def counted(examples: int, split: str, job: Job) -> str:
     """Return the numbers of used and dropped examples of a split as text."""
     reasons = zip(job.left_out[split], ("over the length limits", "bad"), strict=True)
-    told = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
-    why = f" ({told} dropped)" if told else ""
+    summary = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
+    why = f" ({summary} dropped)" if summary else ""
     return f"{examples:,} {split} {job.recipe.data.examples}{why}"
 
 
