@@ -207,6 +207,13 @@ def test_evaluate_agrees_with_predict() -> None:
     assert task.evaluate(several)["exact_match"] == 100
 
 
+def test_evaluate_counts_copied_tokens() -> None:
+    task = summarizer()
+    first_unknown = {0: task.tokenizer.vocabulary_size}
+    report = task.evaluate(pairs(["the Tromak"]), max_length=1, forced_tokens=first_unknown)
+    assert report["copied_tokens"] == 100
+
+
 def test_evaluate_names_the_pair_that_is_too_long() -> None:
     with pytest.raises(ValueError, match="test pairs, pair 2: 51 tokens, the limit is 50"):
         summarizer().evaluate(pairs(["a", " ".join(["fire"] * 51)], ["x", "y"]))

@@ -104,3 +104,9 @@ def test_a_run_that_a_callback_stopped_resumes(tmp_path: Path) -> None:
     assert training.fit(make_recipe(tmp_path / "run"), callbacks=[Stop()]).step == 2
     assert training.fit(make_recipe(tmp_path / "run")).step == 4
     assert [line["step"] for line in records(tmp_path / "run")] == [2, 4]
+
+
+def test_an_infinite_loss_names_the_step_and_the_examples(tmp_path: Path) -> None:
+    recipe = make_recipe(tmp_path / "run", learning_rate=1e25, optimizer="sgd", clip_norm=None)
+    with pytest.raises(ValueError, match=r"^step 2: the loss is inf on training examples \d+, "):
+        training.fit(recipe)
