@@ -64,9 +64,9 @@ def goal() -> np.ndarray:
     return 0.8 * np.eye(len(SOURCE), dtype="float32")[list(LINKS)] + 0.2 / len(SOURCE)
 
 
-def fit(layer: Any, look: Callable[[], Any], goal: np.ndarray, steps: int = 200) -> None:
-    """Train the layer so that its attention weights `look()` approach the goal."""
-    look()
+def fit(layer: Any, weights_of: Callable[[], Any], goal: np.ndarray, steps: int = 200) -> None:
+    """Train the layer so that its attention weights `weights_of()` approach the goal."""
+    weights_of()
     if not layer.trainable_variables:
         return
     optimizer = keras.optimizers.Adam(0.03)
@@ -74,7 +74,7 @@ def fit(layer: Any, look: Callable[[], Any], goal: np.ndarray, steps: int = 200)
     @tf.function
     def step() -> None:
         with tf.GradientTape() as tape:
-            weights = look()  # the loss is least at the goal for weights of any sum
+            weights = weights_of()  # the loss is least at the goal for weights of any sum
             loss = ops.mean(ops.sum(weights - goal * ops.log(weights + 1e-3), axis=-1))
         gradients = tape.gradient(loss, layer.trainable_variables)
         pairs = zip(gradients, layer.trainable_variables, strict=True)
@@ -91,16 +91,16 @@ def attend(layer: Any, score_of: Any = None) -> Picture:
     """
     query, value = pair()
 
-    def look(training: bool = True) -> Any:
+    def weights_of(training: bool = True) -> Any:
         return layer(query, value, return_attention_scores=True, training=training)[1]
 
-    look()
+    weights_of()
     if score_of is not None:
         attend(score_of)
         layer.score.set_weights(score_of.score.get_weights())
     if score_of is None or layer.alignment.trainable_variables:
-        fit(layer, look, goal())
-    return look(training=False)[0], TARGET, SOURCE
+        fit(layer, weights_of, goal())
+    return weights_of(training=False)[0], TARGET, SOURCE
 
 
 def by_score(name: str) -> Callable[[], Picture]:
@@ -140,7 +140,7 @@ def of_self_attention() -> Picture:
 
 
 def of_neighbours() -> Picture:
-    """Windows of one word on each side; the first word looks at all."""
+    """Windows of one word on each side; the first word attends to all."""
     _, value = pair()
     layer = layers.WindowedAttention(1, WIDTH, window=1, global_places=1)
     layer(value)
@@ -152,22 +152,22 @@ def of_pooling() -> Picture:
     _, value = pair()
     layer = layers.AttentionPooling(units=8)
 
-    def look() -> Any:
+    def weights_of() -> Any:
         return layer(value, return_attention_scores=True)[1]
 
-    fit(layer, look, np.eye(6, dtype="float32")[[2]], steps=30)
-    return look(), ["what is it"], SOURCE
+    fit(layer, weights_of, np.eye(6, dtype="float32")[[2]], steps=30)
+    return weights_of(), ["what is it"], SOURCE
 
 
 def of_hops() -> Picture:
     _, value = pair()
     layer = layers.StructuredSelfAttention(units=8, hops=3)
 
-    def look() -> Any:
+    def weights_of() -> Any:
         return layer(value, return_attention_scores=True)[1]
 
-    fit(layer, look, np.eye(6, dtype="float32")[[1, 2, 5]], steps=60)
-    return look()[0], ["hop 1", "hop 2", "hop 3"], SOURCE
+    fit(layer, weights_of, np.eye(6, dtype="float32")[[1, 2, 5]], steps=60)
+    return weights_of()[0], ["hop 1", "hop 2", "hop 3"], SOURCE
 
 
 def of_levels() -> Picture:
@@ -176,25 +176,25 @@ def of_levels() -> Picture:
     poolings = [layers.AttentionPooling(units=8) for _ in range(2)]
     layer = layers.HierarchicalAttention([(None, pooling) for pooling in poolings])
 
-    def look() -> Any:
+    def weights_of() -> Any:
         _, (of_words, of_phrases) = layer(
             value.reshape(1, 2, 3, WIDTH), return_attention_scores=True
         )
         return ops.reshape(of_words * of_phrases[..., None], (1, 6))
 
-    fit(layer, look, np.array([[0, 0, 0.7, 0, 0, 0.3]], "float32"), steps=60)
-    return look(), ["of words in phrases"], SOURCE
+    fit(layer, weights_of, np.array([[0, 0, 0.7, 0, 0, 0.3]], "float32"), steps=60)
+    return weights_of(), ["of words in phrases"], SOURCE
 
 
 def of_co_attention() -> Picture:
     query, value = pair()
     layer = layers.CoAttention()
 
-    def look() -> Any:
+    def weights_of() -> Any:
         return layer(query, value, return_attention_scores=True)[1]
 
-    fit(layer, look, goal())
-    return look()[0], TARGET, SOURCE
+    fit(layer, weights_of, goal())
+    return weights_of()[0], TARGET, SOURCE
 
 
 def of_stack() -> Picture:
@@ -224,13 +224,13 @@ def of_grid() -> Picture:
     query, value = pair()
     layer = layers.VisualAttention(8)
 
-    def look() -> Any:
+    def weights_of() -> Any:
         grid = value.reshape(1, 2, 3, WIDTH)
         weights = layer(query, grid, return_attention_scores=True)[1]
         return ops.reshape(weights, (1, 6, 6))
 
-    fit(layer, look, goal())
-    return look()[0], TARGET, SOURCE
+    fit(layer, weights_of, goal())
+    return weights_of()[0], TARGET, SOURCE
 
 
 def by_position(name: str) -> Callable[[], Picture]:

@@ -82,11 +82,11 @@ def contrastive(problem: Problem) -> SearchResult:
 def _start(problem: Problem, count: int) -> Ahead:
     """Return one empty hypothesis per source, after the start token was fed."""
     first = problem.first
-    nobody = ops.zeros((problem.batch_size, 1), dtype="int32")
+    no_parents = ops.zeros((problem.batch_size, 1), dtype="int32")
     now = Progress.nothing(problem)
-    chosen = Choice(nobody, nobody, now.log_probs)
+    chosen = Choice(no_parents, no_parents, now.log_probs)
     now = now._replace(
-        tokens=nobody,
+        tokens=no_parents,
         history=History.empty(problem.room, chosen, first.attention),
         best=Best.empty(problem.batch_size, 1),
     )

@@ -111,9 +111,9 @@ class ServedSummarization(tf.Module):
         tokens = tokens[:, :, : tf.maximum(longest, 1)]  # empty batch: decoders need a step
         shape = tf.shape(tokens)
         rows = tf.repeat(source, count, axis=0)
-        told = self._trace(rows, tf.reshape(tokens, [-1, shape[2]]))
-        attention = tf.reshape(told.attention, tf.concat([shape, [places]], 0))
-        copied = tf.reshape(told.copied, shape)
+        output = self._trace(rows, tf.reshape(tokens, [-1, shape[2]]))
+        attention = tf.reshape(output.attention, tf.concat([shape, [places]], 0))
+        copied = tf.reshape(output.copied, shape)
         return (
             tf.where(said[..., None], attention[:, :, :longest], 0.0),
             tf.where(said, copied[:, :, :longest], 0.0),

@@ -96,9 +96,11 @@ class CoAttention(keras.layers.Layer):
         scores = self.score.compute_scores(context, self.score.project(query))  # (B, T, J)
         to_query = _to_query(scores, context_mask, query_mask)
         to_context = _to_context(scores, context_mask, query_mask)
-        asked = _weigh(to_query, query)  # (B, T, D)
-        told = _weigh(to_context[:, None], context)  # (B, 1, D)
-        merged = ops.concatenate([context, asked, context * asked, context * told], axis=-1)
+        attended_query = _weigh(to_query, query)  # (B, T, D)
+        attended_context = _weigh(to_context[:, None], context)  # (B, 1, D)
+        merged = ops.concatenate(
+            [context, attended_query, context * attended_query, context * attended_context], axis=-1
+        )
         merged = zoo_ops.pass_mask_on(merged, context_mask)
         if not return_attention_scores:
             return merged
@@ -138,10 +140,10 @@ def _to_query(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | 
 def _to_context(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None) -> Tensor:
     """Compute the weights over the context, `(B, T)`, from the maximal score of each position."""
     nothing = float("-inf")
-    asked = ops.ones(ops.shape(scores)[::2], "bool") if query_mask is None else query_mask
-    seen = ops.where(asked[:, None, :], scores, ops.cast(nothing, scores.dtype))
+    unmasked = ops.ones(ops.shape(scores)[::2], "bool") if query_mask is None else query_mask
+    seen = ops.where(unmasked[:, None, :], scores, ops.cast(nothing, scores.dtype))
     best = ops.max(seen, axis=-1, initial=nothing)
-    any_asked = ops.any(asked, axis=-1, keepdims=True)
+    any_asked = ops.any(unmasked, axis=-1, keepdims=True)
     return zoo_ops.masked_softmax(best, zoo_ops.combine_masks(context_mask, any_asked))
 
 

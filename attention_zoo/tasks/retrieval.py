@@ -134,13 +134,13 @@ class Retrieval(OfImages):
         for rows, given in self._groups(encoded, options.batch_size):
             alike = self._similarities(index.regions, given)
             best = np.argsort(-alike, axis=0, kind="stable")[:count]
-            looks = [self._attention_weights(index.regions[one], given) for one in best]
+            attention = [self._attention_weights(index.regions[one], given) for one in best]
             for at, row in enumerate(rows):
                 one, *others = (
                     self._make_result(
                         texts[row], encoded[row], index, number, alike[number, at], weights
                     )
-                    for number, weights in zip(best[:, at], (x[at] for x in looks), strict=True)
+                    for number, weights in zip(best[:, at], (x[at] for x in attention), strict=True)
                 )
                 found[row] = replace(one, alternatives=tuple(others))
         return [found[row] for row in range(len(texts))]
@@ -203,8 +203,8 @@ class Retrieval(OfImages):
 
     def _attention_weights(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
         """Return attention weights `(B, T, S)` of each text's words over its row's regions."""
-        looks = self.model.looks(ops.convert_to_tensor(regions), given)
-        found: NDArray[np.floating] = ops.convert_to_numpy(ops.cast(looks, "float32"))
+        weights = self.model.looks(ops.convert_to_tensor(regions), given)
+        found: NDArray[np.floating] = ops.convert_to_numpy(ops.cast(weights, "float32"))
         return found
 
     def _make_result(
@@ -266,7 +266,7 @@ class Retrieval(OfImages):
         self, index: ImageIndex, owner: Sequence[int], texts: Sequence[str], boxes: Sequence[Any]
     ) -> dict[str, float]:
         """Compute the mean attention mass inside the boxes of the objects that words name."""
-        looks, words, known = [], [], []
+        attention, words, known = [], [], []
         encoded, which = self._ids(texts), np.asarray(owner)
         grid = self.model.grid_shape((1, *index.images.shape[1:]))
         for rows, given in self._groups(encoded, self.search.batch_size):
@@ -275,10 +275,10 @@ class Retrieval(OfImages):
             ):
                 weights = weights[: len(encoded[row])]
                 share = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-9)
-                looks.append(share.reshape(-1, *grid))
+                attention.append(share.reshape(-1, *grid))
                 words.append(self.tokenizer.tokens(encoded[row]))
                 known.append(boxes[owner[row]])
-        inside = mass_in_boxes(looks, words, known)
+        inside = mass_in_boxes(attention, words, known)
         if not inside.words:
             return {}
         return {"mass_in_boxes": inside.mass, "area_of_boxes": inside.area}

@@ -105,5 +105,5 @@ def score_summaries(
 
 def _facts(summaries: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """Compute F1, precision and recall of names and figures, in percent."""
-    told = fact_score(summaries, references)
-    return {"facts": told.f1, "facts_precision": told.precision, "facts_recall": told.recall}
+    facts = fact_score(summaries, references)
+    return {"facts": facts.f1, "facts_precision": facts.precision, "facts_recall": facts.recall}

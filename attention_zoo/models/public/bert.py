@@ -95,14 +95,14 @@ def of_bert(bert: BERT) -> Iterator[Place]:
     yield table("embeddings.token_type_embeddings.weight", bert.segment_embedding.embeddings)
     yield from norm("embeddings.LayerNorm", bert.norm)
     for number, layer in enumerate(bert.encoder):
-        at, looks = f"encoder.layer.{number}", layer.attention
+        at, heads = f"encoder.layer.{number}", layer.attention
         for name in ("query", "key", "value"):
             there = f"{at}.attention.self.{name}"
-            yield turned(f"{there}.weight", getattr(looks, f"{name}_projection"))
-            yield vector(f"{there}.bias", getattr(looks, f"{name}_bias"))
+            yield turned(f"{there}.weight", getattr(heads, f"{name}_projection"))
+            yield vector(f"{there}.bias", getattr(heads, f"{name}_bias"))
         out = f"{at}.attention.output"
-        yield turned(f"{out}.dense.weight", looks.output_projection, inputs=2)
-        yield vector(f"{out}.dense.bias", looks.output_bias)
+        yield turned(f"{out}.dense.weight", heads.output_projection, inputs=2)
+        yield vector(f"{out}.dense.bias", heads.output_bias)
         yield from norm(f"{out}.LayerNorm", layer.around_attention.norm)
         yield from dense(f"{at}.intermediate.dense", layer.feed_forward.first)
         yield from dense(f"{at}.output.dense", layer.feed_forward.second)

@@ -80,15 +80,15 @@ def of_gpt2(model: GPT) -> Iterator[Place]:
     yield Place("wte.weight", (rows - SPECIAL + 1, width), [words], _with_special)
     yield table("wpe.weight", model.positions.table)
     for number, layer in enumerate(model.decoder):
-        at, looks = f"h.{number}", layer.attention
+        at, heads = f"h.{number}", layer.attention
         names = ("query", "key", "value")
-        kernels = [getattr(looks, f"{name}_projection") for name in names]
-        biases = [getattr(looks, f"{name}_bias") for name in names]
+        kernels = [getattr(heads, f"{name}_projection") for name in names]
+        biases = [getattr(heads, f"{name}_bias") for name in names]
         yield from norm(f"{at}.ln_1", layer.around_attention.norm)
         yield Place(f"{at}.attn.c_attn.weight", (width, 3 * width), kernels, _thirds)
         yield Place(f"{at}.attn.c_attn.bias", (3 * width,), biases, _thirds)
-        yield Place(f"{at}.attn.c_proj.weight", (width, width), [looks.output_projection])
-        yield vector(f"{at}.attn.c_proj.bias", looks.output_bias)
+        yield Place(f"{at}.attn.c_proj.weight", (width, width), [heads.output_projection])
+        yield vector(f"{at}.attn.c_proj.bias", heads.output_bias)
         yield from norm(f"{at}.ln_2", layer.around_feed_forward.norm)
         for name, dense in (
             ("c_fc", layer.feed_forward.first),
