@@ -32,8 +32,8 @@ def download(address: str) -> Path:
     try:
         root = snapshot_download(f"{owner}/{name}", allow_patterns=wanted, ignore_patterns=OTHERS)
     except Exception as error:  # huggingface_hub raises a dozen unrelated classes
-        (said, *_) = str(error).splitlines() or [type(error).__name__]
-        raise ValueError(f"{address}: {said}") from error
+        (reason, *_) = str(error).splitlines() or [type(error).__name__]
+        raise ValueError(f"{address}: {reason}") from error
     return Path(root) / inside
 
 

@@ -70,7 +70,7 @@ class CaptionedImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""
         return replace(self, images=resized_all(self.images, size))
 
-    def telling(self, most: int, seed: int) -> CaptionedImages:
+    def sample_captions(self, most: int, seed: int) -> CaptionedImages:
         """Return the images with at most `most` captions each, sampled with `seed`.
 
         Raises:

@@ -12,13 +12,13 @@ class Event(NamedTuple):
 
     Attributes:
         slots: type of each slot of its templates: "name" or "figure".
-        told: templates which report that the event happened, each of one or more sentences.
+        statements: templates which report that the event happened, each of one or more sentences.
         asides: templates of distractors: the event was long ago, is planned or is not true.
         summary: template of one sentence, which never begins with a name.
     """
 
     slots: dict[str, str]
-    told: tuple[Sentences, ...]
+    statements: tuple[Sentences, ...]
     asides: tuple[Sentences, ...]
     summary: str
 

@@ -129,10 +129,10 @@ def _archive(path: str | Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
-        said = "neither a folder nor an intact zip; give one of them"
+        reason = "neither a folder nor an intact zip; give one of them"
         if isinstance(error, OSError) and error.filename is not None:  # else bad content
-            said = str(error.strerror)
-        raise ValueError(f"{path}: {said}") from None
+            reason = str(error.strerror)
+        raise ValueError(f"{path}: {reason}") from None
 
 
 _DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)

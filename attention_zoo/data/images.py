@@ -318,8 +318,10 @@ def _assertion(encoded: Any) -> Any:
     with tf.control_dependencies([known]):
         sides, plain = tf.cond(begins[0], jpeg, png)
     small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MOST_PIXELS)
-    said = "the image is not 8-bit grayscale or RGB without alpha, or has too many pixels or scans"
-    return tf.debugging.Assert(plain & small, [said])
+    reason = (
+        "the image is not 8-bit grayscale or RGB without alpha, or has too many pixels or scans"
+    )
+    return tf.debugging.Assert(plain & small, [reason])
 
 
 _PNG_HEAD = 26

@@ -189,12 +189,12 @@ def _arrays(path: str | Path, wanted: tuple[str, str]) -> list[NDArray[Any]]:
     except MemoryError:
         raise ValueError(f"{path}: does not fit into memory; give a smaller file") from None
     except Exception as error:  # NumPy raises many classes
-        said = "not an npz file, or a damaged one; save it with numpy.savez"
+        reason = "not an npz file, or a damaged one; save it with numpy.savez"
         if isinstance(error, OSError) and error.filename is not None:
-            said = str(error.strerror)
+            reason = str(error.strerror)
         elif "allow_pickle" in str(error):
-            said = "contains Python objects; save arrays of numbers"
-        raise ValueError(f"{path}: {said}") from None
+            reason = "contains Python objects; save arrays of numbers"
+        raise ValueError(f"{path}: {reason}") from None
     missing = next(name for name in wanted if name not in names)
     close = did_you_mean(missing, names)
     raise ValueError(f"{path}: has no array {missing!r}{close} (arrays: {', '.join(names)})")

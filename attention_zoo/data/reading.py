@@ -64,8 +64,8 @@ def parsed(where: str, text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
-        said = f"{error.msg} at {line}character {error.colno}"
-        raise ValueError(f"{where}: not valid JSON: {said}") from None
+        reason = f"{error.msg} at {line}character {error.colno}"
+        raise ValueError(f"{where}: not valid JSON: {reason}") from None
     except ValueError:
         raise ValueError(f"{where}: not valid JSON: a number has too many digits") from None
     except RecursionError:

@@ -154,7 +154,7 @@ def _draw(events: int, kind: str, pick: Pick) -> tuple[str, str]:
     for number in range(events + 2 + pick(3)):
         event = EVENTS[pick(len(EVENTS))]
         values = filled(event)
-        sentences = one(event.told if number < events else event.asides)
+        sentences = one(event.statements if number < events else event.asides)
         summary = event.summary.format(**values) if number < events else ""
         summarized.append(([sentence.format(**values) for sentence in sentences], summary))
     return _mixed(summarized, pick)

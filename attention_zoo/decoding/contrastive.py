@@ -65,8 +65,8 @@ def contrastive(problem: Problem) -> SearchResult:
         output = check_later(problem.step(ids, state), first, count)
         pick = _pick(problem, given, likely, output.hidden, ahead)
         chosen = _chosen(given, likely, ids, pick)
-        said = StepOutput(ahead.logits, (), attention)
-        now = settle(problem, ahead.now, said, chosen)
+        step_output = StepOutput(ahead.logits, (), attention)
+        now = settle(problem, ahead.now, step_output, chosen)
         written = ops.slice_update(
             ahead.written, (0, now.length, 0), _unit(take_hypotheses(output.hidden, pick))
         )

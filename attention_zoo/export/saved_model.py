@@ -75,7 +75,7 @@ class ServedTranslation(tf.Module):
         lengths = found.lengths - tf.cast(found.finished, "int32")
         longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # below 0 for an empty batch
         ids = found.tokens[:, :, :longest]
-        said = tf.range(longest) < lengths[..., None]
+        generated = tf.range(longest) < lengths[..., None]
         surfaces, labels = self.target.surfaces(ids), self.target.labels(ids)
         served = {
             "scores": found.scores,
@@ -86,11 +86,13 @@ class ServedTranslation(tf.Module):
         }
         if found.attention is not None:
             attention = found.attention[:, :, :longest]
-            served["attention"] = tf.where(said[..., None], attention, tf.zeros_like(attention))
+            served["attention"] = tf.where(
+                generated[..., None], attention, tf.zeros_like(attention)
+            )
             if self._copies:
                 surfaces, labels = self._copied(ids, attention, pieces, surfaces, labels)
-        served["text"] = self.target.text(tf.where(said, surfaces, ""))
-        served["tokens"] = tf.where(said, labels, "")
+        served["text"] = self.target.text(tf.where(generated, surfaces, ""))
+        served["tokens"] = tf.where(generated, labels, "")
         return served
 
     def _copied(

@@ -60,19 +60,19 @@ class ServedCaptioning(tf.Module):
         lengths = found.lengths - tf.cast(found.finished, "int32")
         longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # below 0 for an empty batch
         ids = found.tokens[:, :, :longest]
-        said = tf.range(longest) < lengths[..., None]
+        generated = tf.range(longest) < lengths[..., None]
         served = {
-            "text": self.words.text(tf.where(said, self.words.surfaces(ids), "")),
+            "text": self.words.text(tf.where(generated, self.words.surfaces(ids), "")),
             "scores": found.scores,
             "lengths": lengths,
             "finished": found.finished,
-            "tokens": tf.where(said, self.words.labels(ids), ""),
+            "tokens": tf.where(generated, self.words.labels(ids), ""),
             "token_scores": found.token_scores[:, :, :longest],
         }
         if self._grid != (1, 1):
             attention_weights = found.attention[:, :, :longest]
             attention_weights = tf.where(
-                said[..., None], attention_weights, tf.zeros_like(attention_weights)
+                generated[..., None], attention_weights, tf.zeros_like(attention_weights)
             )
             served["attention"] = tf.reshape(
                 attention_weights, tf.concat([tf.shape(ids), self._grid], 0)

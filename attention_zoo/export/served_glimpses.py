@@ -32,7 +32,7 @@ class ServedGlimpses(tf.Module):
         super().__init__(name="glimpses")
         refuse_rules(rules, task.name)
         self.weights = [variable.value for variable in task.model.variables]
-        self._look = task.model.look
+        self._glimpse_path = task.model.glimpse_path
         self._names = tf.constant(task.classes)
         self._side = task.image_size
         self._grey = task.model.settings["image_shape"][-1] != 3
@@ -44,7 +44,7 @@ class ServedGlimpses(tf.Module):
     def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classify encoded images `(B,)`; see `answers` for the outputs."""
         images = square_images(image, self._side)
-        return self.answers(self._look(grey_images(images) if self._grey else images))
+        return self.answers(self._glimpse_path(grey_images(images) if self._grey else images))
 
     def answers(self, path: Any) -> dict[str, tf.Tensor]:
         """Return the outputs of the signature.

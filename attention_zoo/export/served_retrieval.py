@@ -38,7 +38,10 @@ class ServedRetrieval(tf.Module):
         self.weights = [variable.value for variable in model.variables]
         self.words = GraphTokenizer(task.tokenizer)
         self._regions, self._texts = model.encode_images, model.encode_texts
-        self._alike, self._attention_weights = model.matching.similarities, model.looks
+        self._alike, self._attention_weights = (
+            model.matching.similarities,
+            model.encoded_attention_weights,
+        )
         self._side, self._count = task.image_size, task.search.n_best
         self._grid = model.grid_shape((1, self._side, self._side, 3))
 

@@ -82,8 +82,8 @@ class ServedSummarization(tf.Module):
         lengths = found.lengths - tf.cast(found.finished, "int32")
         longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # below 0 for an empty batch
         ids = found.tokens[:, :, :longest]
-        said = tf.range(longest) < lengths[..., None]
-        attention, copied = self._traced(source, found.tokens, longest, said)
+        generated = tf.range(longest) < lengths[..., None]
+        attention, copied = self._traced(source, found.tokens, longest, generated)
         surfaces, labels = self.texts.shown(ids, words)
         if self._replaces:
             most = tf.argmax(attention, axis=-1, output_type="int32")
@@ -91,11 +91,11 @@ class ServedSummarization(tf.Module):
             surfaces = tf.where(unknown, most_attended, surfaces)
             labels = tf.where(unknown, self.texts.tokenizer.bare(most_attended), labels)
         return {
-            "text": self.texts.tokenizer.text(tf.where(said, surfaces, "")),
+            "text": self.texts.tokenizer.text(tf.where(generated, surfaces, "")),
             "scores": found.scores,
             "lengths": lengths,
             "finished": found.finished,
-            "tokens": tf.where(said, labels, ""),
+            "tokens": tf.where(generated, labels, ""),
             "token_scores": found.token_scores[:, :, :longest],
             "copied": copied,
             "origins": _origins(source, ids, attention, copied),
@@ -104,7 +104,7 @@ class ServedSummarization(tf.Module):
         }
 
     def _traced(
-        self, source: tf.Tensor, tokens: tf.Tensor, longest: tf.Tensor, said: tf.Tensor
+        self, source: tf.Tensor, tokens: tf.Tensor, longest: tf.Tensor, generated: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return attention weights `(B, n, L, S)` and copy probabilities `(B, n, L)` by a trace."""
         count, places = tf.shape(tokens)[1], tf.shape(source)[1]
@@ -115,8 +115,8 @@ class ServedSummarization(tf.Module):
         attention = tf.reshape(output.attention, tf.concat([shape, [places]], 0))
         copied = tf.reshape(output.copied, shape)
         return (
-            tf.where(said[..., None], attention[:, :, :longest], 0.0),
-            tf.where(said, copied[:, :, :longest], 0.0),
+            tf.where(generated[..., None], attention[:, :, :longest], 0.0),
+            tf.where(generated, copied[:, :, :longest], 0.0),
         )
 
 

@@ -26,7 +26,7 @@ article { display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; }
 article > div { flex: 1 1 16rem; min-width: 0; }
 .image { position: relative; flex: none; width: 14rem; max-width: 100%; align-self: flex-start; }
 .image img { display: block; width: 100%; }
-.image img.look { position: absolute; inset: 0; height: 100%; visibility: hidden; }
+.image img.overlay { position: absolute; inset: 0; height: 100%; visibility: hidden; }
 .word { position: relative; border-radius: .2rem; padding: .1em 0; }
 label.word { cursor: pointer; }
 label.word:hover, label.word:has(:checked) { background: rgba(var(--heat), .25); }
@@ -67,7 +67,7 @@ def write_caption_page(answers: Sequence[Any], path: str | Path, title: str = "C
 def _rules(words: int) -> Iterable[str]:
     """Yield CSS rules that show the overlay of the selected word, numbered from 0."""
     for state in _STATES:
-        yield f"article:has(.word{state}) .image .look {{ visibility: hidden; }}"
+        yield f"article:has(.word{state}) .image .overlay {{ visibility: hidden; }}"
         for n in range(words):
             yield f"article:has(.s{n}{state}) .image .l{n} {{ visibility: visible; }}"
 
@@ -89,8 +89,8 @@ def _article(number: int, answer: Any) -> str:
     if answer.alternatives:
         shown.append(f"<details><summary>Other captions: {len(answer.alternatives)}</summary>")
         for other in answer.alternatives:
-            said = f'<p class="text" dir="auto">{_caption(other.tokens, None)}</p>'
-            shown += [f"<h2>{_told(other)}</h2>", said]
+            text = f'<p class="text" dir="auto">{_caption(other.tokens, None)}</p>'
+            shown += [f"<h2>{_told(other)}</h2>", text]
         shown.append("</details>")
     return "\n".join([*shown, "</div></article>"])
 
@@ -115,16 +115,16 @@ def _caption(tokens: Sequence[str], group: str | None) -> str:
     return "".join(shown)
 
 
-def _picture(image: np.ndarray, said: str) -> str:
+def _picture(image: np.ndarray, text: str) -> str:
     """Return the HTML of the image itself."""
-    return f'<img src="{_png(np.rint(image).astype("uint8"))}" alt="{said}">'
+    return f'<img src="{_png(np.rint(image).astype("uint8"))}" alt="{text}">'
 
 
 def _overlay(number: int, weights: np.ndarray) -> str:
     """Return the overlay of word `number`: black, more transparent for larger weights."""
     black = np.zeros((*weights.shape, 4), "uint8")
     black[..., 3] = np.rint(255 * darkened(weights))
-    return f'<img class="look l{number}" src="{_png(black)}" alt="">'
+    return f'<img class="overlay l{number}" src="{_png(black)}" alt="">'
 
 
 def _png(pixels: np.ndarray) -> str:

@@ -120,8 +120,8 @@ def _check_glimpses(
         )
     sensor = GlimpseSensor(size, scales, dtype="float32")
     seen = ops.convert_to_numpy(sensor(np.repeat(shown[None], len(places), axis=0), places))
-    said = [""] * len(places) if answers is None else [readable(answer) for answer in answers]
-    return _Glimpses(shown, places, seen, said)
+    labels = [""] * len(places) if answers is None else [readable(answer) for answer in answers]
+    return _Glimpses(shown, places, seen, labels)
 
 
 def _draw(glimpses: _Glimpses, size: int, shown: int, title: str | None) -> Any:
@@ -134,7 +134,7 @@ def _draw(glimpses: _Glimpses, size: int, shown: int, title: str | None) -> Any:
     wide = [_IMAGE / _PATCH, *[1.0] * count]
     grid = figure.add_gridspec(scales, count + 1, width_ratios=wide)
     family = families_for([*glimpses.answers, title or ""])
-    said = [textwrap.fill(answer, _LETTERS) for answer in glimpses.answers]
+    labels = [textwrap.fill(answer, _LETTERS) for answer in glimpses.answers]
     axes = figure.add_subplot(grid[:, 0])
     _show(axes, glimpses.image)
     colours = matplotlib.colormaps["plasma"](np.linspace(0.3, 1.0, count))
@@ -148,7 +148,7 @@ def _draw(glimpses: _Glimpses, size: int, shown: int, title: str | None) -> Any:
         if scale == 0:
             patch.set_title(str(n + 1), size=9, color=_LATER if later else "black")
         if scale == scales - 1:
-            patch.set_xlabel("" if later else said[n], size=9, family=family, parse_math=False)
+            patch.set_xlabel("" if later else labels[n], size=9, family=family, parse_math=False)
     if title is not None:
         headline(figure, title, family)
     return figure

@@ -90,29 +90,31 @@ class Cache(NamedTuple):
         values = ops.slice_update(self.room.values, (0, 0, place, 0), new.values)
         return self._replace(room=KeysAndValues(keys, values))
 
-    def look(self, look: Callable[[KeysAndValues, Tensor], Tensor]) -> Tensor:
-        """Call `look(keys_and_values, mask)` on the current bucket; the mask is `(B, 1, N, S)`."""
+    def apply_to_bucket(self, function: Callable[[KeysAndValues, Tensor], Tensor]) -> Tensor:
+        """Call `function(keys_and_values, mask)` on the current bucket; mask `(B, 1, N, S)`."""
         width, read = self.ancestors.width, self.ancestors.read
 
         def within(steps: Tensor) -> Tensor:
             end = read + steps * width
             keys, values = self.room
-            stretch = KeysAndValues(keys[..., :end], values[:, :, :end])
-            return look(stretch, self.seen[..., :end])
+            bucket = KeysAndValues(keys[..., :end], values[:, :, :end])
+            return function(bucket, self.seen[..., :end])
 
         room = (ops.shape(self.room.values)[2] - read) // width
         return in_bucket(self.ancestors.step, within, room)
 
 
 def in_bucket(
-    at: Tensor, look: Callable[[Any], Tensor], room: Any, sizes: tuple[int, ...] = BUCKETS
+    at: Tensor, function: Callable[[Any], Tensor], room: Any, sizes: tuple[int, ...] = BUCKETS
 ) -> Tensor:
-    """Call `look(n)` for the smallest bucket of n steps that contains step `at`.
+    """Call `function(n)` for the smallest bucket of n steps that contains step `at`.
 
     The largest bucket is the whole cache, `room` steps. The cost of a step thus grows with the
     filled part of the cache, although each bucket has a static shape (if `room` is static).
     """
     if not sizes or (isinstance(room, int) and 2 * sizes[0] > room):
-        return look(room)
+        return function(room)
     size = sizes[0] if isinstance(room, int) else ops.minimum(sizes[0], room)
-    return ops.cond(at < sizes[0], lambda: look(size), lambda: in_bucket(at, look, room, sizes[1:]))
+    return ops.cond(
+        at < sizes[0], lambda: function(size), lambda: in_bucket(at, function, room, sizes[1:])
+    )

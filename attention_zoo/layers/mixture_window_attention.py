@@ -131,15 +131,15 @@ class _MixtureWindow(Alignment):
 
     def precompute(self, query: Tensor, memory: Any, state: State | None) -> tuple[Tensor, Tensor]:
         query = at_least_float32(query)
-        said = ops.matmul(query, ops.cast(self.kernel, query.dtype))
-        said = said + ops.cast(self.bias, query.dtype)
+        parameters = ops.matmul(query, ops.cast(self.kernel, query.dtype))
+        parameters = parameters + ops.cast(self.bias, query.dtype)
         places = ops.arange(1, ops.shape(memory.values)[-2] + 1, dtype="int32")
         if memory.mask is not None:
             seen = ops.cumsum(ops.cast(memory.mask, "int32"), axis=-1)
             before = ops.sum(ops.cast(seen == 0, "int32"), axis=-1, keepdims=True)
             places = (places - before)[..., None, :]
         shape = (*ops.shape(query)[:-1], ops.shape(memory.values)[-2])
-        return said, ops.broadcast_to(ops.cast(places, query.dtype), shape)
+        return parameters, ops.broadcast_to(ops.cast(places, query.dtype), shape)
 
     def call(
         self,
@@ -149,8 +149,8 @@ class _MixtureWindow(Alignment):
         training: bool = False,
         aux: Any = None,
     ) -> tuple[Tensor, State]:
-        said, places = aux
-        height, narrowness, step = ops.split(ops.exp(ops.minimum(said, GREATEST)), 3, axis=-1)
+        parameters, places = aux
+        height, narrowness, step = ops.split(ops.exp(ops.minimum(parameters, GREATEST)), 3, axis=-1)
         kappa = state[0] + step
         apart = kappa[..., None, :] - places[..., :, None]
         bells = ops.exp(-narrowness[..., None, :] * ops.square(apart))

@@ -287,8 +287,8 @@ def feed_own(step: Step, state: State, tokens: Tensor, truth: Tensor, live: Tens
     tokens = ops.convert_to_tensor(tokens)
 
     def one(carry: tuple[State, Tensor], now: dict[str, Tensor]) -> tuple[Any, Tensor]:
-        state, said = carry
-        fed = ops.where(now["truth"], now["token"], said)
+        state, predicted = carry
+        fed = ops.where(now["truth"], now["token"], predicted)
         logits, new = step(fed, state)
         new = new, ops.cast(ops.argmax(logits, axis=-1), fed.dtype)
         return tree.map_structure(lambda a, b: _where_row(now["live"], a, b), new, carry), fed

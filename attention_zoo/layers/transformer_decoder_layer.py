@@ -12,9 +12,9 @@ from attention_zoo.layers.kv_cache import Cache, KeysAndValues
 from attention_zoo.layers.residual import Residual
 from attention_zoo.layers.transformer_encoder_layer import (
     TransformerEncoderLayer,
+    attend_cached,
     heads,
     keys_and_values,
-    look,
 )
 from attention_zoo.typing import Shape, Tensor
 
@@ -125,8 +125,10 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         Returns:
             `(B, N, D)`, the updated cache, and the cross-attention weights `(B, H, N, S)`.
         """
-        x, cache = self.look_back(x, cache)
+        x, cache = self.attend_step(x, cache)
         read = self.around_memory.before(x)
-        context, weights = look(self.memory_attention, read, memory, memory_mask[:, None, None])
+        context, weights = attend_cached(
+            self.memory_attention, read, memory, memory_mask[:, None, None]
+        )
         x = self.around_memory.after(x, context, False)
         return self.work(x), cache, weights

@@ -152,7 +152,7 @@ class TransformerEncoderLayer(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor | None]:
         """Apply the self-attention sublayer with its residual; return the weights too if `seen`."""
         read = self.around_attention.before(x)
-        looked = self.attention(
+        attended = self.attention(
             read,
             read,
             query_mask=mask,
@@ -161,8 +161,8 @@ class TransformerEncoderLayer(keras.layers.Layer):
             return_attention_scores=seen,
             training=training,
         )
-        looked, weights = looked if seen else (looked, None)
-        return self.around_attention.after(x, looked, training), weights
+        attended, weights = attended if seen else (attended, None)
+        return self.around_attention.after(x, attended, training), weights
 
     def work(self, x: Tensor, training: bool | None = None) -> Tensor:
         """Apply the feed-forward sublayer with its residual."""
@@ -198,15 +198,17 @@ class TransformerEncoderLayer(keras.layers.Layer):
         Returns:
             `(B, N, D)`, and the updated cache.
         """
-        x, cache = self.look_back(x, cache)
+        x, cache = self.attend_step(x, cache)
         return self.work(x), cache
 
-    def look_back(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+    def attend_step(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         """Apply the self-attention sublayer in one decoding step, and update the KV cache."""
         read, written = self.around_attention.before(x), cache.ancestors
         cache = cache.write(keys_and_values(self.attention, read, written))
-        looked = cache.look(lambda at, seen: look(self.attention, read, at, seen, written)[0])
-        return self.around_attention.after(x, looked, False), cache
+        attended = cache.apply_to_bucket(
+            lambda at, seen: attend_cached(self.attention, read, at, seen, written)[0]
+        )
+        return self.around_attention.after(x, attended, False), cache
 
     def get_config(self) -> dict[str, Any]:
         given = None if self._own_attention else self.attention
@@ -252,7 +254,7 @@ def keys_and_values(
     return KeysAndValues(ops.transpose(memory.keys, (0, 1, 3, 2)), memory.values)
 
 
-def look(
+def attend_cached(
     heads: MultiHeadAttention,
     x: Tensor,
     at: KeysAndValues,

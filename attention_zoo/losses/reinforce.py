@@ -60,19 +60,19 @@ class Reinforce(keras.layers.Layer):
         >>> class Pointer(keras.Model):
         ...     def __init__(self):
         ...         super().__init__()
-        ...         self.look = HardAttention("reinforce", units=8)
+        ...         self.attention = HardAttention("reinforce", units=8)
         ...         self.answer = keras.layers.Dense(3)
         ...         self.reinforce = Reinforce()
         ...
         ...     def call(self, inputs, training=False):
-        ...         context, state = self.look(*inputs, return_state=True, training=training)
-        ...         choice = self.look.alignment.choice(state)
+        ...         context, state = self.attention(*inputs, return_state=True, training=training)
+        ...         choice = self.attention.alignment.choice(state)
         ...         return {"logits": self.answer(context[:, 0]), **choice._asdict()}
         ...
         ...     def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
-        ...         looked = y_pred["log_probability"], y_pred["entropy"]
+        ...         sampled = y_pred["log_probability"], y_pred["entropy"]
         ...         losses = ops.sparse_categorical_crossentropy(y, y_pred["logits"], True)
-        ...         return ops.mean(losses) + self.reinforce(-losses, *looked, training=training)
+        ...         return ops.mean(losses) + self.reinforce(-losses, *sampled, training=training)
         >>> query, memory = np.ones((4, 1, 5), "float32"), np.ones((4, 6, 5), "float32")
         >>> model = Pointer()
         >>> model.compile("adam")

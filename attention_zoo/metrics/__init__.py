@@ -3,11 +3,11 @@
 `by_length` splits a metric of texts by source length.
 """
 
+from attention_zoo.metrics.attention_mass import BoxMass, mass_in_boxes
 from attention_zoo.metrics.by_length import LengthScore, by_length
 from attention_zoo.metrics.captioning import CaptionScores, caption_scores
 from attention_zoo.metrics.cider import cider
 from attention_zoo.metrics.exact_match import exact_match
-from attention_zoo.metrics.looking import BoxMass, mass_in_boxes
 from attention_zoo.metrics.overlap import Score, bleu, bleu_tokenizer, chrf
 from attention_zoo.metrics.recall import Recalls, recall_at
 from attention_zoo.metrics.rouge import Rouge, rouge

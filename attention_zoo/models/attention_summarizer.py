@@ -11,7 +11,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import Attention
 from attention_zoo.layers.dropout import Dropout
-from attention_zoo.models.copying import Copying, Told
+from attention_zoo.models.copying import Copying, DecoderOutput
 from attention_zoo.models.generation import PAD, START, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.ops import Projection
@@ -105,7 +105,9 @@ class AttentionSummarizer(Copying, keras.Model):
 
     # computation
 
-    def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
+    def decode_teacher_forced(
+        self, source: Tensor, target: Tensor, training: bool = False
+    ) -> DecoderOutput:
         """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
         before = self.settings["context"] - 1
         written = ops.pad(target, ((0, 0), (before, 0)), constant_values=START)
@@ -117,7 +119,7 @@ class AttentionSummarizer(Copying, keras.Model):
         enc, weights = self.attention(
             queries, values, keys, value_mask=mask, return_attention_scores=True, training=training
         )
-        return Told(self._projection(words, enc, training), weights)
+        return DecoderOutput(self._projection(words, enc, training), weights)
 
     def _read(self, source: Tensor, training: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Return F[x], its window means `(B, S, M)` and the source mask."""

@@ -9,7 +9,7 @@ from keras import ops
 
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import MultiHeadAttention
-from attention_zoo.models.copying import Copying, Told
+from attention_zoo.models.copying import Copying, DecoderOutput
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.models.transformer import Transformer
@@ -103,7 +103,9 @@ class CopyTransformer(Copying, keras.Model):
 
     # computation
 
-    def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
+    def decode_teacher_forced(
+        self, source: Tensor, target: Tensor, training: bool = False
+    ) -> DecoderOutput:
         """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
         source, target = self.known(source), self.known(target)
         memory = self.transformer.encode(source, training)
@@ -113,7 +115,7 @@ class CopyTransformer(Copying, keras.Model):
         )
         projection = self.transformer.projection(written.hidden)
         if self.pointer is None or self.head is None:
-            return Told(projection, ops.mean(written.weights, axis=1))
+            return DecoderOutput(projection, ops.mean(written.weights, axis=1))
         context, weights = self.pointer(
             written.hidden,
             memory,
@@ -122,7 +124,7 @@ class CopyTransformer(Copying, keras.Model):
             training=training,
         )
         gate = self.head.gate(context, written.hidden, self.transformer.target_embedding(target))
-        return Told(projection, weights[:, 0], gate)
+        return DecoderOutput(projection, weights[:, 0], gate)
 
     def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state."""
@@ -137,12 +139,12 @@ class CopyTransformer(Copying, keras.Model):
 
         def step(tokens: Tensor, state: Any) -> StepOutput:
             tokens = self.known(tokens)
-            said = reading.step(tokens, state)
-            context, weights, _ = pointer.attend(said.hidden, pointed)
+            output = reading.step(tokens, state)
+            context, weights, _ = pointer.attend(output.hidden, pointed)
             weights = weights[..., 0, :]
             embedded = self.transformer.target_embedding(tokens)
-            read = context, said.hidden, embedded, said.logits, weights, source
-            return said._replace(logits=mask_special_tokens(head(*read)), attention=weights)
+            read = context, output.hidden, embedded, output.logits, weights, source
+            return output._replace(logits=mask_special_tokens(head(*read)), attention=weights)
 
         return reading._replace(step=step)
 

@@ -17,7 +17,7 @@ from attention_zoo.typing import Tensor
 UNKNOWN = 1
 
 
-class Told(NamedTuple):
+class DecoderOutput(NamedTuple):
     """Decoder outputs of a target, before the vocabulary projection.
 
     projection: computes the logits `(B, T, V)`. weights: attention weights of each step,
@@ -48,7 +48,7 @@ class Copying(PresetMixin, GenerationMixin):
     Sources, targets and labels use these ids. With C = 0 there are none, and nothing is copied.
 
     The constructor of a model calls `self.begin(settings)` first and sets `self.head` to
-    `self.make_head()`. A model defines `tell` and `decoder_step`.
+    `self.make_head()`. A model defines `decode_teacher_forced` and `decoder_step`.
 
     Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
     """
@@ -103,15 +103,19 @@ class Copying(PresetMixin, GenerationMixin):
 
     # computation
 
-    def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
+    def decode_teacher_forced(
+        self, source: Tensor, target: Tensor, training: bool = False
+    ) -> DecoderOutput:
         """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
-        raise TypeError(f"{type(self).__name__} does not define `tell`")
+        raise TypeError(f"{type(self).__name__} does not define `decode_teacher_forced`")
 
     def call(
         self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
     ) -> Any:
         source = ops.cast(inputs["source"], "int32")
-        output = self.tell(source, ops.cast(inputs["target"], "int32"), bool(training))
+        output = self.decode_teacher_forced(
+            source, ops.cast(inputs["target"], "int32"), bool(training)
+        )
         if output.gate is None:
             return output.projection.logits() if project else output.projection
         of = CopyProjection(output.projection, output.gate, output.weights, source)
@@ -126,7 +130,9 @@ class Copying(PresetMixin, GenerationMixin):
         """
         source, tokens = ops.cast(source, "int32"), ops.cast(tokens, "int32")
         start = ops.full((ops.shape(tokens)[0], 1), START, "int32")
-        output = self.tell(source, ops.concatenate([start, tokens], axis=1)[:, :-1])
+        output = self.decode_teacher_forced(
+            source, ops.concatenate([start, tokens], axis=1)[:, :-1]
+        )
         live = ops.not_equal(tokens, PAD)
         weights = ops.cast(output.weights, "float32")
         weights = ops.where(live[..., None], weights, 0.0)

@@ -120,8 +120,8 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         self.embedding = layers.Embedding(size["vocabulary_size"], size["embedding_dim"], **own)
         self.reader = RecurrentEncoder("gru", 2 * size["units"], bidirectional=True, **own)
         self.drop_places, self.drop_words = (layers.Dropout(dropout, **own) for _ in range(2))
-        look = {name: size[name] for name in LOOK}
-        self.matching = StackedCrossAttention(**look, **own)
+        options = {name: size[name] for name in LOOK}
+        self.matching = StackedCrossAttention(**options, **own)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -190,7 +190,7 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         ]
         return ops.concatenate(rows, axis=0)
 
-    def look(self, image: Tensor, text: Tensor) -> Tensor:
+    def attention_weights(self, image: Tensor, text: Tensor) -> Tensor:
         """Return attention weights of words over the image of their row, `(B, T, h, w)`.
 
         With direction "image_to_text", each region attends to the words: entry (t, h,
@@ -201,12 +201,12 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
             text: `(B, T)`.
         """
         grid = self._grid(image, False)
-        weights = self.looks(self._regions(grid), self.encode_texts(text))
+        weights = self.encoded_attention_weights(self._regions(grid), self.encode_texts(text))
         batch, count = ops.shape(weights)[:2]
         return ops.reshape(weights, (batch, count, *ops.shape(grid)[1:3]))
 
-    def looks(self, images: Tensor, texts: EncodedTexts) -> Tensor:
-        """Return the weights of `look` as `(B, T, S)`, for B encoded images and texts."""
+    def encoded_attention_weights(self, images: Tensor, texts: EncodedTexts) -> Tensor:
+        """Return the attention weights `(B, T, S)` for B encoded images and texts."""
         words, mask = texts
         weights = self.matching(words, images, mask, return_attention_scores=True)[2]
         turned = self.settings["direction"] == "image_to_text"

@@ -19,7 +19,7 @@ from attention_zoo.layers.dropout import Dropout
 from attention_zoo.layers.residual import Residual
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.models.tag_heads import check_options
-from attention_zoo.models.tagger import Tagger, look
+from attention_zoo.models.tagger import Tagger, self_attend
 from attention_zoo.models.word_features import WordFeatures
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Tensor
@@ -148,7 +148,7 @@ class DeepAttLayer(layers.Layer):
         x = zoo_ops.zero_masked(inputs, mask)
         worked = self.sublayer(x, mask=mask, training=training)
         x = zoo_ops.zero_masked(self.around_sublayer.after(x, worked, training), mask)
-        context = look(self.attention, x, mask, training, seen)
+        context = self_attend(self.attention, x, mask, training, seen)
         x = zoo_ops.zero_masked(self.around_attention.after(x, context, training), mask)
         return (x, *seen) if seen else x
 

@@ -121,7 +121,7 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         raise TypeError(f"{type(self).__name__} does not define `readout`")
 
     def add_auxiliary_losses(
-        self, record: dict[str, Any], state: CellState, target: Tensor, said: Projection
+        self, record: dict[str, Any], state: CellState, target: Tensor, projection: Projection
     ) -> None:
         """Add auxiliary losses over all time steps; by default none."""
 
@@ -145,10 +145,10 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
             bool(training),
         )
         read = self.readout(record, embedded, encoded, bool(training))
-        said = Projection(read, self.vocabulary.kernel)
+        projection = Projection(read, self.vocabulary.kernel)
         if training:
-            self.add_auxiliary_losses(record, state, target, said)
-        return self.vocabulary(read) if project else said
+            self.add_auxiliary_losses(record, state, target, projection)
+        return self.vocabulary(read) if project else projection
 
     def begin(
         self, encoded: Encoded, batch_size: Tensor, training: bool = False

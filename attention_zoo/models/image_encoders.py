@@ -279,8 +279,10 @@ def _without_classifier(makes: Any, weights: str | None) -> Any:
     except Exception as error:  # loading raises many types
         if weights is None:
             raise
-        said = " ".join(str(error).split())[:200]
-        raise ValueError(f"encoder {makes.__name__}: no weights from {weights!r}: {said}") from None
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"encoder {makes.__name__}: no weights from {weights!r}: {reason}"
+        ) from None
     scales = [layer.scale for layer in whole.layers if isinstance(layer, layers.Rescaling)]
     return _scaled_once(makes, whole, scales[1]) if len(scales) > 1 else whole
 

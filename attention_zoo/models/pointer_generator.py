@@ -11,7 +11,7 @@ from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import CoverageAttention, Memory, RecurrentEncoder, WeightPenalty
 from attention_zoo.layers.cell_steps import split_cell
 from attention_zoo.layers.dropout import Dropout
-from attention_zoo.models.copying import Copying, Told
+from attention_zoo.models.copying import Copying, DecoderOutput
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
@@ -147,7 +147,9 @@ class PointerGenerator(Copying, keras.Model):
 
     # computation
 
-    def tell(self, source: Tensor, target: Tensor, training: bool = False) -> Told:
+    def decode_teacher_forced(
+        self, source: Tensor, target: Tensor, training: bool = False
+    ) -> DecoderOutput:
         read, state = self._read(source, training)
         hoisted = self._hoist(self.drop(self.embedding(self.known(target)), training=training))
         live = ops.not_equal(target, PAD)
@@ -168,7 +170,7 @@ class PointerGenerator(Copying, keras.Model):
             self.penalty(counted, live, ops.not_equal(source, PAD))
         hidden = self.drop(self._decode_step(made), training=training)
         of = Projection(hidden, self.vocabulary.kernel, self.vocabulary.bias)
-        return Told(of, made.weights, self._gate(made))
+        return DecoderOutput(of, made.weights, self._gate(made))
 
     def _read(self, source: Tensor, training: bool) -> tuple[Read, State]:
         """Encode the source; return the constant inputs of a step and the initial state."""
@@ -217,8 +219,8 @@ class PointerGenerator(Copying, keras.Model):
     def _decode_step(self, made: Step) -> Tensor:
         """Return the readout `[s; h*] V + b`, where s is h without c."""
         h = made.state[..., : self.settings["units"]]
-        said: Tensor = self.readout(ops.concatenate([h, made.context], axis=-1))
-        return said
+        readout: Tensor = self.readout(ops.concatenate([h, made.context], axis=-1))
+        return readout
 
     def _gate(self, made: Step) -> Tensor | None:
         if self.head is None:

@@ -57,7 +57,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
     loop. Cross entropy trains the glimpse network, the core and the classifier. The locations are
     trained by REINFORCE only: the reward is whether the prediction is correct, and the baseline of
     each step is predicted from its state. At inference nothing is sampled: each location is the
-    mean. `look` returns the glimpse path, `vote` averages the predictions of several paths.
+    mean. `glimpse_path` returns the glimpse path, `vote` averages the predictions of several paths.
 
     Args:
         image_shape: (height, width, channels).
@@ -155,7 +155,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
             "baselines": self._baselines(walk),
         }
 
-    def look(self, images: Tensor) -> GlimpsePath:
+    def glimpse_path(self, images: Tensor) -> GlimpsePath:
         """Return the glimpse path for images `(B, height, width, channels)`."""
         walk = self._walk(ops.convert_to_tensor(images), None)
         return GlimpsePath(walk.locations, walk.seen, self.classifier(walk.states[:, 1:]))

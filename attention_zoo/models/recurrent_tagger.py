@@ -12,7 +12,7 @@ from attention_zoo.layers import MultiHeadAttention, RecurrentEncoder
 from attention_zoo.layers.dropout import Dropout
 from attention_zoo.layers.residual import Residual
 from attention_zoo.models.presets import Config, model, preset
-from attention_zoo.models.tagger import Tagger, look
+from attention_zoo.models.tagger import Tagger, self_attend
 from attention_zoo.models.word_features import WordFeatures
 from attention_zoo.typing import Tensor
 
@@ -139,7 +139,7 @@ class RecurrentTagger(Tagger):
         if self.heads is None:
             return x
         x = zoo_ops.zero_masked(x, mask)
-        return self.around.after(x, look(self.heads, x, mask, training, seen), training)
+        return self.around.after(x, self_attend(self.heads, x, mask, training, seen), training)
 
 
 SMALL_CHARACTERS = {"kind": "cnn", "embedding_dim": 30, "units": 30}

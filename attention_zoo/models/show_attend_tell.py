@@ -265,12 +265,12 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         return self.drop(ops.tanh(embedded + seen), training=training)
 
     def add_auxiliary_losses(
-        self, record: dict[str, Any], state: CellState, target: Tensor, said: Projection
+        self, record: dict[str, Any], state: CellState, target: Tensor, projection: Projection
     ) -> None:
         live = ops.not_equal(target, PAD)
 
         def reward() -> Tensor:
-            logits = ops.cast(ops.stop_gradient(self.vocabulary(said.hidden)), "float32")
+            logits = ops.cast(ops.stop_gradient(self.vocabulary(projection.hidden)), "float32")
             losses = smoothed_cross_entropy(_labels(target), logits, 0.0)
             return -ops.sum(ops.where(live, losses, 0.0), axis=1)
 

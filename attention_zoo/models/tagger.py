@@ -231,7 +231,9 @@ class Tagger(PresetMixin, keras.Model):
         return int(found.sum())
 
 
-def look(heads: Any, x: Tensor, mask: Tensor, training: bool, seen: list[Tensor] | None) -> Tensor:
+def self_attend(
+    heads: Any, x: Tensor, mask: Tensor, training: bool, seen: list[Tensor] | None
+) -> Tensor:
     """Apply self-attention to `x (B, P, D)`; append its weights to `seen` if that is a list."""
     masks = {"query_mask": mask, "value_mask": mask}
     if seen is None:

@@ -65,13 +65,13 @@ def copied_log_probs(
     logits = at_least_float32(logits)
     size = logits.shape[-1] + copies
     first, second = _gates(gate, weights)
-    said = ops.log_softmax(logits, axis=-1)
+    generated = ops.log_softmax(logits, axis=-1)
     if copies:
         beyond = ((0, 0),) * (len(logits.shape) - 1) + ((0, copies),)
-        said = ops.pad(said, beyond, constant_values=math.log(LEAST))
+        generated = ops.pad(generated, beyond, constant_values=math.log(LEAST))
     copied = ops.log(ops.maximum(_by_word(_wide(weights), source, size), LEAST))
-    first, second = (ops.cast(way[..., None], said.dtype) for way in (first, second))
-    return log_sum(first + said, second + ops.cast(copied, said.dtype))
+    first, second = (ops.cast(way[..., None], generated.dtype) for way in (first, second))
+    return log_sum(first + generated, second + ops.cast(copied, generated.dtype))
 
 
 def copied_share(
@@ -89,10 +89,10 @@ def copied_share(
     tokens = ops.cast(tokens, "int32")
     known = tokens < logits.shape[-1]
     at = ops.where(known, tokens, 0)[..., None]
-    said = ops.log_softmax(at_least_float32(logits), axis=-1)
-    said = ops.take_along_axis(said, at, axis=-1)[..., 0]
+    generated = ops.log_softmax(at_least_float32(logits), axis=-1)
+    generated = ops.take_along_axis(generated, at, axis=-1)[..., 0]
     first, second = _gates(gate, weights)
-    first = first + ops.where(known, said, math.log(LEAST))
+    first = first + ops.where(known, generated, math.log(LEAST))
     second = second + ops.cast(_log_mass(weights, source, tokens), second.dtype)
     return ops.exp(second - log_sum(first, second))
 

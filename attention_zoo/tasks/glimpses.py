@@ -155,7 +155,7 @@ class Glimpses:
         answers: list[Glimpsed] = []
         for start in range(0, len(read), size):
             some = np.stack(read[start : start + size])
-            path = self.model.look(some)
+            path = self.model.glimpse_path(some)
             parts = [ops.convert_to_numpy(part) for part in path]
             answers += [
                 self._answer(some[row], *(x[row] for x in parts)) for row in range(len(some))

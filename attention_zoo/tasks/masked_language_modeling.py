@@ -161,10 +161,10 @@ class MaskedLanguageModeling(SingleTextTask):
         answers: dict[int, Filled] = {}
         for some, width in same_width(rows, BATCH):
             tokens = padded([rows[row] for row in some], len(some), min(width, self.places))
-            said, begin = self._said(tokens, tokens == self.mask), 0
+            log_probs, begin = self._log_probs(tokens, tokens == self.mask), 0
             for row in some:
                 end = begin + rows[row].count(self.mask)
-                answers[row] = self._answer(rows[row], said[begin:end], top)
+                answers[row] = self._answer(rows[row], log_probs[begin:end], top)
                 begin = end
         return [answers[row] for row in range(len(rows))]
 
@@ -228,19 +228,19 @@ class MaskedLanguageModeling(SingleTextTask):
     def _around(self, ids: Sequence[int]) -> list[int]:
         return [self.tokenizer.start, *ids, self.tokenizer.end]
 
-    def _said(self, tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
+    def _log_probs(self, tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
         """Return log-probabilities `(N, V)` at the N positions of `(B, T)` that `where` selects."""
         of = self.model({"tokens": tokens}, training=False, project=False)
         hidden = ops.convert_to_numpy(ops.cast(of.hidden, "float32"))[where]
         logits = of._replace(hidden=ops.convert_to_tensor(hidden)).logits()
         return np.asarray(ops.convert_to_numpy(ops.log_softmax(logits, axis=-1)))
 
-    def _answer(self, ids: list[int], said: np.ndarray, top: int) -> Filled:
+    def _answer(self, ids: list[int], log_probs: np.ndarray, top: int) -> Filled:
         """Return the filled text, given log-probabilities `(masks, V)` at its masks."""
         masks = [at for at, token in enumerate(ids) if token == self.mask]
-        said = said[:, self.candidate_tokens]
-        best = np.argsort(-said, axis=-1, kind="stable")[:, :top]
-        scores = np.take_along_axis(said, best, axis=-1)
+        log_probs = log_probs[:, self.candidate_tokens]
+        best = np.argsort(-log_probs, axis=-1, kind="stable")[:, :top]
+        scores = np.take_along_axis(log_probs, best, axis=-1)
         labels = self._labels(ids)
         fillings = tuple(
             tuple(
@@ -286,9 +286,12 @@ class MaskedLanguageModeling(SingleTextTask):
         nats, right, count = 0.0, 0, 0
         for rows, _ in same_width(lines, BATCH):
             inputs, labels = batches.batch(np.array(rows))
-            said, targets = self._said(inputs["tokens"], labels != PAD), labels[labels != PAD]
-            nats -= float(said[np.arange(len(targets)), targets].sum(dtype="float64"))
-            right += int((said.argmax(-1) == targets).sum())
+            log_probs, targets = (
+                self._log_probs(inputs["tokens"], labels != PAD),
+                labels[labels != PAD],
+            )
+            nats -= float(log_probs[np.arange(len(targets)), targets].sum(dtype="float64"))
+            right += int((log_probs.argmax(-1) == targets).sum())
             count += len(targets)
         return {
             "lines": len(lines),

@@ -203,7 +203,7 @@ class Retrieval(OfImages):
 
     def _attention_weights(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
         """Return attention weights `(B, T, S)` of each text's words over its row's regions."""
-        weights = self.model.looks(ops.convert_to_tensor(regions), given)
+        weights = self.model.encoded_attention_weights(ops.convert_to_tensor(regions), given)
         found: NDArray[np.floating] = ops.convert_to_numpy(ops.cast(weights, "float32"))
         return found
 

@@ -89,7 +89,7 @@ class TagReading(keras.Model):
         self.use_marginals, self.use_attention = marginals, attention
         self.jit_compile = keras.backend.backend() != "tensorflow"
 
-    def tell(self, inputs: dict[str, Any], compiled: bool) -> dict[str, np.ndarray]:
+    def run(self, inputs: dict[str, Any], compiled: bool) -> dict[str, np.ndarray]:
         """Return the outputs of `call` as arrays. Compiled calls are slow at first."""
         if compiled:
             predicted: dict[str, np.ndarray] = self.predict_on_batch(inputs)

@@ -318,7 +318,7 @@ class Tagging(SingleTextTask):
             size = min(options.batch_size, 2 ** (len(rows) - 1).bit_length())
             filled = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
             inputs, _ = batches.batch(np.array(filled))
-            outputs = reading.tell(inputs, compiled or len(sentences) > FEW)
+            outputs = reading.run(inputs, compiled or len(sentences) > FEW)
             for at, row in enumerate(rows):
                 yield row, {name: part[at] for name, part in outputs.items()}
 

@@ -52,9 +52,9 @@ class Scenes(Captions):
         size, validation_size, test_size: images per split; `unseen` has `test_size` too.
         seed: seed of the generator.
         min_things, max_things: range of the number of objects in an image.
-        told: maximum number of captions per training image, sampled with the seed. Images with more
-            objects have more captions and would otherwise be trained on more often. Other splits
-            keep all captions.
+        max_captions: maximum number of captions per training image, sampled with the seed. Images
+            with more objects have more captions and would otherwise be trained on more often.
+            Other splits keep all captions.
     """
 
     corpus: str = "scenes"
@@ -64,7 +64,7 @@ class Scenes(Captions):
     seed: int = 1
     min_things: int = 1
     max_things: int = 4
-    told: int = 4
+    max_captions: int = 4
 
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "unseen")
 
@@ -72,8 +72,10 @@ class Scenes(Captions):
         sizes = {"train": self.size, "validation": self.validation_size}
         size = sizes.get(split, self.test_size)
         scenes = generate_scenes(size, split, self.seed, self.min_things, self.max_things)
-        told = scenes.telling(self.told, self.seed) if split == "train" else scenes
-        return told.resized(self.image_size)
+        sampled = (
+            scenes.sample_captions(self.max_captions, self.seed) if split == "train" else scenes
+        )
+        return sampled.resized(self.image_size)
 
 
 @dataclass

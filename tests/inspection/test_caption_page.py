@@ -60,8 +60,8 @@ def test_images_stand_beside_their_captions(tmp_path: Path) -> None:
 
 def test_a_word_darkens_where_it_did_not_look(tmp_path: Path) -> None:
     found = page(tmp_path, caption(), caption())
-    looks = [one for one in found.all("img") if one.attrs.get("class", "").startswith("look")]
-    assert [one.attrs["class"] for one in looks] == ["look l0", "look l1", "look l2"] * 2
+    looks = [one for one in found.all("img") if one.attrs.get("class", "").startswith("overlay")]
+    assert [one.attrs["class"] for one in looks] == ["overlay l0", "overlay l1", "overlay l2"] * 2
     black = pixels(looks[0])
     assert not black[..., :3].any()
     assert black[..., 3].tolist() == [[0, 64], [191, 191]]
@@ -75,7 +75,7 @@ def test_a_word_darkens_where_it_did_not_look(tmp_path: Path) -> None:
     for state in (" :checked", ":hover"):
         seen = {word: (what, how) for word, when, what, how in rules if when == state}
         shown = {f".s{n}": (f".image .l{n}", "visible") for n in range(3)}
-        assert seen == {".word": (".image .look", "hidden"), **shown}
+        assert seen == {".word": (".image .overlay", "hidden"), **shown}
     order = [(when, how == "visible") for _, when, _, how in rules]  # the last of a kind wins
     one = [(" :checked", False), *[(" :checked", True)] * 3]
     assert order == [*one, *[(":hover", seen) for _, seen in one]]

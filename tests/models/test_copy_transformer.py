@@ -122,7 +122,9 @@ def test_a_trace_tells_what_the_search_saw() -> None:
     tokens = array(found.tokens)[:, 0]
     trace = model.compiled_trace(EXTENDED, tokens)
     target = np.concatenate([np.full((3, 1), START), tokens[:, :-1]], 1).astype("int32")
-    told = model.tell(ops.convert_to_tensor(EXTENDED), ops.convert_to_tensor(target))
+    told = model.decode_teacher_forced(
+        ops.convert_to_tensor(EXTENDED), ops.convert_to_tensor(target)
+    )
     gate = 1 / (1 + np.exp(-array(told.gate)))
     looked = array(found.attention)[:, 0]
     for row, length in enumerate(array(found.lengths)[:, 0]):

@@ -100,7 +100,7 @@ class TestCrossAttentionRetriever(PathTests):
     def test_looks(self, direction: str) -> None:
         """Of all places for each word, or of all words for each place."""
         model = self.filled(direction=direction)
-        looks = array(model.look(IMAGES, TEXTS))
+        looks = array(model.attention_weights(IMAGES, TEXTS))
         assert looks.shape == (3, 4, 2, 3)
         assert model.grid_shape(IMAGES) == (2, 3)
         there = TEXTS != 0
@@ -121,7 +121,7 @@ class TestCrossAttentionRetriever(PathTests):
         alike = model({"image": IMAGES, "text": TEXTS}, training=True)
         assert keras.backend.standardize_dtype(alike.dtype) == "float32"
         assert np.isfinite(array(alike)).all()
-        assert np.isfinite(array(model.look(IMAGES, TEXTS))).all()
+        assert np.isfinite(array(model.attention_weights(IMAGES, TEXTS))).all()
 
     def test_small_sizes(self) -> None:
         """Batches of no row and of one, whose size is not known before."""
@@ -227,5 +227,5 @@ def test_looks_in_a_graph_that_knows_no_sides() -> None:
     image = np.random.default_rng(0).integers(0, 256, (2, 12, 8, 3), np.uint8)
     text = np.array([[5, 6, 7], [8, 9, 0]])
     spec = tf.TensorSpec((None, None, None, 3), "uint8")
-    look = tf.function(lambda one: model.look(one, text), input_signature=[spec])
-    close(look(image), model.look(image, text), 1e-5)
+    look = tf.function(lambda one: model.attention_weights(one, text), input_signature=[spec])
+    close(look(image), model.attention_weights(image, text), 1e-5)

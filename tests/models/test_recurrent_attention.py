@@ -66,7 +66,9 @@ class TestRecurrentAttentionModel(PathTests):
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_compiled_looks_are_eager(self, mode: str) -> None:
         model = self.filled()
-        for got, want in zip(compiled(model.look, mode)(IMAGES), model.look(IMAGES), strict=True):
+        for got, want in zip(
+            compiled(model.glimpse_path, mode)(IMAGES), model.glimpse_path(IMAGES), strict=True
+        ):
             close(got, want, 1e-5)
 
     @pytest.mark.every_backend
@@ -87,7 +89,7 @@ class TestRecurrentAttentionModel(PathTests):
         want = array(model(IMAGES))
 
         def run(x: Any) -> Any:
-            return model(x), *model.look(x), *model(x, training=True).values()
+            return model(x), *model.glimpse_path(x), *model(x, training=True).values()
 
         run = any_batch(run) if FULL else run
         for rows in (slice(0), slice(1, 2)) if FULL else (slice(1, 2),):
@@ -111,7 +113,7 @@ class TestRecurrentAttentionModel(PathTests):
         def dense(name: str, *x: np.ndarray) -> np.ndarray:
             return np.concatenate(x, -1) @ kernels[name][0] + kernels[name][1]
 
-        path = [array(x) for x in model.look(IMAGES)]
+        path = [array(x) for x in model.glimpse_path(IMAGES)]
         state = np.zeros((4, 6))
         for t in range(3):
             place = np.tanh(dense("locator", state))
@@ -214,7 +216,7 @@ def test_learns_where_to_look_by_plain_fit() -> None:
     loss, accuracy = model.evaluate(images, labels, batch_size=128, verbose=0)
     assert accuracy > 0.95
     assert loss < 0.3
-    across = array(model.look(images[:1]).locations)[0, 0, 1]
+    across = array(model.glimpse_path(images[:1]).locations)[0, 0, 1]
     assert across > 0.5
 
 

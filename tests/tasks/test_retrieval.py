@@ -55,7 +55,9 @@ def test_a_text_finds_the_images_that_are_most_like_it(direction: str) -> None:
             assert (one.source, one.source_tokens) == (texts[column], tuple(texts[column].split()))
             np.testing.assert_array_equal(one.image, SCENES.images[one.number])
         ids = np.array(TOKENIZER.encode([texts[column]]), "int32")
-        close(one.attention, np.asarray(task.model.look(one.image[None], ids))[0], 1e-5)
+        close(
+            one.attention, np.asarray(task.model.attention_weights(one.image[None], ids))[0], 1e-5
+        )
 
 
 def test_how_many_are_found() -> None:

@@ -49,12 +49,14 @@ def test_scenes_sizes_and_splits() -> None:
 
 def test_pictures_of_so_many_things_with_so_many_captions() -> None:
     """All captions where fewer are there than wanted."""
-    scenes = Scenes(size=9, validation_size=1, test_size=4, min_things=1, max_things=2, told=3)
+    scenes = Scenes(
+        size=9, validation_size=1, test_size=4, min_things=1, max_things=2, max_captions=3
+    )
     assert {len(boxes) for boxes in scenes.read("train").boxes or ()} == {1, 2}
     counts = {len(captions) for captions in scenes.read("train").captions}
     assert counts == {2, 3}
     with pytest.raises(ValueError, match=r"scenes train .*: captions per image must be .*, got 0"):
-        Scenes(size=2, told=0).read("train")
+        Scenes(size=2, max_captions=0).read("train")
 
 
 def test_captions_of_a_folder_and_of_a_zip(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class ReinforceAlignment(Alignment):
         >>> query, value = np.zeros((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
         >>> _, state = layer(query, value, return_state=True, training=True)
         >>> choice = layer.alignment.choice(state)
-        >>> [round(float(x), 4) for x in choice.log_probability]  # 3 looks at 5 places
+        >>> [round(float(x), 4) for x in choice.log_probability]  # 3 steps, 5 positions
         [-4.8283, -4.8283]
 
     Reference:

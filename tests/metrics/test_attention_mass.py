@@ -12,15 +12,15 @@ DOG = (0.25, 0.5, 1.0, 1.0)  # of 2 x 2 cells half of the upper right one, and t
 
 
 def test_cells_count_by_the_share_that_is_covered() -> None:
-    looks = np.array([[[9.0, 9.0], [9.0, 9.0]], [[0.1, 0.4], [0.2, 0.3]]])
-    found = mass_in_boxes([looks], [["a", "dog"]], [{"dog": DOG}])
+    weights = np.array([[[9.0, 9.0], [9.0, 9.0]], [[0.1, 0.4], [0.2, 0.3]]])
+    found = mass_in_boxes([weights], [["a", "dog"]], [{"dog": DOG}])
     assert found == (pytest.approx(0.4 / 2 + 0.3), pytest.approx((1 / 2 + 1) / 4), 1)
 
 
 def test_a_box_within_one_cell_of_an_oblong_grid() -> None:
     """Of the 3 x 2 cells the box covers half the height and a quarter of the width of one."""
-    looks = np.arange(6.0).reshape(1, 3, 2) / 15
-    found = mass_in_boxes([looks], [["cat"]], [{"cat": (0.5, 0.625, 2 / 3, 0.75)}])
+    weights = np.arange(6.0).reshape(1, 3, 2) / 15
+    found = mass_in_boxes([weights], [["cat"]], [{"cat": (0.5, 0.625, 2 / 3, 0.75)}])
     assert found == (pytest.approx(3 / 15 / 8), pytest.approx(1 / 6 / 8), 1)
 
 

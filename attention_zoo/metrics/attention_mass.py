@@ -50,8 +50,8 @@ def mass_in_boxes(
 
     Example:
         >>> from attention_zoo.metrics import mass_in_boxes
-        >>> looks = [[[0.5, 0.5]], [[0.2, 0.8]]]  # two words, one row of two cells
-        >>> mass_in_boxes([looks], [["a", "dog"]], [{"dog": (0.0, 0.5, 1.0, 1.0)}])
+        >>> weights = [[[0.5, 0.5]], [[0.2, 0.8]]]  # two words, one row of two cells
+        >>> mass_in_boxes([weights], [["a", "dog"]], [{"dog": (0.0, 0.5, 1.0, 1.0)}])
         BoxMass(mass=0.8, area=0.5, words=1)
 
     Raises:
