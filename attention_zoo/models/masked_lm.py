@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import layers, ops
@@ -45,6 +45,8 @@ class MaskedLM(keras.Model):
 
     core, decides = "bert", ("use_pooler",)
     """Argument that holds the inner model, and arguments of that model that are set here."""
+
+    free_settings: ClassVar[tuple[str, ...]] = ()  # the inner BERT has its own
 
     projects = True  # `call` accepts `project=False`
 

@@ -47,7 +47,7 @@ def initial_task(recipe: Recipe) -> Any:
 
 def _kept(model: keras.Model) -> list[Any]:
     """Return the weights of a model, except those of the layers in its `free_settings`."""
-    parts = [getattr(model, name, None) for name in getattr(model, "free_settings", ())]
+    parts = [getattr(model, name, None) for name in model.free_settings]
     own = {id(weight) for part in parts for weight in getattr(part, "weights", ())}
     return [weight for weight in model.weights if id(weight) not in own]
 

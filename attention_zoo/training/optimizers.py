@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from numbers import Real
+import math
 from typing import Any
 
 import keras
@@ -82,11 +82,11 @@ def exclude_from_weight_decay(optimizer: Any, model: keras.Model) -> None:
 
 
 def _check_type(key: str, value: Any, default: Any) -> None:
-    """Raise ValueError unless a value is a boolean or a number as the default, or null."""
+    """Raise ValueError unless a value is null, or a boolean or finite number as the default."""
     if value is None:
         return
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise ValueError(f"{key} must be true or false, got {value!r}")
-    elif isinstance(value, bool) or not isinstance(value, Real):
-        raise ValueError(f"{key} must be a number, got {value!r}")
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"{key} must be a number of at least 0, got {value!r}")

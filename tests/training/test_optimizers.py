@@ -51,8 +51,16 @@ def test_names_mappings_and_overrides(tmp_path: Path) -> None:
 
 @refuses(
     ({"name": "adam", "beta2": 0.9}, r"^training\.optimizer\.beta2: unknown .*mean 'beta_2'"),
-    ({"name": "adam", "beta_2": "high"}, r"^training\.optimizer\.beta_2 must be a number, got 'hi"),
-    ({"name": "adam", "beta_2": True}, r"^training\.optimizer\.beta_2 must be a number, got True"),
+    (
+        {"name": "adam", "beta_2": "high"},
+        r"^training\.optimizer\.beta_2 must be a number of at least 0, got 'h",
+    ),
+    ({"name": "adam", "beta_2": True}, r"^training\.optimizer\.beta_2 must be a number .*got True"),
+    (
+        {"name": "adamw", "weight_decay": -0.1},
+        "weight_decay must be a number of at least 0, got -0.1",
+    ),
+    ({"name": "adam", "epsilon": float("nan")}, "epsilon must be a number of at least 0, got nan"),
     ({"name": "adam", "amsgrad": 1}, r"^training\.optimizer\.amsgrad must be true or false, got 1"),
     ({"name": "sgd", "momentum": 2.0}, r"^training\.optimizer: .*momentum"),
     ({"name": "adam", "learning_rate": 1.0}, r"learning_rate: set training\.learning_rate instead"),
