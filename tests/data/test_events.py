@@ -1,4 +1,4 @@
-"""Events of the corpus `reports`: every slot of a summary is told, and no name begins one."""
+"""Events of the corpus `reports`: templates name every slot, and no summary starts with a name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def slots(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.summary)
-def test_each_way_to_tell_names_what_the_summary_does(event) -> None:
-    for sentences in (*event.told, *event.asides):
+def test_statements_and_asides_name_every_slot_of_the_summary(event) -> None:
+    for sentences in (*event.statements, *event.asides):
         named = slots(" ".join(sentences))
         assert slots(event.summary) <= named <= set(event.slots)
         for sentence in sentences:
@@ -25,5 +25,5 @@ def test_each_way_to_tell_names_what_the_summary_does(event) -> None:
     assert set(event.slots.values()) <= {"name", "figure"}
 
 
-def test_no_two_events_are_summed_up_alike() -> None:
+def test_every_event_has_a_summary_of_its_own() -> None:
     assert len({event.summary for event in EVENTS}) == len(EVENTS)
