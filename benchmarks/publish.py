@@ -21,7 +21,7 @@ import numpy as np
 
 import attention_zoo as az
 from attention_zoo.cli.drawing import draw_answer
-from attention_zoo.data.vocabulary import START
+from attention_zoo.data.tokenizers.vocabulary import START
 
 ZOO = Path(__file__).parent.parent / "models"
 LOOKED, HEADS = "attention.png", "heads.png"

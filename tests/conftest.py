@@ -21,10 +21,10 @@ from tests.cpu_time import CPUTime
 
 pytest.register_assert_rewrite(
     "tests.layers.conformance",
-    "tests.models.configuration",
-    "tests.models.conformance",
-    "tests.models.reading",
-    "tests.models.tagging",
+    "tests.models.model_conformance",
+    "tests.models.generation_conformance",
+    "tests.models.encoder_conformance",
+    "tests.models.tagger_conformance",
 )
 FAST_TIER = "not full and not slow and not soak and not zoo"
 FULL_TIER = "not soak and not zoo"

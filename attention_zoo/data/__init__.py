@@ -4,31 +4,40 @@ Importing this package imports neither TensorFlow nor Babel. Functions that need
 when they are called.
 """
 
-from attention_zoo.data.batching import Batches, LineBatches, PairBatches
-from attention_zoo.data.caption_batches import CaptionBatches, LabelledBatches
-from attention_zoo.data.captioned import read_captions, read_coco
-from attention_zoo.data.captions import Box, CaptionedImages
-from attention_zoo.data.copied_ids import CopiedIds, copied_ids
-from attention_zoo.data.dates import generate_dates
-from attention_zoo.data.digits import Digits, cluttered_digits, generate_digits, translated_digits
-from attention_zoo.data.image_text_batches import ImageTextBatches
-from attention_zoo.data.images import graph_image, read_image
-from attention_zoo.data.labelled_images import LabelledImages, read_class_folders, read_npz_images
-from attention_zoo.data.lines import TextLines, generate_date_lines, read_lines
-from attention_zoo.data.masking import Marks, MaskedBatches
-from attention_zoo.data.orders import generate_orders
-from attention_zoo.data.pairs import TextPairs, read_jsonl, read_parallel, read_tsv
-from attention_zoo.data.prepared import read_tagged_tfds, read_tfds
-from attention_zoo.data.prepared_images import read_caption_tfds, read_labelled_tfds
-from attention_zoo.data.public_tokenizers import PublicTokenizer
-from attention_zoo.data.reports import generate_reports
-from attention_zoo.data.scenes import generate_scenes
-from attention_zoo.data.tag_checks import check_tags
-from attention_zoo.data.tagged import TaggedSentences, read_conll
-from attention_zoo.data.tagged_batches import EncodedWords, TaggedBatches
-from attention_zoo.data.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
-from attention_zoo.data.word_vectors import read_word_vectors
-from attention_zoo.data.words import Word, split_words
+from attention_zoo.data.batching.batching import Batches, LineBatches, PairBatches
+from attention_zoo.data.batching.caption_batches import CaptionBatches, LabelledBatches
+from attention_zoo.data.batching.image_text_batches import ImageTextBatches
+from attention_zoo.data.batching.masking import Marks, MaskedBatches
+from attention_zoo.data.batching.tagged_batches import EncodedWords, TaggedBatches
+from attention_zoo.data.images.captioned import read_captions, read_coco
+from attention_zoo.data.images.captions import Box, CaptionedImages
+from attention_zoo.data.images.images import graph_image, read_image
+from attention_zoo.data.images.labelled_images import (
+    LabelledImages,
+    read_class_folders,
+    read_npz_images,
+)
+from attention_zoo.data.images.prepared_images import read_caption_tfds, read_labelled_tfds
+from attention_zoo.data.synthetic.dates import generate_date_lines, generate_dates
+from attention_zoo.data.synthetic.digits import (
+    Digits,
+    cluttered_digits,
+    generate_digits,
+    translated_digits,
+)
+from attention_zoo.data.synthetic.orders import generate_orders
+from attention_zoo.data.synthetic.reports import generate_reports
+from attention_zoo.data.synthetic.scenes import generate_scenes
+from attention_zoo.data.text.copied_ids import CopiedIds, copied_ids
+from attention_zoo.data.text.lines import TextLines, read_lines
+from attention_zoo.data.text.pairs import TextPairs, read_jsonl, read_parallel, read_tsv
+from attention_zoo.data.text.prepared import read_tagged_tfds, read_tfds
+from attention_zoo.data.text.tag_checks import check_tags
+from attention_zoo.data.text.tagged import TaggedSentences, read_conll
+from attention_zoo.data.text.word_vectors import read_word_vectors
+from attention_zoo.data.text.words import Word, split_words
+from attention_zoo.data.tokenizers.public_tokenizers import PublicTokenizer
+from attention_zoo.data.tokenizers.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 __all__ = [
     "Batches",

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from attention_zoo.data.tokenizer import Tokenizer
-from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.data.tokenizers.tokenizer import Tokenizer
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 
 

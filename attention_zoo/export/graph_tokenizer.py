@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tokenizers import Regex, normalizers
 
-from attention_zoo.data.tokenizer import (
+from attention_zoo.data.tokenizers.tokenizer import (
     CJK,
     LONGEST_RUN,
     MARK,
@@ -22,7 +22,7 @@ from attention_zoo.data.tokenizer import (
     WHITE_SPACE,
     Tokenizer,
 )
-from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 
 SPACE, IN_WORDS, BEGINS_BARE = 1, 2, 4  # bits of the character classes
 UNASSIGNED = slice(0x40001, 0xE0000)  # same classes as 0x40000

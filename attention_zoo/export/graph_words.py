@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from attention_zoo.data.words import (
+from attention_zoo.data.text.words import (
     DIGIT_JOINERS,
     DIGITS,
     EXTENDERS,

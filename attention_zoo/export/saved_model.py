@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from attention_zoo.data.vocabulary import PAD, START, UNKNOWN
+from attention_zoo.data.tokenizers.vocabulary import PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from attention_zoo.export.refusals import refuse_empty, refuse_long

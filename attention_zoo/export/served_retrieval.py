@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.data.vocabulary import PAD
+from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import Rule
 from attention_zoo.export.graph_images import square_images
 from attention_zoo.export.graph_tokenizer import GraphTokenizer

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from attention_zoo.data.vocabulary import PAD, UNKNOWN
+from attention_zoo.data.tokenizers.vocabulary import PAD, UNKNOWN
 from attention_zoo.decoding import Rule
 from attention_zoo.export.graph_copies import GraphCopies
 from attention_zoo.export.refusals import refuse_empty, refuse_long

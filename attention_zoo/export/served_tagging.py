@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from attention_zoo.data.vocabulary import PAD
+from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import Rule
 from attention_zoo.export.graph_spans import GraphSpans
 from attention_zoo.export.graph_tokenizer import GraphTokenizer

@@ -4,7 +4,6 @@ Shape letters in all docstrings: B batch, T queries (target steps), S sources, D
 Dv of query, key, value), H heads, A hidden units of a score, V vocabulary.
 """
 
-from attention_zoo.layers.additive_attention import AdditiveAttention
 from attention_zoo.layers.alignments import (
     ALIGNMENTS,
     Alignment,
@@ -22,32 +21,26 @@ from attention_zoo.layers.alignments import (
     SparsemaxAlignment,
     TopKAlignment,
 )
-from attention_zoo.layers.attention import Attention
-from attention_zoo.layers.attention_cell import AttentionCell, CellState, Prepared, StepRecord
-from attention_zoo.layers.attention_feature_map import AttentionFeatureMap
-from attention_zoo.layers.attention_pooling import AttentionPooling
-from attention_zoo.layers.attention_weighted_pooling import AttentionWeightedPooling
-from attention_zoo.layers.character_cnn import CharacterCNN
-from attention_zoo.layers.character_lstm import CharacterLSTM
-from attention_zoo.layers.co_attention import CoAttention
-from attention_zoo.layers.copy_head import CopyHead
-from attention_zoo.layers.coverage_attention import CoverageAttention
-from attention_zoo.layers.crf import CRF
-from attention_zoo.layers.dot_product_attention import DotProductAttention
-from attention_zoo.layers.feed_forward import FeedForward
-from attention_zoo.layers.glimpse_sensor import GlimpseSensor
-from attention_zoo.layers.hard_attention import ESTIMATORS, HardAttention
-from attention_zoo.layers.hierarchical_attention import HierarchicalAttention
-from attention_zoo.layers.local_attention import LocalAttention
-from attention_zoo.layers.location_sensitive_attention import LocationSensitiveAttention
-from attention_zoo.layers.marginal_mixture import MarginalMixture
-from attention_zoo.layers.maxout import Maxout
-from attention_zoo.layers.mixture_window_attention import MixtureWindowAttention
-from attention_zoo.layers.monotonic_attention import MonotonicAttention
-from attention_zoo.layers.monotonic_chunkwise_attention import MonotonicChunkwiseAttention
-from attention_zoo.layers.multi_head_attention import MultiHeadAttention
-from attention_zoo.layers.multiplicative_attention import MultiplicativeAttention
-from attention_zoo.layers.pairs import EXCLUDED_PAIRS
+from attention_zoo.layers.attention.additive_attention import AdditiveAttention
+from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.attention.coverage_attention import CoverageAttention
+from attention_zoo.layers.attention.dot_product_attention import DotProductAttention
+from attention_zoo.layers.attention.excluded_pairs import EXCLUDED_PAIRS
+from attention_zoo.layers.attention.hard_attention import ESTIMATORS, HardAttention
+from attention_zoo.layers.attention.local_attention import LocalAttention
+from attention_zoo.layers.attention.location_sensitive_attention import LocationSensitiveAttention
+from attention_zoo.layers.attention.monotonic_attention import MonotonicAttention
+from attention_zoo.layers.attention.monotonic_chunkwise_attention import MonotonicChunkwiseAttention
+from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttention
+from attention_zoo.layers.attention.multiplicative_attention import MultiplicativeAttention
+from attention_zoo.layers.attention.self_attention import SelfAttention
+from attention_zoo.layers.attention.steps import Memory, Noise
+from attention_zoo.layers.attention.weight_penalty import WeightPenalty
+from attention_zoo.layers.attention.windowed_attention import WindowedAttention
+from attention_zoo.layers.heads.copy_head import CopyHead
+from attention_zoo.layers.heads.crf import CRF
+from attention_zoo.layers.heads.marginal_mixture import MarginalMixture
+from attention_zoo.layers.heads.maxout import Maxout
 from attention_zoo.layers.positions import (
     POSITIONS,
     AlibiPositions,
@@ -58,9 +51,15 @@ from attention_zoo.layers.positions import (
     SinusoidalPositions,
     T5Positions,
 )
-from attention_zoo.layers.recurrent_decoder import RecurrentDecoder
-from attention_zoo.layers.recurrent_encoder import RecurrentEncoder
-from attention_zoo.layers.scheduled_sampling import (
+from attention_zoo.layers.recurrent.attention_cell import (
+    AttentionCell,
+    CellState,
+    Prepared,
+    StepRecord,
+)
+from attention_zoo.layers.recurrent.recurrent_decoder import RecurrentDecoder
+from attention_zoo.layers.recurrent.recurrent_encoder import RecurrentEncoder
+from attention_zoo.layers.recurrent.scheduled_sampling import (
     SAMPLING_SCHEDULES,
     ConstantSampling,
     ExponentialSampling,
@@ -85,16 +84,22 @@ from attention_zoo.layers.scores import (
     Score,
     TrilinearScore,
 )
-from attention_zoo.layers.self_attention import SelfAttention
-from attention_zoo.layers.stacked_cross_attention import StackedCrossAttention
-from attention_zoo.layers.steps import Memory, Noise
-from attention_zoo.layers.structured_self_attention import StructuredSelfAttention
-from attention_zoo.layers.transformer_decoder_layer import TransformerDecoderLayer
-from attention_zoo.layers.transformer_encoder_layer import TransformerEncoderLayer
-from attention_zoo.layers.visual_attention import VisualAttention
-from attention_zoo.layers.weight_penalty import WeightPenalty
-from attention_zoo.layers.windowed_attention import WindowedAttention
-from attention_zoo.layers.word_dropout import WordDropout
+from attention_zoo.layers.structures.attention_feature_map import AttentionFeatureMap
+from attention_zoo.layers.structures.attention_pooling import AttentionPooling
+from attention_zoo.layers.structures.attention_weighted_pooling import AttentionWeightedPooling
+from attention_zoo.layers.structures.co_attention import CoAttention
+from attention_zoo.layers.structures.hierarchical_attention import HierarchicalAttention
+from attention_zoo.layers.structures.mixture_window_attention import MixtureWindowAttention
+from attention_zoo.layers.structures.stacked_cross_attention import StackedCrossAttention
+from attention_zoo.layers.structures.structured_self_attention import StructuredSelfAttention
+from attention_zoo.layers.structures.visual_attention import VisualAttention
+from attention_zoo.layers.text.character_cnn import CharacterCNN
+from attention_zoo.layers.text.character_lstm import CharacterLSTM
+from attention_zoo.layers.text.word_dropout import WordDropout
+from attention_zoo.layers.transformer.decoder_layer import TransformerDecoderLayer
+from attention_zoo.layers.transformer.encoder_layer import TransformerEncoderLayer
+from attention_zoo.layers.transformer.feed_forward import FeedForward
+from attention_zoo.layers.vision.glimpse_sensor import GlimpseSensor
 
 __all__ = [
     "ALIGNMENTS",

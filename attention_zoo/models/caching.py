@@ -8,7 +8,7 @@ from typing import Any
 from keras import ops
 
 from attention_zoo.decoding import InPlace
-from attention_zoo.layers.kv_cache import Ancestors, KeysAndValues
+from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues
 from attention_zoo.typing import Tensor
 
 State = dict[str, Any]

@@ -15,7 +15,7 @@ from attention_zoo.decoding import Rule, SearchOptions, SearchResult, search
 from attention_zoo.decoding.plan import Vocabulary, known
 from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
-from attention_zoo.layers.positions.places import places_of
+from attention_zoo.layers.positions.absolute import positions_of
 from attention_zoo.ops.random import scramble
 from attention_zoo.typing import Tensor
 
@@ -163,7 +163,7 @@ def check_source(source: Tensor, vocabulary: int | None) -> None:
 def fingerprints(source: Tensor) -> Tensor:
     """Return `(B,)` int32 hashes of the tokens of each source and their order, without padding."""
     live = ops.not_equal(source, PAD)
-    places = ops.cast(places_of(live) + 1, "uint32")
+    places = ops.cast(positions_of(live) + 1, "uint32")
     bits = scramble(ops.cast(source, "uint32") + scramble(places))
     bits = ops.cast(ops.right_shift(bits, ops.cast(1, "uint32")), "int32")
     return ops.sum(ops.where(live, bits, 0), axis=1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from attention_zoo.data import Tokenizer
-from attention_zoo.data.vocabulary import PAD, SPECIAL_TOKENS
+from attention_zoo.data.tokenizers.vocabulary import PAD, SPECIAL_TOKENS
 
 BUCKET = 8  # sources are padded to multiples of this, so that few shapes are compiled
 

@@ -17,7 +17,7 @@ from attention_zoo.data import (
     CaptionedImages,
     read_image,
 )
-from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.metrics import caption_scores, exact_match, mass_in_boxes

@@ -13,7 +13,7 @@ from keras import ops
 
 from attention_zoo import models
 from attention_zoo.data import LineBatches, TextLines, Tokenizer
-from attention_zoo.data.vocabulary import END, PAD, START, UNKNOWN
+from attention_zoo.data.tokenizers.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.models.generation import mask_special_tokens
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters

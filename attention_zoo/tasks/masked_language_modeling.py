@@ -13,7 +13,7 @@ from keras import ops
 
 from attention_zoo import models
 from attention_zoo.data import Marks, MaskedBatches, TextLines, Tokenizer
-from attention_zoo.data.vocabulary import PAD
+from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
 from attention_zoo.tasks.one_text import SingleTextTask

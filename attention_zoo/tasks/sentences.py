@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attention_zoo.data import EncodedWords, Tokenizer, Word, split_words
-from attention_zoo.data.tokenizer import WHITE_SPACE
-from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.data.tokenizers.tokenizer import WHITE_SPACE
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 
 Words = Sequence[str]
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from attention_zoo import models
 from attention_zoo.data import TextPairs, Tokenizer, copied_ids, load_tokenizer
-from attention_zoo.data.tokenizer import MARK
-from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.data.tokenizers.tokenizer import MARK
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
 from attention_zoo.tasks.scoring import score_summaries

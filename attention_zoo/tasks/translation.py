@@ -12,7 +12,7 @@ import numpy as np
 
 from attention_zoo import models
 from attention_zoo.data import TextPairs, Tokenizer, load_tokenizer
-from attention_zoo.data.vocabulary import END, PAD, UNKNOWN
+from attention_zoo.data.tokenizers.vocabulary import END, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
 from attention_zoo.losses import SequenceCrossEntropy

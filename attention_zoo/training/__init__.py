@@ -3,8 +3,8 @@
 from attention_zoo.training.averaging import average_checkpoints, write_average
 from attention_zoo.training.corpora import CORPORA, Corpus
 from attention_zoo.training.evaluation import evaluate
+from attention_zoo.training.fitting import Result, fit
 from attention_zoo.training.image_corpora import Captions
-from attention_zoo.training.loop import Result, fit
 from attention_zoo.training.optimizers import OPTIMIZERS
 from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe
 from attention_zoo.training.schedules import SCHEDULES, Schedule

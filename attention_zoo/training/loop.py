@@ -1,312 +1,143 @@
-"""Function `fit`, which trains the task of a recipe in a run folder."""
+"""Training loop: evaluation intervals of steps, with Keras callbacks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
-from attention_zoo import tasks
-from attention_zoo.checkpoints import CheckpointFolder
-from attention_zoo.registry import did_you_mean
-from attention_zoo.training.building import build_task, load_task, with_options
-from attention_zoo.training.callbacks import (
-    Checkpoints,
-    Clock,
-    Follower,
-    Log,
-    Measure,
-    Progress,
-    training_variables,
-)
-from attention_zoo.training.changes import data_changes, fingerprint, refuse_changes
-from attention_zoo.training.devices import device_names, make_strategy, use_xla
-from attention_zoo.training.faults import explain_io_errors
-from attention_zoo.training.fine_tuning import freeze, initial_task
-from attention_zoo.training.hosts import agree, explain_worker_loss, is_chief
-from attention_zoo.training.intervals import TrainingLoop
-from attention_zoo.training.lock import hold_run_lock
-from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
-from attention_zoo.training.pictures import SHOWN, Draw, Pictures
-from attention_zoo.training.recipe import Recipe, TrainingOptions, override_recipe, read_recipe
-from attention_zoo.training.run_folder import (
-    VARIABLES,
-    RunState,
-    holds_run,
-    may_be_finished,
-    open_run,
-    prepare_run_folder,
-    read_data,
-    read_variables,
-)
-from attention_zoo.training.step import Steps, check_loss
-from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
-from attention_zoo.training.tensorboard import Events
+from attention_zoo.training.devices import spread
+from attention_zoo.training.memory import trim_malloc
+from attention_zoo.training.recipe import TrainingOptions
+from attention_zoo.training.run_folder import RunState
+from attention_zoo.training.step import FAULT, Outcome, Steps
+
+MOST_SKIPPED = 50  # consecutive updates
 
 
-@dataclass(frozen=True)
-class Result:
-    """Result of a training run.
+class TrainingLoop:
+    """Loop that alternates training and evaluation and calls Keras callbacks like `model.fit`.
+
+    One "epoch" is one evaluation interval, one "batch" one update.
 
     Args:
-        folder: the run folder.
-        step: number of updates done.
-        best: the monitored value of the best checkpoint; None before the first evaluation.
-        best_step: step of the best checkpoint.
-        seconds: time spent in training steps.
-    """
-
-    folder: Path
-    step: int
-    best: float | None
-    best_step: int
-    seconds: float
-
-    @property
-    def task(self) -> Any:
-        """Task of the best checkpoint, ready to predict."""
-        return tasks.load(self.folder)
-
-
-def fit(
-    recipe: str | Path | Recipe,
-    overrides: Sequence[str] = (),
-    callbacks: Sequence[keras.callbacks.Callback] = (),
-    allow: Sequence[str] = (),
-    draw: Draw | None = None,
-) -> Result:
-    """Train the task of a recipe in its run folder, or resume it from the last checkpoint.
-
-    Args:
-        recipe: a YAML file or a `Recipe`.
-        overrides: `key.key=value` overrides of the recipe.
-        callbacks: Keras callbacks, called after the built-in ones; one "epoch" is one evaluation
-            interval, one "batch" one update. If one stops training, the call returns; the same
-            recipe resumes the run.
-        allow: keys and sections of the recipe ("training.steps", "data") that may differ from
-            those that the run was started with; "data.train" and "data.validation" also allow
-            other examples in that split. The new recipe replaces the run's. Keys that determine
-            what a checkpoint holds (`training.changes.FIXED`) cannot change.
-        draw: function from a prediction to an image `(height, width, channels)`, uint8, or None.
-            TensorBoard shows its images of a few validation examples at each evaluation.
-
-    Returns:
-        The progress of the run. A finished run is left unchanged.
-
-    Raises:
-        ValueError: the recipe or the data are invalid, the folder belongs to another run, its
-            recipe or data have changed, another process trains in it, the loss or the gradient is
-            not finite, devices are missing, or a host is lost.
-        OSError: the folder cannot be written. Earlier checkpoints are intact.
-        Stopped: a `KeyboardInterrupt`, raised after SIGINT or SIGTERM. The step was finished and
-            saved.
-    """
-    if isinstance(recipe, Recipe):
-        recipe = override_recipe(recipe, overrides)
-    else:
-        recipe = read_recipe(recipe, overrides)
-    if recipe.run is None:
-        raise ValueError("run is missing; name the run's folder with run=FOLDER")
-    folder = Path(recipe.run)
-    holds_run(folder, recipe, allow)
-    state = open_run(folder, recipe, allow) if may_be_finished(folder, recipe) else RunState()
-    if state.finished:
-        print(f"{folder}: finished at step {state.step}, nothing to do")
-    else:
-        strategy = make_strategy(recipe.training.devices)
-        holding = hold_run_lock(folder) if is_chief() else nullcontext()
-        policy = dtype_policy(recipe.training.precision)
-        with explain_io_errors(folder), holding, explain_worker_loss(), policy:
-            state = open_run(folder, recipe, allow)
-            job = prepare(recipe, folder, state, strategy, allow)
-            print(headline(job), flush=True)
-            with stop_requests() as request:
-                # Only the chief reacts to signals; the other hosts end after it.
-                run(job, request if is_chief() else StopRequest(), callbacks, draw)
-    return Result(folder, state.step, state.best, state.best_step, state.seconds)
-
-
-@dataclass(frozen=True)
-class Job:
-    """Everything that a training run needs, ready to start.
-
-    Args:
-        recipe: the recipe.
-        folder: the run folder.
-        state: the state to start or resume from.
-        task: the task; its model is compiled and restored.
-        steps: the compiled steps of its model.
+        steps: the compiled steps.
         train: the training batches.
-        validation: the validation split without examples over the length limits.
-        validation_batches: the same in batches.
-        left_out: for each split, the number of examples that were dropped because they are over
-            the length limits, and of bad ones (`data.skip_bad`).
+        validation: the validation batches.
+        options: the recipe's training section.
+        state: the run's state; the loop updates its sums, the callbacks update the rest.
+        callbacks: Keras callbacks; the first one counts the steps.
     """
 
-    recipe: Recipe
-    folder: Path
-    state: RunState
-    task: Any
-    steps: Steps
-    train: Any
-    validation: Any
-    validation_batches: Any
-    left_out: dict[str, tuple[int, int]]
+    def __init__(
+        self,
+        steps: Steps,
+        train: Any,
+        validation: Any,
+        options: TrainingOptions,
+        state: RunState,
+        callbacks: Sequence[keras.callbacks.Callback],
+    ) -> None:
+        self.steps, self.train, self.options, self.state = steps, train, options, state
+        whole = validation.in_order()
+        self.validation_steps = int(whole.cardinality())
+        # Spread once only, because TensorFlow never frees the functions of a dataset.
+        self.validation = spread(steps.strategy, whole)
+        self.around = keras.callbacks.CallbackList(list(callbacks), model=steps.model)
+        self.skipped_in_a_row = 0
+
+    def run(self) -> None:
+        """Train until the last step, or until a callback stops training.
+
+        Raises:
+            ValueError: loss or gradient are not finite and `on_nan` is "stop", or too many
+                consecutive updates were skipped.
+        """
+        state, model = self.state, self.steps.model
+        model.stop_training = False
+        first = state.step * self.options.accumulate
+        batches = iter(spread(self.steps.strategy, self.train.dataset(first)))
+        self.around.on_train_begin()
+        logs: dict[str, float] = {}
+        while not (state.finished or model.stop_training):
+            # Pending metrics: a signal interrupted the evaluation, which is repeated now.
+            logs = self._train(batches) if state.pending is None else state.pending
+            logs = {**logs, "val_loss": self._evaluate(logs)}
+        self.around.on_train_end(logs)
+
+    def _train(self, batches: Any) -> dict[str, float]:
+        """Train to the end of the interval; return its running means."""
+        state, every = self.state, self.options.evaluate_every
+        self.around.on_epoch_begin(state.step // every)
+        stop = min((state.step // every + 1) * every, self.options.steps)
+        for number in range(stop - state.step):
+            self.around.on_train_batch_begin(number)
+            self._record_outcome(self.steps.train(batches))
+            self.around.on_train_batch_end(number, self._means())
+            if self.steps.model.stop_training:
+                break
+        return self._means()
+
+    def _evaluate(self, trained: dict[str, float]) -> float:
+        """Evaluate, end the interval, and return the validation loss."""
+        interval = (self.state.step - 1) // self.options.evaluate_every
+        with self.steps.averages.in_use():
+            self.around.on_test_begin()
+            batches = iter(self.validation)
+            loss = count = 0.0
+            for number in range(self.validation_steps):
+                self.around.on_test_batch_begin(number)
+                outcome = self.steps.test(batches)
+                loss, count = loss + outcome.loss, count + outcome.count
+                self.around.on_test_batch_end(number, {"loss": _mean(loss, count)})
+            mean = _mean(loss, count)
+            self.around.on_test_end({"loss": mean})
+            self.around.on_epoch_end(interval, {**trained, "val_loss": mean})
+        trim_malloc()
+        return mean
+
+    def _means(self) -> dict[str, float]:
+        means = {"loss": _mean(self.state.loss, self.state.count)}
+        if self.options.on_nan == "skip":
+            means["skipped"] = self.state.skipped
+        return means
+
+    def _record_outcome(self, outcome: Outcome) -> None:
+        """Add the outcome of a step to the sums; raise ValueError if a fault cannot be skipped."""
+        if outcome.code != FAULT:
+            self.state.loss += outcome.loss
+            self.state.count += outcome.count
+            self.skipped_in_a_row = 0
+            return
+        self.state.skipped += 1
+        self.skipped_in_a_row += 1
+        fault = self._fault(outcome)
+        if self.options.on_nan == "stop":
+            raise ValueError(
+                f"{fault}; the update was not applied, and the checkpoints are intact. Fix these"
+                " examples, lower training.learning_rate, or set training.on_nan=skip"
+            )
+        print(f"{fault}; skipped", flush=True)
+        if self.skipped_in_a_row == MOST_SKIPPED:
+            raise ValueError(
+                f"{fault}; the {MOST_SKIPPED - 1} updates before were skipped too. Fix these"
+                " examples, or lower training.learning_rate"
+            )
+
+    def _fault(self, outcome: Outcome) -> str:
+        """Return a message with the step, the fault and the numbers of the training examples."""
+        first = self.state.step * self.options.accumulate
+        examples = [
+            str(number)
+            for batch in range(first, first + self.options.accumulate)
+            for number in self.train.examples(batch)
+        ]
+        value = outcome.loss / max(outcome.count, 1.0)
+        what = "gradient is not finite" if math.isfinite(value) else f"loss is {value}"
+        return f"step {self.state.step + 1}: the {what} on training examples {', '.join(examples)}"
 
 
-@contextmanager
-def dtype_policy(name: str) -> Iterator[None]:
-    """Set Keras's dtype policy for layers created inside this context."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
-
-
-def prepare(
-    recipe: Recipe, folder: Path, state: RunState, strategy: Any, allow: Sequence[str] = ()
-) -> Job:
-    """Read the data, build or restore the task and, if that succeeds, prepare the folder."""
-    keras.utils.set_random_seed(recipe.seed)
-    examples = recipe.data.read("train")
-    validation = recipe.data.read("validation")
-    data = {"train": fingerprint(examples), "validation": fingerprint(validation)}
-    if state.step:
-        refuse_changes(folder, data_changes(read_data(folder), data), allow)
-    checkpoint = CheckpointFolder(folder / "checkpoints").at(state.step)
-    with strategy.scope():
-        optimizer = build_optimizer(recipe.training)
-        task = load_task(recipe, checkpoint) if state.step else first_task(recipe, examples)
-        freeze(task.model, recipe.training.frozen)
-        check_monitor(recipe.training.monitor, task)
-        steps = compile_steps(recipe.training, task, optimizer, strategy)
-    train, some = (
-        task.batches(split, recipe.training.batch_size, recipe.seed)
-        for split in (examples, validation)
-    )
-    fitting = task.within_limits(validation)
-    if state.step:
-        read_variables(checkpoint / VARIABLES, training_variables(steps))
-        steps.averages.swap()
-    agree(strategy, state.step)
-    if is_chief():
-        prepare_run_folder(folder, recipe, state, data)
-    left_out = {
-        "training": (len(examples) - of_corpus(train), getattr(examples, "skipped", 0)),
-        "validation": (len(validation) - len(fitting), getattr(validation, "skipped", 0)),
-    }
-    return Job(recipe, folder, state, task, steps, train, fitting, some, left_out)
-
-
-def first_task(recipe: Recipe, examples: Any) -> Any:
-    """Return the task before its first step: a new one, or the one that `init` names."""
-    if recipe.init is None:
-        return build_task(recipe, examples)
-    return with_options(initial_task(recipe), recipe)
-
-
-def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy: Any) -> Steps:
-    """Compile the steps of a task's model and create all variables, in the strategy's scope."""
-    model = task.model
-    loss = task.loss(options.label_smoothing)
-    check_loss(loss)
-    model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)
-    exclude_from_weight_decay(model.optimizer, model)
-    model.optimizer.build(model.trainable_variables)
-    return Steps(
-        model,
-        strategy,
-        accumulate=options.accumulate,
-        clip_norm=options.clip_norm,
-        ema=options.ema,
-        jit=use_xla(options.jit, strategy),
-    )
-
-
-def check_monitor(name: str, task: Any) -> None:
-    """Raise ValueError unless `name` is "loss" or a metric of the task."""
-    known = ("loss", *task.metric_names)
-    if name not in known:
-        raise ValueError(
-            f"training.monitor={name}: unknown{did_you_mean(name, known)}"
-            f" (known: {', '.join(known)})"
-        )
-
-
-def headline(job: Job) -> str:
-    """Return one line with model, parameters, data, devices, precision and run folder."""
-    start = f", from the weights of {job.recipe.init}" if job.recipe.init else ""
-    if job.state.step:
-        start = f", resumed from step {job.state.step}"
-    return (
-        f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
-        f" {job.task.model.count_params():,} parameters;"
-        f" {counted(of_corpus(job.train), 'training', job)},"
-        f" {counted(len(job.validation), 'validation', job)};"
-        f" {device_names(job.steps.strategy)}; {job.recipe.training.precision};"
-        f" {job.folder}{start}"
-    )
-
-
-def of_corpus(batches: Any) -> int:
-    """Return the number of corpus examples in batches: their `of_corpus`, or else their length."""
-    return int(getattr(batches, "of_corpus", len(batches)))
-
-
-def counted(examples: int, split: str, job: Job) -> str:
-    """Return the numbers of used and dropped examples of a split as text."""
-    reasons = zip(job.left_out[split], ("over the length limits", "bad"), strict=True)
-    summary = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
-    why = f" ({summary} dropped)" if summary else ""
-    return f"{examples:,} {split} {job.recipe.data.examples}{why}"
-
-
-def run(
-    job: Job,
-    request: StopRequest,
-    callbacks: Sequence[keras.callbacks.Callback],
-    draw: Draw | None = None,
-) -> None:
-    """Train to the end; only the chief writes to the run folder."""
-    options, state, steps = job.recipe.training, job.state, job.steps
-    clock = Clock(state, request, "tokens" if hasattr(steps.model.loss, "count") else "examples")
-    keeper = Checkpoints if is_chief() else Follower
-    saving = keeper(job.task, steps, job.folder, options, state, request)
-    watchers = [clock, *measures(job), saving]
-    if is_chief():
-        events = Events(job.folder)
-        log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
-        shown = pictures(job, draw, events)
-        watchers = [clock, *measures(job), *shown, log, saving, progress]
-    watchers += callbacks
-    try:
-        with request.kept():
-            TrainingLoop(steps, job.train, job.validation_batches, options, state, watchers).run()
-    except Stopped:
-        if state.pending is not None:
-            saving.save()
-        raise
-
-
-def measures(job: Job) -> list[keras.callbacks.Callback]:
-    """Return the callback that computes the task's metrics, if the run monitors one of them."""
-    options, validation = job.recipe.training, job.validation
-    if options.monitor == "loss":
-        return []
-    some = validation.take(range(min(options.monitor_size, len(validation))))
-    return [Measure(partial(job.task.evaluate, some), job.task.metric_names)]
-
-
-def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callbacks.Callback]:
-    """Return the callback that draws predictions of validation texts, if `draw` is given."""
-    texts = getattr(job.validation, "sources", [])[:SHOWN]
-    if draw is None or not texts:
-        return []
-    return [Pictures(partial(job.task.predict, texts), draw, events, job.state)]
+def _mean(total: float, count: float) -> float:
+    return total / count if count else math.nan

@@ -12,7 +12,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.decoding import SearchResult, StepOutput, beam_search
-from tests.decoding.toys import (
+from tests.decoding.toy_decoders import (
     DEFAULT,
     END,
     ENDS,

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions, StepOutput
-from tests.decoding.toys import (
+from tests.decoding.toy_decoders import (
     END,
     MODES,
     PENALTIES,

@@ -11,7 +11,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.decoding import SearchResult, StepOutput
-from tests.decoding.toys import END, ENDS, ON_TENSORFLOW, Tables, compiled, find, to_numpy
+from tests.decoding.toy_decoders import END, ENDS, ON_TENSORFLOW, Tables, compiled, find, to_numpy
 from tests.refusals import refuses
 
 OPTIONS: dict[str, Any] = {"max_length": 5}

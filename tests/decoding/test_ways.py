@@ -11,7 +11,7 @@ from keras import ops
 
 from attention_zoo.decoding import InPlace, SearchOptions, SearchResult, StepOutput, ensemble
 from attention_zoo.decoding import search as search_for
-from tests.decoding.toys import (
+from tests.decoding.toy_decoders import (
     DEFAULT,
     END,
     ENDS,

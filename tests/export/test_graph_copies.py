@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo.data import copied_ids
-from attention_zoo.data.tokenizer import WordTokenizer
-from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.data.tokenizers.tokenizer import WordTokenizer
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.export.graph_copies import GraphCopies
 from tests.export.test_graph_tokenizer import lines, tokenizer
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo.data import Tokenizer, train_tokenizer
-from attention_zoo.data.vocabulary import UNKNOWN
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 
 pytestmark = pytest.mark.usefixtures("character_tables")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from attention_zoo.data import Word, split_words
 from attention_zoo.export.graph_words import GraphWords
-from tests.data.test_words import CASES
+from tests.data.text.test_words import CASES
 
 CHARACTERS = (
     "abéßñ1٣٤.,:;'’-‐‑_@#$()\t  \n日本ー々\u3099が한국어"

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo import models
-from attention_zoo.data.vocabulary import END, UNKNOWN
+from attention_zoo.data.tokenizers.vocabulary import END, UNKNOWN
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
 from attention_zoo.export.saved_model import SERVERS

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from attention_zoo.inspection import write_caption_page
-from tests.inspection.parsed import Page, stands_alone
+from tests.inspection.html import Page, stands_alone
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
 LOOKS = np.array([[[0.6, 0.4], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]], [[0.25, 0.25]] * 2])

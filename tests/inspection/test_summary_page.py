@@ -11,7 +11,7 @@ import pytest
 
 from attention_zoo.inspection import write_summary_page
 from attention_zoo.inspection.labels import gaps
-from tests.inspection.parsed import Page, stands_alone
+from tests.inspection.html import Page, stands_alone
 from tests.inspection.summaries import SOURCE, SUMMARY, summary
 from tests.refusals import refuses
 

@@ -11,7 +11,7 @@ import pytest
 
 from attention_zoo.data import split_words
 from attention_zoo.inspection import write_tagged_page
-from tests.inspection.parsed import Page, stands_alone
+from tests.inspection.html import Page, stands_alone
 
 
 def answer(text: str, tags: str = "", spans: Any = (), **more: Any) -> Any:

@@ -10,10 +10,12 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 def cases(folder: str) -> list[type]:
-    """Every class of `tests/<folder>/test_*.py` that says what it covers."""
+    """Every class of `tests/<folder>/**/test_*.py` that declares what it covers."""
     found: dict[str, type] = {}
-    for path in sorted((TESTS / folder).glob("test_*.py")):
-        module = importlib.import_module(f"tests.{folder}.{path.stem}")
+    for path in sorted((TESTS / folder).rglob("test_*.py")):
+        module = importlib.import_module(
+            ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
+        )
         for cls in vars(module).values():
             if inspect.isclass(cls) and hasattr(cls, "covers") and cls.__name__[:4] == "Test":
                 found[f"{path.stem}.{cls.__name__}"] = cls

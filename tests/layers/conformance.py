@@ -8,13 +8,13 @@
         def scores(self, weights, query, key):       # the oracle: float64 NumPy
             ...
 
-`tests/layers/test_coverage.py` fails while something public or registered has no case.
+`tests/layers/attention/test_coverage.py` fails while something public or registered has no case.
 """
 
-from tests.layers.attention_laws import AttentionConformance, NumericLaws
-from tests.layers.decoder_laws import DecoderConformance
-from tests.layers.layer_laws import LayerConformance
-from tests.layers.part_laws import AlignmentConformance, ScoreConformance
+from tests.layers.attention_conformance import AttentionConformance, NumericLaws
+from tests.layers.decoder_conformance import DecoderConformance
+from tests.layers.layer_conformance import LayerConformance
+from tests.layers.part_conformance import AlignmentConformance, ScoreConformance
 
 __all__ = [
     "AlignmentConformance",

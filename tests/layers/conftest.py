@@ -1,4 +1,4 @@
-"""The laws are asserted in modules that pytest does not collect: let it explain their failures."""
+"""Rewriting of the assertions in conformance modules, so that failures show their values."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ import sys
 
 import pytest
 
-LAWS = (
-    "layer_laws",
-    "attention_laws",
-    "mask_laws",
-    "part_laws",
-    "decoder_laws",
-    "remembering",
-    "structure_laws",
-)
+KINDS = ("layer", "attention", "mask", "part", "decoder", "stateful", "structure")
 
-for law in LAWS:
-    if f"tests.layers.{law}" not in sys.modules:
-        pytest.register_assert_rewrite(f"tests.layers.{law}")
+for name in (f"tests.layers.{kind}_conformance" for kind in KINDS):
+    if name not in sys.modules:
+        pytest.register_assert_rewrite(name)

@@ -24,8 +24,8 @@ from attention_zoo.layers import (
 )
 from attention_zoo.losses import CRFLoss, Reinforce, SequenceCrossEntropy
 from tests.layers.attention_case import softmax
+from tests.layers.heads.test_crf import NAMES, sentences, tagger
 from tests.layers.running import JAX, array, in_fresh_process
-from tests.layers.test_crf import NAMES, sentences, tagger
 
 pytestmark = pytest.mark.full
 

@@ -8,7 +8,7 @@ import keras
 
 from attention_zoo.layers import Attention
 from tests.layers.attention_case import VALUE_MASK, AttentionCase
-from tests.layers.layer_laws import ConfigurationTests, DocumentationTests, without_names
+from tests.layers.layer_conformance import ConfigurationTests, DocumentationTests, without_names
 from tests.layers.running import arrays, randomise, same
 
 

@@ -9,7 +9,7 @@ import pytest
 from attention_zoo.layers import ReinforceAlignment
 from attention_zoo.losses import Reinforce
 from tests.layers.attention_case import softmax
-from tests.layers.layer_laws import LayerConformance
+from tests.layers.layer_conformance import LayerConformance
 from tests.layers.running import MODES, POLICIES, array, close, compiled, differentiable, normal
 
 COUNT = 200_000

@@ -10,7 +10,7 @@ from keras import ops
 
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.ops import Projection
-from tests.layers.layer_laws import (
+from tests.layers.layer_conformance import (
     ArgumentCase,
     check_docstring,
     run_example,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.models.conformance import depth, presets_of
-from tests.models.conformance import pytest_generate_presets as pytest_generate_tests
+from tests.models.generation_conformance import depth, presets_of
+from tests.models.generation_conformance import pytest_generate_presets as pytest_generate_tests
 
 __all__ = ["pytest_generate_tests"]
 

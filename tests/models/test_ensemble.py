@@ -11,7 +11,7 @@ import pytest
 
 import attention_zoo as az
 from tests.layers.running import array, close
-from tests.models.conformance import SOURCE, TARGET, VOCABULARY, randomise
+from tests.models.generation_conformance import SOURCE, TARGET, VOCABULARY, randomise
 
 SIZES = {**VOCABULARY, "units": 6, "embedding_dim": 5}
 

@@ -14,7 +14,7 @@ import attention_zoo as az
 from attention_zoo.decoding import AllowedTokens, Rule, SearchOptions
 from attention_zoo.models.generation import fingerprints
 from tests.layers.running import JAX, array, close, randomise
-from tests.models.conformance import END, SOURCE, VOCABULARY
+from tests.models.generation_conformance import END, SOURCE, VOCABULARY
 
 on_tensorflow = pytest.mark.skipif(JAX, reason="speaks of TensorFlow's graphs")
 

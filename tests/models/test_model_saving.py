@@ -11,8 +11,9 @@ import pytest
 from attention_zoo.losses import SequenceCrossEntropy
 from tests.layers.cases import cases
 from tests.layers.running import JAX, JAX_EXCEPTIONS, in_fresh_process, randomise
-from tests.models import test_gpt, test_transformer
-from tests.models.conformance import SOURCE, TARGET
+from tests.models.generation_conformance import SOURCE, TARGET
+from tests.models.language import test_gpt
+from tests.models.translation import test_transformer
 
 T5 = {"positions": "t5"}
 

@@ -7,7 +7,7 @@ import pytest
 
 import attention_zoo as az
 from attention_zoo.models.presets import PRESETS, check_arguments
-from tests.models.conformance import VOCABULARY
+from tests.models.generation_conformance import VOCABULARY
 
 TINY = {**VOCABULARY, "embedding_dim": 4, "units": 6}
 

@@ -14,7 +14,7 @@ import pytest
 from attention_zoo import models, tasks, training
 from attention_zoo.cli import predict
 from attention_zoo.data import TextLines, train_tokenizer
-from attention_zoo.data.vocabulary import END, PAD, START
+from attention_zoo.data.tokenizers.vocabulary import END, PAD, START
 from attention_zoo.models.generation import mask_special_tokens
 from attention_zoo.tasks import Continuation, LanguageModeling
 from tests.cli.test_main import Capture, output, refused

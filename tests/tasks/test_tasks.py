@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attention_zoo import tasks
-from attention_zoo.data.vocabulary import END
+from attention_zoo.data.tokenizers.vocabulary import END
 from attention_zoo.decoding import AllowedTokens
 from attention_zoo.tasks import SearchOptions
 from tests.tasks import (

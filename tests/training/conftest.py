@@ -7,7 +7,7 @@ import pytest
 
 from attention_zoo import training
 from tests.eager import shared_run
-from tests.training.foreign import REGISTERED
+from tests.training.custom_task import REGISTERED
 from tests.training.small import RESUMED, write_recipe
 
 __all__ = ["shared_run"]
@@ -22,7 +22,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def foreign(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names of `tests.training.foreign`, for one test."""
+    """The names of `tests.training.custom_task`, for one test."""
     for registry, name, factory in REGISTERED:
         monkeypatch.setitem(registry._factories, name, factory)
 

@@ -15,11 +15,11 @@ FIT = """
 import json, sys
 from pathlib import Path
 from attention_zoo import training
-from tests.training import foreign
-from tests.training.test_loop import StopAfter
-foreign.register()
+from tests.training import custom_task
+from tests.training.test_fitting import StopAfter
+custom_task.register()
 folder, data, options, stop = json.loads(sys.argv[1])
-recipe = foreign.recipe(Path(folder), data, **options)
+recipe = custom_task.recipe(Path(folder), data, **options)
 try:
     training.fit(recipe, callbacks=[StopAfter(stop)] if stop else [])
 except KeyboardInterrupt:

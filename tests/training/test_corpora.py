@@ -11,7 +11,7 @@ import tensorflow as tf
 from attention_zoo.tasks import TASKS
 from attention_zoo.training import CORPORA, Corpus, Recipe
 from attention_zoo.training.corpora import Pairs, kinds_for
-from tests.data.test_prepared import make_mock_dataset
+from tests.data.text.test_prepared import make_mock_dataset
 from tests.refusals import refuses
 
 

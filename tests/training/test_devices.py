@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from attention_zoo import training
 from attention_zoo.training.devices import device_names, make_strategy, spread, use_xla
-from tests.training import foreign
+from tests.training import custom_task
 from tests.training.processes import FIT, end, fit_words, start
 from tests.training.small import assert_same_run, assert_similar_run, write_recipe
 
@@ -104,7 +104,7 @@ def test_devices_without_a_share_of_a_small_batch(devices: int, tmp_path: Path) 
     """37 points are 4 batches of 9, and one of 1; with averages and two batches an update."""
     options = {"ema": 0.9, "accumulate": 2, "clip_norm": 0.1}
     end(start(FIT, fit_words(tmp_path / "many", devices=devices, **options)))
-    training.fit(foreign.recipe(tmp_path / "one", **options))
+    training.fit(custom_task.recipe(tmp_path / "one", **options))
     assert_similar_run(tmp_path / "one", tmp_path / "many")
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from attention_zoo import tasks, training
 from attention_zoo.training import override_recipe, read_recipe
 from attention_zoo.training.fine_tuning import freeze, initial_task
-from attention_zoo.training.loop import headline, prepare
+from attention_zoo.training.fitting import headline, prepare
 from attention_zoo.training.run_folder import RunState
 from tests.refusals import refuses
 from tests.training.small import PAGE, arrays, assert_same_run, small_run, write_recipe

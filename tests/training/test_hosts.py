@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from attention_zoo import training
 from attention_zoo.training.hosts import cluster, explain_worker_loss, is_chief, several
-from tests.training import foreign
+from tests.training import custom_task
 from tests.training.processes import FIT, configs, end, fit_words, start
 from tests.training.small import assert_same_run, assert_similar_run, newest
 
@@ -73,7 +73,7 @@ def test_two_hosts_come_to_what_one_comes_to(tmp_path: Path) -> None:
     options = {"clip_norm": 0.1, "ema": 0.9, "checkpoint_every": 3}
     for process in hosts(tmp_path / "two", **options):
         end(process)
-    training.fit(foreign.recipe(tmp_path / "one", **options))
+    training.fit(custom_task.recipe(tmp_path / "one", **options))
     assert_similar_run(tmp_path / "one", tmp_path / "two")
 
 
@@ -81,13 +81,13 @@ SEEN = """
 import sys
 import numpy as np
 from attention_zoo.training import hosts, step
-from attention_zoo.training.intervals import TrainingLoop
-from tests.training import foreign
+from attention_zoo.training.loop import TrainingLoop
+from tests.training import custom_task
 heard = TrainingLoop.run
 def run(self):
     from attention_zoo.training.devices import spread
     points = self.train.points
-    self.train.points = foreign.PointSet(np.arange(1, 38), np.arange(1, 38))
+    self.train.points = custom_task.PointSet(np.arange(1, 38), np.arange(1, 38))
     stream = iter(spread(self.steps.strategy, self.train.dataset(0)))
     self.train.points = points
     local = self.steps.strategy.experimental_local_results

@@ -14,9 +14,9 @@ import tensorflow as tf
 from attention_zoo import tasks, training
 from attention_zoo.training.recipe import Recipe
 from tests.tiers import FULL
-from tests.training.foreign import REGISTERED, recipe
+from tests.training.custom_task import REGISTERED, recipe
 from tests.training.small import assert_same_run, newest, records
-from tests.training.test_loop import StopAfter
+from tests.training.test_fitting import StopAfter
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,7 +18,7 @@ from attention_zoo.training.devices import spread
 from attention_zoo.training.loss_scale import LossScale
 from attention_zoo.training.step import FAULT, OVERFLOW, Steps, check_loss
 from tests.tiers import mark_full
-from tests.training import foreign
+from tests.training import custom_task
 from tests.training.small import (
     RESUMED,
     arrays,
@@ -30,7 +30,7 @@ from tests.training.small import (
     weights,
     write_recipe,
 )
-from tests.training.test_loop import StopAfter
+from tests.training.test_fitting import StopAfter
 
 X = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
 Y = X[:, :2] * 3
@@ -173,12 +173,12 @@ def test_a_loss_that_is_no_mean_is_refused() -> None:
 @pytest.mark.full
 @pytest.mark.usefixtures("foreign")
 def test_a_foreign_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
-    result = training.fit(foreign.recipe(tmp_path / "run", steps=40, evaluate_every=20))
+    result = training.fit(custom_task.recipe(tmp_path / "run", steps=40, evaluate_every=20))
     log = records(result.folder)
     assert [line["step"] for line in log] == [20, 40]
     assert log[1]["val_loss"] < log[0]["val_loss"] < 0.6
     assert log[0]["examples_per_second"] > 0
-    points = foreign.Points().read("validation")
+    points = custom_task.Points().read("validation")
     error = np.square(np.asarray(result.task.predict(points.x)) - points.y).mean()
     assert error == pytest.approx(log[1]["val_loss"], rel=1e-5)
 
@@ -203,7 +203,7 @@ def test_averages_follow_the_weights_by_the_formula() -> None:
 @pytest.mark.usefixtures("foreign")
 def test_the_averages_are_evaluated_and_saved_and_the_weights_trained(tmp_path: Path) -> None:
     plain, averaged = (
-        training.fit(foreign.recipe(tmp_path / name, ema=ema)).folder
+        training.fit(custom_task.recipe(tmp_path / name, ema=ema)).folder
         for name, ema in (("plain", None), ("averaged", 0.99))
     )
     for one, other in zip(records(plain), records(averaged), strict=True):
@@ -215,7 +215,7 @@ def test_the_averages_are_evaluated_and_saved_and_the_weights_trained(tmp_path: 
 
     for value, weight in zip(raw, tasks.load(newest(plain)).model.weights, strict=True):
         np.testing.assert_array_equal(value, weight.numpy())
-    points = foreign.Points().read("validation")
+    points = custom_task.Points().read("validation")
     error = np.square(np.asarray(tasks.load(newest(averaged)).predict(points.x)) - points.y).mean()
     assert error == pytest.approx(records(averaged)[-1]["val_loss"], rel=1e-5)
 
@@ -299,12 +299,12 @@ def test_nothing_changes_by_a_step_that_is_not_finite(jit: bool) -> None:
 @pytest.mark.usefixtures("foreign")
 def test_a_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    recipe = foreign.recipe(folder, {"poison": 5}, checkpoint_every=1)
+    recipe = custom_task.recipe(folder, {"poison": 5}, checkpoint_every=1)
     message = r"^step (\d+): the loss is nan on training examples (.*); the update was not applied"
     with pytest.raises(ValueError, match=message) as caught:
         training.fit(recipe)
     step = int(str(caught.value).split(":")[0].split()[1])
-    batches = foreign.PointBatches(recipe.data.read("train"), 9, recipe.seed)
+    batches = custom_task.PointBatches(recipe.data.read("train"), 9, recipe.seed)
     assert 5 in batches.examples(step - 1)
     assert f"examples {', '.join(map(str, batches.examples(step - 1)))};" in str(caught.value)
     assert step > 2
@@ -318,7 +318,7 @@ def test_a_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Pat
 def test_skipped_updates_are_counted_and_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = foreign.recipe(tmp_path / "run", {"poison": 5}, on_nan="skip", steps=15)
+    recipe = custom_task.recipe(tmp_path / "run", {"poison": 5}, on_nan="skip", steps=15)
     result = training.fit(recipe)
     log = records(result.folder)
     assert log[-1]["skipped"] == 3  # three passes of five batches
@@ -331,7 +331,7 @@ def test_skipped_updates_are_counted_and_said(
 
 @pytest.mark.usefixtures("foreign")
 def test_skipping_without_end_is_refused(tmp_path: Path) -> None:
-    recipe = foreign.recipe(
+    recipe = custom_task.recipe(
         tmp_path / "run", {"poison": 5, "size": 9}, on_nan="skip", steps=70, evaluate_every=70
     )
     with pytest.raises(ValueError, match=r"^step 50: .*; the 49 updates before were skipped too"):

@@ -15,7 +15,7 @@ from attention_zoo import training
 from attention_zoo.cli.train import attention_picture
 from attention_zoo.tasks import Answer
 from attention_zoo.training.callbacks import Checkpoints
-from attention_zoo.training.loop import pictures
+from attention_zoo.training.fitting import pictures
 from attention_zoo.training.tensorboard import FOLDER, Events, cut_back
 from tests.training.small import RESUMED, assert_same_run, records, small_run, write_recipe
 

@@ -9,7 +9,7 @@ from attention_zoo.decoding.rules.allowed import AllowedTokens, BannedTokens
 from attention_zoo.decoding.rules.automaton import Automaton
 from attention_zoo.decoding.rules.base import Rule, as_rules
 from attention_zoo.decoding.rules.ngrams import NoRepeatNgram
-from attention_zoo.decoding.rules.places import ForcedTokens, MinLength, Prefix
+from attention_zoo.decoding.rules.positions import ForcedTokens, MinLength, Prefix
 from attention_zoo.decoding.rules.repetition import RepetitionPenalty
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from attention_zoo.decoding.rules.written import WrittenRule, among
+from attention_zoo.decoding.rules.history import WrittenRule, among
 
 
 class NoRepeatNgram(WrittenRule):

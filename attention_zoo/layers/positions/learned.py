@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.positions.places import check_embeddings, places
+from attention_zoo.layers.positions.absolute import absolute_positions, check_embeddings
 from attention_zoo.ops import check_shape, whole_number
 from attention_zoo.typing import Shape, Tensor
 
@@ -75,7 +75,7 @@ class LearnedPositions(keras.layers.Layer):
                 f"the last position of inputs, {start + length - 1}, must be below "
                 f"max_length={self.max_length}; increase max_length, or use SinusoidalPositions"
             )
-        return inputs + ops.cast(self.at(places(inputs, start)), inputs.dtype)
+        return inputs + ops.cast(self.at(absolute_positions(inputs, start)), inputs.dtype)
 
     def at(self, place: Tensor) -> Tensor:
         """Return the embeddings `(..., D)` of integer positions `(...)`; NaN from L on."""

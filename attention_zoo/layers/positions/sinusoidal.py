@@ -9,7 +9,7 @@ import keras
 from keras import backend, ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.positions.places import check_embeddings, places
+from attention_zoo.layers.positions.absolute import absolute_positions, check_embeddings
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -66,7 +66,9 @@ class SinusoidalPositions(keras.layers.Layer):
 
     def call(self, inputs: Tensor, start: Any = 0) -> Tensor:
         dtype = backend.standardize_dtype(zoo_ops.at_least_float32(inputs).dtype)
-        angles = zoo_ops.angles(places(inputs, start), inputs.shape[-1], self.max_wavelength, dtype)
+        angles = zoo_ops.angles(
+            absolute_positions(inputs, start), inputs.shape[-1], self.max_wavelength, dtype
+        )
         return inputs + ops.cast(zoo_ops.sinusoids(angles, inputs.shape[-1]), inputs.dtype)
 
     def get_config(self) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from attention_zoo.models import places
-from attention_zoo.models.bert import BERT
-from attention_zoo.models.masked_lm import MaskedLM
+from attention_zoo.models.language.bert import BERT
+from attention_zoo.models.language.masked_lm import MaskedLM
+from attention_zoo.models.positional_encoding import LEARNED
 from attention_zoo.models.presets import merge
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.placing import Place, dense, fill, norm, table, turned, vector
@@ -40,7 +40,7 @@ def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
         checkpoint.refuse("tie_word_embeddings", unless=True)
     settings = _settings(checkpoint)
     model, bert, head = BUILDERS[cls](settings, POOLER in tensors, overrides)
-    checkpoint.refuse_positions(bert.settings["layer"].get("positions", places.LEARNED))
+    checkpoint.refuse_positions(bert.settings["layer"].get("positions", LEARNED))
     spare = [*SPARE, *([] if head else [r"cls\..*"]), *([] if bert.pooler else [r"pooler\..*"])]
     fill([*of_bert(bert), *head], tensors, checkpoint.folder, spare)
     return model

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.models.gpt import GPT
+from attention_zoo.models.language.gpt import GPT
 from attention_zoo.models.presets import merge
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.placing import Array, Place, fill, norm, table, vector

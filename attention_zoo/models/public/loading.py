@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attention_zoo.hub import local_folder
-from attention_zoo.models.places import LEARNED
+from attention_zoo.models.positional_encoding import LEARNED
 from attention_zoo.models.presets import LOADERS
 from attention_zoo.models.public.tensors import Tensors
 from attention_zoo.registry import Registry

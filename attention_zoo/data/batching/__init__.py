@@ -1,0 +1,1 @@
+"""Batches: bucketed by length, masked, with images."""

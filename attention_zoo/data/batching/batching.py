@@ -1,0 +1,254 @@
+"""Batches bucketed by length, in an order that depends only on (seed, step)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.data.tokenizers.vocabulary import END, PAD, START
+
+Integers = NDArray[np.int64]
+Row = Sequence[int] | NDArray[np.int32]
+Batch = tuple[dict[str, NDArray[np.int32]], NDArray[np.int32]]
+
+
+def whole_numbers(what: str, values: Sequence[int] | NDArray[Any]) -> Integers:
+    """Return the values as an int64 array; raise ValueError if they are not integers."""
+    numbers = np.asarray(values)
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise ValueError(f"{what} must be integers, got {numbers.dtype}")
+    return numbers.astype(np.int64)
+
+
+class Batches(ABC):
+    """Base class of batches: the order of examples, and access by step.
+
+    Each epoch contains every example exactly once. Examples are shuffled, sorted by length in
+    buckets of `bucket_width`, and split into batches; then the batches are shuffled. The batch of
+    step `n` is a pure function of (seed, n), so a run can resume at any step without replaying
+    earlier ones. The random generator is counter-based (Philox). Only its raw bits are used, which
+    are the same in all NumPy versions.
+
+    Subclasses implement `batch`. They also override `at` if a batch depends on the step.
+
+    Args:
+        sizes: sort keys of the examples, usually lengths in tokens: one array per side, the most
+            important key last.
+        batch_size: examples per batch. One batch of an epoch is smaller if the division leaves a
+            remainder.
+        seed: seed of the order, not negative.
+        bucket_width: batches are padded to a multiple of this length.
+        numbers: number of each example in the corpus it was taken from; default 1, 2, and so on.
+
+    Raises:
+        ValueError: a size below 1, a seed below 0.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[Integers],
+        batch_size: int,
+        seed: int,
+        bucket_width: int = 4,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
+        for name, value, least in (
+            ("batch_size", batch_size, 1),
+            ("bucket_width", bucket_width, 1),
+            ("seed", seed, 0),
+        ):
+            if value < least:
+                raise ValueError(f"{name}={value} must be at least {least}")
+        self.batch_size, self.seed, self.bucket_width = batch_size, seed, bucket_width
+        self._sizes = sizes
+        self._numbers = np.arange(1, len(self) + 1) if numbers is None else np.asarray(numbers)
+        self._plan = lru_cache(maxsize=2)(self._plan_of_pass)
+
+    @abstractmethod
+    def batch(self, rows: Integers) -> Any:
+        """Return `(inputs, labels)` of the examples with indices `rows`, as (nested) arrays."""
+
+    def at(self, step: int) -> Any:
+        """Return the training batch of a step, counted from 0 over all epochs."""
+        return self.batch(self.rows(step))
+
+    def __len__(self) -> int:
+        return len(self._sizes[0])
+
+    @property
+    def of_corpus(self) -> int:
+        """Number of distinct corpus examples in these batches."""
+        return len(np.unique(self._numbers))
+
+    @property
+    def steps_per_pass(self) -> int:
+        """Number of batches per epoch."""
+        return -(-len(self) // self.batch_size)
+
+    def rows(self, step: int) -> Integers:
+        """Return the example indices of the batch of a step, counted from 0 over all epochs."""
+        if step < 0:
+            raise ValueError(f"step {step} must be at least 0")
+        number, index = divmod(step, self.steps_per_pass)
+        order, batches = self._plan(number)
+        begin = int(batches[index]) * self.batch_size
+        return order[begin : begin + self.batch_size]
+
+    def examples(self, step: int) -> list[int]:
+        """Return the corpus numbers of the examples in the batch of a step, sorted."""
+        return sorted(self._numbers[self.rows(step)].tolist())
+
+    def dataset(self, start: int = 0, stop: int | None = None) -> Any:
+        """Return a `tf.data.Dataset` of the batches of steps `start` to `stop - 1`.
+
+        It is infinite if `stop` is None. Elements have the structure that `at` returns. Raises
+        ValueError if stop < start or start < 0.
+        """
+        if start < 0 or (stop is not None and stop < start):
+            raise ValueError(f"steps {start} to {stop}: expected 0 <= start <= stop")
+        steps = range(start, stop) if stop is not None else count(start)
+        return self._stream(lambda: map(self.at, steps), None if stop is None else stop - start)
+
+    def in_order(self) -> Any:
+        """Return a `tf.data.Dataset` of every example once, in corpus order, for evaluation."""
+        everything = np.arange(len(self))
+        begins = range(0, len(self), self.batch_size)
+        rows = [everything[begin : begin + self.batch_size] for begin in begins]
+        return self._stream(lambda: map(self.batch, rows), len(rows))
+
+    def _stream(self, batches: Callable[[], Iterator[Any]], size: int | None) -> Any:
+        import tensorflow as tf
+
+        def specified(array: NDArray[Any]) -> Any:
+            """Return the spec of an array. Only images are uint8, and they all have one size."""
+            sides = array.shape[1:] if array.dtype == np.uint8 else [None] * (array.ndim - 1)
+            return tf.TensorSpec([None, *sides], array.dtype)
+
+        signature = tf.nest.map_structure(specified, self.batch(np.arange(1)))
+        dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+        cardinality = tf.data.INFINITE_CARDINALITY if size is None else size
+        return dataset.apply(tf.data.experimental.assert_cardinality(cardinality)).prefetch(8)
+
+    def _plan_of_pass(self, number: int) -> tuple[Integers, Integers]:
+        """Return the order of the examples in an epoch, and the order of its batches."""
+        seeds = np.random.SeedSequence([self.seed, number])
+        bits = np.random.Philox(seeds).random_raw(len(self) + self.steps_per_pass)
+        buckets = [-(-size // self.bucket_width) for size in self._sizes]
+        order = np.lexsort((bits[: len(self)], *buckets))
+        return order, np.argsort(bits[len(self) :], kind="stable")
+
+
+class PairBatches(Batches):
+    """Batches of source-target pairs of token ids, for training and evaluation.
+
+    Args:
+        sources: token ids of the sources, without start and end tokens.
+        targets: token ids of the targets, without start and end tokens, one per source.
+        batch_size, seed, bucket_width, numbers: see `Batches`; S and T of a batch are padded.
+
+    Raises:
+        ValueError: no pairs, an empty source or target, different numbers of sources and targets, a
+            size below 1.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Row],
+        targets: Sequence[Row],
+        batch_size: int,
+        seed: int,
+        bucket_width: int = 4,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
+        if len(sources) != len(targets):
+            raise ValueError(
+                f"expected one target per source, got {len(sources)} sources and"
+                f" {len(targets)} targets"
+            )
+        if not sources:
+            raise ValueError("no pairs to make batches of; the corpus is empty")
+        self._sources = Ragged(sources, "the source of pair")
+        self._targets = Ragged(targets, "the target of pair")
+        sizes = (self._sources.lengths, self._targets.lengths + 1)
+        super().__init__(sizes, batch_size, seed, bucket_width, numbers)
+
+    def batch(self, rows: Integers) -> Batch:
+        """Return `({"source": (B, S), "target": (B, T)}, labels (B, T))`, int32, padded with 0.
+
+        Targets begin with the start token. Labels are the targets shifted left by one position and
+        end with the end token.
+        """
+        source = self._sources.padded(rows, self.bucket_width)
+        target, labels = self._targets.shifted(rows, self.bucket_width)
+        return {"source": source, "target": target}, labels
+
+
+class LineBatches(Batches):
+    """Batches of lines of token ids, for language modeling (next-token prediction).
+
+    Args:
+        lines: token ids, without start and end tokens.
+        batch_size, seed, bucket_width, numbers: see `Batches`; T of a batch is padded.
+
+    Raises:
+        ValueError: no lines, an empty line, a size below 1.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[Row],
+        batch_size: int,
+        seed: int,
+        bucket_width: int = 4,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
+        if not lines:
+            raise ValueError("no lines to make batches of; the corpus is empty")
+        self._lines = Ragged(lines, "line")
+        super().__init__((self._lines.lengths + 1,), batch_size, seed, bucket_width, numbers)
+
+    def batch(self, rows: Integers) -> Batch:
+        """Return `({"tokens": (B, T)}, labels (B, T))`, int32, padded with 0.
+
+        Tokens begin with the start token. Labels are the tokens shifted left by one position and
+        end with the end token.
+        """
+        tokens, labels = self._lines.shifted(rows, self.bucket_width)
+        return {"tokens": tokens}, labels
+
+
+class Ragged:
+    """Rows of token ids of different lengths, stored in one flat array.
+
+    Args:
+        rows: token ids; no row is empty.
+        name: name of a row in error messages.
+    """
+
+    def __init__(self, rows: Sequence[Row], name: str) -> None:
+        self.lengths: Integers = np.fromiter(map(len, rows), np.int64, len(rows))
+        if not self.lengths.all():
+            raise ValueError(f"{name} {int(np.argmin(self.lengths))} is empty")
+        self._flat = np.concatenate([np.asarray(row, np.int32) for row in rows])
+        self.begins: Integers = np.cumsum(self.lengths) - self.lengths
+
+    def padded(self, rows: Integers, width: int, room: int = 0) -> NDArray[np.int32]:
+        """Return rows padded to a multiple of `width`, each with at least `room` padding ids."""
+        lengths = self.lengths[rows, None]
+        places = np.arange(-(-(int(lengths.max()) + room) // width) * width)
+        at = np.minimum(self.begins[rows, None] + places, len(self._flat) - 1)
+        return np.where(places < lengths, self._flat[at], np.int32(PAD))
+
+    def shifted(self, rows: Integers, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the rows after a start token, and the rows followed by an end token."""
+        follows = self.padded(rows, width, room=1)
+        tokens = np.empty_like(follows)
+        tokens[:, 0], tokens[:, 1:] = START, follows[:, :-1]
+        follows[np.arange(len(rows)), self.lengths[rows]] = END
+        return tokens, follows

@@ -1,0 +1,63 @@
+"""Batches of images with captions or class labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.data.batching.batching import Batches, Integers, whole_numbers
+from attention_zoo.data.batching.image_text_batches import ImageTextBatches, Inputs
+
+
+class CaptionBatches(ImageTextBatches):
+    """Batches of images and captions, for image captioning (next-token prediction).
+
+    See `ImageTextBatches` for the arguments; the texts are captions.
+    """
+
+    def batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
+        """Return `({"image": (B, H, W, 3), "target": (B, T)}, labels (B, T))`, padded with 0.
+
+        Images are uint8, targets and labels int32. Targets begin with the start token. Labels are
+        the targets shifted left by one position and end with the end token.
+        """
+        target, labels = self._texts.shifted(rows, self.bucket_width)
+        return {"image": self._images[self._which[rows]], "target": target}, labels
+
+
+class LabelledBatches(Batches):
+    """Batches of images with class labels.
+
+    Args:
+        images: `(N, H, W, C)`, uint8.
+        labels: class of each image, counted from 0.
+        batch_size, seed, numbers: see `Batches`.
+
+    Raises:
+        ValueError: no images, a different number of labels, a label that is negative or not an
+            integer, a size below 1.
+    """
+
+    def __init__(
+        self,
+        images: NDArray[np.uint8],
+        labels: Sequence[int] | NDArray[np.int32],
+        batch_size: int,
+        seed: int,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
+        if not len(images):
+            raise ValueError("no images to make batches of; the corpus is empty")
+        if len(images) != len(labels):
+            raise ValueError(f"{len(images)} images but {len(labels)} labels")
+        if (numbered := whole_numbers("labels", labels)).min() < 0:
+            raise ValueError(f"labels must be at least 0, got {numbered.min()}")
+        self._images, self._labels = images, numbered.astype(np.int32)
+        like = np.zeros(len(images), np.int64)
+        super().__init__((like,), batch_size, seed, numbers=numbers)
+
+    def batch(self, rows: Integers) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+        """Return images `(B, H, W, C)`, uint8, and labels `(B,)`, int32."""
+        return self._images[rows], self._labels[rows]

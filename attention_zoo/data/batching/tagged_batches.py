@@ -1,0 +1,115 @@
+"""Batches of tagged sentences, with one or more tokens per word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.data.batching.batching import Batch, Batches, Integers, Ragged
+
+UNLABELLED = -1
+"""Label of padding positions."""
+
+
+class EncodedWords(NamedTuple):
+    """A sentence as a tagger's input.
+
+    tokens: token ids of all words, concatenated.
+    starts: index in `tokens` of each word's first token, from 0; increasing, one per word.
+    characters: for each token its character ids, or None.
+    marks: for each token whether its word is marked, or None.
+    """
+
+    tokens: Sequence[int]
+    starts: Sequence[int]
+    characters: Sequence[Sequence[int]] | None = None
+    marks: Sequence[bool] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every word is a single token."""
+        return len(self.tokens) == len(self.starts)
+
+
+class TaggedBatches(Batches):
+    """Batches of tagged sentences.
+
+    Args:
+        sentences: encoded sentences; all or none with characters, all or none with marks.
+        labels: for each sentence the tag ids of its words, from 0.
+        batch_size, seed, bucket_width, numbers: see `Batches`; a batch is padded to P tokens and W
+            words a sentence, and C characters a token.
+
+    Raises:
+        ValueError: no sentences, a sentence without words, different numbers of labels and words, a
+            size below 1.
+    """
+
+    def __init__(
+        self,
+        sentences: Sequence[EncodedWords],
+        labels: Sequence[Sequence[int]],
+        batch_size: int,
+        seed: int,
+        bucket_width: int = 4,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
+        if not sentences:
+            raise ValueError("no sentences to make batches of; the corpus is empty")
+        if len(sentences) != len(labels):
+            raise ValueError(
+                f"expected one label sequence per sentence, got {len(labels)} label sequences and"
+                f" {len(sentences)} sentences"
+            )
+        for row, (sentence, tags) in enumerate(zip(sentences, labels, strict=True)):
+            if len(sentence.starts) != len(tags):
+                raise ValueError(
+                    f"sentence {row} has {len(sentence.starts)} words but {len(tags)} labels"
+                )
+        self._tokens = Ragged([sentence.tokens for sentence in sentences], "sentence")
+        self._labels = Ragged([[tag + 1 for tag in tags] for tags in labels], "sentence")
+        self._starts, self._characters, self._marks = _parts(sentences)
+        super().__init__((self._tokens.lengths,), batch_size, seed, bucket_width, numbers)
+
+    def batch(self, rows: Integers) -> Batch:
+        """Return inputs, and labels `(B, W)`, int32: the tag ids of the words, padded with -1.
+
+        Inputs are `tokens` `(B, P)`; `starts` `(B, W)`, counted from 1; and `characters`
+        `(B, P, C)` and `marks` `(B, P)`, if the sentences have them. `starts` is omitted if all
+        words of the corpus are single tokens; W is P then. Inputs are int32, padded with 0.
+        """
+        inputs = {"tokens": self._tokens.padded(rows, self.bucket_width)}
+        if self._starts is not None:
+            inputs["starts"] = self._starts.padded(rows, self.bucket_width)
+        if self._characters is not None:
+            inputs["characters"] = self._spelt(self._characters, rows, inputs["tokens"].shape[1])
+        if self._marks is not None:
+            inputs["marks"] = np.maximum(self._marks.padded(rows, self.bucket_width) - 1, 0)
+        labels = self._labels.padded(rows, self.bucket_width) - np.int32(1)
+        return inputs, labels
+
+    def _spelt(self, characters: Ragged, rows: Integers, width: int) -> NDArray[np.int32]:
+        """Return the characters `(B, P, C)` of the tokens of the sentences with indices `rows`."""
+        places = np.arange(width)
+        live = places < self._tokens.lengths[rows, None]
+        at = self._tokens.begins[rows, None] + np.where(live, places, 0)
+        spelt = characters.padded(at.ravel(), self.bucket_width)
+        return np.where(live[..., None], spelt.reshape(*at.shape, -1), np.int32(0))
+
+
+def _parts(
+    sentences: Sequence[EncodedWords],
+) -> tuple[Ragged | None, Ragged | None, Ragged | None]:
+    """Return starts counted from 1, characters per token, and marks plus 1; None if not needed."""
+    first, starts, characters, marks = sentences[0], None, None, None
+    if not all(sentence.whole for sentence in sentences):
+        starts = Ragged([[at + 1 for at in one.starts] for one in sentences], "sentence")
+    if first.characters is not None:
+        spelt = [token for sentence in sentences for token in sentence.characters or ()]
+        characters = Ragged(spelt, "the character sequence of token")
+    if first.marks is not None:
+        marks = Ragged([[1 + mark for mark in one.marks or ()] for one in sentences], "sentence")
+    return starts, characters, marks

@@ -1,0 +1,1 @@
+"""Images: readers of captioned and labelled images."""

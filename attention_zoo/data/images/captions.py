@@ -1,0 +1,98 @@
+"""Images with captions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.data.images.images import check_stack, digest, resized_all
+
+Box = tuple[float, float, float, float]
+"""Top, left, bottom and right of an image region, as fractions of the image's height and width."""
+
+
+@dataclass(frozen=True)
+class CaptionedImages:
+    """Images of one size, with captions.
+
+    Attributes:
+        images: `(N, H, W, 3)`, uint8, RGB.
+        captions: one or more captions per image.
+        names: name of each image: its file name or its number.
+        origin: source of the data, for display and for saved results.
+        skipped: number of bad examples that were skipped on request.
+        boxes: for each image, the boxes of its objects, keyed by the object's word in the captions;
+            None if unknown.
+    """
+
+    images: NDArray[np.uint8]
+    captions: list[tuple[str, ...]]
+    names: list[str]
+    origin: str
+    skipped: int = 0
+    boxes: list[dict[str, Box]] | None = None
+
+    def __post_init__(self) -> None:
+        for what, part in (
+            ("captions", self.captions),
+            ("names", self.names),
+            ("boxes", self.boxes),
+        ):
+            if part is not None and len(part) != len(self):
+                raise ValueError(
+                    f"{self.origin}: {what} must have one entry per image, got {len(part)} entries"
+                    f" and {len(self)} images"
+                )
+        check_stack(self.origin, self.images, (3,))
+        of_image: list[Any] = list(self.captions)
+        for name, captions in zip(self.names, of_image, strict=True):
+            if isinstance(captions, str):
+                raise ValueError(
+                    f"{self.origin}: captions of image {name} must be a tuple, got a string"
+                )
+            if not captions:
+                raise ValueError(f"{self.origin}: image {name} has no caption")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        """Yield a digest of each image, followed by its captions."""
+        for image, captions in zip(self.images, self.captions, strict=True):
+            yield digest(image), *captions
+
+    def resized(self, size: int) -> CaptionedImages:
+        """Return the images resized to squares of side `size`, in the same way as `read_image`."""
+        return replace(self, images=resized_all(self.images, size))
+
+    def sample_captions(self, most: int, seed: int) -> CaptionedImages:
+        """Return the images with at most `most` captions each, sampled with `seed`.
+
+        Raises:
+            ValueError: `most` is below 1.
+        """
+        if most < 1:
+            raise ValueError(f"{self.origin}: captions per image must be at least 1, got {most}")
+        pick = random.Random(seed).sample
+        return replace(
+            self,
+            captions=[
+                tuple(pick(of_image, min(most, len(of_image)))) for of_image in self.captions
+            ],
+        )
+
+    def take(self, rows: Iterable[int]) -> CaptionedImages:
+        """Return the images with indices `rows`, with their captions, names and boxes."""
+        rows = list(rows)
+        return replace(
+            self,
+            images=self.images[rows],
+            captions=[self.captions[row] for row in rows],
+            names=[self.names[row] for row in rows],
+            boxes=self.boxes and [self.boxes[row] for row in rows],
+        )

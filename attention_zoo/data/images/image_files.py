@@ -1,0 +1,160 @@
+"""Files of a folder or zip of images, and an array of images of one size."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.data.images.images import BEGINS, check_bytes, read_bytes
+
+Files = dict[str, Callable[[], bytes]]
+"""Functions that read each file, by its name within the folder or zip."""
+
+_SUFFIXES = (
+    "apng avif bmp gif heic heif ico j2k jfif jp2 jpe jpeg jpg jxl pbm pgm pjpeg png pnm ppm psd"
+    " svg tga tif tiff webp"
+)
+SUFFIXES = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
+"""Lower-case suffixes of image files, including formats that `read_image` does not support."""
+
+
+@contextmanager
+def image_files(path: str | Path) -> Iterator[Files]:
+    """Yield a dictionary of the files of a folder (recursively) or of a zip, sorted by name.
+
+    Symbolic links are followed, except those to a parent folder. Files that operating systems add
+    are ignored: names that begin with a dot, `__MACOSX`, `Thumbs.db`, `desktop.ini`. A zip is not
+    unpacked to disk.
+
+    Raises:
+        ValueError: the path is neither a folder nor a zip; a subfolder cannot be read; a zip has
+            two files of the same name. When a file is read: it is damaged, too large, encrypted, or
+            compressed by an unsupported method.
+    """
+    root = Path(path)
+    if root.is_dir():
+        found = {file.relative_to(root).as_posix(): file for file in _files(root)}
+        yield {name: partial(read_bytes, found[name]) for name in sorted(found)}
+        return
+    with _archive(path) as archive:
+        entries: dict[str, zipfile.ZipInfo] = {}
+        for entry in archive.infolist():
+            name = PurePosixPath(entry.filename.lstrip("/")).as_posix()
+            if entry.is_dir() or any(map(_hidden, name.split("/"))):
+                continue
+            if name in entries:
+                raise ValueError(f"{path}: has two files named {name!r}; repack it with only one")
+            entries[name] = entry
+        yield {name: partial(_unzipped, archive, entries[name], path) for name in sorted(entries)}
+
+
+def is_image(name: str, files: Files) -> bool:
+    """Return whether a file is an image by its suffix or, without a suffix, by its first bytes."""
+    suffix = PurePosixPath(name).suffix.lower()
+    return suffix in SUFFIXES or (not suffix and files[name]().startswith(BEGINS))
+
+
+class ImageStack:
+    """Images of one size in one array, which grows as images are added."""
+
+    def __init__(self) -> None:
+        self._array: NDArray[np.uint8] = np.empty((0, 0, 0, 0), np.uint8)
+        self._count = 0
+        self._first = ""
+
+    def add(self, where: str, image: NDArray[np.uint8]) -> None:
+        """Append an image.
+
+        Raises ValueError if its size differs from the first image or memory runs out.
+        """
+        if not self._count:
+            self._array = np.empty((1, *image.shape), np.uint8)
+            self._first = where
+        if image.shape != self._array.shape[1:]:
+            sizes = [" x ".join(map(str, shape)) for shape in (image.shape, self._array.shape[1:])]
+            raise ValueError(
+                f"{where}: has size {sizes[0]}, but {self._first} has {sizes[1]}; set size to"
+                " resize all images"
+            )
+        if self._count == len(self._array):
+            try:
+                self._array = np.concatenate([self._array, np.empty_like(self._array)])
+            except MemoryError:
+                raise ValueError(
+                    f"{where}: out of memory after {self._count} images of this size; set a smaller"
+                    " size"
+                ) from None
+        self._array[self._count] = image
+        self._count += 1
+
+    def images(self) -> NDArray[np.uint8]:
+        """Return all images, `(N, H, W, C)`."""
+        return self._array[: self._count]
+
+
+def _hidden(name: str) -> bool:
+    """Return whether a file or folder is one that an operating system adds."""
+    added = name.startswith((".", "__MACOSX")) or name.lower() in ("thumbs.db", "desktop.ini")
+    return added and name != ".."
+
+
+def _files(folder: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
+    """Yield the files of a folder and its subfolders, including broken links."""
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    try:
+        entries = list(folder.iterdir())
+    except OSError as error:
+        raise ValueError(f"{folder}: {error.strerror}") from None
+    for entry in entries:
+        if _hidden(entry.name):
+            continue
+        if entry.is_dir():
+            yield from _files(entry, above | {real})
+        elif entry.is_file() or not entry.exists():
+            yield entry
+
+
+def _archive(path: str | Path) -> zipfile.ZipFile:
+    """Open a zip; raise ValueError if it is missing or damaged."""
+    try:
+        return zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
+        reason = "neither a folder nor an intact zip; give one of them"
+        if isinstance(error, OSError) and error.filename is not None:  # else bad content
+            reason = str(error.strerror)
+        raise ValueError(f"{path}: {reason}") from None
+
+
+_DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Supported compression methods. Python decompresses others all at once, whatever the size."""
+
+
+def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
+    """Return the bytes of a file in a zip, without exceeding the size that the zip declares."""
+    where = f"{path}/{entry.filename}"
+    check_bytes(where, entry.file_size)
+    try:
+        if entry.compress_type in _PACKED:
+            with archive.open(entry) as file:
+                return file.read(entry.file_size + 1)
+    except _DAMAGES:
+        raise ValueError(
+            f"{where}: the zip data is damaged or truncated; download it again"
+        ) from None
+    except RuntimeError:
+        pass  # encrypted
+    raise ValueError(
+        f"{where}: encrypted or compressed by an unsupported method; repack the zip with deflate"
+        " and without a password"
+    )

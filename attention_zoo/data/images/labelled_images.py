@@ -1,0 +1,200 @@
+"""Labelled images: arrays of an `.npz` file, or a folder of images for each class."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.data.images.image_files import ImageStack, image_files, is_image
+from attention_zoo.data.images.images import (
+    Size,
+    check_size,
+    check_stack,
+    digest,
+    read_image,
+    resized_all,
+)
+from attention_zoo.data.text.reading import Skips
+from attention_zoo.registry import did_you_mean
+
+MOST_CLASSES = 1 << 16
+"""Maximum number of classes that have no names."""
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Images of one size, with class labels.
+
+    Attributes:
+        images: `(N, H, W, C)`, uint8; C is 1 for grayscale images, 3 for RGB.
+        labels: `(N,)`, int32: class of each image, counted from 0.
+        classes: name of each class.
+        names: name of each image: its file name or its number.
+        origin: source of the data, for display and for saved results.
+        skipped: number of bad images that were skipped on request.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int32]
+    classes: list[str]
+    names: list[str]
+    origin: str
+    skipped: int = 0
+
+    def __post_init__(self) -> None:
+        parts = len(self.images), len(self.labels), len(self.names)
+        if len(set(parts)) > 1:
+            raise ValueError(
+                f"{self.origin}: expected one label and one name per image, got {parts[0]} images,"
+                f" {parts[1]} labels and {parts[2]} names"
+            )
+        check_stack(self.origin, self.images, (1, 3))
+        strange = (self.labels < 0) | (self.labels >= len(self.classes))
+        if strange.any():
+            row = int(strange.argmax())
+            raise ValueError(
+                f"{self.origin}: the label of image {self.names[row]} must be in"
+                f" [0, {len(self.classes)}), the range of class ids, got {self.labels[row]}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield a digest of each image, and the name of its class."""
+        for image, label in zip(self.images, self.labels, strict=True):
+            yield digest(image), self.classes[label]
+
+    def resized(self, size: int) -> LabelledImages:
+        """Return the images resized to squares of side `size`, in the same way as `read_image`."""
+        return replace(self, images=resized_all(self.images, size))
+
+    def take(self, rows: Iterable[int]) -> LabelledImages:
+        """Return the images with indices `rows`, with their labels and names."""
+        rows = list(rows)
+        return replace(
+            self,
+            images=self.images[rows],
+            labels=self.labels[rows],
+            names=[self.names[row] for row in rows],
+        )
+
+
+def read_npz_images(
+    path: str | Path, images: str = "x_train", labels: str = "y_train"
+) -> LabelledImages:
+    """Read images and labels from two arrays of an `.npz` file. Class names are label numbers.
+
+    Args:
+        path: the file, as `numpy.savez` writes it.
+        images: name of the image array: `(N, H, W)`, `(N, H, W, 1)` or `(N, H, W, 3)`, uint8.
+        labels: name of the label array: `(N,)`, integers from 0.
+
+    Raises:
+        ValueError: a missing or damaged file, a missing array, an array of another dtype or shape,
+            no images, a label below 0 or of `MOST_CLASSES` or more.
+    """
+    pixels, numbers = _arrays(path, (images, labels))
+    if pixels.ndim not in (3, 4):
+        raise ValueError(
+            f"{path}: {images!r} must be (N, H, W) or (N, H, W, 3), got shape {pixels.shape}"
+        )
+    if pixels.dtype != np.uint8:
+        raise ValueError(f"{path}: {images!r} must be uint8, from 0 to 255, got {pixels.dtype}")
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise ValueError(
+            f"{path}: {labels!r} must be integers (N,), got {numbers.dtype} of shape"
+            f" {numbers.shape}"
+        )
+    if not numbers.size:
+        raise ValueError(f"{path}: {labels!r} is empty; give one label per image")
+    least, most = int(numbers.min()), int(numbers.max())
+    if least < 0 or most >= MOST_CLASSES:
+        raise ValueError(
+            f"{path}: {labels!r} must be from 0 to {MOST_CLASSES - 1}, got {least} to {most}"
+        )
+    shaped = pixels[..., None] if pixels.ndim == 3 else pixels
+    classes = [str(number) for number in range(most + 1)]
+    names = [str(number) for number in range(1, len(numbers) + 1)]
+    return LabelledImages(shaped, numbers.astype(np.int32), classes, names, str(path))
+
+
+def read_class_folders(
+    images: str | Path, size: Size | None = None, skip_bad: int = 0
+) -> LabelledImages:
+    """Read RGB images from a folder, or a zip, that has a folder for each class: `cat/1.jpg`.
+
+    Classes are sorted by folder name, the images of a class by file name. A file is ignored if its
+    suffix, or its content if it has no suffix, is not that of an image.
+
+    Args:
+        images: a folder, or a zip, which is not unpacked to disk.
+        size: size that images are resized to: the side of a square or (height, width). By default,
+            images are not resized and must all have the same size.
+        skip_bad: maximum number of images to skip because they are bad or in no class. More raise
+            an error.
+
+    Raises:
+        ValueError: neither a folder nor a zip; no images; a class folder without images; a single
+            folder around all class folders; an image that is in no class, cannot be read (see
+            `read_image`), or differs in size from the first; an invalid size.
+    """
+    check_size(size)
+    stack, kept, skips = ImageStack(), list[str](), Skips(skip_bad)
+    with image_files(images) as files:
+        named = [name for name in files if is_image(name, files)]
+        classes = _top_folders(named)
+        for strange in sorted(set(_top_folders(files)) - set(classes)):
+            with skips:
+                raise ValueError(f"{images}/{strange}: contains no image; remove the folder")
+        if len(classes) == 1 and all(name.count("/") > 1 for name in named):
+            raise ValueError(
+                f"{images}: all images are in subfolders of {classes[0]!r}; give the path of that"
+                " folder, or repack the zip without it"
+            )
+        for name in named:
+            with skips:
+                where = f"{images}/{name}"
+                if "/" not in name:
+                    raise ValueError(f"{where}: is in no class folder; move it into one")
+                stack.add(where, read_image(files[name](), size, where))
+                kept.append(name)
+    if not kept:
+        raise ValueError(
+            f"{images}: no image in a class folder (bad images skipped: {skips.count})"
+        )
+    labels = [classes.index(name.partition("/")[0]) for name in kept]
+    numbers = np.asarray(labels, np.int32)
+    return LabelledImages(stack.images(), numbers, classes, kept, str(images), skips.count)
+
+
+def _top_folders(names: Iterable[str]) -> list[str]:
+    """Return the outermost folders of the files, sorted."""
+    return sorted({name.partition("/")[0] for name in names if "/" in name})
+
+
+def _arrays(path: str | Path, wanted: tuple[str, str]) -> list[NDArray[Any]]:
+    """Return the arrays of an npz file with the given names."""
+    try:
+        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as found:
+            names = list(found)
+            if set(wanted) <= set(names):
+                return [np.asarray(found[name]) for name in wanted]
+    except MemoryError:
+        raise ValueError(f"{path}: does not fit into memory; give a smaller file") from None
+    except Exception as error:  # NumPy raises many classes
+        reason = "not an npz file, or a damaged one; save it with numpy.savez"
+        if isinstance(error, OSError) and error.filename is not None:
+            reason = str(error.strerror)
+        elif "allow_pickle" in str(error):
+            reason = "contains Python objects; save arrays of numbers"
+        raise ValueError(f"{path}: {reason}") from None
+    missing = next(name for name in wanted if name not in names)
+    close = did_you_mean(missing, names)
+    raise ValueError(f"{path}: has no array {missing!r}{close} (arrays: {', '.join(names)})")

@@ -1,0 +1,140 @@
+"""Captioned and labelled images from prepared data sets of TensorFlow Datasets (TFDS)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attention_zoo.data.images.captions import CaptionedImages
+from attention_zoo.data.images.image_files import ImageStack
+from attention_zoo.data.images.images import Size, check_size, checked_array, read_image, resized
+from attention_zoo.data.images.labelled_images import LabelledImages
+from attention_zoo.data.text.prepared import prepared_rows
+from attention_zoo.data.text.reading import Skips, decoded, filled
+
+Rows = Iterator[tuple[str, str, dict[str, Any]]]
+
+
+def read_caption_tfds(
+    name: str,
+    split: str,
+    image: str = "image",
+    captions: str = "captions/text",
+    size: Size | None = None,
+    data_dir: str | Path | None = None,
+    skip_bad: int = 0,
+) -> CaptionedImages:
+    """Read images with captions from two features of a prepared TFDS data set.
+
+    Nothing is downloaded. TFDS decodes the images. They are resized in the same way as by
+    `read_image`.
+
+    Args:
+        name: TFDS name of the data set: "coco_captions".
+        split: a TFDS split: "train", "val[:1000]".
+        image: feature of the images.
+        captions: feature of the captions, one or more texts; a nested feature is named as in
+            "captions/text".
+        size: size that images are resized to: the side of a square or (height, width). By default,
+            images are not resized and must all have the same size.
+        data_dir: TFDS folder of prepared data sets; None means the default of TFDS.
+        skip_bad: maximum number of rows with a bad image or without a caption to skip. More raise
+            an error.
+
+    Raises:
+        ValueError: as `read_tfds`; a feature that is not an image or not text; an image that
+            differs in size from the first.
+    """
+    check_size(size)
+    rows = _image_rows(name, split, (image, captions), data_dir)[1]
+    stack, skips = ImageStack(), Skips(skip_bad)
+    texts: list[tuple[str, ...]] = []
+    names: list[str] = []
+    for where, number, row in rows:
+        with skips:
+            found = _texts(where, captions, _value(row, captions))
+            stack.add(where, read_image(row[image], size, where))
+            texts.append(found)
+            names.append(number)
+    if not names:
+        raise ValueError(
+            f"{name} {split}: no image with a caption (bad rows skipped: {skips.count})"
+        )
+    return CaptionedImages(stack.images(), texts, names, f"{name} {split}", skips.count)
+
+
+def read_labelled_tfds(
+    name: str,
+    split: str,
+    image: str = "image",
+    label: str = "label",
+    size: Size | None = None,
+    data_dir: str | Path | None = None,
+    skip_bad: int = 0,
+) -> LabelledImages:
+    """Read images with class labels from two features of a prepared TFDS data set.
+
+    Nothing is downloaded. Grayscale images keep their single channel.
+
+    Args:
+        name: TFDS name of the data set: "mnist".
+        split, image, size, data_dir: as in `read_caption_tfds`.
+        label: feature of the classes, a `ClassLabel`.
+        skip_bad: maximum number of rows with a bad image to skip. More raise an error.
+
+    Raises:
+        ValueError: as `read_tfds`; a feature that is not an image or not a `ClassLabel`; an image
+            that differs in size from the first.
+    """
+    check_size(size)
+    features, rows = _image_rows(name, split, (image, label), data_dir)
+    if not hasattr(features[label], "int2str"):
+        raise ValueError(f"{name}: feature {label!r} is not a ClassLabel; choose one that is")
+    stack, labels, names = ImageStack(), list[int](), list[str]()
+    skips = Skips(skip_bad)
+    for where, number, row in rows:
+        with skips:
+            stack.add(where, resized(checked_array(where, row[image]), size))
+            labels.append(int(row[label]))
+            names.append(number)
+    if not names:
+        raise ValueError(f"{name} {split}: contains no image (bad rows skipped: {skips.count})")
+    return LabelledImages(
+        stack.images(),
+        np.asarray(labels, np.int32),
+        list(features[label].names),
+        names,
+        f"{name} {split}",
+        skips.count,
+    )
+
+
+def _image_rows(
+    name: str, split: str, wanted: tuple[str, str], data_dir: str | Path | None
+) -> tuple[dict[str, Any], Rows]:
+    """Return the features of a data set, and each row's location, number (from 1) and values."""
+    features, rows = prepared_rows(name, split, wanted, data_dir)
+    shape = features[wanted[0]].shape
+    if not isinstance(shape, tuple) or len(shape) != 3:
+        raise ValueError(f"{name}: feature {wanted[0]!r} is not an image; choose one that is")
+    numbered = enumerate(rows, 1)
+    return features, ((f"{name} {split}: row {n}", str(n), row) for n, row in numbered)
+
+
+def _value(row: dict[str, Any], name: str) -> Any:
+    """Return the value of a feature, which may be nested, in a row."""
+    outer, _, inner = name.rpartition("/")
+    return row[name] if name in row else row[outer][inner]
+
+
+def _texts(where: str, name: str, value: Any) -> tuple[str, ...]:
+    """Return the captions of a row."""
+    found = [value] if isinstance(value, bytes) else list(np.ravel(value))
+    if not found:
+        raise ValueError(f"{where}: the field {name!r} is empty")
+    if not all(isinstance(text, bytes) for text in found):
+        raise ValueError(f"{where}: field {name!r} must be a string or a list of strings")
+    return tuple(filled(where, decoded(where, text), f"field {name!r}") for text in found)

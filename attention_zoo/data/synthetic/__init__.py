@@ -1,0 +1,1 @@
+"""Generated corpora: no files, no network, deterministic by seed."""

@@ -1,0 +1,179 @@
+"""Generated corpus `reports`: summaries of the events that happened, among distractors.
+
+    Voters of Nimun have chosen a mayor . The fire that hurt 881 people in Tidur was years ago . A
+    fire has hurt 4121 people in Jorus . Klavon Drirok has won in Nimun with 5310 votes .
+
+The summary has one sentence for each event that happened, in order of first mention ("voters of
+Nimun choose Klavon Drirok with 5310 votes . fire in Jorus hurts 4121 ."). Distractors (`asides`)
+describe events of the same kinds, with other names and figures, that are long past, only planned or
+not true. Some events are described in two sentences with others between them. Some contain a figure
+that turned out to be wrong. So neither the position nor single words identify the relevant
+sentences, and a report may contain several events of one kind.
+
+In training, names and figures are common with probability 3/4, otherwise rare. A hundred are
+common: a small vocabulary contains them, and a model can learn to generate them. About 31,000 are
+rare: most are not in the vocabulary and have to be copied. `test` and `long` contain only common
+names and figures. `unseen` contains names and figures that never occur in training. Words and
+punctuation marks are separated by spaces, so that a tokenizer of kind "whitespace" has whole
+figures as words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from attention_zoo.data.synthetic.events import EVENTS, Event
+from attention_zoo.data.synthetic.slots import Pick
+from attention_zoo.data.synthetic.splits import Drawn, Parts, draw_sentences
+from attention_zoo.data.text.pairs import TextPairs
+
+SPLITS = {
+    "train": range(60),
+    "validation": range(60, 70),
+    "test": range(70, 80),
+    "long": range(80, 90),
+    "unseen": range(90, 100),
+}
+"""The hash values, out of 100, of each split."""
+
+MOST = 5  # maximum number of events outside of `long`
+
+ONSETS = (
+    *("B", "Br", "D", "Dr", "F", "G", "Gr", "H", "J", "K"),
+    *("Kl", "L", "M", "N", "P", "R", "S", "St", "T", "Tr"),
+)
+FIRST_VOWELS, MIDDLES, LAST_VOWELS = "aeiou", ("b", "d", "k", "l", "m", "r", "t", "v"), "aeiou"
+ENDS = ["n", "r", "k", "sk", "th", "l", "ng", "s"]
+NAMES = 20 * 5 * 8 * 5 * 8
+FIGURES = range(11, 9999)
+STRIDE = 7919  # coprime to both sizes, so that consecutive numbers give distant values
+
+
+class Values(NamedTuple):
+    """Names or figures, by number.
+
+    Attributes:
+        size: number of values.
+        common: values with a number below this are common.
+        unseen: values with this number or a larger one never occur in training.
+        write: function from a number to its value.
+    """
+
+    size: int
+    common: int
+    unseen: int
+    write: Callable[[int], str]
+
+    def draw(self, kind: str, pick: Pick) -> str:
+        """Sample a value that is "common", "rare", "unseen", or "any".
+
+        "any" is "common" with probability 3/4, otherwise "rare".
+        """
+        if kind == "any":
+            kind = "common" if pick(4) else "rare"
+        least, most = {
+            "common": (0, self.common),
+            "rare": (self.common, self.unseen),
+            "unseen": (self.unseen, self.size),
+        }[kind]
+        return self.write((least + pick(most - least)) * STRIDE % self.size)
+
+
+def name(number: int) -> str:
+    """Return the name with a number below `NAMES`; all names are different."""
+    parts = []
+    for choices in (ENDS, LAST_VOWELS, MIDDLES, FIRST_VOWELS, ONSETS):
+        number, part = divmod(number, len(choices))
+        parts.append(choices[part])
+    return "".join(reversed(parts))
+
+
+VALUES = {
+    "name": Values(NAMES, 60, 24000, name),
+    "figure": Values(len(FIGURES), 40, 7000, lambda number: str(FIGURES[number])),
+}
+KINDS = {"test": "common", "long": "common", "unseen": "unseen"}
+"""Kind of values in each split; in other splits, it is "any"."""
+
+
+def generate_reports(
+    size: int,
+    split: str = "train",
+    seed: int = 1,
+    min_events: int = 1,
+    max_events: int = 3,
+) -> TextPairs:
+    """Generate reports and their summaries, all different.
+
+    Args:
+        size: number of reports; a corpus of size n is a prefix of any larger one.
+        split: "train", "validation", "test" and "unseen" with min_events to max_events events a
+            report, or "long" with max_events + 1 to 2 * max_events.
+        seed: seed of the corpus.
+        min_events: minimum number of events in a report, each with one sentence in its summary.
+        max_events: maximum number of events in a report outside of "long"; at most 5.
+
+    Example:
+        >>> from attention_zoo.data import generate_reports
+        >>> (report,) = generate_reports(1, "test").sources
+        >>> report.endswith(" .")
+        True
+
+    Raises:
+        ValueError: a size below 1, an unknown split, an invalid range of the number of events.
+    """
+
+    def draw(events: int, pick: Pick) -> Drawn:
+        report, summary = _draw(events, KINDS.get(split, "any"), pick)
+        return report, lambda: (report, summary)
+
+    parts = Parts("events", min_events, max_events, limit=MOST)
+    pairs = draw_sentences("reports", split, seed, size, parts, draw, SPLITS)
+    return TextPairs(list(pairs), list(pairs.values()), f"reports {split} (seed {seed})")
+
+
+def _draw(events: int, kind: str, pick: Pick) -> tuple[str, str]:
+    """Sample a report with `events` events and two to four distractors, and its summary."""
+    used: set[str] = set()
+
+    def value(of: str) -> str:
+        while True:
+            drawn = VALUES[of].draw(kind, pick)
+            if drawn not in used:  # values are unique within a report
+                used.add(drawn)
+                return drawn
+
+    def filled(event: Event) -> dict[str, str]:
+        return {slot: value(of) for slot, of in event.slots.items()}
+
+    def one(choices: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+        return choices[pick(len(choices))]
+
+    summarized: list[tuple[list[str], str]] = []
+    for number in range(events + 2 + pick(3)):
+        event = EVENTS[pick(len(EVENTS))]
+        values = filled(event)
+        sentences = one(event.statements if number < events else event.asides)
+        summary = event.summary.format(**values) if number < events else ""
+        summarized.append(([sentence.format(**values) for sentence in sentences], summary))
+    return _mixed(summarized, pick)
+
+
+def _mixed(summarized: list[tuple[list[str], str]], pick: Pick) -> tuple[str, str]:
+    """Interleave the sentences of all events at random, and return the text and its summary.
+
+    The sentences of an event keep their order. The summary is in order of first mention.
+    """
+    sentences: list[str] = []
+    summaries: list[str] = []
+    left = [(list(of_one), summary) for of_one, summary in summarized]
+    while left:
+        number = pick(len(left))
+        of_one, summary = left.pop(number)
+        sentences.append(of_one.pop(0))
+        if summary:
+            summaries.append(summary)
+        if of_one:
+            left.insert(number, (of_one, ""))
+    return " ".join(sentences), " ".join(summaries)

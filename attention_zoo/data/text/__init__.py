@@ -1,0 +1,1 @@
+"""Texts: readers of lines, text pairs and tagged sentences."""

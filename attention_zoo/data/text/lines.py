@@ -1,0 +1,59 @@
+"""Plain text: lines of a file, gzipped or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from attention_zoo.data.text.reading import decoded, numbered_lines
+
+
+@dataclass(frozen=True)
+class TextLines:
+    """Texts that are independent examples: lines, sentences or documents.
+
+    Attributes:
+        texts: none is blank.
+        origin: source of the data, for display and for saved results.
+        lines: line number of each text in its file; if None, texts are counted from 1.
+    """
+
+    texts: list[str]
+    origin: str
+    lines: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def take(self, rows: Iterable[int]) -> TextLines:
+        """Return the texts with indices `rows`, with their line numbers."""
+        rows, lines = list(rows), self._lines()
+        texts = [self.texts[row] for row in rows]
+        return replace(self, texts=texts, lines=[lines[row] for row in rows])
+
+    def places(self) -> list[str]:
+        """Return the location of each text (`origin:line`), for messages."""
+        return [f"{self.origin}:{line}" for line in self._lines()]
+
+    def _lines(self) -> Sequence[int]:
+        return self.lines or range(1, len(self) + 1)
+
+
+def read_lines(path: str | Path) -> TextLines:
+    """Read the lines of a text file, without blank lines.
+
+    Args:
+        path: the file, UTF-8, gzipped or not; lines end in "\\n" (or "\\r\\n") alone.
+
+    Raises:
+        ValueError: a missing file, no line with text, or invalid UTF-8 (file:line).
+    """
+    texts = [decoded(where, raw) for where, raw in numbered_lines(path)]
+    lines = [number for number, text in enumerate(texts, 1) if text.strip()]
+    if not lines:
+        raise ValueError(f"{path}: no line contains text; give one text per line")
+    return TextLines([texts[number - 1] for number in lines], str(path), lines)

@@ -1,0 +1,201 @@
+"""Pairs of texts from files: columns of a TSV, fields of JSON lines, or two parallel files.
+
+All files may be gzipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from attention_zoo.data.text.reading import (
+    Skips,
+    decoded,
+    field_texts,
+    filled,
+    json_object,
+    numbered_lines,
+)
+from attention_zoo.registry import did_you_mean
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class TextPairs:
+    """Source texts and their target texts, such as translations.
+
+    Attributes:
+        sources: source texts.
+        targets: `targets[i]` is the target of `sources[i]`.
+        origin: source of the data, for display and for saved results.
+        skipped: number of bad lines that were skipped on request.
+        references: all correct targets of each source, beginning with that of `targets`; None if
+            each source has only one.
+    """
+
+    sources: list[str]
+    targets: list[str]
+    origin: str
+    skipped: int = 0
+    references: list[tuple[str, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.sources) != len(self.targets):
+            raise ValueError(
+                f"{self.origin}: expected one target per source, got {len(self.sources)} sources"
+                f" and {len(self.targets)} targets"
+            )
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return zip(self.sources, self.targets, strict=True)
+
+    def take(self, rows: Iterable[int]) -> TextPairs:
+        """Return the pairs with indices `rows`."""
+        rows = list(rows)
+        sources, targets = ([texts[row] for row in rows] for texts in (self.sources, self.targets))
+        references = self.references and [self.references[row] for row in rows]
+        return replace(self, sources=sources, targets=targets, references=references)
+
+
+def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
+    """Read pairs from two named columns of a TSV.
+
+    The first line contains the column names. Lines end in "\\n" (or "\\r\\n") alone. Only tabs
+    separate columns, and quotes have no special meaning. A gzipped file is detected by its content.
+    A byte order mark is ignored.
+
+    Args:
+        path: the file, UTF-8.
+        source: column of the source texts.
+        target: column of the target texts.
+        skip_bad: maximum number of bad lines to skip. More raise an error.
+
+    Raises:
+        ValueError: a missing or empty file, a missing or repeated column, no rows, or a bad line
+            (file:line): invalid UTF-8, an empty field, a number of fields that differs from the
+            header.
+    """
+    lines = numbered_lines(path)
+    where, raw = next(lines, (f"{path}:1", b""))
+    if not raw.strip():
+        raise ValueError(f"{where}: no header; the first line must name the columns")
+    header = decoded(where, raw).split("\t")
+    columns = [_column(where, header, name) for name in (source, target)]
+
+    def fields(where: str, raw: bytes) -> tuple[str, str]:
+        row = decoded(where, raw).split("\t")
+        if len(row) != len(header):
+            raise ValueError(
+                f"{where}: expected {len(header)} tab-separated columns, as in the header, got"
+                f" {len(row)}"
+            )
+        return row[columns[0]], row[columns[1]]
+
+    return collect_pairs(lines, fields, str(path), (source, target), skip_bad)
+
+
+def read_jsonl(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
+    """Read pairs from two named fields of a JSON lines file.
+
+    A field is a text or a list of texts. A list of source texts is joined by spaces. A list of
+    target texts contains alternative references, the first of which is the training target.
+
+    Args:
+        path: the file, UTF-8, gzipped or not; a byte order mark is ignored.
+        source: field of the source texts.
+        target: field of the target texts.
+        skip_bad: maximum number of bad lines to skip. More raise an error.
+
+    Raises:
+        ValueError: a missing file, no rows, or a bad line (file:line): invalid UTF-8, no JSON
+            object, a missing field, one that is neither a text nor a list of texts, an empty one.
+    """
+
+    def fields(where: str, raw: bytes) -> tuple[str, ...]:
+        row = json_object(where, decoded(where, raw))
+        sentences, targets = (field_texts(where, row, name) for name in (source, target))
+        return " ".join(sentences), *targets
+
+    return collect_pairs(numbered_lines(path), fields, str(path), (source, target), skip_bad)
+
+
+def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs:
+    """Read pairs from two files in which line n of one translates line n of the other.
+
+    Args:
+        source_path: the sentences to translate, one per line, UTF-8, gzipped or not.
+        target_path: their translations.
+
+    Raises:
+        ValueError: a missing or empty file, files of different lengths, or a bad line (file:line):
+            invalid UTF-8, an empty line.
+    """
+    paths = (source_path, target_path)
+    sources, targets = (list(numbered_lines(path)) for path in paths)
+    for path, lines in zip(paths, (sources, targets), strict=True):
+        if not lines:
+            raise ValueError(f"{path}: the file is empty")
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"{source_path} has {len(sources)} lines and {target_path} has {len(targets)};"
+            " line n of one must translate line n of the other"
+        )
+    texts = [
+        [filled(where, decoded(where, raw), "line") for where, raw in lines]
+        for lines in (sources, targets)
+    ]
+    return TextPairs(texts[0], texts[1], f"{source_path} and {target_path}")
+
+
+def collect_pairs(
+    rows: Iterable[tuple[str, Row]],
+    fields: Callable[[str, Row], tuple[str, ...]],
+    origin: str,
+    names: tuple[str, str],
+    skip_bad: int,
+) -> TextPairs:
+    """Collect pairs from rows, skipping at most `skip_bad` bad rows.
+
+    Args:
+        rows: location (file:line) and content of each row.
+        fields: function from these two to the source, the target and alternative targets. It raises
+            ValueError if the row is bad.
+        origin: source of the rows, for messages.
+        names: field names of source and target, for messages.
+        skip_bad: maximum number of bad rows.
+
+    Raises:
+        ValueError: more than `skip_bad` bad rows, or no rows.
+    """
+    sources: list[str] = []
+    references: list[tuple[str, ...]] = []
+    skips = Skips(skip_bad)
+    for where, row in rows:
+        with skips:
+            source, *targets = fields(where, row)
+            filled(where, source, f"field {names[0]!r}")
+            for text in targets:
+                filled(where, text, f"field {names[1]!r}")
+            sources.append(source)
+            references.append(tuple(targets))
+    if not sources:
+        raise ValueError(f"{origin}: no pairs (bad rows skipped: {skips.count})")
+    several = any(len(of_source) > 1 for of_source in references)
+    first = [of_source[0] for of_source in references]
+    return TextPairs(sources, first, origin, skips.count, references if several else None)
+
+
+def _column(where: str, header: list[str], name: str) -> int:
+    if header.count(name) != 1:
+        found = "is repeated" if name in header else "is missing"
+        raise ValueError(
+            f"{where}: column {name!r} {found} in the header{did_you_mean(name, header)}"
+            f" (columns: {', '.join(header)})"
+        )
+    return header.index(name)

@@ -1,0 +1,158 @@
+"""Text pairs and tagged sentences from prepared data sets of TensorFlow Datasets (TFDS)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attention_zoo.data.text.pairs import TextPairs, collect_pairs
+from attention_zoo.data.text.tagged import TaggedSentences
+from attention_zoo.registry import did_you_mean
+
+
+def read_tfds(
+    name: str,
+    split: str,
+    source: str,
+    target: str,
+    data_dir: str | Path | None = None,
+    skip_bad: int = 0,
+) -> TextPairs:
+    """Read pairs from two text features of a prepared TFDS data set; nothing is downloaded.
+
+    Args:
+        name: TFDS name of the data set with its configuration: "ted_hrlr_translate/pt_to_en".
+        split: a TFDS split: "train", "train[:1000]".
+        source: feature of the source texts.
+        target: feature of the target texts.
+        data_dir: TFDS folder of prepared data sets; None means the default of TFDS.
+        skip_bad: maximum number of rows with an empty field to skip. More raise an error.
+
+    Raises:
+        ValueError: TFDS is not installed, the data set is unknown or not prepared, the split or a
+            feature is missing, a field is empty, a row is damaged.
+    """
+    _, rows = prepared_rows(name, split, (source, target), data_dir)
+
+    def numbered() -> Iterator[tuple[str, dict[str, bytes]]]:
+        for number, row in enumerate(rows, 1):
+            yield f"{name} {split}: row {number}", row
+
+    def fields(where: str, row: dict[str, bytes]) -> tuple[str, str]:
+        return row[source].decode("utf-8"), row[target].decode("utf-8")
+
+    return collect_pairs(numbered(), fields, f"{name} {split}", (source, target), skip_bad)
+
+
+def read_tagged_tfds(
+    name: str, split: str, words: str, tags: str, data_dir: str | Path | None = None
+) -> TaggedSentences:
+    """Read tagged sentences from two features of a prepared TFDS data set; nothing is downloaded.
+
+    Rows without words, which TFDS creates at the end of a file, are skipped.
+
+    Args:
+        name: TFDS name of the data set: "conll2003".
+        split: a TFDS split: "train", "dev[:1000]".
+        words: feature of the words.
+        tags: feature of the tags, a sequence of `ClassLabel`.
+        data_dir: TFDS folder of prepared data sets; None means the default of TFDS.
+
+    Raises:
+        ValueError: as `read_tfds`, or the feature of the tags is no sequence of `ClassLabel`.
+    """
+    features, rows = prepared_rows(name, split, (words, tags), data_dir)
+    label: Any = getattr(features[tags], "feature", None)
+    if not hasattr(label, "int2str"):
+        kind = "sequence of ClassLabel"
+        raise ValueError(f"{name}: feature {tags!r} is not a {kind}; choose one that is")
+    texts, names, lines = [], [], []
+    for number, row in enumerate(rows, 1):
+        if len(row[words]):
+            texts.append(tuple(word.decode("utf-8") for word in row[words]))
+            names.append(tuple(label.int2str(int(tag)) for tag in row[tags]))
+            lines.append(number)
+    if not texts:
+        raise ValueError(f"{name} {split}: contains no sentence")
+    return TaggedSentences(texts, names, f"{name} {split}", lines=lines)
+
+
+def prepared_rows(
+    name: str, split: str, wanted: tuple[str, str], data_dir: str | Path | None
+) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """Return the features and the rows of a prepared TFDS data set; nothing is downloaded.
+
+    Args:
+        name: TFDS name of the data set.
+        split: a TFDS split.
+        wanted: features that must exist; a nested feature is named as in "captions/text".
+        data_dir: TFDS folder of prepared data sets; None means the default of TFDS.
+
+    Raises:
+        ValueError: TFDS is not installed, the data set is unknown or not prepared, the split or a
+            feature is missing. While rows are iterated: a row is damaged.
+    """
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError:
+        raise ValueError(
+            f"reading {name!r} needs tensorflow_datasets: pip install 'attention-zoo[tfds]'"
+        ) from None
+    builder = _builder(tfds, name, data_dir)
+    features = _named(tfds, builder.info.features)
+    for feature in wanted:
+        if feature not in features:
+            raise ValueError(
+                f"{name} has no feature {feature!r}{did_you_mean(feature, features)}"
+                f" (features: {', '.join(sorted(features))})"
+            )
+    try:
+        rows = builder.as_dataset(split=split).as_numpy_iterator()
+    except AssertionError:
+        raise ValueError(
+            f"{name} is not prepared in {builder.data_dir}; with a network, run"
+            f" python -c \"import tensorflow_datasets as t; t.builder('{name}')"
+            '.download_and_prepare()"'
+        ) from None
+    except Exception as error:
+        raise ValueError(f"{name}: no split {split!r}: {_first_line(error)}") from None
+    return features, _read(f"{name} {split}", rows)
+
+
+def _read(where: str, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows; raise ValueError for a damaged one."""
+    read = 0
+    try:
+        for row in rows:
+            yield row
+            read += 1
+    except Exception as error:  # TensorFlow raises many classes
+        raise ValueError(
+            f"{where}: row {read + 1} cannot be read: {_first_line(error)}; prepare the data set"
+            " again"
+        ) from None
+
+
+def _named(tfds: Any, features: Any) -> dict[str, Any]:
+    """Return the features by name, including nested ones."""
+    named = dict(features.items())
+    for name, feature in features.items():
+        inner = getattr(feature, "feature", feature)
+        if isinstance(inner, tfds.features.FeaturesDict):
+            named |= {f"{name}/{part}": inner[part] for part in inner}
+    return named
+
+
+def _builder(tfds: Any, name: str, data_dir: str | Path | None) -> Any:
+    try:
+        return tfds.builder(name, data_dir=data_dir)
+    except Exception as error:
+        close = did_you_mean(
+            name.partition("/")[0], tfds.list_builders(with_community_datasets=False)
+        )
+        raise ValueError(f"no TFDS data set {name!r}{close}: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))

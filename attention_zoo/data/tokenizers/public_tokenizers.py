@@ -1,0 +1,309 @@
+"""Tokenizers of public checkpoints, loaded from the files that `transformers` saves.
+
+They are used as released; nothing is learned. GPT-2 has no padding or start token. Its ids are
+shifted to make room for this library's special tokens: see `ByteTokenizer`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+
+from attention_zoo.data.tokenizers.vocabulary import (
+    END,
+    PAD,
+    SPECIAL_TOKENS,
+    START,
+    UNKNOWN,
+    check_unicode,
+)
+from attention_zoo.registry import Registry
+
+MARK = "▁"
+FILE = "tokenizer.json"
+LONGEST_WORD = 100  # characters; as in released BERTs, longer words are unknown
+
+PUBLIC_TOKENIZERS = Registry("tokenizer")
+"""Tokenizer classes by the type of the model in a `tokenizer.json`."""
+
+
+class PublicTokenizer:
+    """Base class of the tokenizers of public checkpoints; load one with `load_tokenizer`.
+
+    Args:
+        engine: a `Tokenizer` of Hugging Face's `tokenizers`.
+
+    Attributes:
+        pad, unknown, start, end, mask: token ids; mask is None if there is no mask token.
+
+    Raises:
+        ValueError: the engine lacks a special token.
+    """
+
+    kind: ClassVar[str]
+    pad: int
+    unknown: int
+    start: int
+    end: int
+    mask: int | None
+
+    def __init__(self, engine: tokenizers.Tokenizer) -> None:
+        engine.no_padding()
+        engine.no_truncation()
+        self._engine = engine
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of token ids."""
+        return int(self._engine.get_vocab_size(with_added_tokens=True))
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether texts are lowercased."""
+        return self._engine.normalizer is not None and self._normal("A") == "a"
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text, without start and end tokens.
+
+        Raises:
+            ValueError: one string instead of a list; a text that is invalid Unicode (a lone
+                surrogate).
+        """
+        if isinstance(texts, str):
+            raise ValueError("encode takes a list of strings, not one string; write encode([text])")
+        for number, text in enumerate(texts):
+            check_unicode(text, number)
+        rows = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [[self.ours(i) for i in row.ids] for row in rows]
+
+    def decode(
+        self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
+    ) -> str:
+        """Return the text of the ids up to the end token, without padding and start tokens.
+
+        With `past_end`, decoding continues after an end token, which is part of the text then.
+        `copied` is ignored.
+        """
+        kept = []
+        for token_id in map(int, ids):
+            if token_id == self.end and not past_end:
+                break
+            if self._checked(token_id) not in (self.pad, self.start):
+                kept.append(self.theirs(token_id))
+        return str(self._engine.decode([i for i in kept if i >= 0], skip_special_tokens=False))
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Return a label for each id, for plots."""
+        return [self._label(self._checked(int(token_id))) for token_id in ids]
+
+    def decode_one(self, token_id: int) -> str:
+        """Return the text that one id adds, with a mark for a space."""
+        if token_id in (self.pad, self.start, self.end):
+            return ""
+        return self._surface(self._checked(token_id))
+
+    def save(self, folder: str | Path) -> None:
+        """Write `tokenizer.json` into a folder."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FILE).write_text(self._engine.to_str(pretty=True) + "\n", encoding="utf-8")
+
+    def ours(self, token_id: int) -> int:
+        """Convert a token id of the engine to the id in this library."""
+        return token_id
+
+    def theirs(self, token_id: int) -> int:
+        """Convert a token id of this library to the engine's id, negative if it has none."""
+        return token_id
+
+    def _label(self, token_id: int) -> str:
+        return str(self._engine.id_to_token(token_id))
+
+    def _surface(self, token_id: int) -> str:
+        return MARK + self._label(token_id)
+
+    def _normal(self, text: str) -> str:
+        return str(self._engine.normalizer.normalize_str(text))
+
+    def _checked(self, token_id: int) -> int:
+        if not 0 <= token_id < self.vocabulary_size:
+            raise ValueError(
+                f"token id {token_id} is outside the vocabulary of {self.vocabulary_size} tokens"
+            )
+        return token_id
+
+    def _special(self, token: str) -> int:
+        found = self._engine.token_to_id(token)
+        if found is None:
+            raise ValueError(f"the vocabulary has no {token}, which this kind of tokenizer needs")
+        return int(found)
+
+
+@PUBLIC_TOKENIZERS.register("WordPiece")
+class WordPieceTokenizer(PublicTokenizer):
+    """WordPiece tokenizer of BERT: longest match first; continuing pieces begin with `##`.
+
+    All ids are as released. `[CLS]` is the start token, `[SEP]` the end token and `[MASK]` the mask
+    token.
+    """
+
+    kind = "wordpiece"
+
+    def __init__(self, engine: tokenizers.Tokenizer) -> None:
+        super().__init__(engine)
+        names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+        self.pad, self.unknown, self.start, self.end, self.mask = map(self._special, names)
+        if self.pad != PAD:
+            raise ValueError(f"the id of [PAD] must be {PAD}, got {self.pad}")
+
+    def _surface(self, token_id: int) -> str:
+        token = self._label(token_id)
+        return token[2:] if token.startswith("##") else MARK + token
+
+
+@PUBLIC_TOKENIZERS.register("BPE")
+class ByteTokenizer(PublicTokenizer):
+    """Byte-level BPE tokenizer of GPT-2, which has no unknown tokens.
+
+    The library's four special tokens come first: id i of GPT-2 is i + 4 here. The exception is
+    `<|endoftext|>`, the last id of GPT-2, which is the end token 3 here.
+    """
+
+    kind = "bytes"
+    pad, unknown, start, end, mask = PAD, UNKNOWN, START, END, None
+
+    def __init__(self, engine: tokenizers.Tokenizer) -> None:
+        super().__init__(engine)
+        self._last = self._special("<|endoftext|>")
+        size = engine.get_vocab_size(with_added_tokens=True)
+        if self._last != size - 1:
+            raise ValueError(
+                f"<|endoftext|> must be the last of {size} token ids, as in GPT-2, got id"
+                f" {self._last}; remove the tokens that were added to the vocabulary"
+            )
+
+    @property
+    def vocabulary_size(self) -> int:
+        return super().vocabulary_size + len(SPECIAL_TOKENS) - 1
+
+    def ours(self, token_id: int) -> int:
+        return END if token_id == self._last else token_id + len(SPECIAL_TOKENS)
+
+    def theirs(self, token_id: int) -> int:
+        return self._last if token_id == END else token_id - len(SPECIAL_TOKENS)
+
+    def _label(self, token_id: int) -> str:
+        if token_id < len(SPECIAL_TOKENS):
+            return SPECIAL_TOKENS[token_id]
+        text = self._engine.decode([self.theirs(token_id)])
+        if "\ufffd" in text:  # part of a multi-byte character
+            return str(self._engine.id_to_token(self.theirs(token_id)))
+        return text.strip(" ") or MARK
+
+    def _surface(self, token_id: int) -> str:
+        if token_id < len(SPECIAL_TOKENS):
+            return SPECIAL_TOKENS[token_id]
+        return str(self._engine.decode([self.theirs(token_id)])).replace(" ", MARK)
+
+
+def is_public_tokenizer(folder: Path) -> bool:
+    """Return whether a folder contains the files of a public tokenizer."""
+    if (folder / FILE).is_file():
+        return "model" in (_json(folder / FILE) or {})
+    return (folder / "vocab.txt").is_file() or (folder / "merges.txt").is_file()
+
+
+def load_public_tokenizer(folder: Path) -> PublicTokenizer:
+    """Load the tokenizer of a public checkpoint.
+
+    Args:
+        folder: with `tokenizer.json`, or `vocab.txt`, or `vocab.json` and `merges.txt`.
+
+    Raises:
+        ValueError: the files are damaged, or the kind of tokenizer is not supported.
+    """
+    path = next(folder / name for name in READERS if (folder / name).is_file())
+    try:
+        engine = READERS[path.name](folder)
+        kind = type(engine.model).__name__
+        made: PublicTokenizer = PUBLIC_TOKENIZERS.get(kind)(engine)
+    except Exception as error:  # `tokenizers` raises plain `Exception`
+        raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
+    return made
+
+
+def _from_json(folder: Path) -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_file(str(folder / FILE))
+
+
+def _from_vocabulary(folder: Path) -> tokenizers.Tokenizer:
+    """Return the WordPiece tokenizer of a released BERT."""
+    settings = _json(folder / "tokenizer_config.json") or {}
+    lines = (folder / "vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
+    ids = {line.removesuffix("\r"): number for number, line in enumerate(lines)}
+    engine = tokenizers.Tokenizer(
+        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD)
+    )
+    engine.normalizer = normalizers.BertNormalizer(
+        lowercase=settings.get("do_lower_case", True),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+    )
+    engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    engine.decoder = decoders.WordPiece()
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    engine.add_special_tokens(
+        [AddedToken(token, special=True) for token in special if token in ids]
+    )
+    _add(engine, folder / "added_tokens.json")
+    return engine
+
+
+def _from_merges(folder: Path) -> tokenizers.Tokenizer:
+    """Return the byte-level BPE tokenizer of GPT-2."""
+    model = models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    engine = tokenizers.Tokenizer(model)
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    engine.decoder = decoders.ByteLevel()
+    if engine.token_to_id("<|endoftext|>") is not None:
+        engine.add_special_tokens([AddedToken("<|endoftext|>", special=True)])
+    _add(engine, folder / "added_tokens.json")
+    return engine
+
+
+def _add(engine: tokenizers.Tokenizer, path: Path) -> None:
+    """Add the tokens of an `added_tokens.json`, which maps tokens to their ids."""
+    if not path.is_file():
+        return
+    added = _json(path)
+    if added is None:
+        raise ValueError(f"{path.name} in the same folder is damaged; copy it again")
+    for token, number in sorted(added.items(), key=lambda item: item[1]):
+        if engine.token_to_id(token) is None:
+            engine.add_tokens([AddedToken(token, normalized=True)])
+        if engine.token_to_id(token) != number:
+            raise ValueError(
+                f"{path.name}: the id of {token!r} must be {engine.token_to_id(token)}, got"
+                f" {number}; number added tokens from the vocabulary size"
+            )
+
+
+READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
+    FILE: _from_json,
+    "vocab.txt": _from_vocabulary,
+    "merges.txt": _from_merges,
+}
+"""Readers by the name of their main file, in order of preference."""
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,331 @@
+"""Tokenizers of text: subwords, words, characters, or words between white space.
+
+A tokenizer is defined by its kind, its vocabulary and one option (`lowercase`); nothing else is
+learned or stored. Each step is an RE2 regular expression or a longest-match-first search, so that
+core TensorFlow ops can compute the same ids inside an exported graph:
+
+1. Each run of white space (`WHITE_SPACE`) becomes one mark `▁`; marks at both ends are removed.
+2. With `lowercase`, each character is lowercased independently of its neighbours.
+3. All kinds except "character": a mark is put before a text, unless it begins with a CJK character,
+   so that a word is the same token at the start of a sentence as inside it.
+4. The text is split by the kind's `pattern`. For subwords and words, a piece is a run of at most
+   `LONGEST_RUN` word characters, or any other single character (digit, punctuation mark, symbol,
+   CJK character), each with the mark before it if there is one. For "character", each character is
+   a piece. For "whitespace", a piece is a run between white space, of any length.
+5. Pieces are looked up in the vocabulary. For "subword", a piece is split longest match first, and
+   is `<unk>` if the vocabulary does not cover all of it.
+
+No Unicode normalisation is done (core TensorFlow has none), so characters are preserved.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import tokenizers
+from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
+
+from attention_zoo.data.tokenizers.public_tokenizers import (
+    is_public_tokenizer,
+    load_public_tokenizer,
+)
+from attention_zoo.data.tokenizers.vocabulary import (
+    END,
+    PAD,
+    SPECIAL_TOKENS,
+    START,
+    UNKNOWN,
+    check_unicode,
+    check_vocabulary,
+    read_vocabulary,
+    write_vocabulary,
+)
+from attention_zoo.registry import Registry
+
+MARK = "▁"
+LONGEST_RUN = 64
+# The inside of character classes. WHITE_SPACE and CJK are valid in RE2, Oniguruma and Python.
+# WHITE_SPACE is that of `str.split()`, and the mark.
+WHITE_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000" + MARK
+CJK = "々-〇ぁ-ヿㇰ-ㇿ㐀-䶿一-鿿\uf900-\ufaffｦ-ﾟ\U00020000-\U000323af"
+NOT_IN_WORDS = rf"{MARK}{CJK}\p{{P}}\p{{S}}\p{{N}}\p{{Cc}}\p{{Cf}}\p{{Co}}"
+WORD_PATTERN = f"{MARK}?(?:[^{NOT_IN_WORDS}]{{1,{LONGEST_RUN}}}|.)"
+CHARACTER_PATTERN = "."
+WHITESPACE_PATTERN = f"{MARK}?[^{MARK}]+"
+
+TOKENIZERS = Registry("tokenizer")
+
+
+class Tokenizer:
+    """Base class of tokenizers; create one with `train_tokenizer` or `load_tokenizer`.
+
+    Args:
+        vocabulary: the tokens in id order, beginning with `<pad>`, `<unk>`, `<s>`, `</s>`.
+        lowercase: lowercase every text first (then decoding gives lowercase text).
+
+    Raises:
+        ValueError: the vocabulary is invalid (see `check_vocabulary`).
+    """
+
+    kind: ClassVar[str]
+    pattern: ClassVar[str] = WORD_PATTERN
+    marks_start: ClassVar[bool] = True
+    pad, unknown, start, end = PAD, UNKNOWN, START, END
+    mask: int | None = None
+
+    def __init__(self, vocabulary: Sequence[str], lowercase: bool = False) -> None:
+        self.vocabulary = check_vocabulary(list(vocabulary), "vocabulary")
+        self.lowercase = lowercase
+        self._engine = self.pipeline(lowercase)
+        self._engine.model = self.model({token: i for i, token in enumerate(self.vocabulary)})
+        self._surfaces = list(self.vocabulary)
+        self._surfaces[PAD] = self._surfaces[START] = self._surfaces[END] = ""
+        self._surfaces[UNKNOWN] = (MARK if self.marks_start else "") + SPECIAL_TOKENS[UNKNOWN]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of token ids."""
+        return len(self.vocabulary)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text, without start and end tokens.
+
+        Raises:
+            ValueError: one string instead of a list; a text that is invalid Unicode (a lone
+                surrogate).
+        """
+        if isinstance(texts, str):
+            raise ValueError("encode takes a list of strings, not one string; write encode([text])")
+        for i, text in enumerate(texts):
+            if not text.isascii():
+                check_unicode(text, i)
+        return [row.ids for row in self._engine.encode_batch_fast(list(texts))]
+
+    def decode(
+        self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
+    ) -> str:
+        """Return the text of the ids up to the end token, without padding and start tokens.
+
+        Args:
+            ids: token ids.
+            copied: replacements of the unknown tokens, in order, instead of `<unk>`; each with its
+                mark, as from `surfaces`.
+            past_end: continue after an end token, which adds no text either.
+        """
+        surfaces, copies = [], iter(copied or ())
+        for token_id in ids:
+            if token_id == END and not past_end:
+                break
+            surface = self._surfaces[self._checked(token_id)]
+            surfaces.append(next(copies, surface) if token_id == UNKNOWN else surface)
+        text = "".join(surfaces).replace(MARK, " ")
+        return text.removeprefix(" ") if self.marks_start else text
+
+    def decode_one(self, token_id: int) -> str:
+        """Return the text that one id adds, with a mark for a space."""
+        return self._surfaces[self._checked(token_id)]
+
+    def tokens(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> list[str]:
+        """Return a label for each id, for plots: the token without its mark."""
+        copies = iter(copied or ())
+        tokens = [
+            next(copies, token) if token_id == UNKNOWN else token
+            for token_id in ids
+            for token in [self.vocabulary[self._checked(token_id)]]
+        ]
+        return [token.removeprefix(MARK) or MARK for token in tokens]
+
+    def surfaces(self, text: str) -> list[str]:
+        """Return the text that each token of `encode` stands for, including its mark.
+
+        This is the token itself, or the whole piece if it is unknown.
+        """
+        normal = self._engine.normalizer.normalize_str(text)
+        (ids,) = self.encode([text])
+        found: list[str] = []
+        left = iter(ids)
+        for piece, _ in self._engine.pre_tokenizer.pre_tokenize_str(normal):
+            size = 0
+            while size < len(piece):
+                token_id = next(left)
+                found.append(piece if token_id == UNKNOWN else self.vocabulary[token_id])
+                size += len(found[-1])
+        return found
+
+    def save(self, folder: str | Path) -> None:
+        """Write `vocabulary.txt` (one token a line) and `tokenizer.json` (kind, lowercase)."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_vocabulary(folder / "vocabulary.txt", self.vocabulary)
+        settings = json.dumps({"kind": self.kind, "lowercase": self.lowercase}, indent=2)
+        (folder / "tokenizer.json").write_text(settings + "\n", encoding="utf-8")
+
+    @classmethod
+    def pipeline(cls, lowercase: bool) -> tokenizers.Tokenizer:
+        """Return the engine of steps 1 to 4, with a placeholder model."""
+        steps: list[Any] = [
+            normalizers.Replace(Regex(f"[{WHITE_SPACE}]+"), MARK),
+            normalizers.Replace(Regex(rf"\A{MARK}|{MARK}\z"), ""),
+        ]
+        if lowercase:
+            steps.append(normalizers.Lowercase())
+        if cls.marks_start:
+            steps.append(normalizers.Prepend(MARK))
+            steps.append(normalizers.Replace(Regex(rf"\A{MARK}(?=[{CJK}])"), ""))
+        unknown = {SPECIAL_TOKENS[UNKNOWN]: 0}
+        engine = tokenizers.Tokenizer(models.WordLevel(unknown, SPECIAL_TOKENS[UNKNOWN]))
+        engine.normalizer = normalizers.Sequence(steps)
+        engine.pre_tokenizer = pre_tokenizers.Split(Regex(cls.pattern), "isolated")
+        return engine
+
+    @classmethod
+    def model(cls, ids: dict[str, int]) -> models.Model:
+        """Return the model of step 5, which maps a piece to ids."""
+        return models.WordLevel(ids, SPECIAL_TOKENS[UNKNOWN])
+
+    @classmethod
+    def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
+        """Return at most `size` tokens: the most frequent ones, ties in code point order."""
+        engine, counts = cls.pipeline(lowercase), Counter[str]()
+        for text in texts:
+            normal = engine.normalizer.normalize_str(text)
+            counts.update(piece for piece, _ in engine.pre_tokenizer.pre_tokenize_str(normal))
+        return [*SPECIAL_TOKENS, *_most_frequent(counts, size - len(SPECIAL_TOKENS))]
+
+    def _checked(self, token_id: int) -> int:
+        if not 0 <= token_id < len(self.vocabulary):
+            raise ValueError(
+                f"token id {token_id} is outside the vocabulary of {len(self.vocabulary)} tokens"
+            )
+        return token_id
+
+
+@TOKENIZERS.register("word")
+class WordTokenizer(Tokenizer):
+    """Tokenizer with whole pieces as tokens; those that are not frequent enough are unknown."""
+
+    kind = "word"
+
+
+@TOKENIZERS.register("character")
+class CharacterTokenizer(Tokenizer):
+    """Tokenizer with characters as tokens; a space is `▁`."""
+
+    kind = "character"
+    pattern = CHARACTER_PATTERN
+    marks_start = False
+
+
+@TOKENIZERS.register("whitespace")
+class WhitespaceTokenizer(Tokenizer):
+    """Tokenizer that splits at white space only, for texts that are already split into words."""
+
+    kind = "whitespace"
+    pattern = WHITESPACE_PATTERN
+
+
+@TOKENIZERS.register("subword")
+class SubwordTokenizer(Tokenizer):
+    """Subword tokenizer: longest match first, without a prefix on continuing subwords.
+
+    The vocabulary is learned by merging the most frequent pairs inside pieces (Sennrich, Haddow and
+    Birch 2016, arXiv:1508.07909). It contains all characters of the texts if its size allows it.
+    """
+
+    kind = "subword"
+
+    @classmethod
+    def model(cls, ids: dict[str, int]) -> models.Model:
+        return models.WordPiece(
+            ids,
+            unk_token=SPECIAL_TOKENS[UNKNOWN],
+            continuing_subword_prefix="",
+            max_input_chars_per_word=LONGEST_RUN + 1,
+        )
+
+    @classmethod
+    def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
+        engine, characters = cls.pipeline(lowercase), Counter[str]()
+        engine.model = cls.model({SPECIAL_TOKENS[UNKNOWN]: 0})
+        for text in texts:
+            characters.update(engine.normalizer.normalize_str(text))
+        alphabet = _most_frequent(characters, size - len(SPECIAL_TOKENS))
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=size,
+            min_frequency=2,
+            special_tokens=list(SPECIAL_TOKENS),
+            initial_alphabet=alphabet,
+            limit_alphabet=len(alphabet),
+            continuing_subword_prefix="",
+            show_progress=False,
+        )
+        engine.train_from_iterator(texts, trainer)
+        ids = engine.get_vocab()
+        return sorted(ids, key=lambda token: ids[token])
+
+
+def train_tokenizer(
+    kind: str, texts: Sequence[str], vocabulary_size: int = 8000, lowercase: bool = False
+) -> Tokenizer:
+    """Learn the vocabulary of a tokenizer from texts. The result is deterministic.
+
+    Args:
+        kind: "subword", "word", "character" or "whitespace".
+        texts: the texts to learn from.
+        vocabulary_size: maximum number of tokens, including the four special tokens.
+        lowercase: lowercase every text first.
+
+    Raises:
+        ValueError: an unknown kind, no text to learn from, a vocabulary size of 4 or less.
+    """
+    cls = _kind(kind)
+    if vocabulary_size <= len(SPECIAL_TOKENS):
+        raise ValueError(
+            f"vocabulary_size must be greater than {len(SPECIAL_TOKENS)}, the number of special"
+            f" tokens, got {vocabulary_size}"
+        )
+    for i, text in enumerate(texts):
+        check_unicode(text, i)
+    if not any(text.strip(f"{MARK} \n") for text in texts):
+        raise ValueError("no text to learn a vocabulary from; give at least one line with words")
+    return cls(cls.learn(texts, vocabulary_size, lowercase), lowercase)
+
+
+def load_tokenizer(folder: str | Path) -> Any:
+    """Load a tokenizer from a folder that `Tokenizer.save` wrote, or of a public checkpoint.
+
+    Raises:
+        ValueError: a file is missing or damaged; with file:line for the vocabulary.
+    """
+    if is_public_tokenizer(Path(folder)):
+        return load_public_tokenizer(Path(folder))
+    path = Path(folder) / "tokenizer.json"
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        kind, lowercase = settings["kind"], settings["lowercase"]
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}; expected a tokenizer's folder") from None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(
+            f"{path}: not the settings of a tokenizer; expected"
+            ' {"kind": "word", "lowercase": false}'
+        ) from None
+    if kind not in TOKENIZERS or not isinstance(lowercase, bool):
+        raise ValueError(
+            f"{path}: kind={kind!r}, lowercase={lowercase!r}; expected one of"
+            f" {', '.join(TOKENIZERS.names())} and true or false"
+        )
+    vocabulary = read_vocabulary(Path(folder) / "vocabulary.txt")
+    return _kind(kind)(vocabulary, lowercase)
+
+
+def _kind(name: str) -> type[Tokenizer]:
+    return cast(type[Tokenizer], TOKENIZERS.get(name))
+
+
+def _most_frequent(counts: Counter[str], size: int) -> list[str]:
+    return sorted(counts, key=lambda token: (-counts[token], token))[:size]

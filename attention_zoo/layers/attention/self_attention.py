@@ -1,0 +1,159 @@
+"""Self-attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.typing import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class SelfAttention(keras.layers.Layer):
+    """Self-attention: each output is a weighted sum of all positions of the same sequence.
+
+    `y_i = sum_j weights_ij x_j`, `weights_i = softmax_j(x_i . x_j)`, nothing trainable; with
+    `use_projection`, `y_i = sum_j weights_ij (x_j W_v)`, `weights_i = softmax_j(x_i W_q . x_j W_k)`
+
+    The formulas are for the default score ("dot") and alignment ("softmax").
+
+    Args:
+        use_projection: whether queries, keys and values are projected.
+        units: A, width of the projections; the inputs' width when None.
+        score: name of a score, or a `Score` instance; with projections, "scaled_dot" is usual.
+        alignment: name of an alignment, or an `Alignment` instance.
+        dropout: dropout rate on the weights, in training, 0 to 1.
+        seed: random seed of the dropout, an integer or None.
+
+    Call arguments:
+        inputs: `(B, T, D)`.
+        mask: `(B, T)`, True at valid positions; combined by AND with the implicit Keras mask.
+        use_causal_mask: whether position i attends only to positions 0 .. i.
+        return_attention_scores: whether to also return the weights.
+        training: whether to apply dropout and the alignment's noise.
+
+    Returns:
+        `(B, T, D)`, with projections `(B, T, A)`; on request the weights `(B, T, T)`, before
+        dropout.
+
+    Weights:
+        query_projection: W_q, key_projection: W_k, value_projection: W_v, `(D, A)` each, with
+        `use_projection`. Those of the score and of the alignment.
+
+    Masking:
+        A masked position gets weight exactly 0, its values do not affect the other outputs, and
+        its own output is 0. The mask is propagated.
+
+    Cost:
+        O(T^2 D) time, O(T^2) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import SelfAttention
+        >>> x = np.log([[[1.0], [2.0]]]).astype("float32")
+        >>> y, weights = SelfAttention()(x, return_attention_scores=True)
+        >>> [round(float(w), 2) for w in weights[0, 0]], tuple(y.shape)
+        ([0.5, 0.5], (1, 2, 1))
+
+    Reference:
+        Wang et al. 2018, arXiv 1711.07971, section 3.2, equations 2 (without projections: f is
+        exp of the score; g is linear in the paper, here g(x_j) is x_j) and 3 (with projections:
+        theta is W_q, phi is W_k, g is W_v); Vaswani et al. 2017, arXiv 1706.03762, section 3.2.1,
+        with score="scaled_dot".
+    """
+
+    def __init__(
+        self,
+        use_projection: bool = False,
+        units: int | None = None,
+        score: Any = "dot",
+        alignment: Any = "softmax",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if units is not None and not use_projection:
+            raise ValueError(
+                f"units is the width of the projections, got {units} without any; set "
+                "use_projection=True"
+            )
+        self.use_projection = use_projection
+        self.units = None if units is None else zoo_ops.whole_number("units", units)
+        self.attention = Attention(
+            score, alignment, dropout=dropout, seed=seed, dtype=self.dtype_policy
+        )
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape) -> None:
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
+        self.width = width = inputs_shape[-1]
+        shape = tuple(inputs_shape)
+        self.query_projection = self.key_projection = self.value_projection = None
+        if self.use_projection:
+            kernel = (width, self.units or width)
+            shape = (*inputs_shape[:-1], self.units or width)
+            self.query_projection = self.add_weight(shape=kernel, name="query_projection")
+            self.key_projection = self.add_weight(shape=kernel, name="key_projection")
+            self.value_projection = self.add_weight(shape=kernel, name="value_projection")
+        if not self.attention.built:
+            self.attention.build(shape, shape)
+        self.built = True
+
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        width = self.width if self.weights else "features"
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", width))
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
+        x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
+        query, key, value = (
+            x if kernel is None else ops.matmul(x, ops.cast(kernel, x.dtype))
+            for kernel in (self.query_projection, self.key_projection, self.value_projection)
+        )
+        return self.attention(
+            query,
+            value,
+            key,
+            query_mask=mask,
+            value_mask=mask,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+        width = self.units if self.use_projection and self.units else inputs_shape[-1]
+        return (*inputs_shape[:-1], width)
+
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        shape = self.compute_output_shape(inputs.shape)
+        outputs = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return outputs
+        batch, steps, _ = inputs.shape
+        return outputs, keras.KerasTensor((batch, steps, steps), dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        attention = self.attention.get_config()
+        return {
+            **super().get_config(),
+            "use_projection": self.use_projection,
+            "units": self.units,
+            **{name: attention[name] for name in ("score", "alignment", "dropout", "seed")},
+        }

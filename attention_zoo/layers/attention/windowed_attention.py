@@ -1,0 +1,152 @@
+"""Sliding-window self-attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttention
+from attention_zoo.typing import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class WindowedAttention(keras.layers.Layer):
+    """Sliding-window self-attention, with optional global positions.
+
+    `y = MultiHeadAttention(x, x)` in which position t attends to s where `|s - t| <= w`, or where
+    `min(s, t) < g`
+
+    Args:
+        num_heads: H, number of heads.
+        key_dim: K, width of each head's queries, keys and values.
+        window: w, number of attended positions on each side.
+        global_places: g, number of global positions at the start of the sequence; they attend to
+            all positions and all positions attend to them.
+        dropout: dropout rate on the weights, in training, 0 to 1.
+        use_bias: whether the four projections have a bias.
+        num_key_value_heads: G, number of key and value heads; H when None.
+        positions: name of relative positions (`POSITIONS.names()`), a `RelativePositions`
+            instance, or None.
+        seed: random seed of the dropout, an integer or None.
+
+    Call arguments:
+        inputs: `(B, T, D)`.
+        mask: `(B, T)`, True at valid positions; combined by AND with the implicit Keras mask.
+        use_causal_mask: whether position t attends only to positions 0 .. t.
+        return_attention_scores: whether to also return the weights.
+        training: whether to apply dropout.
+
+    Returns:
+        `(B, T, D)`; on request the weights `(B, H, T, T)`, before dropout.
+
+    Weights:
+        Those of `MultiHeadAttention`.
+
+    Masking:
+        A masked position gets weight exactly 0, its values do not affect the other outputs, and
+        its own output is 0. The mask is propagated. Global positions are counted from the first
+        position, masked or not.
+
+    Cost:
+        O(T (w + g) H K) time and O(T H K) memory, if T is dynamic or at least 2048 and the
+        `positions` add nothing or only a bias that depends on the distance. Otherwise, and if the
+        weights are requested, O(T^2 H K) and O(H T^2).
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import WindowedAttention
+        >>> layer = WindowedAttention(num_heads=2, key_dim=4, window=1)
+        >>> y, weights = layer(np.ones((1, 5, 8), "float32"), return_attention_scores=True)
+        >>> tuple(y.shape), [round(float(w), 2) for w in weights[0, 0, 0]]
+        ((1, 5, 8), [0.5, 0.5, 0.0, 0.0, 0.0])
+
+    Reference:
+        Beltagy et al. 2020, arXiv 2004.05150, section 3.1, "Sliding Window" (the paper's w counts
+        both sides: it is 2 w here) and "Global Attention" (here for the first g positions, without
+        projections of its own).
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        window: int,
+        global_places: int = 0,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        num_key_value_heads: int | None = None,
+        positions: Any = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.window = zoo_ops.whole_number("window", window, low=0)
+        self.global_places = zoo_ops.whole_number("global_places", global_places, low=0)
+        self.attention = MultiHeadAttention(
+            num_heads,
+            key_dim,
+            dropout=dropout,
+            use_bias=use_bias,
+            num_key_value_heads=num_key_value_heads,
+            positions=positions,
+            seed=seed,
+            dtype=self.dtype_policy,
+        )
+        self.attention.reach = zoo_ops.MaskPattern(False, self.window, self.global_places)
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape) -> None:
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
+        self.width = inputs_shape[-1]
+        if not self.attention.built:
+            self.attention.build(tuple(inputs_shape), tuple(inputs_shape))
+        self.built = True
+
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
+        return self.attention(
+            inputs,
+            inputs,
+            query_mask=mask,
+            value_mask=mask,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+        return tuple(inputs_shape)
+
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return outputs
+        batch, steps, _ = inputs.shape
+        shape = (batch, self.attention.num_heads, steps, steps)
+        return outputs, keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        attention = self.attention.get_config()
+        kept = ("num_heads", "key_dim", "dropout", "use_bias", "num_key_value_heads", "seed")
+        return {
+            **super().get_config(),
+            "window": self.window,
+            "global_places": self.global_places,
+            **{name: attention[name] for name in (*kept, "positions")},
+        }

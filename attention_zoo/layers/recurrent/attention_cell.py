@@ -1,0 +1,372 @@
+"""Recurrent cell with attention."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from attention_zoo.layers.attention.steps import Memory, Noise
+from attention_zoo.layers.recurrent.cell_steps import (
+    WholeCell,
+    cells_of,
+    draw_dropout_masks,
+    forget_dropout_masks,
+    split_cell,
+    state_sizes,
+)
+from attention_zoo.ops import check_shape, whole_number
+from attention_zoo.typing import Shape, Tensor
+
+ORDERS = ("attend_then_step", "step_then_attend")
+
+
+class Prepared(NamedTuple):
+    """Inputs that all steps share: the prepared memories and the cells' kernels."""
+
+    memories: tuple[Memory, ...]
+    kernels: tuple[tuple[Tensor, ...], ...]
+
+
+class CellState(NamedTuple):
+    """Recurrent state: cell states, attention for input feeding, states of the attentions."""
+
+    cells: tuple[tuple[Tensor, ...], ...]
+    attention: tuple[Tensor, ...]
+    alignments: tuple[tuple[Any, ...], ...]
+
+
+class StepRecord(NamedTuple):
+    """Results of a step.
+
+    output: output of the step. hidden: output of the top cell. context: concatenated contexts of
+    all attentions, None without attention. query: query of the attentions. weights: weights of
+    each attention, before dropout.
+    """
+
+    output: Tensor
+    hidden: Tensor
+    context: Tensor | None
+    query: Tensor
+    weights: tuple[Tensor, ...]
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class AttentionCell(keras.layers.Layer):
+    """Keras cell with one or several attentions over one or several memories.
+
+    `step_then_attend` (Luong): `h_t = cell([x_t; a_{t-1}])`, `c_t = attend(h_t)`;
+    `attend_then_step` (Bahdanau): `c_t = attend(h_{t-1})`, `h_t = cell([x_t; c_t])`;
+    in both `a_t = f([h_t; c_t] W)`, or `a_t = f(c_t)` without an attention layer.
+
+    Args:
+        cell: a Keras cell, or a list of cells, bottom first; the top cell's output is the query.
+        attention: an `Attention`, or a list of them, or an empty list for none.
+        order: "step_then_attend" or "attend_then_step".
+        input_feeding: whether to feed a_{t-1} to the cell too. None means as in the papers: only
+            with "step_then_attend" (with "attend_then_step" the cell always takes c_t as input).
+        attention_layer_size: width of a_t; None for no attention layer.
+        attention_activation: f; None for the identity.
+        output_attention: whether the output is a_t; h_t when False.
+
+    Call arguments:
+        inputs: `(B, E)`, or `(B, N, E)` for N hypotheses per memory.
+        state: a `CellState`, from `initial_state` or the previous step.
+        prepared: from `prepare`.
+        noise: noise of the attention steps in training, one `Noise` or None per attention.
+        training: enables dropout.
+
+    Returns:
+        A `StepRecord` and the next `CellState`.
+
+    Weights:
+        The weights of the cell and of the attentions; attention_kernel: W, `(H + Dv, A)`. The
+        cell's input has `E + Dv + A` features: inputs, context (with "attend_then_step") and
+        attention (with `input_feeding`).
+
+    Masking:
+        `prepare` masks the memories; a fully masked memory gives context 0.
+
+    Cost:
+        One step of the cell and one step of each attention.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> from attention_zoo.layers import AdditiveAttention, AttentionCell, RecurrentDecoder
+        >>> cell = AttentionCell(keras.layers.GRUCell(8), AdditiveAttention(4))
+        >>> inputs, memory = np.ones((2, 3, 5), "float32"), np.ones((2, 6, 7), "float32")
+        >>> tuple(RecurrentDecoder(cell)(inputs, memory).shape)
+        (2, 3, 7)
+
+    Reference:
+        Bahdanau et al. 2014, arXiv 1409.0473, section 3.1 (s_i is h_t, y_{i-1} the input) and
+        Luong et al. 2015, arXiv 1508.04025, equation 5 and section 3.3 (h~_t is a_t with
+        `attention_activation="tanh"`; W_c is W, whose rows here are those of [h_t; c_t]).
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        attention: Any,
+        order: str = "step_then_attend",
+        input_feeding: bool | None = None,
+        attention_layer_size: int | None = None,
+        attention_activation: Any = None,
+        output_attention: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if order not in ORDERS:
+            raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+        self.cell = _one_cell(cell, self.dtype_policy)
+        self.attentions = _attentions(attention)
+        self.order = order
+        look_first = order == "attend_then_step"
+        self.input_feeding = (
+            bool(self.attentions) and not look_first if input_feeding is None else input_feeding
+        )
+        if self.input_feeding and not self.attentions:
+            raise ValueError(f"input_feeding needs an attention, got attention={attention!r}")
+        self.attention_layer_size = attention_layer_size
+        if attention_layer_size is not None:
+            self.attention_layer_size = whole_number("attention_layer_size", attention_layer_size)
+        self.attention_activation = keras.activations.get(attention_activation)
+        self.output_attention = output_attention and bool(self.attentions)
+        self.attends_first = look_first and bool(self.attentions)
+        self.hidden_size = state_sizes(cells_of(self.cell)[-1])[0]
+
+    def build(self, inputs_shape: Shape, memory_shapes: list[Shape]) -> None:
+        """Build the cell and the attentions; `memory_shapes` has one shape per attention."""
+        if len(memory_shapes) != len(self.attentions):
+            raise ValueError(
+                f"{len(self.attentions)} attentions but {len(memory_shapes)} memories: "
+                "give each attention its memory (the same tensor twice is fine)"
+            )
+        self.input_size = inputs_shape[-1]
+        query_shape = (inputs_shape[0], 1, self.hidden_size)
+        for attention, shape in zip(self.attentions, memory_shapes, strict=True):
+            if not attention.built:
+                attention.build((shape[0], *query_shape[1:]), tuple(shape))
+        self.memory_shapes = [tuple(shape) for shape in memory_shapes]
+        self.context_size = sum(
+            attention.compute_output_shape(query_shape, shape)[-1]
+            for attention, shape in zip(self.attentions, memory_shapes, strict=True)
+        )
+        self.attention_size = self.attention_layer_size or self.context_size
+        if not self.cell.built:
+            self.cell.build((inputs_shape[0], self.cell_input_size))
+        self.attention_kernel = None
+        if self.attentions and self.attention_layer_size:
+            shape = (self.hidden_size + self.context_size, self.attention_layer_size)
+            self.attention_kernel = self.add_weight(shape=shape, name="attention_kernel")
+        self.output_size = self.attention_size if self.output_attention else self.hidden_size
+        self.built = True
+
+    @property
+    def attends_after_loop(self) -> bool:
+        """Whether attention can run after the loop: it is stateless and does not feed the cell."""
+        is_stateful = any(attention.is_stateful for attention in self.attentions)
+        return not (self.attends_first or self.input_feeding or is_stateful)
+
+    def prepare(
+        self, memories: list[Tensor], masks: list[Tensor | None], training: bool = False
+    ) -> Prepared:
+        """Project the memories and arrange the cells' kernels, once before all steps."""
+        prepared = tuple(
+            attention.prepare(memory, value_mask=mask)
+            for attention, memory, mask in zip(self.attentions, memories, masks, strict=True)
+        )
+        kernels = tuple(cell.kernels(self.compute_dtype) for cell in self._steppers(training))
+        return Prepared(prepared, kernels)
+
+    def initial_state(
+        self, prepared: Prepared, batch_size: Tensor, states: list[Tensor] | None = None
+    ) -> CellState:
+        """Return the initial state. `states` has one tensor per cell state; None means zeros."""
+        sizes = [size for cell in cells_of(self.cell) for size in state_sizes(cell)]
+        if states is None:
+            states = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
+        _check_states(states, sizes, batch_size)
+        left = iter([ops.cast(state, self.compute_dtype) for state in states])
+        cells = tuple(tuple(next(left) for _ in state_sizes(cell)) for cell in cells_of(self.cell))
+        fed: tuple[Tensor, ...] = ()
+        if self.input_feeding:
+            fed = (ops.zeros((batch_size, self.attention_size), self.compute_dtype),)
+        alignments = tuple(
+            attention.initial_state(memory)
+            for attention, memory in zip(self.attentions, prepared.memories, strict=True)
+        )
+        return CellState(cells, fed, alignments)
+
+    def hoist(self, inputs: Tensor, training: bool = False) -> Tensor:
+        """Compute the part of a step that depends only on inputs `(..., E)`, once for all steps."""
+        return self._steppers(training)[0].hoist(ops.cast(inputs, self.compute_dtype))
+
+    def call(
+        self,
+        inputs: Tensor,
+        state: CellState,
+        prepared: Prepared,
+        noise: tuple[Noise | None, ...] | None = None,
+        training: bool = False,
+    ) -> tuple[StepRecord, CellState]:
+        return self.step(self.hoist(inputs, training), state, prepared, noise, training)
+
+    def step(
+        self,
+        hoisted: Tensor,
+        state: CellState,
+        prepared: Prepared,
+        noise: tuple[Noise | None, ...] | None = None,
+        training: bool = False,
+    ) -> tuple[StepRecord, CellState]:
+        """Run one step from the result of `hoist`; the other arguments are those of the call."""
+        context, weights, alignments = None, (), state.alignments
+        query = state.cells[-1][0]
+        if self.attends_first:
+            context, weights, alignments = self.attend(query, prepared, alignments, noise, training)
+        fed = ([context] if self.attends_first else []) + list(state.attention)
+        hidden, cells = self.advance(hoisted, fed, state.cells, prepared, training)
+        if not self.attends_first:
+            query = hidden
+            context, weights, alignments = self.attend(query, prepared, alignments, noise, training)
+        attention = self.combine(hidden, context)
+        record = StepRecord(
+            attention if self.output_attention else hidden, hidden, context, query, weights
+        )
+        return record, CellState(cells, (attention,) if self.input_feeding else (), alignments)
+
+    def advance(
+        self,
+        hoisted: Tensor,
+        fed: list[Tensor],
+        cells: tuple[tuple[Tensor, ...], ...],
+        prepared: Prepared,
+        training: bool = False,
+    ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
+        """Run one step of the cells alone; return the top cell's output and all next states."""
+        output, new = hoisted, []
+        for number, stepper in enumerate(self._steppers(training)):
+            given = output if number == 0 else stepper.hoist(output)
+            below = fed if number == 0 else []
+            output, states = stepper.step(
+                given, below, cells[number], prepared.kernels[number], training
+            )
+            new.append(states)
+        return output, tuple(new)
+
+    def attend(
+        self,
+        query: Tensor,
+        prepared: Prepared,
+        alignments: tuple[tuple[Any, ...], ...],
+        noise: tuple[Noise | None, ...] | None,
+        training: bool = False,
+    ) -> tuple[Tensor | None, tuple[Tensor, ...], tuple[tuple[Tensor, ...], ...]]:
+        """Run all attentions; return their concatenated contexts, weights and next states."""
+        if not self.attentions:
+            return None, (), ()
+        results = [
+            attention.attend(query, memory, state, drawn, training)
+            for attention, memory, state, drawn in zip(
+                self.attentions,
+                prepared.memories,
+                alignments,
+                noise or (None,) * len(self.attentions),
+                strict=True,
+            )
+        ]
+        contexts, weights, states = zip(*results, strict=True)
+        context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)
+        return context, weights, states
+
+    def combine(self, hidden: Tensor, context: Tensor | None) -> Tensor | None:
+        """Compute `a = f([h; c] W)`, or `f(c)` without an attention layer; any leading axes."""
+        if context is None:
+            return None
+        attention = context
+        if self.attention_kernel is not None:
+            both = ops.concatenate([hidden, context], axis=-1)
+            attention = ops.matmul(both, ops.cast(self.attention_kernel, both.dtype))
+        return self.attention_activation(attention)
+
+    def draw_dropout(self, batch_size: Tensor) -> None:
+        """Sample the cells' dropout masks for one call, before its loop."""
+        width = self.cell_input_size
+        for cell in cells_of(self.cell):
+            draw_dropout_masks(cell, batch_size, width, self.compute_dtype)
+            width = state_sizes(cell)[0]
+
+    def forget_dropout(self) -> None:
+        """Reset the cells' dropout masks after the loop."""
+        for cell in cells_of(self.cell):
+            forget_dropout_masks(cell)
+
+    @property
+    def cell_input_size(self) -> int:
+        """Input width of the bottom cell: inputs, context and fed-back attention."""
+        fed = self.context_size * self.attends_first + self.attention_size * self.input_feeding
+        return self.input_size + fed
+
+    def _steppers(self, training: bool) -> list[WholeCell]:
+        widths = [self.input_size] + [state_sizes(cell)[0] for cell in cells_of(self.cell)]
+        return [
+            split_cell(cell, width, training)
+            for cell, width in zip(cells_of(self.cell), widths, strict=False)
+        ]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "attention": [keras.saving.serialize_keras_object(a) for a in self.attentions],
+            "order": self.order,
+            "input_feeding": self.input_feeding,
+            "attention_layer_size": self.attention_layer_size,
+            "attention_activation": keras.activations.serialize(self.attention_activation),
+            "output_attention": self.output_attention,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> AttentionCell:
+        config = dict(config)
+        config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
+        config["attention"] = [
+            keras.saving.deserialize_keras_object(a) for a in config["attention"]
+        ]
+        return cls(**config)
+
+
+def _one_cell(cell: Any, dtype: Any) -> Any:
+    """Return the cell, or a stack of the listed cells; raise ValueError for anything else."""
+    several = cell if isinstance(cell, list) else [cell]
+    good = [hasattr(x, "state_size") and not isinstance(x, keras.layers.RNN) for x in several]
+    if not several or not all(good):
+        raise ValueError(
+            f"cell must be a Keras cell, such as GRUCell, or a list of them, got {cell!r}"
+        )
+    return keras.layers.StackedRNNCells(cell, dtype=dtype) if isinstance(cell, list) else cell
+
+
+def _attentions(attention: Any) -> list[Any]:
+    """Return the attentions as a list; raise ValueError for anything else."""
+    several = list(attention) if isinstance(attention, (list, tuple)) else [attention]
+    for one in several:
+        if not hasattr(one, "attend"):
+            raise ValueError(f"attention must be an Attention, or a list of them, got {one!r}")
+    return several
+
+
+def _check_states(states: Any, sizes: list[int], batch_size: Tensor) -> None:
+    """Raise ValueError unless `states` has a tensor `(B, size)` for each of the `sizes`."""
+    if not isinstance(states, (list, tuple)):
+        raise ValueError(
+            f"initial_state must be a list of tensors of widths {sizes}, got one tensor"
+        )
+    got = [state.shape[-1] for state in states]
+    if got != sizes:
+        raise ValueError(f"initial_state must have tensors of widths {sizes}, got {got}")
+    for state, size in zip(states, sizes, strict=True):
+        batch = batch_size if isinstance(batch_size, int) else "batch"
+        check_shape("a tensor of initial_state", state.shape, (batch, size))

@@ -1,0 +1,152 @@
+"""Co-attention of a context and a query (BiDAF)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.structures.attention_feature_map import make_pairwise_score
+from attention_zoo.typing import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class CoAttention(keras.layers.Layer):
+    """Co-attention: context-to-query and query-to-context attention (BiDAF).
+
+    `s_tj = score(h_t, u_j)`, `u~_t = sum_j softmax_j(s_tj) u_j`,
+    `h~ = sum_t softmax_t(max_j s_tj) h_t`, `g_t = [h_t; u~_t; h_t * u~_t; h_t * h~]`
+
+    Args:
+        score: similarity of a context position and a query position: a name or a `Score`.
+        units: hidden units of a score that has them and is given by name.
+
+    Call arguments:
+        context: h, `(B, T, D)`.
+        query: u, `(B, J, D)`.
+        context_mask, query_mask: `(B, T)`, `(B, J)`, False at masked positions; combined by AND
+            with the tensors' implicit Keras masks.
+        return_attention_scores: whether to return the weights of both directions too.
+
+    Returns:
+        G, `(B, T, 4 D)`; if requested, also the weights over the query for each context position,
+        `(B, T, J)`, and the weights over the context, `(B, T)`.
+
+    Weights:
+        The weights of the score.
+
+    Masking:
+        Masked positions have weight 0, and their content has no effect. G is 0 at masked context
+        positions. If the query is fully masked, u~ and h~ are 0. The context's mask is passed on
+        with the result.
+
+    Cost:
+        O(T J) scores, O(T J D) for the weighted sums.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import CoAttention
+        >>> context, query = np.ones((2, 5, 4), "float32"), np.ones((2, 3, 4), "float32")
+        >>> g, to_query, to_context = CoAttention()(context, query, return_attention_scores=True)
+        >>> tuple(g.shape), tuple(to_query.shape), tuple(to_context.shape)
+        ((2, 5, 16), (2, 5, 3), (2, 5))
+
+    Reference:
+        Seo et al. 2016, arXiv 1611.01603, section 2, "attention flow layer", equations 1 (S) and 2
+        (G): H is the context, U the query, S the scores, a_t and b the weights, G the result; its
+        beta is the simple concatenation.
+    """
+
+    def __init__(self, score: Any = "trilinear", units: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.score = make_pairwise_score(score, self.dtype_policy, units=units)
+        self.supports_masking = True
+
+    def build(self, context_shape: Shape, query_shape: Shape) -> None:
+        for name, shape in (("context", context_shape), ("query", query_shape)):
+            zoo_ops.check_shape(name, shape, ("batch", "steps", "features"))
+        self.width = context_shape[-1]
+        if query_shape[-1] != self.width:
+            raise ValueError(
+                "context and query must have the same width, since they are multiplied elementwise,"
+                f" got {context_shape[-1]} and {query_shape[-1]}; project one of them first"
+            )
+        if not self.score.built:
+            self.score.build(tuple(context_shape), tuple(query_shape))
+        self.built = True
+
+    def call(
+        self,
+        context: Tensor,
+        query: Tensor,
+        context_mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        width = self.width if self.weights else "features"
+        zoo_ops.check_shape("context", context.shape, ("batch", "steps", width))
+        width = context.shape[-1] or "features"
+        zoo_ops.check_shape("query", query.shape, ("batch", "steps", width))
+        context_mask = zoo_ops.merge_masks("context_mask", context_mask, context)
+        query_mask = zoo_ops.merge_masks("query_mask", query_mask, query)
+        context = zoo_ops.zero_masked(ops.cast(context, self.compute_dtype), context_mask)
+        query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)
+        scores = self.score.compute_scores(context, self.score.project(query))  # (B, T, J)
+        to_query = _to_query(scores, context_mask, query_mask)
+        to_context = _to_context(scores, context_mask, query_mask)
+        attended_query = _weigh(to_query, query)  # (B, T, D)
+        attended_context = _weigh(to_context[:, None], context)  # (B, 1, D)
+        merged = ops.concatenate(
+            [context, attended_query, context * attended_query, context * attended_context], axis=-1
+        )
+        merged = zoo_ops.pass_mask_on(merged, context_mask)
+        if not return_attention_scores:
+            return merged
+        return merged, *(ops.cast(x, self.compute_dtype) for x in (to_query, to_context))
+
+    def compute_output_spec(
+        self,
+        context: Tensor,
+        query: Tensor,
+        context_mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        def spec(*shape: int | None) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+        batch, steps, width = context.shape
+        merged = zoo_ops.pass_mask_on(spec(batch, steps, 4 * width), context_mask)
+        if not return_attention_scores:
+            return merged
+        return merged, spec(batch, steps, query.shape[1]), spec(batch, steps)
+
+    def get_config(self) -> dict[str, Any]:
+        score = keras.saving.serialize_keras_object(self.score)
+        return {**super().get_config(), "score": score}
+
+
+def _to_query(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None) -> Tensor:
+    """Compute the weights over the query for each context position, `(B, T, J)`."""
+    mask = zoo_ops.combine_masks(
+        None if context_mask is None else context_mask[:, :, None],
+        None if query_mask is None else query_mask[:, None, :],
+    )
+    return zoo_ops.masked_softmax(scores, mask)
+
+
+def _to_context(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None) -> Tensor:
+    """Compute the weights over the context, `(B, T)`, from the maximal score of each position."""
+    nothing = float("-inf")
+    unmasked = ops.ones(ops.shape(scores)[::2], "bool") if query_mask is None else query_mask
+    seen = ops.where(unmasked[:, None, :], scores, ops.cast(nothing, scores.dtype))
+    best = ops.max(seen, axis=-1, initial=nothing)
+    any_asked = ops.any(unmasked, axis=-1, keepdims=True)
+    return zoo_ops.masked_softmax(best, zoo_ops.combine_masks(context_mask, any_asked))
+
+
+def _weigh(weights: Tensor, values: Tensor) -> Tensor:
+    """Return weighted sums in the values' dtype, summed in float32 at least."""
+    return ops.cast(ops.matmul(weights, ops.cast(values, weights.dtype)), values.dtype)

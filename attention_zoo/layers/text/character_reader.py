@@ -1,0 +1,85 @@
+"""Base class of layers that compute word vectors from characters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.typing import Shape, Tensor
+
+PAD = 0
+
+
+class CharacterReader(keras.layers.Layer):
+    """Base class of layers that map the characters of words to word vectors.
+
+    A subclass defines `read`, and builds the layers of `read` in `build`. The call takes character
+    ids `(B, T, C)`.
+
+    Args:
+        vocabulary_size, embedding_dim, units, dropout, seed: see the subclasses.
+
+    Returns:
+        `(B, T, U)`.
+
+    Masking:
+        Padding (0) has no effect at any position. A word without characters gives 0.
+
+    Reference:
+        See the subclasses.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int,
+        units: int,
+        dropout: float,
+        seed: int | None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.vocabulary_size = zoo_ops.whole_number("vocabulary_size", vocabulary_size)
+        self.embedding_dim = zoo_ops.whole_number("embedding_dim", embedding_dim)
+        self.units = zoo_ops.whole_number("units", units)
+        self.dropout, self.seed = dropout, seed
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        begin = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
+        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, begin, **own)
+        self.drop = Dropout(dropout, seed=seed, **own)
+
+    def build(self, inputs_shape: Shape) -> None:
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "words", "characters"))
+        self.embedding.build(None)
+        self.built = True
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "words", "characters"))
+        batch, words, characters = ops.shape(inputs)
+        read = self.read(ops.reshape(inputs, (batch * words, characters)), training)
+        return ops.reshape(read, (batch, words, self.units))
+
+    def read(self, tokens: Tensor, training: bool | None) -> Tensor:
+        """Compute word vectors `(N, U)` from characters `(N, C)`; 0 for words without any."""
+        raise TypeError(f"{type(self).__name__} does not define `read`")
+
+    def embed(self, tokens: Tensor, training: bool | None) -> Tensor:
+        """Embed the characters with dropout, `(N, C, E)`; values at padding are arbitrary."""
+        return self.drop(self.embedding(tokens), training=training)
+
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+        return (*inputs_shape[:-1], self.units)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "embedding_dim": self.embedding_dim,
+            "units": self.units,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }

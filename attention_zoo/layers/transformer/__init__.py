@@ -1,0 +1,1 @@
+"""Sublayers of Transformers: encoder and decoder layers, feed-forward network, KV cache."""

@@ -1,0 +1,126 @@
+"""Position-wise feed-forward network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.typing import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+def gelu_tanh(x: Tensor) -> Tensor:
+    """Compute the tanh approximation of GELU, as in GPT; Keras's "gelu" is exact (erf).
+
+    Reference: Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
+    """
+    return keras.activations.gelu(x, approximate=True)
+
+
+NAMED = {"gelu_tanh": gelu_tanh}
+"""Activations that Keras does not know by name."""
+
+GATED = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
+"""Gated activations by name, and the activation function of each."""
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class FeedForward(keras.layers.Layer):
+    """Position-wise feed-forward network, with or without a gate.
+
+    `y = act(x W_1 + b_1) W_2 + b_2`; with a gate `y = (act(x W_1 + b_1) (x W_3 + b_3)) W_2 + b_2`
+
+    Args:
+        units: F, the inner width.
+        activation: act: a Keras activation name ("gelu" is exact), "gelu_tanh" or a function. With
+            "reglu", "geglu" or "swiglu" there is a gate, and act is "relu", "gelu" or "silu".
+        use_bias: whether the linear layers have biases.
+        dropout: dropout rate of the inner units, 0 to 1.
+        seed: seed of the dropout, an integer or None.
+
+    Call arguments:
+        inputs: `(..., D)`.
+        training: enables dropout.
+
+    Returns:
+        `(..., D)`.
+
+    Weights:
+        first: W_1, b_1, `(D, F)` and `(F,)`. gate, if any: W_3, b_3 of the same shapes.
+        second: W_2, b_2, `(F, D)` and `(D,)`.
+
+    Masking:
+        Positions are independent; the inputs' mask is passed on.
+
+    Cost:
+        O(D F) per position.
+
+    Example:
+        >>> import numpy as np
+        >>> from attention_zoo.layers import FeedForward
+        >>> tuple(FeedForward(16, "swiglu")(np.ones((2, 3, 4), "float32")).shape)
+        (2, 3, 4)
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, equation 2; gates: Shazeer 2020, arXiv 2002.05202,
+        equations 5 and 6, where V is W_3 and W is W_1.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "relu",
+        use_bias: bool = True,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.units = zoo_ops.whole_number("units", units)
+        self.activation, self.use_bias, self.dropout, self.seed = (
+            activation,
+            use_bias,
+            dropout,
+            seed,
+        )
+        gated = isinstance(activation, str) and activation in GATED
+        own: dict[str, Any] = {"use_bias": use_bias, "dtype": self.dtype_policy}
+        named = {**GATED, **NAMED}.get(activation) if isinstance(activation, str) else None
+        self.first = keras.layers.Dense(self.units, named or activation, **own)
+        self.gate = keras.layers.Dense(self.units, **own) if gated else None
+        self.drop = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape) -> None:
+        width = inputs_shape[-1]
+        own: dict[str, Any] = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
+        self.second = keras.layers.Dense(width, **own)
+        self.first.build((None, width))
+        if self.gate is not None:
+            self.gate.build((None, width))
+        self.second.build((None, self.units))
+        self.built = True
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        inner = self.first(inputs)
+        if self.gate is not None:
+            inner = inner * self.gate(inputs)
+        return self.second(self.drop(inner, training=training))
+
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+        return tuple(inputs_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "activation": self.activation
+            if isinstance(self.activation, str)
+            else keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }

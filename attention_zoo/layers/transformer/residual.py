@@ -1,0 +1,78 @@
+"""Residual connection around a sublayer, with normalization and dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.registry import Registry
+from attention_zoo.typing import Shape, Tensor
+
+NORMS = Registry("norm")
+NORMS.register("layer")(keras.layers.LayerNormalization)
+NORMS.register("rms")(keras.layers.RMSNormalization)
+
+
+@keras.saving.register_keras_serializable("attention_zoo")
+class Residual(keras.layers.Layer):
+    """Residual connection around a sublayer f, in two halves: `before` f and `after` f.
+
+    `y = x + drop(f(norm(x)))` with `norm_first`, else `y = norm(x + drop(f(x)))`
+
+    Args:
+        norm: a name in `NORMS`: "layer" or "rms".
+        norm_first: whether to normalize the input of f (pre-norm) or the sum (post-norm).
+        epsilon: epsilon of the normalization.
+        dropout: dropout rate on the output of f, in training.
+        stochastic_depth: probability of skipping f, per sequence, in training.
+        seed: random seed of both, an integer or None.
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, section 5.4; pre-norm: Xiong et al. 2020, arXiv
+        2002.04745, section 3; RMS: Zhang and Sennrich 2019, arXiv 1910.07467, equation 4;
+        stochastic depth: Huang et al. 2016, arXiv 1603.09382, section 3, scaled in training.
+    """
+
+    def __init__(
+        self,
+        norm: str = "layer",
+        norm_first: bool = True,
+        epsilon: float = 1e-6,
+        dropout: float = 0.0,
+        stochastic_depth: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        for name, rate in (("dropout", dropout), ("stochastic_depth", stochastic_depth)):
+            if not 0 <= zoo_ops.number(rate) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {rate!r}")
+        self.norm = NORMS.get(norm)(epsilon=epsilon, **own)
+        self.norm_first = norm_first
+        self.drop = Dropout(dropout, seed=seed, **own)
+        self.leave_out = Dropout(stochastic_depth, noise_shape=(None, 1, 1), seed=seed, **own)
+
+    def build(self, inputs_shape: Shape) -> None:
+        self.norm.build(tuple(inputs_shape))
+        self.built = True
+
+    def before(self, x: Tensor) -> Tensor:
+        """Return the input of the sublayer."""
+        return self.norm(x) if self.norm_first else x
+
+    def after(self, x: Tensor, y: Tensor, training: bool | None) -> Tensor:
+        """Add the sublayer's output `y (B, T, D)`, after dropout, to the residual `x (B, T, D)`."""
+        y = self.leave_out(self.drop(y, training=training), training=training)
+        return x + y if self.norm_first else self.norm(x + y)
+
+
+def closing_norm(
+    norm: str = "layer", norm_first: bool = True, epsilon: float = 1e-6, **other: Any
+) -> keras.layers.Layer:
+    """Return the final normalization of a stack: a norm after pre-norm layers, else an Identity."""
+    own = {key: value for key, value in other.items() if key == "dtype"}
+    return NORMS.get(norm)(epsilon=epsilon, **own) if norm_first else keras.layers.Identity(**own)

@@ -1,0 +1,320 @@
+"""GPT: a decoder-only Transformer language model (Radford et al. 2018 and 2019)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.decoding import SearchOptions, StepOutput
+from attention_zoo.decoding.plan import known
+from attention_zoo.layers import (
+    POSITIONS,
+    LearnedPositions,
+    MultiHeadAttention,
+    TransformerEncoderLayer,
+)
+from attention_zoo.layers.positions.absolute import positions_of
+from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.layers.transformer.encoder_layer import check_style
+from attention_zoo.layers.transformer.kv_cache import Ancestors, Cache, KeysAndValues
+from attention_zoo.layers.transformer.residual import closing_norm
+from attention_zoo.models.caching import nothing_written, one_step_on
+from attention_zoo.models.generation import (
+    END,
+    PAD,
+    START,
+    DecoderStart,
+    GenerationMixin,
+    mask_special_tokens,
+)
+from attention_zoo.models.positional_encoding import (
+    LEARNED,
+    check_positions,
+    make_relative_positions,
+    run_left_aligned,
+)
+from attention_zoo.models.presets import Config, PresetMixin, model, preset
+from attention_zoo.typing import Tensor
+
+STYLE = {"activation": "gelu_tanh", "epsilon": 1e-5}
+"""Default layer options, as in the released models."""
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class GPT(PresetMixin, GenerationMixin, keras.Model):
+    """Language model: a stack of causal self-attention layers that predicts the next token.
+
+    `x = E[tokens] + p`, `logits = norm(layers(x)) E^T`
+
+    `search` continues prompts: its source `(B, S)` is the prompt, which is encoded in one pass, and
+    its targets are the continuations.
+
+    Args:
+        vocabulary_size: V, including the 4 special tokens.
+        embedding_dim: D, width of the embeddings and of all layers.
+        units: F, width of the feed-forward networks.
+        num_heads: H; D / H is the width of a head.
+        num_layers: N.
+        max_length: L, maximum sequence length.
+        layer: arguments of `layers.TransformerEncoderLayer` for every layer: any of "activation"
+            (default "gelu_tanh"), "norm", "norm_first" (True, the default: pre-norm as in GPT-2,
+            with a norm after the last layer; False: post-norm as in GPT-1), "epsilon" (default
+            1e-5) and "stochastic_depth".
+        dropout: dropout rate on embeddings, attention weights and sublayers.
+        positions: "learned": p is P[positions], as in the papers; or a name of `layers.POSITIONS`
+            ("rotary", "alibi", "t5", "shaw"): relative positions in the self-attention, p is 0; or
+            "none": only the causal mask encodes the order.
+
+    Call arguments:
+        inputs: `{"tokens": (B, T)}`, integers that begin with 2; T at most L.
+        training: enables dropout.
+        project: if False, return the `ops.Projection` that computes the logits.
+
+    Returns:
+        Logits `(B, T, V)` of the tokens after each token.
+
+    Masking:
+        Padding (0) does not affect other positions, at any depth and wherever it is: position
+        indices count tokens only. Logits do not depend on later tokens.
+
+    Reference:
+        Radford et al. 2018, "Improving language understanding by generative pre-training", section
+        3.1 (W_e is E, W_p is P); Radford et al. 2019, "Language models are unsupervised multitask
+        learners", section 2.3 and table 2. Kernels use Keras's default initializers, not a normal
+        of stddev 0.02 that is scaled down with depth. As released, W is E transposed.
+    """
+
+    projects = True  # `call` accepts `project=False`
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 768,
+        units: int = 3072,
+        num_heads: int = 12,
+        num_layers: int = 12,
+        max_length: int = 1024,
+        layer: Config | None = None,
+        dropout: float = 0.1,
+        positions: str = LEARNED,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.target_vocabulary_size = self.source_vocabulary_size = vocabulary_size
+        self.settings: dict[str, Any] = {
+            "vocabulary_size": vocabulary_size,
+            "embedding_dim": embedding_dim,
+            "units": units,
+            "num_heads": num_heads,
+            "num_layers": num_layers,
+            "max_length": max_length,
+            "layer": dict(layer or {}),
+            "dropout": dropout,
+            "positions": positions,
+        }
+        self._refuse()
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        style = {**STYLE, **(layer or {})}
+        narrow = keras.initializers.RandomNormal(stddev=0.02)
+        self.token_embedding = layers.Embedding(vocabulary_size, embedding_dim, narrow, **own)
+        absolute = positions == LEARNED
+        self.positions: Any = LearnedPositions(max_length, **own) if absolute else None
+        self.drop = Dropout(dropout, **own)
+        key_dim = embedding_dim // num_heads
+        relative = partial(make_relative_positions, positions, causal=True, **own)
+        self.decoder = [
+            TransformerEncoderLayer(
+                units,
+                num_heads,
+                MultiHeadAttention(
+                    num_heads, key_dim, dropout=dropout, positions=relative(), **own
+                ),
+                **{"dropout": dropout, **style, **own},
+            )
+            for _ in range(num_layers)
+        ]
+        self.norm = closing_norm(**style, **own)
+        self.build()
+
+    def _refuse(self) -> None:
+        """Raise ValueError for invalid settings."""
+        size = self.settings
+        for name in ("embedding_dim", "units", "num_heads", "num_layers", "max_length"):
+            zoo_ops.whole_number(name, size[name])
+        if size["vocabulary_size"] < END + 2:
+            raise ValueError(
+                f"vocabulary_size must be at least {END + 2} (4 special tokens and one more), "
+                f"got {size['vocabulary_size']}"
+            )
+        check_style(size["layer"])
+        check_positions(size["positions"], (LEARNED,))
+        if size["embedding_dim"] % size["num_heads"]:
+            raise ValueError(
+                f"num_heads must divide embedding_dim, got num_heads={size['num_heads']}, "
+                f"embedding_dim={size['embedding_dim']}"
+            )
+
+    def build(self, input_shape: Any = None) -> None:
+        shape = (None, None, self.settings["embedding_dim"])
+        self.token_embedding.build(None)
+        for one in (self.positions, *self.decoder, self.norm):
+            if one is not None:
+                one.build(shape)
+        self.built = True
+
+    # computation
+
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
+    ) -> Any:
+        tokens = ops.cast(inputs["tokens"], "int32")
+        length, most = tokens.shape[1], self.settings["max_length"]
+        if length is not None and length > most:
+            raise ValueError(
+                f"tokens: sequence length {length} exceeds max_length={most}; truncate the input "
+                "or build the model with a larger max_length"
+            )
+        mask = ops.not_equal(tokens, PAD)
+        x = self.drop(self._embed(tokens, positions_of(mask)), training=training)
+
+        def decode(x: Tensor, mask: Tensor) -> Tensor:
+            for layer in self.decoder:
+                x = layer(x, mask=mask, use_causal_mask=True, training=training)
+            return x
+
+        relative = self.settings["positions"] in POSITIONS
+        x = run_left_aligned(decode, x, mask) if relative else decode(x, mask)
+        of = self.projection(self.norm(x))
+        return of.logits() if project else of
+
+    def projection(self, hidden: Tensor) -> zoo_ops.Projection:
+        """Return the output projection of normalized hidden states; its logits are `(..., V)`."""
+        return zoo_ops.Projection(hidden, ops.transpose(self.token_embedding.embeddings))
+
+    def _embed(self, tokens: Tensor, place: Tensor) -> Tensor:
+        x = self.token_embedding(tokens)
+        return x if self.positions is None else x + self.positions.at(place)
+
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+        """Encode the prompts `source (B, S)` and return the step function and initial state.
+
+        The last token of a prompt (2 if it is empty) is not encoded: the first step takes it.
+        """
+        order = zoo_ops.to_end(ops.not_equal(source, PAD))
+        source = ops.pad(ops.take_along_axis(source, order, axis=1), ((0, 0), (1, 0)))
+        begun, last = source[:, :-1], source[:, -1]
+        start = ops.where(last == PAD, START, last)
+        before = ops.not_equal(begun, PAD)
+        place = positions_of(before)
+        first = ops.sum(ops.cast(before, "int32"), axis=1)
+        read = self._read(begun, place, before)
+
+        def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
+            length = ops.shape(begun)[1]
+            ancestors = Ancestors(state["at"], state["parents"], width, length).here()
+            seen = _behind(before, ancestors.seen())
+            rooms, x = [], self._embed(tokens, (first + ancestors.step)[:, None])
+            for layer, kept in zip(self.decoder, state["rooms"].value, strict=True):
+                cache = Cache(KeysAndValues(*kept), ancestors, seen)
+                x, cache = layer.step(x, cache)
+                rooms.append(cache.room)
+            x = self.norm(x)
+            logits = mask_special_tokens(self.projection(x).logits())
+            return StepOutput(logits, one_step_on(ancestors, rooms), hidden=x)
+
+        heads = self.settings["num_heads"]
+        size = heads, self.settings["embedding_dim"] // heads
+        state = nothing_written(read, ops.shape(source)[0], size, width, room, self.compute_dtype)
+        return DecoderStart(step, state, start)
+
+    def _read(self, tokens: Tensor, place: Tensor, mask: Tensor) -> list[KeysAndValues]:
+        """Return the keys and values of tokens `(B, S)` in every layer."""
+        x, read = self._embed(tokens, place), []
+        for layer in self.decoder:
+            x, kept = layer.prefill(x, mask)
+            read.append(kept)
+        return read
+
+    def check_search(self, source: Tensor, options: SearchOptions) -> None:
+        """Raise ValueError if prompt and continuation may exceed `max_length`."""
+        super().check_search(source, options)
+        ids, most = known(source), self.settings["max_length"]
+        if ids is None or not ids.size:
+            return
+        longest = max(int((ids != PAD).sum(axis=1).max()), 1)
+        limit = known(options.limit(longest))
+        if limit is not None and longest + int(limit) - 1 > most:
+            raise ValueError(
+                f"a prompt has {longest} tokens and its continuation may have {int(limit)}, but "
+                f"the model has {most} positions; shorten the prompt, or set max_length to at most "
+                f"{max(most - longest + 1, 0)}"
+            )
+
+
+def _behind(read: Tensor, written: Tensor) -> Tensor:
+    """Concatenate the masks of prompt `(B, P)` and generated tokens: `(B, 1, N, P + S)`."""
+    batch, _, count, _ = ops.shape(written)
+    shown = ops.broadcast_to(read[:, None, None], (batch, 1, count, ops.shape(read)[1]))
+    return ops.concatenate([shown, written], axis=-1)
+
+
+def _of_size(embedding_dim: int, num_layers: int) -> Config:
+    """Return the settings of a size: heads of 64, feed-forward networks four times as wide."""
+    return {
+        "embedding_dim": embedding_dim,
+        "units": 4 * embedding_dim,
+        "num_heads": embedding_dim // 64,
+        "num_layers": num_layers,
+    }
+
+
+# config
+
+
+@preset(GPT, "gpt_base")
+def gpt_base() -> Config:
+    """Return the sizes of Radford et al. 2018, section 4.1: post-norm, maximum length 512."""
+    return {**_of_size(768, 12), "max_length": 512, "layer": {"norm_first": False}}
+
+
+@preset(GPT, "gpt2_small")
+def gpt2_small() -> Config:
+    """Return the sizes of Radford et al. 2019, table 2, first row."""
+    return _of_size(768, 12)
+
+
+@preset(GPT, "gpt2_medium")
+def gpt2_medium() -> Config:
+    """Return the sizes of table 2, second row."""
+    return _of_size(1024, 24)
+
+
+@preset(GPT, "gpt2_large")
+def gpt2_large() -> Config:
+    """Return the sizes of table 2, third row."""
+    return _of_size(1280, 36)
+
+
+@preset(GPT, "gpt2_xl")
+def gpt2_xl() -> Config:
+    """Return the sizes of table 2, last row."""
+    return _of_size(1600, 48)
+
+
+@preset(GPT, "gpt_small")
+def gpt_small() -> Config:
+    """Return sizes for small data and a CPU; not the paper's."""
+    return {"embedding_dim": 256, "units": 1024, "num_heads": 4, "num_layers": 4, "max_length": 512}
+
+
+@preset(GPT, "gpt_tiny")
+def gpt_tiny() -> Config:
+    """Return sizes for tests and toy data; not the paper's."""
+    return {"embedding_dim": 128, "units": 512, "num_heads": 4, "num_layers": 2, "max_length": 256}

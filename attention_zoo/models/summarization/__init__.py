@@ -1,0 +1,1 @@
+"""Summarization models, with and without copying."""

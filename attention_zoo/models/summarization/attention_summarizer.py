@@ -1,0 +1,196 @@
+"""Attention-based summarization: a neural language model with attention (Rush et al. 2015)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.decoding import StepOutput
+from attention_zoo.layers import Attention
+from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.models.generation import PAD, START, DecoderStart, mask_special_tokens
+from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.summarization.copying import Copying, DecoderOutput
+from attention_zoo.ops import Projection
+from attention_zoo.typing import Tensor
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class AttentionSummarizer(Copying, keras.Model):
+    """Feed-forward language model over the last C words, with an attention-based encoder.
+
+    `logits_t = [h_t; enc_t] W`, `h_t = tanh(E[c_t] U)`, `enc_t = sum_i a_ti x'_i`,
+    `a_t = softmax_i(F[x_i] P . G[c_t])`
+
+    c_t are the last C target words; their embeddings are concatenated. x'_i is the mean of F[x]
+    over the words at source positions i - Q to i + Q. The model has no recurrence, no positional
+    encoding and no copy mechanism: each prediction depends on the last C words and on enc.
+
+    Args:
+        vocabulary_size: V, shared by source and target, including the 4 special tokens.
+        embedding_dim: D, width of E and G.
+        units: H, width of the hidden layer.
+        source_dim: M, width of F and of enc.
+        context: C, number of previous words that the model takes as input.
+        window: Q, number of positions averaged on either side.
+        dropout: dropout rate on embeddings and on the input of W; the paper has none.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        training: enables dropout.
+        project: if False, return the `ops.Projection` that computes the logits.
+
+    Returns:
+        Logits `(B, T, V)` of the tokens after each target token.
+
+    Masking:
+        Padding (0) at the ends of source or target does not affect other positions.
+
+    Reference:
+        Rush et al. 2015, arXiv 1509.00685, section 3: p is a, x-bar is x', [V W] is W. As there,
+        start tokens pad the context before the first word. The paper divides the sum over the
+        window by Q; here it is divided by the number of words in the window.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 200,
+        units: int = 400,
+        source_dim: int = 400,
+        context: int = 5,
+        window: int = 2,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        sizes = {
+            "embedding_dim": embedding_dim,
+            "units": units,
+            "source_dim": source_dim,
+            "context": context,
+        }
+        for name, size in sizes.items():
+            zoo_ops.whole_number(name, size)
+        zoo_ops.whole_number("window", window, low=0)
+        self.begin(
+            {"vocabulary_size": vocabulary_size, **sizes, "window": window, "dropout": dropout}
+        )
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.source_embedding = layers.Embedding(vocabulary_size, source_dim, **own)
+        self.look_embedding, self.word_embedding = (
+            layers.Embedding(vocabulary_size, embedding_dim, **own) for _ in range(2)
+        )
+        self.attention = Attention(score="general", **own)
+        self.hidden = layers.Dense(units, activation="tanh", use_bias=False, **own)
+        self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **own)
+        self.drop = Dropout(dropout, **own)
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        size = self.settings
+        for embedding in (self.source_embedding, self.look_embedding, self.word_embedding):
+            embedding.build(None)
+        read = (None, None, size["context"] * size["embedding_dim"])
+        self.attention.build(read, (None, None, size["source_dim"]))
+        self.hidden.build(read)
+        self.vocabulary.build((None, None, size["units"] + size["source_dim"]))
+        self.built = True
+
+    # computation
+
+    def decode_teacher_forced(
+        self, source: Tensor, target: Tensor, training: bool = False
+    ) -> DecoderOutput:
+        """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
+        before = self.settings["context"] - 1
+        written = ops.pad(target, ((0, 0), (before, 0)), constant_values=START)
+        queries, words = (
+            ops.concatenate(_shifted(self.drop(embedding(written), training=training), before), -1)
+            for embedding in (self.look_embedding, self.word_embedding)
+        )
+        keys, values, mask = self._read(source, training)
+        enc, weights = self.attention(
+            queries, values, keys, value_mask=mask, return_attention_scores=True, training=training
+        )
+        return DecoderOutput(self._projection(words, enc, training), weights)
+
+    def _read(self, source: Tensor, training: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Return F[x], its window means `(B, S, M)` and the source mask."""
+        mask = ops.not_equal(source, PAD)
+        x = self.drop(self.source_embedding(source), training=training)
+        x = zoo_ops.zero_masked(x, mask)
+        side = self.settings["window"]
+        live = ops.cast(mask[..., None], x.dtype)
+        around = [
+            sum(_shifted(ops.pad(part, ((0, 0), (side, side), (0, 0))), 2 * side))
+            for part in (x, live)
+        ]
+        return x, around[0] / ops.maximum(around[1], 1), mask
+
+    def _projection(self, words: Tensor, enc: Tensor, training: bool = False) -> Projection:
+        """Return the output projection of the last words `(B, T, C D)` and the context enc."""
+        read = ops.concatenate([self.hidden(words), enc], axis=-1)
+        return Projection(self.drop(read, training=training), self.vocabulary.kernel)
+
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+        """Encode `source (B, S)` once and return the decoder's step function and initial state.
+
+        The state holds the last C - 1 words of each hypothesis.
+        """
+        keys, values, mask = self._read(source)
+        memory = self.attention.prepare(values, keys, mask)
+
+        def step(tokens: Tensor, state: Tensor) -> StepOutput:
+            written = ops.concatenate([state, tokens[..., None]], axis=-1)
+            queries, words = (
+                ops.reshape(read, (*ops.shape(written)[:2], -1))
+                for read in (self.look_embedding(written), self.word_embedding(written))
+            )
+            enc, weights, _ = self.attention.attend(queries, memory)
+            of = self._projection(words, enc)
+            return StepOutput(
+                mask_special_tokens(of.logits()), written[..., 1:], weights, of.hidden
+            )
+
+        before = self.settings["context"] - 1
+        return DecoderStart(step, ops.full((ops.shape(source)[0], before), START, "int32"))
+
+
+def _shifted(x: Tensor, most: int) -> list[Tensor]:
+    """Return the most + 1 slices `(B, T, D)` of `x (B, T + most, D)`, each one position later."""
+    return [x[:, start : start - most or None] for start in range(most + 1)]
+
+
+# config
+
+
+@preset(AttentionSummarizer, "attention_summarizer_base")
+def attention_summarizer_base() -> Config:
+    """Return D, H, C and Q of section 7."""
+    return {"embedding_dim": 200, "units": 400, "source_dim": 400, "context": 5, "window": 2}
+
+
+@preset(AttentionSummarizer, "attention_summarizer_official")
+def attention_summarizer_official() -> Config:
+    """Return the sizes of the authors' NAMAS train_model.sh: bowDim 200, a pool of 5 words."""
+    return {"embedding_dim": 64, "units": 64, "source_dim": 200, "context": 5, "window": 2}
+
+
+@preset(AttentionSummarizer, "attention_summarizer_small")
+def attention_summarizer_small() -> Config:
+    """Return sizes for small data and a CPU; not the paper's."""
+    return {
+        "embedding_dim": 64,
+        "units": 128,
+        "source_dim": 128,
+        "context": 5,
+        "window": 2,
+        "dropout": 0.2,
+    }

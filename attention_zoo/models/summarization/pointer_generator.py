@@ -1,0 +1,313 @@
+"""Pointer-generator: a summarizer that copies source words (See, Liu, Manning 2017)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import layers, ops
+
+from attention_zoo.decoding import StepOutput
+from attention_zoo.layers import CoverageAttention, Memory, RecurrentEncoder, WeightPenalty
+from attention_zoo.layers.recurrent.cell_steps import split_cell
+from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
+from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.summarization.copying import Copying, DecoderOutput
+from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
+from attention_zoo.typing import Tensor
+
+
+class Read(NamedTuple):
+    """Inputs of a step that are the same at every step.
+
+    memory: the source with projected keys. kernels: those of the cell. covers: 1 if attention uses
+    its coverage, else 0; None without coverage.
+    """
+
+    memory: Memory
+    kernels: tuple[Tensor, ...]
+    covers: Tensor | None
+
+
+class State(NamedTuple):
+    """Decoder state: h and c of the cell, the context, and the attention's coverage."""
+
+    cell: tuple[Tensor, Tensor]
+    context: Tensor
+    attention_state: Any
+
+
+class Step(NamedTuple):
+    """Outputs of a step: x, the cell's input; s, its state [h; c]; the context h*; the weights."""
+
+    merged: Tensor
+    state: Tensor
+    context: Tensor
+    weights: Tensor
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class PointerGenerator(Copying, keras.Model):
+    """Bidirectional LSTM encoder and LSTM decoder that attends, then generates or copies.
+
+    `x_t = W_m [E[y_{t-1}]; h*_{t-1}]`, `s_t = LSTM(x_t, s_{t-1})`, `h*_t = attend(s_t)`,
+    `z_t = ([s_t; h*_t] V + b) V' + b'`, `P(w) = p_gen softmax(z_t)_w + (1 - p_gen) copied_t(w)`
+
+    Args:
+        vocabulary_size: V, shared by source and target, including the 4 special tokens.
+        embedding_dim: width of the shared embedding.
+        units: of each direction of the encoder and of the decoder.
+        copies: C, ids for out-of-vocabulary words of a source, V and up; with 0 nothing is copied.
+        coverage: None, or any of "from_step" (0), the training step from which attention uses its
+            coverage (the sum of its previous weights), and "weight" (1.0) of the coverage loss from
+            then on.
+        dropout: dropout rate on embeddings and readout.
+
+    Call arguments:
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
+        training: enables dropout, adds the coverage loss and counts a step.
+        project: if False, return the `ops.CopyProjection` that computes the log probabilities.
+
+    Returns:
+        Log probabilities `(B, T, V + C)` of the tokens after each target token, in float32; logits
+        `(B, T, V)` with `copies=0`.
+
+    Masking:
+        Padding (0) in source or target does not affect other positions.
+
+    Reference:
+        See et al. 2017, arXiv 1704.04368, section 2 and equations 1 to 13, with the authors' code:
+        attention and gate use both h and c of the decoder, W_m projects the decoder's input, and
+        the gate uses x_t. w_c of the coverage is initialized to 0, so that the attention
+        does not jump when coverage is enabled.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 128,
+        units: int = 256,
+        copies: int = 100,
+        coverage: Config | None = None,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        coverage = None if coverage is None else coverage_options(coverage)
+        self.begin(
+            {
+                "vocabulary_size": vocabulary_size,
+                "embedding_dim": embedding_dim,
+                "units": units,
+                "copies": copies,
+                "coverage": coverage,
+                "dropout": dropout,
+            }
+        )
+        own = {"dtype": self.dtype_policy}
+        self.embedding = layers.Embedding(vocabulary_size, embedding_dim, **own)
+        self.encoder = RecurrentEncoder("lstm", 2 * units, bidirectional=True, **own)
+        self.bridges = [layers.Dense(units, "relu", **own) for _ in range(2)]
+        self.merge = layers.Dense(embedding_dim, **own)
+        self.cell = layers.LSTMCell(units, **own)
+        self.attention = CoverageAttention(2 * units, **own)
+        self.readout = layers.Dense(units, **own)
+        self.vocabulary = layers.Dense(vocabulary_size, **own)
+        self.head = self.make_head()
+        self.drop = Dropout(dropout, **own)
+        self.switch: CoverageSwitch | None = None
+        if coverage is not None:
+            self.switch = CoverageSwitch(coverage["from_step"], **own)
+            self.penalty = WeightPenalty("coverage", coverage["weight"], **own)
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        width, units = self.settings["embedding_dim"], self.settings["units"]
+        self.embedding.build(None)
+        self.encoder.build((None, None, width))
+        for bridge in self.bridges:
+            bridge.build((None, 2 * units))
+        self.merge.build((None, width + 2 * units))
+        self.cell.build((None, width))
+        self.attention.build((None, 1, 2 * units), (None, None, 2 * units))
+        w_c = self.attention.score.coverage_kernel
+        w_c.assign(ops.zeros(w_c.shape))
+        w_c.trainable = self.switch is not None
+        self.readout.build((None, 3 * units))
+        self.vocabulary.build((None, units))
+        if self.head is not None:
+            self.head.build((None, 2 * units), (None, 2 * units), (None, width))
+        if self.switch is not None:
+            self.switch.build()
+        self.built = True
+
+    # computation
+
+    def decode_teacher_forced(
+        self, source: Tensor, target: Tensor, training: bool = False
+    ) -> DecoderOutput:
+        read, state = self._read(source, training)
+        hoisted = self._hoist(self.drop(self.embedding(self.known(target)), training=training))
+        live = ops.not_equal(target, PAD)
+        steps = {"hoisted": ops.swapaxes(hoisted, 0, 1), "live": ops.transpose(live)[..., None]}
+
+        def step(state: State, now: dict[str, Tensor]) -> tuple[State, Step]:
+            made, new = self._step(now["hoisted"], state, read, training)
+            there = now["live"]
+            return keras.tree.map_structure(lambda a, b: ops.where(there, a, b), new, state), made
+
+        _, made = scan(step, state, steps, like=self._step_like(hoisted, read))
+        made = keras.tree.map_structure(
+            lambda x: ops.where(live[..., None], ops.swapaxes(x, 0, 1), ops.zeros((), x.dtype)),
+            made,
+        )
+        if training and read.covers is not None:
+            counted = made.weights * ops.cast(read.covers, made.weights.dtype)
+            self.penalty(counted, live, ops.not_equal(source, PAD))
+        hidden = self.drop(self._decode_step(made), training=training)
+        of = Projection(hidden, self.vocabulary.kernel, self.vocabulary.bias)
+        return DecoderOutput(of, made.weights, self._gate(made))
+
+    def _read(self, source: Tensor, training: bool) -> tuple[Read, State]:
+        """Encode the source; return the constant inputs of a step and the initial state."""
+        mask = ops.not_equal(source, PAD)
+        embedded = self.drop(self.embedding(self.known(source)), training=training)
+        values, last = self.encoder(embedded, mask=mask, training=training)
+        h, c = (bridge(state) for bridge, state in zip(self.bridges, last, strict=True))
+        memory = self.attention.prepare(values, value_mask=mask)
+        covers = None if self.switch is None else self.switch.advance(training)
+        attention_state = () if covers is None else self.attention.initial_state(memory)
+        context = ops.zeros((ops.shape(source)[0], values.shape[-1]), self.compute_dtype)
+        kernels = self._stepper(training).kernels(self.compute_dtype)
+        return Read(memory, kernels, covers), State((h, c), context, attention_state)
+
+    def _stepper(self, training: bool) -> Any:
+        return split_cell(self.cell, self.settings["embedding_dim"], training)
+
+    def _hoist(self, embedded: Tensor) -> Tensor:
+        """Return the part of `W_m [E[y]; h*]` that does not depend on the previous step."""
+        kernel = ops.cast(self.merge.kernel, embedded.dtype)[: embedded.shape[-1]]
+        return ops.matmul(embedded, kernel) + ops.cast(self.merge.bias, embedded.dtype)
+
+    def _step(
+        self, hoisted: Tensor, state: State, read: Read, training: bool = False
+    ) -> tuple[Step, State]:
+        """Run one decoder step: `(B, ...)`, or `(B, N, ...)` for N hypotheses."""
+        kernel = ops.cast(self.merge.kernel, hoisted.dtype)[hoisted.shape[-1] :]
+        x = hoisted + ops.matmul(state.context, kernel)
+        stepper, attention_state = self._stepper(training), state.attention_state
+        _, (h, c) = stepper.step(stepper.hoist(x), [], state.cell, read.kernels, training)
+        s = ops.concatenate([h, c], axis=-1)
+        if read.covers is not None:
+            attention_state = keras.tree.map_structure(
+                lambda seen: ops.cast(read.covers, seen.dtype) * seen, attention_state
+            )
+        context, weights, attention_state = self.attention.attend(s, read.memory, attention_state)
+        return Step(x, s, context, weights), State((h, c), context, attention_state)
+
+    def _step_like(self, hoisted: Tensor, read: Read) -> Step:
+        """Return zeros of the shapes of one step's outputs."""
+        batch, wide = ops.shape(hoisted)[0], 2 * self.settings["units"]
+        weights_shape = ops.shape(self.attention.weights_like(read.memory))
+        shapes = ((batch, hoisted.shape[-1]), (batch, wide), (batch, wide), weights_shape)
+        return Step(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
+
+    def _decode_step(self, made: Step) -> Tensor:
+        """Return the readout `[s; h*] V + b`, where s is h without c."""
+        h = made.state[..., : self.settings["units"]]
+        readout: Tensor = self.readout(ops.concatenate([h, made.context], axis=-1))
+        return readout
+
+    def _gate(self, made: Step) -> Tensor | None:
+        if self.head is None:
+            return None
+        return self.head.gate(made.context, made.state, made.merged)
+
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+        """Encode `source (B, S)` once and return the decoder's step function and initial state."""
+        read, state = self._read(source, False)
+
+        def step(tokens: Tensor, state: State) -> StepOutput:
+            hoisted = self._hoist(self.embedding(self.known(tokens)))
+            made, state = self._step(hoisted, state, read)
+            hidden, gate = self._decode_step(made), self._gate(made)
+            logits = self.vocabulary(hidden)
+            if gate is not None:
+                logits = copied_log_probs(logits, gate, made.weights, source, self.copies)
+            return StepOutput(mask_special_tokens(logits), state, made.weights, hidden)
+
+        return DecoderStart(step, state)
+
+
+class CoverageSwitch(keras.layers.Layer):
+    """Counter of training steps that enables coverage: 0.0 before `from_step`, then 1.0.
+
+    At inference coverage is enabled if training has reached that step.
+
+    Args:
+        from_step: first step with coverage, counted from 0.
+    """
+
+    def __init__(self, from_step: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.from_step = from_step
+
+    def build(self) -> None:
+        self.steps = self.add_weight(
+            shape=(), initializer="zeros", dtype="int", trainable=False, name="steps"
+        )
+        self.built = True
+
+    def advance(self, training: bool) -> Tensor:
+        """Return 1.0 if coverage is enabled in this call, else 0.0; count steps in training."""
+        on = ops.cast(self.steps >= self.from_step, "float32")
+        if training:
+            self.steps.assign_add(1)
+        return on
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load the count; it stays 0 for a model that was trained without coverage."""
+        if store.keys():
+            super().load_own_variables(store)
+
+
+def coverage_options(given: Any) -> Config:
+    """Return the coverage options with defaults filled in; raise ValueError for invalid ones."""
+    options = {"from_step": 0, "weight": 1.0}
+    if not isinstance(given, dict) or set(given) - set(options):
+        raise ValueError(f"coverage must be None or any of from_step and weight, got {given!r}")
+    options |= given
+    options["from_step"] = whole_number("coverage.from_step", options["from_step"], low=0)
+    if not 0 <= number(options["weight"]) < float("inf"):
+        raise ValueError(f"coverage.weight must be at least 0, got {options['weight']!r}")
+    return options
+
+
+# config
+
+
+@preset(PointerGenerator, "pointer_generator_base")
+def pointer_generator_base() -> Config:
+    """Return the paper's sizes; coverage in the last 3000 of 233,000 steps; vocabulary 50,000."""
+    return {
+        "embedding_dim": 128,
+        "units": 256,
+        "copies": 400,
+        "coverage": {"from_step": 230_000, "weight": 1.0},
+    }
+
+
+@preset(PointerGenerator, "pointer_generator_small")
+def pointer_generator_small() -> Config:
+    """Return sizes for small data and a CPU, without coverage; not the paper's."""
+    return {"embedding_dim": 128, "units": 128, "copies": 50, "dropout": 0.2}
+
+
+@preset(PointerGenerator, "pointer_generator_coverage_small")
+def pointer_generator_coverage_small() -> Config:
+    """Return `pointer_generator_small` with coverage from step 1000 on."""
+    return {**pointer_generator_small(), "coverage": {"from_step": 1000, "weight": 1.0}}

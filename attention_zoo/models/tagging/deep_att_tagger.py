@@ -1,0 +1,324 @@
+"""DeepAtt: a tagger with deep self-attention (Tan et al. 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers import (
+    FeedForward,
+    MultiHeadAttention,
+    RecurrentEncoder,
+    SinusoidalPositions,
+)
+from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.layers.transformer.residual import Residual
+from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.tagging.tag_heads import check_options
+from attention_zoo.models.tagging.tagger import Tagger, self_attend
+from attention_zoo.models.tagging.word_features import WordFeatures
+from attention_zoo.registry import Registry
+from attention_zoo.typing import Tensor
+
+SUBLAYERS = Registry("sublayer")
+"""Registry of the sublayers before each self-attention, built with `(options, dtype=...)`."""
+
+STACK: Config = {
+    "num_layers": 10,
+    "sublayer": "feed_forward",
+    "units": 800,
+    "num_heads": 8,
+    "attention_dropout": 0.1,
+    "inner_dropout": 0.1,
+}
+"""Default options of a `stack`: the values of the paper."""
+
+
+@SUBLAYERS.register("recurrent")
+class RecurrentSublayer(layers.Layer):
+    """`LSTM(x)_t + LSTM'(x)_t`, forward and backward, each as wide as x.
+
+    Reference:
+        Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers".
+    """
+
+    def __init__(self, options: Config, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Any) -> None:
+        both = 2 * inputs_shape[-1]
+        self.reader = RecurrentEncoder("lstm", both, bidirectional=True, dtype=self.dtype_policy)
+        self.reader.build(inputs_shape)
+        self.built = True
+
+    def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
+        memory, _ = self.reader(inputs, mask=zoo_ops.show_one(mask), training=training)
+        forward, backward = ops.split(memory, 2, axis=-1)
+        return forward + backward
+
+
+@SUBLAYERS.register("convolutional")
+class ConvolutionalSublayer(layers.Layer):
+    """`(x * W + b) sigmoid(x * V + c)`, where * is a convolution of width 3.
+
+    Reference:
+        Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers"; Dauphin et al. 2016,
+        arXiv 1612.08083, equation 1.
+    """
+
+    def __init__(self, options: Config, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Any) -> None:
+        width = inputs_shape[-1]
+        self.filters = layers.Dense(2 * width, dtype=self.dtype_policy)
+        self.filters.build((None, None, 3 * width))
+        self.built = True
+
+    def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
+        value, gate = ops.split(self.filters(zoo_ops.sliding_windows(inputs, 3)), 2, axis=-1)
+        return value * ops.sigmoid(gate)
+
+
+@SUBLAYERS.register("feed_forward")
+class FeedForwardSublayer(layers.Layer):
+    """`ReLU(x W_1 + b_1) W_2 + b_2`.
+
+    Reference:
+        Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers", without biases.
+    """
+
+    def __init__(self, options: Config, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.network = FeedForward(
+            options["units"], dropout=options["inner_dropout"], dtype=self.dtype_policy
+        )
+
+    def build(self, inputs_shape: Any) -> None:
+        self.network.build(inputs_shape)
+        self.built = True
+
+    def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
+        return self.network(inputs, training=training)
+
+
+class DeepAttLayer(layers.Layer):
+    """A sublayer and a self-attention, each with a residual connection.
+
+    `y = norm(x + drop(sublayer(x)))`, `z = norm(y + drop(attend(y)))`
+
+    Args:
+        options: a complete `stack`.
+        dropout: dropout rate of both `drop`.
+    """
+
+    def __init__(self, options: Config, dropout: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        own: Config = {"dtype": self.dtype_policy}
+        self.options, self.supports_masking = options, True
+        self.sublayer = SUBLAYERS.get(options["sublayer"])(options, **own)
+        self.around_sublayer, self.around_attention = (
+            Residual(norm_first=False, dropout=dropout, **own) for _ in range(2)
+        )
+
+    def build(self, inputs_shape: Any) -> None:
+        heads, rate = self.options["num_heads"], self.options["attention_dropout"]
+        key_dim, own = inputs_shape[-1] // heads, {"dtype": self.dtype_policy}
+        self.attention = MultiHeadAttention(heads, key_dim, dropout=rate, **own)
+        self.attention.build(inputs_shape, inputs_shape)
+        for one in (self.sublayer, self.around_sublayer, self.around_attention):
+            one.build(inputs_shape)
+        self.built = True
+
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor,
+        training: bool = False,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        seen: list[Tensor] | None = [] if return_attention_scores else None
+        x = zoo_ops.zero_masked(inputs, mask)
+        worked = self.sublayer(x, mask=mask, training=training)
+        x = zoo_ops.zero_masked(self.around_sublayer.after(x, worked, training), mask)
+        context = self_attend(self.attention, x, mask, training, seen)
+        x = zoo_ops.zero_masked(self.around_attention.after(x, context, training), mask)
+        return (x, *seen) if seen else x
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class DeepAttTagger(Tagger):
+    """Tagger with many self-attention layers, each after a nonlinear sublayer; softmax or CRF.
+
+    `x_t = drop([sqrt(E) E[token_t]; characters_t; G[mark_t]] + p_t)`, and for each layer
+    `y = norm(x + drop(sublayer(x)))`, `x = norm(y + drop(attend(y)))`; `emissions = x W + b`
+
+    Args:
+        vocabulary_size: V, all tokens; 0 is padding, 1 the unknown one.
+        tags: names of the K tags, in the order of their ids.
+        embedding_dim: E, width of the token and mark embeddings.
+        units: D, width of all layers; inputs of another width are projected.
+        stack: options of the layers, by default the paper's: any of "num_layers", "sublayer"
+            ("feed_forward", "convolutional": a gated linear unit of width 3, or "recurrent": two
+            LSTMs, summed), "units" of the feed-forward network, "num_heads", "attention_dropout"
+            and "inner_dropout", of the feed-forward network.
+        head: any of "kind" ("softmax", the default, or "crf") and "tag_scheme", whose forbidden
+            sequences are never decoded and, with "crf", have probability 0 in training too.
+        characters: None, or options of character features: "vocabulary_size", "kind" ("cnn", the
+            default, or "lstm"), and other arguments of `layers.CharacterCNN` or
+            `layers.CharacterLSTM`.
+        dropout: dropout rate on the inputs and on the outputs of sublayers and attentions.
+        word_dropout: rate at which tokens become the unknown one in training.
+        marks: whether the inputs mark tokens: the predicate whose arguments are tagged.
+
+    Call arguments:
+        inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, the position of each
+            word's first token, counted from 1, or 0 for padding; if absent, every token is a word.
+            `"characters" (B, P, C)` and `"marks" (B, P)`, 0 or 1, if the model uses them.
+        training: enables all kinds of dropout.
+
+    Returns:
+        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, the input of `decode`, `marginals`
+        and the loss of `make_loss()`.
+
+    Masking:
+        Padding (0) does not affect other positions, wherever it is. It is not a word, and position
+        indices count tokens only.
+
+    Reference:
+        Tan et al. 2017, arXiv 1712.01586, sections "Self-Attention" to "Pipeline": d is D, h_f is
+        the units of the stack; p is the timing signal, added once. The paper has no characters.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        tags: Sequence[str],
+        embedding_dim: int = 100,
+        units: int = 200,
+        stack: Config | None = None,
+        head: Config | None = None,
+        characters: Config | None = None,
+        dropout: float = 0.2,
+        word_dropout: float = 0.0,
+        marks: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.begin(
+            {
+                "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size),
+                "tags": tags,
+                "embedding_dim": zoo_ops.whole_number("embedding_dim", embedding_dim),
+                "units": zoo_ops.whole_number("units", units),
+                "stack": _stack_options(stack, units),
+                "head": head,
+                "characters": characters,
+                "dropout": dropout,
+                "word_dropout": word_dropout,
+                "marks": bool(marks),
+            }
+        )
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        options = self.settings["stack"]
+        self.features = WordFeatures(self.settings, scale=embedding_dim**0.5, **own)
+        same = self.features.width == units
+        self.project: Any = layers.Identity(**own) if same else layers.Dense(units, **own)
+        self.positions = SinusoidalPositions(**own)
+        self.drop = Dropout(dropout, **own)
+        self.encoder = [DeepAttLayer(options, dropout, **own) for _ in range(options["num_layers"])]
+        self.finish(units)
+
+    def build(self, input_shape: Any = None) -> None:
+        self.features.build()
+        self.project.build((None, None, self.features.width))
+        shape = (None, None, self.settings["units"])
+        self.positions.build(shape)
+        for layer in self.encoder:
+            layer.build(shape)
+        self.built = True
+
+    # computation
+
+    def encode(
+        self,
+        inputs: dict[str, Tensor],
+        mask: Tensor,
+        training: bool,
+        seen: list[Tensor] | None = None,
+    ) -> Tensor:
+        x = self.positions(self.project(self.features(inputs, training=training)))
+        x = self.drop(x, training=training)
+        for layer in self.encoder:
+            if seen is None:
+                x = layer(x, mask=mask, training=training)
+            else:
+                x, weights = layer(x, mask=mask, training=training, return_attention_scores=True)
+                seen.append(weights)
+        return x
+
+
+def _stack_options(given: Config | None, units: int) -> Config:
+    """Return the stack options with defaults filled in; raise ValueError for invalid ones."""
+    check_options("stack", given, STACK)
+    options = {**STACK, **(given or {})}
+    SUBLAYERS.get(options["sublayer"])
+    for name in ("num_layers", "units", "num_heads"):
+        zoo_ops.whole_number(f"stack.{name}", options[name])
+    if units % options["num_heads"]:
+        raise ValueError(
+            f"stack.num_heads must divide units, got stack.num_heads={options['num_heads']}, "
+            f"units={units}"
+        )
+    return options
+
+
+def _of_the_paper(sublayer: str) -> Config:
+    return {
+        "embedding_dim": 100,
+        "units": 200,
+        "stack": {"num_layers": 10, "sublayer": sublayer, "units": 800, "num_heads": 8},
+        "dropout": 0.2,
+        "marks": True,
+    }
+
+
+@preset(DeepAttTagger, "deep_att_ffn")
+def deep_att_ffn() -> Config:
+    """Return the sizes of Tan et al. 2017: 10 layers of 200, feed-forward 800, marks."""
+    return _of_the_paper("feed_forward")
+
+
+@preset(DeepAttTagger, "deep_att_rnn")
+def deep_att_rnn() -> Config:
+    """Return the sizes of `deep_att_ffn`, with LSTM sublayers."""
+    return _of_the_paper("recurrent")
+
+
+@preset(DeepAttTagger, "deep_att_cnn")
+def deep_att_cnn() -> Config:
+    """Return the sizes of `deep_att_ffn`, with gated convolutions."""
+    return _of_the_paper("convolutional")
+
+
+@preset(DeepAttTagger, "deep_att_small")
+def deep_att_small() -> Config:
+    """Return sizes for a CPU: 4 layers of 128 with LSTMs, a character CNN, no predicate marks."""
+    return {
+        "embedding_dim": 98,
+        "units": 128,
+        "stack": {"num_layers": 4, "sublayer": "recurrent", "num_heads": 4},
+        "characters": {"kind": "cnn", "embedding_dim": 30, "units": 30},
+        "dropout": 0.2,
+        "word_dropout": 0.1,
+    }

@@ -1,0 +1,206 @@
+"""BiLSTM tagger with a softmax or CRF output (Lample et al. 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers import MultiHeadAttention, RecurrentEncoder
+from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.layers.transformer.residual import Residual
+from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.tagging.tagger import Tagger, self_attend
+from attention_zoo.models.tagging.word_features import WordFeatures
+from attention_zoo.typing import Tensor
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class RecurrentTagger(Tagger):
+    """Bidirectional LSTMs over words and their characters, with a softmax or CRF output.
+
+    `h = drop(BiLSTM(drop([E[token]; characters; G[mark]])))`, then with attention
+    `h = norm(h + drop(attend(h)))`; `emissions = h W + b`
+
+    Args:
+        vocabulary_size: V, number of tokens; id 0 is padding, id 1 the unknown token.
+        tags: names of the K tags, in the order of their ids.
+        embedding_dim: width of the embeddings E and G.
+        units: D, output width of the BiLSTM, half of it for each direction; or a list of widths
+            for stacked BiLSTMs, bottom first.
+        attention: None, or arguments of a `layers.MultiHeadAttention` on top of the BiLSTM:
+            "num_heads", "key_dim" and others.
+        head: any of "kind" ("softmax", the default, or "crf") and "tag_scheme". Sequences that the
+            scheme forbids are never decoded and, with "crf", have probability 0 in training too.
+        characters: None, or options of character features: "vocabulary_size", "kind" ("cnn", the
+            default, or "lstm"), and other arguments of `layers.CharacterCNN` or
+            `layers.CharacterLSTM`.
+        dropout: dropout rate on embeddings, after every LSTM and in the attention.
+        word_dropout: fraction of the tokens that the unknown token replaces in training.
+        marks: whether the inputs contain "marks" of tokens, such as the predicate in semantic role
+            labeling.
+
+    Call arguments:
+        inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, the position of each
+            word's first token, counted from 1, or 0 for padding; if absent, every token is a word.
+            `"characters" (B, P, C)` and `"marks" (B, P)`, 0 or 1, if the model uses them.
+        training: enables both kinds of dropout.
+
+    Returns:
+        Potentials `(B, W + K + 2, K + 1)` in the format of `layers.CRF`, the input of `decode`,
+        `marginals` and the loss of `make_loss()`.
+
+    Masking:
+        Padding (0) may be anywhere, does not affect other positions and is not a word.
+
+    Reference:
+        Lample et al. 2016, arXiv 1603.01360, sections 2.1 and 4; Ma and Hovy 2016, arXiv
+        1603.01354, section 2. Lample's tanh layer below the CRF is omitted.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        tags: Sequence[str],
+        embedding_dim: int = 100,
+        units: int | Sequence[int] = 200,
+        attention: Config | None = None,
+        head: Config | None = None,
+        characters: Config | None = None,
+        dropout: float = 0.5,
+        word_dropout: float = 0.0,
+        marks: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        widths = [units] if isinstance(units, int) else list(units)
+        self.begin(
+            {
+                "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size),
+                "tags": tags,
+                "embedding_dim": zoo_ops.whole_number("embedding_dim", embedding_dim),
+                "units": units if isinstance(units, int) else widths,
+                "attention": None if attention is None else dict(attention),
+                "head": head,
+                "characters": characters,
+                "dropout": dropout,
+                "word_dropout": word_dropout,
+                "marks": bool(marks),
+            }
+        )
+        for width in widths:
+            zoo_ops.whole_number("units", width)
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.features = WordFeatures(self.settings, dropout, **own)
+        self.readers = [
+            RecurrentEncoder("lstm", width, bidirectional=True, **own) for width in widths
+        ]
+        if not self.readers:
+            raise ValueError("units must be a width, or a list of at least one")
+        self.drop = Dropout(dropout, **own)
+        self.heads: Any = None
+        self.around: Any = None
+        if attention is not None:
+            self.heads = MultiHeadAttention(**{"dropout": dropout, **attention, **own})
+            self.around = Residual(norm_first=False, dropout=dropout, **own)
+        self.finish(widths[-1])
+
+    def build(self, input_shape: Any = None) -> None:
+        self.features.build()
+        width = self.features.width
+        for reader in self.readers:
+            reader.build((None, None, width))
+            width = reader.units
+        shape = (None, None, width)
+        if self.heads is not None:
+            self.heads.build(shape, shape)
+            self.around.build(shape)
+        self.built = True
+
+    # computation
+
+    def encode(
+        self,
+        inputs: dict[str, Tensor],
+        mask: Tensor,
+        training: bool,
+        seen: list[Tensor] | None = None,
+    ) -> Tensor:
+        x = self.features(inputs, training=training)
+        shown = zoo_ops.show_one(mask)
+        for reader in self.readers:
+            x, _ = reader(x, mask=shown, training=training)
+            x = self.drop(x, training=training)
+        if self.heads is None:
+            return x
+        x = zoo_ops.zero_masked(x, mask)
+        return self.around.after(x, self_attend(self.heads, x, mask, training, seen), training)
+
+
+SMALL_CHARACTERS = {"kind": "cnn", "embedding_dim": 30, "units": 30}
+
+
+@preset(RecurrentTagger, "bilstm_crf")
+def bilstm_crf() -> Config:
+    """Return the sizes of Lample et al. 2016, section 5.1; `units` counts both directions."""
+    return {
+        "embedding_dim": 100,
+        "units": 200,
+        "head": {"kind": "crf"},
+        "characters": {"kind": "lstm", "embedding_dim": 25, "units": 50},
+        "dropout": 0.5,
+    }
+
+
+@preset(RecurrentTagger, "bilstm_lstm")
+def bilstm_lstm() -> Config:
+    """Return the word and character BiLSTM of Plank et al. 2016, arXiv 1604.05529; other sizes."""
+    return {
+        "embedding_dim": 100,
+        "units": 400,
+        "head": {"kind": "softmax"},
+        "characters": {"kind": "lstm", "embedding_dim": 50, "units": 100},
+        "dropout": 0.5,
+    }
+
+
+@preset(RecurrentTagger, "bilstm_cnn_crf")
+def bilstm_cnn_crf() -> Config:
+    """Return the sizes of Ma and Hovy 2016, table 1; `units` counts both directions."""
+    return {
+        "embedding_dim": 100,
+        "units": 400,
+        "head": {"kind": "crf"},
+        "characters": dict(SMALL_CHARACTERS),
+        "dropout": 0.5,
+    }
+
+
+@preset(RecurrentTagger, "bilstm_cnn_crf_constrained")
+def bilstm_cnn_crf_constrained() -> Config:
+    """Return `bilstm_cnn_crf` with BIO constraints, in training and in decoding."""
+    return {**bilstm_cnn_crf(), "head": {"kind": "crf", "tag_scheme": "BIO"}}
+
+
+@preset(RecurrentTagger, "bilstm_cnn")
+def bilstm_cnn() -> Config:
+    """Return `bilstm_cnn_crf` with a softmax head: BLSTM-CNN of Ma and Hovy 2016, table 3."""
+    return {**bilstm_cnn_crf(), "head": {"kind": "softmax"}}
+
+
+@preset(RecurrentTagger, "tagger_small")
+def tagger_small() -> Config:
+    """Return sizes for training on a CPU, with a softmax head and a character CNN."""
+    return {
+        "embedding_dim": 100,
+        "units": 200,
+        "head": {"kind": "softmax"},
+        "characters": dict(SMALL_CHARACTERS),
+        "dropout": 0.5,
+        "word_dropout": 0.1,
+    }

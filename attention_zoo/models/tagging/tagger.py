@@ -1,0 +1,260 @@
+"""Base class of taggers: potentials of words from token states, decoding and marginals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.data import read_word_vectors
+from attention_zoo.models.presets import Config, PresetMixin
+from attention_zoo.models.tagging.tag_heads import HEADS, head_options
+from attention_zoo.models.tagging.word_features import character_options
+from attention_zoo.typing import Tensor
+
+Inputs = dict[str, Any]
+
+PAD = 0
+
+
+class Tagger(PresetMixin, keras.Model):
+    """Tagger of words: computes potentials of tag sequences.
+
+    A model defines `encode`. Its constructor calls `self.begin(settings)` first and
+    `self.finish(width)` last; `self.features` embeds its tokens.
+
+    Call arguments:
+        inputs: integers. `"tokens" (B, P)`, 0 is padding, wherever it is. `"starts" (B, W)`, the
+            position of each word's first token, counted from 1, or 0 for padding; if absent, every
+            token is a word. `"characters" (B, P, C)` of each token, and `"marks" (B, P)`, 1 at the
+            predicate and else 0, if the model uses them.
+        training: enables dropout.
+
+    Returns:
+        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, float32, without a mask.
+
+    Masking:
+        Padding does not affect other positions; it is not a word.
+    """
+
+    settings: Config
+    features: Any
+
+    # layers
+
+    def begin(self, settings: Config) -> None:
+        """Store the constructor's arguments with all defaults; ValueError for invalid ones."""
+        tags = settings["tags"]
+        if isinstance(tags, str) or not isinstance(tags, Sequence) or not len(tags):
+            raise ValueError(f"tags must be a list of names, at least one, got {tags!r}")
+        settings["tags"] = [str(tag) for tag in tags]
+        settings["head"] = head_options(settings["head"])
+        if "characters" in settings:
+            settings["characters"] = character_options(settings["characters"])
+        self.settings = settings
+
+    def finish(self, width: int) -> None:
+        """Build the head, for states of that width, and all weights."""
+        options = dict(self.settings["head"])
+        head = HEADS.get(options.pop("kind"))
+        self.head = head(self.settings["tags"], **options, dtype=self.dtype_policy)
+        self.head.build((None, None, width))
+        self.build()
+
+    def encode(
+        self, inputs: Inputs, mask: Tensor, training: bool, seen: list[Tensor] | None = None
+    ) -> Tensor:
+        """Return the states of the tokens, `(B, P, D)`; those of padding are ignored.
+
+        Args:
+            inputs: as in the call, with padding moved to the end of each row.
+            mask: `(B, P)`, True at tokens.
+            training: enables dropout.
+            seen: a list to which every self-attention appends its weights `(B, H, P, P)`, or None.
+        """
+        raise TypeError(f"{type(self).__name__} does not define `encode`")
+
+    # inputs
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of tokens in the vocabulary."""
+        return int(self.settings["vocabulary_size"])
+
+    @property
+    def characters(self) -> Config | None:
+        """Options of the character features, None if the model has none."""
+        return self.settings.get("characters")
+
+    @property
+    def max_length(self) -> int | None:
+        """Maximum number of tokens of a sentence; None for no limit."""
+        return None
+
+    # computation
+
+    def call(self, inputs: Inputs, training: bool | None = None) -> Tensor:
+        given, mask, order = self._in_front(inputs)
+        states = self.encode(given, mask, bool(training))
+        starts = inputs.get("starts")
+        if starts is None:
+            starts = ops.arange(1, ops.shape(order)[1] + 1, dtype="int32")
+            starts = starts + ops.zeros_like(order)
+        at = _new_places(ops.cast(starts, "int32"), mask, order)
+        words = _from_1(zoo_ops.zero_masked(states, mask), at)
+        return self.head(words, at > 0)
+
+    def _in_front(self, inputs: Inputs) -> tuple[Inputs, Tensor, Tensor]:
+        """Move padding to the end; return the inputs, the mask and each token's old position.
+
+        So distances count tokens only, adjacent words stay adjacent, and cuDNN accepts the masks.
+        """
+        self._refuse(inputs)
+        tokens = ops.cast(inputs["tokens"], "int32")
+        order = zoo_ops.to_front(ops.not_equal(tokens, PAD))
+        given = {"tokens": ops.take_along_axis(tokens, order, axis=1)}
+        if self.settings.get("characters") is not None:
+            characters = ops.cast(inputs["characters"], "int32")
+            given["characters"] = ops.take_along_axis(characters, order[..., None], axis=1)
+        if self.settings["marks"]:
+            marks = ops.cast(inputs["marks"], "int32")
+            given["marks"] = ops.take_along_axis(marks, order, axis=1)
+        return given, ops.not_equal(given["tokens"], PAD), order
+
+    def _refuse(self, inputs: Inputs) -> None:
+        """Raise ValueError for missing inputs or wrong shapes."""
+        needed: dict[str, tuple[str, ...]] = {"tokens": ("batch", "positions")}
+        if self.settings.get("characters") is not None:
+            needed["characters"] = ("batch", "positions", "characters")
+        if self.settings["marks"]:
+            needed["marks"] = ("batch", "positions")
+        for name, shape in needed.items():
+            if not isinstance(inputs, dict) or name not in inputs:
+                raise ValueError(
+                    f"inputs must be a dict with {', '.join(needed)}, but {name} is missing"
+                )
+            sizes = zoo_ops.sizes_or(("batch", "positions"), inputs["tokens"].shape[:2])
+            zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *shape[2:]))
+        if inputs.get("starts") is not None:
+            sizes = zoo_ops.sizes_or(("batch",), inputs["tokens"].shape[:1])
+            zoo_ops.check_shape("starts", inputs["starts"].shape, (*sizes, "words"))
+
+    def attention(self, inputs: Inputs) -> Tensor | None:
+        """Return the weights of all L self-attentions, `(B, L, H, P, P)`, None if there are none.
+
+        Args:
+            inputs: as in the call. Weights from and to padding are 0.
+        """
+        given, mask, order = self._in_front(inputs)
+        seen: list[Tensor] = []
+        self.encode(given, mask, False, seen)
+        if not seen:
+            return None
+        both = ops.logical_and(mask[:, :, None], mask[:, None, :])[:, None, None]
+        weights = ops.stack(seen, axis=1)
+        weights = ops.where(both, weights, ops.zeros((), weights.dtype))
+        back = ops.argsort(order, axis=1)
+        weights = ops.take_along_axis(weights, back[:, None, None, :, None], axis=3)
+        return ops.take_along_axis(weights, back[:, None, None, None, :], axis=4)
+
+    # predictions
+
+    def decode(self, potentials: Tensor, count: int | None = None) -> tuple[Tensor, Tensor]:
+        """Return the best tags of each sentence (Viterbi), or the N best sequences.
+
+        Args:
+            potentials: output of the model.
+            count: N, number of sequences; None for one, without an axis of its own.
+
+        Returns:
+            tags: `(B, W)` int32, or `(B, N, W)` best first; 0 at padding.
+            scores: `(B,)` or `(B, N)`; -inf, with tags 0, if there are fewer sequences.
+        """
+        chain = self._chain(potentials)
+        if count is None:
+            return zoo_ops.best_path(chain)
+        return zoo_ops.best_paths(chain, zoo_ops.whole_number("count", count))
+
+    def marginals(self, potentials: Tensor) -> Tensor:
+        """Return the probability of each tag at each word, `(B, W, K)`; 0 at padding."""
+        return zoo_ops.marginals(self._chain(potentials))
+
+    def _chain(self, potentials: Tensor) -> Any:
+        potentials = ops.convert_to_tensor(potentials)
+        tags = len(self.settings["tags"])
+        zoo_ops.check_shape("potentials", potentials.shape, ("batch", "words + tags + 2", tags + 1))
+        return zoo_ops.unpack(potentials)
+
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """Return the loss on potentials; its labels are `(B, W)`, -1 for unknown tags or padding.
+
+        Args:
+            label_smoothing: of a softmax; above 0 it is a ValueError with a CRF.
+        """
+        made: keras.losses.Loss = self.head.make_loss(label_smoothing)
+        return made
+
+    # pretrained word vectors
+
+    @property
+    def token_embedding(self) -> keras.layers.Embedding:
+        """Embedding layer of the tokens."""
+        made: keras.layers.Embedding = self.features.token_embedding
+        return made
+
+    def load_word_vectors(self, path: str | Path, vocabulary: Sequence[str]) -> int:
+        """Load token embeddings from a word vector file; return the number of tokens found.
+
+        Args:
+            path: see `data.read_word_vectors`.
+            vocabulary: the tokens in the order of their ids.
+
+        Raises:
+            ValueError: a vocabulary of another size, vectors of another width, a damaged file.
+        """
+        size, width = self.token_embedding.embeddings.shape
+        if len(vocabulary) != size:
+            raise ValueError(f"the vocabulary has {len(vocabulary)} tokens, the model {size}")
+        vectors, found = read_word_vectors(path, vocabulary)
+        if vectors.shape[1] != width:
+            raise ValueError(
+                f"{path}: vectors of width {vectors.shape[1]}, but the model has embedding_dim="
+                f"{width}; build it with embedding_dim={vectors.shape[1]}"
+            )
+        before = ops.convert_to_numpy(self.token_embedding.embeddings)
+        self.token_embedding.embeddings.assign(np.where(found[:, None], vectors, before))
+        return int(found.sum())
+
+
+def self_attend(
+    heads: Any, x: Tensor, mask: Tensor, training: bool, seen: list[Tensor] | None
+) -> Tensor:
+    """Apply self-attention to `x (B, P, D)`; append its weights to `seen` if that is a list."""
+    masks = {"query_mask": mask, "value_mask": mask}
+    if seen is None:
+        return heads(x, x, **masks, training=training)
+    context, weights = heads(x, x, **masks, training=training, return_attention_scores=True)
+    seen.append(weights)
+    return context
+
+
+def _new_places(starts: Tensor, mask: Tensor, order: Tensor) -> Tensor:
+    """Return the positions after `order` of the positions `starts`, both counted from 1.
+
+    They are 0 for padding tokens and for positions outside the sequence.
+    """
+    length = ops.shape(order)[1]
+    there = ops.logical_and(starts > 0, starts <= length)
+    back = ops.cast(ops.argsort(order, axis=1), "int32")
+    live = ops.take_along_axis(mask, back, axis=1)
+    return _from_1(ops.where(live, back + 1, 0)[..., None], ops.where(there, starts, 0))[..., 0]
+
+
+def _from_1(x: Tensor, places: Tensor) -> Tensor:
+    """Gather `x (B, P, D)` at positions `(B, W)`, counted from 1; position 0 gives 0."""
+    return ops.take_along_axis(ops.pad(x, ((0, 0), (1, 0), (0, 0))), places[..., None], axis=1)

@@ -1,0 +1,154 @@
+"""BERT tagger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.models import presets
+from attention_zoo.models.language.bert import BERT
+from attention_zoo.models.presets import Config, model
+from attention_zoo.models.tagging.tagger import Tagger
+from attention_zoo.typing import Tensor
+
+OWN = ("tags", "head", "dropout", "marks", "name", "dtype")
+"""Arguments of the tagger; all others of `from_preset` are those of the BERT."""
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class TransformerTagger(Tagger):
+    """A BERT that tags every word by its first token, with a softmax or CRF output.
+
+    `emissions_w = drop(h_{start_w}) W + b`, where h are the BERT's hidden states
+
+    Args:
+        bert: a `BERT`, pretrained or new, or its arguments, with `use_pooler=False` by default.
+        tags: names of the K tags, in the order of their ids.
+        head: any of "kind" ("softmax", the default, or "crf") and "tag_scheme", whose forbidden
+            sequences are never decoded and, with "crf", have probability 0 in training too.
+        dropout: dropout rate on h; the BERT has its own.
+        marks: whether the inputs mark tokens, such as a predicate; the BERT takes marks as
+            segments.
+
+    Call arguments:
+        inputs: integers. `"tokens" (B, P)`, 0 is padding, P at most the BERT's `max_length`.
+            `"starts" (B, W)`, the position of each word's first token, counted from 1, or 0
+            for padding; if absent, every token is a word. `"marks" (B, P)`, 0 or 1, with `marks`.
+        training: enables dropout.
+
+    Returns:
+        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, the input of `decode`, `marginals`
+        and the loss of `make_loss()`.
+
+    Masking:
+        Padding (0) does not affect other positions, wherever it is; it is not a word.
+
+    Reference:
+        Devlin et al. 2018, arXiv 1810.04805, section 5.3 and figure 4d: a word is represented by
+        its first token. Marks as segments are this library's addition.
+    """
+
+    core, decides = "bert", ("use_pooler",)
+    """Argument that holds the inner model, and arguments of that model that are set here."""
+
+    # layers
+
+    def __init__(
+        self,
+        bert: BERT | Config,
+        tags: Sequence[str],
+        head: Config | None = None,
+        dropout: float = 0.1,
+        marks: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if isinstance(bert, dict) and "class_name" in bert:
+            bert = keras.saving.deserialize_keras_object(bert)
+        if isinstance(bert, dict):
+            bert = BERT(**{"use_pooler": False, **bert, "dtype": self.dtype_policy})
+        if not isinstance(bert, BERT):
+            raise ValueError(f"bert must be a BERT or its arguments, got {bert!r}")
+        self.bert = bert
+        if marks and bert.settings["num_segments"] < 2:
+            raise ValueError(
+                "marks need a bert with num_segments of at least 2, got num_segments=1"
+            )
+        self.begin({"tags": tags, "head": head, "dropout": dropout, "marks": bool(marks)})
+        self.settings["bert"] = dict(bert.settings)
+        self.drop = Dropout(dropout, dtype=self.dtype_policy)
+        self.finish(bert.settings["embedding_dim"])
+
+    def build(self, input_shape: Any = None) -> None:
+        self.built = True
+
+    # inputs
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of tokens in the vocabulary."""
+        return int(self.bert.settings["vocabulary_size"])
+
+    @property
+    def max_length(self) -> int:
+        """Maximum number of tokens of a sentence."""
+        return int(self.bert.settings["max_length"])
+
+    @property
+    def token_embedding(self) -> keras.layers.Embedding:
+        """Embedding layer of the tokens, the BERT's."""
+        made: keras.layers.Embedding = self.bert.token_embedding
+        return made
+
+    # computation
+
+    def encode(
+        self,
+        inputs: dict[str, Tensor],
+        mask: Tensor,
+        training: bool,
+        seen: list[Tensor] | None = None,
+    ) -> Tensor:
+        given = {"tokens": inputs["tokens"]}
+        if self.settings["marks"]:
+            given["segments"] = inputs["marks"]
+        if seen is not None:
+            self._look(given, mask, seen)
+        return self.drop(self.bert(given, training=training)["hidden"], training=training)
+
+    def _look(self, given: dict[str, Tensor], mask: Tensor, seen: list[Tensor]) -> None:
+        """Append each BERT layer's attention weights to `seen`, in inference.
+
+        Padding must be at the end.
+        """
+        x = self.bert.norm(self.bert.embed(given["tokens"], mask, given.get("segments")))
+        for layer in self.bert.encoder:
+            x, weights = layer(x, mask=mask, return_attention_scores=True, training=False)
+            seen.append(weights)
+
+    # config
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "bert": keras.saving.serialize_keras_object(self.bert)}
+
+    @classmethod
+    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
+        """Load a model of this class from a folder, or build one around a BERT preset.
+
+        Args:
+            name_or_folder: see `models.from_preset`.
+            **overrides: arguments of this class, of which a preset needs `tags`; all others are the
+                BERT's. `dtype` applies to the whole model.
+        """
+        own: Config = {key: overrides.pop(key) for key in OWN if key in overrides}
+        if str(name_or_folder) in presets.PRESETS:
+            inside: Config = {"use_pooler": False, **overrides}
+            inside |= {"dtype": own["dtype"]} if "dtype" in own else {}
+            return cls(BERT.from_preset(name_or_folder, **inside), **own)
+        given = {"bert": overrides} if overrides else {}
+        return presets.from_preset_of(cls, name_or_folder, **given, **own)

@@ -1,0 +1,1 @@
+"""Translation models: recurrent ones with and without attention, and the Transformer."""

@@ -1,0 +1,1 @@
+"""Models of images: captioning, image-text retrieval, glimpses."""

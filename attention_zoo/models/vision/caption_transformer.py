@@ -1,0 +1,160 @@
+"""Transformer captioner: its source is a grid of image features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo.decoding import StepOutput
+from attention_zoo.models.generation import END, DecoderStart, mask_special_tokens
+from attention_zoo.models.presets import Config, PresetMixin, model, options_of, plain, preset
+from attention_zoo.models.translation.transformer import Transformer
+from attention_zoo.models.vision.captioner import Captioner
+from attention_zoo.models.vision.image_encoders import encoder_options, make_encoder, saved_options
+from attention_zoo.ops import angles, rate, sinusoids, whole_number
+from attention_zoo.typing import Tensor
+
+OF_LAYERS = ("embedding_dim", "units", "num_heads", "num_layers", "layer", "dropout")
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class CaptionTransformer(PresetMixin, Captioner, keras.Model):
+    """Image encoder, followed by a Transformer from its feature grid to words.
+
+    `memory = encode(v W + b + p)`, `logits = decode(sqrt(D) E[y] + p', memory) E'`
+
+    v are the features at the grid positions. p is their sinusoidal encoding: one half encodes the
+    row, the other half the column.
+
+    Args:
+        vocabulary_size: V, caption tokens, including the 4 special ones.
+        embedding_dim: D, width of the embeddings and of all layers; a multiple of 4.
+        units: F, width of the feed-forward networks.
+        num_heads: H; D / H is the width of a head.
+        num_layers: N, of the encoder and of the decoder.
+        layer: as in `Transformer`.
+        encoder: options of the image encoder, as in `ShowAttendTell`.
+        dropout: dropout rate on embeddings and sublayers.
+
+    Call arguments:
+        inputs: `{"image": (B, H, W, 3), "target": (B, T)}`, pixels from 0 to 255 and integers that
+            begin with 2.
+        training: enables dropout.
+        project: if False, return the `ops.Projection` that computes the logits.
+
+    Returns:
+        Logits `(B, T, V)`.
+
+    Masking:
+        Padding (0) in the target does not affect other positions.
+
+    Reference:
+        Vaswani et al. 2017, arXiv 1706.03762, section 3, pre-norm; image regions as the source as
+        in Herdade et al. 2019, arXiv 1906.05963, without their geometric relations of boxes.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 512,
+        units: int = 2048,
+        num_heads: int = 8,
+        num_layers: int = 6,
+        layer: Config | None = None,
+        encoder: Config | None = None,
+        dropout: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        encoder = encoder_options(encoder)
+        sizes = {
+            "vocabulary_size": whole_number("vocabulary_size", vocabulary_size),
+            "embedding_dim": whole_number("embedding_dim", embedding_dim),
+            "units": whole_number("units", units),
+            "num_heads": whole_number("num_heads", num_heads),
+            "num_layers": whole_number("num_layers", num_layers),
+        }
+        if vocabulary_size < END + 2:
+            raise ValueError(
+                f"vocabulary_size must be at least {END + 2} (4 special tokens and one more), "
+                f"got {vocabulary_size}"
+            )
+        if sizes["embedding_dim"] % 4:
+            raise ValueError(f"embedding_dim must be a multiple of 4, got {embedding_dim}")
+        options = {"layer": options_of("layer", layer), "dropout": rate("dropout", dropout)}
+        self.settings = plain({**sizes, "encoder": saved_options(encoder), **options})
+        of_layers = {name: self.settings[name] for name in OF_LAYERS}
+        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.encoder = make_encoder(encoder, self.dtype_policy)
+        self.enter = layers.Dense(sizes["embedding_dim"], **own)
+        words = sizes["vocabulary_size"]
+        self.transformer = Transformer(words, words, tie="all", **of_layers, **own)
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        image = (None, None, None, self.encoder.channels)
+        self.encoder.build(image)
+        self.enter.build(self.encoder.compute_output_shape(image))
+        self.built = True
+
+    projects = True  # `call` accepts `project=False`
+
+    # computation
+
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
+    ) -> Any:
+        target = ops.cast(inputs["target"], "int32")
+        memory = self.encode(self.as_source(inputs["image"]), bool(training))
+        written = self.transformer.decode(target, memory, _everywhere(memory), training)
+        of = self.transformer.projection(written.hidden)
+        return of.logits() if project else of
+
+    def encode(self, image: Tensor, training: bool = False) -> Tensor:
+        """Return the memory `(B, h w, D)` of images."""
+        grid = self.enter(self.encoder(image, training=training))
+        batch, height, width, size = ops.shape(grid)
+        grid = grid + _where(height, width, size, grid.dtype)
+        row = ops.reshape(grid, (batch, height * width, size))
+        return self.transformer.read(row, _everywhere(row), training)
+
+    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+        """Encode images once and return the decoder's step function and initial state."""
+        memory = self.encode(source)
+        written = self.transformer.writing(memory, _everywhere(memory), width, room)
+
+        def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
+            output = written.step(tokens, state)
+            return output._replace(logits=mask_special_tokens(output.logits))
+
+        return self.reading(source, memory, step, written.state)
+
+
+def _where(height: Tensor, width: Tensor, size: int, dtype: str) -> Tensor:
+    """Return a grid's positional encoding `(height, width, size)`: half rows, half columns."""
+    down, across = (
+        sinusoids(angles(ops.arange(sides), size // 2, 1000.0, dtype), size // 2)
+        for sides in (height, width)
+    )
+    shape = (height, width, size // 2)
+    both = [ops.broadcast_to(x, shape) for x in (down[:, None], across[None])]
+    return ops.concatenate(both, axis=-1)
+
+
+def _everywhere(memory: Tensor) -> Tensor:
+    """Return an all-True mask `(B, S)`: no grid position is masked."""
+    return ops.ones(ops.shape(memory)[:2], "bool")
+
+
+# config
+
+
+@preset(CaptionTransformer, "caption_transformer_small")
+def caption_transformer_small() -> Config:
+    """Return sizes for small images and a CPU, trained from scratch; not the paper's."""
+    return {"embedding_dim": 128, "units": 256, "num_heads": 4, "num_layers": 2, "dropout": 0.2}

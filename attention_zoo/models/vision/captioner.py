@@ -1,0 +1,61 @@
+"""Base class of image captioners."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from keras import ops
+
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.models.generation import DecoderStart, GenerationMixin, fingerprints
+from attention_zoo.models.vision.image_encoders import check_image
+from attention_zoo.typing import Tensor
+
+
+class Captioner(GenerationMixin):
+    """Mixin for captioners, called with `{"image": (B, H, W, C), "target": (B, T)}`.
+
+    `settings` contains a `vocabulary_size`. The model attends to the positions of the encoder's
+    grid, flattened row by row; `grid_shape` returns the grid's height and width.
+    """
+
+    encoder: Any
+    """Image encoder, see `models.image_encoders`."""
+
+    source_name = "image"
+
+    @property
+    def target_vocabulary_size(self) -> int:  # type: ignore[override]
+        """Number of caption tokens."""
+        size: int = self.settings["vocabulary_size"]  # type: ignore[attr-defined]
+        return size
+
+    def grid_shape(self, image: Any) -> tuple[int, int]:
+        """Return the height and width of the grid of images `(B, H, W, C)`, or of such a shape."""
+        shape = tuple(getattr(image, "shape", image))
+        height, width = self.encoder.compute_output_shape(shape)[1:3]
+        return height, width
+
+    def as_source(self, source: Any) -> Tensor:
+        """Convert images to a tensor of their own dtype; raise ValueError for a wrong shape."""
+        image = ops.convert_to_tensor(source)
+        check_image(image, self.encoder.channels)
+        return image
+
+    def check_search(self, source: Any, options: SearchOptions) -> None:
+        """Raise ValueError for a wrong image shape, `max_length_ratio` or no `max_length`."""
+        check_image(source, self.encoder.channels)
+        if options.max_length_ratio is not None:
+            raise ValueError("max_length_ratio: an image has no length; give max_length")
+        if options.max_length is None:
+            raise ValueError("max_length: an image has no length; give max_length")
+
+    def reading(self, image: Tensor, memory: Tensor, step: Any, state: Any) -> DecoderStart:
+        """Return the `DecoderStart` of images `(B, H, W, C)` with memory `(B, ..., D)`."""
+        batch, *sides = ops.shape(image)
+        places = math.prod(ops.shape(memory)[1:-1])
+        pixels = ops.reshape(ops.cast(image, "float32"), (batch, math.prod(sides), 1))
+        bits = ops.squeeze(ops.view(pixels, "int32"), axis=-1)
+        keys = fingerprints(bits + 1)  # + 1: black is 0, which `fingerprints` ignores
+        return DecoderStart(step, state, places=ops.ones((batch, places), "bool"), keys=keys)

@@ -1,0 +1,250 @@
+"""Image-text retrieval by cross-attention of words and regions (Lee et al. 2018)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import layers, ops
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.layers import RecurrentEncoder, StackedCrossAttention
+from attention_zoo.losses import HardestNegatives
+from attention_zoo.models.presets import (
+    Config,
+    PresetMixin,
+    check_arguments,
+    model,
+    options_of,
+    plain,
+    preset,
+)
+from attention_zoo.models.vision.image_encoders import (
+    check_image,
+    encoder_options,
+    make_encoder,
+    saved_options,
+)
+from attention_zoo.typing import Shape, Tensor
+
+LOOK = ("direction", "inverse_temperature", "pooling", "pooling_sharpness")
+BLOCK = 2**24
+"""Approximate maximum number of word-region weights in memory in blockwise comparison."""
+
+
+class EncodedTexts(NamedTuple):
+    """Encoded texts.
+
+    words: `(N, T, D)`, unit vectors. mask: `(N, T)`, True at words.
+    """
+
+    words: Tensor
+    mask: Tensor
+
+
+@model
+@keras.saving.register_keras_serializable("attention_zoo")
+class CrossAttentionRetriever(PresetMixin, keras.Model):
+    """Similarity of every image and every text, by cross-attention of words and regions.
+
+    `v_i = norm(W f_i + b)`, `e_j = norm((forward_j + backward_j) / 2)`, `similarity = S(v, e)`
+
+    f are the features at the positions of the encoder's grid. forward and backward are the states
+    of a bidirectional GRU over the word embeddings. norm scales a vector to length 1. S is
+    `layers.StackedCrossAttention`. Train with `losses.HardestNegatives` (`make_loss()`), through
+    `compile` and `fit` or the training loop.
+
+    Args:
+        vocabulary_size: V, text tokens, including the 4 special ones.
+        embedding_dim: width of the word embeddings.
+        units: D, width of the compared vectors.
+        encoder: options of the image encoder, as in `ShowAttendTell`.
+        direction, inverse_temperature, pooling, pooling_sharpness: as in `StackedCrossAttention`.
+        dropout: dropout rate on embeddings and on the grid.
+        ranking: options of the loss that `make_loss` returns, see `losses.HardestNegatives`:
+            {"margin": 0.2, "sharpness": 20.0}. Training from scratch needs a sharpness.
+
+    Call arguments:
+        inputs: `{"image": (B, H, W, 3), "text": (B, T)}`, pixels from 0 to 255 and integers. Image
+            b and text b are a pair.
+        training: enables dropout.
+
+    Returns:
+        Similarities `(B, B)`, float32 at least: row i is image i, column j is text j.
+
+    Masking:
+        Padding (0) in a text has no effect; a text of padding only has similarity 0.
+
+    Reference:
+        Lee et al. 2018, arXiv 1803.08024, sections 3.1 to 3.3. The paper's regions are boxes of an
+        object detector (Anderson et al. 2018); with `encoder={"kind": "features", "width": 2048}`
+        they can be passed as a grid of one row.
+    """
+
+    # layers
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 300,
+        units: int = 1024,
+        encoder: Config | None = None,
+        direction: str = "text_to_image",
+        inverse_temperature: float = 9.0,
+        pooling: str = "average",
+        pooling_sharpness: float = 6.0,
+        dropout: float = 0.0,
+        ranking: Config | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        encoder = encoder_options(encoder)
+        settings: Config = {
+            "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size, 5),
+            "embedding_dim": zoo_ops.whole_number("embedding_dim", embedding_dim),
+            "units": zoo_ops.whole_number("units", units),
+            "encoder": saved_options(encoder),
+            "direction": direction,
+            "inverse_temperature": inverse_temperature,
+            "pooling": pooling,
+            "pooling_sharpness": pooling_sharpness,
+            "dropout": zoo_ops.rate("dropout", dropout),
+            "ranking": options_of("ranking", ranking),
+        }
+        self.settings = size = plain(settings)
+        check_arguments(HardestNegatives, self.settings["ranking"])
+        self.make_loss()  # raises for invalid values
+        own: Config = {"dtype": self.dtype_policy}
+        self.encoder = make_encoder(encoder, self.dtype_policy)
+        self.enter = layers.Dense(size["units"], **own)
+        self.embedding = layers.Embedding(size["vocabulary_size"], size["embedding_dim"], **own)
+        self.reader = RecurrentEncoder("gru", 2 * size["units"], bidirectional=True, **own)
+        self.drop_places, self.drop_words = (layers.Dropout(dropout, **own) for _ in range(2))
+        options = {name: size[name] for name in LOOK}
+        self.matching = StackedCrossAttention(**options, **own)
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        image: Shape = (None, None, None, self.encoder.channels)
+        compared = (None, None, self.settings["units"])
+        self.encoder.build(image)
+        self.enter.build(self.encoder.compute_output_shape(image))
+        self.embedding.build((None, None))
+        self.reader.build((None, None, self.settings["embedding_dim"]))
+        self.matching.build(compared, compared)
+        self.built = True
+
+    # computation
+
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
+        regions = self.encode_images(inputs["image"], bool(training))
+        words, mask = self.encode_texts(inputs["text"], bool(training))
+        return self.matching.similarities(words, regions, mask)
+
+    def encode_images(self, image: Tensor, training: bool = False) -> Tensor:
+        """Return the regions `(B, S, D)` of images as unit vectors, row by row of the grid."""
+        return self._regions(self._grid(image, training))
+
+    def _grid(self, image: Tensor, training: bool) -> Tensor:
+        """Return the encoder's feature grid `(B, h, w, C)`."""
+        image = ops.convert_to_tensor(image)
+        check_image(image, self.encoder.channels)
+        return self.drop_places(self.encoder(image, training=training), training=training)
+
+    def _regions(self, grid: Tensor) -> Tensor:
+        """Flatten and project a grid to unit vectors `(B, S, D)`."""
+        batch, height, width, size = ops.shape(grid)
+        return _unit(self.enter(ops.reshape(grid, (batch, height * width, size))))
+
+    def encode_texts(self, text: Tensor, training: bool = False) -> EncodedTexts:
+        """Return the encoded words of texts `(B, T)` and their mask."""
+        text = ops.cast(text, "int32")
+        zoo_ops.check_shape("text", text.shape, ("batch", "tokens"))
+        mask = ops.not_equal(text, 0)
+        embedded = self.drop_words(self.embedding(text), training=training)
+        both, _ = self.reader(embedded, mask=mask, training=training)
+        forward, backward = ops.split(both, 2, axis=-1)
+        return EncodedTexts(_unit((forward + backward) / 2), mask)
+
+    def similarities(self, images: Tensor, texts: EncodedTexts) -> Tensor:
+        """Return the similarities `(I, N)` of I images and N texts, float32 at least, blockwise.
+
+        Args:
+            images: output of `encode_images`, `(I, S, D)`.
+            texts: output of `encode_texts`.
+        """
+        words, mask = texts
+        places = max(1, int(images.shape[1]) * int(words.shape[1]))
+        side = max(1, int((BLOCK / places) ** 0.5))
+        rows = [
+            ops.concatenate(
+                [
+                    self.matching.similarities(
+                        words[n : n + side], images[i : i + side], mask[n : n + side]
+                    )
+                    for n in _begins(len(words), side)
+                ],
+                axis=1,
+            )
+            for i in _begins(len(images), side)
+        ]
+        return ops.concatenate(rows, axis=0)
+
+    def attention_weights(self, image: Tensor, text: Tensor) -> Tensor:
+        """Return attention weights of words over the image of their row, `(B, T, h, w)`.
+
+        With direction "image_to_text", each region attends to the words: entry (t, h,
+        w) is the weight of word t for region (h, w).
+
+        Args:
+            image: `(B, H, W, 3)`.
+            text: `(B, T)`.
+        """
+        grid = self._grid(image, False)
+        weights = self.encoded_attention_weights(self._regions(grid), self.encode_texts(text))
+        batch, count = ops.shape(weights)[:2]
+        return ops.reshape(weights, (batch, count, *ops.shape(grid)[1:3]))
+
+    def encoded_attention_weights(self, images: Tensor, texts: EncodedTexts) -> Tensor:
+        """Return the attention weights `(B, T, S)` for B encoded images and texts."""
+        words, mask = texts
+        weights = self.matching(words, images, mask, return_attention_scores=True)[2]
+        turned = self.settings["direction"] == "image_to_text"
+        return ops.swapaxes(weights, 1, 2) if turned else weights
+
+    def grid_shape(self, image: Any) -> tuple[int, int]:
+        """Return the height and width of the grid of images `(B, H, W, 3)`, or of such a shape."""
+        shape = tuple(getattr(image, "shape", image))
+        height, width = self.encoder.compute_output_shape(shape)[1:3]
+        return height, width
+
+    # training
+
+    def make_loss(self) -> keras.losses.Loss:
+        """Return the training loss; its labels are image numbers `(B,)`."""
+        return HardestNegatives(**self.settings["ranking"])
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Return `x / ||x||` in the dtype of x; 0 where x is 0."""
+    return ops.cast(ops.normalize(zoo_ops.at_least_float32(x), axis=-1), x.dtype)
+
+
+def _begins(count: int, side: int) -> range:
+    """Return the start indices of blocks of `side` items; one block if `count` is 0."""
+    return range(0, max(1, count), side)
+
+
+# config
+
+
+@preset(CrossAttentionRetriever, "cross_attention_retriever_base")
+def cross_attention_retriever_base() -> Config:
+    """Return the authors' sizes, text to image, average; set `encoder` for detector regions."""
+    return {"embedding_dim": 300, "units": 1024, "encoder": {"kind": "ResNet101"}}
+
+
+@preset(CrossAttentionRetriever, "cross_attention_retriever_small")
+def cross_attention_retriever_small() -> Config:
+    """Return sizes for small images and a CPU, trained from scratch; not the paper's."""
+    return {"embedding_dim": 64, "units": 128, "dropout": 0.1, "ranking": {"sharpness": 20.0}}

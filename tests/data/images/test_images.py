@@ -1,0 +1,298 @@
+"""Images are read, refused by name, and read by a graph pixel by pixel alike."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from attention_zoo.data import graph_image, images, read_image
+from attention_zoo.data.images.images import MOST_PIXELS, MOST_SCANS, resized
+
+RNG = np.random.default_rng(0)
+SMOOTH = np.asarray(Image.fromarray(RNG.integers(0, 256, (4, 5, 3), np.uint8)).resize((31, 17)))
+COLOURS = Image.fromarray(SMOOTH)
+
+
+def encoded(image: Any, kind: str = "PNG", **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def png(width: int, height: int) -> bytes:
+    """A PNG that says it has these sides, and has next to nothing in it."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        code = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + code
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 99)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def jpeg(width: int, height: int) -> bytes:
+    """A JPEG whose header says that it has these sides."""
+    raw = bytearray(encoded(COLOURS, "JPEG"))
+    at = raw.index(b"\xff\xc0") + 5
+    raw[at : at + 4] = struct.pack(">HH", height, width)
+    return bytes(raw)
+
+
+GOOD = {
+    "JPEG": encoded(COLOURS, "JPEG"),
+    "progressive JPEG": encoded(COLOURS, "JPEG", progressive=True, subsampling=0),
+    "grey JPEG": encoded(COLOURS.convert("L"), "JPEG"),
+    "PNG": encoded(COLOURS),
+    "grey PNG": encoded(COLOURS.convert("L")),
+    "black and white PNG": encoded(COLOURS.convert("1")),
+    "palette PNG": encoded(COLOURS.convert("P")),
+    "small palette PNG": encoded(COLOURS.quantize(4), bits=2),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_pillow_decodes_is_read(name: str) -> None:
+    found, expected = (
+        read_image(GOOD[name]),
+        np.asarray(Image.open(io.BytesIO(GOOD[name])).convert("RGB")),
+    )
+    assert found.dtype == np.uint8
+    assert found.shape == (17, 31, 3)
+    near = 8 if "JPEG" in name else 0  # the decoders of JPEG have different cosines
+    assert np.abs(found.astype(int) - expected).max() <= near
+
+
+SIZES = [None, 8, (40, 9), (17, 31), 1]
+
+
+@pytest.fixture(scope="module")
+def graphs() -> dict[Any, Any]:
+    signature = [tf.TensorSpec([], tf.string)]
+    return {
+        size: tf.function(lambda raw, size=size: graph_image(raw, size), input_signature=signature)
+        for size in SIZES
+    }
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_graph_gives_the_same_pixels(graphs: dict[Any, Any], name: str) -> None:
+    for size in SIZES:
+        found = graphs[size](GOOD[name])
+        expected = read_image(GOOD[name], size)
+        np.testing.assert_array_equal(found.numpy(), expected)
+        sides = {None: (17, 31), 8: (8, 8), 1: (1, 1)}.get(size, size)
+        assert expected.shape == (*sides, 3)  # type: ignore[misc]
+        assert expected.dtype == found.dtype == np.uint8
+
+
+def test_the_graph_reads_a_batch_and_outside_of_one_too(graphs: dict[Any, Any]) -> None:
+    raw = tf.constant([GOOD["PNG"], GOOD["grey JPEG"]])
+
+    @tf.function
+    def batch(raw: Any) -> Any:
+        return tf.map_fn(lambda one: graph_image(one, 6), raw, fn_output_signature=tf.uint8)
+
+    expected = [read_image(GOOD[name], 6) for name in ("PNG", "grey JPEG")]
+    np.testing.assert_array_equal(batch(raw).numpy(), expected)
+    assert batch(raw[:0]).shape[0] == 0
+    np.testing.assert_array_equal(graph_image(raw[0], 6).numpy(), expected[0])
+
+
+def test_resizing_averages_and_rounds() -> None:
+    board = np.kron([[0, 255], [255, 0]], np.ones((8, 8))).astype(np.uint8)
+    assert (read_image(board, 1) == 128).all()
+    fine = np.indices((32, 32)).sum(0) % 2 * np.uint8(255)  # without antialiasing 0 or 255
+    assert np.abs(read_image(fine.astype(np.uint8), 4).astype(int) - 127).max() <= 2
+
+
+def test_an_image_of_the_size_is_not_resized() -> None:
+    assert resized(SMOOTH, SMOOTH.shape[:2]) is SMOOTH
+
+
+def test_arrays_are_taken_as_they_are() -> None:
+    np.testing.assert_array_equal(read_image(SMOOTH), SMOOTH)
+    grey = SMOOTH[..., 0]
+    for array in (grey, grey[..., None]):
+        np.testing.assert_array_equal(read_image(array), np.stack([grey] * 3, -1))
+    np.testing.assert_array_equal(read_image(SMOOTH, (9, 7)), read_image(GOOD["PNG"], (9, 7)))
+
+
+def test_a_path_is_read(tmp_path: Any) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(GOOD["JPEG"])
+    for source in (path, str(path)):
+        np.testing.assert_array_equal(read_image(source), read_image(GOOD["JPEG"]))
+
+
+def tags(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+def turned(orientation: int, kind: str) -> bytes:
+    return encoded(COLOURS, kind, exif=tags(orientation))
+
+
+def late_tags(orientation: int) -> bytes:
+    """A PNG whose tags stand behind its pixels."""
+    data = tags(orientation).tobytes().removeprefix(b"Exif\0\0")
+    sums = struct.pack(">I", zlib.crc32(b"eXIf" + data))
+    plain = encoded(COLOURS)
+    return plain[:-12] + struct.pack(">I", len(data)) + b"eXIf" + data + sums + plain[-12:]
+
+
+def raw_profile(orientation: int) -> bytes:
+    """A PNG whose tags are text, as older programs write them."""
+    data = tags(orientation).tobytes()
+    info = PngInfo()
+    info.add_text("Raw profile type exif", f"\nexif\n{len(data):8}\n{data.hex()}\n")
+    return encoded(COLOURS, pnginfo=info)
+
+
+def many_scans(count: int) -> bytes:
+    """A progressive JPEG whose last scan comes so many times more."""
+    raw = encoded(COLOURS, "JPEG", progressive=True)
+    last = raw[raw.rindex(b"\xff\xda") : -2]
+    return raw[:-2] + last * count + raw[-2:]
+
+
+DEEP = np.full((4, 4), 40_000, np.uint16)
+BOTH = [COLOURS, COLOURS.rotate(180)]
+BAD: dict[str, tuple[Any, str]] = {
+    "nothing": (b"", "is empty; give a JPEG or PNG"),
+    "text": (b"a dog runs", "is not in a known image format; give a JPEG or PNG"),
+    "GIF": (encoded(COLOURS.convert("P"), "GIF"), "is GIF; give a JPEG or PNG"),
+    "BMP": (encoded(COLOURS, "BMP"), "is BMP; give a JPEG or PNG"),
+    "WebP": (b"RIFF\x20\0\0\0WEBPVP8 ", "is WebP; give a JPEG or PNG"),
+    "TIFF": (encoded(COLOURS, "TIFF"), "is TIFF; give a JPEG or PNG"),
+    "cut PNG": (GOOD["PNG"][:-20], "the PNG data is damaged or truncated; download it again"),
+    "cut JPEG": (GOOD["JPEG"][:-9], "the JPEG data is damaged or truncated; download it again"),
+    "PNG's header": (GOOD["PNG"][:20], "the PNG data is damaged or truncated"),
+    "JPEG's header": (GOOD["JPEG"][:40], "the JPEG data is damaged or truncated"),
+    "damaged PNG": (GOOD["PNG"][:60] + b"\xff" + GOOD["PNG"][61:], "damaged or truncated"),
+    "CMYK": (encoded(COLOURS.convert("CMYK"), "JPEG"), "has CMYK colours; save it as RGB"),
+    "alpha": (encoded(COLOURS.convert("RGBA")), "has an alpha channel; save it as RGB"),
+    "grey alpha": (encoded(COLOURS.convert("LA")), "has an alpha channel"),
+    "palette alpha": (encoded(COLOURS.convert("P"), transparency=3), "has transparent colours"),
+    "16 bit": (encoded(Image.fromarray(DEEP)), "has 16 bits per channel; save it as RGB with 8"),
+    "animated": (encoded(COLOURS, save_all=True, append_images=BOTH), "is animated; save a"),
+    "turned JPEG": (turned(6, "JPEG"), r"has EXIF orientation 6, which .*; rotate it"),
+    "turned PNG": (turned(3, "PNG"), r"has EXIF orientation 3, which .*; rotate it"),
+    "turned late": (late_tags(6), r"has EXIF orientation 6, which .*; rotate it"),
+    "turned by text": (raw_profile(8), r"has EXIF orientation 8, which .*; rotate it"),
+    "scans": (many_scans(MOST_SCANS), f"has more than {MOST_SCANS} scans; save it as a baseline"),
+    "no side": (png(0, 5), "the PNG data is damaged"),
+    "bomb": (png(100_000, 100_000), f"100000 x 100000, more than {MOST_PIXELS} pixels"),
+    "long": (png(MOST_PIXELS + 1, 1), "more than .* pixels; make it smaller"),
+    "JPEG bomb": (jpeg(65_000, 65_000), "65000 x 65000, more than"),
+    "floats": (SMOOTH / 255, "the array must be uint8, from 0 to 255, got float64"),
+    "alpha array": (np.zeros((4, 4, 4), np.uint8), r"the array must be .*, got shape \(4, 4, 4\)"),
+    "batch": (np.zeros((1, 4, 4, 3), np.uint8), r"the array must be .*, got shape \(1, 4, 4, 3\)"),
+    "line": (np.zeros(4, np.uint8), r"the array must be \(height, width, 3\), got shape \(4,\)"),
+    "empty array": (np.zeros((0, 4, 3), np.uint8), "0 x 4, an image without pixels"),
+    "list": ([[1, 2]], "expected a path, encoded bytes or an array, got list"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_images_are_refused_by_name(tmp_path: Any, name: str) -> None:
+    source, message = BAD[name]
+    with pytest.raises(ValueError, match=f"^image 3: .*{message}") as caught:
+        read_image(source, 8, where="image 3")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"^the image: "):
+        read_image(source)
+    if isinstance(source, bytes):
+        (tmp_path / "b.jpg").write_bytes(source)
+        with pytest.raises(ValueError, match=rf"b\.jpg: .*{message}"):
+            read_image(tmp_path / "b.jpg")
+
+
+REFUSED = ["nothing", "text", "GIF", "BMP", "cut PNG", "cut JPEG", "CMYK", "alpha", "grey alpha"]
+
+
+REFUSED += ["palette alpha", "16 bit", "bomb", "long", "JPEG bomb", "scans"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_graph_refuses_what_it_can_see(graphs: dict[Any, Any], name: str) -> None:
+    if name == "palette alpha":  # which the docstring says
+        assert graphs[8](BAD[name][0]).shape == (8, 8, 3)
+        return
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        graphs[8](BAD[name][0])
+    if "bomb" in name or name in ("long", "CMYK", "alpha", "16 bit", "scans"):
+        assert "not 8-bit grayscale or RGB without alpha, or has too many pixels" in str(
+            caught.value
+        )
+
+
+def test_an_upright_image_and_one_of_broken_tags_are_read() -> None:
+    broken = encoded(COLOURS, "JPEG", exif=b"Exif\0\0nonsense")
+    for raw in (turned(1, "JPEG"), broken, late_tags(1), raw_profile(1), many_scans(20)):
+        assert read_image(raw).shape == (17, 31, 3)
+
+
+def test_missing_files_are_refused(tmp_path: Any) -> None:
+    with pytest.raises(ValueError, match=r"none\.jpg: No such file"):
+        read_image(tmp_path / "none.jpg")
+    with pytest.raises(ValueError, match="Is a directory"):
+        read_image(tmp_path)
+
+
+def test_a_file_of_too_many_bytes_is_not_read(monkeypatch: Any, tmp_path: Any) -> None:
+    (tmp_path / "a.png").write_bytes(GOOD["PNG"])
+    monkeypatch.setattr(images, "MOST_BYTES", len(GOOD["PNG"]))
+    assert read_image(tmp_path / "a.png").shape == (17, 31, 3)
+    monkeypatch.setattr(images, "MOST_BYTES", len(GOOD["PNG"]) - 1)
+    with pytest.raises(ValueError, match=r"a\.png: more than \d+ bytes; make the image smaller"):
+        read_image(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("size", [0, -3, (4,), (4, 0), (4, 4, 3), 2.5, "44"])
+def test_a_size_that_is_none_is_refused(size: Any) -> None:
+    with pytest.raises(ValueError, match="expected one side or"):
+        read_image(SMOOTH, size)
+    with pytest.raises(ValueError, match="expected one side or"):
+        graph_image(GOOD["PNG"], size)
+
+
+@pytest.mark.parametrize("size", [1 << 20, (1, MOST_PIXELS + 1)])
+def test_an_enormous_size_is_refused(size: Any) -> None:
+    for read in (read_image, graph_image):
+        with pytest.raises(ValueError, match=rf"more than {MOST_PIXELS} pixels; make it smaller"):
+            read(GOOD["PNG"], size)
+
+
+@pytest.mark.parametrize("name", ["PNG", "JPEG"])
+def test_whatever_byte_is_wrong_there_is_an_image_or_one_line(name: str) -> None:
+    """Of a PNG every damage is found, but for that of what is no part of the picture."""
+    rng, good, refused = np.random.default_rng(0), GOOD[name], list[str]()
+    for _ in range(100):
+        damaged = bytearray(good)
+        damaged[rng.integers(len(good))] ^= int(rng.integers(1, 256))
+        try:
+            found = read_image(bytes(damaged))
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            assert name == "JPEG" or (found == read_image(good)).all()
+    assert len(refused) > 10
+    assert [said for said in refused if not re.match(r"the image: .*\Z", said)] == []
+
+
+@pytest.mark.parametrize("length", [8, 15, 16, 25, 26, 40])
+def test_a_graph_refuses_a_png_that_ends_early(length: int) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        graph_image(GOOD["PNG"][:length], None)

@@ -1,0 +1,288 @@
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention_zoo.data import Tokenizer, generate_dates, load_tokenizer, train_tokenizer
+from attention_zoo.data.tokenizers.tokenizer import CJK, MARK, WHITE_SPACE, WORD_PATTERN
+from attention_zoo.data.tokenizers.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
+
+KINDS = ["subword", "word", "character", "whitespace"]
+LINES = [
+    "Don't panic: it's 12,345.60 km (or so) – \"really\"!",
+    "Two well-known cafés, a naïve façade & e-mail@example.org; 100% sure?",
+    "L'été, « c'est » l'époque où j'ai 3 œufs … n'est-ce pas ?",
+    "„Schöne Grüße“, sagte die Straßenbahnfahrerin um 17:04 Uhr; GROSS und groß.",
+    "¿Cuántos años? ¡Veintidós! El niño comió 1½ piñas.",
+    "我们在2031年3月3日星期一见面，好吗？他说：“好。”",
+    "我爱 TensorFlow 2.21，也爱 Keras。",
+    "日本語のテキスト、カタカナとひらがな。「東京」ー々〆",
+    "한국어 문장은 띄어쓰기를 합니다.",
+    "Москва — столица России, №1!",
+    "Η Αθήνα είναι όμορφη· ΟΔΟΣ, ναι;",
+    "שלום עולם! מה שלומך?",
+    "السلام عليكم، كيف حالك؟ ٣٤٥",
+    "नमस्ते दुनिया, क्या हाल है?",
+    "สวัสดีชาวโลก ๑๒๓",
+    "emoji 👨‍👩‍👧 👍🏽 and flags 🇫🇷, math ∑≠½²",
+    "a  double   space\tand\u00a0others\u202fhere\u3000too ",
+    " leading, <s> literal </s> specials <unk> <pad>",
+    "snake_case __init__ a/b\\c #tag $5 {x} [y] ~ ^ ` | *",
+]
+
+
+def collapsed(text: str) -> str:
+    return " ".join(text.split())
+
+
+@cache
+def trained(kind: str) -> Tokenizer:
+    return train_tokenizer(kind, LINES, vocabulary_size=2000)
+
+
+@pytest.fixture(params=KINDS)
+def tokenizer(request) -> Tokenizer:
+    return trained(request.param)
+
+
+def test_special_tokens_come_first(tokenizer):
+    assert tuple(tokenizer.vocabulary[:4]) == SPECIAL_TOKENS
+    assert tokenizer.vocabulary_size == len(tokenizer.vocabulary) == len(set(tokenizer.vocabulary))
+    assert 50 < tokenizer.vocabulary_size <= 2000
+
+
+def test_decoding_gives_the_text_back_up_to_white_space(tokenizer):
+    encoded = tokenizer.encode(LINES)
+    assert [tokenizer.decode(ids) for ids in encoded] == [collapsed(line) for line in LINES]
+    assert not any(i <= END for ids in encoded for i in ids)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(sorted(set("".join(LINES))) + [" "] * 20), max_size=60))
+@pytest.mark.parametrize("kind", ["subword", "character"])
+def test_any_text_of_known_characters_comes_back(kind, characters):
+    text = "".join(characters)
+    ids = trained(kind).encode([text])[0]
+    assert UNKNOWN not in ids
+    assert trained(kind).decode(ids) == collapsed(text)
+
+
+def test_hangul_is_no_cjk_character():
+    word = train_tokenizer("word", ["한국어 문장 漢豈"])
+    (ids,) = word.encode(["한국어 문장 漢豈"])
+    assert word.tokens(ids) == ["한국어", "문장", "漢", "豈"]
+
+
+def test_digits_and_marks_stand_alone():
+    lines = ["12 km-long, don't", "我们 1234!"]
+    word = train_tokenizer("word", lines)
+    ids = word.encode(lines)
+    labels = [[word.vocabulary[i] for i in row] for row in ids]
+    assert labels[0] == ["▁1", "2", "▁km", "-", "long", ",", "▁don", "'", "t"]
+    assert labels[1] == ["我", "们", "▁1", "2", "3", "4", "!"]
+    assert word.tokens(ids[0]) == ["1", "2", "km", "-", "long", ",", "don", "'", "t"]
+
+
+def test_a_word_is_one_token_wherever_it_stands():
+    word = train_tokenizer("word", ["the cat sees the dog"])
+    first, *_, fourth, _ = word.encode(["the cat sees the dog"])[0]
+    assert first == fourth
+
+
+def test_characters_are_tokens_and_a_space_is_a_mark():
+    character = train_tokenizer("character", ["ab b 我"])
+    ids = character.encode(["  ba  我 "])[0]
+    assert [character.vocabulary[i] for i in ids] == ["b", "a", MARK, "我"]
+    assert character.tokens(ids) == ["b", "a", MARK, "我"]
+
+
+def test_subwords_are_the_longest_that_match():
+    subword = train_tokenizer("subword", ["lower lowest newer newest wider widest"] * 50, 60)
+    vocabulary = set(subword.vocabulary)
+    for text in ("lowest", "newer", "west", "dewiest"):
+        pieces = [subword.vocabulary[i] for i in subword.encode([text])[0]]
+        rest = MARK + text
+        for piece in pieces:
+            longest = max((t for t in vocabulary if rest.startswith(t)), key=len)
+            assert piece == longest
+            rest = rest.removeprefix(piece)
+        assert not rest
+    assert len(subword.encode(["lowest"])[0]) < len("lowest")
+
+
+def test_what_is_not_known_is_unknown(tokenizer):
+    ids = tokenizer.encode(["Don't \u1234panic ŧ"])[0]
+    assert UNKNOWN in ids
+    assert SPECIAL_TOKENS[UNKNOWN] in tokenizer.decode(ids)
+
+
+def test_an_unknown_piece_costs_no_other_piece():
+    for kind in ("subword", "word"):
+        tokenizer = train_tokenizer(kind, ["we see a cat"] * 2)
+        assert tokenizer.decode(tokenizer.encode(["we see ŧŧ a cat"])[0]) == "we see <unk> a cat"
+
+
+def test_vocabulary_size_keeps_the_most_frequent():
+    texts = ["rare"] + ["common"] * 3 + ["usual"] * 2
+    assert train_tokenizer("word", texts, 6).vocabulary[4:] == ["▁common", "▁usual"]
+    assert train_tokenizer("character", ["aab", "abc"], 6).vocabulary[4:] == ["a", "b"]
+    for size in (5, 30, 200):
+        assert train_tokenizer("subword", LINES, size).vocabulary_size <= size
+
+
+def test_lowercase_is_a_choice():
+    for kind in KINDS:
+        cased = train_tokenizer(kind, LINES)
+        lower = train_tokenizer(kind, LINES, lowercase=True)
+        assert cased.decode(cased.encode(["GROSS Don't"])[0]) == "GROSS Don't"
+        assert lower.decode(lower.encode(["GROSS Don't"])[0]) in ("gross don't", "<unk> don't")
+        assert lower.decode(lower.encode([LINES[10]])[0]) == collapsed(
+            "".join(c.lower() for c in LINES[10])
+        )
+
+
+def test_decoding_stops_at_the_end_and_drops_pads_and_starts(tokenizer):
+    ids = tokenizer.encode([LINES[0]])[0]
+    assert tokenizer.decode([START, *ids, END, *ids, PAD, PAD]) == collapsed(LINES[0])
+    assert tokenizer.decode([PAD, START]) == ""
+    assert tokenizer.tokens([START, ids[0], END, PAD])[::2] == ["<s>", "</s>"]
+
+
+def test_special_tokens_in_a_text_are_plain_text(tokenizer):
+    ids = tokenizer.encode(["</s> <s>"])[0]
+    assert END not in ids
+    assert START not in ids
+
+
+@pytest.mark.parametrize("token_id", [-1, 10**6])
+def test_an_id_outside_the_vocabulary_is_refused(tokenizer, token_id):
+    for read in (tokenizer.decode, tokenizer.tokens):
+        with pytest.raises(ValueError, match=f"token id {token_id} is outside the vocabulary"):
+            read([4, token_id])
+
+
+def test_odd_texts_have_a_result(tokenizer):
+    odd = ["", "   ", "\x00", "\ufeff", "e" + "\u0301" * 1000, "\u2028", "ab" * 5000, "\r\n"]
+    encoded = tokenizer.encode(odd)
+    assert len(encoded) == len(odd)
+    assert encoded[0] == encoded[1] == encoded[5] == encoded[7] == []
+    assert tokenizer.encode([]) == []
+
+
+def test_one_string_is_not_a_list_of_texts(tokenizer):
+    with pytest.raises(ValueError, match=r"encode\(\[text\]\)"):
+        tokenizer.encode("a text")
+
+
+def test_a_lone_surrogate_is_refused(tokenizer):
+    for use in (tokenizer.encode, lambda texts: train_tokenizer(tokenizer.kind, texts)):
+        with pytest.raises(
+            ValueError, match="text 1 is not valid Unicode: a lone surrogate at char"
+        ):
+            use(["fine", "ab\ud800"])
+
+
+def test_a_saved_tokenizer_is_the_same(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "new" / "folder")
+    loaded = load_tokenizer(tmp_path / "new" / "folder")
+    assert type(loaded) is type(tokenizer)
+    assert loaded.vocabulary == tokenizer.vocabulary
+    assert loaded.encode(LINES) == tokenizer.encode(LINES)
+
+
+def test_settings_survive_saving(tmp_path):
+    train_tokenizer("word", ["A b"], lowercase=True).save(tmp_path)
+    assert json.loads((tmp_path / "tokenizer.json").read_text()) == {
+        "kind": "word",
+        "lowercase": True,
+    }
+    assert load_tokenizer(tmp_path).decode(load_tokenizer(tmp_path).encode(["A B"])[0]) == "a b"
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"kind": "word"}', '{"kind": "words", "lowercase": false}', '"\\ud800"']
+)
+def test_damaged_settings_are_refused(tmp_path, text):
+    train_tokenizer("word", ["a"]).save(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(ValueError, match=r"tokenizer\.json: ") as caught:
+        load_tokenizer(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"tokenizer\.json: No such file.*tokenizer's folder"):
+        load_tokenizer(tmp_path / "nothing")
+
+
+def test_bad_settings_of_training_are_refused():
+    with pytest.raises(ValueError, match="unknown tokenizer 'subwords'; did you mean 'subword'"):
+        train_tokenizer("subwords", LINES)
+    with pytest.raises(ValueError, match=r"vocabulary_size must be greater than 4, .*, got 4"):
+        train_tokenizer("word", LINES, vocabulary_size=4)
+    for texts in ([], ["", " \n"]):
+        with pytest.raises(ValueError, match="no text to learn a vocabulary from"):
+            train_tokenizer("word", texts)
+
+
+@pytest.mark.full
+def test_learning_is_the_same_in_every_process():
+    script = (
+        "import sys; from attention_zoo.data import generate_dates, train_tokenizer;"
+        "texts = generate_dates(2000).sources;"
+        f"vocabularies = [train_tokenizer(kind, texts, 300).vocabulary for kind in {KINDS}];"
+        "sys.stdout.buffer.write(repr(vocabularies).encode())"
+    )
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment)
+    texts = generate_dates(2000).sources
+    ours = [train_tokenizer(kind, texts, 300).vocabulary for kind in KINDS]
+    assert run.stdout.decode().splitlines()[-1] == repr(ours)
+
+
+@pytest.mark.full
+def test_encoding_is_batched_and_fast():
+    sources = generate_dates(20_000).sources
+    subword = train_tokenizer("subword", sources[:5000], 1000)
+    began = time.perf_counter()
+    encoded = subword.encode(sources)
+    assert time.perf_counter() - began < 8
+    assert subword.decode(encoded[-1]) == sources[-1]
+
+
+def test_the_same_pieces_come_out_of_tensorflow_ops():
+    """Steps 1, 3 and 4 in RE2 cut every text as the tokenizer does."""
+    import tensorflow as tf
+
+    draw = random.Random(0)
+    signs = (
+        "".join(LINES) + " \u00a0\u2028\x1f\x85\u2009ßŒ々〇\U00020000\U0001f600ｱ\u0301\u200d\x00"
+    )
+    texts = LINES + ["".join(draw.choices(signs, k=40)) for _ in range(300)] + ["ab" * 200, "", " "]
+    text = tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", MARK)
+    text = tf.strings.regex_replace(text, rf"\A{MARK}|{MARK}\z", "")
+    text = tf.strings.regex_replace(text, rf"\A([^{CJK}])", rf"{MARK}\1")
+    pieces = tf.strings.split(tf.strings.regex_replace(text, f"({WORD_PATTERN})", "\\1\n"), "\n")
+    graph = [[p.decode() for p in row if p] for row in pieces.to_list()]
+
+    engine = train_tokenizer("word", LINES)._engine
+    normal = [engine.normalizer.normalize_str(text) for text in texts]
+    ours = [[p for p, _ in engine.pre_tokenizer.pre_tokenize_str(text)] for text in normal]
+    assert graph == ours
+    assert max(len(piece) for row in ours for piece in row) <= 65
+
+
+def test_what_white_space_parts_is_whole_however_long() -> None:
+    words = ["don't", "New-York,", "x" * 100, "日本語"]
+    tokenizer = train_tokenizer("whitespace", words, 20)
+    assert all(len(ids) == 1 and ids[0] > 3 for ids in tokenizer.encode(words))
+    (one,), (other,) = tokenizer.encode(words[:2])
+    assert tokenizer.encode(["don't New-York,  other"]) == [[one, other, UNKNOWN]]
+    assert tokenizer.decode([one, other]) == "don't New-York,"

@@ -1,0 +1,175 @@
+"""Layers whose looks are taken by blocks: nobody can tell, but by the memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.layers import Attention, MultiHeadAttention, SelfAttention
+from attention_zoo.layers.attention import blockwise
+from attention_zoo.ops import implicit_mask
+from tests.layers.running import JAX, MODES, array, close, differentiable, randomise, same
+
+B, L, D = 2, 19, 8
+MASK = np.random.default_rng(1).random((B, L)) > 0.3
+LOOKS = np.random.default_rng(2).random((B, L, L)) > 0.3
+LOOKS[0, 4] = False
+CALLS: list[dict[str, Any]] = [
+    {},
+    {"use_causal_mask": True},
+    {"query_mask": MASK, "value_mask": np.array([[True] * L, [False] * L])},
+    {"attention_mask": LOOKS, "value_mask": MASK},
+    {"attention_mask": LOOKS[:1, :1]},
+]
+
+
+def sequence() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(B, L, D)).astype("float32")
+
+
+def heads(**options: Any) -> MultiHeadAttention:
+    layer = MultiHeadAttention(4, 6, num_key_value_heads=2, **options)
+    layer.build((B, L, D), (B, L, D))
+    randomise(layer)
+    return layer
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Every look is long, in blocks of 8; grows with each that is taken by blocks."""
+    found: list[int] = []
+    real = blockwise.zoo_ops.blockwise_attention
+
+    def counted(*given: Any, **options: Any) -> Any:
+        found.append(1)
+        return real(*given, **options, block=8)
+
+    monkeypatch.setattr(blockwise, "LONG", 1)
+    monkeypatch.setattr(blockwise.zoo_ops, "blockwise_attention", counted)
+    return found
+
+
+def check(
+    layer: Any, calls: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *inputs: np.ndarray
+) -> None:
+    """Compare blockwise outputs and gradients with those of one block."""
+    results = []
+    for length in (1, 10**9):
+        monkeypatch.setattr(blockwise, "LONG", length)
+        run = differentiable(layer, lambda *x: layer(*x, **calls), MODES[1])
+        results.append(keras.tree.flatten(run(*(inputs or (sequence(), sequence())))))
+    got, want = results
+    scale = max(np.abs(x).max() for x in want)
+    for a, b in zip(got, want, strict=True):
+        assert np.abs(a - b).max() <= 1e-5 * scale
+    assert not (got[0] != 0)[want[0] == 0].any()
+
+
+@pytest.mark.parametrize(
+    ("positions", "case"), [(None, 0), ("rotary", 1), ("alibi", 2), ("t5", 3), (None, 4)]
+)
+def test_heads(
+    positions: Any, case: int, taken: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(heads(positions=positions), CALLS[case], monkeypatch)
+    assert taken
+
+
+@pytest.mark.parametrize("score", ["dot", "scaled_dot"])
+def test_one_head(score: str, taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Attention(score)
+    check(layer, CALLS[3], monkeypatch)
+    assert taken
+    x = ops.convert_to_tensor(sequence())
+    monkeypatch.setattr(blockwise, "LONG", 1)
+    output = SelfAttention(score=score)(x, mask=MASK)
+    assert len(taken) > 1
+    same(implicit_mask(output), MASK)
+    assert not array(output)[~MASK].any()
+
+
+def test_asking_for_the_weights_changes_nothing(taken: list[int]) -> None:
+    for layer in (heads(dropout=0.4, seed=5), Attention(dropout=0.4, seed=5)):
+        contexts = []
+        for scores in (False, True):
+            layer.seed_generator.state.assign(np.array([5, 0], "uint32"))
+            out = layer(sequence(), sequence(), return_attention_scores=scores, training=True)
+            contexts.append(array(out[0] if scores else out))
+            assert len(taken) == 1
+        close(*contexts, 1e-5)
+        assert np.abs(contexts[0] - array(layer(sequence(), sequence()))).max() > 1e-2
+        taken.clear()
+
+
+def test_a_batch_of_one_goes_with_any(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = heads()
+    x, calls = sequence(), {"value_mask": MASK[:1]}
+    cases = [(x[:1], x, {}), (x, x[:1], calls)]
+    got = [array(layer(query, value, **masks)) for query, value, masks in cases]
+    assert len(taken) == 2
+    monkeypatch.setattr(blockwise, "LONG", 10**9)
+    for a, (query, value, masks) in zip(got, cases, strict=True):
+        close(a, layer(query, value, **masks), 1e-5)
+
+
+def test_every_call_drops_anew(taken: list[int]) -> None:
+    layer = heads(dropout=0.4, seed=5)
+    first, second = (array(layer(sequence(), sequence(), training=True)) for _ in range(2))
+    assert len(taken) == 2
+    assert np.abs(first - second).max() > 1e-2
+
+
+class Squared(Attention):
+    """A score of one's own, in the layer."""
+
+    def compute_scores(self, query: Any, keys: Any, state: Any) -> Any:
+        return super().compute_scores(query, keys, state) ** 2
+
+
+def test_what_is_no_softmax_of_inner_products_is_taken_at_once(taken: list[int]) -> None:
+    for layer in (
+        Attention("cosine"),
+        Attention(alignment="sparsemax"),
+        Squared(),
+        heads(positions="shaw"),
+        MultiHeadAttention(2, 4, score="additive"),
+    ):
+        layer(sequence(), sequence())
+        assert not taken, layer
+
+
+def test_short_looks_are_taken_at_once(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blockwise, "LONG", L * L + 1)
+    layer = heads()
+    layer(sequence(), sequence())
+    assert not taken
+    monkeypatch.setattr(blockwise, "LONG", L * L)
+    layer(sequence(), sequence())
+    assert taken
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
+def test_half_precision(policy: str, taken: list[int]) -> None:
+    keras.config.set_dtype_policy(policy)
+    layer = heads()
+    output = layer(sequence(), sequence(), value_mask=MASK)
+    assert taken
+    assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
+    want, _ = layer(sequence(), sequence(), value_mask=MASK, return_attention_scores=True)
+    close(output, want, 2e-2)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(JAX, reason="shapes are always known there")
+def test_a_model_of_known_length_learns(taken: list[int]) -> None:
+    inputs = keras.Input((L, D))
+    model = keras.Model(inputs, keras.layers.Dense(1)(MultiHeadAttention(2, 4)(inputs, inputs)))
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    x, y = sequence(), sequence()[..., :1]
+    losses = model.fit(x, y, epochs=5, shuffle=False, verbose=0).history["loss"]
+    assert taken
+    assert losses[-1] < losses[0]

@@ -1,0 +1,101 @@
+"""Cells for the tests, and the slow, plain way to run any of them with attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from attention_zoo.layers import RecurrentDecoder
+from attention_zoo.layers.recurrent.cell_steps import cells_of
+
+
+@keras.saving.register_keras_serializable("attention_zoo_tests")
+class LeakyCell(layers.Layer):
+    """A cell that the library does not know: `h = 0.5 h + tanh(x W)`, one state."""
+
+    def __init__(self, units: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.units = self.state_size = self.output_size = units
+
+    def build(self, input_shape: Any) -> None:
+        self.kernel = self.add_weight(shape=(input_shape[-1], self.units), name="kernel")
+        self.built = True
+
+    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+        h = 0.5 * states[0] + ops.tanh(ops.matmul(inputs, self.kernel))
+        return h, [h]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units}
+
+
+CELLS: dict[str, Callable[[], Any]] = {
+    "lstm": lambda: layers.LSTMCell(6),
+    "lstm_other": lambda: layers.LSTMCell(
+        6, activation="softsign", recurrent_activation="hard_sigmoid", use_bias=False
+    ),
+    "gru": lambda: layers.GRUCell(6),
+    "gru_no_bias": lambda: layers.GRUCell(6, use_bias=False),
+    "gru_before": lambda: layers.GRUCell(6, reset_after=False),
+    "simple": lambda: layers.SimpleRNNCell(6),
+    "dropping": lambda: layers.LSTMCell(6, dropout=0.5, recurrent_dropout=0.5),
+    "stack": lambda: [layers.GRUCell(5), layers.LSTMCell(6)],
+    "unknown": lambda: LeakyCell(6),
+}
+
+
+def reference(
+    decoder: RecurrentDecoder,
+    inputs: Any,
+    memories: list[Any],
+    masks: list[Any],
+    live: Any,
+    states: list[Any],
+) -> tuple[Any, list[Any], list[Any]]:
+    """Outputs, weights and last states in a Python loop over Keras's cells and our layers' calls.
+
+    Nothing is hoisted, split or prepared: the definition, written down. `live` is `(B, T)`.
+    """
+    cell = decoder.cell
+    left = iter(states)
+    sizes = [
+        c.state_size if isinstance(c.state_size, list) else [c.state_size]
+        for c in cells_of(cell.cell)
+    ]
+    nested = [[next(left) for _ in size] for size in sizes]
+    fed = ops.zeros((inputs.shape[0], cell.attention_size))
+    outputs, history = [], []
+
+    def look(query: Any) -> tuple[Any, list[Any]]:
+        pairs = [
+            attention(query[:, None], memory, value_mask=mask, return_attention_scores=True)
+            for attention, memory, mask in zip(cell.attentions, memories, masks, strict=True)
+        ]
+        return ops.concatenate([c[:, 0] for c, _ in pairs], -1), [w[:, 0] for _, w in pairs]
+
+    for t in range(inputs.shape[1]):
+        given = [inputs[:, t]]
+        if cell.order == "attend_then_step":
+            context, weights = look(nested[-1][0])
+            given.append(context)
+        if cell.input_feeding:
+            given.append(fed)
+        stacked = len(nested) > 1
+        hidden, new = cell.cell(ops.concatenate(given, -1), nested if stacked else nested[0])
+        if cell.order == "step_then_attend":
+            context, weights = look(hidden)
+        attention = context
+        if cell.attention_layer_size:
+            attention = ops.matmul(ops.concatenate([hidden, context], -1), cell.attention_kernel)
+        attention = cell.attention_activation(attention)
+        now = live[:, t : t + 1]
+        new = list(new) if stacked else [list(new)]
+        nested = keras.tree.map_structure(lambda a, b, now=now: ops.where(now, a, b), new, nested)
+        fed = ops.where(now, attention, fed)
+        outputs.append(ops.where(now, attention if cell.output_attention else hidden, 0))
+        history.append([ops.where(now, w, 0) for w in weights])
+    weights = [ops.stack(rows, axis=1) for rows in zip(*history, strict=True)]
+    return ops.stack(outputs, axis=1), weights, [s for states in nested for s in states]

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from attention_zoo.layers import (
+    AdditiveAttention,
+    AttentionCell,
+    MultiplicativeAttention,
+    RecurrentDecoder,
+)
+from tests.layers.conformance import DecoderConformance
+from tests.layers.recurrent.cells import CELLS, reference
+from tests.layers.running import (
+    MODES,
+    QUICK,
+    WIDE,
+    array,
+    build_random,
+    check_gradients,
+    close,
+    compiled,
+    differentiable,
+    label,
+    pairwise,
+    quick,
+)
+
+
+class TestRecurrentDecoder(DecoderConformance):
+    covers = RecurrentDecoder
+    formula = False
+    changed = {
+        "cell": lambda: layers.LSTMCell(3, recurrent_initializer="glorot_uniform"),
+        "bridge": True,
+        "alignment_history": True,
+        "return_state": True,
+    }
+
+    def make(self, dtype: Any = None, **options: Any) -> RecurrentDecoder:
+        return RecurrentDecoder(**{"cell": self.cell(dtype), "dtype": dtype, **options})
+
+    def respond(self, layer: Any, inputs: Any, memory: Any) -> Any:
+        return layer(inputs, memory, initial_state=memory[:, 0] if layer.bridge else None)
+
+
+PADDING = {
+    "none": np.ones((3, 4), "bool"),
+    "right": np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]], "bool"),
+    "left": np.array([[1, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]], "bool"),
+}
+AXES: dict[str, tuple[Any, ...]] = {
+    "cell": tuple(CELLS),
+    "order": ("attend_then_step", "step_then_attend"),
+    "input_feeding": (None, True, False),
+    "attention_layer_size": (None, 5),
+    "output_attention": (True, False),
+    "padding": tuple(PADDING),
+}
+
+
+def build(inputs: np.ndarray, memory: Any, *given: Any, **options: Any) -> RecurrentDecoder:
+    decoder = RecurrentDecoder(*given, alignment_history=True, return_state=True, **options)
+    build_random(decoder, inputs, memory)
+    return decoder
+
+
+def random(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=shape).astype("float32") for shape in shapes]
+
+
+@pytest.mark.parametrize("case", pairwise(AXES), ids=label)
+def test_is_its_definition(case: dict[str, Any]) -> None:
+    case = dict(case)
+    live, kind = PADDING[case.pop("padding")], case.pop("cell")
+    inputs, memory = random((3, 4, 4), (3, 5, 7))
+    hidden = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "bool")
+    cell = AttentionCell(
+        CELLS[kind](), MultiplicativeAttention(), attention_activation="tanh", **case
+    )
+    decoder = build(inputs, memory, cell)
+    states = random(*[(3, size) for size in decoder.state_sizes])
+    run = quick(lambda x, m, *s: decoder(x, m, list(s), inputs_mask=live, memory_mask=hidden))
+    plain = quick(lambda x, m, *s: reference(decoder, x, [m], [hidden], live, list(s)))
+    given = [ops.convert_to_tensor(x) for x in (inputs, memory, *states)]
+    close(run(*given), plain(*given), 1e-5)
+
+
+@pytest.mark.parametrize("order", AXES["order"])
+def test_several_attentions_over_several_memories(order: str) -> None:
+    inputs, first, second = random((3, 4, 4), (3, 5, 7), (3, 2, 3))
+    masks = [np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]], "bool"), None]
+    cell = AttentionCell(
+        layers.LSTMCell(6), [AdditiveAttention(8), MultiplicativeAttention()], order=order
+    )
+    decoder = build(inputs, [first, second], cell)
+    outputs, weights, _ = decoder(inputs, [first, second], memory_mask=masks)
+    assert [tuple(w.shape) for w in weights] == [(3, 4, 5), (3, 4, 2)]
+    live = ops.ones((3, 4), "bool")
+    zeros = [ops.zeros((3, 6))] * 2
+    tensors = [ops.convert_to_tensor(x) for x in (inputs, first, second)]
+    want, attention_weights, _ = reference(decoder, tensors[0], tensors[1:], masks, live, zeros)
+    close(outputs, want, 1e-5)
+    close(weights, attention_weights, 1e-5)
+
+
+def test_one_memory_serves_every_attention() -> None:
+    inputs, memory = random((3, 4, 4), (3, 5, 7))
+    cell = AttentionCell(layers.GRUCell(6), [AdditiveAttention(8), AdditiveAttention(8)])
+    decoder = build(inputs, memory, cell)
+    outputs, weights, _ = decoder(inputs, memory)
+    close(outputs, decoder(inputs, [memory, memory])[0], 1e-6)
+    assert np.abs(array(weights[0]) - array(weights[1])).max() > 1e-3
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_looks_after_the_loop_are_looks_in_the_loop(
+    dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, memory = random((3, 4, 4), (3, 5, 7))
+    live = PADDING["right"]
+    results = []
+    for later in (True, False):
+        keras.utils.set_random_seed(3)
+        attention = AdditiveAttention(8, dropout=dropout, seed=4)
+        cell = AttentionCell(
+            layers.LSTMCell(6), attention, input_feeding=False, attention_layer_size=5
+        )
+        assert cell.attends_after_loop
+        monkeypatch.setattr(AttentionCell, "attends_after_loop", later)
+        decoder = build(inputs, memory, cell)
+        results.append(keras.tree.flatten(decoder(inputs, memory, inputs_mask=live, training=True)))
+        monkeypatch.undo()
+    close(*results, 1e-5)
+
+
+def test_bridge_starts_every_state_from_one_vector() -> None:
+    inputs, memory, vector = random((3, 4, 4), (3, 5, 7), (3, 9))
+    cell = AttentionCell(layers.LSTMCell(6), AdditiveAttention(8))
+    bridged = RecurrentDecoder(cell, bridge=True, return_state=True)
+    build_random(bridged, inputs, memory, vector)
+    named = {v.name: array(v) for v in bridged.weights}
+    starts = [
+        np.tanh(vector @ named[f"bridge_kernel_{i}"] + named[f"bridge_bias_{i}"]).astype("float32")
+        for i in range(2)
+    ]
+    plain = RecurrentDecoder(cell, return_state=True)
+    want = keras.tree.flatten(plain(inputs, memory, starts))
+    close(bridged(inputs, memory, vector), want, 1e-5)
+
+
+def test_without_attention_it_is_keras_rnn() -> None:
+    (inputs,) = random((3, 4, 4))
+    live = PADDING["left"]
+    ours = RecurrentDecoder([layers.LSTMCell(6), layers.GRUCell(5)], return_state=True)
+    build_random(ours, inputs)
+    cells = [layers.LSTMCell(6), layers.GRUCell(5)]
+    theirs = layers.RNN(cells, return_sequences=True)
+    theirs(inputs)
+    theirs.set_weights(ours.get_weights())
+    outputs, states = ours(inputs, inputs_mask=live)
+    close(outputs, np.where(live[..., None], array(theirs(inputs, mask=live)), 0), 1e-5)
+    assert len(states) == 3
+
+
+@pytest.mark.parametrize("order", AXES["order"])
+def test_gradients_are_finite_differences(order: str) -> None:
+    inputs, memory = (x.astype(WIDE) for x in random((2, 3, 3), (2, 4, 5)))
+    cell = AttentionCell(
+        layers.GRUCell(3, dtype=WIDE),
+        AdditiveAttention(4, dtype=WIDE),
+        order=order,
+        attention_layer_size=3,
+        dtype=WIDE,
+    )
+    decoder = build_random(RecurrentDecoder(cell, dtype=WIDE), inputs, memory)
+    live = np.array([[1, 1, 1], [0, 1, 0]], "bool")
+    mask = np.array([[1, 1, 1, 1], [1, 0, 0, 0]], "bool")
+    run = differentiable(
+        decoder, lambda x, m: decoder(x, m, inputs_mask=live, memory_mask=mask), QUICK
+    )
+    check_gradients(decoder, run, [inputs, memory])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_gradients_compile(mode: str) -> None:
+    inputs, memory = random((3, 4, 4), (3, 5, 7))
+    decoder = build(inputs, memory, AttentionCell(layers.LSTMCell(6), AdditiveAttention(8)))
+    eager = differentiable(decoder, decoder, QUICK)(inputs, memory)
+    got = differentiable(decoder, decoder, mode)(inputs, memory)
+    close(got, eager, 1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("sizes", [(0, 4, 5), (3, 1, 1), (3, 4, 0)], ids=str)
+def test_small_sizes(sizes: tuple[int, int, int], mode: str) -> None:
+    inputs, memory = random((3, 4, 4), (3, 5, 7))
+    decoder = build(inputs, memory, AttentionCell(layers.GRUCell(6), AdditiveAttention(8)))
+    batch, steps, sources = sizes
+    inputs, memory = random((batch, steps, 4), (batch, sources, 7))
+    outputs, weights, _ = compiled(decoder, mode)(inputs, memory)
+    assert tuple(outputs.shape) == (batch, steps, 7)
+    assert tuple(weights[0].shape) == (batch, steps, sources)
+    assert np.isfinite(array(outputs)).all()
+    if sources == 0:
+        assert not array(outputs).any()
+
+
+def test_a_plain_cell_runs_in_the_decoders_dtype() -> None:
+    decoder = RecurrentDecoder(keras.layers.GRUCell(4), dtype="mixed_bfloat16")
+    assert decoder.cell.compute_dtype == "bfloat16"
+    outputs = decoder(np.ones((2, 3, 5), "float32"))
+    assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, "float32")
+
+
+GIVEN = {"inputs": ones(2, 3, 5), "memory": ones(2, 6, 7)}
+INPUTS = r"inputs must be \(batch, steps, (5|features)\), got"
+STATE = r"initial_state must be \(2, 6\), got shape"
+WRONG: dict[str, dict[str, Any]] = {
+    rf"{INPUTS} shape \(2, 5\)": {"inputs": ones(2, 5)},
+    rf"{INPUTS} shape \(2, 3, 5, 1\)": {"inputs": ones(2, 3, 5, 1)},
+    r"(memory|value) must be .*, got shape \(2, 7\)": {"memory": ones(2, 7)},
+    r"memory must be \(2, positions, 7\), got .*\(3, 6, 7\)": {"memory": ones(3, 6, 7)},
+    "memory_mask has dtype float32, but masks are boolean": {"memory_mask": ones(2, 6)},
+    "inputs_mask has dtype float32": {"inputs_mask": ones(2, 3)},
+    r"memory_mask has shape \(2, 3\), but \(2, 6\) is": {"memory_mask": ones(2, 3) > 0},
+    "1 attentions but 2 memory masks": {"memory_mask": [ones(2, 6) > 0] * 2},
+    "1 attentions but 2 memories": {"memory": [ones(2, 6, 7)] * 2},
+    "this decoder has an attention, so it needs memory": {"memory": None},
+    "initial_state must be a list of .*, got one t": {"initial_state": ones(2, 6)},
+    r"initial_state must .* widths \[6\], got \[9\]": {"initial_state": [ones(2, 9)]},
+    rf"{STATE} \(3, 6\)": {"initial_state": [ones(3, 6)]},
+    rf"{STATE} \(2, 1, 6\)": {"initial_state": [ones(2, 1, 6)]},
+}
+
+
+@pytest.mark.parametrize("built", [False, True])
+@pytest.mark.parametrize("match", WRONG)
+def test_what_does_not_fit_is_refused(match: str, built: bool) -> None:
+    decoder = RecurrentDecoder(AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4)))
+    if built:
+        decoder(**GIVEN)
+    with pytest.raises(ValueError, match=match):
+        decoder(**(GIVEN | WRONG[match]))
+
+
+def test_other_widths_than_those_built_for_are_refused() -> None:
+    cell = AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4))
+    decoder = RecurrentDecoder(cell, bridge=True)
+    bridge = "with bridge, initial_state must be one tensor"
+    with pytest.raises(ValueError, match=bridge):
+        decoder(**GIVEN)
+    decoder(**GIVEN, initial_state=ones(2, 8))
+    for match, wrong in {
+        r"inputs must be \(batch, steps, 5\), got shape": {"inputs": ones(2, 3, 4)},
+        r"memory must be \(2, positions, 7\), got shape": {"memory": ones(2, 6, 4)},
+        r"initial_state must be \(2, 8\), got shape \(2, 9\)": {"initial_state": ones(2, 9)},
+        f"(?#none){bridge}": {"initial_state": None},
+        bridge: {"initial_state": [ones(2, 8)]},
+    }.items():
+        with pytest.raises(ValueError, match=match):
+            decoder(**(GIVEN | {"initial_state": ones(2, 8)} | wrong))

@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import attention_zoo as az
+from attention_zoo.layers import (
+    SAMPLING_SCHEDULES,
+    AdditiveAttention,
+    Attention,
+    AttentionCell,
+    ConstantSampling,
+    ExponentialSampling,
+    InverseSigmoidSampling,
+    LinearSampling,
+    RecurrentDecoder,
+    SamplingSchedule,
+    ScheduledSampling,
+)
+from attention_zoo.layers.recurrent.scheduled_sampling import feed_own
+from attention_zoo.models.presets import PRESETS
+from tests.layers.conformance import LayerConformance
+from tests.layers.running import JAX, MODES, array, close, compiled, differentiable, randomise, same
+
+TOKENS = np.array([[2, 5, 6, 7, 8, 4], [2, 8, 3, 0, 0, 0], [0, 0, 2, 7, 5, 6]], "int32")
+"""Two sentences that end early or begin late, and one that fills its row."""
+
+
+class TestScheduledSampling(LayerConformance):
+    """Outside of training it is the identity; what it does in training stands below."""
+
+    covers = ScheduledSampling
+    changed = {"schedule": {"schedule": "constant", "probability": 0.0}, "seed": 5}
+    together = {"seed": {"schedule": {"schedule": "constant", "probability": 0.5}}}
+
+    def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
+        return (TOKENS[:batch],)
+
+    def respond(self, layer: Any, tokens: Any) -> Any:
+        """Return the tokens fed to a decoder that predicts the next token id."""
+
+        def step(tokens: Any, state: Any) -> Any:
+            return ops.one_hot(tokens + 1, 10), state
+
+        return layer(tokens, step=step, state=ops.zeros((len(tokens), 1)))
+
+    # Tokens go in and come out, and it counts: integers all, whatever the policy.
+    test_dtype_policy = None
+    test_own_dtype_reaches_every_weight = None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "at", "want"),
+    [
+        (ConstantSampling(0.3), (0, 7, 1e9), (0.3, 0.3, 0.3)),
+        (LinearSampling(0.9, 0.1, 0.25), (0, 3, 6, 7, 1e9), (0.9, 0.6, 0.3, 0.25, 0.25)),
+        (ExponentialSampling(0.5), (0, 1, 3, 1e9), (1, 0.5, 0.125, 0)),
+        (InverseSigmoidSampling(1), (0, np.log(3), 1e9), (1 / 2, 1 / 4, 0)),
+        (InverseSigmoidSampling(4), (0, 4 * np.log(4)), (4 / 5, 1 / 2)),
+        (InverseSigmoidSampling(1e6), (0, 1e6), (1, 1 / (1 + np.e * 1e-6))),
+    ],
+    ids=str,
+)
+def test_schedules_by_hand(schedule: Any, at: tuple[float, ...], want: tuple[float, ...]) -> None:
+    got = [float(array(schedule(ops.cast(update, "float32")))) for update in at]
+    np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SAMPLING_SCHEDULES.names())
+def test_every_schedule_falls_from_truth(name: str) -> None:
+    schedule = SAMPLING_SCHEDULES.get(name)()
+    steps = ops.convert_to_tensor(np.arange(0, 50000, 97, dtype="float32"))
+    chances = array(schedule(steps)) * np.ones(len(steps))
+    assert (chances >= 0).all()
+    assert (chances <= 1).all()
+    assert (np.diff(chances) <= 1e-7).all()
+    saved = json.loads(json.dumps(keras.saving.serialize_keras_object(schedule)))
+    assert keras.saving.deserialize_keras_object(saved) == schedule
+
+
+def test_a_schedule_of_ones_own() -> None:
+    class Alternating(SamplingSchedule):
+        def __call__(self, update: Any) -> Any:
+            return update % 2
+
+    sampling = ScheduledSampling(Alternating())
+    assert float(array(sampling.probability)) == 0
+    _fed(sampling, Toy())
+    assert float(array(sampling.probability)) == 1
+
+
+class Toy:
+    """A decoder with its embedding and readout, of random weights."""
+
+    def __init__(self, cell: Any = None) -> None:
+        keras.utils.set_random_seed(7)
+        self.embedding, self.readout = layers.Embedding(9, 4), layers.Dense(9)
+        self.decoder = RecurrentDecoder(cell or layers.GRUCell(6))
+        attends = bool(self.decoder.cell.attentions)
+        memory = np.random.default_rng(0).normal(size=(3, 5, 7)).astype("float32")
+        self.memory = ops.convert_to_tensor(memory) if attends else None
+        self.call(TOKENS)
+        for layer in (self.embedding, self.decoder, self.readout):
+            randomise(layer, 3, 1.0)
+        self.prepared, self.start = self.decoder.start(self.memory, None, None, 3)
+
+    def call(self, tokens: Any, mask: Any = None) -> Any:
+        return self.readout(self.decoder(self.embedding(tokens), self.memory, inputs_mask=mask))
+
+    def step(self, tokens: Any, state: Any) -> Any:
+        record, state = self.decoder.step(self.embedding(tokens), state, self.prepared)
+        return self.readout(record.output), state
+
+
+CELLS = {
+    "plain": lambda: [layers.GRUCell(5), layers.LSTMCell(6)],
+    "attend_then_step": lambda: AttentionCell(
+        layers.LSTMCell(6), AdditiveAttention(8), order="attend_then_step"
+    ),
+    "input_feeding": lambda: AttentionCell(
+        layers.GRUCell(6), AdditiveAttention(8), attention_layer_size=5
+    ),
+    "is_stateful": lambda: AttentionCell(
+        layers.GRUCell(6), Attention("additive", "monotonic"), order="attend_then_step"
+    ),
+}
+
+
+def _fed(sampling: ScheduledSampling, toy: Toy, mask: Any = None, tokens: Any = TOKENS) -> Any:
+    return sampling(tokens, step=toy.step, state=toy.start, mask=mask, training=True)
+
+
+def by_hand(toy: Toy, tokens: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Row by row, step by step, in Python; hidden steps are not there at all."""
+    fed = tokens.copy()
+    for row in range(len(tokens)):
+        memory, said = None if toy.memory is None else toy.memory[row : row + 1], None
+        prepared, state = toy.decoder.start(memory, None, None, 1)
+        for t in np.flatnonzero(mask[row]):
+            if said is not None and not truth[row, t]:
+                fed[row, t] = said
+            inputs = toy.embedding(fed[row : row + 1, t])
+            record, state = toy.decoder.step(inputs, state, prepared)
+            said = int(array(toy.readout(record.output))[0].argmax())
+    return fed
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("cell", CELLS)
+def test_without_truth_it_is_greedy_feeding(cell: str, mode: str) -> None:
+    toy, sampling, mask = Toy(CELLS[cell]()), ScheduledSampling(ConstantSampling(0)), TOKENS != 0
+    run = compiled(lambda tokens: _fed(sampling, toy, mask, tokens), mode)
+    fed = array(run(ops.convert_to_tensor(TOKENS)))
+    want = by_hand(toy, TOKENS, np.zeros(TOKENS.shape, "bool"), mask)
+    assert fed.tolist() == want.tolist()
+    assert (fed != TOKENS).any()
+    assert not fed[~mask].any()
+    assert fed[:2, 0].tolist() == [2, 2]
+    assert fed[2, 2] == 2
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("cell", ["plain", "input_feeding"])
+def test_coins_choose_between_truth_and_own_word(cell: str) -> None:
+    toy, mask = Toy(CELLS[cell]()), TOKENS != 0
+    for seed in range(3):
+        truth = np.random.default_rng(seed).random(TOKENS.shape) < 0.5
+        first = (mask.cumsum(1) <= 1) | truth
+        fed = feed_own(toy.step, toy.start, TOKENS, ops.convert_to_tensor(first), mask)
+        assert array(fed).tolist() == by_hand(toy, TOKENS, truth, mask).tolist()
+
+
+def test_with_truth_alone_it_is_teacher_forcing() -> None:
+    toy = Toy(CELLS["input_feeding"]())
+    sampling = ScheduledSampling(ConstantSampling(1))
+    same(_fed(sampling, toy, TOKENS != 0), TOKENS)
+
+
+@pytest.mark.parametrize("training", [None, False])
+def test_outside_of_training_nothing_changes(training: bool | None) -> None:
+    sampling = ScheduledSampling(ConstantSampling(0))
+    same(sampling(TOKENS, training=training), TOKENS)
+    assert int(array(sampling.updates)) == 0
+
+
+def test_coins_fall_as_often_as_the_schedule_says() -> None:
+    """Over 4000 tokens, of which the truth is 5 and the decoder always says 7."""
+    tokens = np.full((200, 21), 5, "int32")
+
+    def step(fed: Any, state: Any) -> Any:
+        return ops.one_hot(ops.full_like(fed, 7), 9), state
+
+    for p in (0.2, 0.75):
+        sampling = ScheduledSampling(ConstantSampling(p), seed=1)
+        fed = array(sampling(tokens, step=step, state=(), training=True))
+        assert (fed[:, 0] == 5).all()
+        assert abs((fed[:, 1:] == 5).mean() - p) < 3 * np.sqrt(p * (1 - p) / 4000)
+
+
+def test_coins_are_seeded_and_fall_anew_at_every_call() -> None:
+    toy = Toy()
+    first, again = (ScheduledSampling(ConstantSampling(0.5), seed=3) for _ in range(2))
+    runs = [array(_fed(first, toy)) for _ in range(4)]
+    assert len({x.tobytes() for x in runs}) > 1
+    for x in runs:
+        same(_fed(again, toy), x)
+
+
+@pytest.mark.parametrize("mode", MODES if not JAX else ["eager"])
+def test_updates_move_the_schedule(mode: str) -> None:
+    toy, sampling = Toy(), ScheduledSampling(LinearSampling(1.0, 0.5))
+    run = compiled(lambda tokens: _fed(sampling, toy, None, tokens), mode)
+    tokens, chances = ops.convert_to_tensor(TOKENS), []
+    for _ in range(3):
+        chances.append(float(array(sampling.probability)))
+        last = run(tokens)
+    assert chances == [1, 0.5, 0]
+    assert int(array(sampling.updates)) == 3
+    every = np.ones(TOKENS.shape, "bool")
+    assert array(last).tolist() == by_hand(toy, TOKENS, ~every, every).tolist()
+
+
+def test_pads_cannot_be_seen() -> None:
+    toy, mask = Toy(CELLS["attend_then_step"]()), TOKENS != 0
+    sampling = ScheduledSampling(ConstantSampling(0))
+    want = array(_fed(sampling, toy, mask))
+    longer = np.concatenate([TOKENS, np.full((3, 5), 8, "int32")], axis=1)
+    shown = np.concatenate([mask, np.zeros((3, 5), "bool")], axis=1)
+    got = array(_fed(sampling, toy, shown, longer))
+    same(got[:, :6], want)
+    assert (got[:, 6:] == 8).all()
+
+
+def test_gradients_are_those_of_the_tokens_fed() -> None:
+    toy = Toy(CELLS["input_feeding"]())
+    model = keras.Sequential([toy.embedding, toy.decoder.cell.cell, toy.readout])
+    fed = _fed(ScheduledSampling(ConstantSampling(0)), toy)
+
+    def sampled(memory: Any) -> Any:
+        prepared, start = toy.decoder.start(memory, None, None, 3)
+
+        def step(tokens: Any, state: Any) -> Any:
+            record, state = toy.decoder.step(toy.embedding(tokens), state, prepared)
+            return toy.readout(record.output), state
+
+        own = ScheduledSampling(ConstantSampling(0))
+        chosen = own(TOKENS, step=step, state=start, training=True)
+        return toy.readout(toy.decoder(toy.embedding(chosen), memory))
+
+    def plain(memory: Any) -> Any:
+        return toy.readout(toy.decoder(toy.embedding(fed), memory))
+
+    memory = array(toy.memory).astype("float32")
+    got, want = (differentiable(model, run)(memory) for run in (sampled, plain))
+    close(got, want, 1e-6)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (3, 1)])
+def test_small_sizes(shape: tuple[int, int]) -> None:
+    tokens = np.full(shape, 2, "int32")
+    toy = Toy()
+    _, start = toy.decoder.start(None, None, None, shape[0])
+    sampling = ScheduledSampling(ConstantSampling(0))
+    fed = sampling(tokens, step=toy.step, state=start, training=True)
+    same(fed, tokens)
+
+
+def test_misuse_is_refused() -> None:
+    toy, sampling = Toy(), ScheduledSampling("constant")
+    with pytest.raises(ValueError, match="needs step, the"):
+        sampling(TOKENS, training=True)
+    with pytest.raises(ValueError, match=r"tokens must be \(batch, steps\)"):
+        sampling(TOKENS[..., None], step=toy.step, state=toy.start, training=True)
+    with pytest.raises(ValueError, match=r"tokens must be \(batch, steps\)"):
+        sampling(TOKENS[0])
+    with pytest.raises(ValueError, match="tokens must be integers, got dtype"):
+        sampling(TOKENS.astype("float32"), step=toy.step, state=toy.start, training=True)
+    with pytest.raises(ValueError, match="mask has dtype float32"):
+        _fed(sampling, toy, np.ones(TOKENS.shape, "float32"))
+
+
+SIZES = {"source_vocabulary_size": 11, "target_vocabulary_size": 12}
+SOURCE = np.array([[4, 5, 6, 7, 8], [9, 8, 0, 0, 0]], "int32")
+NARROW = ("embedding_dim", "units", "attention_units", "readout_units", "dropout")
+TARGET = np.array([[2, 4, 5, 6, 7, 9], [2, 8, 9, 0, 0, 0]], "int32")
+
+
+def translators(schedule: Any) -> list[tuple[Any, Any]]:
+    """Each that may read its own words twice, of the same weights: with sampling, and without."""
+    found = []
+    for name in az.list_presets():
+        cls, numbers = PRESETS.get(name)()
+        if not name.endswith("_small") or not issubclass(cls, az.models.EncoderDecoder):
+            continue
+        if "source_vocabulary_size" not in inspect.signature(cls).parameters:
+            continue
+        narrow = {key: 0.0 if key == "dropout" else 6 for key in numbers if key in NARROW}
+        options = {**SIZES, **narrow}
+        plain = az.models.from_preset(name, **options)
+        randomise(plain, scale=0.5)
+        model = az.models.from_preset(name, **options, sampling=ScheduledSampling(schedule))
+        for mine, theirs in zip(model.trainable_variables, plain.trainable_variables, strict=True):
+            mine.assign(theirs)
+        found.append((model, plain))
+    assert len(found) >= 3
+    return found
+
+
+@pytest.mark.full
+def test_translators_at_probability_1_are_teacher_forced() -> None:
+    inputs = {"source": SOURCE, "target": TARGET}
+    for model, plain in translators(ConstantSampling(1)):
+        close(model(inputs, training=True), plain(inputs, training=True), 1e-6)
+        assert int(array(model.sampling.updates)) == 1
+        close(model(inputs, training=False), plain(inputs), 1e-6)
+        assert int(array(model.sampling.updates)) == 1
+
+
+@pytest.mark.full
+def test_translators_at_probability_0_read_what_they_would_say() -> None:
+    """What greedy search says, without the end of a sentence: it goes on after that, too."""
+    for model, plain in translators(ConstantSampling(0)):
+        found = plain.search(SOURCE, max_length=5)
+        said = np.concatenate([np.full((2, 1), 2), array(found.tokens)[:, 0, :]], axis=1)
+        inputs = {"source": SOURCE, "target": np.full((2, 6), 2, "int32")}
+        logits = array(model(inputs, training=True))
+        for row, length in enumerate(array(found.lengths)[:, 0]):
+            want = plain({"source": SOURCE, "target": np.maximum(said[:, :6], 1)})
+            close(logits[row, :length], array(want)[row, :length], 1e-5)
+
+
+def test_a_translator_without_sampling() -> None:
+    options = {**SIZES, "units": 6}
+    plain = az.models.from_preset("rnnsearch_small", **options)
+    assert plain.sampling is None
+    assert "sampling" not in plain.get_config()
+    with pytest.raises(ValueError, match="did you mean 'exponential'"):
+        az.models.from_preset("rnnsearch_small", **options, sampling="exponentia")
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        LinearSampling(slope=0.25),
+        {"schedule": "linear", "slope": 0.25},
+        ScheduledSampling({"schedule": "linear", "slope": 0.25}),
+        "linear",
+    ],
+    ids=["schedule", "constants", "layer", "name"],
+)
+def test_constants_reach_a_translator(sampling: Any) -> None:
+    model = az.models.from_preset("rnnsearch_small", **SIZES, units=6, sampling=sampling)
+    model({"source": SOURCE, "target": TARGET}, training=True)
+    want = LinearSampling() if sampling == "linear" else LinearSampling(slope=0.25)
+    assert model.sampling.schedule == want
+    again = type(model).from_config(model.get_config())
+    assert again.sampling.schedule == model.sampling.schedule
+
+
+def test_a_translator_goes_on_with_sampling_or_without(tmp_path: Path) -> None:
+    options = {**SIZES, "units": 6, "embedding_dim": 4}
+    for kind in ({"sampling": "linear"}, {}):
+        model = az.models.from_preset("seq2seq_initial_small", **options, **kind)
+        if kind:
+            model.sampling.updates.assign(7)
+        model.save_to_preset(tmp_path)
+        assert az.models.from_preset(tmp_path).sampling is None
+        again = az.models.from_preset(tmp_path, sampling="linear")
+        assert int(array(again.sampling.updates)) == (7 if kind else 0)
+        same(again.trainable_variables, model.trainable_variables)

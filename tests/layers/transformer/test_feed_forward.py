@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from math import erf
+
+import numpy as np
+
+from attention_zoo.layers import FeedForward
+from tests.layers.conformance import LayerConformance
+from tests.layers.running import array, close
+from tests.layers.transformer.transformer_oracle import double
+
+
+class TestFeedForward(LayerConformance):
+    covers = FeedForward
+    options = {"units": 7}
+    changed = {"units": 5, "activation": "swiglu", "use_bias": False, "dropout": 0.3, "seed": 4}
+
+    def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
+        return (np.random.default_rng(0).normal(size=(batch, 2, 6)).astype("float32"),)
+
+
+def test_gate_and_activation() -> None:
+    """SwiGLU, Shazeer 2020, equation 6."""
+    layer = FeedForward(5, "swiglu", use_bias=False)
+    x = np.random.default_rng(1).normal(size=(2, 3, 4)).astype("float32")
+    got = array(layer(x))
+    first, gate, second = (double(part.kernel) for part in (layer.first, layer.gate, layer.second))
+    linear = x @ first
+    close(got, (linear / (1 + np.exp(-linear)) * (x @ gate)) @ second, 1e-6)
+
+
+def test_build_creates_all_weights() -> None:
+    layer = FeedForward(4, "swiglu")
+    layer.build((None, 3))
+    assert [tuple(v.shape) for v in layer.weights] == [(3, 4), (4,), (3, 4), (4,), (4, 3), (3,)]
+
+
+def test_dropout_is_of_training() -> None:
+    layer, x = FeedForward(50, dropout=0.5, seed=1), np.ones((2, 3, 4), "float32")
+    assert np.ptp(array(layer(x)), axis=0).max() == 0
+    assert np.ptp(array(layer(x, training=True)), axis=0).max() > 0
+
+
+def test_gelu_is_exact_unless_its_approximation_is_asked_for() -> None:
+    """Hendrycks and Gimpel 2016, section 2; they differ in the fourth digit."""
+    x = np.linspace(-3, 3, 13)
+    exact = np.array([0.5 * value * (1 + erf(value / 2**0.5)) for value in x])
+    near = 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+    for name, want in (("gelu", exact), ("gelu_tanh", near)):
+        layer = FeedForward(1, name)
+        layer.build((None, 1))
+        layer.first.kernel.assign([[1.0]])
+        layer.second.kernel.assign([[1.0]])
+        got = array(layer(x[:, None].astype("float32")))[:, 0]
+        close(got, want, 1e-6)
+        again = FeedForward.from_config(layer.get_config())
+        assert again.get_config()["activation"] == name
+    assert np.abs(exact - near).max() > 1e-4

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.layers import AdditiveAttention, TransformerDecoderLayer, TransformerEncoderLayer
+from tests.layers.running import array, build_random, close
+from tests.layers.structure_conformance import Arrays, StructureConformance
+from tests.layers.transformer.transformer_oracle import around, attending, feed_forward, heads
+
+X = np.random.default_rng(5).normal(size=(3, 5, 6)).astype("float32")
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]], "bool")
+
+
+class TransformerLayerCase(StructureConformance):
+    options = {"units": 8, "num_heads": 2}
+    changed = {
+        "units": 9,
+        "num_heads": 3,
+        "attention": lambda: AdditiveAttention(4),
+        "activation": "geglu",
+        "norm": "rms",
+        "norm_first": False,
+        "epsilon": 1e-3,
+        "dropout": 0.2,
+        "stochastic_depth": 0.1,
+        "seed": 3,
+    }
+    oracle_tolerance = 1e-5
+
+
+class TestTransformerEncoderLayer(TransformerLayerCase):
+    covers = TransformerEncoderLayer
+
+    def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
+        return ((batch, *lengths, 6),)
+
+    def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
+        (x,), (mask,) = tensors, masks
+        x = np.where(mask[..., None], x, 0)
+        allowed = mask[:, :, None] & mask[:, None]
+        weights: list[np.ndarray] = []
+        x = around(layer.around_attention, x, attending(layer.attention, None, allowed, weights))
+        x = around(layer.around_feed_forward, x, lambda y: feed_forward(layer.feed_forward, y))
+        return np.where(mask[..., None], x, 0), *weights
+
+
+def test_norm_last_is_another_layer() -> None:
+    layer = build_random(TransformerEncoderLayer(8, 2, norm_first=False), X)
+    every = np.ones((3, 5, 5), "bool")
+    want = around(layer.around_attention, X, lambda y: heads(layer.attention, y, y, every)[0])
+    want = around(layer.around_feed_forward, want, lambda y: feed_forward(layer.feed_forward, y))
+    close(layer(X), want, 1e-5)
+
+
+def test_causality() -> None:
+    layer = TransformerEncoderLayer(8, 2)
+    before, weights = layer(X, use_causal_mask=True, return_attention_scores=True)
+    assert not np.triu(array(weights), 1).any()
+    changed = X.copy()
+    changed[:, 3:] += 1
+    after = layer(changed, use_causal_mask=True)
+    np.testing.assert_array_equal(array(after)[:, :3], array(before)[:, :3])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_masks_live_to_the_last_of_twelve_layers(norm: str) -> None:
+    """Padding of any length, in any of them, changes nothing; Keras's own lose it at the second."""
+    inputs = keras.Input((None, 6))
+    x = keras.layers.Masking()(inputs)
+    for seed in range(12):
+        x = TransformerEncoderLayer(8, 2, norm=norm, norm_first=seed % 2 == 0)(x)
+    model = keras.Model(inputs, x)
+    shown = np.where(MASK[..., None], X, 0)
+    longer = np.concatenate([shown, np.zeros((3, 70, 6), "float32")], 1)
+    want, got = array(model(shown)), array(model(longer))
+    close(got[:, :5], want, 1e-5)
+    assert not got[:, 5:].any()
+    assert not want[~MASK].any()
+
+
+def test_stochastic_depth_leaves_out_whole_sequences() -> None:
+    keras.utils.set_random_seed(1)
+    layer = TransformerEncoderLayer(8, 2, stochastic_depth=0.5)
+    x = np.tile(X[:1], (200, 1, 1))
+    moved = np.abs(array(layer(x, training=True)) - x).max((1, 2)) > 1e-6
+    assert 0.15 < (~moved).mean() < 0.35  # both sublayers left out: a quarter
+
+
+def test_width_must_be_divisible_by_heads() -> None:
+    with pytest.raises(ValueError, match="num_heads must divide the width of the inputs, got 4 "):
+        TransformerEncoderLayer(8, 4)(X)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_what_is_read_at_once_is_the_causal_layer(norm_first: bool) -> None:
+    layer = build_random(TransformerEncoderLayer(8, 2, norm_first=norm_first), X)
+    want = array(layer(X, mask=MASK, use_causal_mask=True))
+    got, kept = layer.prefill(ops.convert_to_tensor(X), ops.convert_to_tensor(MASK))
+    close(got, want, 1e-5)
+    assert kept.keys.shape == (3, 2, 3, 5)
+    assert kept.values.shape == (3, 2, 5, 3)
+    poisoned = np.where(MASK[..., None], X, np.nan)
+    close(
+        layer.prefill(ops.convert_to_tensor(poisoned), ops.convert_to_tensor(MASK))[0], want, 1e-5
+    )
+
+
+class TestTransformerDecoderLayer(TransformerLayerCase):
+    covers = TransformerDecoderLayer
+    names = ("mask", "memory_mask")
+    lengths = (4, 5)
+
+    def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
+        return ((batch, lengths[0], 6), (batch, lengths[1], 7))
+
+    def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
+        (x, memory), (mask, shown) = tensors, masks
+        x, memory = (np.where(m[..., None], y, 0) for y, m in ((x, mask), (memory, shown)))
+        steps = x.shape[1]
+        own = mask[:, :, None] & mask[:, None] & np.tri(steps, dtype="bool")
+        other = mask[:, :, None] & shown[:, None]
+        weights: list[np.ndarray] = []
+        attend = attending(layer.attention, None, own, weights)
+        x = around(layer.around_attention, x, attend)
+        attend = attending(layer.memory_attention, memory, other, weights)
+        x = around(layer.around_memory, x, attend)
+        x = around(layer.around_feed_forward, x, lambda y: feed_forward(layer.feed_forward, y))
+        return np.where(mask[..., None], x, 0), *weights
+
+    def when_dead(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
+        """Masked queries give zeros; without memory, cross-attention adds nothing."""
+        for output in outputs if name == "mask" else outputs[2:]:
+            assert not output[1].any()
+        if name == "memory_mask":
+            assert outputs[0][1].any()
+
+
+def test_without_the_causal_mask_all_is_seen() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
+    layer = TransformerDecoderLayer(8, 2)
+    _, own, _ = layer(x, x, use_causal_mask=False, return_attention_scores=True)
+    assert (array(own) > 0).all()
+    _, own, _ = layer(ops.convert_to_tensor(x), x, return_attention_scores=True)
+    assert not np.triu(array(own), 1).any()

@@ -1,0 +1,83 @@
+"""What holds for every model that tells what images show, beside what holds for all that write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.layers.running import array, close
+from tests.models.generation_conformance import (
+    LENGTH,
+    SOURCE,
+    TARGET,
+    ModelConformance,
+    forward,
+    picture_of,
+)
+
+
+class CaptionerConformance(ModelConformance):
+    """One captioner. Its sources are drawn: a square for each token, no two of them alike."""
+
+    numpy_numbers = True
+
+    def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray = TARGET) -> Any:
+        return {"image": picture_of(source), "target": target}
+
+    def padded(self, source: np.ndarray, none: np.ndarray) -> np.ndarray:
+        return source
+
+    def tokens_of(self, source: np.ndarray) -> np.ndarray:
+        """All True: token 0 is a square too."""
+        return np.ones(len(source), bool)
+
+    def test_looks_add_up_to_one(self) -> None:
+        model = self.make()
+        found = self.search(model, n_best=2, beam_width=2, max_length=LENGTH)
+        height, width = model.grid_shape(picture_of(SOURCE))
+        assert found.attention.shape == (3, 2, LENGTH, height * width)
+        for row, rank in np.ndindex(3, 2):
+            n = int(found.lengths[row, rank])
+            close(found.attention[row, rank, :n].sum(-1), np.ones(n), 1e-5)
+
+    @pytest.mark.full
+    def test_draws_depend_on_the_image_alone(self) -> None:
+        model = self.make()
+        options = {"method": "sampling", "seed": 3}
+        together = self.search(model, **options).tokens
+        for row in range(len(SOURCE)):
+            alone = self.search(model, SOURCE[row : row + 1], **options).tokens
+            np.testing.assert_array_equal(alone[0], together[row])
+
+    @pytest.mark.full
+    def test_images_of_several_sizes(self) -> None:
+        model = self.make()
+        for height, width in ((8, 8), (12, 16), (7, 5)):
+            image = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
+            want = model.search(image, max_length=3)
+            found = model.compiled_search(image, max_length=3)
+            np.testing.assert_array_equal(found.tokens, array(want.tokens))
+            assert found.attention.shape[-1] == np.prod(model.grid_shape(image))
+
+    def test_small_features_are_told_apart(self) -> None:
+        model = self.make(encoder={"kind": "features", "width": 5})
+        grid = np.random.default_rng(0).uniform(0, 1e-3, (16, 2, 2, 5)).astype("float32")
+        keys = array(model.decoder_step(grid, 1, 4).keys)
+        assert len(set(keys.tolist())) == 16
+
+    @pytest.mark.full
+    @pytest.mark.numerics
+    def test_learns(self) -> None:
+        """Names the squares of an image from right to left."""
+        wide = {"kind": "cnn", "filters": [8, 16]}
+        model, words, target, labels = self.train_to_reverse(epochs=24, encoder=wide)
+        said = forward(model, words, target).argmax(-1)
+        assert (said == labels).mean() > 0.6
+
+    def test_images_of_whole_numbers_and_of_others_are_the_same(self) -> None:
+        model = self.make()
+        image = picture_of(SOURCE)
+        want = model({"image": image, "target": TARGET})
+        close(model({"image": image.astype("float32"), "target": TARGET}), want, 1e-6)

@@ -1,0 +1,144 @@
+"""What holds for every model that reads one sequence of tokens, padded with 0.
+
+    class TestBERT(ReadingConformance):
+        covers = BERT
+        options = {"vocabulary_size": 13, ...}   # the tiny model of the tests
+        changed = {"vocabulary_size": 15, ...}   # every constructor argument, changed
+
+A model calls `{"tokens": (B, T)}` and gives tensors `(B, T, ...)`, of which those at padding mean
+nothing, or `(B, ...)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import pytest
+
+from tests.layers.running import JAX, any_batch, array, close, differentiable
+from tests.models.model_conformance import PathTests, assert_finite_and_nonzero
+from tests.models.model_conformance import outputs as outputs_of
+from tests.tiers import FULL, mark_full
+
+TOKENS = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
+LIVE = TOKENS != 0
+DEPTH = 12 if FULL else 2
+
+
+def outputs(model: Any, tokens: np.ndarray) -> list[np.ndarray]:
+    return outputs_of(model, {"tokens": tokens})
+
+
+def of_tokens(results: list[np.ndarray], tokens: np.ndarray) -> list[np.ndarray]:
+    """The outputs without those at padding."""
+    live = tokens != 0
+    return [x[live] if x.shape[1:2] == tokens.shape[1:] else x for x in results]
+
+
+def fill(model: Any) -> None:
+    """Random biases and embeddings; kernels as they begin, for larger ones drown what goes around.
+
+    Those narrower than what goes around them would be heard too little: embeddings are wide.
+    """
+    rng = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        noise = rng.normal(size=tuple(variable.shape))
+        if len(variable.shape) == 1:
+            variable.assign(array(variable) + 0.2 * noise)
+        elif "embedding" in variable.path or "positions" in variable.path:
+            variable.assign(noise)
+
+
+class ReadingConformance(PathTests):
+    """One public model. A case says `covers`, `options` and `changed`, and `make` if need be."""
+
+    fill = staticmethod(fill)
+    places: ClassVar[tuple[str, ...]] = ("right", "left", "inside")
+    """Where padding cannot be seen."""
+
+    def deep(self) -> Any:
+        """As tiny, as deep as a real one, with random weights."""
+        return self.filled(num_layers=DEPTH)
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        """What a model of this case can be called with."""
+        return {"tokens": TOKENS}
+
+    # the law of masks
+
+    def padded(self, tokens: np.ndarray, where: str, pads: int) -> np.ndarray:
+        rows, length = tokens.shape
+        none = np.zeros((rows, pads), "int32")
+        cut = {"right": length, "left": 0, "inside": length // 2}[where]
+        return np.concatenate([tokens[:, :cut], none, tokens[:, cut:]], axis=1)
+
+    @pytest.mark.numerics
+    @pytest.mark.every_backend
+    def test_pads_cannot_be_seen(self) -> None:
+        model = self.deep()
+        want = of_tokens(outputs(model, TOKENS), TOKENS)
+        for where in self.places:
+            for pads in (50,) if JAX else (1, 7, 50) if FULL else (7,):
+                longer = self.padded(TOKENS, where, pads)
+                got = of_tokens(outputs(model, longer), longer)
+                for a, b in zip(got, want, strict=True):
+                    close(a, b, 1e-5)
+
+    @pytest.mark.numerics
+    def test_batch_cannot_be_seen(self) -> None:
+        model = self.deep()
+        together = outputs(model, TOKENS)
+        for row in range(len(TOKENS)):
+            one = TOKENS[row : row + 1, LIVE[row]]
+            same_row = [
+                x[row : row + 1, LIVE[row]] if x.shape[1:2] == TOKENS.shape[1:] else x[row][None]
+                for x in together
+            ]
+            for alone, b in zip(outputs(model, one), same_row, strict=True):
+                close(alone, b, 1e-5)
+
+    @pytest.mark.every_backend
+    def test_tokens_can_be_seen(self) -> None:
+        """A law kept by saying nothing would be none: another token changes what follows it."""
+        model = self.deep()
+        changed = TOKENS.copy()
+        changed[:, 0] = 10
+        for a, b in zip(outputs(model, changed), outputs(model, TOKENS), strict=True):
+            assert (np.abs(a - b)[0] > 1e-4 * np.abs(b).max()).any()
+
+    # paths
+
+    @pytest.mark.full
+    @pytest.mark.parametrize("own", [False, True])
+    @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+    def test_mixed_precision(self, policy: str, own: bool) -> None:
+        for x in keras.tree.flatten(self.with_policy(policy, own)({"tokens": TOKENS})):
+            assert keras.backend.standardize_dtype(x.dtype) == policy.removeprefix("mixed_")
+            assert np.isfinite(array(x)).all()
+
+    @pytest.mark.numerics
+    @pytest.mark.parametrize("sizes", [mark_full((0, 4)), (1, 1), (2, 3)], ids=str)
+    def test_small_sizes(self, sizes: tuple[int, int]) -> None:
+        model = self.make()
+
+        def run(tokens: Any) -> Any:
+            return keras.tree.flatten(model({"tokens": tokens}))
+
+        for x in (any_batch(run) if FULL else run)(np.full(sizes, 4, "int32")):
+            assert x.shape[0] == sizes[0]
+            assert np.isfinite(array(x)).all()
+
+    @pytest.mark.numerics
+    @pytest.mark.every_backend
+    def test_gradients_are_finite(self) -> None:
+        """Of a batch in which a row is nothing but padding; every weight has some."""
+        model = self.filled()
+        tokens = np.concatenate([TOKENS, np.zeros_like(TOKENS[:1])])
+        run = differentiable(
+            model, lambda t: keras.tree.flatten(model({"tokens": t}, training=False))
+        )
+        results, _, by_weights = run(tokens)
+        assert all(np.isfinite(x).all() for x in keras.tree.flatten(results))
+        assert_finite_and_nonzero(model, by_weights)

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.layers import POSITIONS
+from attention_zoo.models import BERT, MaskedLM, from_preset
+from attention_zoo.models.presets import PRESETS
+from tests.layers.running import JAX, any_batch, array, close
+from tests.models.encoder_conformance import TOKENS, ReadingConformance, fill
+from tests.models.generation_conformance import OTHER_STACK, STACK
+from tests.models.model_conformance import count_parameters
+from tests.refusals import refuses
+from tests.variants import numerics_only
+
+TINY = {
+    **STACK,
+    "vocabulary_size": 13,
+    "max_length": 60,
+    "layer": {"norm_first": False, "activation": "gelu", "epsilon": 1e-12},
+}
+
+
+class TestBERT(ReadingConformance):
+    covers = BERT
+    options = TINY
+    small = {"num_layers": 1}
+    changed = {
+        **OTHER_STACK,
+        "vocabulary_size": 14,
+        "max_length": 20,
+        "num_segments": 3,
+        "layer": {"activation": "swiglu", "norm": "rms", "epsilon": 1e-5},
+        "use_pooler": False,
+    }
+
+
+@numerics_only
+class TestBERTByDistances(ReadingConformance):
+    covers = BERT
+    options = TINY | {"layer": {"positions": "rotary"}}
+    changed = TestBERT.changed
+
+
+SIZES = {
+    "bert_tiny": 4.4e6,
+    "bert_mini": 11.3e6,
+    "bert_small": 29.1e6,
+    "bert_medium": 41.7e6,
+    "bert_base": 110e6,
+    "bert_large": 340e6,
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_those_of_the_papers(name: str) -> None:
+    """With the released vocabulary."""
+    _, settings = PRESETS.get(name)()
+    assert settings["num_heads"] == settings["embedding_dim"] // 64
+    total = count_parameters(BERT, settings, vocabulary_size=30522)
+    assert total == pytest.approx(SIZES[name], rel=0.03)
+
+
+def test_sizes_of_the_released_base_model() -> None:
+    """109,482,240, as `transformers` counts `bert-base-uncased` without a head."""
+    sizes = {"embedding_dim": 768, "units": 3072, "num_heads": 12, "num_layers": 12}
+    settings = {**sizes, "layer": {"norm_first": False}}
+    assert count_parameters(BERT, settings, vocabulary_size=30522) == 109_482_240
+
+
+def test_released_layers_are_post_norm_with_the_exact_gelu() -> None:
+    model = from_preset("bert_tiny", vocabulary_size=5, embedding_dim=8, units=8)
+    assert model.settings["layer"] == {"norm_first": False, "activation": "gelu", "epsilon": 1e-12}
+    activation = model.encoder[0].feed_forward.first.activation
+    assert float(activation(np.float32(1.0))) == pytest.approx(0.8413447, abs=2e-7)  # tanh: .841192
+
+
+def test_segments_are_told_apart() -> None:
+    model = BERT(**TINY)
+    plain = model({"tokens": TOKENS})
+    first, second = (
+        model({"tokens": TOKENS, "segments": np.full_like(TOKENS, n)}) for n in range(2)
+    )
+    np.testing.assert_array_equal(array(first["hidden"]), array(plain["hidden"]))
+    assert np.abs(array(second["hidden"]) - array(plain["hidden"])).max() > 1e-3
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_padding_and_what_has_no_token_are_zero(norm_first: bool) -> None:
+    model = BERT(**TINY | {"layer": {"norm_first": norm_first}})
+    tokens = np.concatenate([TOKENS, np.zeros_like(TOKENS[:1])])
+    found = model({"tokens": tokens})
+    assert not array(found["hidden"])[tokens == 0].any()
+    assert not array(found["pooled"])[-1].any()
+    assert array(found["pooled"])[:-1].any(axis=1).all()
+    np.testing.assert_array_equal(array(found["hidden"]._keras_mask), tokens != 0)
+
+
+def test_without_a_pooled_output() -> None:
+    model = BERT(**TINY, use_pooler=False)
+    assert set(model({"tokens": TOKENS})) == {"hidden"}
+    assert BERT(**TINY).count_params() - model.count_params() == 8 * 8 + 8
+
+
+def test_dropout_is_for_training() -> None:
+    model = BERT(**TINY | {"dropout": 0.5})
+    still, again = (array(model({"tokens": TOKENS})["hidden"]) for _ in range(2))
+    np.testing.assert_array_equal(still, again)
+    assert model.encoder[0].attention.dropout == 0.5
+    dropped = array(model({"tokens": TOKENS}, training=True)["hidden"])
+    assert np.abs(dropped - still).max() > 1e-3
+
+
+PLACED = ("none", *POSITIONS.names())
+
+
+def placed(positions: str, **options: object) -> BERT:
+    model = BERT(**TINY | {"layer": {"positions": positions}} | options)
+    fill(model)
+    return model
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("positions", PLACED)
+@pytest.mark.parametrize("where", ["left", "right", "between"])
+def test_distances_count_tokens_only(where: str, positions: str) -> None:
+    model, segments = placed(positions), np.arange(TOKENS.size).reshape(TOKENS.shape) % 2
+    want = model({"tokens": TOKENS, "segments": segments})
+    for row, length in enumerate((TOKENS != 0).sum(1)):
+        at = {
+            "left": np.arange(11 - length, 11),
+            "right": np.arange(length),
+            "between": np.arange(0, 2 * length, 2),
+        }[where]
+        tokens, sides = np.zeros((2, 1, 13), "int32")
+        tokens[0, at], sides[0, at] = TOKENS[row, :length], segments[row, :length]
+        found = model({"tokens": tokens, "segments": sides})
+        close(array(found["hidden"])[0, at], array(want["hidden"])[row, :length], 1e-5)
+        close(array(found["pooled"])[0], array(want["pooled"])[row], 1e-5)
+        assert not array(found["hidden"])[tokens == 0].any()
+
+
+@pytest.mark.parametrize("positions", PLACED)
+def test_positions_tell_of_order(positions: str) -> None:
+    model, turned = placed(positions), TOKENS[:1, [1, 0, 2, 3, 4, 5]]
+    assert model.positions is None
+    one, other = (array(model({"tokens": x})["hidden"])[0, 2:] for x in (TOKENS[:1], turned))
+    apart = np.abs(one - other).max()
+    assert apart < 1e-5 if positions == "none" else apart > 1e-2
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("positions", PLACED)
+def test_positions_are_saved_and_keep_half_precision(positions: str, tmp_path: Path) -> None:
+    model = placed(positions, dtype="mixed_float16")
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    want = array(model({"tokens": TOKENS})["hidden"])
+    np.testing.assert_array_equal(array(again({"tokens": TOKENS})["hidden"]), want)
+    assert np.isfinite(want).all()
+    run = any_batch(lambda tokens: model({"tokens": tokens})["hidden"])
+    for sizes in ((0, 4), (1, 1), (2, 3)):
+        assert run(np.full(sizes, 4, "int32")).shape == (*sizes, 8)
+    nobody = model({"tokens": np.zeros((2, 3), "int32")})
+    assert not any(array(output).any() for output in nobody.values())
+
+
+def test_positions_are_named_beside_what_a_preset_says() -> None:
+    sizes = {"vocabulary_size": 5, "embedding_dim": 8, "units": 8}
+    model = from_preset("bert_tiny", **sizes, layer={"positions": "t5"})
+    assert model.settings["layer"]["positions"] == "t5"
+    assert model.settings["layer"]["activation"] == "gelu"
+    inside = MaskedLM({**TINY, "layer": {"positions": "rotary"}})
+    assert inside.bert.positions is None
+    with pytest.raises(ValueError, match=r"unknown positions 'rotari'; did you mean 'rotary'"):
+        BERT(**TINY | {"layer": {"positions": "rotari"}})
+    with pytest.raises(ValueError, match=r"layer has no option 'position'; did.* 'positions'"):
+        BERT(**TINY | {"layer": {"position": "rotary"}})
+
+
+def test_more_tokens_than_places_are_refused() -> None:
+    model = BERT(**TINY | {"max_length": 4})
+    with pytest.raises(ValueError, match="tokens: sequence length 6 exceeds max_length=4; trunc"):
+        model({"tokens": TOKENS})
+
+
+@pytest.mark.skipif(JAX, reason="JAX compiles for shapes that it knows")
+def test_more_tokens_than_places_are_nan_where_only_the_run_tells() -> None:
+    import tensorflow as tf
+
+    model = BERT(**TINY | {"max_length": 4, "num_layers": 1})
+    run = tf.function(
+        lambda t: model({"tokens": t})["hidden"],
+        input_signature=[tf.TensorSpec((None, None), "int32")],
+        autograph=False,
+    )
+    found = array(run(TOKENS))
+    assert np.isnan(found[0]).any()
+    assert np.isfinite(found[1:]).all()
+
+
+@refuses(
+    ({"num_heads": 3}, "num_heads must divide embedding_dim, got num_heads=3, embedding_dim=8"),
+    ({"layer": {"nrm": "rms"}}, "layer has no option 'nrm'; did you mean 'norm'"),
+    ({"max_length": 0}, "max_length"),
+    ({"vocabulary_size": 2.5}, "vocabulary_size"),
+)
+def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+    BERT(**TINY | options)

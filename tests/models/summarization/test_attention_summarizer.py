@@ -1,0 +1,121 @@
+"""Rush's language model that looks: against its equations, and what its window sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo.models import AttentionSummarizer
+from attention_zoo.models.presets import PRESETS
+from tests.layers.running import array, close
+from tests.models.generation_conformance import SOURCE, START, TARGET, ModelConformance, forward
+from tests.refusals import refuses
+
+
+class TestAttentionSummarizer(ModelConformance):
+    covers = AttentionSummarizer
+    vocabulary = {"vocabulary_size": 12}
+    options = {"embedding_dim": 4, "units": 6, "source_dim": 5, "context": 3, "window": 1}
+    changed = {
+        "vocabulary_size": 14,
+        "embedding_dim": 5,
+        "units": 7,
+        "source_dim": 3,
+        "context": 2,
+        "window": 2,
+        "dropout": 0.25,
+    }
+
+
+def tiny(**options: Any) -> AttentionSummarizer:
+    return TestAttentionSummarizer().filled(**options)
+
+
+def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int]) -> np.ndarray:
+    """Section 3, one word after the other, for a source without padding: `(T, V)`."""
+    size = model.settings
+    f, g, e = (
+        array(table.embeddings)
+        for table in (model.source_embedding, model.look_embedding, model.word_embedding)
+    )
+    p, u, vw = (
+        array(weight)
+        for weight in (
+            model.attention.score.key_kernel,
+            model.hidden.kernel,
+            model.vocabulary.kernel,
+        )
+    )
+    x = f[source]
+    q = size["window"]
+    means = np.array([x[max(i - q, 0) : i + q + 1].mean(0) for i in range(len(source))])
+    written, logits = [START] * (size["context"] - 1) + target, []
+    for t in range(len(target)):
+        words = written[t : t + size["context"]]
+        energies = x @ p @ g[words].ravel()
+        alignment = np.exp(energies) / np.exp(energies).sum()
+        hidden = np.tanh(e[words].ravel() @ u)
+        logits.append(np.concatenate([hidden, alignment @ means]) @ vw)
+    return np.array(logits)
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize(("context", "window"), [(3, 1), (1, 0), (7, 5)])
+def test_is_the_papers_equations(context: int, window: int) -> None:
+    model = tiny(context=context, window=window)
+    found = forward(model, SOURCE, TARGET)
+    for row in range(len(SOURCE)):
+        source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
+        close(found[row, : len(target)], by_the_paper(model, source, target), 1e-5)
+
+
+@pytest.mark.parametrize("context", [1, 3, 7])
+def test_only_the_last_words_are_read(context: int) -> None:
+    model = tiny(context=context)
+    target = np.array([[2, 4, 5, 6, 7, 8, 9, 10]], "int32")
+    other = target.copy()
+    other[0, 2] = 11
+    before, after = (forward(model, SOURCE[:1], ids)[0] for ids in (target, other))
+    told = [t for t in range(8) if np.abs(after[t] - before[t]).max() > 1e-6]
+    assert told == list(range(2, min(2 + context, 8)))
+
+
+@pytest.mark.parametrize("context", [1, 5])
+def test_a_search_goes_on_with_any_context(context: int) -> None:
+    """Of one word there is no state, of more than are written the start stands for the rest."""
+    model = tiny(context=context)
+    found = model.compiled_search(SOURCE, beam_width=2, n_best=2, max_length=4)
+    trace = model.trace(SOURCE, found.tokens[:, 0])
+    assert array(trace.attention).shape == (3, found.tokens.shape[-1], 6)
+    assert not array(trace.copied).any()
+    for row, length in enumerate(found.lengths[:, 0]):
+        want = array(trace.attention)[row, :length]
+        close(found.attention[row, 0, :length], want, 1e-5)
+        np.testing.assert_allclose(want.sum(-1), 1, atol=1e-5)
+
+
+SIZES = {
+    "attention_summarizer_base": (200, 400, 400),
+    "attention_summarizer_official": (64, 64, 200),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_those_told(name: str) -> None:
+    """F; E and G; P; U; and [V W]."""
+    d, h, m = SIZES[name]
+    v, c = 9, 5
+    model = PRESETS.get(name)()[0].from_preset(name, vocabulary_size=v)
+    assert model.count_params() == v * m + 2 * v * d + m * c * d + c * d * h + (h + m) * v
+    assert model.settings["window"] == 2
+
+
+@refuses(
+    ({"context": 0}, "context must be at least 1, got 0"),
+    ({"window": -1}, "window must be at least 0, got -1"),
+    ({"units": 2.5}, "units must be an integer of at least 1, got 2.5"),
+)
+def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+    tiny(**options)

@@ -1,0 +1,222 @@
+"""What holds for every model that tags words.
+
+class TestRecurrentTagger(TaggingConformance):
+    covers = RecurrentTagger
+    options = {"vocabulary_size": 13, "tags": TAGS, ...}   # the tiny model of the tests
+    changed = {"vocabulary_size": 15, ...}   # every constructor argument, changed
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.models import Tagger
+from attention_zoo.ops import unpack
+from tests.layers.running import JAX, any_batch, array, close, differentiable
+from tests.models.encoder_conformance import LIVE, TOKENS, fill
+from tests.models.model_conformance import PathTests, assert_finite_and_nonzero, outputs
+from tests.tiers import FULL, mark_full
+
+TAGS = ["O", "B-A", "I-A", "B-B", "I-B"]
+RNG = np.random.default_rng(0)
+CHARACTERS = np.where(LIVE[..., None], RNG.integers(1, 8, (*TOKENS.shape, 4)), 0).astype("int32")
+CHARACTERS[:, ::2, 2:] = 0
+MARKS = (LIVE & (RNG.random(TOKENS.shape) < 0.4)).astype("int32")
+STARTS = np.array([[1, 2, 4], [1, 3, 0], [0, 0, 0]], "int32")
+"""Rows of three words, of two, and of none that counts."""
+Given = dict[str, np.ndarray]
+
+
+def run(model: Any, given: Given) -> np.ndarray:
+    """The potentials."""
+    (potentials,) = outputs(model, given)
+    return potentials
+
+
+def emissions(model: Any, given: Given) -> np.ndarray:
+    """Those of words, 0 elsewhere; which places are words is as it should be."""
+    chain = unpack(keras.ops.convert_to_tensor(run(model, given).astype("float32")))
+    places = given["starts"] if "starts" in given else given["tokens"]
+    np.testing.assert_array_equal(array(chain.mask), places != 0)
+    return array(chain.emissions)
+
+
+def fit_and_evaluate(
+    model: Any, words: np.ndarray, labels: np.ndarray, rate: float, epochs: int
+) -> float:
+    """Train with `compile` and `fit`; return the accuracy on the training set."""
+    model.compile(keras.optimizers.Adam(rate), model.make_loss(), jit_compile=JAX)
+    model.fit({"tokens": words}, labels, batch_size=32, epochs=epochs, shuffle=False, verbose=0)
+    tags = array(model.decode(model({"tokens": words}))[0])
+    return float((tags == labels)[words > 0].mean())
+
+
+class TaggingConformance(PathTests):
+    """One public tagger. A case says `covers`, `options` and `changed`, and `make` if need be."""
+
+    fill = staticmethod(fill)
+    deep: ClassVar[dict[str, Any]] = {}
+    """What makes the model of the law of masks as deep as a real one."""
+    attentions: ClassVar[int] = 0
+
+    def make_deep(self) -> Any:
+        """Return a model with the depth of a real one in the full tier."""
+        return self.filled(**(self.deep if FULL else {}))
+
+    def inputs(self) -> Given:
+        """What a model of this case can be called with: all that it reads."""
+        return self.inputs_of(self.make())
+
+    def all_inputs(self) -> Given:
+        return {**self.inputs(), "starts": STARTS}
+
+    def inputs_of(self, model: Any) -> Given:
+        given = {"tokens": TOKENS, "characters": CHARACTERS, "marks": MARKS}
+        wanted = {"characters": model.characters is not None, "marks": model.settings["marks"]}
+        return {name: x for name, x in given.items() if wanted.get(name, True)}
+
+    # the law of masks
+
+    def padded(self, where: str, pads: int) -> tuple[Given, np.ndarray]:
+        """The inputs with more pads, and where each position went."""
+        length = TOKENS.shape[1]
+        cut = {"right": length, "left": 0, "inside": length // 2}[where]
+        places = np.r_[0:cut, cut + pads : length + pads]
+        longer = {}
+        for name, x in self.inputs().items():
+            longer[name] = np.zeros((len(x), length + pads, *x.shape[2:]), "int32")
+            longer[name][:, places] = x
+        return longer, places
+
+    @pytest.mark.every_backend
+    def test_pads_cannot_be_seen(self) -> None:
+        model = self.make_deep()
+        want = emissions(model, self.inputs())
+        for where in ("right", "left", "inside") if FULL else ("inside",):
+            longer, places = self.padded(where, 7)
+            close(emissions(model, longer)[:, places], want, 1e-5)
+
+    def test_garbage_at_pads_and_the_batch_cannot_be_seen(self) -> None:
+        """Characters and marks of padding are not read."""
+        model = self.make_deep()
+        given = self.inputs()
+        want = emissions(model, given)
+        dirty = {name: np.where(x == 0, 1, x) for name, x in given.items() if name != "tokens"}
+        for name, x in dirty.items():
+            live = LIVE.reshape(*LIVE.shape, *(1,) * (x.ndim - 2))
+            dirty[name] = np.where(live, given[name], x)
+        close(emissions(model, {**given, **dirty}), want, 1e-5)
+        for row in range(len(TOKENS)) if FULL else (1,):
+            alone = {name: x[row : row + 1, LIVE[row]] for name, x in given.items()}
+            close(emissions(model, alone), want[row : row + 1, LIVE[row]], 1e-5)
+
+    @pytest.mark.every_backend
+    def test_all_inputs_can_be_seen(self) -> None:
+        """A law kept by saying nothing would be none: what is changed here is told elsewhere."""
+        model = self.make_deep()
+        given = self.inputs()
+        want = emissions(model, given)
+        for name, x in given.items():
+            other = x.copy()
+            other[0, 0] = 1 - x[0, 0] if name == "marks" else 7
+            moved = np.abs(emissions(model, {**given, name: other}) - want)
+            assert (moved[0].max(axis=-1) > 1e-4 * np.abs(want).max()).sum() > 1, name
+            assert not moved[1:].any()
+
+    # words
+
+    @pytest.mark.every_backend
+    def test_words_are_where_they_start(self) -> None:
+        model, given = self.filled(), self.inputs()
+        want = emissions(model, given)
+        whole = np.where(LIVE, np.arange(1, 7), 0).astype("int32")
+        close(emissions(model, {**given, "starts": whole}), want, 1e-6)
+        got = emissions(model, {**given, "starts": STARTS})
+        for row, word in zip(*np.nonzero(STARTS), strict=True):
+            np.testing.assert_allclose(
+                got[row, word], want[row, STARTS[row, word] - 1], rtol=1e-4, atol=1e-5
+            )
+        longer, places = self.padded("inside", 5)
+        moved = np.where(STARTS, places[STARTS - 1] + 1, 0).astype("int32")
+        close(emissions(model, {**longer, "starts": moved}), got, 1e-5)
+
+    def test_places_that_hold_no_token_are_no_words(self) -> None:
+        model = self.filled()
+        wrong = np.array([[7, 0], [4, 1], [2, 99]], "int32")
+        chain = unpack(model({**self.inputs(), "starts": wrong}))
+        assert array(chain.mask).tolist() == [[False, False], [False, True], [False, False]]
+        assert not array(chain.emissions)[[0, 0, 1, 2, 2], [0, 1, 0, 0, 1]].any()
+
+    # paths
+
+    @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+    def test_mixed_precision(self, policy: str) -> None:
+        """Potentials are of float32; every layer is of the policy."""
+        got = self.with_policy(policy)(self.inputs())
+        assert keras.backend.standardize_dtype(got.dtype) == "float32"
+        assert getattr(got, "_keras_mask", None) is None
+        assert np.isfinite(array(got)).all()
+
+    @pytest.mark.parametrize("sizes", [mark_full((0, 4)), (1, 1), (2, 3)], ids=str)
+    def test_small_sizes(self, sizes: tuple[int, int]) -> None:
+        model, given = self.make(), self.inputs()
+        shapes = {name: (*sizes, *x.shape[2:]) for name, x in given.items()}
+        ones = [np.ones(shape, "int32") for shape in shapes.values()]
+
+        def call(*tensors: Any) -> Any:
+            return model(dict(zip(shapes, tensors, strict=True)))
+
+        got = (any_batch(call) if FULL else call)(*ones)
+        assert got.shape == (sizes[0], sizes[1] + 7, 6)
+        assert np.isfinite(array(got)).all()
+        tags, scores = model.decode(got)
+        assert (tags.shape, scores.shape) == (sizes, sizes[:1])
+
+    @pytest.mark.every_backend
+    @pytest.mark.parametrize("kind", ["softmax", "crf"])
+    def test_gradients_are_finite(self, kind: str) -> None:
+        """Of a batch in which a row is nothing but padding; every weight has some."""
+        model = self.filled(head={"kind": kind})
+        names = list(given := self.inputs())
+        rows = [np.concatenate([x, np.zeros_like(x[:1])]) for x in given.values()]
+        labels = np.where(rows[0] != 0, rows[0] % 5, -1)
+        loss = model.make_loss()
+        work = differentiable(
+            model, lambda *x: loss(labels, model(dict(zip(names, x, strict=True))))
+        )
+        value, _, by_weights = work(*rows)
+        assert np.isfinite(value).all()
+        assert_finite_and_nonzero(model, by_weights)
+
+    @pytest.mark.every_backend
+    def test_attention_is_that_of_every_layer(self) -> None:
+        model, given = self.filled(), self.inputs()
+        got = model.attention(given)
+        if not self.attentions:
+            assert got is None
+            return
+        weights = array(got)
+        assert weights.shape[:2] == (3, self.attentions)
+        both = LIVE[:, None, None, :, None] & LIVE[:, None, None, None, :]
+        assert not weights[np.broadcast_to(~both, weights.shape)].any()
+        rows = np.broadcast_to(LIVE[:, None, None], weights.shape[:4])
+        np.testing.assert_allclose(weights.sum(-1), rows, atol=1e-5)
+        longer, places = self.padded("inside", 3)
+        moved = array(model.attention(longer))[:, :, :, places][..., places]
+        close(moved, weights, 1e-5)
+
+    def test_bad_inputs_are_refused(self) -> None:
+        model, given = self.make(), self.inputs()
+        assert isinstance(model, Tagger)
+        for name in given:
+            others = {key: x for key, x in given.items() if key != name}
+            with pytest.raises(ValueError, match=f"must be a dict with tokens.*, but {name} is"):
+                model(others)
+        with pytest.raises(ValueError, match=r"starts must be \(3, words\), got shape \(2, 3\)"):
+            model({**given, "starts": STARTS[:2]})
+        with pytest.raises(ValueError, match=r"potentials must be \(batch, words \+ tags \+ 2, 6"):
+            model.decode(np.zeros((1, 9, 5), "float32"))

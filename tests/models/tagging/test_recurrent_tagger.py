@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attention_zoo as az
+from attention_zoo.models import RecurrentTagger
+from attention_zoo.ops import tag_constraints
+from tests.layers.running import array, arrays, close, randomise
+from tests.models.encoder_conformance import LIVE
+from tests.models.tagger_conformance import (
+    CHARACTERS,
+    TAGS,
+    TOKENS,
+    TaggingConformance,
+    emissions,
+    fit_and_evaluate,
+)
+from tests.refusals import refuses
+
+TINY = {
+    "vocabulary_size": 13,
+    "tags": TAGS,
+    "embedding_dim": 6,
+    "units": 8,
+    "characters": {"vocabulary_size": 8, "embedding_dim": 3, "units": 4},
+}
+
+
+class TestRecurrentTagger(TaggingConformance):
+    covers = RecurrentTagger
+    options = {**TINY, "marks": True, "attention": {"num_heads": 2, "key_dim": 3}}
+    deep = {"units": [8, 6, 8]}
+    attentions = 1
+    changed = {
+        "vocabulary_size": 15,
+        "tags": [*TAGS, "B-C"],
+        "embedding_dim": 5,
+        "units": [4, 6],
+        "attention": None,
+        "head": {"kind": "crf", "tag_scheme": "BIO"},
+        "characters": {"kind": "lstm", "vocabulary_size": 9, "units": 4},
+        "dropout": 0.2,
+        "word_dropout": 0.1,
+        "marks": False,
+    }
+
+    @pytest.mark.parametrize("kind", ["softmax", "crf"])
+    def test_a_scheme_is_never_broken(self, kind: str) -> None:
+        model = self.filled(head={"kind": kind, "tag_scheme": "BIO"})
+        potentials = model(self.inputs())
+        tags, scores = arrays(model.decode(potentials, 4))
+        rules = tag_constraints("BIO", TAGS)
+        for row, live in enumerate(LIVE):
+            assert (np.diff(scores[row]) <= 0).all()
+            for some in tags[row][np.isfinite(scores[row])]:
+                assert rules.first_broken(some[live]) is None
+        best, score = arrays(model.decode(potentials))
+        np.testing.assert_array_equal(best, tags[:, 0])
+        np.testing.assert_allclose(score, scores[:, 0], rtol=1e-5)
+        shares = array(model.marginals(potentials))
+        np.testing.assert_allclose(shares.sum(-1), LIVE, atol=1e-5)
+        assert not shares[:, 0, [2, 4]].any()  # no sentence begins inside of a span
+
+    def test_a_softmax_is_of_each_word_alone(self) -> None:
+        """Its marginals are the softmax, and its best tags the greatest."""
+        model, given = self.filled(head=None), self.inputs()
+        energies = emissions(model, given)
+        shares = np.exp(energies) / np.exp(energies).sum(-1, keepdims=True)
+        potentials = model(given)
+        got = array(model.marginals(potentials))
+        np.testing.assert_allclose(got, shares * LIVE[..., None], atol=1e-5)
+        tags = array(model.decode(potentials)[0])
+        np.testing.assert_array_equal(tags[LIVE], energies.argmax(-1)[LIVE])
+
+    def test_losses(self) -> None:
+        crf, softmax = self.make(head={"kind": "crf"}), self.make(head=None)
+        assert type(crf.make_loss()) is az.losses.CRFLoss
+        assert softmax.make_loss(0.1).label_smoothing == 0.1
+        with pytest.raises(ValueError, match=r"label_smoothing must be 0 .* 'crf', got 0\.1"):
+            crf.make_loss(0.1)
+
+
+def test_embeddings_are_initialized_uniformly() -> None:
+    """Ma and Hovy 2016, section 3.1: within sqrt(3 / dim) of 0."""
+    model = TestRecurrentTagger().make(vocabulary_size=500, embedding_dim=12)
+    largest = np.abs(array(model.features.token_embedding.embeddings)).max()
+    assert 0.49 < largest <= 0.5
+
+
+def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Words of one span each after 3, or of two kinds; the kind is told by the word before."""
+    rng = np.random.default_rng(0)
+    words = rng.integers(3, 13, size=(rows, 5)).astype("int32")
+    words[:, 4] = 0
+    begins = np.pad(words[:, :-1] < 7, ((0, 0), (1, 0)))
+    labels = np.where(begins, np.where(words % 2, 1, 3), 0)
+    return words, np.where(words > 0, labels, -1)
+
+
+def test_characters_by_an_lstm_and_no_attention() -> None:
+    model = RecurrentTagger(**{**TINY, "characters": {**TINY["characters"], "kind": "lstm"}})
+    randomise(model)
+    given = {"tokens": TOKENS, "characters": CHARACTERS}
+    pads = ((0, 0), (2, 1))
+    longer = {name: np.pad(x, (*pads, *[(0, 0)] * (x.ndim - 2))) for name, x in given.items()}
+    close(emissions(model, longer)[:, 2:-1], emissions(model, given), 1e-5)
+    assert model.attention(given) is None
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["softmax", "crf"])
+def test_learns_by_plain_fit(kind: str) -> None:
+    words, labels = sentences(256)
+    model = RecurrentTagger(13, TAGS, 8, 16, head={"kind": kind}, dropout=0.0, word_dropout=0.01)
+    assert fit_and_evaluate(model, words, labels, 0.03, 10) > 0.97
+
+
+def test_one_width_is_one_layer() -> None:
+    one, listed = RecurrentTagger(**TINY), RecurrentTagger(**{**TINY, "units": [8]})
+    assert one.count_params() == listed.count_params()
+    assert one.settings["units"] == 8
+
+
+def test_sizes_of_the_papers() -> None:
+    """By hand: embeddings, characters, LSTMs (4 (in + D + 1) D a direction), emissions, CRF."""
+    given = {"vocabulary_size": 1000, "tags": TAGS, "characters": {"vocabulary_size": 80}}
+    crf = 5 * 5 + 5 + 5
+    lample = RecurrentTagger.from_preset("bilstm_crf", **given)
+    characters = 80 * 25 + 2 * 4 * (25 + 25 + 1) * 25
+    lstm = 2 * 4 * (100 + 50 + 100 + 1) * 100
+    assert lample.count_params() == 1000 * 100 + characters + lstm + 200 * 5 + 5 + crf
+    hovy = RecurrentTagger.from_preset("bilstm_cnn_crf", **given)
+    characters = 80 * 30 + 3 * 30 * 30 + 30
+    lstm = 2 * 4 * (100 + 30 + 200 + 1) * 200
+    assert hovy.count_params() == 1000 * 100 + characters + lstm + 400 * 5 + 5 + crf
+    small = RecurrentTagger.from_preset("tagger_small", **{**given, "characters": None})
+    assert small.characters is None
+    assert small.count_params() == 1000 * 100 + 2 * 4 * (100 + 100 + 1) * 100 + 200 * 5 + 5
+
+
+@refuses(
+    ({"characters": {}}, "characters needs a vocabulary_size"),
+    ({"characters": {"vocabulary_size": 0}}, "characters' vocabulary_size must be at least 1"),
+    ({"characters": {"vocabulary_size": 9, "kind": "cnm"}}, "character encoder 'cnm'; did you"),
+    (
+        {"characters": {"vocabulary_size": 9, "kind": "lstm", "width": 3}},
+        "characters has no 'width'",
+    ),
+    ({"characters": "cnn"}, "characters must be a dict"),
+    ({"tags": "O"}, "tags must be a list of names, at least one, got 'O'"),
+    ({"tags": []}, "tags must be a list of names"),
+    ({"head": {"kind": "soft"}}, "unknown tagger's head 'soft'; did you mean 'softmax'"),
+    ({"head": {"scheme": "BIO"}}, "head has no 'scheme'; did you mean 'tag_scheme'"),
+    ({"head": "crf"}, "head must be a dict of kind, tag_scheme, got 'crf'"),
+    ({"head": {"tag_scheme": "BIOX"}}, "unknown tag scheme 'BIOX'; did you mean"),
+    *(({"units": units}, "units") for units in ([], 0, [7], "wide")),
+)
+def test_bad_options(options: dict) -> None:
+    RecurrentTagger(**{**TINY, **options})
+
+
+def test_word_vectors_are_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("cat 1 2 3 4 5 6\nDOG 6 5 4 3 2 1\n")
+    vocabulary = ["<pad>", "<unk>", "<s>", "</s>", "Cat", "DOG", *"abcdefg"]
+    model = RecurrentTagger(**TINY)
+    before = array(model.token_embedding.embeddings)
+    assert model.load_word_vectors(path, vocabulary) == 2
+    after = array(model.token_embedding.embeddings)
+    np.testing.assert_array_equal(after[4:6], [[1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]])
+    np.testing.assert_array_equal(np.delete(after, [4, 5], 0), np.delete(before, [4, 5], 0))
+    with pytest.raises(ValueError, match="the vocabulary has 3 tokens, the model 13"):
+        model.load_word_vectors(path, vocabulary[:3])
+    path.write_text("cat 1 2\n")
+    with pytest.raises(ValueError, match=r"vectors.txt: vectors of width 2, .* embedding_dim=2"):
+        model.load_word_vectors(path, vocabulary)

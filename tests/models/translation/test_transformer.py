@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_zoo.layers import POSITIONS, RotaryPositions
+from attention_zoo.layers.attention import blockwise
+from attention_zoo.layers.transformer import kv_cache
+from attention_zoo.models import Transformer
+from attention_zoo.models.presets import PRESETS
+from attention_zoo.models.translation.transformer import SINUSOIDAL
+from tests.layers.running import array, close
+from tests.models.encoder_conformance import fill
+from tests.models.generation_conformance import (
+    OTHER_STACK,
+    SOURCE,
+    STACK,
+    TARGET,
+    VOCABULARY,
+    ModelConformance,
+    check_hypotheses,
+    forward,
+)
+from tests.models.model_conformance import count_parameters
+from tests.refusals import refuses
+
+
+class TestTransformer(ModelConformance):
+    covers = Transformer
+    options = STACK
+    small = {"num_layers": 1}
+    changed = {
+        **OTHER_STACK,
+        "source_vocabulary_size": 14,
+        "target_vocabulary_size": 14,
+        "tie": "none",
+        "positions": "rotary",
+    }
+    rate = 0.01
+    fill = staticmethod(fill)
+
+
+SIZES = {("transformer_base", 37000): 65e6, ("transformer_big", 37000): 213e6}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "vocabulary"), SIZES)
+def test_sizes_are_those_of_the_paper(name: str, vocabulary: int) -> None:
+    """Table 3."""
+    both = {"source_vocabulary_size": vocabulary, "target_vocabulary_size": vocabulary}
+    total = count_parameters(Transformer, {**PRESETS.get(name)()[1], "tie": "all"}, **both)
+    assert total == pytest.approx(SIZES[name, vocabulary], rel=0.03)
+
+
+@pytest.mark.parametrize("tie", ["none", "target", "all"])
+def test_ties(tie: str) -> None:
+    words = {"source_vocabulary_size": 12, "target_vocabulary_size": 12}
+    model = Transformer(**words, **STACK | {"num_layers": 1}, tie=tie)
+    tables = [v for v in model.trainable_variables if 12 in v.shape]
+    assert len(tables) == {"none": 3, "target": 2, "all": 1}[tie]
+    assert (model.source_embedding is model.target_embedding) is (tie == "all")
+    model.target_embedding.embeddings.assign(np.zeros((12, 8)))
+    assert forward(model, SOURCE, TARGET).any() == (tie == "none"), "the vocabulary is that table"
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "t5"])
+def test_long_sequences_are_read_by_blocks(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks a model for its weights, unless they do."""
+    model = placed(positions)
+    want, taken = forward(model, SOURCE, TARGET), []
+    real = blockwise.attend_blockwise
+    monkeypatch.setattr(
+        blockwise, "attend_blockwise", lambda *given: [taken.append(1), real(*given)][1]
+    )
+    monkeypatch.setattr(blockwise, "LONG", 1)
+    close(forward(model, SOURCE, TARGET)[TARGET != 0], want[TARGET != 0], 1e-5)
+    assert len(taken) == 6, "each attention of two layers on either side"
+    source = ops.convert_to_tensor(SOURCE)
+    given = ops.convert_to_tensor(TARGET), model.encode(source), source
+    _, weights = model.decode(*given, return_attention_scores=True)
+    assert tuple(weights.shape) == (3, 2, 5, 6)
+
+
+RELATIVE = POSITIONS.names()
+LAWS = (
+    ModelConformance.test_pads_cannot_be_seen,
+    ModelConformance.test_batch_cannot_be_seen,
+    ModelConformance.test_steps_are_the_whole,
+    ModelConformance.test_later_tokens_cannot_be_seen,
+    pytest.param(
+        ModelConformance.test_beam_search_tells_where_each_hypothesis_looked, marks=pytest.mark.soak
+    ),
+)
+
+
+@functools.cache
+def placed(positions: str) -> Transformer:
+    """A model that hears its places and is sure of nothing: positions learn as much as matters."""
+    sizes = {"embedding_dim": 16, "units": 16, "num_heads": 2, "num_layers": 2}
+    model = Transformer(**VOCABULARY, **sizes, positions=positions)
+    fill(model)
+    rng = np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        if variable.path.endswith(("_table", "bucket_bias")):
+            variable.assign(rng.normal(size=tuple(variable.shape)))
+        if "embedding" in variable.path:
+            variable.assign(0.3 * variable)
+    return model
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("positions", ["none", *RELATIVE])
+def test_laws_hold_with_all_positions(
+    positions: str, law: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = TestTransformer()
+    monkeypatch.setattr(case, "shipped", placed)
+    law(case, positions)
+
+
+def also_compiled(positions: str, jit: bool) -> Any:
+    """XLA compiles long: by default one kind of positions for all of them."""
+    return pytest.param(positions, jit, marks=[pytest.mark.soak] * (jit and positions != "t5"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("positions", "jit"), [also_compiled(name, jit) for name in RELATIVE for jit in (False, True)]
+)
+def test_stretches_know_the_distances(
+    positions: str, jit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv_cache.in_bucket, "__defaults__", ((2, 4),))
+    model = placed(positions)
+    model.__dict__.pop("_compiled", None)
+    options = {"beam_width": 3, "n_best": 2, "min_length": 7, "max_length": 9, "jit": jit}
+    found = model.compiled_search(SOURCE, **options)
+    model.__dict__.pop("_compiled")
+    for rank in range(2):
+        check_hypotheses(model, found, rank)
+
+
+@pytest.mark.parametrize("positions", RELATIVE)
+def test_padding_on_the_left_of_a_source_moves_all_alike(positions: str) -> None:
+    model = placed(positions)
+    left = np.array([np.concatenate([row[row == 0], row[row != 0]]) for row in SOURCE])
+    moved = np.concatenate([np.zeros((3, 9), "int32"), left], 1)
+    want = forward(model, SOURCE, TARGET)[TARGET != 0]
+    close(forward(model, moved, TARGET)[TARGET != 0], want, 1e-5)
+
+
+@pytest.mark.parametrize("positions", RELATIVE)
+def test_positions_go_on_at_any_length(positions: str) -> None:
+    model, rng = placed(positions), np.random.default_rng(0)
+    source, target = (rng.integers(4, 11, (2, length)).astype("int32") for length in (70, 60))
+    whole = forward(model, source, target)
+    assert np.isfinite(whole).all()
+    close(forward(model, source, target[:, :5]), whole[:, :5], 1e-5)
+
+
+def test_each_layer_has_positions_of_its_own() -> None:
+    t5 = [
+        layer.attention.positions
+        for stack in ("encoder", "decoder")
+        for layer in getattr(placed("t5"), stack)
+    ]
+    assert len({id(one) for one in t5}) == 4
+    assert [one.bidirectional for one in t5] == [True, True, False, False]
+    for stack in (placed("rotary").encoder, placed("rotary").decoder):
+        assert all(isinstance(layer.attention.positions, RotaryPositions) for layer in stack)
+    assert all(layer.memory_attention.positions is None for layer in placed("t5").decoder)
+    assert Transformer(**VOCABULARY, **TestTransformer.options).settings["positions"] == SINUSOIDAL
+
+
+def test_without_positions_an_encoder_sees_no_order() -> None:
+    swapped = SOURCE[:1, [1, 0, 2, 3, 4, 5]]
+    for positions in ("none", *RELATIVE):
+        memory = placed(positions).encode(ops.convert_to_tensor(SOURCE[:1]))
+        other = placed(positions).encode(ops.convert_to_tensor(swapped))
+        gap = np.abs(array(memory)[:, 2:] - array(other)[:, 2:]).max()
+        assert gap < 1e-5 if positions == "none" else gap > 1e-3, positions
+
+
+@refuses(
+    ({"positions": "rotery"}, "unknown positions 'rotery'; did you mean 'rotary'"),
+    ({"positions": "sinusoid"}, "unknown positions 'sinusoid'; did you mean 'sinusoidal'"),
+    ({"positions": None}, "unknown positions None"),
+    ({"positions": "rotary", "embedding_dim": 6}, "key_dim must be even, got 3"),
+    ({"num_heads": 3}, "num_heads must divide embedding_dim, got num_heads=3, embedding_dim=8"),
+    ({"layer": {"nrm": "rms"}}, "layer has no option 'nrm'; did you mean 'norm'"),
+    ({"tie": "both"}, "tie must be one of none, target, all, got 'both'"),
+    ({"tie": "all"}, "tie='all' requires one vocabulary, got 11 source and 12 target tokens"),
+)
+def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+    Transformer(**VOCABULARY, **STACK | options)

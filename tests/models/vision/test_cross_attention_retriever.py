@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import attention_zoo as az
+from attention_zoo.models import CrossAttentionRetriever
+from attention_zoo.models.vision import cross_attention_retriever
+from tests.layers.running import JAX, any_batch, array, close, differentiable
+from tests.models.model_conformance import PathTests, assert_finite_and_nonzero, make_training_steps
+from tests.refusals import refuses
+from tests.tiers import FULL
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (3, 8, 12, 3)).astype("uint8")
+TEXTS = np.array([[4, 5, 6, 7], [9, 8, 0, 0], [5, 0, 0, 0]], "int32")
+
+
+class TestCrossAttentionRetriever(PathTests):
+    covers = CrossAttentionRetriever
+    numpy_numbers = True
+    options = {
+        "vocabulary_size": 11,
+        "embedding_dim": 5,
+        "units": 6,
+        "encoder": {"filters": [4, 5]},
+    }
+    changed = {
+        "vocabulary_size": 12,
+        "embedding_dim": 6,
+        "units": 4,
+        "encoder": {"kind": "features", "width": 3},
+        "direction": "image_to_text",
+        "inverse_temperature": 4.0,
+        "pooling": "log_sum_exp",
+        "pooling_sharpness": 5.0,
+        "dropout": 0.5,
+        "ranking": {"margin": 0.1, "sharpness": 5.0},
+    }
+    together = {"pooling_sharpness": {"pooling": "log_sum_exp"}}
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        return {"image": IMAGES, "text": TEXTS}
+
+    def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
+        """Return similarities and their loss."""
+        (similarities,) = super().behaviour(model, training)
+        return [similarities, array(model.make_loss()(np.arange(3), similarities))]
+
+    def alike(self, model: Any, image: np.ndarray = IMAGES, text: np.ndarray = TEXTS) -> np.ndarray:
+        return array(model({"image": image, "text": text}))
+
+    # what is compared
+
+    @pytest.mark.every_backend
+    @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
+    def test_oracle(self, direction: str) -> None:
+        """Pair by pair, from the weights on."""
+        model = self.filled(direction=direction)
+        kernel, bias = (array(x) for x in model.enter.weights)
+        grid = array(model.encoder(ops.convert_to_tensor(IMAGES))).reshape(3, 6, 5)
+        regions = grid @ kernel + bias
+        regions /= np.linalg.norm(regions, axis=-1, keepdims=True)
+        close(model.encode_images(IMAGES), regions, 1e-5)
+        got = self.alike(model)
+        for row, length in enumerate((4, 2, 1)):
+            both = array(model.reader(model.embedding(TEXTS[row : row + 1, :length]))[0])
+            words = (both[..., :6] + both[..., 6:]) / 2
+            words /= np.linalg.norm(words, axis=-1, keepdims=True)
+            for image in range(3):
+                pair = model.matching(
+                    words.astype("float32"), regions[image][None].astype("float32")
+                )
+                assert got[image, row] == pytest.approx(float(array(pair[1])[0]), abs=1e-5)
+        assert got.std() > 1e-3
+
+    def test_neither_pads_nor_the_batch_are_seen(self) -> None:
+        model = self.filled()
+        want = self.alike(model)
+        longer = np.concatenate([TEXTS, np.zeros((3, 9), "int32")], 1)
+        close(self.alike(model, text=longer), want, 1e-5)
+        close(self.alike(model, IMAGES[1:2], TEXTS[1:2, :2]), want[1:2, 1:2], 1e-5)
+        nothing = np.where(np.arange(3)[:, None] == 1, 0, TEXTS)
+        assert not self.alike(model, text=nothing)[:, 1].any()
+
+    def test_blocks_are_the_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = self.filled()
+        encoded = model.encode_images(IMAGES), model.encode_texts(TEXTS[:2])
+        whole = array(model.similarities(*encoded))
+        close(whole, self.alike(model)[:, :2], 1e-6)
+        monkeypatch.setattr(cross_attention_retriever, "BLOCK", 6 * 4)
+        close(model.similarities(*encoded), whole, 1e-6)
+        none = model.encode_images(IMAGES[:0])
+        assert model.similarities(none, encoded[1]).shape == (0, 2)
+
+    @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
+    def test_looks(self, direction: str) -> None:
+        """Of all places for each word, or of all words for each place."""
+        model = self.filled(direction=direction)
+        looks = array(model.attention_weights(IMAGES, TEXTS))
+        assert looks.shape == (3, 4, 2, 3)
+        assert model.grid_shape(IMAGES) == (2, 3)
+        there = TEXTS != 0
+        assert not looks[~there].any()
+        over = looks.sum((2, 3))[there] if direction == "text_to_image" else looks.sum(1)
+        close(over, np.ones_like(over), 1e-5)
+
+    def test_floats_are_read_like_bytes(self) -> None:
+        model = self.filled()
+        close(self.alike(model, IMAGES.astype("float32")), self.alike(model), 1e-6)
+
+    # paths
+
+    @pytest.mark.every_backend
+    @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+    def test_half_precision(self, policy: str) -> None:
+        model = self.with_policy(policy)
+        alike = model({"image": IMAGES, "text": TEXTS}, training=True)
+        assert keras.backend.standardize_dtype(alike.dtype) == "float32"
+        assert np.isfinite(array(alike)).all()
+        assert np.isfinite(array(model.attention_weights(IMAGES, TEXTS))).all()
+
+    def test_small_sizes(self) -> None:
+        """Batches of no row and of one, whose size is not known before."""
+        model = self.filled()
+
+        def run(x: Any, t: Any) -> Any:
+            return model({"image": x, "text": t})
+
+        if FULL:
+            run = any_batch(run)
+            assert array(run(IMAGES[:0], TEXTS[:0])).shape == (0, 0)
+        close(run(IMAGES[:1], TEXTS[:1]), self.alike(model)[:1, :1], 1e-5)
+
+    @pytest.mark.every_backend
+    def test_gradients_are_finite_and_reach_every_weight(self) -> None:
+        """Also where a text is nothing but padding and an image is of one colour."""
+        model = self.filled()
+        image, text = IMAGES.copy(), TEXTS.copy()
+        image[1], text[2] = 0, 0
+        loss = model.make_loss()
+        run = differentiable(
+            model, lambda t: loss(np.array([1, 2, 3]), model({"image": image, "text": t}))
+        )
+        cost, _, gradients = run(text)
+        assert np.isfinite(cost)
+        assert_finite_and_nonzero(model, gradients)
+
+
+def test_presets() -> None:
+    for name, units in (("base", 1024), ("small", 128)):
+        preset = f"cross_attention_retriever_{name}"
+        assert az.models.preset_config(preset)["units"] == units
+    narrow = {"vocabulary_size": 9, "units": 4, "encoder": {"kind": "features", "width": 3}}
+    model = CrossAttentionRetriever.from_preset("cross_attention_retriever_base", **narrow)
+    assert model.settings["embedding_dim"] == 300
+    assert model.settings["inverse_temperature"] == 9.0
+    assert model.make_loss().sharpness is None
+
+
+def squares(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Images of two coloured squares, and a token for each, the left one first."""
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, 4, (count, 2))
+    colours = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]])
+    images = np.zeros((count, 4, 8, 3), "uint8")
+    for side in range(2):
+        images[:, 1:3, 4 * side + 1 : 4 * side + 3] = colours[pairs[:, side], None, None]
+    return {"image": images, "text": (4 + pairs).astype("int32")}, 4 * pairs[:, 0] + pairs[:, 1]
+
+
+@pytest.mark.full
+def test_learns_by_plain_fit() -> None:
+    """Images that look the same have one number, and what is said of them is the same too."""
+    given, numbers = squares(320)
+    keras.utils.set_random_seed(1)
+    ranking = {"sharpness": 20.0}
+    model = CrossAttentionRetriever(9, 8, 16, {"filters": [8, 16]}, ranking=ranking)
+    model.compile(keras.optimizers.Adam(0.01), model.make_loss())
+    history = model.fit(given, numbers, batch_size=32, epochs=12, verbose=0).history["loss"]
+    assert history[-1] < 0.5 * history[0]
+    _, first = np.unique(numbers, return_index=True)
+    alike = array(model({name: x[first] for name, x in given.items()}))
+    assert (alike.argmax(0) == np.arange(len(first))).mean() > 0.8
+
+
+@pytest.mark.full
+@pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
+def test_the_shared_loop_trains_it() -> None:
+    given, numbers = squares(16)
+    model = CrossAttentionRetriever(9, 8, 16, {"filters": [8]})
+    steps, batches = make_training_steps(model, given, numbers)
+    want = 16 * float(model.loss(numbers, model(given)))
+    outcome = steps.train(batches)
+    assert (outcome.count, outcome.code) == (16, 0)
+    assert outcome.loss == pytest.approx(want, rel=1e-4)
+
+
+@refuses(
+    ({"vocabulary_size": 4}, "vocabulary_size must be at least 5, got 4"),
+    ({"units": 0}, "units must be at least 1, got 0"),
+    ({"direction": "text"}, "direction must be one of text_to_image, image_to_text"),
+    ({"ranking": {"margin": -1.0}}, "margin must be at least 0 and finite, got -1.0"),
+    ({"ranking": {"margins": 0.1}}, "HardestNegatives has no argument 'margins'.*'margin'"),
+    ({"encoder": {"kind": "cn"}}, "encoder.kind 'cn' is unknown"),
+)
+def test_bad_options(options: dict[str, Any]) -> None:
+    TestCrossAttentionRetriever().make(**options)
+
+
+def test_bad_inputs() -> None:
+    model = TestCrossAttentionRetriever().make()
+    with pytest.raises(ValueError, match=r"image must be \(batch, height, width, 3\), got shape"):
+        model({"image": IMAGES[0], "text": TEXTS})
+    with pytest.raises(ValueError, match=r"text must be \(batch, tokens\), got shape"):
+        model({"image": IMAGES, "text": TEXTS[0]})
+
+
+@pytest.mark.full
+@pytest.mark.skipif(JAX, reason="sides that are not known are TensorFlow's")
+def test_looks_in_a_graph_that_knows_no_sides() -> None:
+    tf = pytest.importorskip("tensorflow")
+    model = CrossAttentionRetriever(12, 4, 6, encoder={"filters": [4, 5]})
+    image = np.random.default_rng(0).integers(0, 256, (2, 12, 8, 3), np.uint8)
+    text = np.array([[5, 6, 7], [8, 9, 0]])
+    spec = tf.TensorSpec((None, None, None, 3), "uint8")
+    look = tf.function(lambda one: model.attention_weights(one, text), input_signature=[spec])
+    close(look(image), model.attention_weights(image, text), 1e-5)
