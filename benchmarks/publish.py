@@ -1,6 +1,6 @@
 """Create a zoo entry from a run: results, model card, pictures, and weights if the licence allows.
 
-    python benchmarks/publish.py runs/NAME --sentence "a text written for the card" [--weights]
+    python benchmarks/publish.py runs/NAME --sentence "an input for the card" [--weights]
     python benchmarks/publish.py runs/NAME [--picture NAME] [--weights]
 
 The first form is for text models, the second for image models. Cards of image models show an image
@@ -20,88 +20,22 @@ from typing import Any
 import numpy as np
 
 import attention_zoo as az
-from attention_zoo.cli.drawing import draw_answer
 from attention_zoo.data.tokenizers.vocabulary import START
 
 ZOO = Path(__file__).parent.parent / "models"
-LOOKED, HEADS = "attention.png", "heads.png"
-GENERATED = ("dates", "date_lines", "orders", "reports", "scenes", "digits")
-"""Generated corpora, which have no licence."""
+ATTENTION, HEADS = "attention.png", "heads.png"
 NOTES = {
-    True: "Weights are not part of the repository; the recipe makes them anew.",
-    False: "Weights are not part of the repository: the data's licence does not allow it.",
+    True: "The weights are not in the repository; the recipe trains them.",
+    False: "The weights are not in the repository: the licence of the data does not allow it.",
 }
-FIGURES = {
-    "translation": {
-        "search": "search",
-        "sentences": "sentences",
-        "bleu": "BLEU",
-        "chrf": "chrF",
-        "exact_match": "exact match",
-    },
-    "language_modeling": {
-        "lines": "lines",
-        "tokens": "tokens",
-        "perplexity": "perplexity a token",
-        "bits_per_character": "bits a character",
-        "accuracy": "tokens foreseen, %",
-    },
-    "masked_language_modeling": {
-        "lines": "lines",
-        "masked": "hidden tokens",
-        "masked_accuracy": "told, %",
-        "perplexity": "perplexity",
-    },
-    "tagging": {
-        "sentences": "sentences",
-        "words": "words",
-        "accuracy": "accuracy of tags, %",
-        "f1": "F1 of spans",
-        "invalid": "broken sequences",
-    },
-    "summarization": {
-        "search": "search",
-        "sentences": "texts",
-        "rouge1": "ROUGE-1",
-        "rouge2": "ROUGE-2",
-        "rougeL": "ROUGE-L",
-        "lead_rouge": "the first sentence's three",
-        "facts": "names and figures",
-        "repeated_3grams": "repeated 3-grams, %",
-        "copied_share": "words of the text, %",
-    },
-    "captioning": {
-        "search": "search",
-        "images": "images",
-        "bleu4": "BLEU-4",
-        "cider": "CIDEr-D",
-        "rouge_l": "ROUGE-L",
-        "exact_match": "exact match",
-        "mass_in_boxes": "mass in boxes",
-        "area_of_boxes": "their area",
-    },
-    "glimpses": {
-        "images": "images",
-        "error": "error, %",
-    },
-    "retrieval": {
-        "images": "images",
-        "texts": "texts",
-        "image_recall": "image of a text, R@1 / 5 / 10",
-        "text_recall": "text of an image, R@1 / 5 / 10",
-        "mass_in_boxes": "mass in boxes",
-        "area_of_boxes": "their area",
-    },
+TWO_DECIMALS = {
+    "perplexity",
+    "bits_per_character",
+    "repeated_3grams",
+    "error",
+    "mass_in_boxes",
+    "area_of_boxes",
 }
-"""The metrics in the tables of each task, and their column headings. A missing value is a dash."""
-JOINED = {
-    "lead_rouge": ("lead_rouge1", "lead_rouge2", "lead_rougeL"),
-    "image_recall": ("image_recall1", "image_recall5", "image_recall10"),
-    "text_recall": ("text_recall1", "text_recall5", "text_recall10"),
-}
-"""Metrics that share a column."""
-IN_BOXES = {"mass_in_boxes", "area_of_boxes"}
-SMALL = {"perplexity", "bits_per_character", "repeated_3grams", "error"} | IN_BOXES
 """Metrics with two decimals; others have one."""
 
 
@@ -114,43 +48,48 @@ def main() -> None:
     parser.add_argument("--open", action="store_true", help="the licence allows the weights")
     options = parser.parse_args()
     results = json.loads((options.run / "results.json").read_text("utf-8"))
-    if (results["task"] in PICTURED) == bool(options.sentence):
-        parser.error("a model of texts needs a --sentence, one of images none")
+    task = az.load(options.run)
+    if takes_images(task) == bool(options.sentence):
+        parser.error("a text model needs --sentence, an image model none")
     entry = ZOO / results["task"] / options.run.name
     entry.mkdir(parents=True, exist_ok=True)
     shutil.copy(options.run / "results.json", entry)
-    task = az.load(options.run)
     if options.weights:
         task.save(entry)
     recipe = az.training.read_recipe(options.run / "recipe.yaml")
     if options.sentence:
-        told = show_sentence(task, options.sentence, entry)
+        example = show_sentence(task, options.sentence, entry)
     else:
-        told = show_picture(task, recipe, options.picture, entry)
-    lines = [*card(entry.name, results), *told]
+        example = show_image(task, recipe.data, options.picture, entry)
+    lines = [*card(entry.name, results), *example]
     load = f'`attention_zoo.load("models/{results["task"]}/{entry.name}")` loads it.'
-    free = options.open or recipe.data.corpus in GENERATED
+    free = options.open or recipe.data.generated
     lines += [load if options.weights else NOTES[free], ""]
     (entry / "README.md").write_text("\n".join(lines), "utf-8")
     (ZOO / "README.md").write_text(table(), "utf-8")
 
 
+def takes_images(task: Any) -> bool:
+    """Return whether a task's inputs are images, or images to search."""
+    return any(one.kind != "text" for one in task.inputs)
+
+
 def show_sentence(task: Any, sentence: str, entry: Path) -> list[str]:
-    """Return the card's lines about the prediction for a sentence; draw its pictures."""
-    (answer,) = task.predict([sentence])
-    looked = draw(task, sentence, answer, entry)
-    lines = [f"![where it looked]({LOOKED})", ""] if looked else []
-    lines += [f'"{sentence}" -> "{answer.text}"', ""]
+    """Return the card's lines about the prediction for a sentence; plot its attention."""
+    (result,) = task.predict([sentence])
+    plotted = plot(task, sentence, result, entry)
+    lines = [f"![attention weights]({ATTENTION})", ""] if plotted else []
+    lines += [f'"{sentence}" -> "{result.text}"', ""]
     if (entry / HEADS).exists():
         lines += [f"![heads of the last layer]({HEADS})", ""]
     return lines
 
 
-def show_picture(task: Any, recipe: Any, name: str | None, entry: Path) -> list[str]:
-    """Return the card's lines about a generated image; draw its attention. Empty for data sets."""
-    path = entry / LOOKED
+def show_image(task: Any, data: Any, name: str | None, entry: Path) -> list[str]:
+    """Return the card's lines about a generated image; plot its attention. Empty for data sets."""
+    path = entry / ATTENTION
     path.unlink(missing_ok=True)
-    images = generated(task, recipe.data)
+    images = generate_images(task, data)
     if images is None:
         return []
     if name not in (None, *images.names):
@@ -158,74 +97,48 @@ def show_picture(task: Any, recipe: Any, name: str | None, entry: Path) -> list[
             f"--picture {name}: {images.origin} has {images.names[0]} to {images.names[-1]}"
         )
     row = images.names.index(name) if name else 0
-    line = PICTURED[task.name](task, images, row, path)
-    lines = [f"![where it looked]({LOOKED})", ""] if path.exists() else []
-    return [*lines, f"Picture {images.names[row]} of {images.origin}: {line}", ""]
+    result, line = task.predict_example(images, row)
+    lines = []
+    if result.attention is not None and result.tokens:
+        task.plot(result, path)
+        lines = [f"![attention weights]({ATTENTION})", ""]
+    return [*lines, f"Image {images.names[row]} of {images.origin}: {line}", ""]
 
 
-def generated(task: Any, data: Any) -> Any:
+def generate_images(task: Any, data: Any) -> Any:
     """Return the generated test split, generated digits for a classifier of real ones, or None."""
-    if data.corpus in GENERATED:
+    if data.generated:
         return data.read("test")
-    if getattr(task, "classes", None) != [str(digit) for digit in range(10)]:
+    if "digits" not in task.corpora:
         return None
-    drawn = az.training.CORPORA.get("digits")
-    return drawn(image_size=data.image_size, scattered=data.scattered).read("test")
+    digits = task.corpora.get("digits")(image_size=data.image_size, scattered=data.scattered)
+    images = digits.read("test")
+    return images if task.classes == images.classes else None
 
 
-def show_caption(task: Any, images: Any, row: int, path: Path) -> str:
-    """Return the line with the caption of an image; draw the attention of each word."""
-    (answer,) = task.predict([images.images[row]])
-    if answer.attention is not None and answer.tokens:
-        draw_answer(answer, path)
-    return f'"{images.captions[row][0]}" -> "{answer.text}"'
-
-
-def show_glimpses(task: Any, images: Any, row: int, path: Path) -> str:
-    """Return the line with the predicted class of an image; draw the path of glimpses."""
-    (answer,) = task.predict([images.images[row]])
-    draw_answer(answer, path)
-    return f'"{images.classes[images.labels[row]]}" -> "{answer.text}"'
-
-
-def show_found(task: Any, images: Any, row: int, path: Path) -> str:
-    """Return the line with the images that a caption retrieves; draw the attention of its words."""
-    text = images.captions[row][0]
-    (answer,) = task.predict([text], index=task.index(images), n_best=2)
-    draw_answer(answer, path)
-    found = [answer.text, *(other.text for other in answer.alternatives)]
-    return f'"{text}" -> {", then ".join(found)} of {len(images)}'
-
-
-PICTURED = {"captioning": show_caption, "glimpses": show_glimpses, "retrieval": show_found}
-"""For each image task, the function that draws a result: `(task, corpus, row, path) -> line`."""
-
-
-def draw(task: Any, sentence: str, answer: Any, entry: Path) -> bool:
-    """Draw the pictures of a result; return whether there is one of its attention."""
-    looked = getattr(answer, "attention", None)
+def plot(task: Any, sentence: str, result: Any, entry: Path) -> bool:
+    """Plot the attention of a result; return whether it is one figure and not one per head."""
     if isinstance(task.model, az.models.Transformer):
-        draw_heads(task, sentence, answer, entry / HEADS)
-    if looked is None:
+        plot_heads(task, sentence, result, entry / HEADS)
+    if result.attention is None:
         return False
-    if looked.ndim > 2:
-        az.inspection.plot_heads(
-            looked[-1], answer.tokens, answer.source_tokens, path=entry / HEADS
-        )
+    if result.attention.ndim > 2:
+        weights = result.attention[-1]
+        az.inspection.plot_heads(weights, result.tokens, result.source_tokens, path=entry / HEADS)
         return False
-    draw_answer(answer, entry / LOOKED)
+    task.plot(result, entry / ATTENTION)
     return True
 
 
-def draw_heads(task: Any, sentence: str, answer: Any, path: Path) -> None:
-    """Draw the cross-attention weights of each head of the decoder's last layer."""
+def plot_heads(task: Any, sentence: str, result: Any, path: Path) -> None:
+    """Plot the cross-attention weights of each head of the decoder's last layer."""
     source = np.array(task.encode_sources([sentence]))
-    (ids,) = task.target_tokenizer.encode([answer.text])
+    (ids,) = task.target_tokenizer.encode([result.text])
     target = np.array([[START, *ids[:-1]]])
     memory = task.model.encode(source)
     weights = task.model.decode(target, memory, source, return_attention_scores=True).weights
     labels = task.target_tokenizer.tokens(ids)
-    az.inspection.plot_heads(weights[0], labels, answer.source_tokens, path)
+    az.inspection.plot_heads(weights[0], labels, result.source_tokens, path)
 
 
 def card(name: str, results: dict[str, Any]) -> list[str]:
@@ -237,8 +150,8 @@ def card(name: str, results: dict[str, Any]) -> list[str]:
         "",
         f"Preset `{results['preset']}`, {results['parameters']:,} parameters, "
         f"{results['step']:,} steps of [{recipe}](../../../{recipe}), seed {results['seed']}, "
-        f"{spent(results['training_seconds'])} of training on {results['machine']}.",
-        *beginning(results),
+        f"{format_duration(results['training_seconds'])} of training on {results['machine']}.",
+        *describe_start(results),
         "",
         *heading(results["task"], "split"),
         *(row([part(each)], results["task"], each) for each in evaluations),
@@ -253,65 +166,66 @@ def card(name: str, results: dict[str, Any]) -> list[str]:
     return lines
 
 
-def beginning(results: dict[str, Any]) -> list[str]:
+def describe_start(results: dict[str, Any]) -> list[str]:
     """Return the lines on initial weights and on the metric that selected the checkpoint."""
-    told = []
+    lines = []
     if results.get("init"):
-        told.append(f"It began as `{results['init']}`, whose training comes before.")
+        lines.append(f"Fine-tuned from `{results['init']}`.")
     encoder = results.get("model", {}).get("encoder") or {}
     if weights := encoder.get("weights"):
-        told.append(f"Its image encoder began as that of `{weights}`, whose training comes before.")
+        lines.append(f"Its image encoder has the initial weights of `{weights}`.")
     if monitor := results.get("monitor"):
-        told.append(f"Of its checkpoints it is the best by {monitor} of validation.")
-    return told
+        lines.append(f"The checkpoint with the best validation {monitor}.")
+    return lines
 
 
-def spent(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration as text."""
     return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def heading(task: str, *first: str) -> list[str]:
     """Return the two header lines of a task's table."""
-    names = [*first, *FIGURES[task].values()]
+    names = [*first, *az.tasks.TASKS.get(task).card_metrics.values()]
     return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
 
 
 def row(first: list[str], task: str, evaluation: dict[str, Any]) -> str:
     """Return the table row of one evaluation."""
-    return f"| {' | '.join([*first, *(cell(metric, evaluation) for metric in FIGURES[task])])} |"
+    metrics = az.tasks.TASKS.get(task).card_metrics
+    return f"| {' | '.join([*first, *(cell(metric, evaluation) for metric in metrics)])} |"
 
 
 def part(evaluation: dict[str, Any]) -> str:
     """Return the split, with the options of a generated one."""
-    asked = re.search(r"\(seed \d+, (.+)\)$", evaluation["data"])
-    return evaluation["split"] + (f", {asked[1]}" if asked else "")
+    options = re.search(r"\(seed \d+, (.+)\)$", evaluation["data"])
+    return evaluation["split"] + (f", {options[1]}" if options else "")
 
 
 def cell(metric: str, evaluation: dict[str, Any]) -> str:
     """Return the table cell of a metric, or of the search options."""
     if metric == "search":
         return decoding(evaluation)
-    if metric in JOINED:
-        return " / ".join(cell(part, evaluation) for part in JOINED[metric])
+    if " / " in metric:
+        return " / ".join(cell(part, evaluation) for part in metric.split(" / "))
     x = evaluation["metrics"].get(metric, "-")
     if isinstance(x, str):
         return x
-    return f"{x:,}" if isinstance(x, int) else f"{x:.{2 if metric in SMALL else 1}f}"
+    return f"{x:,}" if isinstance(x, int) else f"{x:.{2 if metric in TWO_DECIMALS else 1}f}"
 
 
 def decoding(evaluation: dict[str, Any]) -> str:
     """Return a short description of the search options."""
     search = evaluation["search"]
     width, penalty = search["beam_width"], search["length_penalty"]
-    told = ["greedy" if width == 1 else f"beam {width}"]
+    parts = ["greedy" if width == 1 else f"beam {width}"]
     if width > 1 and penalty != "none":
-        told.append(f"{penalty} penalty")
+        parts.append(f"{penalty} penalty")
     if search.get("min_length"):
-        told.append(f"at least {search['min_length']} tokens")
+        parts.append(f"at least {search['min_length']} tokens")
     if search.get("no_repeat_ngram"):
-        told.append(f"no {search['no_repeat_ngram']}-gram twice")
-    return ", ".join(told)
+        parts.append(f"no repeated {search['no_repeat_ngram']}-grams")
+    return ", ".join(parts)
 
 
 def by_length(evaluation: dict[str, Any]) -> list[str]:
@@ -335,12 +249,12 @@ def by_length(evaluation: dict[str, Any]) -> list[str]:
 def table() -> str:
     """Return the zoo's README: a table for each task, a row for each evaluation of each entry."""
     lines = [
-        "# The zoo",
+        "# Model zoo",
         "",
-        "What has been trained and measured, written by `benchmarks/publish.py` from each entry's",
-        "results.json.",
+        "Trained models with their metrics. `benchmarks/publish.py` writes this page from the",
+        "results.json of each entry. Metrics are in percent unless the column has another unit.",
     ]
-    for task in FIGURES:
+    for task in az.tasks.TASKS.names():
         entries = sorted((ZOO / task).glob("*/results.json"))
         if entries:
             title = task.replace("_", " ").capitalize()

@@ -25,7 +25,7 @@ import side_by_side
 import tensorflow as tf
 
 from attention_zoo import training
-from attention_zoo.training.building import build_task
+from attention_zoo.tasks import TASKS
 
 WORDS, LENGTH, PAIRS, BATCH = 8000, 20, 8000, 64  # of the corpus of random words
 WIDTH = 300  # of embeddings and states, for 10 M parameters
@@ -139,7 +139,7 @@ def bare(steps: int, folder: Path) -> dict[str, float]:
     recipe = training.read_recipe(recipe_page(folder, WIDTH, WORDS))
     examples = recipe.data.read("train")
     keras.utils.set_random_seed(recipe.seed)
-    task = build_task(recipe, examples)
+    task = TASKS.get(recipe.task).from_recipe(recipe, examples)
     model, loss = task.model, task.loss(0.0)
     optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)
     optimizer.build(model.trainable_variables)

@@ -211,7 +211,7 @@ def test_training(run_page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for before, after in zip(one, other, strict=True):
         np.testing.assert_array_equal(array(after), array(before))
     (filled,) = names["task"].predict(["[MASK] of france"])
-    assert filled.fillings[0]
+    assert filled.predictions[0]
     assert isinstance(names["bert"], az.models.BERT)
 
 

@@ -8,7 +8,6 @@ import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,21 @@ import pytest
 
 from attention_zoo.data import generate_scenes
 from attention_zoo.models import RecurrentAttentionModel
-from attention_zoo.tasks import Glimpses, Retrieval, SearchOptions
-from attention_zoo.training import CORPORA
+from attention_zoo.tasks import (
+    Glimpses,
+    Retrieval,
+    SearchOptions,
+    Translation,
+    TranslationResult,
+)
+from attention_zoo.tasks.glimpses.corpora import GeneratedDigits
 from tests.layers.running import randomise
 from tests.tasks import captioners, retrievers
 from tests.test_house import unfounded
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "publish.py"
 SCENES = generate_scenes(3, "test").resized(captioners.SIDE)
-DIGITS = CORPORA.get("digits")(image_size=28, test_size=3).read("test")
+DIGITS = GeneratedDigits(image_size=28, test_size=3).read("test")
 
 
 @functools.cache
@@ -49,17 +54,25 @@ def retriever() -> Retrieval:
 
 @functools.cache
 def translator() -> Any:
-    """What a task of texts is to the script."""
-    answer = SimpleNamespace(
-        text="à 17:04.", attention=np.eye(2), tokens=("à", "17:04."), source_tokens=("at", "5:04")
+    """A translation task with a fixed result."""
+    result = TranslationResult(
+        text="à 17:04.",
+        score=0.0,
+        tokens=("à", "17:04."),
+        token_scores=(0.0, 0.0),
+        source_tokens=("at", "5:04"),
+        attention=np.eye(2),
     )
-    return SimpleNamespace(
-        name="translation",
-        model=None,
-        search=SearchOptions(),
-        predict=lambda texts: [answer],
-        evaluate=lambda examples: {"sentences": 3, "bleu": 1.25, "chrf": 9.5, "exact_match": 0.0},
-    )
+    metrics = {"sentences": 3, "bleu": 1.25, "chrf": 9.5, "exact_match": 0.0}
+
+    class FixedTranslation(Translation):
+        def predict(self, texts: Any, **options: Any) -> Any:
+            return [result]
+
+        def evaluate(self, examples: Any, **options: Any) -> Any:
+            return metrics
+
+    return FixedTranslation(None, None, None)
 
 
 @functools.cache
@@ -139,10 +152,10 @@ def cells(card: str) -> dict[str, str]:
 
 
 FIGURES = {
-    "captioning": ("mass in boxes", "{mass_in_boxes:.2f}"),
+    "captioning": ("attention mass in boxes", "{mass_in_boxes:.2f}"),
     "glimpses": ("error, %", "{error:.2f}"),
     "retrieval": (
-        "text of an image, R@1 / 5 / 10",
+        "text retrieval, R@1 / 5 / 10",
         "{text_recall1:.1f} / {text_recall5:.1f} / {text_recall10:.1f}",
     ),
     "translation": ("BLEU", "{bleu:.1f}"),
@@ -159,11 +172,11 @@ def test_an_entry(name: str, zoo: Any) -> None:
     assert found[column] == told.format(**measured(MAKERS[name])["metrics"])
     assert "-" not in found.values(), "all figures that are shown are measured"
     assert "1,234 parameters, 5 steps" in card
-    assert "![where it looked](attention.png)" in card
+    assert "![attention weights](attention.png)" in card
     assert (entry / "attention.png").read_bytes().startswith(b"\x89PNG")
     assert " -> " in card
     assert f"## {name.capitalize()}" in (entry.parents[1] / "README.md").read_text("utf-8")
-    assert "the recipe makes them anew" in card
+    assert "the recipe trains them" in card
     assert not (entry / "task.json").exists()
 
 
@@ -171,10 +184,10 @@ def test_an_entry(name: str, zoo: Any) -> None:
 def test_the_picture_is_the_one_that_is_named(zoo: Any) -> None:
     card, entry = zoo("captioning", "--picture", "2")
     (answer,) = captioner().predict([SCENES.images[2]])
-    line = f'Picture 2 of scenes test (seed 1): "{SCENES.captions[2][0]}" -> "{answer.text}"'
+    line = f'Image 2 of scenes test (seed 1): "{SCENES.captions[2][0]}" -> "{answer.text}"'
     assert line in card
     first, _ = zoo("captioning", "--weights")
-    assert "Picture 0 of " in first
+    assert "Image 0 of " in first
     assert "loads it." in first
     assert (entry / "task.json").exists()
     with pytest.raises(SystemExit, match=r"--picture 3: scenes test \(seed 1\) has 0 to 2"):
@@ -196,8 +209,8 @@ def test_a_row_tells_what_was_asked_of_a_generated_split(
 
 def test_who_looks_at_no_place_has_no_picture(zoo: Any) -> None:
     card, entry = zoo("captioning", look=("pooled",))
-    assert "Picture 0 of" in card
-    assert cells(card)["mass in boxes"] == "-"
+    assert "Image 0 of" in card
+    assert cells(card)["attention mass in boxes"] == "-"
     assert not (entry / "attention.png").exists()
 
 
@@ -210,15 +223,15 @@ def test_nothing_of_photographs_gets_into_the_zoo(name: str, zoo: Any, tmp_path:
     card, _ = zoo(name, data=PHOTOGRAPHS)
     assert sorted(path.name for path in entry.iterdir()) == ["README.md", "results.json"]
     assert "->" not in card
-    assert "Picture" not in card
-    assert "licence does not allow it" in card
+    assert "Image " not in card
+    assert "the licence of the data does not allow it" in card
 
 
 def test_for_digits_that_people_wrote_stand_drawn_ones(zoo: Any) -> None:
     card, entry = zoo("glimpses", "--open", data=WRITTEN)
-    assert f'Picture 1 of {DIGITS.origin}: "{DIGITS.classes[DIGITS.labels[0]]}" -> ' in card
+    assert f'Image 1 of {DIGITS.origin}: "{DIGITS.classes[DIGITS.labels[0]]}" -> ' in card
     assert (entry / "attention.png").exists()
-    assert "the recipe makes them anew" in card
+    assert "the recipe trains them" in card
 
 
 @pytest.mark.parametrize(
@@ -229,17 +242,21 @@ def test_what_is_to_be_shown_is_asked_for(
 ) -> None:
     with pytest.raises(SystemExit):
         zoo(name, *words)
-    assert "a model of texts needs a --sentence, one of images none" in capsys.readouterr().err
+    assert "a text model needs --sentence, an image model none" in capsys.readouterr().err
 
 
 def test_a_run_from_scratch_began_with_nothing(zoo: Any) -> None:
     card, _ = zoo("captioning")
-    assert "began" not in card
+    assert "Fine-tuned" not in card
 
 
 def test_what_a_run_began_with_is_told(zoo: Any) -> None:
     encoder = {"filters": [4, 6], "weights": "runs/found"}
     begun = {"init": "runs/soft", "model": {"encoder": encoder}, "monitor": "bleu4"}
     card, _ = zoo("captioning", begun=begun)
-    for told in ("It began as `runs/soft`", "encoder began as that of `runs/found`", "by bleu4 of"):
+    for told in (
+        "Fine-tuned from `runs/soft`",
+        "initial weights of `runs/found`",
+        "validation bleu4",
+    ):
         assert told in card

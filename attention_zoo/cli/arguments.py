@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*=")
@@ -33,23 +34,26 @@ def only_overrides(words: Sequence[str]) -> list[str]:
 
 def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
     """Apply `search.*` and `data.*` overrides to the task; raise ValueError for others."""
-    from attention_zoo.training import CORPORA, Recipe, override_recipe
-    from attention_zoo.training.building import with_options
-    from attention_zoo.training.corpora import kinds_for
+    from attention_zoo.training import override_task
 
-    limits = getattr(task, "limits", ())
-    names = (*limits, *getattr(task, "switches", ()))
-    options = tuple(f"data.{name}" for name in names)
+    options = tuple(f"data.{name}" for name in task.options)
     for text in overrides:
         if not (text.startswith("search.") or text.partition("=")[0] in options):
             raise ValueError(
                 f"{text}: {command} takes {' and '.join(('search.', *options))} options only"
             )
-    data = CORPORA.get((kinds_for(task) if limits else ["dates"])[0])()
-    for name in names:
-        setattr(data, name, getattr(task, name))
-    if hasattr(task, "index"):  # ranking needs no beam, but n_best must not exceed beam_width
-        best = [text for text in overrides if text.startswith("search.n_best=")]
-        overrides = [*(text.replace("n_best", "beam_width") for text in best), *overrides]
-    recipe = Recipe(task=task.name, data=data, search=task.search)
-    with_options(task, override_recipe(recipe, overrides))
+    override_task(task, overrides)
+
+
+def check_picture(path: Path) -> None:
+    """Raise ValueError if no figure can be written to this path."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = {*FigureCanvasBase.get_supported_filetypes(), "gif"}
+    if path.suffix and path.suffix[1:].lower() not in known:
+        raise ValueError(
+            f"{path}: unknown image format {path.suffix}; use .png, .svg or .pdf, or .gif for"
+            " glimpses"
+        )
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: folder {path.parent} does not exist; create it first")

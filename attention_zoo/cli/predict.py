@@ -8,17 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.cli.arguments import apply_overrides, split_overrides
-from attention_zoo.cli.drawing import check_picture, draw_answer
+from attention_zoo.cli.arguments import apply_overrides, check_picture, split_overrides
 from attention_zoo.registry import did_you_mean
 
 CHUNK = 1024  # lines predicted before their results are printed
-PAGES = {
-    "tagging": "write_tagged_page",
-    "summarization": "write_summary_page",
-    "captioning": "write_caption_page",
-}
-"""Functions of `inspection` that write a task's predictions as an HTML page."""
 IMAGES = (".jpg", ".jpeg", ".png")
 
 
@@ -35,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--images",
         metavar="FOLDER",
-        help="for retrieval: folder of the images to search: its JPEG and PNG files, and those in"
-        " its subfolders",
+        help="for a task that searches images: their folder, of which all JPEG and PNG files are"
+        " read, also those in subfolders",
     )
     parser.add_argument(
         "--attention",
@@ -75,25 +68,20 @@ def run(arguments: argparse.Namespace) -> None:
     from attention_zoo import tasks
 
     task = tasks.load(arguments.run)
-    if arguments.html and task.name not in PAGES:
-        known = ", ".join(PAGES)
-        raise ValueError(
-            f"--html {arguments.html}: task {task.name} has no HTML page; supported: {known}"
-        )
+    if arguments.html and not task.has_report():
+        raise ValueError(f"--html {arguments.html}: task {task.name} has no HTML page; remove it")
     images = _images(task, arguments.images)
     apply_overrides(task, overrides, "predict")
     if arguments.n_best and task.search.n_best == 1:
         task.search = task.search.override(n_best=task.search.beam_width)
     name, content = _read(files[0] if files else "-")
     lines = list(_lines(name, content))
-    places = [f"{name}:{number}" for number in range(1, len(lines) + 1)]
-    task.check_sources(lines, places)
+    locations = [f"{name}:{number}" for number in range(1, len(lines) + 1)]
+    task.check_sources(lines, locations)
     if not arguments.allow_unknown:
-        _refuse_unknown(task, lines, places)
-    wanted = {"attention": bool(arguments.attention or arguments.html)}
-    options: dict[str, Any] = wanted if hasattr(task, "tags") else {}
-    if images:
-        options = {"index": task.index(images)}
+        _refuse_unknown(task, lines, locations)
+    options = dict(task.attention_options) if arguments.attention or arguments.html else {}
+    options |= {option: task.index(images) for option in _searched(task)}
     shown: list[Any] = []
     for start in range(0, len(lines), CHUNK):
         answers = task.predict(lines[start : start + CHUNK], **options)
@@ -104,24 +92,26 @@ def run(arguments: argparse.Namespace) -> None:
             )
         for number, answer in enumerate(answers, start + 1):
             _print(answer, number, arguments.n_best)
-            _warn_of_unknown(answer, places[number - 1])
+            _warn_of_unknown(answer, locations[number - 1])
             if arguments.attention:
-                _draw(answer, Path(arguments.attention), number, len(lines))
+                _draw(task, answer, Path(arguments.attention), number, len(lines))
         shown += answers if arguments.html else []
     if arguments.html:
-        from attention_zoo import inspection
+        task.write_report(shown, arguments.html)
 
-        getattr(inspection, PAGES[task.name])(shown, arguments.html)
+
+def _searched(task: Any) -> list[str]:
+    """Return the names of the task's inputs that are images to search."""
+    return [one.name for one in task.inputs if one.kind == "image_index"]
 
 
 def _images(task: Any, folder: str | None) -> list[Path]:
-    """Return the images that a retrieval task searches; empty for other tasks."""
-    seeks = hasattr(task, "index")
+    """Return the images to search; empty for a task that searches none."""
     if folder is None:
-        if seeks:
+        if _searched(task):
             raise ValueError(f"task {task.name} needs images to search; add --images FOLDER")
         return []
-    if not seeks:
+    if not _searched(task):
         raise ValueError(
             f"--images {folder}: task {task.name} does not search images; remove the option"
         )
@@ -160,13 +150,13 @@ def _lines(name: str, content: bytes) -> Iterator[str]:
             ) from None
 
 
-def _refuse_unknown(task: Any, lines: Sequence[str], places: Sequence[str]) -> None:
-    for line, place in zip(lines, places, strict=True):
+def _refuse_unknown(task: Any, lines: Sequence[str], locations: Sequence[str]) -> None:
+    for line, location in zip(lines, locations, strict=True):
         unknown = task.unknown_characters(line)
         if unknown:
             shown = ", ".join(repr(character) for character in unknown[:5])
             raise ValueError(
-                f"{place}: unknown characters {shown}; remove them, or map them to the unknown"
+                f"{location}: unknown characters {shown}; remove them, or map them to the unknown"
                 " token with --allow-unknown"
             )
 
@@ -178,20 +168,20 @@ def _print(answer: Any, number: int, n_best: bool) -> None:
         print(front + one.text.replace("\r", "\\r").replace("\n", "\\n"), flush=True)
 
 
-def _warn_of_unknown(answer: Any, place: str) -> None:
+def _warn_of_unknown(answer: Any, location: str) -> None:
     """Print a line on standard error if the vocabulary lacks words of the source."""
     if answer.unknown:
         where = ", ".join(str(at + 1) for at in answer.unknown)
         total = len(answer.source_tokens)
         count = f"{len(answer.unknown)} of {total}"
-        print(f"{place}: unknown words: {count} (position {where})", file=sys.stderr)
+        print(f"{location}: unknown words: {count} (position {where})", file=sys.stderr)
 
 
-def _draw(answer: Any, path: Path, number: int, count: int) -> None:
+def _draw(task: Any, answer: Any, path: Path, number: int, count: int) -> None:
     """Draw one prediction; with several, the file name contains its number."""
     if count > 1:
         path = path.with_stem(f"{path.stem}-{number}")
     if answer.tokens:
-        draw_answer(answer, path)
+        task.plot(answer, path)
     else:
         print(f"{path}: not drawn, the prediction is empty", file=sys.stderr)

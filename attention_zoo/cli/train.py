@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 from attention_zoo.cli.arguments import only_overrides
-from attention_zoo.cli.drawing import draw_answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,15 +32,15 @@ def run(arguments: argparse.Namespace) -> None:
     from attention_zoo import training
 
     allow = [name for name in arguments.allow.split(",") if name]
-    result = training.fit(arguments.recipe, overrides, allow=allow, draw=attention_picture)
+    result = training.fit(arguments.recipe, overrides, allow=allow, draw=draw_attention)
     print(f"best checkpoint: step {result.best_step}; evaluate it with")
     print(f"  attention-zoo evaluate {result.folder}")
 
 
-def attention_picture(answer: Any) -> Any:
-    """Return the attention of a prediction as pixels; None without attention or tokens."""
+def draw_attention(task: Any, result: Any) -> Any:
+    """Return the attention of a result as pixels; None without attention or tokens."""
     from attention_zoo import inspection
 
-    if answer.attention is None or not answer.tokens:
+    if result.attention is None or not result.tokens:
         return None
-    return inspection.pixels(draw_answer(answer))
+    return inspection.pixels(task.plot(result))

@@ -1,5 +1,5 @@
 """Export of a task to a folder that is served without this library."""
 
-from attention_zoo.export.exporting import FORMATS, export
+from attention_zoo.export.saved_model import FORMATS, export
 
 __all__ = ["FORMATS", "export"]

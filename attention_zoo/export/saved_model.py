@@ -1,169 +1,53 @@
-"""Export as a SavedModel whose `serving_default` signature takes raw strings."""
+"""The `export` function and its formats. A failed export leaves no folder."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
 import tensorflow as tf
 
-from attention_zoo.data.tokenizers.vocabulary import PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule
-from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.refusals import refuse_empty, refuse_long
+from attention_zoo.files import new_folder
 from attention_zoo.registry import Registry
 
-SERVERS = Registry("task that exports as saved_model")
-"""Maps a task's name to the `tf.Module` whose method `serve` is exported."""
+FORMATS = Registry("export format")
 
 
-def write_saved_model(task: Any, folder: Path, rules: Sequence[Rule]) -> None:
-    """Save the module of a task; raise ValueError if the task cannot be exported."""
-    module = SERVERS.get(task.name)(task, rules)
+def export(
+    task: Any, folder: str | Path, format: str = "saved_model", *, rules: Sequence[Rule] = ()
+) -> Path:
+    """Export a task, with its search and tokenizers, for a process without this library.
+
+    Args:
+        task: a task, such as from `attention_zoo.load`. Its `search` options become part of the
+            export.
+        folder: output folder; must not exist.
+        format: "saved_model": a TensorFlow SavedModel that takes raw strings (encoded bytes of
+            images) and returns predictions.
+        rules: additional decoding rules (`decoding.Rule`), the same for all sources.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: for an unknown format, a folder that exists, or a backend or task that cannot be
+            exported. No folder is created in that case.
+    """
+    write = FORMATS.get(format)
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"export runs on Keras's tensorflow backend, this process has "
+            f"{keras.backend.backend()}; set KERAS_BACKEND=tensorflow"
+        )
+    with new_folder(folder) as unfinished:
+        write(task.export_module(rules), unfinished)
+    return Path(folder)
+
+
+@FORMATS.register("saved_model")
+def write_saved_model(module: tf.Module, folder: Path) -> None:
+    """Save a module with its `serve` as the signature `serving_default`."""
     tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve})
-
-
-@SERVERS.register("translation")
-class ServedTranslation(tf.Module):
-    """`task.predict` of translation in core TensorFlow operations.
-
-    The results are those of `predict`. A batch with an empty or too long source is rejected as a
-    whole (`InvalidArgumentError` with the row).
-    """
-
-    def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
-        super().__init__(name="translation")
-        self.weights = [variable.value for variable in task.model.variables]
-        self.source, self.target = map(
-            GraphTokenizer, (task.source_tokenizer, task.target_tokenizer)
-        )
-        self._search = functools.partial(task.model.search, options=task.search, rules=rules)
-        self._copies = task.search.replace_unknown
-        self._longest = task.max_source_length
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-        autograph=False,  # autograph would wrap the errors of the search
-    )
-    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Translate texts `(B,)`; see `answers` for the outputs."""
-        ragged, pieces = self.source.encode(text)
-        with tf.control_dependencies(self._checks(ragged.row_lengths())):
-            source = ragged.to_tensor(PAD)
-        no_column = tf.cast(tf.shape(source)[1] == 0, "int32")  # encoders need a column
-        source = tf.pad(source, [[0, 0], [0, no_column]], constant_values=PAD)
-        found = self._search(source)
-        return self.answers(found, source, pieces.to_tensor(""))
-
-    def answers(self, found: Any, source: tf.Tensor, pieces: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return the outputs of the signature.
-
-        Args:
-            found: a `SearchResult`.
-            source: `(B, S)` ids.
-            pieces: `(B, S)` strings, the text of each id.
-
-        Returns:
-            `text` (B, n); `scores` (B, n); `lengths` (B, n), numbers of tokens without the end
-            token; `finished` (B, n), False for a truncated output; `tokens` (B, n, L) strings;
-            `token_scores` (B, n, L); `source_tokens` (B, S) strings; `attention` (B, n, L, S) if
-            the model has attention. Past the length, tokens are "" and numbers are 0. Hypotheses
-            that are missing because the search finds fewer than n have score -inf.
-        """
-        lengths = found.lengths - tf.cast(found.finished, "int32")
-        longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # below 0 for an empty batch
-        ids = found.tokens[:, :, :longest]
-        generated = tf.range(longest) < lengths[..., None]
-        surfaces, labels = self.target.surfaces(ids), self.target.labels(ids)
-        served = {
-            "scores": found.scores,
-            "lengths": lengths,
-            "finished": found.finished,
-            "token_scores": found.token_scores[:, :, :longest],
-            "source_tokens": tf.where(source == PAD, "", self.source.labels(source)),
-        }
-        if found.attention is not None:
-            attention = found.attention[:, :, :longest]
-            served["attention"] = tf.where(
-                generated[..., None], attention, tf.zeros_like(attention)
-            )
-            if self._copies:
-                surfaces, labels = self._copied(ids, attention, pieces, surfaces, labels)
-        served["text"] = self.target.text(tf.where(generated, surfaces, ""))
-        served["tokens"] = tf.where(generated, labels, "")
-        return served
-
-    def _copied(
-        self, ids: tf.Tensor, attention: tf.Tensor, pieces: tf.Tensor, *shown: tf.Tensor
-    ) -> list[tf.Tensor]:
-        """Replace unknown tokens by the source piece with the greatest attention weight."""
-        most = tf.argmax(attention, axis=-1, output_type="int32")
-        copied = tf.gather(pieces, most, batch_dims=1)
-        surfaces, labels = shown
-        bare = self.target.bare(copied)
-        unknown = ids == UNKNOWN
-        return [tf.where(unknown, copied, surfaces), tf.where(unknown, bare, labels)]
-
-    def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
-        """Return assertions that reject what `predict` rejects, with the first such row."""
-        long = refuse_long(lengths, self._longest, "tokens, the limit is")
-        return [refuse_empty(lengths), long]
-
-
-@SERVERS.register("language_modeling")
-class ServedLanguageModel(ServedTranslation):
-    """`task.predict` of language modeling in core TensorFlow operations.
-
-    Outputs are those of `ServedTranslation`; `source_tokens` are the tokens of the prompt, and
-    `text` is the continuation. A batch with a prompt that is too long is rejected as a whole.
-    """
-
-    def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
-        tf.Module.__init__(self, name="language_modeling")
-        self.weights = [variable.value for variable in task.model.variables]
-        self.source = self.target = GraphTokenizer(task.tokenizer)
-        self._search = functools.partial(task.model.search, options=task.search, rules=rules)
-        self._copies = False
-        self._limit, self._longest = task.search.limit, task.longest - 1
-        self._places = task.model.settings["max_length"]
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-        autograph=False,
-    )
-    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Continue prompts `(B,)`; see `answers` for the outputs."""
-        ragged, _ = self.source.encode(text)
-        with tf.control_dependencies(self._checks(tf.cast(ragged.row_lengths(), "int32"))):
-            prompt = ragged.to_tensor(PAD)
-        found = self._search(tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START))
-        served = self.answers(found, prompt, prompt)
-        longest = tf.shape(served["tokens"])[2]
-        ids = tf.where(
-            tf.range(longest) < served["lengths"][..., None], found.tokens[:, :, :longest], PAD
-        )
-        before = tf.repeat(prompt[:, None], tf.shape(ids)[1], axis=1)
-        begins, whole = (
-            self.target.text(self.target.surfaces(part))
-            for part in (before, tf.concat([before, ids], axis=-1))
-        )
-        return {**served, "text": _after(whole, begins)}
-
-    def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
-        """Return assertions that reject what `predict` rejects, with the first such row."""
-        most = lengths + self._limit(lengths + 1)
-        full = tf.where(most > self._places)[:1, 0]
-        of_full = "with its continuation could exceed max_length of the model:", self._places
-        return [
-            refuse_long(lengths, self._longest, "tokens, the limit is"),
-            tf.debugging.Assert(tf.size(full) == 0, ["source", full, *of_full]),
-        ]
-
-
-def _after(whole: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
-    """Return the part of strings `whole` after their prefixes `begins`."""
-    end = tf.strings.length(whole)
-    start = tf.minimum(tf.strings.length(begins), end)
-    return tf.strings.substr(whole, start, end - start)

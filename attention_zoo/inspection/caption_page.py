@@ -97,7 +97,7 @@ def _article(number: int, answer: Any) -> str:
 
 def _told(answer: Any) -> str:
     """Return the score of a caption, and whether it is truncated."""
-    return f"score {answer.score:.3f}" + " · truncated at maximum length" * bool(answer.cut)
+    return f"score {answer.score:.3f}" + " · truncated at maximum length" * bool(answer.truncated)
 
 
 def _caption(tokens: Sequence[str], group: str | None) -> str:

@@ -106,8 +106,8 @@ def _told(answer: Any, parts: SummaryParts) -> str:
         f"score {answer.score:.3f}",
         f"{int((parts.origins >= 0).sum())} of {len(answer.tokens)} words copied",
     ]
-    notes += ["truncated at maximum length"] if answer.cut else []
-    notes += ["source truncated"] if answer.source_cut else []
+    notes += ["truncated at maximum length"] if answer.truncated else []
+    notes += ["source truncated"] if answer.source_truncated else []
     return " · ".join(notes)
 
 

@@ -58,7 +58,7 @@ def write_tagged_page(
     same colour on every page.
 
     Args:
-        answers: `tasks.Tagged` results of `tasks.Tagging.predict`.
+        answers: `tasks.TaggingResult` results of `tasks.Tagging.predict`.
         path: output file; an existing file is overwritten.
         title: title of the page.
 

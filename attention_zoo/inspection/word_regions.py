@@ -8,14 +8,13 @@ from typing import Any
 from attention_zoo.inspection.canvas import headline, new_figure, save
 from attention_zoo.inspection.caption_overlay import SIDE, TITLE, checked, draw_words, table
 from attention_zoo.inspection.fonts import families_for
-from attention_zoo.tasks import RetrievalResult
 
 _HEAD = 0.4  # inches
 _NAME = 18  # characters of an image's name
 
 
 def plot_word_regions(
-    answer: RetrievalResult, path: str | os.PathLike[str] | None = None, title: str | None = None
+    answer: Any, path: str | os.PathLike[str] | None = None, title: str | None = None
 ) -> Any:
     """Plot each image retrieved for a text, and a copy for each word with weights as brightness.
 

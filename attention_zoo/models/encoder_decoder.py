@@ -82,8 +82,6 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         self.settings = settings
         self.build()
 
-    projects = True  # `call` accepts `project=False`
-
     vocabularies: tuple[str, ...] = ("source_vocabulary_size", "target_vocabulary_size")
     """The settings that are vocabulary sizes."""
 

@@ -136,6 +136,14 @@ class PresetMixin:
 
     They affect no weights but those of the layer that they configure.
     """
+    backbone_name: ClassVar[str | None] = None
+    """Attribute and setting of a pretrained model inside this one; None if there is none."""
+    backbone_fixed: ClassVar[tuple[str, ...]] = ()
+    """Settings of the backbone that this model determines."""
+
+    def get_backbone(self) -> Any:
+        """Return the pretrained model inside this one, or this model."""
+        return self if self.backbone_name is None else vars(self)[self.backbone_name]
 
     def get_config(self) -> Config:
         """Return the constructor's arguments."""

@@ -1,48 +1,50 @@
 """Tasks: models with preprocessing, from raw inputs to results with scores and attention."""
 
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.tasks.caption import Caption
-from attention_zoo.tasks.captioning import Captioning
-from attention_zoo.tasks.found import ImageIndex, RetrievalResult
-from attention_zoo.tasks.glimpses import Glimpsed, Glimpses
+from attention_zoo.tasks.base import TASKS, Input, Result, Task
+from attention_zoo.tasks.captioning import Caption, Captioning
+from attention_zoo.tasks.corpora import Corpus, Files, Generated
+from attention_zoo.tasks.glimpses import GlimpseResult, Glimpses
 from attention_zoo.tasks.language_modeling import Continuation, LanguageModeling
 from attention_zoo.tasks.loading import load, task_folder
 from attention_zoo.tasks.masked_language_modeling import (
-    Filled,
-    Filling,
+    FillMaskResult,
     MaskedLanguageModeling,
+    TokenPrediction,
 )
-from attention_zoo.tasks.retrieval import Retrieval
-from attention_zoo.tasks.summarization import Summarization
-from attention_zoo.tasks.summary import Summary
-from attention_zoo.tasks.tagged import Tagged, TaggedSpan
-from attention_zoo.tasks.tagging import Tagging
-from attention_zoo.tasks.task import TASKS, Task
-from attention_zoo.tasks.translation import Answer, Translation
+from attention_zoo.tasks.retrieval import ImageIndex, Retrieval, RetrievalResult
+from attention_zoo.tasks.summarization import Summarization, Summary
+from attention_zoo.tasks.tagging import TaggedSpan, Tagging, TaggingResult
+from attention_zoo.tasks.translation import Translation, TranslationResult
 
 __all__ = [
     "TASKS",
-    "Answer",
     "Caption",
     "Captioning",
     "Continuation",
-    "Filled",
-    "Filling",
-    "Glimpsed",
+    "Corpus",
+    "Files",
+    "FillMaskResult",
+    "Generated",
+    "GlimpseResult",
     "Glimpses",
     "ImageIndex",
+    "Input",
     "LanguageModeling",
     "MaskedLanguageModeling",
+    "Result",
     "Retrieval",
     "RetrievalResult",
     "SearchOptions",
     "Summarization",
     "Summary",
-    "Tagged",
     "TaggedSpan",
     "Tagging",
+    "TaggingResult",
     "Task",
+    "TokenPrediction",
     "Translation",
+    "TranslationResult",
     "load",
     "task_folder",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -9,17 +10,25 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo import models
-from attention_zoo.data import CaptionedImages, ImageTextBatches, Tokenizer, load_tokenizer
+from attention_zoo.data import CaptionedImages, ImageTextBatches, Tokenizer
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.tasks.task import read_task_file, reading_options, write_task
+from attention_zoo.registry import Registry
+from attention_zoo.tasks.base import Task
+from attention_zoo.tasks.building import (
+    TokenizerOptions,
+    build_model,
+    keep_frequent,
+    naming_preset,
+    train_recipe_tokenizer,
+)
+from attention_zoo.tasks.caption_corpora import CAPTIONED_IMAGES
 
 Image = str | Path | bytes | NDArray[np.uint8]
 Tokens = list[int]
 CHANNELS = 3
 
 
-class OfImages:
+class ImageTextTask(Task):
     """Base class of tasks on images and texts: a model and its tokenizer.
 
     Args:
@@ -35,15 +44,16 @@ class OfImages:
             its encoder does not take RGB images of `image_size`.
     """
 
+    corpora: ClassVar[Registry] = CAPTIONED_IMAGES
     limits: ClassVar[tuple[str, ...]] = ("image_size", "max_target_length")
     examples: ClassVar[str] = "images"
-    reads: ClassVar[str] = "word"
-    makes_batches: ClassVar[type[ImageTextBatches]] = ImageTextBatches
-    ends: ClassVar[int] = 0
+    tokenizer_kind: ClassVar[str] = "word"
+    batch_class: ClassVar[type[ImageTextBatches]] = ImageTextBatches
+    num_end_tokens: ClassVar[int] = 0
     """Number of special tokens that count toward `max_target_length`."""
-    takes: ClassVar[Any]
-    refusal: ClassVar[str]
-    """The required model class (`takes`), and the error message for others (`refusal`)."""
+    model_class: ClassVar[Any]
+    model_error: ClassVar[str]
+    """The required model class, and the error message for others."""
 
     def __init__(
         self,
@@ -53,8 +63,8 @@ class OfImages:
         image_size: int = 224,
         max_target_length: int = 40,
     ) -> None:
-        if not isinstance(model, self.takes):
-            raise ValueError(f"{self.refusal}, got {type(model).__name__}")
+        if not isinstance(model, self.model_class):
+            raise ValueError(f"{self.model_error}, got {type(model).__name__}")
         known = model.settings["vocabulary_size"]
         if known != tokenizer.vocabulary_size:
             raise ValueError(
@@ -74,6 +84,14 @@ class OfImages:
         self.image_size = image_size
         self.max_target_length = max_target_length
 
+    @classmethod
+    def from_recipe(cls, recipe: Any, train: CaptionedImages) -> Self:
+        """Build the model and train its tokenizer on the captions."""
+        tokenizer = train_caption_tokenizer(recipe.tokenizer, train)
+        model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
+        with naming_preset(recipe.model):
+            return cls(model, tokenizer, **cls.recipe_options(recipe))
+
     # Training.
 
     def batches(self, examples: CaptionedImages, batch_size: int, seed: int) -> ImageTextBatches:
@@ -90,7 +108,7 @@ class OfImages:
             )
         which = np.array([row for row, _ in kept])
         texts = [np.array(ids, np.int32) for _, ids in kept]
-        return self.makes_batches(
+        return self.batch_class(
             examples.images, texts, which, batch_size, seed, numbers=(which + 1).tolist()
         )
 
@@ -101,30 +119,27 @@ class OfImages:
     def _kept(self, examples: CaptionedImages) -> list[tuple[int, Tokens]]:
         """Return image row and token ids of each caption within the limit."""
         owner, texts = flatten_captions(examples)
-        most = self.max_target_length - self.ends
+        most = self.max_target_length - self.num_end_tokens
         encoded = zip(owner, self.tokenizer.encode(texts), strict=True)
         return [(row, ids) for row, ids in encoded if 0 < len(ids) <= most]
 
-    # Files.
 
-    def save(self, folder: str | Path) -> None:
-        """Write model, tokenizer and options into a folder, `task.json` last."""
-        self.tokenizer.save(Path(folder) / "tokenizer")
-        write_task(self, folder)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Load a folder written by `save`; raise ValueError if it is damaged."""
-        folder = Path(folder)
-        content = read_task_file(folder)
-        with reading_options(folder):
-            limits = [int(content[name]) for name in cls.limits]
-            options = SearchOptions(**content["search"])
-        model = models.from_preset(folder / "model")
-        return cls(model, load_tokenizer(folder / "tokenizer"), options, *limits)
+def is_single_image(images: Any) -> bool:
+    """Return whether the argument is one image instead of a list or an array `(N, H, W, C)`."""
+    if isinstance(images, np.ndarray):
+        return images.ndim in (2, 3)
+    return isinstance(images, str | Path | bytes)
 
 
 def flatten_captions(examples: CaptionedImages) -> tuple[list[int], list[str]]:
     """Return the image row of each caption, and all captions, in order."""
     pairs = [(row, text) for row, texts in enumerate(examples.captions) for text in texts]
     return [row for row, _ in pairs], [text for _, text in pairs]
+
+
+def train_caption_tokenizer(options: TokenizerOptions, train: CaptionedImages) -> Tokenizer:
+    """Train a tokenizer with these options on the captions."""
+    texts: Sequence[str] = [text for captions in train.captions for text in captions]
+    if options.min_count > 1:
+        texts = keep_frequent([word for text in texts for word in text.split()], options)
+    return train_recipe_tokenizer(options, texts)

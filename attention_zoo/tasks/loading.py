@@ -9,7 +9,7 @@ from attention_zoo import models
 from attention_zoo.checkpoints import task_folder
 from attention_zoo.data import load_tokenizer
 from attention_zoo.hub import local_folder
-from attention_zoo.tasks.task import TASKS, read_task_file
+from attention_zoo.tasks.base import TASKS, read_task_file
 
 
 def load(folder: str | Path) -> Any:
@@ -26,9 +26,9 @@ def load(folder: str | Path) -> Any:
     path = local_folder(folder)
     public = models.public.read_config(path)
     if public is not None:
-        return _of_public(path, public["model_type"])
+        return _load_public(path, public["model_type"])
     path = task_folder(path)
-    task_class: Any = TASKS.get(read_task_file(path)["task"])
+    task_class = TASKS.get(read_task_file(path)["task"])
     return task_class.load(path)
 
 
@@ -36,9 +36,9 @@ PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}
 """Task name of a public checkpoint, by its `model_type`."""
 
 
-def _of_public(folder: Path, model_type: str) -> Any:
+def _load_public(folder: Path, model_type: str) -> Any:
     """Load the task of a public checkpoint, with the `max_length` of its model."""
     model = models.from_public(folder)
-    task_class: Any = TASKS.get(PUBLIC[model_type])
-    inside = getattr(model, "bert", model)
-    return task_class(model, load_tokenizer(folder), max_length=inside.settings["max_length"])
+    task_class = TASKS.get(PUBLIC[model_type])
+    max_length = model.get_backbone().settings["max_length"]
+    return task_class(model, load_tokenizer(folder), max_length=max_length)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import PairBatches, TextPairs
+from attention_zoo.registry import Registry
+from attention_zoo.tasks.base import Task
+from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS
 
 Sides = tuple[list[list[int]], list[list[int]]]
 Ids = NDArray[np.int32]
@@ -16,7 +20,7 @@ Ids = NDArray[np.int32]
 PART = 1024  # pairs encoded at a time
 
 
-class TextPairTask:
+class TextPairTask(Task):
     """Base class of tasks with a source and a target text. A subclass defines `encode_pairs`.
 
     Attributes:
@@ -24,13 +28,19 @@ class TextPairTask:
         max_target_length: maximum number of tokens of a target, end token included.
     """
 
+    corpora: ClassVar[Registry] = TEXT_PAIRS
     limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
+    examples: ClassVar[str] = "pairs"
     max_source_length: int
     max_target_length: int
 
+    @abstractmethod
     def encode_pairs(self, examples: TextPairs) -> Sides:
         """Return the token ids of sources and targets, without start and end tokens."""
-        raise TypeError(f"{type(self).__name__} does not define `encode_pairs`")
+
+    def predict_inputs(self, examples: TextPairs) -> Sequence[str]:
+        """Return the sources."""
+        return examples.sources
 
     def batches(self, examples: TextPairs, batch_size: int, seed: int) -> PairBatches:
         """Return length-bucketed batches of pairs; pairs over the length limits are dropped.

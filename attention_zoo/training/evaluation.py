@@ -16,7 +16,6 @@ import attention_zoo
 from attention_zoo import tasks
 from attention_zoo.checkpoints import STATE
 from attention_zoo.files import replace_file
-from attention_zoo.training.building import with_options
 from attention_zoo.training.recipe import Recipe, read_recipe
 
 SECTIONS = ("data", "search")
@@ -48,7 +47,7 @@ def evaluate(folder: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
         if text.partition(".")[0] not in SECTIONS:
             raise ValueError(f"{text}: evaluate takes data.* and search.* options only")
     recipe = read_recipe(page, overrides)
-    with_options(task, recipe)
+    task.set_options(**task.recipe_options(recipe))
     examples = recipe.data.read(recipe.data.split)
     search = asdict(recipe.search)
     entry = {

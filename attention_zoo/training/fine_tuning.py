@@ -9,10 +9,9 @@ from typing import Any
 import keras
 
 from attention_zoo import tasks
-from attention_zoo.data import PublicTokenizer, Tokenizer
 from attention_zoo.registry import did_you_mean
-from attention_zoo.training.building import build_model
-from attention_zoo.training.recipe import Recipe, TokenizerOptions
+from attention_zoo.tasks.building import TokenizerOptions, build_model
+from attention_zoo.training.recipe import Recipe
 
 
 def initial_task(recipe: Recipe) -> Any:
@@ -29,15 +28,14 @@ def initial_task(recipe: Recipe) -> Any:
             " use another init, or change task"
         )
     if recipe.tokenizer is not None:
-        for name, value in vars(task).items():
-            if isinstance(value, Tokenizer | PublicTokenizer) and name != "characters":
-                _check_tokenizer(f"{place}: its {name.replace('_', ' ')}", value, recipe.tokenizer)
-    settings, core = {**task.model.settings}, getattr(task.model, "core", None)
+        for name, tokenizer in task.tokenizers.items():
+            _check_tokenizer(f"{place}: its {name.replace('_', ' ')}", tokenizer, recipe.tokenizer)
+    settings, name = {**task.model.settings}, task.model.backbone_name
     if recipe.model:
-        inside = task.model if core is None else getattr(task.model, core)
-        section = _with_sizes(recipe.model, inside.settings)
-        free = _free_settings(place, section, inside, getattr(task.model, "decides", ()))
-        settings |= free if core is None else {core: {**settings[core], **free}}
+        backbone = task.model.get_backbone()
+        section = _with_sizes(recipe.model, backbone.settings)
+        free = _free_settings(place, section, backbone, task.model.backbone_fixed)
+        settings |= free if name is None else {name: {**settings[name], **free}}
     model = type(task.model)(**settings)  # rebuilt in this run's precision
     for mine, initial in zip(_kept(model), _kept(task.model), strict=True):
         mine.assign(initial)
@@ -47,9 +45,10 @@ def initial_task(recipe: Recipe) -> Any:
 
 def _kept(model: keras.Model) -> list[Any]:
     """Return the weights of a model, except those of the layers in its `free_settings`."""
-    parts = [getattr(model, name, None) for name in model.free_settings]
-    own = {id(weight) for part in parts for weight in getattr(part, "weights", ())}
-    return [weight for weight in model.weights if id(weight) not in own]
+    parts = [vars(model).get(name) for name in model.free_settings]
+    layers = [part for part in parts if isinstance(part, keras.layers.Layer)]
+    free = {id(weight) for layer in layers for weight in layer.weights}
+    return [weight for weight in model.weights if id(weight) not in free]
 
 
 def _check_tokenizer(what: str, tokenizer: Any, options: TokenizerOptions) -> None:
@@ -82,12 +81,12 @@ def _with_sizes(section: dict[str, Any], settings: dict[str, Any]) -> dict[str, 
 
 
 def _free_settings(
-    place: str, section: dict[str, Any], model: Any, head_decides: Sequence[str] = ()
+    place: str, section: dict[str, Any], model: Any, fixed: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the recipe's values of the model's `free_settings`.
 
     Other settings that differ raise ValueError.
-    `head_decides` names arguments that the model's head determines. The data determine arguments
+    `fixed` names arguments that the model around it determines. The data determine arguments
     without a default.
     """
     required = [
@@ -95,8 +94,8 @@ def _free_settings(
         for name, parameter in inspect.signature(type(model)).parameters.items()
         if parameter.default is parameter.empty and name in model.settings
     ]
-    decided = {name: model.settings[name] for name in (*required, *head_decides)}
-    asked = build_model(section, **decided)
+    determined = {name: model.settings[name] for name in (*required, *fixed)}
+    asked = build_model(section, **determined)
     if type(asked) is not type(model):
         raise ValueError(
             f"{place}: its model is a {type(model).__name__}, but model.preset={section['preset']}"

@@ -14,7 +14,6 @@ import keras
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.registry import did_you_mean
-from attention_zoo.training.building import build_task, load_task, with_options
 from attention_zoo.training.callbacks import (
     Checkpoints,
     Clock,
@@ -92,8 +91,8 @@ def fit(
             those that the run was started with; "data.train" and "data.validation" also allow
             other examples in that split. The new recipe replaces the run's. Keys that determine
             what a checkpoint holds (`training.changes.FIXED`) cannot change.
-        draw: function from a prediction to an image `(height, width, channels)`, uint8, or None.
-            TensorBoard shows its images of a few validation examples at each evaluation.
+        draw: function `(task, result)` that returns an image `(height, width, channels)`, uint8, or
+            None. TensorBoard shows its images of a few validation examples at each evaluation.
 
     Returns:
         The progress of the run. A finished run is left unchanged.
@@ -183,7 +182,7 @@ def prepare(
     checkpoint = CheckpointFolder(folder / "checkpoints").at(state.step)
     with strategy.scope():
         optimizer = build_optimizer(recipe.training)
-        task = load_task(recipe, checkpoint) if state.step else first_task(recipe, examples)
+        task = restore_task(recipe, checkpoint) if state.step else first_task(recipe, examples)
         freeze(task.model, recipe.training.frozen)
         check_monitor(recipe.training.monitor, task)
         steps = compile_steps(recipe.training, task, optimizer, strategy)
@@ -199,8 +198,8 @@ def prepare(
     if is_chief():
         prepare_run_folder(folder, recipe, state, data)
     left_out = {
-        "training": (len(examples) - of_corpus(train), getattr(examples, "skipped", 0)),
-        "validation": (len(validation) - len(fitting), getattr(validation, "skipped", 0)),
+        "training": (len(examples) - train.num_examples, examples.skipped),
+        "validation": (len(validation) - len(fitting), validation.skipped),
     }
     return Job(recipe, folder, state, task, steps, train, fitting, some, left_out)
 
@@ -208,8 +207,17 @@ def prepare(
 def first_task(recipe: Recipe, examples: Any) -> Any:
     """Return the task before its first step: a new one, or the one that `init` names."""
     if recipe.init is None:
-        return build_task(recipe, examples)
-    return with_options(initial_task(recipe), recipe)
+        return tasks.TASKS.get(recipe.task).from_recipe(recipe, examples)
+    task = initial_task(recipe)
+    task.set_options(**task.recipe_options(recipe))
+    return task
+
+
+def restore_task(recipe: Recipe, checkpoint: Path) -> Any:
+    """Load the task of an intact checkpoint, with the limits and search options of the recipe."""
+    task = tasks.TASKS.get(recipe.task).load(checkpoint)
+    task.set_options(**task.recipe_options(recipe))
+    return task
 
 
 def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy: Any) -> Steps:
@@ -248,16 +256,11 @@ def headline(job: Job) -> str:
     return (
         f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
         f" {job.task.model.count_params():,} parameters;"
-        f" {counted(of_corpus(job.train), 'training', job)},"
+        f" {counted(job.train.num_examples, 'training', job)},"
         f" {counted(len(job.validation), 'validation', job)};"
         f" {device_names(job.steps.strategy)}; {job.recipe.training.precision};"
         f" {job.folder}{start}"
     )
-
-
-def of_corpus(batches: Any) -> int:
-    """Return the number of corpus examples in batches: their `of_corpus`, or else their length."""
-    return int(getattr(batches, "of_corpus", len(batches)))
 
 
 def counted(examples: int, split: str, job: Job) -> str:
@@ -265,7 +268,7 @@ def counted(examples: int, split: str, job: Job) -> str:
     reasons = zip(job.left_out[split], ("over the length limits", "bad"), strict=True)
     summary = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
     why = f" ({summary} dropped)" if summary else ""
-    return f"{examples:,} {split} {job.recipe.data.examples}{why}"
+    return f"{examples:,} {split} {job.task.examples}{why}"
 
 
 def run(
@@ -276,7 +279,7 @@ def run(
 ) -> None:
     """Train to the end; only the chief writes to the run folder."""
     options, state, steps = job.recipe.training, job.state, job.steps
-    clock = Clock(state, request, "tokens" if hasattr(steps.model.loss, "count") else "examples")
+    clock = Clock(state, request, "tokens" if steps.counts_targets else "examples")
     keeper = Checkpoints if is_chief() else Follower
     saving = keeper(job.task, steps, job.folder, options, state, request)
     watchers = [clock, *measures(job), saving]
@@ -306,7 +309,8 @@ def measures(job: Job) -> list[keras.callbacks.Callback]:
 
 def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callbacks.Callback]:
     """Return the callback that draws predictions of validation texts, if `draw` is given."""
-    texts = getattr(job.validation, "sources", [])[:SHOWN]
-    if draw is None or not texts:
+    sources = job.task.predict_inputs(job.validation)[:SHOWN]
+    if draw is None or not sources:
         return []
-    return [Pictures(partial(job.task.predict, texts), draw, events, job.state)]
+    predict, plot = partial(job.task.predict, sources), partial(draw, job.task)
+    return [Pictures(predict, plot, events, job.state)]

@@ -12,8 +12,8 @@ from attention_zoo.training.tensorboard import Events
 
 SHOWN = 3  # validation examples
 
-Draw = Callable[[Any], Any]
-"""Function from a prediction to an image `(height, width, channels)`, uint8, or to None."""
+Draw = Callable[[Any, Any], Any]
+"""Function `(task, result)` that returns an image `(height, width, channels)`, uint8, or None."""
 
 
 class Pictures(keras.callbacks.Callback):
@@ -21,13 +21,17 @@ class Pictures(keras.callbacks.Callback):
 
     Args:
         answers: function that returns the predictions of the current model.
-        draw: function that draws a prediction.
+        draw: function from a prediction to an image, or to None.
         events: the TensorBoard writer.
         state: the run's state, the source of the step.
     """
 
     def __init__(
-        self, answers: Callable[[], Sequence[Any]], draw: Draw, events: Events, state: RunState
+        self,
+        answers: Callable[[], Sequence[Any]],
+        draw: Callable[[Any], Any],
+        events: Events,
+        state: RunState,
     ) -> None:
         super().__init__()
         self.answers = answers

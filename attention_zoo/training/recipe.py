@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,40 +13,11 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import did_you_mean
-from attention_zoo.tasks import TASKS, SearchOptions
-from attention_zoo.training.corpora import CORPORA, Corpus, fits, kinds_for
+from attention_zoo.tasks import TASKS, Corpus, SearchOptions, Task
+from attention_zoo.tasks.building import TokenizerOptions
+from attention_zoo.tasks.text_pair_corpora import Dates
 
 FORMAT_VERSION = 1
-
-
-@dataclass
-class TokenizerOptions:
-    """Options of the tokenizers, which are trained on the training split.
-
-    Args:
-        kind: "subword", "word", "character", or "whitespace" (split at white space); null is
-            "whitespace" for tagging, "word" for summarization, captioning and retrieval, and
-            "subword" for other tasks.
-        vocabulary_size: maximum size, including the four special tokens.
-        lowercase: lowercase source and target.
-        shared: for translation: one vocabulary for source and target, as a model with `tie: all`
-            requires, or one for each. Summarization always has one.
-        min_count: for tagging, captioning and retrieval, with kind "whitespace": words that are
-            rarer in the training split are unknown.
-        vectors: for tagging: a text file of word vectors (GloVe, word2vec) that initialize the
-            embeddings, or null.
-    """
-
-    kind: str | None = None
-    vocabulary_size: int = 8000
-    lowercase: bool = False
-    shared: bool = False
-    min_count: int = 1
-    vectors: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.min_count < 1:
-            raise ValueError(f"tokenizer.min_count must be at least 1, got {self.min_count}")
 
 
 def _named(key: str, value: Any) -> dict[str, Any]:
@@ -119,13 +90,13 @@ class TrainingOptions:
         counts = "steps batch_size evaluate_every checkpoint_every keep_checkpoints"
         counts += " monitor_size patience accumulate"
         for name in counts.split():
-            value = getattr(self, name)
+            value = vars(self)[name]
             if value is not None and value < 1:
                 raise ValueError(f"training.{name} must be at least 1, got {value}")
         if self.warmup_steps < 0:
             raise ValueError(f"training.warmup_steps must be at least 0, got {self.warmup_steps}")
         for name in ("learning_rate", "clip_norm"):
-            value = getattr(self, name)
+            value = vars(self)[name]
             if value is not None and not value > 0:
                 raise ValueError(f"training.{name} must be above 0, got {value}")
         if not 0 <= self.label_smoothing < 1:
@@ -152,7 +123,7 @@ class Recipe:
             best checkpoint; optimizer, schedule, steps and data are this recipe's. It is used
             at the first start only.
         seed: seed of weights, dropout and data order.
-        data: the corpus, one of `training.CORPORA`.
+        data: the corpus, one of the task's `corpora`.
         tokenizer: tokenizer options; with `init`, omit them or match its tokenizers.
         model: `preset` and any arguments of the model's constructor; with `init`, omit them or
             match its model. Only dropout and a captioner's attention may differ.
@@ -165,7 +136,7 @@ class Recipe:
     run: str | None = None
     init: str | None = None
     seed: int = 1
-    data: Corpus = field(default_factory=lambda: CORPORA.get("dates")())
+    data: Corpus = field(default_factory=Dates)
     tokenizer: TokenizerOptions | None = None
     model: dict[str, Any] = field(default_factory=dict)
     training: TrainingOptions = field(default_factory=TrainingOptions)
@@ -178,17 +149,14 @@ class Recipe:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
         if self.init is None and self.tokenizer is None:
             self.tokenizer = TokenizerOptions()
-        task: Any = TASKS.get(self.task) if self.task in TASKS else None
-        if getattr(task, "limits", ()) and not fits(self.data, task):
-            raise ValueError(
-                f"data.corpus={self.data.corpus} does not fit task {self.task};"
-                f" use one of {', '.join(kinds_for(task))}"
-            )
+        task = TASKS.get(self.task)
+        if task.corpora.name_of(type(self.data)) is None:
+            raise ValueError(_unknown_corpus(self.data.corpus, task))
         for name in self.data.switches:
-            if getattr(self.data, name) and name not in getattr(task, "switches", ()):
+            if vars(self.data)[name] and name not in task.switches:
                 raise ValueError(f"data.{name}=true: task {self.task} has no such option")
         if self.tokenizer is not None and self.tokenizer.kind is None:
-            self.tokenizer.kind = getattr(task, "reads", "subword")
+            self.tokenizer.kind = task.tokenizer_kind
 
 
 def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -214,6 +182,32 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """Apply `key.key=value` overrides to a recipe; raise ValueError as `read_recipe` does."""
     return _recipe(OmegaConf.structured(recipe), _pieces(overrides), "")
+
+
+def override_task(task: Task, overrides: Sequence[str]) -> None:
+    """Apply `search.key=value` and `data.key=value` overrides to a task's options.
+
+    Raises:
+        ValueError: for another key, or a value of the wrong type or range.
+    """
+    if not task.uses_beam_search:  # `n_best` must not exceed `beam_width` in `SearchOptions`
+        best = [text for text in overrides if text.startswith("search.n_best=")]
+        overrides = [*(text.replace("n_best", "beam_width") for text in best), *overrides]
+    options = [(name, type(value), value) for name, value in task.options.items()]
+    schema = OmegaConf.create(
+        {
+            "data": OmegaConf.structured(make_dataclass("TaskOptions", options)),
+            "search": OmegaConf.structured(task.search),
+        }
+    )
+    OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
+    for piece, name in _pieces(overrides):
+        schema = _merge(schema, piece, name)
+    try:
+        search: Any = OmegaConf.to_object(schema.search)
+    except (OmegaConfBaseException, ValueError) as error:
+        raise ValueError(_first_line(error)) from None
+    task.set_options(search=search, **schema.data)
 
 
 def parse_override(text: str) -> DictConfig:
@@ -272,16 +266,27 @@ def _nearby(path: Path) -> str:
 
 
 def _corpus(plain: Any, path: Path) -> type[Corpus]:
-    """Return the dataclass of the corpus that a recipe names."""
-    data = plain.get("data") if isinstance(plain, DictConfig) else None
-    if not isinstance(data, DictConfig) or "corpus" not in data:
-        known = ", ".join(CORPORA.names())
-        raise ValueError(f"{path}: data.corpus is missing; name one of {known}")
+    """Return the dataclass of the corpus that a recipe names, among those of its task."""
     try:
-        corpus: Any = CORPORA.get(data.corpus)
+        task = TASKS.get(plain.get("task", Recipe.task))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    data = plain.get("data")
+    if not isinstance(data, DictConfig) or "corpus" not in data:
+        known = ", ".join(task.corpora.names())
+        raise ValueError(f"{path}: data.corpus is missing; name one of {known}")
+    if data.corpus not in task.corpora:
+        raise ValueError(f"{path}: {_unknown_corpus(data.corpus, task)}")
+    corpus: Any = task.corpora.get(data.corpus)
     return corpus
+
+
+def _unknown_corpus(name: Any, task: type[Task]) -> str:
+    names = task.corpora.names()
+    return (
+        f"data.corpus={name}: task {task.name} has no such corpus{did_you_mean(name, names)}"
+        f" (known: {', '.join(names)})"
+    )
 
 
 def _pieces(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:

@@ -66,8 +66,9 @@ class Steps:
         self.accumulate, self.clip_norm = accumulate, clip_norm
         self.weights = model.trainable_variables
         # Logits are the largest tensor of a batch. Only the loss uses them, so it computes them.
-        projects = getattr(model, "projects", False) and _knows_total(model.loss)
+        projects = "project" in _arguments(model) and _knows_total(model.loss)
         self._options = {"project": False} if projects else {}
+        self.counts_targets = hasattr(model.loss, "count")
         self.statistics = _statistics(model)
         half = model.dtype_policy.compute_dtype == "float16"
         with strategy.scope():

@@ -79,7 +79,7 @@ def test_pictures(tmp_path: Path, capsys: Capture) -> None:
         (b"on", "search.beam_width=x", "search.beam_width=x: search.beam_width: Value"),
         (b"on", "search.banned_tokens=[99999]", "error: banned_tokens has token 99999: ids must"),
         (b"on", "training.steps=2", "training.steps=2: predict takes search. and"),
-        (b"on", "--html a.html", "a.html: task translation has no HTML page; supported: tag"),
+        (b"on", "--html a.html", "a.html: task translation has no HTML page; remove it"),
         (b"on", "--attention a.xyz", "a.xyz: unknown image format .xyz; use"),
         (b"on", "--attention no/a.png", "no/a.png: folder no does not exist; create it"),
         (b"on", "--html no/a.html", "no/a.html: folder no does not exist; create"),
@@ -128,7 +128,9 @@ def test_summaries_have_a_page_and_pictures(tmp_path: Path, capsys: Capture) -> 
     shown = ["--html", tmp_path / "out.html", "--attention", tmp_path / "out.png"]
     words = ["predict", tmp_path / "run", tmp_path / "in.txt", *shown, "data.max_target_length=3"]
     assert "in.txt:1: 7 tokens, the limit is 6;" in refused(capsys, *words)
-    assert output(capsys, *words, "data.cut_source=true", "search.min_length=3").count("\n") == 2
+    assert (
+        output(capsys, *words, "data.truncate_source=true", "search.min_length=3").count("\n") == 2
+    )
     page = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert page.count("<article") == 2
     assert "Nemo" in page

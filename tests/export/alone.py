@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from attention_zoo.cli import main
 from attention_zoo.export import export
-from attention_zoo.export.saved_model import SERVERS
 from tests.tiers import FULL
 
 ALONE = """
@@ -67,7 +66,7 @@ class ExportedOutputs(dict[str, list[Any]]):
 
     def __missing__(self, name: str) -> list[Any]:
         task = self.task(name)
-        module = SERVERS.get(task.name)(task, ())
+        module = task.export_module()
         self[name] = [run_exported_eagerly(module, batch) for batch in self.batches]
         return self[name]
 

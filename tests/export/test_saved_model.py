@@ -14,7 +14,6 @@ from attention_zoo import models
 from attention_zoo.data.tokenizers.vocabulary import END, UNKNOWN
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
-from attention_zoo.export.saved_model import SERVERS
 from attention_zoo.tasks import LanguageModeling, Translation
 from tests.export import test_served_glimpses, test_served_retrieval, test_served_tagging
 from tests.export.alone import answers_alone, run_exported_eagerly
@@ -59,7 +58,7 @@ def assert_same(answers: dict[str, Any], task: Translation, texts: Sequence[str]
             assert answers["text"][row][n] == want.text
             assert answers["lengths"][row][n] == words
             assert tuple(answers["tokens"][row][n][:words]) == want.tokens
-            assert bool(answers["finished"][row][n]) is not want.cut
+            assert bool(answers["finished"][row][n]) is not want.truncated
             np.testing.assert_allclose(answers["scores"][row][n], want.score, rtol=1e-4, atol=1e-5)
             scores = answers["token_scores"][row][n][:length]
             last_bits = 1e-6 * np.abs(want.token_scores).sum()  # they are differences of sums
@@ -88,7 +87,7 @@ def exported_outputs() -> dict[str, tuple[Any, list[str], Any]]:
         ),
     }
     return {
-        name: (task, texts, run_exported_eagerly(SERVERS.get(name)(task, ()), texts)[0])
+        name: (task, texts, run_exported_eagerly(task.export_module(), texts)[0])
         for name, (task, texts) in tasks.items()
     }
 

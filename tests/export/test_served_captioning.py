@@ -40,7 +40,7 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Caption]) -> None:
             told = {name: of_all[row][n] for name, of_all in answers.items()}
             size = len(want.tokens)
             assert (told["text"], told["lengths"]) == (want.text, size)
-            assert told["finished"] is not want.cut
+            assert told["finished"] is not want.truncated
             assert told["tokens"] == [*want.tokens, *[""] * (len(told["tokens"]) - size)]
             np.testing.assert_allclose(told["scores"], want.score, rtol=1e-4, atol=1e-5)
             scores = np.array(told["token_scores"])

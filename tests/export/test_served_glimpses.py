@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from attention_zoo.export.served_glimpses import ServedGlimpses, grey_images
 from attention_zoo.models import RecurrentAttentionModel
-from attention_zoo.tasks import Glimpsed, Glimpses
+from attention_zoo.tasks import GlimpseResult, Glimpses
+from attention_zoo.tasks.glimpses.export import ServedGlimpses, grey_images
 from tests.export.alone import ExportedOutputs, exported
 from tests.layers.running import randomise
 from tests.tasks.captioners import encoded, picture
@@ -46,7 +46,9 @@ def task(kind: str) -> Glimpses:
     return made
 
 
-def assert_same(answers: dict[str, Any], wants: Sequence[Glimpsed], bound: float = 1e-4) -> None:
+def assert_same(
+    answers: dict[str, Any], wants: Sequence[GlimpseResult], bound: float = 1e-4
+) -> None:
     assert len(answers["text"]) == len(wants)
     for row, want in enumerate(wants):
         told = {name: of_all[row] for name, of_all in answers.items()}
@@ -105,7 +107,7 @@ def test_of_double_precision() -> None:
     model = RecurrentAttentionModel(**settings, dtype=keras.dtype_policies.get("float64"))
     randomise(model)
     own = Glimpses(model, CLASSES)
-    module = ServedGlimpses(own, ())
+    module = ServedGlimpses(own)
     served = module.serve(tf.constant(IMAGES))
     assert {x.dtype.name for x in served.values()} == {"string", "float32"}
     plain = {name: x.numpy().tolist() for name, x in served.items()}

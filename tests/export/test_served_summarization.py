@@ -13,7 +13,6 @@ import pytest
 from attention_zoo import models
 from attention_zoo.data import train_tokenizer
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.export.saved_model import SERVERS
 from attention_zoo.tasks import Summarization, Summary
 from tests.export.alone import ExportedOutputs, run_exported_eagerly
 from tests.tasks.captioners import with_normal_weights
@@ -39,7 +38,7 @@ def task(kind: str) -> Summarization:
     if kind == "pointer generator":
         model = models.PointerGenerator(size, 8, 8, copies=4, coverage={"from_step": 0})
         search = SearchOptions(beam_width=3, n_best=2, no_repeat_ngram=2, length_penalty="average")
-        limits |= {"max_target_length": 9, "cut_source": True}
+        limits |= {"max_target_length": 9, "truncate_source": True}
     elif kind == "Transformer":
         model = models.CopyTransformer(size, 8, 8, num_heads=2, num_layers=1, copies=2)
         forced = {1: size + 1}  # a word that not all articles have
@@ -56,7 +55,7 @@ KINDS = ("pointer generator", "Transformer", "attention alone")
 @functools.cache
 def wanted(kind: str) -> list[Summary]:
     """What the task answers to all texts that it takes."""
-    return task(kind).predict([*TEXTS, LONG] if task(kind).cut_source else TEXTS)
+    return task(kind).predict([*TEXTS, LONG] if task(kind).truncate_source else TEXTS)
 
 
 def assert_same(answers: dict[str, Any], wants: Sequence[Summary]) -> None:
@@ -64,14 +63,14 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Summary]) -> None:
     for row, best in enumerate(wants):
         places = len(best.source_tokens)
         assert_row(answers["source_tokens"][row], best.source_tokens, "")
-        assert answers["source_cut"][row] is best.source_cut
+        assert answers["source_truncated"][row] is best.source_truncated
         found = (best, *best.alternatives)
         assert len(answers["text"][row]) == len(found)
         for n, want in enumerate(found):
             told = {name: answers[name][row][n] for name in answers if not name.startswith("sour")}
             assert told["text"] == want.text
             assert told["lengths"] == len(want.tokens)
-            assert told["finished"] is not want.cut
+            assert told["finished"] is not want.truncated
             assert_row(told["tokens"], want.tokens, "")
             assert_row(told["origins"], want.origins, -1)
             np.testing.assert_allclose(told["scores"], want.score, rtol=1e-4, atol=1e-5)
@@ -103,7 +102,7 @@ def test_exported_outputs_equal_predictions(kind: str, exported_outputs: Exporte
 
 def test_unknown_tokens_are_replaced() -> None:
     made = task("attention alone")
-    answers, _ = run_exported_eagerly(SERVERS.get(made.name)(made, ()), TEXTS[:2])
+    answers, _ = run_exported_eagerly(made.export_module(), TEXTS[:2])
     assert_same(answers, made.predict(TEXTS[:2]))
 
 
@@ -144,6 +143,6 @@ def test_an_empty_article_is_refused(kind: str, exported_outputs: ExportedOutput
 def test_a_long_article_is_cut_or_refused(exported_outputs: ExportedOutputs) -> None:
     assert re.search(r"source.*1.*27.*the limit is.*20", exported_outputs["attention alone"][-1])
     answers, _ = exported_outputs["pointer generator"][-1]
-    assert answers["source_cut"] == [False, True]
+    assert answers["source_truncated"] == [False, True]
     assert_same(answers, [wanted("pointer generator")[0], wanted("pointer generator")[4]])
     assert len(answers["source_tokens"][1]) == LIMIT

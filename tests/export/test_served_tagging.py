@@ -15,9 +15,9 @@ import tensorflow as tf
 from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
 from attention_zoo.export import export
-from attention_zoo.export.served_tagging import ServedTagging
 from attention_zoo.metrics import invalid_sequences
-from attention_zoo.tasks import Tagged, Tagging
+from attention_zoo.tasks import Tagging, TaggingResult
+from attention_zoo.tasks.tagging.export import ServedTagging
 from tests.export.alone import ExportedOutputs
 from tests.tiers import mark_others_full
 
@@ -99,7 +99,7 @@ def task(kind: str) -> Tagging:
     return Tagging(model, tokens, letters, max_length=30, scheme="BIOES")
 
 
-def assert_same(answers: dict[str, Any], wants: Sequence[Tagged]) -> None:
+def assert_same(answers: dict[str, Any], wants: Sequence[TaggingResult]) -> None:
     assert len(answers["words"]) == len(wants)
     for row, want in enumerate(wants):
         size = len(want.words)
@@ -162,7 +162,7 @@ def test_what_predict_refuses_is_refused(kind: str, exported_outputs: ExportedOu
 
 
 def test_more_tokens_than_places_are_refused() -> None:
-    module = ServedTagging(task("subwords"), ())
+    module = ServedTagging(task("subwords"))
     module._limits = (30, 40)
     assert len(module._checks(tf.constant([2, 30]), tf.constant([2, 40]))) == 3
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)source.*1.*41.*max_length.*40"):

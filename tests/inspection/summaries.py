@@ -23,9 +23,9 @@ def summary(**more: Any) -> Any:
         "attention": attention,
         "copied": np.array([0.987, 0.25, 0.75, 0.0, 0.0]),
         "origins": np.array([1, -1, 3, -1, -1]),
-        "cut": False,
+        "truncated": False,
         "unknown": (1,),
         "alternatives": (),
-        "source_cut": False,
+        "source_truncated": False,
     }
     return SimpleNamespace(**settings | more)

@@ -26,7 +26,7 @@ def caption(**more: Any) -> Any:
         "score": -1.5,
         "tokens": ("a", "dog", "."),
         "attention": LOOKS,
-        "cut": False,
+        "truncated": False,
         "image": IMAGE,
         "alternatives": (),
     }
@@ -45,7 +45,7 @@ def pixels(element: Any) -> np.ndarray:
 
 
 def test_images_stand_beside_their_captions(tmp_path: Path) -> None:
-    other = caption(tokens=("two", "dogs"), score=-2.0, cut=True)
+    other = caption(tokens=("two", "dogs"), score=-2.0, truncated=True)
     found = page(tmp_path, caption(), caption(alternatives=(other,), attention=None))
     assert [p.text for p in found.all("p")][1:] == ["imagea dog.", "a dog.", "two dogs"]
     told = ["1 · score -1.500", "2 · score -1.500", "score -2.000 · truncated at maximum length"]

@@ -49,7 +49,7 @@ def test_tokens_run_together(tokens: str, text: str) -> None:
 
 
 def test_both_texts_stand_there(tmp_path: Path) -> None:
-    found = page(tmp_path, summary(), summary(cut=True, source_cut=True))
+    found = page(tmp_path, summary(), summary(truncated=True, source_truncated=True))
     source = "Ida Vorb paid 12.5 crowns (green)."
     assert [p.text for p in found.all("p")][1:3] == ["all wordsVorb paid 12.", source]
     assert [h.text for h in found.all("h2")] == [

@@ -15,7 +15,14 @@ WORDS = ("a", "red", "dog", "in", "$x$", "big", "snow")
 WEIGHTS = np.full((7, 1, 2), 0.5)
 WEIGHTS[2] = [[1.0, 0.0]]
 SECOND = RetrievalResult(
-    "b.png", 0.25, 1, " ".join(WORDS), WORDS, WORDS, WEIGHTS, np.full((4, 4, 3), 100, "uint8")
+    text="b.png",
+    score=0.25,
+    number=1,
+    source=" ".join(WORDS),
+    source_tokens=WORDS,
+    tokens=WORDS,
+    attention=WEIGHTS,
+    image=np.full((4, 4, 3), 100, "uint8"),
 )
 FIRST = replace(
     SECOND, text="a.png", score=0.5, image=np.full((4, 8, 3), 200, "uint8"), alternatives=(SECOND,)

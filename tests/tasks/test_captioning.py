@@ -25,7 +25,7 @@ def captioner(look: str = "soft") -> Captioning:
 
 
 def assert_same(one: Caption, other: Caption) -> None:
-    assert (one.text, one.cut) == (other.text, other.cut)
+    assert (one.text, one.truncated) == (other.text, other.truncated)
     assert one.score == pytest.approx(other.score, abs=1e-4)
     np.testing.assert_allclose(one.attention, other.attention, atol=1e-5)
     np.testing.assert_array_equal(one.image, other.image)
@@ -54,7 +54,7 @@ def test_every_word_says_where_it_looked() -> None:
             assert size >= 2
             assert one.attention.shape == (size, 3, 3)
             np.testing.assert_allclose(one.attention.sum((1, 2)), 1, atol=1e-5)
-            assert len(one.token_scores) == size + (not one.cut)
+            assert len(one.token_scores) == size + (not one.truncated)
             assert " ".join(one.tokens) == one.text
 
 
@@ -86,7 +86,7 @@ def test_a_caption_is_limited_without_being_asked() -> None:
     assert task.search_options().max_length == 8
     assert task.search_options(max_length=4).max_length == 4
     for answer in task.predict(IMAGES, max_length=1):
-        assert answer.cut is (len(answer.tokens) == 1)
+        assert answer.truncated is (len(answer.tokens) == 1)
 
 
 IMAGE = IMAGES[0]
@@ -163,7 +163,7 @@ def test_evaluate_agrees_with_predict() -> None:
     report = captioner().evaluate(replace(examples, captions=said, boxes=boxes))
     assert report["exact_match"] == 50
     assert report["images"] == 4
-    assert report["cut"] == sum(answer.cut for answer in answers)
+    assert report["truncated"] == sum(answer.truncated for answer in answers)
     named = [word == answers[0].tokens[0] for word in answers[0].tokens]
     inside = answers[0].attention[named][:, 0, :2].sum(1)
     assert report["mass_in_boxes"] == pytest.approx(inside.mean(), abs=1e-5)

@@ -48,7 +48,7 @@ def test_fields_of_a_prediction() -> None:
         assert sum(answer.probabilities.values()) == pytest.approx(1)
         assert answer.score == pytest.approx(np.log(answer.probabilities[answer.text]))
         assert answer.tokens[-1] == answer.text
-        assert len(answer.tokens) == len(answer.locations) == len(answer.seen) == 3
+        assert len(answer.tokens) == len(answer.locations) == len(answer.patches) == 3
         np.testing.assert_array_equal(answer.image, image)
 
 

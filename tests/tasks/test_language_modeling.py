@@ -39,7 +39,7 @@ def lines(texts: list[str]) -> TextLines:
 
 
 def shown(answer: Continuation) -> tuple[Any, ...]:
-    return answer.prompt, answer.text, answer.tokens, answer.cut
+    return answer.prompt, answer.text, answer.tokens, answer.truncated
 
 
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
@@ -55,7 +55,7 @@ def test_prompt_and_text_read_as_one(kind: str) -> None:
             (prompt,) = task.tokenizer.encode([answer.prompt])
             labels = task.tokenizer.tokens(prompt)
             assert one.source_tokens == tuple(labels)
-            assert len(one.token_scores) == len(one.tokens) + (not one.cut)
+            assert len(one.token_scores) == len(one.tokens) + (not one.truncated)
             assert sum(one.token_scores) == pytest.approx(one.score, abs=1e-4)
             joined = task.tokenizer.encode([one.prompt + one.text])[0]
             if kind == "word" and "<unk>" not in one.tokens:

@@ -14,8 +14,8 @@ import pytest
 from attention_zoo import models, tasks, training
 from attention_zoo.cli import predict
 from attention_zoo.data import TextLines, load_tokenizer, train_tokenizer
-from attention_zoo.tasks import Filled, MaskedLanguageModeling
-from attention_zoo.tasks.masked_language_modeling import MASK
+from attention_zoo.tasks import FillMaskResult, MaskedLanguageModeling
+from attention_zoo.tasks.masked_language_modeling.task import MASK
 from tests.cli.test_main import Capture, output, refused
 from tests.models.public.checkpoints import GOLDEN, expected
 from tests.refusals import refuses
@@ -40,7 +40,7 @@ def lines(texts: list[str]) -> TextLines:
     return TextLines(texts, "test lines")
 
 
-def shown(answer: Filled) -> tuple[Any, ...]:
+def shown(answer: FillMaskResult) -> tuple[Any, ...]:
     return answer.text, answer.tokens, answer.source_tokens, [a.text for a in answer.alternatives]
 
 
@@ -54,18 +54,20 @@ def test_probabilities_are_those_of_the_logits() -> None:
     ids = [2, before[0], task.mask, task.mask, *after, 3]
     logits = keras.ops.convert_to_numpy(task.model({"tokens": np.array([ids])}))[0]
     score = 0.0
-    for at, fillings in zip((2, 3), answer.fillings, strict=True):
+    for at, predictions in zip((2, 3), answer.predictions, strict=True):
         weights = np.exp(logits[at].astype("float64"))
         found = weights / weights.sum()
         order = [i for i in np.argsort(-found) if i not in (0, 1, 2, 3, task.mask)][:3]
-        assert [filling.token for filling in fillings] == task.tokenizer.tokens(order)
+        assert [prediction.token for prediction in predictions] == task.tokenizer.tokens(order)
         want = [found[i] for i in order]
-        assert [filling.probability for filling in fillings] == pytest.approx(want, rel=1e-4)
+        assert [prediction.probability for prediction in predictions] == pytest.approx(
+            want, rel=1e-4
+        )
         score += np.log(want[0])
     assert answer.score == pytest.approx(score, abs=1e-4)
     assert len(answer.alternatives) == 2
     second = answer.alternatives[0]
-    assert second.tokens[1:3] == tuple(fillings[1].token for fillings in answer.fillings)
+    assert second.tokens[1:3] == tuple(predictions[1].token for predictions in answer.predictions)
 
 
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
@@ -120,7 +122,7 @@ def test_a_released_model_with_its_tokenizer() -> None:
     assert plain.shape == want["logits"].shape
     (answer,) = task.predict([f"The unseen {MASK}."])
     assert answer.source_tokens == ("the", "un", "##seen", MASK, ".")
-    assert answer.fillings[0][0].probability > answer.fillings[0][1].probability
+    assert answer.predictions[0][0].probability > answer.predictions[0][1].probability
     assert task.unknown_characters(f"a ☃ {MASK}") == ["☃"]
     (pair,) = task.predict([f"the cat [SEP] sat {MASK}"])
     assert pair.text.startswith("the cat [SEP] sat")
@@ -169,7 +171,7 @@ def test_lines_that_are_too_long() -> None:
         task.evaluate(lines(["a cat", long]))
     with pytest.raises(ValueError, match="test lines:1: is empty"):
         task.evaluate(lines([""]))
-    with pytest.raises(ValueError, match="max_length is 40, but the model has 32 positions; lower"):
+    with pytest.raises(ValueError, match="max_length=40 exceeds the 32 positions of the model; l"):
         teller(max_length=40).batches(lines(TEXTS), 2, seed=1)
 
 

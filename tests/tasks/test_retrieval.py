@@ -12,8 +12,6 @@ import attention_zoo as az
 from attention_zoo import training
 from attention_zoo.data import train_tokenizer
 from attention_zoo.tasks import Captioning, Retrieval
-from attention_zoo.training.building import BUILDERS
-from attention_zoo.training.corpora import kinds_for
 from tests.layers.running import close
 from tests.refusals import refuses
 from tests.tasks.retrievers import SCENES, TEXTS, TOKENIZER, untrained
@@ -116,8 +114,7 @@ def test_batches_and_limits() -> None:
 @pytest.mark.full
 def test_a_recipe_trains_it(tmp_path: Path) -> None:
     """The corpora of captions are its own, it is judged by recall, and evaluate measures it."""
-    assert kinds_for(Retrieval) == kinds_for(Captioning)
-    assert "retrieval" in BUILDERS
+    assert Retrieval.corpora is Captioning.corpora
     page = f"""
 task: retrieval
 run: {tmp_path / "run"}
@@ -140,7 +137,7 @@ training: {{steps: 2, batch_size: 8, evaluate_every: 2, monitor: recall_sum, lea
         training.fit(recipe, [f"run={tmp_path / 'other'}", "training.label_smoothing=0.1"])
     other = training.read_recipe(recipe, ["model={preset: show_attend_tell_small}"])
     with pytest.raises(ValueError, match=r"^model.preset=show_attend_tell_small: model must be a"):
-        BUILDERS.get("retrieval")(other, SCENES)
+        Retrieval.from_recipe(other, SCENES)
 
 
 @refuses(

@@ -66,7 +66,7 @@ def test_every_token_says_where_it_came_from() -> None:
             assert one.attention.shape == (size, len(one.source_tokens))
             np.testing.assert_allclose(one.attention.sum(-1), 1, atol=1e-5)
             assert len(one.copied) == len(one.origins) == size
-            assert len(one.token_scores) == size + (not one.cut)
+            assert len(one.token_scores) == size + (not one.truncated)
             assert "".join(one.tokens) == one.text.replace(" ", "")
             for label, share, origin in zip(one.tokens, one.copied, one.origins, strict=True):
                 assert (origin >= 0) == (share >= 0.5)
@@ -112,7 +112,7 @@ def test_a_summary_is_limited_without_being_asked() -> None:
     assert task.search_options(max_length_ratio=0.5).max_length is None
     assert all(len(answer.tokens) <= 9 for answer in task.predict(TEXTS))
     for answer in task.predict(TEXTS, max_length=1):
-        assert answer.cut is (len(answer.tokens) == 1)
+        assert answer.truncated is (len(answer.tokens) == 1)
 
 
 @pytest.mark.full
@@ -121,11 +121,11 @@ def test_long_sources_are_cut_on_request_and_the_answer_says_so(
 ) -> None:
     task = summarizer()
     monkeypatch.setattr(task, "max_source_length", 4)
-    with pytest.raises(ValueError, match=r"^source 0: 16 tokens, the limit is 4; .*cut_source"):
+    with pytest.raises(ValueError, match=r"^source 0: 16 tokens, the limit is 4; .*truncate_s"):
         task.predict(TEXTS[:1])
-    monkeypatch.setattr(task, "cut_source", True)
+    monkeypatch.setattr(task, "truncate_source", True)
     answers = task.predict([TEXTS[0], "a fire in Tromak", "the mill"])
-    assert [answer.source_cut for answer in answers] == [True, False, False]
+    assert [answer.source_truncated for answer in answers] == [True, False, False]
     assert answers[0].source_tokens == ("a", "fire", "in", "Tromak")
     assert answers[0].text == answers[1].text
     batch, labels = task.batches(pairs(TEXTS[:1], ["Belvik Tromak"]), 1, seed=1).at(0)
@@ -133,7 +133,7 @@ def test_long_sources_are_cut_on_request_and_the_answer_says_so(
     assert batch["source"][0, 3] == size
     assert labels[0, :3].tolist() == [1, size, 3]
     report = task.evaluate(pairs(TEXTS[:2]))
-    assert report["sources_cut"] == 1
+    assert report["sources_truncated"] == 1
     assert 0 <= report["copied_tokens"] <= 100
 
 
@@ -199,7 +199,7 @@ def test_evaluate_agrees_with_predict() -> None:
     assert report["exact_match"] == 50
     assert report["rouge1"] >= 50
     assert report["sentences"] == 4
-    assert report["cut"] == sum(answer.cut for answer in answers)
+    assert report["truncated"] == sum(answer.truncated for answer in answers)
     taken = [place >= 0 for answer in answers for place in answer.origins]
     assert report["copied_tokens"] == pytest.approx(100 * np.mean(taken))
     assert set(task.metric_names) < report.keys()

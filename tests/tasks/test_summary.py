@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attention_zoo.tasks.summary import origins
+from attention_zoo.tasks.summarization.result import origins
 
 
 def test_origins_by_hand() -> None:

@@ -13,10 +13,9 @@ import pytest
 
 from attention_zoo import models, tasks, training
 from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
-from attention_zoo.tasks import Tagged, TaggedSpan, Tagging, tagging
-from attention_zoo.tasks.tagged import TagReading
+from attention_zoo.tasks import TaggedSpan, Tagging, TaggingResult, tagging
+from attention_zoo.tasks.tagging.result import TaggerInference
 from attention_zoo.training import read_recipe
-from attention_zoo.training.building import build_task
 from attention_zoo.training.fine_tuning import initial_task
 from tests.cli.test_main import Capture, output, refused
 from tests.refusals import refuses
@@ -57,7 +56,7 @@ def tagger(
     return Tagging(model, tokenizer, letters, **task)
 
 
-def shown(answer: Tagged) -> tuple[Any, ...]:
+def shown(answer: TaggingResult) -> tuple[Any, ...]:
     return answer.text, answer.tags, pytest.approx(answer.score, abs=1e-4)
 
 
@@ -99,7 +98,7 @@ def test_lists_of_words_are_taken_as_they_are() -> None:
 def test_characters_are_those_of_each_token() -> None:
     task = tagger(characters=True)
     for words in (["saw", "New York", "ↄ"], ["\u2581", "a\u3000York"]):
-        (encoded,) = task._reader.encode([words])
+        (encoded,) = task._encoder.encode([words])
         parts = [part for word in words for part in word.split()]
         letters = [task.characters.encode([part])[0] or [1] for part in parts]
         assert encoded.characters == letters
@@ -130,7 +129,7 @@ def test_scores_and_probabilities_are_those_of_all_sequences() -> None:
 
 
 def test_spans_are_told_by_their_characters() -> None:
-    from attention_zoo.tasks.tagged import answer
+    from attention_zoo.tasks.tagging.result import make_result
 
     task = tagger()
     (source,) = task._sources([TEXT])
@@ -139,7 +138,7 @@ def test_spans_are_told_by_their_characters() -> None:
     likely = np.full((8, 5), 0.9)
     likely[1] = 0.25
     found = {"tags": np.array([[*ids, 0]] * 2), "scores": [-1.0, -np.inf], "marginals": likely}
-    told = answer(source, found, task.tags, "BIO")
+    told = make_result(source, found, task.tags, "BIO")
     assert told.text == "[Ida Lamp](PER) saw  [York](LOC), [no](LOC)?"
     first, *others = told.spans
     assert first == TaggedSpan("Ida Lamp", "PER", 0, 8, 0.25)
@@ -161,7 +160,7 @@ def test_attention_is_of_the_sentences_own_tokens() -> None:
 def test_attention_is_optional() -> None:
     task = tagger("subword", attention=True)
     inputs, _ = task.batches(CORPUS, 2, 1).at(0)
-    assert set(TagReading(task.model)(inputs)) == {"tags", "scores", "marginals"}
+    assert set(TaggerInference(task.model)(inputs)) == {"tags", "scores", "marginals"}
     assert task.predict([TEXT], attention=False)[0].attention is None
     assert tagger().predict([TEXT])[0].attention is None
 
@@ -324,7 +323,7 @@ def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
 
 def test_fine_tuning_takes_weights_tokenizers_and_tags(tmp_path: Path) -> None:
     recipe = read_recipe(page(tmp_path))
-    first = build_task(recipe, recipe.data.read("train"))
+    first = Tagging.from_recipe(recipe, recipe.data.read("train"))
     first.save(tmp_path / "first")
     words = [f"init={tmp_path / 'first'}", "model.dropout=0.1"]
     tuned = initial_task(read_recipe(page(tmp_path), words))

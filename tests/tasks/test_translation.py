@@ -102,7 +102,7 @@ def test_n_best_is_ordered_and_distinct() -> None:
 def test_an_answer_without_an_end_is_marked_as_cut() -> None:
     answers = translator().predict(SOURCES, beam_width=2, max_length=1)
     for answer in answers:
-        assert answer.cut is (len(answer.tokens) == 1)
+        assert answer.truncated is (len(answer.tokens) == 1)
 
 
 def test_unknown_tokens_are_flagged() -> None:
@@ -141,7 +141,7 @@ def test_evaluate_agrees_with_predict() -> None:
     report = task.evaluate(pairs(targets=targets), max_length=6)
     assert report["exact_match"] == pytest.approx(50)
     assert report["sentences"] == 4
-    assert report["cut"] == sum(a.cut for a in task.predict(SOURCES, max_length=6))
+    assert report["truncated"] == sum(a.truncated for a in task.predict(SOURCES, max_length=6))
     assert set(task.metric_names) < report.keys()
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from attention_zoo import training
+from attention_zoo.tasks import TASKS
 from tests.eager import shared_run
-from tests.training.custom_task import REGISTERED
+from tests.training.custom_task import Regression
 from tests.training.small import RESUMED, write_recipe
 
 __all__ = ["shared_run"]
@@ -21,10 +22,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def foreign(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names of `tests.training.custom_task`, for one test."""
-    for registry, name, factory in REGISTERED:
-        monkeypatch.setitem(registry._factories, name, factory)
+def custom_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task of `tests.training.custom_task`, registered for one test."""
+    monkeypatch.setitem(TASKS._factories, "regression", Regression)
 
 
 @pytest.fixture

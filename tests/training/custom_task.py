@@ -1,4 +1,4 @@
-"""Somebody else's task: a two-layer Keras model that fits points, for the one fit loop."""
+"""A task outside the package: a two-layer Keras model that fits points."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from attention_zoo.tasks import TASKS, SearchOptions
-from attention_zoo.training import CORPORA, Recipe
-from attention_zoo.training.building import BUILDERS
-from attention_zoo.training.corpora import Corpus
+from attention_zoo.registry import Registry
+from attention_zoo.tasks import TASKS, Corpus, Task
+from attention_zoo.training import Recipe
 from attention_zoo.training.recipe import TrainingOptions
 
 
@@ -25,6 +24,8 @@ class PointSet:
 
     x: np.ndarray
     y: np.ndarray
+    origin: str = "points"
+    skipped: int = 0
 
     def __len__(self) -> int:
         return len(self.x)
@@ -37,6 +38,10 @@ class PointSet:
         return PointSet(self.x[rows], self.y[rows])
 
 
+POINTS = Registry("data.corpus")
+
+
+@POINTS.register("points")
 @dataclass
 class Points(Corpus):
     """Points of a smooth function; the example of the number `poison` is NaN."""
@@ -65,6 +70,8 @@ class PointBatches:
     def __len__(self) -> int:
         return len(self.points)
 
+    num_examples = property(__len__)
+
     def rows(self, step: int) -> np.ndarray:
         number, index = divmod(step, self.steps_per_pass)
         order = np.random.default_rng((self.seed, number)).permutation(len(self))
@@ -89,27 +96,35 @@ class PointBatches:
         )
 
 
-class Regression:
+class Regression(Task):
     """Points in, points out."""
 
     name: ClassVar[str] = "regression"
-    metric_names: ClassVar[tuple[str, ...]] = ()
-    search = SearchOptions()
+    corpora = POINTS
 
     def __init__(self, model: keras.Model) -> None:
         self.model = model
 
+    @classmethod
+    def from_recipe(cls, recipe: Recipe, train: PointSet) -> Regression:
+        """Two dense layers, and between them those that the recipe's model section names."""
+        between = [getattr(keras.layers, name)() for name in recipe.model.get("between", [])]
+        if "dropout" in recipe.model:
+            between.append(keras.layers.Dropout(recipe.model["dropout"]))
+        layers = [keras.layers.Dense(8, "tanh"), *between, keras.layers.Dense(3, dtype="float32")]
+        return cls(keras.Sequential([keras.layers.Input((6,)), *layers]))
+
     def batches(self, examples: PointSet, batch_size: int, seed: int) -> PointBatches:
         return PointBatches(examples, batch_size, seed)
-
-    def within_limits(self, examples: PointSet) -> PointSet:
-        return examples
 
     def loss(self, label_smoothing: float) -> keras.losses.Loss:
         return keras.losses.MeanSquaredError()
 
-    def predict(self, texts: Sequence[Any]) -> Any:
-        return self.model(np.asarray(texts))
+    def predict(self, points: Sequence[Any]) -> Any:
+        return self.model(np.asarray(points))
+
+    def evaluate(self, examples: PointSet) -> dict[str, float]:
+        return {"error": float(np.mean((self.predict(examples.x) - examples.y) ** 2))}
 
     def save(self, folder: str | Path) -> None:
         self.model.save(Path(folder) / "model.keras")
@@ -120,22 +135,9 @@ class Regression:
         return cls(keras.models.load_model(Path(folder) / "model.keras", compile=False))
 
 
-def build_regression(recipe: Recipe, train: PointSet) -> Regression:
-    """Two dense layers, and between them whatever the recipe's model section asks for."""
-    between = [getattr(keras.layers, name)() for name in recipe.model.get("between", [])]
-    between += [keras.layers.Dropout(recipe.model["dropout"])] if "dropout" in recipe.model else []
-    layers = [keras.layers.Dense(8, "tanh"), *between, keras.layers.Dense(3, dtype="float32")]
-    return Regression(keras.Sequential([keras.layers.Input((6,)), *layers]))
-
-
-REGISTERED = ((CORPORA, "points", Points), (BUILDERS, "regression", build_regression))
-REGISTERED += ((TASKS, "regression", Regression),)
-
-
 def register() -> None:
-    """For a process of its own; tests take the fixture `foreign`."""
-    for registry, name, factory in REGISTERED:
-        registry.register(name)(factory)
+    """Register the task in a process of its own; tests take the fixture `custom_task`."""
+    TASKS.register("regression")(Regression)
 
 
 def recipe(folder: Path, data: dict[str, Any] | None = None, **training: Any) -> Recipe:

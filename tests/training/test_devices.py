@@ -98,7 +98,7 @@ def test_two_devices_write_the_sentences_of_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("foreign")
+@pytest.mark.usefixtures("custom_task")
 @pytest.mark.parametrize("devices", [2, 3])
 def test_devices_without_a_share_of_a_small_batch(devices: int, tmp_path: Path) -> None:
     """37 points are 4 batches of 9, and one of 1; with averages and two batches an update."""
@@ -109,7 +109,7 @@ def test_devices_without_a_share_of_a_small_batch(devices: int, tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("foreign")
+@pytest.mark.usefixtures("custom_task")
 def test_two_devices_go_on_exactly_and_stop_at_a_nan(tmp_path: Path) -> None:
     """With dropout and normalization, whose state every device has a copy of."""
     options = {"devices": 2, "checkpoint_every": 3, "precision": "mixed_float16"}

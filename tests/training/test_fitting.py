@@ -257,7 +257,7 @@ def test_a_recipe_object_needs_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("foreign")
+@pytest.mark.usefixtures("custom_task")
 def test_callbacks_are_told_what_keras_would_tell_them(tmp_path: Path) -> None:
     class Hooks(keras.callbacks.Callback):
         def __init__(self) -> None:

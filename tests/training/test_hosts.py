@@ -67,7 +67,7 @@ def test_only_several_hosts_are_told_to_start_again(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("foreign")
+@pytest.mark.usefixtures("custom_task")
 def test_two_hosts_come_to_what_one_comes_to(tmp_path: Path) -> None:
     """The last batch of a pass is of one example: the second host has no share of it."""
     options = {"clip_norm": 0.1, "ema": 0.9, "checkpoint_every": 3}
@@ -148,7 +148,7 @@ SIXTY = {"steps": 60, "evaluate_every": 20, "checkpoint_every": 3}
 AGAIN = "stop all hosts and start them with the same command"
 
 
-@pytest.mark.usefixtures("foreign")
+@pytest.mark.usefixtures("custom_task")
 @pytest.mark.parametrize(
     "lost",
     [
@@ -169,7 +169,7 @@ def test_a_lost_host_ends_the_others_and_all_go_on_exactly(lost: int, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("foreign")
+@pytest.mark.usefixtures("custom_task")
 def test_hosts_that_are_told_to_stop_save_where_they_are(tmp_path: Path) -> None:
     options = {**SIXTY, "checkpoint_every": 6}
     chief, worker = begun(tmp_path / "run", **options)

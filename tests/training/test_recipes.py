@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from attention_zoo import models
-from attention_zoo.training import Recipe, Sentences, read_recipe
-from attention_zoo.training.building import build_model, build_tagger, reads_characters
-from attention_zoo.training.corpora import Pairs
-from attention_zoo.training.image_corpora import Captions, Labelled
+from attention_zoo.tasks.building import build_model
+from attention_zoo.tasks.caption_corpora import Captions
+from attention_zoo.tasks.glimpses.corpora import Labelled
+from attention_zoo.tasks.tagging.building import build_tagger, takes_characters
+from attention_zoo.tasks.tagging.corpora import Sentences
+from attention_zoo.tasks.text_pair_corpora import Pairs
+from attention_zoo.training import Recipe, read_recipe
 from attention_zoo.training.optimizers import build_optimizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +47,7 @@ def languages(recipe: Recipe) -> tuple[str, ...]:
 def built(recipe: Recipe) -> Any:
     """A small model of the recipe's section."""
     if recipe.task == "tagging":
-        characters = 20 if reads_characters(recipe.model) else None
+        characters = 20 if takes_characters(recipe.model) else None
         small = {"units": 16, "embedding_dim": 8}
         return build_tagger({**recipe.model, **small}, TAGS, 20, characters)
     if recipe.task == "glimpses":

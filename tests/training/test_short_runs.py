@@ -12,9 +12,10 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo import tasks, training
+from attention_zoo.tasks import TASKS
 from attention_zoo.training.recipe import Recipe
 from tests.tiers import FULL
-from tests.training.custom_task import REGISTERED, recipe
+from tests.training.custom_task import Regression, recipe
 from tests.training.small import assert_same_run, newest, records
 from tests.training.test_fitting import StopAfter
 
@@ -23,8 +24,7 @@ from tests.training.test_fitting import StopAfter
 def _registered() -> Iterator[None]:
     """Register the model for this module; run eagerly in the fast tier."""
     with pytest.MonkeyPatch.context() as patch:
-        for registry, name, factory in REGISTERED:
-            patch.setitem(registry._factories, name, factory)
+        patch.setitem(TASKS._factories, "regression", Regression)
         tf.config.run_functions_eagerly(not FULL)
         yield
         tf.config.run_functions_eagerly(False)

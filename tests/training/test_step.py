@@ -171,8 +171,8 @@ def test_a_loss_that_is_no_mean_is_refused() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("foreign")
-def test_a_foreign_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("custom_task")
+def test_a_custom_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
     result = training.fit(custom_task.recipe(tmp_path / "run", steps=40, evaluate_every=20))
     log = records(result.folder)
     assert [line["step"] for line in log] == [20, 40]
@@ -200,7 +200,7 @@ def test_averages_follow_the_weights_by_the_formula() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("foreign")
+@pytest.mark.usefixtures("custom_task")
 def test_the_averages_are_evaluated_and_saved_and_the_weights_trained(tmp_path: Path) -> None:
     plain, averaged = (
         training.fit(custom_task.recipe(tmp_path / name, ema=ema)).folder
@@ -296,7 +296,7 @@ def test_nothing_changes_by_a_step_that_is_not_finite(jit: bool) -> None:
     assert np.isfinite(np.concatenate([value.ravel() for value in values(steps)])).all()
 
 
-@pytest.mark.usefixtures("foreign")
+@pytest.mark.usefixtures("custom_task")
 def test_a_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     recipe = custom_task.recipe(folder, {"poison": 5}, checkpoint_every=1)
@@ -314,7 +314,7 @@ def test_a_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Pat
         assert np.isfinite(weight).all()
 
 
-@pytest.mark.usefixtures("foreign")
+@pytest.mark.usefixtures("custom_task")
 def test_skipped_updates_are_counted_and_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,7 +329,7 @@ def test_skipped_updates_are_counted_and_said(
     assert arrays(result.folder)["optimizer.0"] == 12
 
 
-@pytest.mark.usefixtures("foreign")
+@pytest.mark.usefixtures("custom_task")
 def test_skipping_without_end_is_refused(tmp_path: Path) -> None:
     recipe = custom_task.recipe(
         tmp_path / "run", {"poison": 5, "size": 9}, on_nan="skip", steps=70, evaluate_every=70

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from attention_zoo import training
-from attention_zoo.cli.train import attention_picture
-from attention_zoo.tasks import Answer
+from attention_zoo.cli.train import draw_attention
+from attention_zoo.tasks import Translation, TranslationResult
 from attention_zoo.training.callbacks import Checkpoints
 from attention_zoo.training.fitting import pictures
 from attention_zoo.training.tensorboard import FOLDER, Events, cut_back
@@ -102,10 +102,10 @@ def test_a_run_that_goes_on_shows_no_step_twice_and_pictures_of_each_evaluation(
 
     monkeypatch.setattr(Checkpoints, "save", save)
     with pytest.raises(KeyboardInterrupt):
-        training.fit(path, words, draw=attention_picture)
+        training.fit(path, words, draw=draw_attention)
     monkeypatch.undo()
     assert [step for step, _ in curve(run, "loss")] == [20, 40]
-    training.fit(path, words, draw=attention_picture)
+    training.fit(path, words, draw=draw_attention)
     assert_same_run(whole, run)
     logged = [(line["step"], pytest.approx(line["val_loss"])) for line in records(run)]
     assert curve(run, "val_loss") == logged
@@ -116,16 +116,26 @@ def test_a_run_that_goes_on_shows_no_step_twice_and_pictures_of_each_evaluation(
 
 def test_nothing_is_drawn_of_an_empty_answer_or_without_attention() -> None:
     answer = small_answer(np.array([[0.25, 0.75]]), ("a",))
-    pixels = attention_picture(answer)
+    pixels = draw_attention(TASK, answer)
     assert pixels.dtype == np.uint8
     assert pixels.ndim == 3
     assert pixels.std() > 10
-    assert attention_picture(small_answer(None, ("a",))) is None
-    assert attention_picture(small_answer(np.zeros((0, 2)), ())) is None
+    assert draw_attention(TASK, small_answer(None, ("a",))) is None
+    assert draw_attention(TASK, small_answer(np.zeros((0, 2)), ())) is None
 
 
-def small_answer(attention: Any, tokens: tuple[str, ...]) -> Answer:
-    return Answer("a", 0.0, tokens, (0.0,) * len(tokens), ("b", "c"), attention, False)
+TASK = Translation(None, None, None)
+
+
+def small_answer(attention: Any, tokens: tuple[str, ...]) -> TranslationResult:
+    return TranslationResult(
+        text="a",
+        score=0.0,
+        tokens=tokens,
+        token_scores=(0.0,) * len(tokens),
+        source_tokens=("b", "c"),
+        attention=attention,
+    )
 
 
 def test_the_small_run_has_curves_and_no_pictures() -> None:

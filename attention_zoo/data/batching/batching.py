@@ -82,7 +82,7 @@ class Batches(ABC):
         return len(self._sizes[0])
 
     @property
-    def of_corpus(self) -> int:
+    def num_examples(self) -> int:
         """Number of distinct corpus examples in these batches."""
         return len(np.unique(self._numbers))
 

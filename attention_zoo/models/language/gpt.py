@@ -89,8 +89,6 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         of stddev 0.02 that is scaled down with depth. As released, W is E transposed.
     """
 
-    projects = True  # `call` accepts `project=False`
-
     # layers
 
     def __init__(

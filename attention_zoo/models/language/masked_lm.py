@@ -19,7 +19,7 @@ from attention_zoo.typing import Tensor
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class MaskedLM(keras.Model):
+class MaskedLM(presets.PresetMixin, keras.Model):
     """A BERT with a head that computes vocabulary logits at every position.
 
     `logits_t = norm(act(h_t W + b)) E^T + c`, where E are the BERT's token embeddings
@@ -43,12 +43,8 @@ class MaskedLM(keras.Model):
         Devlin et al. 2018, arXiv 1810.04805, section 3.1, task 1; the head is as released.
     """
 
-    core, decides = "bert", ("use_pooler",)
-    """Argument that holds the inner model, and arguments of that model that are set here."""
-
+    backbone_name, backbone_fixed = "bert", ("use_pooler",)
     free_settings: ClassVar[tuple[str, ...]] = ()  # the inner BERT has its own
-
-    projects = True  # `call` accepts `project=False`
 
     # layers
 
@@ -79,7 +75,7 @@ class MaskedLM(keras.Model):
         self.built = True
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:  # type: ignore[override]
         """The constructor's arguments as plain data."""
         return {"bert": dict(self.bert.settings)}
 
@@ -116,7 +112,3 @@ class MaskedLM(keras.Model):
             return cls(BERT.from_preset(name_or_folder, **inside), **own)
         given = {"bert": overrides} if overrides else {}
         return presets.from_preset_of(cls, name_or_folder, **given, **own)
-
-    def save_to_preset(self, folder: str | Path) -> None:
-        """Save config, weights and their sha256 to a folder that `from_preset` can load."""
-        presets.save_to_preset(self, folder)

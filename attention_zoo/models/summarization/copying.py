@@ -53,8 +53,6 @@ class Copying(PresetMixin, GenerationMixin):
     Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
     """
 
-    projects = True  # `call` accepts `project=False`
-
     settings: dict[str, Any]
     head: CopyHead | None
 

@@ -53,7 +53,7 @@ class TransformerTagger(Tagger):
         its first token. Marks as segments are this library's addition.
     """
 
-    core, decides = "bert", ("use_pooler",)
+    backbone_name, backbone_fixed = "bert", ("use_pooler",)
     """Argument that holds the inner model, and arguments of that model that are set here."""
 
     # layers

@@ -84,8 +84,6 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         H. Pre-norm: Xiong et al. 2020, arXiv 2002.04745.
     """
 
-    projects = True  # `call` accepts `project=False`
-
     # layers
 
     def __init__(

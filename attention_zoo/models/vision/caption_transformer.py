@@ -102,8 +102,6 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
         self.enter.build(self.encoder.compute_output_shape(image))
         self.built = True
 
-    projects = True  # `call` accepts `project=False`
-
     # computation
 
     def call(

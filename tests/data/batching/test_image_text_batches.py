@@ -14,7 +14,7 @@ from tests.refusals import refuses
 
 def test_each_text_is_beside_its_image_once_a_pass() -> None:
     made = ImageTextBatches(IMAGES, TEXTS, WHICH, batch_size=4, seed=2, numbers=WHICH + 1)
-    assert (len(made), made.of_corpus, made.steps_per_pass) == (21, 7, 6)
+    assert (len(made), made.num_examples, made.steps_per_pass) == (21, 7, 6)
     seen = []
     for step in range(made.steps_per_pass):
         inputs, labels = made.at(step)

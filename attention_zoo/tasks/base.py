@@ -1,0 +1,369 @@
+"""The base class of all tasks: the contract of training, the command line, export and reports."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import keras
+import numpy as np
+
+from attention_zoo import models
+from attention_zoo.data import load_tokenizer
+from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.decoding.rules import as_rules
+from attention_zoo.files import check_format_version
+from attention_zoo.registry import Registry
+
+FORMAT_VERSION = 1  # the format of task.json
+ENTRY_POINTS = "attention_zoo.tasks"
+
+
+class TaskRegistry(Registry):
+    """Task classes by name. Installed packages add theirs by entry points of `ENTRY_POINTS`."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self._loaded = False
+
+    def get(self, name: str) -> Any:
+        if not super().__contains__(name):
+            self._load_entry_points()
+        return super().get(name)
+
+    def names(self) -> list[str]:
+        self._load_entry_points()
+        return super().names()
+
+    def _load_entry_points(self) -> None:
+        """Import the modules of all entry points, which register their tasks, once."""
+        if self._loaded:
+            return
+        self._loaded = True
+        for point in entry_points(group=ENTRY_POINTS):
+            try:
+                point.load()
+            except Exception as error:
+                raise ValueError(
+                    f"entry point {point.name} = {point.value} of group {ENTRY_POINTS} fails:"
+                    f" {error}; fix or uninstall its package"
+                ) from error
+
+
+TASKS = TaskRegistry("task")
+
+
+@dataclass(frozen=True)
+class Input:
+    """An argument of `Task.predict`.
+
+    Args:
+        name: the name of the argument.
+        kind: "text" or "image": a list with one item for each result; on the command line, one
+            text or one image file per line. "image_index": images to search, encoded by
+            `Task.index`; on the command line, a folder.
+    """
+
+    name: str
+    kind: Literal["text", "image", "image_index"] = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A prediction for one input.
+
+    Args:
+        text: the prediction as text.
+        score: its score; a log-probability unless stated otherwise.
+        tokens: readable labels of the prediction's T tokens.
+        source_tokens: readable labels of the input's S tokens.
+        attention: attention weights, or None; the shape depends on the task.
+        unknown: positions of unknown tokens in `source_tokens`.
+        truncated: True if the search reached the length limit before the end token.
+        alternatives: the next best predictions for the same input, best first.
+    """
+
+    text: str
+    score: float
+    tokens: tuple[str, ...] = ()
+    source_tokens: tuple[str, ...] = ()
+    attention: np.ndarray | None = None
+    unknown: tuple[int, ...] = ()
+    truncated: bool = False
+    alternatives: tuple[Self, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as values that `json.dumps` takes; arrays become nested lists."""
+        return {field.name: _as_json(vars(self)[field.name]) for field in fields(self)}
+
+
+class Task(ABC):
+    """A model with its preprocessing and postprocessing.
+
+    The training loop, the command line, export and report pages call only the methods below. A
+    subclass is registered in `TASKS` under its `name`, and implements `from_recipe`, `batches`,
+    `loss`, `predict` and `evaluate`. Its constructor takes the model, the tokenizers, `search`, and
+    the limits and switches by their names.
+
+    Attributes:
+        name: the name in recipes and in `task.json`.
+        metric_names: metrics of `evaluate` that can select a checkpoint; higher is better.
+        corpora: the corpora that a recipe's `data.corpus` can name, subclasses of `Corpus`.
+        inputs: the inputs of `predict`.
+        limits: names of the limits on examples, such as `max_length`. The corpora have options of
+            the same names.
+        switches: names of boolean options of the corpora that are also attributes of the task.
+        examples: plural noun for examples in messages.
+        tokenizer_names: attributes that hold tokenizers, and the folders that they are saved to.
+        tokenizer_kind: the tokenizer kind if a recipe names none.
+        attention_options: options of `predict` that add attention weights to the results.
+        uses_beam_search: False if `search.n_best` does not depend on `search.beam_width`.
+        card_metrics: the metrics on a model card, and their column headings.
+        model: the model.
+        search: default search options of `predict`.
+    """
+
+    name: ClassVar[str]
+    metric_names: ClassVar[tuple[str, ...]] = ()
+    corpora: ClassVar[Registry]
+    inputs: ClassVar[tuple[Input, ...]] = (Input("texts"),)
+    limits: ClassVar[tuple[str, ...]] = ()
+    switches: ClassVar[tuple[str, ...]] = ()
+    examples: ClassVar[str] = "examples"
+    tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
+    tokenizer_kind: ClassVar[str] = "subword"
+    attention_options: ClassVar[Mapping[str, Any]] = {}
+    uses_beam_search: ClassVar[bool] = True
+    card_metrics: ClassVar[Mapping[str, str]] = {}
+    model: Any
+    search: SearchOptions = SearchOptions()
+
+    # Construction from a recipe.
+
+    @classmethod
+    @abstractmethod
+    def from_recipe(cls, recipe: Any, train: Any) -> Self:
+        """Build the untrained task of a `training.Recipe`, with vocabularies from its train split.
+
+        Raises:
+            ValueError: if the recipe's model or tokenizer options are invalid.
+        """
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Limits and switches by name."""
+        return {name: vars(self)[name] for name in (*self.limits, *self.switches)}
+
+    @classmethod
+    def recipe_options(cls, recipe: Any) -> dict[str, Any]:
+        """Return a recipe's search options, limits and switches, as constructor arguments."""
+        data = vars(recipe.data)
+        return {"search": recipe.search, **{n: data[n] for n in (*cls.limits, *cls.switches)}}
+
+    def set_options(self, **options: Any) -> None:
+        """Set search options, limits and switches; raise ValueError for a limit below 1."""
+        for name, value in options.items():
+            if name in self.limits and value < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {value}")
+            setattr(self, name, value)
+
+    @property
+    def tokenizers(self) -> dict[str, Any]:
+        """Tokenizers by attribute name."""
+        return {name: vars(self)[name] for name in self.tokenizer_names}
+
+    # Training.
+
+    @abstractmethod
+    def batches(self, examples: Any, batch_size: int, seed: int) -> Any:
+        """Return the examples as training batches (such as `data.PairBatches`).
+
+        Examples have `len`, iteration, `take(rows)`, `origin` (a text that names their source) and
+        `skipped` (the number of bad ones that their reader skipped). Each example consists of
+        strings, numbers or arrays, by which the training loop detects a changed corpus. Batches
+        have `num_examples`, the number of distinct examples.
+        """
+
+    @abstractmethod
+    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """Return the training loss."""
+
+    def within_limits(self, examples: Any) -> Any:
+        """Return the examples within the task's limits; by default, all of them."""
+        return examples
+
+    # Prediction.
+
+    @abstractmethod
+    def predict(self, *inputs: Any, **options: Any) -> list[Any]:
+        """Return one `Result` for each input, in order.
+
+        Args:
+            *inputs: see `inputs`; each is a list.
+            **options: fields of `SearchOptions` for this call, and options of the task.
+        """
+
+    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+        """Raise ValueError for a text or image file that `predict` rejects; by default, if empty.
+
+        Args:
+            sources: texts, or paths of images.
+            locations: location of each of them for error messages, such as file:line.
+        """
+        for row, source in enumerate(sources):
+            if not source:
+                raise ValueError(f"{locations[row] if locations else f'source {row}'}: is empty")
+
+    def unknown_characters(self, text: str) -> list[str]:
+        """Return the characters of a text that the vocabulary does not contain."""
+        return []
+
+    def index(self, images: Sequence[Any]) -> Any:
+        """Encode images that `predict` searches, for a task with an "image_index" input."""
+        raise ValueError(f"task {self.name} does not search images; remove the images")
+
+    def predict_inputs(self, examples: Any) -> Sequence[Any]:
+        """Return the inputs of `predict` of examples; empty if predictions need other inputs."""
+        return ()
+
+    def predict_example(self, examples: Any, row: int) -> tuple[Any, str]:
+        """Return the result for one example, and the reference beside the prediction as a line."""
+        raise ValueError(f"task {self.name} predicts no single examples; call predict")
+
+    # Evaluation and reports.
+
+    @abstractmethod
+    def evaluate(self, examples: Any, **options: Any) -> dict[str, Any]:
+        """Compute metrics on examples: at least `metric_names`."""
+
+    def plot(self, result: Any, path: str | Path | None = None) -> Any:
+        """Return a matplotlib figure of a result's attention; write it to `path` if given."""
+        from attention_zoo import inspection
+
+        return inspection.plot_alignment(
+            result.attention, result.tokens, result.source_tokens, path
+        )
+
+    def write_report(self, results: Sequence[Any], path: str | Path) -> None:
+        """Write results with their attention weights as one HTML page.
+
+        Raises:
+            ValueError: if the task has no HTML page.
+        """
+        raise ValueError(f"task {self.name} has no HTML page; use plot")
+
+    @classmethod
+    def has_report(cls) -> bool:
+        """Return whether `write_report` is implemented."""
+        return cls.write_report is not Task.write_report
+
+    # Saving, loading and export.
+
+    def saved_fields(self) -> dict[str, Any]:
+        """Return additional fields of `task.json`."""
+        return {}
+
+    @classmethod
+    def load_fields(cls, folder: Path, content: dict[str, Any]) -> dict[str, Any]:
+        """Return additional constructor arguments, from the folder and its `task.json`."""
+        return {}
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, tokenizers and options to a folder; `task.json` is written last."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, tokenizer in self.tokenizers.items():
+            tokenizer.save(folder / name)
+        self.model.save_to_preset(folder / "model")
+        content = {"format_version": FORMAT_VERSION, "task": self.name, **self.options}
+        content |= {**self.saved_fields(), "search": self.search.as_dict()}
+        text = json.dumps(content, indent=2) + "\n"
+        (folder / "task.json").write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Load a folder written by `save`; raise ValueError if it is damaged."""
+        folder = Path(folder)
+        content = read_task_file(folder)
+        with _damaged(folder):
+            options: dict[str, Any] = {name: int(content[name]) for name in cls.limits}
+            options |= {name: bool(content[name]) for name in cls.switches}
+            options["search"] = SearchOptions(**content["search"])
+            options |= cls.load_fields(folder, content)
+        model = models.from_preset(folder / "model")
+        tokenizers = {name: load_tokenizer(folder / name) for name in cls.tokenizer_names}
+        return cls(model, **tokenizers, **options)  # type: ignore[call-arg]
+
+    def export_module(self, rules: Iterable[Rule] = ()) -> Any:
+        """Return a `tf.Module` whose `serve` computes `predict` in TensorFlow operations.
+
+        Raises:
+            ValueError: if the task cannot be exported.
+        """
+        raise ValueError(f"task {self.name} cannot be exported")
+
+
+def rules_for_all(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules; raise ValueError for a rule that depends on the sources of a batch.
+
+    A task splits its inputs into batches itself, so such a rule would be applied to other sources.
+    """
+    given = as_rules(rules)
+    for rule in given:
+        if rule.of_sources:
+            raise ValueError(
+                f"rules: {type(rule).__name__} depends on the sources of a batch; use rules that "
+                "are the same for all sources, or search with `task.model.search`"
+            )
+    return given
+
+
+def refuse_rules(rules: Iterable[Rule], task: str) -> None:
+    """Raise ValueError if rules are given to a task without search."""
+    if tuple(rules):
+        raise ValueError(f"rules need a search, but {task} has no search: drop them")
+
+
+def read_task_file(folder: str | Path) -> dict[str, Any]:
+    """Read `task.json` of a task folder; raise ValueError if it is missing or damaged."""
+    path = Path(folder) / "task.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; give a folder that `task.save` wrote") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: damaged ({error}); use another checkpoint") from None
+    if not isinstance(content, dict) or not isinstance(content.get("task"), str):
+        raise ValueError(f"{path}: names no task; use another checkpoint")
+    check_format_version(path, content, FORMAT_VERSION)
+    return content
+
+
+@contextlib.contextmanager
+def _damaged(folder: Path) -> Iterator[None]:
+    """Convert errors in the options of the folder's `task.json` into ValueError with its path."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
+        ) from None
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value of a result as `json.dumps` takes it."""
+    if isinstance(value, Result):
+        return value.as_dict()
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_as_json(one) for one in value]
+    if isinstance(value, Mapping):
+        return {key: _as_json(one) for key, one in value.items()}
+    return value

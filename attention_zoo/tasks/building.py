@@ -1,0 +1,111 @@
+"""Construction of models and tokenizers from the options of a recipe."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from attention_zoo import models
+from attention_zoo.data import Tokenizer, train_tokenizer
+
+
+@dataclass
+class TokenizerOptions:
+    """Options of the tokenizers, which are trained on the training split.
+
+    Args:
+        kind: "subword", "word", "character", or "whitespace" (split at white space); null is the
+            task's `tokenizer_kind`.
+        vocabulary_size: maximum size, including the four special tokens.
+        lowercase: lowercase source and target.
+        shared: for translation: one vocabulary for source and target, as a model with `tie: all`
+            requires, or one for each. Summarization always has one.
+        min_count: for tagging, captioning and retrieval, with kind "whitespace": words that are
+            rarer in the training split are unknown.
+        vectors: for tagging: a text file of word vectors (GloVe, word2vec) that initialize the
+            embeddings, or null.
+    """
+
+    kind: str | None = None
+    vocabulary_size: int = 8000
+    lowercase: bool = False
+    shared: bool = False
+    min_count: int = 1
+    vectors: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.min_count < 1:
+            raise ValueError(f"tokenizer.min_count must be at least 1, got {self.min_count}")
+
+
+def keep_frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:
+    """Return the words that occur at least `min_count` times, with their repetitions."""
+    if options.min_count == 1:
+        return words
+    if options.kind != "whitespace":
+        raise ValueError(
+            f"tokenizer.min_count={options.min_count} requires tokenizer.kind=whitespace, got"
+            f" {options.kind}; set that kind, or remove min_count from the recipe"
+        )
+    shown = [word.lower() if options.lowercase else word for word in words]
+    counts = Counter(shown)
+    return [word for word in shown if counts[word] >= options.min_count]
+
+
+def train_recipe_tokenizer(options: TokenizerOptions, texts: Sequence[str]) -> Tokenizer:
+    """Train a tokenizer with these options on the texts."""
+    kind = options.kind or "subword"
+    return train_tokenizer(kind, texts, options.vocabulary_size, options.lowercase)
+
+
+@contextmanager
+def naming_preset(section: dict[str, Any]) -> Iterator[None]:
+    """Name the recipe's preset in a ValueError about its model."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"model.preset={section['preset']}: {error}") from None
+
+
+def build_model(section: dict[str, Any], **given: Any) -> Any:
+    """Build the model of a recipe's `model` section.
+
+    Args:
+        section: `preset`, and arguments of the model's constructor to override.
+        **given: arguments that the data determine.
+
+    Raises:
+        ValueError: the preset is missing or unknown, or an argument is unknown, has the wrong type
+            or is determined by the data.
+    """
+    if "preset" not in section:
+        raise ValueError(f"model.preset is missing; name one of {', '.join(models.list_presets())}")
+    determined = [f"model.{key}" for key in section if key in given]
+    if determined:
+        raise ValueError(f"{determined[0]}: determined by the data; remove it from the recipe")
+    overrides = {key: value for key, value in section.items() if key != "preset"}
+    arguments = inspect.signature(models.preset_class(section["preset"])).parameters
+    for key, value in overrides.items():
+        if key in arguments and not _has_type_of(value, arguments[key]):
+            kind = type(arguments[key].default).__name__
+            raise ValueError(f"model.{key}: expected {kind}, got {value!r}")
+    try:
+        return models.from_preset(section["preset"], **given, **overrides)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"model: {' '.join(str(error).split())}") from error
+
+
+def _has_type_of(value: Any, argument: inspect.Parameter) -> bool:
+    """Return whether a value has the type of the default; integers are accepted as floats."""
+    default = argument.default
+    if default is None or default is inspect.Parameter.empty:
+        return True
+    if isinstance(value, list) and "Sequence" in str(argument.annotation):
+        return True
+    if isinstance(default, bool) or isinstance(value, bool):
+        return type(value) is type(default)
+    return isinstance(value, (int, float) if isinstance(default, float) else type(default))

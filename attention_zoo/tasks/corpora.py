@@ -1,0 +1,89 @@
+"""Base classes of corpora: the options of a recipe's `data` section, and the reader of examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from attention_zoo.registry import did_you_mean
+
+
+@dataclass
+class Corpus:
+    """Base class of all corpora.
+
+    Args:
+        corpus: the name of the corpus in the task's `corpora`.
+        split: the split that `attention-zoo evaluate` uses.
+    """
+
+    corpus: str = ""
+    split: str = "test"
+
+    splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
+    limits: ClassVar[tuple[str, ...]] = ()
+    """Options that limit examples (lengths, image size); the task has attributes of these names."""
+    switches: ClassVar[tuple[str, ...]] = ()
+    """Boolean options that only some of the tasks with such examples support."""
+    generated: ClassVar[bool] = False
+    """Whether the examples are generated, so that no licence restricts their use."""
+
+    def __post_init__(self) -> None:
+        for name in self.limits:
+            if vars(self)[name] < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {vars(self)[name]}")
+
+    def read(self, split: str) -> Any:
+        """Return the examples of a split; raise ValueError if it is unknown or damaged."""
+        if split not in self.splits:
+            raise ValueError(
+                f"data.split={split}: unknown split{did_you_mean(split, self.splits)}"
+                f" (known: {', '.join(self.splits)})"
+            )
+        return self._read(split)
+
+    def _read(self, split: str) -> Any:
+        """Return the examples of a known split."""
+        raise NotImplementedError(f"{type(self).__name__} must define `_read`")
+
+
+@dataclass
+class Generated(Corpus):
+    """Base class of generated corpora.
+
+    Args:
+        size, validation_size, test_size: examples per split; splits other than "train" and
+            "validation" have `test_size`.
+        seed: seed of the generator.
+    """
+
+    size: int = 10000
+    validation_size: int = 500
+    test_size: int = 500
+    seed: int = 1
+
+    generated: ClassVar[bool] = True
+
+    def size_of(self, split: str) -> int:
+        """Return the number of examples of a split."""
+        return {"train": self.size, "validation": self.validation_size}.get(split, self.test_size)
+
+
+@dataclass
+class Files(Corpus):
+    """Base class of corpora with one path per split.
+
+    Args:
+        train, validation, test: path of each split; None if there is no such split.
+    """
+
+    train: str | None = None
+    validation: str | None = None
+    test: str | None = None
+
+    def path(self, split: str) -> str:
+        """Return the path of a split; raise ValueError if the recipe does not name one."""
+        path = vars(self)[split]
+        if not path:
+            raise ValueError(f"data.{split} is missing; name the file that holds this split")
+        return str(path)

@@ -1,0 +1,180 @@
+"""Corpora of images with class labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from attention_zoo.data import (
+    LabelledImages,
+    cluttered_digits,
+    generate_digits,
+    read_class_folders,
+    read_labelled_tfds,
+    read_npz_images,
+    translated_digits,
+)
+from attention_zoo.ops import whole_number
+from attention_zoo.registry import Registry
+from attention_zoo.tasks.corpora import Corpus, Files, Generated
+
+LABELLED_IMAGES = Registry("data.corpus")
+SCATTERED = Registry("data.scattered")
+"""Placement of images on a larger black square: `f(images, labels, size, seed)` by name."""
+
+SCATTERED.register("nowhere")(lambda images, labels, size, seed: (images, labels))
+SCATTERED.register("translated")(translated_digits)
+SCATTERED.register("cluttered")(
+    lambda images, labels, size, seed: cluttered_digits(images, labels, size, seed=seed)
+)
+
+
+@dataclass
+class Labelled(Corpus):
+    """Base class of corpora of images with class labels.
+
+    Args:
+        image_size: side in pixels of the square that images are resized to or placed on.
+        scattered: "nowhere" (resized), "translated" (at a random position on a black square of
+            `image_size`) or "cluttered" (the same, among pieces of other images).
+        copies: copies of each training image, each at another position.
+        seed: seed of the positions.
+    """
+
+    image_size: int = 28
+    scattered: str = "nowhere"
+    copies: int = 1
+    seed: int = 1
+
+    limits: ClassVar[tuple[str, ...]] = ("image_size",)
+
+    def __post_init__(self) -> None:
+        SCATTERED.get(self.scattered)
+        if whole_number("copies", self.copies) > 1 and self.scattered == "nowhere":
+            raise ValueError(
+                f"copies={self.copies}: copies are identical with scattered=nowhere; set"
+                " scattered=translated or cluttered"
+            )
+        super().__post_init__()
+
+    def _read(self, split: str) -> LabelledImages:
+        found = self._images(split)
+        put = SCATTERED.get(self.scattered)
+        seed = 3 * self.seed + self.splits.index(split)
+        rows = np.tile(np.arange(len(found)), self.copies if split == "train" else 1)
+        images, labels = put(found.images[rows], found.labels[rows], self.image_size, seed)
+        names = [found.names[row] for row in rows]
+        where = "" if self.scattered == "nowhere" else f", {self._describe_placement()}"
+        origin = f"{found.origin}{where}"
+        made = replace(found, images=images, labels=labels, names=names, origin=origin)
+        return made.resized(self.image_size)
+
+    def _describe_placement(self) -> str:
+        """Return a description of how images are placed."""
+        return f"{self.scattered} on {self.image_size} x {self.image_size}, seed {self.seed}"
+
+    @property
+    def read_size(self) -> int | None:
+        """Size that images are resized to when read; None keeps their size for placement."""
+        return self.image_size if self.scattered == "nowhere" else None
+
+    def _images(self, split: str) -> LabelledImages:
+        """Return the images of a split, all of one size, before placement."""
+        raise NotImplementedError(f"{type(self).__name__} must define `_images`")
+
+
+@LABELLED_IMAGES.register("digits")
+@dataclass
+class GeneratedDigits(Generated, Labelled):
+    """Generated corpus of digits; see `data.generate_digits`. `seed` also seeds the generator."""
+
+    corpus: str = "digits"
+    size: int = 20000
+    validation_size: int = 1000
+    test_size: int = 2000
+
+    def _images(self, split: str) -> LabelledImages:
+        images, labels = generate_digits(self.size_of(split), split, self.seed)
+        names = [str(number) for number in range(1, len(images) + 1)]
+        classes = [str(digit) for digit in range(10)]
+        origin = f"digits {split}, seed {self.seed}"
+        return LabelledImages(images, labels.astype("int32"), classes, names, origin)
+
+
+@LABELLED_IMAGES.register("npz")
+@dataclass
+class Arrays(Files, Labelled):
+    """Arrays of images and labels in `.npz` files; see `data.read_npz_images`.
+
+    Args:
+        images, labels: names of the arrays.
+        held_out: without a validation file, the number of last images of `train` that are held out
+            as the validation split.
+    """
+
+    corpus: str = "npz"
+    images: str = "x_train"
+    labels: str = "y_train"
+    held_out: int = 0
+
+    def _images(self, split: str) -> LabelledImages:
+        cut = split in ("train", "validation") and not self.validation
+        if not cut or not self.held_out:
+            return read_npz_images(self.path(split), self.images, self.labels)
+        whole = read_npz_images(self.path("train"), self.images, self.labels)
+        if not 0 < self.held_out < len(whole):
+            raise ValueError(
+                "data.held_out must be at least 1 and below the number of images, got"
+                f" {self.held_out} of {len(whole)} images of data.train"
+            )
+        begin = len(whole) - self.held_out
+        kept = range(begin) if split == "train" else range(begin, len(whole))
+        origin = f"{whole.origin}, images {kept.start + 1} to {kept.stop}"
+        return replace(whole.take(kept), origin=origin)
+
+
+@LABELLED_IMAGES.register("classes")
+@dataclass
+class ClassFolders(Files, Labelled):
+    """One folder or zip file per split, with a folder of images for each class.
+
+    Args:
+        skip_bad: maximum number of bad images to skip; one more is an error.
+    """
+
+    corpus: str = "classes"
+    image_size: int = 224
+    skip_bad: int = 0
+
+    def _images(self, split: str) -> LabelledImages:
+        return read_class_folders(self.path(split), self.read_size, self.skip_bad)
+
+
+@LABELLED_IMAGES.register("classes_tfds")
+@dataclass
+class LabelledTfds(Files, Labelled):
+    """Prepared TensorFlow dataset (TFDS) of labelled images; see `data.read_labelled_tfds`.
+
+    Args:
+        name: name of the dataset, for example mnist; train, validation and test are names of its
+            splits.
+        image, label: names of its features.
+        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
+        skip_bad: maximum number of bad rows to skip; one more is an error.
+    """
+
+    corpus: str = "classes_tfds"
+    train: str | None = "train[:90%]"
+    validation: str | None = "train[90%:]"
+    test: str | None = "test"
+    name: str = "mnist"
+    image: str = "image"
+    label: str = "label"
+    data_dir: str | None = None
+    skip_bad: int = 0
+
+    def _images(self, split: str) -> LabelledImages:
+        names = self.name, self.path(split), self.image, self.label
+        return read_labelled_tfds(*names, self.read_size, self.data_dir, self.skip_bad)

@@ -1,0 +1,71 @@
+"""A served glimpse classifier of encoded images: decoding, glimpses and class in one graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from attention_zoo.export.graph_images import square_images
+from attention_zoo.tasks.glimpses.grey import LUMINANCE
+
+
+class ServedGlimpses(tf.Module):
+    """`task.predict` of encoded images in core TensorFlow operations.
+
+    The results are those of `predict`; each location is the mean of its distribution. A batch with
+    a damaged image, or one that `data.graph_image` rejects, is rejected as a whole
+    (`InvalidArgumentError`).
+
+    Args:
+        task: a `tasks.Glimpses`.
+    """
+
+    def __init__(self, task: Any) -> None:
+        super().__init__(name="glimpses")
+        self.weights = [variable.value for variable in task.model.variables]
+        self._glimpse_path = task.model.glimpse_path
+        self._names = tf.constant(task.classes)
+        self._side = task.image_size
+        self._grey = task.model.settings["image_shape"][-1] != 3
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="image")],
+        autograph=False,
+    )
+    def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Classify encoded images `(B,)`; see `answers` for the outputs."""
+        images = square_images(image, self._side)
+        return self.answers(self._glimpse_path(grey_images(images) if self._grey else images))
+
+    def answers(self, path: Any) -> dict[str, tf.Tensor]:
+        """Return the outputs of the signature.
+
+        Args:
+            path: a `models.recurrent_attention.GlimpsePath` of B images, G glimpses and K classes.
+
+        Returns:
+            `text` (B,), the class; `scores` (B,), its log probability; `classes` (B, K) strings and
+            `probabilities` (B, K), likeliest first; `locations` (B, G, 2), the glimpse locations,
+            downwards and to the right, from -1 to 1 over the image; `tokens` (B, G) strings, the
+            class predicted after each glimpse.
+        """
+        logits = tf.cast(path.logits, "float64")
+        last = tf.nn.log_softmax(logits[:, -1])
+        order = tf.argsort(logits[:, -1], direction="DESCENDING", stable=True)
+        shares = tf.gather(last, order, batch_dims=1)
+        classes = tf.gather(self._names, order)
+        return {
+            "text": classes[:, 0],
+            "scores": tf.cast(shares[:, 0], "float32"),
+            "classes": classes,
+            "probabilities": tf.cast(tf.exp(shares), "float32"),
+            "locations": tf.cast(path.locations, "float32"),
+            "tokens": tf.gather(self._names, tf.argmax(logits, axis=-1)),
+        }
+
+
+def grey_images(images: tf.Tensor) -> tf.Tensor:
+    """Convert images `(..., 3)` to grey `(..., 1)`, both uint8, with the levels of the task."""
+    light = tf.reduce_sum(tf.cast(images, "int32") * LUMINANCE, axis=-1, keepdims=True)
+    return tf.cast(tf.round(tf.cast(light, "float64") / sum(LUMINANCE)), tf.uint8)

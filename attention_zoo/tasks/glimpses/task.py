@@ -1,0 +1,216 @@
+"""Glimpses: classify an image from a sequence of small patches (recurrent attention)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import keras
+import numpy as np
+from keras import ops
+from numpy.typing import NDArray
+
+from attention_zoo import models
+from attention_zoo.data import LabelledBatches, LabelledImages, read_image
+from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.tasks.base import TASKS, Input, Task, refuse_rules
+from attention_zoo.tasks.building import build_model, naming_preset
+from attention_zoo.tasks.glimpses.corpora import LABELLED_IMAGES
+from attention_zoo.tasks.glimpses.grey import to_grey
+from attention_zoo.tasks.glimpses.result import GlimpseResult
+from attention_zoo.tasks.image_texts import Image, is_single_image
+
+
+@TASKS.register("glimpses")
+class Glimpses(Task):
+    """Image classification by glimpses: a recurrent attention model and its class names.
+
+    Args:
+        model: a `models.RecurrentAttentionModel`.
+        classes: class names, by class index.
+        search: only `batch_size` is used, the number of images in a batch.
+        image_size: images are resized to a square with this side, in pixels. It must be the size
+            of the model's images, which is the default.
+
+    Raises:
+        ValueError: if the model is of another class, has another number of classes, or takes images
+            that are not squares of `image_size`.
+    """
+
+    name: ClassVar[str] = "glimpses"
+    metric_names: ClassVar[tuple[str, ...]] = ("accuracy",)
+    corpora: ClassVar[Registry] = LABELLED_IMAGES
+    inputs: ClassVar[tuple[Input, ...]] = (Input("images", "image"),)
+    limits: ClassVar[tuple[str, ...]] = ("image_size",)
+    examples: ClassVar[str] = "images"
+    tokenizer_names: ClassVar[tuple[str, ...]] = ()
+    uses_beam_search: ClassVar[bool] = False
+    card_metrics: ClassVar[Mapping[str, str]] = {"images": "images", "error": "error, %"}
+
+    def __init__(
+        self,
+        model: keras.Model,
+        classes: Sequence[str],
+        search: SearchOptions | None = None,
+        image_size: int | None = None,
+    ) -> None:
+        if not isinstance(model, models.RecurrentAttentionModel):
+            raise ValueError(
+                f"model must be a models.RecurrentAttentionModel, got {type(model).__name__}"
+            )
+        if len(classes) != model.settings["classes"]:
+            raise ValueError(
+                f"classes has {len(classes)} names, but the model has {model.settings['classes']}"
+                " classes; give one name for each"
+            )
+        height, width, _ = model.settings["image_shape"]
+        if not height == width == (image_size or height):
+            raise ValueError(
+                f"the model takes images of {height} x {width} pixels; use a model of square"
+                f" images, and image_size={height}"
+            )
+        self.model = model
+        self.classes = list(classes)
+        self.search = search or SearchOptions()
+        self.image_size = height
+
+    @classmethod
+    def from_recipe(cls, recipe: Any, train: LabelledImages) -> Self:
+        """Build a glimpse model for the image shape and the classes of the training split."""
+        shape = list(train.images.shape[1:])
+        model = build_model(recipe.model, image_shape=shape, classes=len(train.classes))
+        with naming_preset(recipe.model):
+            return cls(model, train.classes, **cls.recipe_options(recipe))
+
+    # Training.
+
+    def batches(self, examples: LabelledImages, batch_size: int, seed: int) -> LabelledBatches:
+        """Return batches of images and class indices; raise ValueError for an unknown class."""
+        return LabelledBatches(examples.images, self._labels(examples), batch_size, seed)
+
+    def _labels(self, examples: LabelledImages) -> NDArray[np.int32]:
+        """Return the model's class index of each image."""
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        for name in examples.classes:
+            if name not in numbers:
+                raise ValueError(
+                    f"{examples.origin}: unknown class {name!r}{did_you_mean(name, numbers)}"
+                    f" (known: {', '.join(numbers)})"
+                )
+        own = np.array([numbers[name] for name in examples.classes], np.int32)
+        return own[examples.labels]
+
+    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """Return `losses.GlimpseLoss`: cross-entropy of the class, REINFORCE for the locations."""
+        made: keras.losses.Loss = self.model.make_loss(label_smoothing)
+        return made
+
+    # Prediction.
+
+    def predict(self, images: Sequence[Image], **search_overrides: Any) -> list[GlimpseResult]:
+        """Classify each image, in order; a result does not depend on the other images.
+
+        Args:
+            images: paths, encoded images or arrays, see `data.read_image`, or one array `(N, H, W,
+                C)`; colour images are converted to grey if the model takes one channel.
+            **search_overrides: `batch_size` for this call.
+
+        Raises:
+            ValueError: if an image cannot be read, or an option is unknown.
+        """
+        if is_single_image(images):
+            raise ValueError("predict takes a list of images; write predict([image])")
+        size = self.search.override(**search_overrides).batch_size
+        read = [
+            self._read(image, None if isinstance(image, str | Path) else f"image {row}")
+            for row, image in enumerate(images)
+        ]
+        answers: list[GlimpseResult] = []
+        for start in range(0, len(read), size):
+            some = np.stack(read[start : start + size])
+            path = self.model.glimpse_path(some)
+            parts = [ops.convert_to_numpy(part) for part in path]
+            answers += [
+                self._answer(some[row], *(x[row] for x in parts)) for row in range(len(some))
+            ]
+        return answers
+
+    def _read(self, image: Any, where: str | None) -> NDArray[np.uint8]:
+        """Read an image with the size and the channels of the model's input."""
+        read = read_image(image, self.image_size, where)
+        if self.model.settings["image_shape"][-1] == 3:
+            return read
+        return to_grey(read)
+
+    def _answer(
+        self, image: np.ndarray, locations: np.ndarray, patches: np.ndarray, logits: np.ndarray
+    ) -> GlimpseResult:
+        shares = np.exp(logits[-1].astype("float64") - logits[-1].max())
+        shares /= shares.sum()
+        best = int(logits[-1].argmax())
+        return GlimpseResult(
+            text=self.classes[best],
+            score=float(np.log(shares[best])),
+            tokens=tuple(self.classes[n] for n in logits.argmax(-1)),
+            attention=locations,
+            patches=patches,
+            image=image,
+            probabilities=dict(zip(self.classes, map(float, shares), strict=True)),
+        )
+
+    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+        """Raise ValueError for an image file that `predict` rejects; see `Task.check_sources`."""
+        for row, path in enumerate(sources):
+            location = locations[row] if locations else f"image {row}"
+            if not path:
+                raise ValueError(f"{location}: is empty; give the path of an image")
+            self._read(path, f"{location}: {path}")
+
+    def predict_example(self, examples: LabelledImages, row: int) -> tuple[GlimpseResult, str]:
+        """Return the result of one image, and its class beside the predicted one."""
+        (result,) = self.predict([examples.images[row]])
+        return result, f'"{examples.classes[examples.labels[row]]}" -> "{result.text}"'
+
+    # Evaluation.
+
+    def evaluate(self, examples: LabelledImages, **search_overrides: Any) -> dict[str, Any]:
+        """Return the number of `images`, and `accuracy` and `error` in percent."""
+        answers = self.predict(list(examples.images), **search_overrides)
+        right = [
+            answer.text == examples.classes[label]
+            for answer, label in zip(answers, examples.labels, strict=True)
+        ]
+        accuracy = 100.0 * float(np.mean(right))
+        return {"images": len(right), "accuracy": accuracy, "error": 100.0 - accuracy}
+
+    # Reports, saving and export.
+
+    def plot(self, result: GlimpseResult, path: str | Path | None = None) -> Any:
+        """Return a figure of the path of glimpses; a `.gif` file is animated. See `Task.plot`."""
+        from attention_zoo import inspection
+
+        _, scales, size, *_ = result.patches.shape
+        glimpses = result.image, result.locations, size, scales
+        labels: dict[str, Any] = {"answers": result.tokens, "title": result.text}
+        if path is not None and Path(path).suffix == ".gif":
+            inspection.write_glimpse_gif(*glimpses, path=path, **labels)
+            path = None
+        return inspection.plot_glimpse_path(*glimpses, path, **labels)
+
+    def saved_fields(self) -> dict[str, Any]:
+        """Return the class names."""
+        return {"classes": self.classes}
+
+    @classmethod
+    def load_fields(cls, folder: Path, content: dict[str, Any]) -> dict[str, Any]:
+        """Return the class names."""
+        return {"classes": list(content["classes"])}
+
+    def export_module(self, rules: Iterable[Rule] = ()) -> Any:
+        """Return the classifier as a `tf.Module` that takes encoded images."""
+        from attention_zoo.tasks.glimpses.export import ServedGlimpses
+
+        refuse_rules(rules, self.name)
+        return ServedGlimpses(self)

@@ -1,0 +1,321 @@
+"""Masked language modeling: predict the tokens at `[MASK]`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import keras
+import numpy as np
+from keras import ops
+
+from attention_zoo import models
+from attention_zoo.data import Marks, MaskedBatches, TextLines, Tokenizer
+from attention_zoo.data.tokenizers.vocabulary import PAD
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.tasks.base import TASKS, Result
+from attention_zoo.tasks.building import build_model, train_recipe_tokenizer
+from attention_zoo.tasks.single_text import SingleTextTask
+from attention_zoo.tasks.text_inputs import padded, same_width, unknown_characters
+
+MASK = "[MASK]"
+"""The mask token in input texts."""
+TOP = 5  # default number of predictions for each mask
+BATCH = 32  # texts in a batch
+
+
+@dataclass(frozen=True)
+class TokenPrediction:
+    """A predicted token at a mask.
+
+    Args:
+        token: readable label of the token.
+        probability: its probability, 0 to 1.
+    """
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillMaskResult(Result):
+    """A text with its masks filled.
+
+    Args:
+        text: the filled text as decoded by the tokenizer.
+        score: sum of the log-probabilities of the filled tokens; masks are predicted independently.
+        predictions: the most probable tokens of each mask, best first.
+        tokens: readable labels of the filled text's tokens.
+        source_tokens: readable labels of the input text's tokens.
+        unknown: positions of unknown tokens in `source_tokens`.
+        alternatives: the text with the second best token at every mask, then the third, and so on.
+    """
+
+    predictions: tuple[tuple[TokenPrediction, ...], ...]
+
+
+PRIVATE_USE = range(0xE000, 0xF900)
+"""Private-use characters of Unicode; every tokenizer makes each of them a separate piece."""
+
+
+@TASKS.register("masked_language_modeling")
+class MaskedLanguageModeling(SingleTextTask):
+    """Masked language modeling: a BERT with its prediction head, and its tokenizer.
+
+    If the tokenizer has no mask token, the mask gets the next id after its vocabulary. The model's
+    vocabulary then needs one token more than the tokenizer's.
+
+    Args:
+        model: a `models.MaskedLM`.
+        tokenizer: `data.Tokenizer`, or a public one.
+        search: kept for the command line; there is no search.
+        max_length: maximum number of tokens of a text, start and end tokens included. Training
+            drops longer texts; `predict` and `evaluate` reject them.
+
+    Raises:
+        ValueError: if the model is not a `models.MaskedLM`, or its vocabulary is too small.
+    """
+
+    name: ClassVar[str] = "masked_language_modeling"
+    metric_names: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
+    uses_beam_search: ClassVar[bool] = False
+    card_metrics: ClassVar[Mapping[str, str]] = {
+        "lines": "lines",
+        "masked": "masked tokens",
+        "masked_accuracy": "accuracy of masked tokens, %",
+        "perplexity": "perplexity per masked token",
+    }
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        search: SearchOptions | None = None,
+        max_length: int = 256,
+    ) -> None:
+        if not isinstance(model, models.MaskedLM):
+            raise ValueError(f"model must be a models.MaskedLM, got {type(model).__name__}")
+        super().__init__(model, tokenizer, search, max_length)
+        self.mask = mask_id(tokenizer)
+        known = model.bert.settings["vocabulary_size"]
+        if max(self.mask + 1, tokenizer.vocabulary_size) > known:
+            raise ValueError(
+                f"the tokenizer has {tokenizer.vocabulary_size} tokens and the mask token has id"
+                f" {self.mask}, but the model's vocabulary_size is {known}; use at least"
+                f" {max(self.mask + 1, tokenizer.vocabulary_size)}"
+            )
+        special = {tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end, self.mask}
+        self.candidate_tokens = np.array(
+            [token for token in range(tokenizer.vocabulary_size) if token not in special]
+        )
+
+    @property
+    def max_positions(self) -> int:
+        """Maximum sequence length of the model, in tokens."""
+        return int(self.model.bert.settings["max_length"])
+
+    @classmethod
+    def from_recipe(cls, recipe: Any, train: TextLines) -> Self:
+        """Build a masked language model around a BERT and train its tokenizer."""
+        tokenizer = train_recipe_tokenizer(recipe.tokenizer, train.texts)
+        size = max(tokenizer.vocabulary_size, mask_id(tokenizer) + 1)
+        bert = build_model(recipe.model, vocabulary_size=size, use_pooler=False)
+        return cls(models.MaskedLM(bert), tokenizer, **cls.recipe_options(recipe))
+
+    # Training.
+
+    def batches(self, examples: TextLines, batch_size: int, seed: int) -> MaskedBatches:
+        """Return batches of masked lines; lines over the length limit are dropped.
+
+        Raises:
+            ValueError: if no line is left.
+        """
+        lines, known = self._fitting(examples)
+        return MaskedBatches(lines, self._marks(), batch_size=batch_size, seed=seed, **known)
+
+    def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
+        """Return the token ids of all lines, and the row numbers of those within the limit."""
+        lines = self.tokenizer.encode(examples.texts)
+        return lines, [row for row, ids in enumerate(lines) if 0 < len(ids) <= self.longest - 2]
+
+    def _marks(self) -> Marks:
+        return Marks(self.tokenizer.start, self.tokenizer.end, self.mask, self.candidate_tokens)
+
+    # Prediction.
+
+    def predict(
+        self, texts: Sequence[str], *, top: int = TOP, **search_overrides: Any
+    ) -> list[FillMaskResult]:
+        """Fill the masks of each text, in order; a result does not depend on the other texts.
+
+        Args:
+            texts: texts that each contain `[MASK]`.
+            top: number of tokens to predict for each mask.
+            **search_overrides: validated only; there is no search.
+
+        Raises:
+            ValueError: if a text has no mask or is too long, or `top` is out of range.
+        """
+        if isinstance(texts, str):
+            raise ValueError("predict takes a list of texts; write predict([text])")
+        self.search.override(**search_overrides)
+        if not 0 < top <= len(self.candidate_tokens):
+            raise ValueError(f"top must be from 1 to {len(self.candidate_tokens)}, got {top}")
+        rows = self._with_ends(texts)
+        answers: dict[int, FillMaskResult] = {}
+        for some, width in same_width(rows, BATCH):
+            tokens = padded([rows[row] for row in some], len(some), min(width, self.max_positions))
+            log_probs, begin = self._log_probs(tokens, tokens == self.mask), 0
+            for row in some:
+                end = begin + rows[row].count(self.mask)
+                answers[row] = self._answer(rows[row], log_probs[begin:end], top)
+                begin = end
+        return [answers[row] for row in range(len(rows))]
+
+    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+        """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
+        self._with_ends(sources, locations)
+
+    def _with_ends(
+        self, texts: Sequence[str], locations: Sequence[str] | None = None
+    ) -> list[list[int]]:
+        """Return ids with start and end tokens; raise ValueError for a text without a mask."""
+        rows = [self._around(ids) for ids in self.encode_sources(texts, locations)]
+        for row, ids in enumerate(rows):
+            if self.mask not in ids:
+                raise ValueError(
+                    f"{locations[row] if locations else f'source {row}'}: has no {MASK}; put it at"
+                    " each token to predict"
+                )
+        return rows
+
+    def encode_sources(
+        self, texts: Sequence[str], locations: Sequence[str] | None = None
+    ) -> list[list[int]]:
+        """Return the token ids of each text, without start and end tokens.
+
+        Args:
+            texts: texts; each `[MASK]` becomes one mask token, with the space before it.
+            locations: location of each text for error messages; by default "source 0" and so on.
+
+        Raises:
+            ValueError: if a text is too long.
+        """
+        encoded = []
+        for row, (text, ids) in enumerate(zip(texts, self.tokenizer.encode(texts), strict=True)):
+            if self.tokenizer.mask is None and MASK in text:
+                ids = self._with_masks(text)
+            if len(ids) > self.longest - 2:
+                raise ValueError(
+                    f"{locations[row] if locations else f'source {row}'}: {len(ids)} tokens and the"
+                    f" start and end tokens, the limit is {self.max_length}; shorten it or raise"
+                    " the limit (data.max_length on the command line, task.max_length in Python)"
+                )
+            encoded.append(ids)
+        return encoded
+
+    def _with_masks(self, text: str) -> list[int]:
+        """Encode a text with masks for a tokenizer without a mask token.
+
+        A private-use character stands in for `[MASK]`.
+        """
+        known = {*text, *"".join(self.tokenizer.vocabulary)}
+        sign = next(sign for sign in map(chr, PRIVATE_USE) if sign not in known)
+        text = text.replace(MASK, sign)
+        (ids,), pieces = self.tokenizer.encode([text]), self.tokenizer.surfaces(text)
+        return [self.mask if sign in piece else i for i, piece in zip(ids, pieces, strict=True)]
+
+    def unknown_characters(self, text: str) -> list[str]:
+        """Return the characters of a text that no token of the vocabulary contains."""
+        return unknown_characters(self.tokenizer, text.replace(MASK, " "))
+
+    def _around(self, ids: Sequence[int]) -> list[int]:
+        return [self.tokenizer.start, *ids, self.tokenizer.end]
+
+    def _log_probs(self, tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
+        """Return log-probabilities `(N, V)` at the N positions of `(B, T)` that `where` selects."""
+        of = self.model({"tokens": tokens}, training=False, project=False)
+        hidden = ops.convert_to_numpy(ops.cast(of.hidden, "float32"))[where]
+        logits = of._replace(hidden=ops.convert_to_tensor(hidden)).logits()
+        return np.asarray(ops.convert_to_numpy(ops.log_softmax(logits, axis=-1)))
+
+    def _answer(self, ids: list[int], log_probs: np.ndarray, top: int) -> FillMaskResult:
+        """Return the filled text, given log-probabilities `(masks, V)` at its masks."""
+        masks = [at for at, token in enumerate(ids) if token == self.mask]
+        log_probs = log_probs[:, self.candidate_tokens]
+        best = np.argsort(-log_probs, axis=-1, kind="stable")[:, :top]
+        scores = np.take_along_axis(log_probs, best, axis=-1)
+        labels = self._labels(ids)
+        predictions = tuple(
+            tuple(
+                TokenPrediction(
+                    self.tokenizer.tokens([self.candidate_tokens[token]])[0], math.exp(score)
+                )
+                for token, score in zip(tokens, of_mask, strict=True)
+            )
+            for tokens, of_mask in zip(best, scores, strict=True)
+        )
+        unknown = tuple(at for at, i in enumerate(ids[1:-1]) if i == self.tokenizer.unknown)
+        ranked = []
+        for rank in range(top):
+            filled = list(ids)
+            for at, token in zip(masks, self.candidate_tokens[best[:, rank]], strict=True):
+                filled[at] = int(token)
+            result = FillMaskResult(
+                text=self.tokenizer.decode(filled[1:-1], past_end=True),
+                score=float(scores[:, rank].sum()),
+                predictions=predictions,
+                tokens=self._labels(filled),
+                source_tokens=labels,
+                unknown=unknown,
+            )
+            ranked.append(result)
+        return replace(ranked[0], alternatives=tuple(ranked[1:]))
+
+    def _labels(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """Return labels of a text's tokens, without start and end tokens."""
+        return tuple(MASK if i == self.mask else self.tokenizer.tokens([i])[0] for i in ids[1:-1])
+
+    # Evaluation.
+
+    def evaluate(self, examples: TextLines, **search_overrides: Any) -> dict[str, Any]:
+        """Compute accuracy and perplexity of masked tokens; the masks are the same in every call.
+
+        Returns:
+            `lines`, `masked` (number of tokens to predict), `masked_accuracy` (their accuracy, 0 to
+            100) and `perplexity` (per predicted token).
+        """
+        self.search.override(**search_overrides)
+        locations = examples.places()
+        lines = self.encode_sources(examples.texts, locations)
+        for location, ids in zip(locations, lines, strict=True):
+            if not ids:
+                raise ValueError(f"{location}: is empty; there is nothing to mask in it")
+        batches = MaskedBatches(lines, self._marks(), BATCH, seed=0, bucket_width=1)
+        nats, right, count = 0.0, 0, 0
+        for rows, _ in same_width(lines, BATCH):
+            inputs, labels = batches.batch(np.array(rows))
+            log_probs, targets = (
+                self._log_probs(inputs["tokens"], labels != PAD),
+                labels[labels != PAD],
+            )
+            nats -= float(log_probs[np.arange(len(targets)), targets].sum(dtype="float64"))
+            right += int((log_probs.argmax(-1) == targets).sum())
+            count += len(targets)
+        return {
+            "lines": len(lines),
+            "masked": count,
+            "masked_accuracy": 100 * right / count,
+            "perplexity": math.exp(nats / count),
+        }
+
+
+def mask_id(tokenizer: Tokenizer) -> int:
+    """Return the id of the mask token: the tokenizer's, or the next id after its vocabulary."""
+    if tokenizer.mask is not None:
+        return tokenizer.mask
+    if not isinstance(tokenizer, Tokenizer):
+        raise ValueError(f"tokenizer must have a {MASK} token, got {type(tokenizer).__name__}")
+    return tokenizer.vocabulary_size

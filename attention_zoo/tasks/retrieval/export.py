@@ -1,0 +1,99 @@
+"""A served retriever of encoded images and raw texts: similarities and attention in one graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from attention_zoo import ops as zoo_ops
+from attention_zoo.data.tokenizers.vocabulary import PAD
+from attention_zoo.export.checks import refuse_empty
+from attention_zoo.export.graph_images import square_images
+from attention_zoo.export.graph_tokenizer import GraphTokenizer
+
+
+class ServedRetrieval(tf.Module):
+    """`task.similarities` and `task.predict` of encoded images in core TensorFlow operations.
+
+    The results are those of the task if the texts search the images of the batch. All pairs are
+    compared at once. A batch may have no images or no texts. A batch with a text without words, a
+    damaged image, or an image that `data.graph_image` rejects, is rejected as a whole
+    (`InvalidArgumentError`).
+
+    Args:
+        task: a `tasks.Retrieval`; `n_best` of its search options is the number of images per text.
+
+    Raises:
+        ValueError: if the tokenizer is not a registered `data.Tokenizer`.
+    """
+
+    def __init__(self, task: Any) -> None:
+        super().__init__(name="retrieval")
+        model = task.model
+        self.weights = [variable.value for variable in model.variables]
+        self.words = GraphTokenizer(task.tokenizer)
+        self._regions, self._texts = model.encode_images, model.encode_texts
+        self._similarities, self._attention_weights = (
+            model.matching.similarities,
+            model.encoded_attention_weights,
+        )
+        self._side, self._count = task.image_size, task.search.n_best
+        self._grid = model.grid_shape((1, self._side, self._side, 3))
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, name="image"),
+            tf.TensorSpec([None], tf.string, name="text"),
+        ],
+        autograph=False,
+    )
+    def serve(self, image: tf.Tensor, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Match encoded images `(I,)` and texts `(N,)`; see `answers` for the outputs."""
+        tokens, _ = self.words.encode(text)
+        with tf.control_dependencies([refuse_empty(tokens.row_lengths(), "text")]):
+            ids = tokens.to_tensor(PAD)
+        no_column = tf.cast(tf.shape(ids)[1] == 0, "int32")  # encoders need a column
+        ids = tf.pad(ids, [[0, 0], [0, no_column]], constant_values=PAD)
+        return self.answers(self._regions(square_images(image, self._side)), tokens, ids)
+
+    def answers(
+        self, regions: tf.Tensor, tokens: tf.RaggedTensor, ids: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Return the outputs of the signature.
+
+        Args:
+            regions: encoded images, `(I, S, D)`.
+            tokens: ids of the texts, ragged `(N, T)`.
+            ids: the same, padded; at least one column.
+
+        Returns:
+            `similarities` (I, N) of images and texts; `found` (N, n), the rows of the n images most
+            similar to each text, best first, where n is the smaller of `n_best` and I; `scores`
+            (N, n), their similarities; `tokens` (N, T) strings; `lengths` (N,), numbers of tokens;
+            `attention` (N, n, T, h, w), the attention weights of each token over a grid on each of
+            these images (if regions attend to words, the weight of the token for each region). Past
+            the length, tokens are "" and numbers are 0.
+        """
+        words, mask = texts = self._texts(ids)
+        regions = zoo_ops.at_least_float32(regions)
+        alike = self._similarities(words, regions, mask)
+        count = tf.minimum(self._count, tf.shape(alike)[0])
+        scores, found = tf.math.top_k(tf.transpose(alike), count)
+        pairs = tf.reshape(found, [-1])
+        rows = tf.repeat(tf.range(tf.shape(found)[0]), count)
+        repeated = (tf.gather(one, rows) for one in texts)
+        attention_weights = self._attention_weights(
+            tf.gather(regions, pairs), type(texts)(*repeated)
+        )
+        labels = tokens.with_values(self.words.labels(tokens.flat_values)).to_tensor("")
+        attention_weights = attention_weights[:, : tf.shape(labels)[1]]
+        shape = tf.concat([tf.shape(found), tf.shape(attention_weights)[1:2], self._grid], 0)
+        return {
+            "similarities": tf.cast(alike, "float32"),
+            "found": found,
+            "scores": tf.cast(scores, "float32"),
+            "tokens": labels,
+            "lengths": tf.cast(tokens.row_lengths(), "int32"),
+            "attention": tf.reshape(tf.cast(attention_weights, "float32"), shape),
+        }

@@ -1,0 +1,124 @@
+"""Corpora of sentences with one tag per word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attention_zoo.data import (
+    TaggedSentences,
+    check_tags,
+    generate_orders,
+    read_conll,
+    read_tagged_tfds,
+)
+from attention_zoo.registry import Registry
+from attention_zoo.tasks.corpora import Corpus, Files, Generated
+
+TAGGED_SENTENCES = Registry("data.corpus")
+
+
+@dataclass
+class Sentences(Corpus):
+    """Base class of corpora of tagged sentences.
+
+    Args:
+        scheme: tagging scheme of spans: "BIO" (IOB2), "IOB1", "BIOES" or "BMES"; null for tags of
+            single words, such as parts of speech.
+        strict: reject sequences that violate the scheme, with file and line. False keeps them:
+            they are scored as conlleval scores them, but a model constrained by the scheme
+            cannot be trained on them.
+        max_length: maximum number of words; training drops longer sentences and reports how many.
+    """
+
+    scheme: str | None = None
+    strict: bool = True
+    max_length: int = 256
+
+    limits: ClassVar[tuple[str, ...]] = ("max_length",)
+
+    def _read(self, split: str) -> TaggedSentences:
+        sentences = self._sentences(split)
+        if self.scheme is not None:
+            check_tags(sentences, self.scheme, strict=False)
+        if self.scheme is not None and self.strict:
+            try:
+                check_tags(sentences, self.scheme)
+            except ValueError as error:
+                raise ValueError(f"{error}, or set data.strict=false to keep it") from None
+        return sentences
+
+    def _sentences(self, split: str) -> TaggedSentences:
+        """Return the sentences of a known split, whose tags may violate the scheme."""
+        raise NotImplementedError(f"{type(self).__name__} must define `_sentences`")
+
+
+@TAGGED_SENTENCES.register("orders")
+@dataclass
+class Orders(Generated, Sentences):
+    """Generated corpus of orders and returns; see `data.generate_orders`.
+
+    Args:
+        min_items, max_items: range of the number of items in a sentence.
+    """
+
+    corpus: str = "orders"
+    scheme: str | None = "BIO"
+    size: int = 5000
+    validation_size: int = 500
+    test_size: int = 1000
+    min_items: int = 1
+    max_items: int = 6
+
+    splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long")
+
+    def _sentences(self, split: str) -> TaggedSentences:
+        return generate_orders(
+            self.size_of(split), split, self.seed, self.min_items, self.max_items
+        )
+
+
+@TAGGED_SENTENCES.register("conll")
+@dataclass
+class Conll(Files, Sentences):
+    """CoNLL files: one word and its tag per line, a blank line after each sentence.
+
+    Args:
+        words, tags: columns, counted from 0, or from -1 backwards.
+        marks: column that marks words, such as predicates in semantic role labeling, or null.
+        comment: prefix of lines to skip, or null.
+    """
+
+    corpus: str = "conll"
+    words: int = 0
+    tags: int = -1
+    marks: int | None = None
+    comment: str | None = None
+
+    def _sentences(self, split: str) -> TaggedSentences:
+        return read_conll(self.path(split), self.words, self.tags, self.marks, self.comment)
+
+
+@TAGGED_SENTENCES.register("conll2003")
+@dataclass
+class Conll2003(Files, Sentences):
+    """Prepared TensorFlow dataset (TFDS) of tagged words; train, validation, test are its splits.
+
+    Args:
+        name: name of the dataset.
+        words, tags: names of its features: "tokens", and "ner", "pos" or "chunks".
+        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
+    """
+
+    corpus: str = "conll2003"
+    scheme: str | None = "BIO"
+    train: str | None = "train"
+    validation: str | None = "dev"
+    test: str | None = "test"
+    name: str = "conll2003"
+    words: str = "tokens"
+    tags: str = "ner"
+    data_dir: str | None = None
+
+    def _sentences(self, split: str) -> TaggedSentences:
+        return read_tagged_tfds(self.name, self.path(split), self.words, self.tags, self.data_dir)

@@ -1,0 +1,128 @@
+"""A served tagger of raw sentences: word splitting, model, Viterbi and spans in one graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from attention_zoo.data.tokenizers.vocabulary import PAD
+from attention_zoo.export.checks import refuse_empty, refuse_long
+from attention_zoo.export.graph_spans import GraphSpans
+from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.export.graph_words import GraphWords
+from attention_zoo.tasks.tagging.result import TaggerInference
+
+
+class ServedTagging(tf.Module):
+    """`task.predict` of sentences in core TensorFlow operations.
+
+    The result of a sentence is the best one of `predict`. A batch with an empty or too long
+    sentence is rejected as a whole (`InvalidArgumentError` with the row).
+
+    Args:
+        task: a `tasks.Tagging`.
+
+    Raises:
+        ValueError: if the model takes marked words, which a plain sentence does not have, or if the
+            tokenizer is not a registered `data.Tokenizer`.
+    """
+
+    def __init__(self, task: Any) -> None:
+        super().__init__(name="tagging")
+        if task.model.settings["marks"]:
+            raise ValueError(
+                "a model with marks=True cannot be exported: the export takes plain sentences, "
+                "without marked words"
+            )
+        self.weights = [variable.value for variable in task.model.variables]
+        self.words, self.tokens = GraphWords(), GraphTokenizer(task.tokenizer)
+        self.characters = task.characters and GraphTokenizer(task.characters)
+        self.spans = GraphSpans(task.tags, task.scheme)
+        self._names = tf.constant(task.tags)
+        self._inference = TaggerInference(task.model)
+        self._limits = task.max_length, task.max_positions
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
+        autograph=False,
+    )
+    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Tag sentences `(B,)`; see `answers` for the outputs."""
+        words, starts, ends = self.words.split(text)
+        given = self.inputs(words)
+        sizes = words.row_lengths(), given["tokens"].row_lengths()
+        with tf.control_dependencies(self._checks(*sizes)):
+            inputs = {name: _padded(ids) for name, ids in given.items()}
+        outputs = self._inference(inputs, training=False)
+        offsets = words.with_values(tf.stack([starts.flat_values, ends.flat_values], axis=-1))
+        return self.answers(words, offsets, outputs)
+
+    def inputs(self, words: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
+        """Return the model's inputs for words, ragged `(B, W)`."""
+        ids, _ = self.tokens.encode(words.flat_values)
+        tokens = words.with_values(ids).merge_dims(1, 2)
+        before = tf.cumsum(ids.row_lengths(), exclusive=True)
+        before -= tf.gather(tokens.row_starts(), words.value_rowids())
+        given = {"tokens": tokens, "starts": words.with_values(tf.cast(before + 1, "int32"))}
+        if self.characters is not None:  # then tokens are whole words
+            spelt, _ = self.characters.encode(words.flat_values)
+            given["characters"] = words.with_values(spelt)
+        return given
+
+    def answers(
+        self, words: tf.RaggedTensor, offsets: tf.RaggedTensor, outputs: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Return the outputs of the signature.
+
+        Args:
+            words: ragged `(B, W)`.
+            offsets: start and end of each word, ragged `(B, W, 2)`.
+            outputs: those of a `tasks.tagging.result.TaggerInference`.
+
+        Returns:
+            `words` (B, W) strings; `offsets` (B, W, 2), their positions in characters, the end
+            exclusive; `tags` (B, W) strings; `probabilities` (B, W), the marginal of each tag;
+            `lengths` (B,), numbers of words; `scores` (B,), log probability of the tag sequence;
+            `spans` (B, S, 2), their positions; `span_labels` (B, S) strings; `span_probabilities`
+            (B, S), of the least likely tag of each span. Past the end, strings are "" and numbers
+            are 0; the end of a real span is above 0.
+        """
+        lengths = words.row_lengths()
+        tags = outputs["tags"][:, 0]
+        likely = tf.gather(outputs["marginals"], tags, batch_dims=2)
+        tags, likely = (tf.RaggedTensor.from_tensor(one, lengths) for one in (tags, likely))
+        spans = self.spans.read(tags, likely)
+        first = tf.cast(tf.gather(words.row_starts(), spans.starts.value_rowids()), "int32")
+        begin, over = (
+            tf.gather(offsets.flat_values[:, side], first + place)
+            for side, place in enumerate((spans.starts.flat_values, spans.ends.flat_values - 1))
+        )
+        return {
+            "words": words.to_tensor(""),
+            "offsets": offsets.to_tensor(),
+            "tags": tags.with_values(tf.gather(self._names, tags.flat_values)).to_tensor(""),
+            "probabilities": likely.to_tensor(),
+            "lengths": tf.cast(lengths, "int32"),
+            "scores": outputs["scores"][:, 0],
+            "spans": spans.starts.with_values(tf.stack([begin, over], axis=-1)).to_tensor(),
+            "span_labels": spans.labels.to_tensor(""),
+            "span_probabilities": spans.least.to_tensor(),
+        }
+
+    def _checks(self, words: tf.Tensor, tokens: tf.Tensor) -> list[tf.Operation]:
+        """Return assertions that reject what `predict` rejects, with the first such row."""
+        longest, max_positions = self._limits
+        checks = [refuse_empty(words), refuse_long(words, longest, "words, the limit is")]
+        if max_positions is not None:
+            checks.append(
+                refuse_long(tokens, max_positions, "tokens, but the model has max_length")
+            )
+        return checks
+
+
+def _padded(ids: tf.RaggedTensor) -> tf.Tensor:
+    """Pad ids to a dense tensor; an empty axis becomes one position of padding for the encoders."""
+    dense = ids.to_tensor(PAD)
+    grow = tf.cast(tf.shape(dense) == 0, "int32") * tf.constant([0] + [1] * (dense.shape.rank - 1))
+    return tf.pad(dense, tf.stack([tf.zeros_like(grow), grow], axis=1), constant_values=PAD)

@@ -1,0 +1,173 @@
+"""The result of tagging: words with their tags and spans, and the inference of taggers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from attention_zoo.metrics import read_spans
+from attention_zoo.ops.linear_chain import log_partition, unpack
+from attention_zoo.tasks.base import Result
+from attention_zoo.tasks.tagging.words import Source
+from attention_zoo.typing import Tensor
+
+
+@dataclass(frozen=True)
+class TaggedSpan:
+    """A labelled span of words.
+
+    Args:
+        text: the text of the span, `sentence[start:end]`.
+        label: type of the span; "" if tags have no types.
+        start, end: character offsets in the sentence, from 0.
+        probability: smallest marginal probability of its tags, an upper bound of the span's own.
+    """
+
+    text: str
+    label: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggingResult(Result):
+    """A sentence and the tags of its words.
+
+    Args:
+        text: printable line: the sentence with `[span](label)`, or `word/tag`s without a scheme.
+        score: joint log-probability of the tags.
+        words: the words of the sentence.
+        tags: one tag for each word.
+        offsets: start and end of each word in the sentence, in characters from 0, end exclusive.
+        spans: the spans that the tags encode; empty without a scheme.
+        probabilities: marginal probability of each word's tag, 0 to 1.
+        source_tokens: readable labels of the sentence's T tokens.
+        tokens: same as `source_tokens`, for plots.
+        unknown: positions of unknown tokens in `source_tokens`. If the model takes characters, only
+            tokens that also have an unknown character.
+        alternatives: the next best tag sequences of the same sentence, best first.
+        attention: weights `(L, H, T, T)` of L self-attention layers with H heads; None if the model
+            has no self-attention or weights were not requested.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    offsets: tuple[tuple[int, int], ...]
+    spans: tuple[TaggedSpan, ...]
+    probabilities: tuple[float, ...]
+
+
+class TaggerInference(keras.Model):
+    """Inference of a tagger as one Keras model, so that Keras can compile it.
+
+    Args:
+        tagger: a `models.Tagger`.
+        count: N, number of tag sequences.
+        marginals: also return the marginal probabilities of tags.
+        attention: also return the attention weights, if the tagger has self-attention.
+    """
+
+    def __init__(
+        self, tagger: keras.Model, count: int = 1, marginals: bool = True, attention: bool = False
+    ) -> None:
+        super().__init__(
+            name="inference", dtype="float32"
+        )  # independent of the global dtype policy
+        self.tagger, self.count = tagger, count
+        self.use_marginals, self.use_attention = marginals, attention
+        self.jit_compile = keras.backend.backend() != "tensorflow"
+
+    def run(self, inputs: dict[str, Any], compiled: bool) -> dict[str, np.ndarray]:
+        """Return the outputs of `call` as arrays. Compiled calls are slow at first."""
+        if compiled:
+            predicted: dict[str, np.ndarray] = self.predict_on_batch(inputs)
+            return predicted
+        given = {name: ops.convert_to_tensor(array) for name, array in inputs.items()}
+        return {name: ops.convert_to_numpy(part) for name, part in self(given).items()}
+
+    def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return `tags (B, N, W)`, their log-probabilities `scores (B, N)`, and other outputs."""
+        potentials = self.tagger(inputs, training=False)
+        tags, scores = self.tagger.decode(potentials, self.count)
+        predicted = {"tags": tags, "scores": scores - log_partition(unpack(potentials))[:, None]}
+        if self.use_marginals:
+            predicted["marginals"] = self.tagger.marginals(potentials)
+        weights = self.tagger.attention(inputs) if self.use_attention else None
+        return predicted if weights is None else {**predicted, "attention": weights}
+
+
+def make_result(
+    source: Source, found: dict[str, Any], names: Sequence[str], scheme: str | None
+) -> Any:
+    """Return the result of tagging a sentence.
+
+    Args:
+        source: the sentence.
+        found: its outputs of a `TaggerInference`, including marginals.
+        names: tag names.
+        scheme: tag scheme of spans, or None.
+
+    Raises:
+        ValueError: if the model's scheme allows no tag sequence of this length.
+    """
+    size, length = len(source.words), len(source.encoded.tokens)
+    attention = found.get("attention")
+    if attention is not None:
+        attention = attention[..., :length, :length]
+    answers = []
+    for tags, score in zip(found["tags"][:, :size], found["scores"], strict=True):
+        if not np.isfinite(score):  # fewer than N sequences exist
+            break
+        one = _result_of_tags(source, tags, found["marginals"], names, scheme)
+        answers.append(replace(one, score=float(score), attention=attention))
+    if not answers:
+        raise ValueError(
+            f"{source.text!r}: no tag sequence for its {size} words is valid in the tag scheme"
+        )
+    best, *others = answers
+    return replace(best, alternatives=tuple(others))
+
+
+def _result_of_tags(
+    source: Source, tags: Any, marginals: Any, names: Sequence[str], scheme: str | None
+) -> TaggingResult:
+    """Return the result for one sequence of tag indices, with score 0."""
+    predicted = tuple(names[tag] for tag in tags)
+    likely = tuple(float(marginals[word, tag]) for word, tag in enumerate(tags))
+    spans = () if scheme is None else tuple(_spans(source, predicted, likely, scheme))
+    words = tuple(word.text for word in source.words)
+    shown = " ".join(f"{word}/{tag}" for word, tag in zip(words, predicted, strict=True))
+    return TaggingResult(
+        text=shown if scheme is None else _format_spans(source.text, spans),
+        score=0.0,
+        words=words,
+        tags=predicted,
+        offsets=tuple((word.start, word.end) for word in source.words),
+        spans=spans,
+        probabilities=likely,
+        source_tokens=source.labels,
+        tokens=source.labels,
+        unknown=source.unknown,
+    )
+
+
+def _spans(source: Source, tags: Sequence[str], likely: Sequence[float], scheme: str) -> Any:
+    for first, end, label in read_spans(tags, scheme):
+        begin, over = source.words[first].start, source.words[end - 1].end
+        text = source.text[begin:over]
+        yield TaggedSpan(text, label, begin, over, min(likely[first:end]))
+
+
+def _format_spans(text: str, spans: Sequence[TaggedSpan]) -> str:
+    """Return the text with `[span](label)` for each span."""
+    parts, at = [], 0
+    for span in spans:
+        parts += [text[at : span.start], f"[{span.text}]({span.label})"]
+        at = span.end
+    return "".join([*parts, text[at:]])

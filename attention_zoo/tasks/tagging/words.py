@@ -1,0 +1,119 @@
+"""Input of taggers: texts to words with character offsets, and words to tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from attention_zoo.data import EncodedWords, Tokenizer, Word, split_words
+from attention_zoo.data.tokenizers.tokenizer import WHITE_SPACE
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
+
+Words = Sequence[str]
+
+_SPACES = re.compile(f"[{WHITE_SPACE}]+")
+
+
+class Source(NamedTuple):
+    """A sentence to tag.
+
+    text: the input text, or the input words joined by spaces.
+    words: its words with their character offsets.
+    encoded: the model's input.
+    labels: readable labels of its tokens.
+    unknown: positions of unknown tokens; see `WordEncoder.source`.
+    """
+
+    text: str
+    words: list[Word]
+    encoded: EncodedWords
+    labels: tuple[str, ...]
+    unknown: tuple[int, ...]
+
+
+class WordEncoder:
+    """Encoder of words. Each word is tokenized separately, so each token belongs to one word.
+
+    Args:
+        tokenizer: the tokenizer of words.
+        characters: the tokenizer of the characters of each token, or None. With it, `tokenizer` is
+            of kind "whitespace", and a word without white space is one token.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, characters: Tokenizer | None = None) -> None:
+        self.tokenizer, self.characters = tokenizer, characters
+
+    def encode(
+        self, sentences: Sequence[Words], marks: Sequence[Sequence[bool]] | None = None
+    ) -> list[EncodedWords]:
+        """Encode sentences for a tagger; a word without tokens becomes the unknown token.
+
+        Args:
+            sentences: the words of each sentence.
+            marks: for each sentence, whether each word is marked; or None.
+        """
+        flat = [word for words in sentences for word in words]
+        ids = iter(self.tokenizer.encode(flat) if flat else [])
+        spelt = None if self.characters is None else iter(self._spelt(self.characters, flat))
+        encoded = []
+        for row, words in enumerate(sentences):
+            of_words = [next(ids) or [self.tokenizer.unknown] for _ in words]
+            sizes = [len(of_word) for of_word in of_words]
+            letters = marked = None
+            if spelt is not None:
+                letters = [token for _ in words for token in next(spelt)]
+            if marks is not None:
+                pairs = zip(sizes, marks[row], strict=True)
+                marked = [bool(mark) for size, mark in pairs for _ in range(size)]
+            tokens = [token for of_word in of_words for token in of_word]
+            starts = (np.cumsum(sizes, dtype="int64") - sizes).tolist()
+            encoded.append(EncodedWords(tokens, starts, letters, marked))
+        return encoded
+
+    def _spelt(self, characters: Tokenizer, words: Words) -> list[list[list[int]]]:
+        """Return the character ids of each token of each word."""
+        parted = [[part for part in _SPACES.split(word) if part] or [word] for word in words]
+        flat = [part for parts in parted for part in parts]
+        ids = iter(characters.encode(flat) if flat else [])
+        return [[next(ids) or [UNKNOWN] for _ in parts] for parts in parted]
+
+    def source(self, text: str, words: list[Word], encoded: EncodedWords) -> Source:
+        """Return a `Source` with its token labels and the positions of its unknown tokens.
+
+        With characters, a token counts as unknown only if one of its characters is unknown too.
+        """
+        labels = tuple(self.tokenizer.tokens(encoded.tokens))
+        spelt = encoded.characters or [[UNKNOWN]] * len(labels)
+        unknown = tuple(
+            at
+            for at, (token, letters) in enumerate(zip(encoded.tokens, spelt, strict=True))
+            if token == self.tokenizer.unknown and UNKNOWN in letters
+        )
+        return Source(text, words, encoded, labels, unknown)
+
+
+def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
+    """Return a text and its words with character offsets; raise ValueError if it has none.
+
+    Args:
+        text: a sentence, to be split by `data.split_words`, or a list of words.
+        location: location of the text for error messages.
+    """
+    if isinstance(text, str):
+        words = split_words(text)
+    else:
+        for number, word in enumerate(text):
+            if not isinstance(word, str) or not word.strip():
+                raise ValueError(
+                    f"{location}: word {number} must be a non-blank string, got {word!r}"
+                )
+        ends = np.cumsum([len(word) + 1 for word in text]).tolist()
+        pairs = zip(text, ends, strict=True)
+        words = [Word(word, end - len(word) - 1, end - 1) for word, end in pairs]
+        text = " ".join(text)
+    if not words:
+        raise ValueError(f"{location}: is empty; there is nothing to tag in it")
+    return text, words

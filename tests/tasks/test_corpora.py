@@ -1,0 +1,172 @@
+"""Each kind of corpus reads its splits, and says what it misses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from attention_zoo.tasks import TASKS, Corpus
+from attention_zoo.tasks.line_corpora import LINES
+from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
+from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS, Pairs
+from attention_zoo.training import Recipe
+from tests.data.text.test_prepared import make_mock_dataset
+from tests.refusals import refuses
+
+CORPORA: dict[str, Any] = {
+    name: registry.get(name)
+    for registry in (TEXT_PAIRS, LINES, TAGGED_SENTENCES)
+    for name in registry.names()
+}
+
+
+def corpus(kind: str, **options: object) -> Corpus:
+    kind_of = CORPORA[kind]
+    languages = {"source": "de", "target": "en"} if issubclass(kind_of, Pairs) else {}
+    made: Corpus = kind_of(**languages, **options)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "option"),
+    [
+        ("dates", "sources", "max_phrases"),
+        ("date_lines", "texts", "max_phrases"),
+        ("orders", "words", "max_items"),
+        ("reports", "targets", "max_events"),
+    ],
+)
+def test_sizes_and_splits(kind: str, column: str, option: str) -> None:
+    made = corpus(kind, size=30, validation_size=7, test_size=5, **{option: 1})
+    splits = {split: made.read(split) for split in made.splits}
+    sizes = {"train": 30, "validation": 7, "test": 5, "long": 5}
+    unseen = {"unseen": 5} if kind == "reports" else {}
+    assert {split: len(examples) for split, examples in splits.items()} == sizes | unseen
+    longest = [max(map(len, getattr(splits[split], column))) for split in ("train", "long")]
+    assert longest[0] < longest[1]
+    two = corpus(kind, size=30, **{option: 2}).read("train")
+    assert longest[0] < max(map(len, getattr(two, column))), "the option has no effect"
+
+
+def test_jsonl(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"de": "eine Katze", "en": ["a cat", "cat"]}\n[]\n')
+    path = str(tmp_path / "a.jsonl")
+    pairs = corpus("jsonl", train=path, skip_bad=1).read("train")
+    assert list(pairs) == [("eine Katze", "a cat")]
+    assert pairs.references == [("a cat", "cat")]
+    with pytest.raises(ValueError, match=r"a\.jsonl:2: "):
+        corpus("jsonl", train=path).read("train")
+
+
+def test_tsv(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("en\tde\na cat\teine Katze\nbad line\na dog\tein Hund\n")
+    path = str(tmp_path / "a.tsv")
+    pairs = corpus("tsv", train=path, skip_bad=1).read("train")
+    assert pairs.sources == ["eine Katze", "ein Hund"]
+    assert pairs.targets == ["a cat", "a dog"]
+    with pytest.raises(ValueError, match=r"a\.tsv:3: "):
+        corpus("tsv", train=path).read("train")
+
+
+def test_parallel(tmp_path: Path) -> None:
+    (tmp_path / "test.de").write_text("eine Katze\n")
+    (tmp_path / "test.en").write_text("a cat\n")
+    pairs = corpus("parallel", test=str(tmp_path / "test.{language}")).read("test")
+    assert (pairs.sources, pairs.targets) == (["eine Katze"], ["a cat"])
+    with pytest.raises(ValueError, match=r"data\.test=x must contain \{language\} where"):
+        corpus("parallel", test="x").read("test")
+
+
+@refuses(
+    ("tfds", r"data\.name is missing"),
+    *(
+        (kind, r"data\.test is missing; name the file")
+        for kind in ("conll", "jsonl", "text", "tsv")
+    ),
+)
+def test_a_missing_file_or_name_is_named(kind: str) -> None:
+    corpus(kind).read("test")
+
+
+@pytest.mark.parametrize("kind", CORPORA)
+def test_unknown_split(kind: str) -> None:
+    with pytest.raises(ValueError, match="unknown split; did you mean 'train'"):
+        corpus(kind).read("trian")
+
+
+def test_date_lines() -> None:
+    options = {"size": 30, "max_phrases": 1}
+    pairs = CORPORA["dates"](**options).read("train")
+    assert corpus("date_lines", **options).read("train").texts == pairs.sources
+    french = corpus("date_lines", language="fr", **options).read("train")
+    assert french.texts == pairs.targets
+    assert french.origin == "dates fr train (seed 1)"
+
+
+def test_text(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text("One line.\n\nAnd another.\n")
+    lines = corpus("text", train=str(path)).read("train")
+    assert lines.texts == ["One line.", "And another."]
+    assert lines.origin == str(path)
+
+
+CONLL = "# a\nA\tx\tO\nLeeds\tx\tI-LOC\n\nno\t-\tO\n"
+
+
+def test_conll(tmp_path: Path) -> None:
+    path = tmp_path / "train.conll"
+    path.write_text(CONLL)
+    options: dict[str, Any] = {"train": str(path), "comment": "# ", "marks": 1}
+    found = corpus("conll", **options).read("train")
+    assert found.words == [("A", "Leeds"), ("no",)]
+    assert found.tags == [("O", "I-LOC"), ("O",)]
+    assert found.marks == [(True, True), (False,)]
+    assert corpus("conll", **options, tags=1, words=2).read("train").words[0] == ("O", "I-LOC")
+    assert corpus("conll", **options, scheme="IOB1").read("train").tags == found.tags
+    with pytest.raises(ValueError, match=r"train\.conll:3: 'I-LOC' may not come after 'O' in BIO"):
+        corpus("conll", **options, scheme="BIO").read("train")
+    lenient = corpus("conll", **options, scheme="BIO", strict=False)
+    assert lenient.read("train").tags == found.tags
+
+
+def test_conll2003(tfds: Any, tmp_path: Path) -> None:
+    words = tf.ragged.constant([["U.N.", "in", "Paris"], [], ["no"]])
+    tags = tf.ragged.constant([[3, 0, 5], [], [0]])
+    with tfds.testing.mock_data(as_dataset_fn=make_mock_dataset({"tokens": words, "ner": tags})):
+        found = corpus("conll2003", data_dir=str(tmp_path)).read("validation")
+        with pytest.raises(ValueError, match="has no feature 'nre'; did you mean 'ner'"):
+            corpus("conll2003", data_dir=str(tmp_path), tags="nre").read("train")
+        with pytest.raises(ValueError, match="feature 'tokens' is not a sequence of Cl"):
+            corpus("conll2003", data_dir=str(tmp_path), tags="tokens").read("train")
+    assert found.words == [("U.N.", "in", "Paris"), ("no",)]
+    assert found.tags == [("B-ORG", "O", "B-LOC"), ("O",)]
+    assert found.places() == ["conll2003 dev:1", "conll2003 dev:3"]
+
+
+def test_a_set_with_a_bad_row(tfds: Any, tmp_path: Path) -> None:
+    rows = {"dialogue": ["", "A: hi\nB: no"], "summary": ["none", "B is not there"]}
+    options = {"name": "samsum", "source": "dialogue", "target": "summary"}
+    with tfds.testing.mock_data(as_dataset_fn=make_mock_dataset(rows)):
+        with pytest.raises(ValueError, match="samsum train: row 1: the field 'dialogue' is empty"):
+            CORPORA["tfds"](**options, data_dir=str(tmp_path)).read("train")
+        found = CORPORA["tfds"](**options, data_dir=str(tmp_path), skip_bad=1).read("train")
+    assert list(found) == [("A: hi\nB: no", "B is not there")]
+
+
+def test_examples_fit_the_task() -> None:
+    assert TASKS.get("language_modeling").corpora.names() == ["date_lines", "text"]
+    with pytest.raises(
+        ValueError, match=r"data.corpus=text: task translation has no such corpus \(known: dates, j"
+    ):
+        Recipe(task="translation", data=corpus("text"))
+
+
+@pytest.mark.parametrize("kind", CORPORA)
+def test_limits_are_at_least_one(kind: str) -> None:
+    for name in CORPORA[kind].limits:
+        with pytest.raises(ValueError, match=f"data.{name} must be at least 1, got 0"):
+            corpus(kind, **{name: 0})
