@@ -281,24 +281,34 @@ class Task(ABC):
         for name, tokenizer in self.tokenizers.items():
             tokenizer.save(folder / name)
         self.model.save_to_preset(folder / "model")
+        self.write_task_file(folder)
+
+    def write_task_file(self, folder: str | Path) -> None:
+        """Write the name, options and `saved_fields` of the task to `task.json` in a folder."""
         content = {"format_version": FORMAT_VERSION, "task": self.name, **self.options}
         content |= {**self.saved_fields(), "search": self.search.as_dict()}
         text = json.dumps(content, indent=2) + "\n"
-        (folder / "task.json").write_text(text, encoding="utf-8")
+        (Path(folder) / "task.json").write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Load a folder written by `save`; raise ValueError if it is damaged."""
+        folder = Path(folder)
+        options = cls.read_options(folder)
+        model = models.from_preset(folder / "model")
+        tokenizers = {name: load_tokenizer(folder / name) for name in cls.tokenizer_names}
+        return cls(model, **tokenizers, **options)  # type: ignore[call-arg]
+
+    @classmethod
+    def read_options(cls, folder: str | Path) -> dict[str, Any]:
+        """Return the constructor arguments in a folder's `task.json`, without the tokenizers."""
         folder = Path(folder)
         content = read_task_file(folder)
         with _damaged(folder):
             options: dict[str, Any] = {name: int(content[name]) for name in cls.limits}
             options |= {name: bool(content[name]) for name in cls.switches}
             options["search"] = SearchOptions(**content["search"])
-            options |= cls.load_fields(folder, content)
-        model = models.from_preset(folder / "model")
-        tokenizers = {name: load_tokenizer(folder / name) for name in cls.tokenizer_names}
-        return cls(model, **tokenizers, **options)  # type: ignore[call-arg]
+            return options | cls.load_fields(folder, content)
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return a `tf.Module` whose `serve` computes `predict` in TensorFlow operations.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from attention_zoo.registry import did_you_mean
 
 
 @dataclass
-class Corpus:
+class Corpus(ABC):
     """Base class of all corpora.
 
     Args:
@@ -42,9 +43,9 @@ class Corpus:
             )
         return self._read(split)
 
+    @abstractmethod
     def _read(self, split: str) -> Any:
         """Return the examples of a known split."""
-        raise NotImplementedError(f"{type(self).__name__} must define `_read`")
 
 
 @dataclass

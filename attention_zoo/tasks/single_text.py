@@ -62,7 +62,7 @@ class SingleTextTask(Task):
 
     def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
         """Return the token ids of all lines, and the indices of the lines within the limit."""
-        raise NotImplementedError(f"{type(self).__name__} must define `_encoded`")
+        raise TypeError(f"{type(self).__name__} does not define `_encoded`")
 
     def _fitting(self, examples: TextLines) -> tuple[list[list[int]], dict[str, Any]]:
         """Return the token ids of lines within the limit, and keyword arguments of `Batches`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -80,9 +81,9 @@ class Labelled(Corpus):
         """Size that images are resized to when read; None keeps their size for placement."""
         return self.image_size if self.scattered == "nowhere" else None
 
+    @abstractmethod
     def _images(self, split: str) -> LabelledImages:
         """Return the images of a split, all of one size, before placement."""
-        raise NotImplementedError(f"{type(self).__name__} must define `_images`")
 
 
 @LABELLED_IMAGES.register("digits")

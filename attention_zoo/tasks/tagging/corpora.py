@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -48,9 +49,9 @@ class Sentences(Corpus):
                 raise ValueError(f"{error}, or set data.strict=false to keep it") from None
         return sentences
 
+    @abstractmethod
     def _sentences(self, split: str) -> TaggedSentences:
         """Return the sentences of a known split, whose tags may violate the scheme."""
-        raise NotImplementedError(f"{type(self).__name__} must define `_sentences`")
 
 
 @TAGGED_SENTENCES.register("orders")

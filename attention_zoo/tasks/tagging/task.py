@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,21 +20,28 @@ from attention_zoo.data import (
     train_tokenizer,
 )
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.metrics import read_spans, span_scores, tag_accuracy
-from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.metrics import read_spans
+from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import TASKS, refuse_rules
 from attention_zoo.tasks.building import TokenizerOptions, keep_frequent, train_recipe_tokenizer
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import MAX_CHARACTERS, build_tagger, takes_characters
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
 from attention_zoo.tasks.tagging.result import TaggerInference, TaggingResult, make_result
-from attention_zoo.tasks.tagging.words import Source, WordEncoder, Words, split_source
+from attention_zoo.tasks.tagging.scoring import score_tags
+from attention_zoo.tasks.tagging.words import (
+    Marked,
+    Source,
+    WordEncoder,
+    Words,
+    index_tags,
+    mark_words,
+    split_source,
+)
 from attention_zoo.tasks.text_inputs import BUCKET, same_width, unknown_characters
 
 FEW, OFTEN = 128, 16
 """The model is compiled only for more than FEW sentences, or after OFTEN calls of `predict`."""
-
-Marked = Sequence[Sequence[int]] | None
 
 
 @TASKS.register("tagging")
@@ -119,10 +125,7 @@ class Tagging(SingleTextTask):
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TaggedSentences) -> Self:
-        """Build a tagger for the tags of the training split and train its word tokenizer.
-
-        If the preset or the recipe sets `characters`, a character tokenizer is trained too.
-        """
+        """Build a tagger for the tags of the training split and train its tokenizers."""
         options: TokenizerOptions = recipe.tokenizer
         words = [word for of_sentence in train.words for word in of_sentence]
         tokenizer = train_recipe_tokenizer(options, keep_frequent(words, options))
@@ -165,7 +168,7 @@ class Tagging(SingleTextTask):
         head = self.model.settings["head"]
         if head["kind"] == "crf" and head["tag_scheme"] is not None:
             check_tags(examples, head["tag_scheme"])
-        labels, encoded = self._labels(examples), self._examples(examples)
+        labels, encoded = index_tags(examples, self.tags), self._examples(examples)
         kept = [row for row, one in enumerate(encoded) if self._fits(one)]
         if not kept:
             raise ValueError(
@@ -205,19 +208,6 @@ class Tagging(SingleTextTask):
     def _fits(self, sentence: EncodedWords) -> bool:
         limit = self.max_positions or len(sentence.tokens)
         return len(sentence.starts) <= self.max_length and len(sentence.tokens) <= limit
-
-    def _labels(self, examples: TaggedSentences) -> list[list[int]]:
-        """Return tag indices; raise ValueError with the location of an unknown tag."""
-        numbers = {tag: number for number, tag in enumerate(self.tags)}
-        for row, tags in enumerate(examples.tags):
-            for word, tag in enumerate(tags):
-                if tag not in numbers:
-                    raise ValueError(
-                        f"{examples.place(row, word)}: unknown tag {tag!r}"
-                        f"{did_you_mean(tag, numbers)}; fix it, or train on a corpus that has it"
-                        f" (known: {', '.join(numbers)})"
-                    )
-        return [[numbers[tag] for tag in tags] for tags in examples.tags]
 
     @property
     def _marks(self) -> bool:
@@ -287,7 +277,7 @@ class Tagging(SingleTextTask):
             split_source(text, location) for text, location in zip(texts, locations, strict=True)
         ]
         words = [[word.text for word in of_text] for _, of_text in split]
-        encoded = self._encoder.encode(words, self._marked(words, marks))
+        encoded = self._encoder.encode(words, mark_words(words, marks, self._marks))
         self._refuse_long(encoded, locations)
         pairs = zip(split, encoded, strict=True)
         return [self._encoder.source(text, of_text, one) for (text, of_text), one in pairs]
@@ -305,30 +295,6 @@ class Tagging(SingleTextTask):
                     f"{location}: {len(one.tokens)} tokens, but the model has {self.max_positions}"
                     " positions; shorten it"
                 )
-
-    def _marked(self, sentences: Sequence[Words], marks: Marked) -> list[list[bool]] | None:
-        """Return booleans for the indices of marked words; raise ValueError for invalid marks."""
-        if not self._marks:
-            if marks is not None:
-                raise ValueError(
-                    "marks must be None for a model that takes no marks; remove the argument"
-                )
-            return None
-        if marks is None or len(marks) != len(sentences):
-            raise ValueError(
-                "marks: the model takes marked words; pass the indices of those of each of the"
-                f" {len(sentences)} sentences"
-            )
-        for row, (words, numbers) in enumerate(zip(sentences, marks, strict=True)):
-            for number in numbers:
-                if not 0 <= number < len(words):
-                    raise ValueError(
-                        f"marks: source {row} has words 0 to {len(words) - 1}, got {number}"
-                    )
-        return [
-            [number in numbers for number in range(len(words))]
-            for words, numbers in zip(sentences, marks, strict=True)
-        ]
 
     def _found(
         self,
@@ -380,27 +346,19 @@ class Tagging(SingleTextTask):
             ValueError: if a sentence is too long, or a tag is unknown (file:line).
         """
         options = self.search.override(**search_overrides).override(n_best=1)
-        self._labels(examples)
+        index_tags(examples, self.tags)
         encoded = self._examples(examples)
         self._refuse_long(encoded, examples.places())
         names, predicted = self.tags, [()] * len(encoded)
         for row, outputs in self._found(encoded, options, marginals=False):
             length = len(encoded[row].starts)
             predicted[row] = tuple(names[tag] for tag in outputs["tags"][0, :length])
-        report: dict[str, Any] = {
+        counts = {
             "sentences": len(encoded),
             "words": sum(len(one.starts) for one in encoded),
             "unknown": sum(list(one.tokens).count(self.tokenizer.unknown) for one in encoded),
-            "accuracy": tag_accuracy(predicted, examples.tags),
         }
-        if self.scheme is not None:
-            scores = span_scores(predicted, examples.tags, self.scheme)
-            report |= {"f1": scores.f1, "precision": scores.precision, "recall": scores.recall}
-            report["invalid"] = scores.invalid
-            report["by_label"] = [
-                {"label": label, **asdict(score)} for label, score in scores.by_label.items()
-            ]
-        return report
+        return {**counts, **score_tags(predicted, examples.tags, self.scheme)}
 
     # Reports, saving and export.
 

@@ -8,11 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attention_zoo.data import EncodedWords, Tokenizer, Word, split_words
+from attention_zoo.data import EncodedWords, TaggedSentences, Tokenizer, Word, split_words
 from attention_zoo.data.tokenizers.tokenizer import WHITE_SPACE
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
+from attention_zoo.registry import did_you_mean
 
 Words = Sequence[str]
+Marked = Sequence[Sequence[int]] | None
+"""For each sentence, the indices of its marked words."""
 
 _SPACES = re.compile(f"[{WHITE_SPACE}]+")
 
@@ -117,3 +120,44 @@ def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
     if not words:
         raise ValueError(f"{location}: is empty; there is nothing to tag in it")
     return text, words
+
+
+def mark_words(
+    sentences: Sequence[Words], marks: Marked, takes_marks: bool
+) -> list[list[bool]] | None:
+    """Return booleans for the indices of marked words; raise ValueError for invalid marks."""
+    if not takes_marks:
+        if marks is not None:
+            raise ValueError(
+                "marks must be None for a model that takes no marks; remove the argument"
+            )
+        return None
+    if marks is None or len(marks) != len(sentences):
+        raise ValueError(
+            "marks: the model takes marked words; pass the indices of those of each of the"
+            f" {len(sentences)} sentences"
+        )
+    for row, (words, numbers) in enumerate(zip(sentences, marks, strict=True)):
+        for number in numbers:
+            if not 0 <= number < len(words):
+                raise ValueError(
+                    f"marks: source {row} has words 0 to {len(words) - 1}, got {number}"
+                )
+    return [
+        [number in numbers for number in range(len(words))]
+        for words, numbers in zip(sentences, marks, strict=True)
+    ]
+
+
+def index_tags(examples: TaggedSentences, tags: Sequence[str]) -> list[list[int]]:
+    """Return tag indices; raise ValueError with the location of an unknown tag."""
+    numbers = {tag: number for number, tag in enumerate(tags)}
+    for row, of_sentence in enumerate(examples.tags):
+        for word, tag in enumerate(of_sentence):
+            if tag not in numbers:
+                raise ValueError(
+                    f"{examples.place(row, word)}: unknown tag {tag!r}"
+                    f"{did_you_mean(tag, numbers)}; fix it, or train on a corpus that has it"
+                    f" (known: {', '.join(numbers)})"
+                )
+    return [[numbers[tag] for tag in of_sentence] for of_sentence in examples.tags]
