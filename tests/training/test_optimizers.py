@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,14 @@ import keras
 import numpy as np
 import pytest
 
+from attention_zoo.cli import main
 from attention_zoo.layers import MultiHeadAttention
 from attention_zoo.training import read_recipe
-from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
+from attention_zoo.training.optimizers import (
+    OPTIMIZERS,
+    build_optimizer,
+    exclude_from_weight_decay,
+)
 from attention_zoo.training.recipe import TrainingOptions
 from tests.refusals import refuses
 
@@ -35,6 +42,42 @@ def test_arguments_reach_the_optimizer() -> None:
     assert float(optimizer.learning_rate) == 0.5
     plain = build_optimizer(TrainingOptions(optimizer="sgd"))
     assert plain.get_config()["momentum"] == 0.0
+
+
+class ConstructorCalledError(Exception):
+    """Raised by a constructor to end the run."""
+
+
+def test_docs_name_the_files_from_the_recipe_to_the_optimizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: dict[str, None] = {}
+
+    def record_files() -> None:
+        for frame in traceback.extract_stack():
+            _, package, path = frame.filename.partition("/attention_zoo/")
+            if package and "tests" not in path:
+                files[path] = None
+
+    def construct(learning_rate: float = 0.0, momentum: float = 0.0) -> None:
+        record_files()
+        raise ConstructorCalledError(momentum)
+
+    check = TrainingOptions.__post_init__
+    monkeypatch.setattr(
+        TrainingOptions, "__post_init__", lambda options: (record_files(), check(options))
+    )
+    monkeypatch.setitem(OPTIMIZERS._factories, "recorded", construct)
+    (tmp_path / "recipe.yaml").write_text(
+        "data: {corpus: dates, size: 4, validation_size: 2}\n"
+        "training: {optimizer: {name: recorded, momentum: 0.5}}\n"
+    )
+    with pytest.raises(ConstructorCalledError, match=r"0\.5"):
+        main(["train", str(tmp_path / "recipe.yaml"), f"run={tmp_path / 'run'}"])
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")
+    section = page.partition("to the constructor of the optimizer:")[2].partition("##")[0]
+    assert re.findall(r"^\d\. `(\S+\.py)`", section, re.MULTILINE) == list(files)
+    assert len(files) <= 8
 
 
 def test_names_mappings_and_overrides(tmp_path: Path) -> None:
