@@ -142,7 +142,7 @@ def of_self_attention() -> Picture:
 def of_neighbours() -> Picture:
     """Windows of one word on each side; the first word attends to all."""
     _, value = pair()
-    layer = layers.WindowedAttention(1, WIDTH, window=1, global_places=1)
+    layer = layers.WindowedAttention(1, WIDTH, window=1, num_global_tokens=1)
     layer(value)
     layer.attention.key_projection.assign(layer.attention.query_projection)
     return layer(value, return_attention_scores=True)[1][0, 0], SOURCE, SOURCE

@@ -3,7 +3,7 @@
 from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
 from attention_zoo.ops.arguments import check_shape, number, rate, sizes_or, whole_number
 from attention_zoo.ops.blocked_top_k import blocked_top_k
-from attention_zoo.ops.blockwise import blockwise_attention, keep_places
+from attention_zoo.ops.blockwise import blockwise_attention, dropout_mask
 from attention_zoo.ops.copied_cross_entropy import (
     CopyProjection,
     copied_cross_entropy,
@@ -24,16 +24,18 @@ from attention_zoo.ops.linear_chain_paths import best_path, best_paths, sample
 from attention_zoo.ops.mask_pattern import FULL_ATTENTION, MaskPattern
 from attention_zoo.ops.masking import (
     as_boolean_mask,
+    at_least_float32,
+    broadcast_mask,
     causal_mask,
     combine_masks,
     implicit_mask,
+    masked_softmax,
     merge_masks,
     pass_mask_on,
     refuse_float_mask,
-    show_one,
-    spread_mask,
     to_end,
     to_front,
+    unmask_empty_rows,
     zero_masked,
 )
 from attention_zoo.ops.positions import (
@@ -55,10 +57,9 @@ from attention_zoo.ops.smoothed_cross_entropy import (
     check_label_smoothing,
     smoothed_cross_entropy,
 )
-from attention_zoo.ops.softmax import at_least_float32, masked_softmax
-from attention_zoo.ops.sparse_softmax import entmax, hardmax, keep_greatest, sparsemax
+from attention_zoo.ops.sparse_softmax import entmax, hardmax, sparsemax, top_k_mask
 from attention_zoo.ops.tag_schemes import TAG_SCHEMES, TagConstraints, TagScheme, tag_constraints
-from attention_zoo.ops.windows import Window, spread_window, take_places
+from attention_zoo.ops.windows import Window, gather_positions, scatter_window
 
 __all__ = [
     "FULL_ATTENTION",
@@ -78,6 +79,7 @@ __all__ = [
     "best_paths",
     "blocked_top_k",
     "blockwise_attention",
+    "broadcast_mask",
     "causal_mask",
     "check_label_smoothing",
     "check_shape",
@@ -87,11 +89,11 @@ __all__ = [
     "copied_share",
     "distance_buckets",
     "distances",
+    "dropout_mask",
     "entmax",
+    "gather_positions",
     "hardmax",
     "implicit_mask",
-    "keep_greatest",
-    "keep_places",
     "linear_recurrence",
     "linear_slopes",
     "log_partition",
@@ -111,7 +113,7 @@ __all__ = [
     "rotate",
     "sample",
     "scan",
-    "show_one",
+    "scatter_window",
     "shrink",
     "sinusoids",
     "sizes_or",
@@ -119,13 +121,12 @@ __all__ = [
     "sliding_windows",
     "smoothed_cross_entropy",
     "sparsemax",
-    "spread_mask",
-    "spread_window",
     "stretch",
     "tag_constraints",
-    "take_places",
     "to_end",
     "to_front",
+    "top_k_mask",
+    "unmask_empty_rows",
     "unpack",
     "unskew",
     "whole_number",

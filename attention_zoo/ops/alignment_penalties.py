@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from attention_zoo.ops.masking import as_boolean_mask
-from attention_zoo.ops.softmax import at_least_float32
+from attention_zoo.ops.masking import as_boolean_mask, at_least_float32
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Tensor
 

@@ -22,21 +22,22 @@ def blocked_top_k(x: Any, count: int) -> tuple[Any, Any]:
 
     Returns:
         values: `(..., count)`, in descending order; on ties the lower index comes first.
-        places: indices, `(..., count)` int32.
+        indices: `(..., count)` int32.
     """
     size = x.shape[-1]
     if size < 4 * BLOCK * count:
-        values, places = ops.top_k(x, count)
-        return values, ops.cast(places, "int32")
-    over = -size % BLOCK
-    if over:
-        x = ops.pad(x, [(0, 0)] * (len(x.shape) - 1) + [(0, over)], constant_values=float("-inf"))
+        values, indices = ops.top_k(x, count)
+        return values, ops.cast(indices, "int32")
+    padding = -size % BLOCK
+    if padding:
+        widths = [(0, 0)] * (len(x.shape) - 1) + [(0, padding)]
+        x = ops.pad(x, widths, constant_values=float("-inf"))
     shape = ops.shape(x)[:-1]
-    rows = ops.reshape(x, (*shape, (size + over) // BLOCK, BLOCK))
-    tops = ops.max(rows, axis=-1, initial=float("-inf"))  # without `initial`, empty batches fail
-    _, blocks = ops.top_k(tops, count)
+    rows = ops.reshape(x, (*shape, (size + padding) // BLOCK, BLOCK))
+    maxima = ops.max(rows, axis=-1, initial=float("-inf"))  # without `initial`, empty batches fail
+    _, blocks = ops.top_k(maxima, count)
     blocks = ops.sort(ops.cast(blocks, "int32"), axis=-1)  # keeps ties in index order
     within = blocks[..., None] * BLOCK + ops.arange(BLOCK, dtype="int32")
-    places = ops.reshape(within, (*shape, count * BLOCK))
-    values, found = ops.top_k(ops.take_along_axis(x, places, axis=-1), count)
-    return values, ops.take_along_axis(places, ops.cast(found, "int32"), axis=-1)
+    indices = ops.reshape(within, (*shape, count * BLOCK))
+    values, best = ops.top_k(ops.take_along_axis(x, indices, axis=-1), count)
+    return values, ops.take_along_axis(indices, ops.cast(best, "int32"), axis=-1)

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from attention_zoo.ops.masking import at_least_float32
 from attention_zoo.ops.projected_cross_entropy import (
     Mixture,
     Projection,
     log_sum,
     projected_cross_entropy,
 )
-from attention_zoo.ops.softmax import at_least_float32
 from attention_zoo.typing import Tensor
 
 UNKNOWN = 1

@@ -26,16 +26,16 @@ class MaskPattern(NamedTuple):
     def mask(self, queries: Tensor, sources: Tensor) -> Tensor | None:
         """Return booleans `(T, S)` for positions `(T,)` and `(S,)`; None if nothing is masked."""
         queries, sources = queries[:, None], sources[None, :]
-        seen = None
+        mask = None
         if self.window is not None:
-            seen = ops.abs(sources - queries) <= self.window
+            mask = ops.abs(sources - queries) <= self.window
             if self.leading:
                 leading = ops.minimum(sources, queries) < self.leading
-                seen = ops.logical_or(seen, leading)
+                mask = ops.logical_or(mask, leading)
         if not self.causal:
-            return seen
-        past = sources <= queries
-        return past if seen is None else ops.logical_and(seen, past)
+            return mask
+        causal = sources <= queries
+        return causal if mask is None else ops.logical_and(mask, causal)
 
 
 FULL_ATTENTION = MaskPattern()
@@ -47,7 +47,7 @@ class BlockIterator(NamedTuple):
     size: positions in a block. rows, columns: number of query blocks and of source blocks.
     """
 
-    reach: MaskPattern
+    pattern: MaskPattern
     size: int
     rows: Tensor
     columns: Tensor
@@ -56,25 +56,25 @@ class BlockIterator(NamedTuple):
         i = ops.zeros((), "int32")
         return i, self._begin(i)
 
-    def going(self, pair: Pair) -> Tensor:
+    def is_valid(self, pair: Pair) -> Tensor:
         """Return whether the pair is valid; False after the last pair."""
         return pair[0] < self.rows
 
     def next(self, pair: Pair) -> Pair:
         """Return the next pair: the next source block, else the first of the next query block."""
         i, j = pair[0], pair[1] + 1
-        if self.reach.window is not None:
+        if self.pattern.window is not None:
             j = ops.where(j < self._leading(), j, ops.maximum(j, self._nearest(i)))
         more = j < self._end(i)
         return ops.where(more, i, i + 1), ops.where(more, j, self._begin(i + 1))
 
     def _leading(self) -> int:
         """Return the number of blocks with leading positions."""
-        return -(-self.reach.leading // self.size)
+        return -(-self.pattern.leading // self.size)
 
     def _nearest(self, i: Tensor) -> Tensor:
         """Return the first source block within the window."""
-        start = ops.maximum(i * self.size - self.reach.window, 0) // self.size
+        start = ops.maximum(i * self.size - self.pattern.window, 0) // self.size
         return ops.where(i < self._leading(), 0, start)
 
     def _begin(self, i: Tensor) -> Tensor:
@@ -82,14 +82,14 @@ class BlockIterator(NamedTuple):
 
         Every query block needs at least one visit.
         """
-        if self.reach.window is None or self.reach.leading:
+        if self.pattern.window is None or self.pattern.leading:
             return ops.zeros_like(i)
         return ops.minimum(self._nearest(i), self.columns - 1)
 
     def _end(self, i: Tensor) -> Tensor:
         """Return one past the last source block to visit."""
         end = ops.zeros_like(i) + self.columns
-        if self.reach.window is not None:
-            last = (i * self.size + self.size - 1 + self.reach.window) // self.size
+        if self.pattern.window is not None:
+            last = (i * self.size + self.size - 1 + self.pattern.window) // self.size
             end = ops.where(i < self._leading(), end, ops.minimum(end, last + 1))
-        return ops.minimum(end, i + 1) if self.reach.causal else end
+        return ops.minimum(end, i + 1) if self.pattern.causal else end

@@ -1,8 +1,6 @@
-"""Masks: boolean, `True` = may be attended, combined by AND."""
+"""Masks (boolean, `True` = may be attended, combined by AND) and the masked softmax."""
 
 from __future__ import annotations
-
-from functools import reduce
 
 from keras import backend, ops
 
@@ -50,8 +48,11 @@ def refuse_float_mask(name: str, mask: Tensor) -> None:
 
 def combine_masks(*masks: Tensor | None) -> Tensor | None:
     """Combine the masks that are not None by AND; None if there are none."""
-    present = [mask for mask in masks if mask is not None]
-    return reduce(ops.logical_and, present) if present else None
+    combined = None
+    for mask in masks:
+        if mask is not None:
+            combined = mask if combined is None else ops.logical_and(combined, mask)
+    return combined
 
 
 def implicit_mask(x: Tensor) -> Tensor | None:
@@ -76,16 +77,14 @@ def merge_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor 
                 f"{name} was given, but the tensor that it masks was not; pass both or neither"
             )
         return None
-    implicit = implicit_mask(x)
+    implicit = get_keras_mask(x)
     if explicit is None or explicit is implicit:
-        explicit = None
-    else:
-        explicit = as_boolean_mask(explicit, name, tuple(x.shape[:-1]))
-        explicit = spread_mask(explicit, x)
-    return combine_masks(explicit, implicit)
+        return implicit
+    explicit = as_boolean_mask(explicit, name, tuple(x.shape[:-1]))
+    return combine_masks(broadcast_mask(explicit, x), implicit)
 
 
-def spread_mask(mask: Tensor, x: Tensor) -> Tensor:
+def broadcast_mask(mask: Tensor, x: Tensor) -> Tensor:
     """Broadcast a mask to the positions of `x` `(..., D)`, to the shape `(...)`."""
     if 1 not in mask.shape or tuple(mask.shape) == tuple(x.shape[:-1]):
         return mask
@@ -117,11 +116,12 @@ def to_front(mask: Tensor) -> Tensor:
 def to_end(mask: Tensor) -> Tensor:
     """Return indices that gather unmasked positions at the end; see `to_front`."""
     length = ops.shape(mask)[1]
-    places = ops.arange(length, dtype="int32")
-    return ops.cast(ops.argsort(ops.where(mask, places + length, places), axis=1), "int32")
+    positions = ops.arange(length, dtype="int32")
+    order = ops.argsort(ops.where(mask, positions + length, positions), axis=1)
+    return ops.cast(order, "int32")
 
 
-def show_one(mask: Tensor) -> Tensor:
+def unmask_empty_rows(mask: Tensor) -> Tensor:
     """Unmask the first position of fully masked rows of a mask `(B, T)`, as cuDNN needs one."""
     first = ops.arange(ops.shape(mask)[1], dtype="int32") == 0
     return ops.logical_or(
@@ -137,3 +137,31 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
         mask: `(..., L)` booleans, or None for no change.
     """
     return x if mask is None else ops.where(mask[..., None], x, ops.zeros((), x.dtype))
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Cast `x` to float32, unless it is float64."""
+    dtype = backend.standardize_dtype(x.dtype)
+    return x if dtype in ("float32", "float64") else ops.cast(x, "float32")
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Compute the softmax over the unmasked entries of the last axis, in at least float32.
+
+    Masked positions have weight exactly 0, whatever their scores. A fully masked row, or one of
+    length 0, is all zeros and passes no gradient.
+
+    Args:
+        scores: `(..., S)`.
+        mask: boolean, broadcasts against `scores`, or None.
+    """
+    scores = at_least_float32(scores)
+    zero = ops.zeros((), scores.dtype)
+    if mask is not None:
+        has_unmasked = ops.any(mask, axis=-1, keepdims=True)
+        lowest = ops.where(has_unmasked, ops.full((), float("-inf"), scores.dtype), zero)
+        scores = ops.where(mask, scores, lowest)
+    # `ops.softmax` warns about an axis of size 1, which is valid here.
+    one_source = scores.shape[-1] == 1
+    weights = ops.ones_like(scores) if one_source else ops.softmax(scores, axis=-1)
+    return weights if mask is None else ops.where(mask, weights, zero)

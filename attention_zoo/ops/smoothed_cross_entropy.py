@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras import ops
 
 from attention_zoo.ops.arguments import number
-from attention_zoo.ops.softmax import at_least_float32
+from attention_zoo.ops.masking import at_least_float32
 from attention_zoo.typing import Tensor
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 from keras import backend, ops
 
-from attention_zoo.ops.softmax import at_least_float32
+from attention_zoo.ops.masking import at_least_float32
 from attention_zoo.typing import Tensor
 
 BISECTIONS = 30
@@ -32,13 +32,13 @@ def hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
         mask: boolean, broadcasts against `scores`, or None.
     """
     scores = at_least_float32(scores)
-    ranked, allowed = _ranked(scores, mask)
-    first = ops.argmax(_with_spare(ranked, 1), axis=-1)
+    masked_scores, mask = _mask_scores(scores, mask)
+    first = ops.argmax(_pad(masked_scores, 1), axis=-1)
     best = ops.one_hot(first, ops.shape(scores)[-1], dtype=scores.dtype)
-    return ops.where(allowed, best, ops.zeros((), scores.dtype))
+    return ops.where(mask, best, ops.zeros((), scores.dtype))
 
 
-def keep_greatest(scores: Tensor, mask: Tensor | None, count: int) -> Tensor:
+def top_k_mask(scores: Tensor, mask: Tensor | None, count: int) -> Tensor:
     """Return booleans `(..., S)`, True at the `count` greatest unmasked scores.
 
     On ties the first ones are kept. Rows with fewer unmasked positions keep all of them.
@@ -48,12 +48,12 @@ def keep_greatest(scores: Tensor, mask: Tensor | None, count: int) -> Tensor:
         mask: boolean, broadcasts against `scores`, or None.
         count: at least 1.
     """
-    ranked, allowed = _ranked(ops.stop_gradient(at_least_float32(scores)), mask)
-    last = ops.top_k(_with_spare(ranked, count), count)[0][..., -1:]
-    above = ops.logical_and(allowed, ranked > last)
-    tied = ops.logical_and(allowed, ops.equal(ranked, last))
-    room = count - ops.sum(ops.cast(above, "int32"), axis=-1, keepdims=True)
-    first = ops.cumsum(ops.cast(tied, "int32"), axis=-1) <= room
+    scores, mask = _mask_scores(ops.stop_gradient(at_least_float32(scores)), mask)
+    threshold = ops.top_k(_pad(scores, count), count)[0][..., -1:]
+    above = ops.logical_and(mask, scores > threshold)
+    tied = ops.logical_and(mask, ops.equal(scores, threshold))
+    num_tied = count - ops.sum(ops.cast(above, "int32"), axis=-1, keepdims=True)
+    first = ops.cumsum(ops.cast(tied, "int32"), axis=-1) <= num_tied
     return ops.logical_or(above, ops.logical_and(tied, first))
 
 
@@ -86,39 +86,39 @@ def entmax(scores: Tensor, mask: Tensor | None = None, alpha: Tensor = 1.5) -> T
     if scores.shape[-1] == 0:
         return scores
     a = ops.cast(alpha - 1, scores.dtype)
-    below = _below_the_top(scores, mask, -2 / a)
-    known = isinstance(alpha, (int, float)) and float(alpha) in _BY_SORTING
-    find = _BY_SORTING[float(alpha)] if known else _by_bisection
-    greatest = ops.stop_gradient(find(ops.stop_gradient(below), ops.stop_gradient(a)))
-    weights, _ = _deformed_exp(below, _one_newton_step(below, greatest, a), a)
+    below = _subtract_max(scores, mask, -2 / a)
+    by_sorting = isinstance(alpha, (int, float)) and float(alpha) in _BY_SORTING
+    solve = _BY_SORTING[float(alpha)] if by_sorting else _by_bisection
+    greatest = ops.stop_gradient(solve(ops.stop_gradient(below), ops.stop_gradient(a)))
+    weights, _ = _deformed_exp(below, _newton_step(below, greatest, a), a)
     return weights if mask is None else ops.where(mask, weights, ops.zeros((), weights.dtype))
 
 
-def _ranked(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _mask_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the scores, -inf where masked, and the mask, both `(..., S)`."""
-    allowed = ops.ones_like(scores, dtype="bool")
+    full_mask = ops.ones_like(scores, dtype="bool")
     if mask is None:
-        return scores, allowed
-    allowed = ops.logical_and(mask, allowed)
-    return ops.where(allowed, scores, ops.full((), float("-inf"), scores.dtype)), allowed
+        return scores, full_mask
+    full_mask = ops.logical_and(mask, full_mask)
+    return ops.where(full_mask, scores, ops.full((), float("-inf"), scores.dtype)), full_mask
 
 
-def _with_spare(ranked: Tensor, count: int) -> Tensor:
+def _pad(scores: Tensor, count: int) -> Tensor:
     """Append `count` entries of -inf to each row, so that no row is too short."""
-    widths = [[0, 0]] * (len(ranked.shape) - 1) + [[0, count]]
-    return ops.pad(ranked, widths, constant_values=float("-inf"))
+    widths = [[0, 0]] * (len(scores.shape) - 1) + [[0, count]]
+    return ops.pad(scores, widths, constant_values=float("-inf"))
 
 
-def _below_the_top(scores: Tensor, mask: Tensor | None, floor: Tensor) -> Tensor:
+def _subtract_max(scores: Tensor, mask: Tensor | None, floor: Tensor) -> Tensor:
     """Compute `score_j - max_i score_i`, clipped to a floor below which all weights are 0.
 
     Masked scores become the floor. Clipping bounds all later values, without changing the weights.
     """
     lowest = ops.cast(np.finfo(backend.standardize_dtype(scores.dtype)).min, scores.dtype)
     floor = ops.stop_gradient(floor)
-    clean = scores if mask is None else ops.where(mask, scores, lowest)
-    top = ops.stop_gradient(ops.max(clean, axis=-1, keepdims=True, initial=lowest))
-    below = ops.maximum(clean - top, floor)
+    scores = scores if mask is None else ops.where(mask, scores, lowest)
+    maximum = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True, initial=lowest))
+    below = ops.maximum(scores - maximum, floor)
     return below if mask is None else ops.where(mask, below, floor)
 
 
@@ -134,7 +134,7 @@ def _deformed_exp(below: Tensor, greatest: Tensor, a: Tensor) -> tuple[Tensor, T
     return weights, weights / (1 + step)
 
 
-def _one_newton_step(below: Tensor, greatest: Tensor, a: Tensor) -> Tensor:
+def _newton_step(below: Tensor, greatest: Tensor, a: Tensor) -> Tensor:
     """Apply one Newton step to the greatest weight, which makes it differentiable.
 
     `greatest` is already accurate. It and the slope are constants for the gradient. What remains to
@@ -152,7 +152,7 @@ def _sparsemax_by_sorting(below: Tensor, a: Tensor) -> Tensor:
 
     The support is the k greatest entries, k maximal with `1 + k z_(k) > sum_{j<=k} z_(j)`.
     """
-    ordered, count = _ordered(below)
+    ordered, count = _sort_descending(below)
     total = ops.cumsum(ordered, axis=-1)
     total, size = _last_of_support(total, 1 + count * ordered > total, count)
     return (1 - total) / size
@@ -164,7 +164,7 @@ def _entmax_15_by_sorting(below: Tensor, a: Tensor) -> Tensor:
     With x = z / 2, the support is the k greatest entries, k maximal with `tau_k <= x_(k)`, where
     `tau_k = mean_k - sqrt((1 - k variance_k) / k)` over the k greatest.
     """
-    ordered, count = _ordered(below / 2)
+    ordered, count = _sort_descending(below / 2)
     mean = ops.cumsum(ordered, axis=-1) / count
     spread = ops.cumsum(ordered * ordered, axis=-1) - count * mean * mean
     tau = mean - ops.sqrt(ops.maximum(1 - spread, 0) / count)
@@ -193,7 +193,7 @@ def _by_bisection(below: Tensor, a: Tensor) -> Tensor:
     return ops.exp(ops.fori_loop(0, BISECTIONS, halve, low))
 
 
-def _ordered(x: Tensor) -> tuple[Tensor, Tensor]:
+def _sort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return `x` in descending order, and the numbers 1 .. S in its dtype."""
     count = ops.arange(1, ops.shape(x)[-1] + 1, dtype="int32")
     return -ops.sort(-x, axis=-1), ops.cast(count, x.dtype)
@@ -203,5 +203,5 @@ def _last_of_support(x: Tensor, support: Tensor, count: Tensor) -> tuple[Tensor,
     """Return the entry of `x` at the last position of the support, and the support's size."""
     size = ops.sum(ops.cast(support, count.dtype), axis=-1, keepdims=True)
     size = ops.maximum(size, 1)
-    here = ops.where(ops.equal(count, size), x, ops.zeros((), x.dtype))
-    return ops.sum(here, axis=-1, keepdims=True), size
+    last = ops.where(ops.equal(count, size), x, ops.zeros((), x.dtype))
+    return ops.sum(last, axis=-1, keepdims=True), size

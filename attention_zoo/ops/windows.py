@@ -24,46 +24,46 @@ class Window(NamedTuple):
     centre: Tensor
 
     @property
-    def places(self) -> Tensor:
+    def positions(self) -> Tensor:
         """Source positions in the window, `(..., T, W)` int32."""
         return self.start + ops.arange(self.inside.shape[-1], dtype="int32")
 
 
-def take_places(x: Tensor, places: Tensor, lead: int) -> Tensor:
-    """Gather entries of `x` at positions, each in its own row.
+def gather_positions(x: Tensor, positions: Tensor, batch_dims: int) -> Tensor:
+    """Gather entries of `x` at positions, as `tf.gather` with `batch_dims`.
 
     Args:
-        x: `(*lead, S, ...)`.
-        places: positions, `(*lead, ...)` integers; clipped to 0 .. S-1.
-        lead: number of leading axes that both share.
+        x: `(*batch, S, ...)`.
+        positions: `(*batch, ...)` integers; clipped to 0 .. S-1.
+        batch_dims: number of leading axes that both share.
 
     Returns:
-        `(*places.shape, ...)`; zeros if S is 0.
+        `(*positions.shape, ...)`; zeros if S is 0.
     """
-    rows, length, rest = ops.shape(x)[:lead], ops.shape(x)[lead], ops.shape(x)[lead + 1 :]
-    row = ops.reshape(
-        ops.arange(_product(rows), dtype="int32"), (*rows, *(1,) * (len(places.shape) - lead))
-    )
+    *batch, length = ops.shape(x)[: batch_dims + 1]
+    rest = ops.shape(x)[batch_dims + 1 :]
+    row_shape = (*batch, *(1,) * (len(positions.shape) - batch_dims))
+    rows = ops.reshape(ops.arange(_product(batch), dtype="int32"), row_shape)
 
-    def taken() -> Tensor:
-        flat = ops.reshape(x, (_product(rows) * length, *rest))
-        return ops.take(flat, row * length + ops.clip(places, 0, length - 1), axis=0)
+    def gather() -> Tensor:
+        flat = ops.reshape(x, (_product(batch) * length, *rest))
+        return ops.take(flat, rows * length + ops.clip(positions, 0, length - 1), axis=0)
 
-    def nothing() -> Tensor:
-        return ops.zeros((*ops.shape(places), *rest), x.dtype)
+    def zeros() -> Tensor:
+        return ops.zeros((*ops.shape(positions), *rest), x.dtype)
 
-    if 0 in tuple(x.shape[: lead + 1]):
-        return nothing()
-    return taken() if x.shape[lead] else ops.cond(length > 0, taken, nothing)
+    if 0 in tuple(x.shape[: batch_dims + 1]):
+        return zeros()
+    return gather() if x.shape[batch_dims] else ops.cond(length > 0, gather, zeros)
 
 
-def spread_window(weights: Tensor, window: Window, length: Tensor) -> Tensor:
+def scatter_window(weights: Tensor, window: Window, length: Tensor) -> Tensor:
     """Scatter the weights of a window, `(..., T, W)`, over the whole memory, `(..., T, S)`."""
     width = weights.shape[-1]
-    slot = ops.arange(length, dtype="int32") - window.start
-    spread = take_places(weights, slot, lead=len(weights.shape) - 1)
-    seen = ops.logical_and(slot >= 0, slot < width)
-    return ops.where(seen, spread, ops.zeros((), weights.dtype))
+    offset = ops.arange(length, dtype="int32") - window.start  # of each source within the window
+    full = gather_positions(weights, offset, batch_dims=len(weights.shape) - 1)
+    inside = ops.logical_and(offset >= 0, offset < width)
+    return ops.where(inside, full, ops.zeros((), weights.dtype))
 
 
 def _product(sizes: Any) -> Any:

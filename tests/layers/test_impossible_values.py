@@ -76,7 +76,7 @@ NUMERIC: list[tuple[Callable[..., Any], str, tuple[Any, ...]]] = [
     (HOPS, "hops", COUNTS),
     (HOPS, "penalty", LOWEST[:-1]),
     (WINDOWS, "window", COUNTS[1:]),
-    (WINDOWS, "global_places", COUNTS[1:]),
+    (WINDOWS, "num_global_tokens", COUNTS[1:]),
     (ENCODER, "stochastic_depth", (1, *LOWEST)),
     (layers.FeedForward, "units", COUNTS),
     (layers.AttentionFeatureMap, "max_length", COUNTS),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops import MaskPattern, blockwise_attention, keep_places, masked_softmax, skew
+from attention_zoo.ops import MaskPattern, blockwise_attention, dropout_mask, masked_softmax, skew
 from tests.layers.running import (
     MODES,
     QUICK,
@@ -63,7 +63,7 @@ def by_blocks(reach: MaskPattern, names: set[str], **given: Any) -> Any:
     def run(query: Any, key: Any, value: Any, bias: Any) -> Any:
         extra = {"bias": bias} if "bias" in names else {}
         both = blockwise_attention(
-            query, key, value, scale=SCALE, reach=reach, block=8, **extra, **given
+            query, key, value, scale=SCALE, pattern=reach, block=8, **extra, **given
         )
         return both[0], ops.where(both[1] > -1e30, both[1], 0)
 
@@ -112,7 +112,7 @@ def test_blocks_in_every_mode(mode: str) -> None:
 
 def test_no_rows() -> None:
     x = tensors(9, 9, batch=0)
-    context, total = blockwise_attention(*x[:3], reach=MaskPattern(causal=True), block=4)
+    context, total = blockwise_attention(*x[:3], pattern=MaskPattern(causal=True), block=4)
     assert tuple(context.shape) == (0, H, 9, V)
     assert tuple(total.shape) == (0, H, 9)
 
@@ -173,17 +173,17 @@ SEED = np.array([3, 7], "uint32")
 
 
 def test_a_block_drops_what_all_at_once_would() -> None:
-    whole = array(keep_places(SEED, 0.3, 6, (40, 50)))
+    whole = array(dropout_mask(SEED, 0.3, 6, (40, 50)))
     assert sorted(set(whole.ravel().round(5))) == [0, round(1 / 0.7, 5)]
     assert abs(whole.mean() - 1) < 0.02
-    part = array(keep_places(SEED, 0.3, 6, (8, 5), (16, 45)))
+    part = array(dropout_mask(SEED, 0.3, 6, (8, 5), (16, 45)))
     np.testing.assert_array_equal(part, whole[:, 16:24, 45:])
-    assert (whole != array(keep_places(SEED + 1, 0.3, 6, (40, 50)))).any()
+    assert (whole != array(dropout_mask(SEED + 1, 0.3, 6, (40, 50)))).any()
 
 
 def test_dropout() -> None:
     given = tensors(20, 28)
-    keep = array(keep_places(SEED, 0.3, B * H, (20, 28))).reshape(B, H, 20, 28).astype("float32")
+    keep = array(dropout_mask(SEED, 0.3, B * H, (20, 28))).reshape(B, H, 20, 28).astype("float32")
 
     def want(query: Any, key: Any, value: Any) -> Any:
         key, value = (ops.repeat(x, H // G, axis=1) for x in (key, value))
@@ -206,7 +206,7 @@ def test_lengths_known_only_when_it_runs(mode: str) -> None:
     def call(*x: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            context, _ = blockwise_attention(*x, reach=MaskPattern(causal=True), block=8)
+            context, _ = blockwise_attention(*x, pattern=MaskPattern(causal=True), block=8)
         return context, *tape.gradient(context, x)
 
     specs = (None, H, None, K), (None, G, None, K), (None, G, None, V)
@@ -225,7 +225,7 @@ def test_nothing_of_the_size_of_all_scores_is_made() -> None:
     def call(*x: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            context, _ = blockwise_attention(*x, reach=MaskPattern(causal=True), block=16)
+            context, _ = blockwise_attention(*x, pattern=MaskPattern(causal=True), block=16)
         return tape.gradient(context, x)
 
     specs = [tf.TensorSpec(x.shape) for x in tensors(length, length)[:3]]

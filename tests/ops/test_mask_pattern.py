@@ -42,7 +42,7 @@ def test_blocks_out_of_reach_are_not_visited(reach: MaskPattern) -> None:
     for steps, sources in ((12, 12), (8, 16), (16, 4), (24, 4)):
         walk = BlockIterator(reach, 4, steps // 4, sources // 4)
         pair, visited = walk.first(), []
-        while bool(walk.going(pair)):
+        while bool(walk.is_valid(pair)):
             visited.append((int(pair[0]), int(pair[1])))
             assert len(visited) < 100
             pair = walk.next(pair)

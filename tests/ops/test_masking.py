@@ -12,9 +12,9 @@ from attention_zoo.ops import (
     implicit_mask,
     merge_masks,
     pass_mask_on,
-    show_one,
     to_end,
     to_front,
+    unmask_empty_rows,
     zero_masked,
 )
 from tests.layers.running import MODES, array, compiled
@@ -104,6 +104,6 @@ def test_hidden_positions_go_behind_or_in_front(mode: str) -> None:
 def test_rows_that_hide_all_show_one() -> None:
     mask = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 1]], "bool")
     want = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 1]], "bool")
-    np.testing.assert_array_equal(array(show_one(ops.convert_to_tensor(mask))), want)
+    np.testing.assert_array_equal(array(unmask_empty_rows(ops.convert_to_tensor(mask))), want)
     for shape in ((0, 3), (2, 0)):
-        assert show_one(ops.zeros(shape, "bool")).shape == shape
+        assert unmask_empty_rows(ops.zeros(shape, "bool")).shape == shape

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from keras import ops
 
-from attention_zoo.ops import entmax, hardmax, keep_greatest, masked_softmax, sparsemax
+from attention_zoo.ops import entmax, hardmax, masked_softmax, sparsemax, top_k_mask
 from tests.layers.running import (
     JAX,
     MODES,
@@ -237,7 +237,7 @@ def test_precision_and_empty_rows() -> None:
 def test_lengths_known_only_at_run_time() -> None:
     def run(x: Any, mask: Any) -> list[Any]:
         alphas = [entmax(x, mask, alpha) for alpha in (1.3, 1.5, 2.0)]
-        return [*alphas, hardmax(x, mask), ops.cast(keep_greatest(x, mask, 2), "float32")]
+        return [*alphas, hardmax(x, mask), ops.cast(top_k_mask(x, mask, 2), "float32")]
 
     graph = with_dynamic_shapes(run, (None, None), ((None, None), "bool"))
     for rows, places in ((2, 5), (1, 1), (3, 40), (2, 0), (0, 4)):
@@ -255,7 +255,7 @@ def test_lengths_known_only_at_run_time() -> None:
 )
 def test_keep_greatest(scores: np.ndarray, mask: np.ndarray, count: int) -> None:
     """Of equals the first; never more than asked, fewer only where there are no more."""
-    kept = array(keep_greatest(scores, mask, count))
+    kept = array(top_k_mask(scores, mask, count))
     assert kept.sum(-1).tolist() == np.minimum(mask.sum(-1), count).tolist()
     for row in range(2):
         places = [j for j in range(6) if mask[row, j]]

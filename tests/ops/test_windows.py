@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops import Window, spread_window, take_places
+from attention_zoo.ops import Window, gather_positions, scatter_window
 from tests.layers.running import (
     MODES,
     array,
@@ -47,7 +47,7 @@ def test_takes_in_each_row_its_own_places(
     rng = np.random.default_rng(0)
     places = rng.integers(-3, 8, size=looked).astype("int32")
     for x in (rng.normal(size=shape).astype("float32"), rng.random(shape) > 0.5):
-        got = compiled(lambda x, p: take_places(x, p, lead), mode)(
+        got = compiled(lambda x, p: gather_positions(x, p, lead), mode)(
             ops.convert_to_tensor(x), ops.convert_to_tensor(places)
         )
         same(got, by_hand(x, places, lead))
@@ -55,7 +55,7 @@ def test_takes_in_each_row_its_own_places(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_to_take(mode: str) -> None:
-    run = compiled(lambda x, p: take_places(x, p, 1), mode)
+    run = compiled(lambda x, p: gather_positions(x, p, 1), mode)
     places = ops.convert_to_tensor(np.ones((2, 4, 3), "int32"))
     same(run(ops.zeros((2, 0, 5)), places), np.zeros((2, 4, 3, 5)))
     same(run(ops.zeros((2, 0)), places), np.zeros((2, 4, 3)))
@@ -68,7 +68,7 @@ def test_lengths_known_only_when_it_runs() -> None:
     def call(x: Any, places: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            taken = take_places(x, places, 1)
+            taken = gather_positions(x, places, 1)
         return taken, tape.gradient(taken, x)
 
     run = with_dynamic_shapes(call, (None, None, 3), ((None, None, 2), "int32"))
@@ -85,7 +85,7 @@ def test_lengths_known_only_when_it_runs() -> None:
 def test_gradient_counts_the_looks(mode: str) -> None:
     """A place that is read n times gets n gradients, one that is not read gets exactly 0."""
     places = np.array([[[0, 1], [1, 9]], [[2, 2], [2, -4]]], "int32")
-    run = differentiable(keras.layers.Identity(), lambda x, p: take_places(x, p, 1), mode)
+    run = differentiable(keras.layers.Identity(), lambda x, p: gather_positions(x, p, 1), mode)
     _, (gradient,), _ = run(np.ones((2, 4, 1), "float32"), places)
     probe = np.cos(np.arange(8) + 1.0)
     wanted = [[probe[0], probe[1] + probe[2], 0, probe[3]], [probe[7], 0, probe[4:7].sum(), 0]]
@@ -98,8 +98,8 @@ def window(start: np.ndarray, width: int) -> Window:
     return Window(start, ops.ones((width,), "bool"), ops.cast(start, "float32"))
 
 
-def test_places_of_a_window() -> None:
-    places = window(np.array([[[-1], [3]]]), 3).places
+def test_positions_of_a_window() -> None:
+    places = window(np.array([[[-1], [3]]]), 3).positions
     assert array(places).tolist() == [[[-1, 0, 1], [3, 4, 5]]]
 
 
@@ -116,13 +116,13 @@ def test_spread_is_the_way_back(rows: tuple[int, ...], mode: str) -> None:
             place = start[index][0] + slot
             if 0 <= place < 6:
                 wanted[index][place] = weights[index][slot]
-    run = compiled(lambda w, s: spread_window(w, window(s, 3), 6), mode)
+    run = compiled(lambda w, s: scatter_window(w, window(s, 3), 6), mode)
     same(run(ops.convert_to_tensor(weights), ops.convert_to_tensor(start)), wanted)
 
 
 def test_gradient_of_a_spread() -> None:
     start = np.array([[[-1], [4]]])
-    run = differentiable(keras.layers.Identity(), lambda w: spread_window(w, window(start, 3), 6))
+    run = differentiable(keras.layers.Identity(), lambda w: scatter_window(w, window(start, 3), 6))
     _, (gradient,), _ = run(np.ones((1, 2, 3), "float32"))
     probe = np.cos(np.arange(12) + 1.0).reshape(2, 6)
     wanted = [[0, probe[0, 0], probe[0, 1]], [probe[1, 4], probe[1, 5], 0]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
@@ -25,7 +25,7 @@ class Alignment(keras.layers.Layer):
     - An alignment with random noise in training defines `sample_noise`; `call` gets the result as
       `noise`.
     - An alignment that uses the query or the keys defines `precompute` (and, if needed,
-      `build_readers` and `prepare`); `call` gets the result as `aux`. If `precompute` returns a
+      `build_projections` and `prepare`); `call` gets the result as `aux`. If `precompute` returns a
       `Window`, only that window of the memory is scored.
 
     Args:
@@ -50,7 +50,18 @@ class Alignment(keras.layers.Layer):
         The `align` of Luong et al. 2015, arXiv 1508.04025, equation 7, as a separate layer.
     """
 
-    def build_readers(self, query_shape: Shape, key_shape: Shape) -> None:
+    is_stateful: ClassVar[bool] = False
+    """Whether a step depends on earlier steps."""
+    has_precompute: ClassVar[bool] = False
+    """Whether the weights depend on query or keys directly, not only through the scores."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Set `is_stateful` and `has_precompute`, by the methods that the class defines."""
+        super().__init_subclass__(**kwargs)
+        cls.is_stateful = cls.initial_state is not Alignment.initial_state
+        cls.has_precompute = cls.precompute is not Alignment.precompute
+
+    def build_projections(self, query_shape: Shape, key_shape: Shape) -> None:
         """Create the weights that are applied to query or key, before `build`; none here."""
 
     def build(self, scores_shape: Shape) -> None:
@@ -60,36 +71,31 @@ class Alignment(keras.layers.Layer):
     def get_build_config(self) -> None:
         """Return None: on loading, not Keras but the attention layer builds this layer.
 
-        The attention layer calls `build_readers` before `build`.
+        The attention layer calls `build_projections` before `build`.
         """
         return None
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether a step depends on earlier steps."""
-        return type(self).initial_state is not Alignment.initial_state
 
     def initial_state(self, like: Tensor) -> State:
         """Return the initial state, tensors `(..., X)`; `like` has the scores' shape `(..., S)`."""
         return ()
 
-    def compute_previous_states(self, like: Tensor, live: Tensor) -> State | None:
+    def compute_previous_states(self, like: Tensor, query_mask: Tensor) -> State | None:
         """Return the states before each of T steps, tensors `(..., T, X)`.
 
         None if they depend on the weights of earlier steps; the steps then run sequentially.
 
         Args:
             like: as in `initial_state`.
-            live: `(..., T)` booleans, False at masked queries, which do not count as steps.
+            query_mask: `(..., T)` booleans, False at masked queries, which do not count as steps.
         """
         return None if self.is_stateful else ()
 
-    def compute_final_state(self, after: State, live: Tensor) -> State:
+    def compute_final_state(self, states: State, query_mask: Tensor) -> State:
         """Return the state after T parallel steps.
 
         Args:
-            after: the state after each step, tensors `(..., T, X)`.
-            live: as in `compute_previous_states`.
+            states: the state after each step, tensors `(..., T, X)`.
+            query_mask: as in `compute_previous_states`.
         """
         return ()
 
@@ -102,7 +108,7 @@ class Alignment(keras.layers.Layer):
         return sources
 
     def prepare(self, keys: Tensor) -> Any:
-        """Return what is precomputed from the keys `(..., S, Dk)`; nothing here."""
+        """Return what `precompute` needs of the keys `(..., S, Dk)`; nothing here."""
         return ()
 
     def precompute(self, query: Tensor, memory: Any, state: State | None) -> Any:
@@ -147,5 +153,5 @@ def make_alignment(alignment: Any, dtype: Any = None) -> Alignment:
         alignment = keras.saving.deserialize_keras_object(alignment)
     if isinstance(alignment, Alignment):
         return alignment
-    made: Alignment = ALIGNMENTS.get(alignment)(dtype=dtype)
-    return made
+    layer: Alignment = ALIGNMENTS.get(alignment)(dtype=dtype)
+    return layer

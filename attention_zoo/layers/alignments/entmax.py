@@ -12,7 +12,7 @@ from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.ops import at_least_float32, entmax, number
 from attention_zoo.typing import State, Tensor
 
-NEAREST_TO_SOFTMAX = 1e-6
+MIN_LEARNED_A = 1e-6
 """Lower bound of `alpha - 1` if alpha is learned; below it, float32 results equal softmax's."""
 
 
@@ -85,8 +85,8 @@ class EntmaxAlignment(Alignment):
         if self.alpha_logit is None:
             return entmax(scores, mask, self.alpha), state
         scores = at_least_float32(scores)
-        share = ops.sigmoid(ops.cast(self.alpha_logit, scores.dtype))
-        return entmax(scores, mask, 1 + ops.maximum(share, NEAREST_TO_SOFTMAX)), state
+        a = ops.sigmoid(ops.cast(self.alpha_logit, scores.dtype))  # alpha - 1
+        return entmax(scores, mask, 1 + ops.maximum(a, MIN_LEARNED_A)), state
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "alpha": self.alpha, "learn_alpha": self.learn_alpha}

@@ -13,7 +13,7 @@ from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.ops import at_least_float32, hardmax, masked_softmax, number, whole_number
 from attention_zoo.typing import State, Tensor
 
-AWAY_FROM_DROPOUT = 104729
+SEED_OFFSET = 104729
 """Added to a seed, so that the dropout of an attention layer with the same seed is independent."""
 
 
@@ -78,13 +78,13 @@ class GumbelAlignment(Alignment):
         super().__init__(**kwargs)
         if not 0 < number(temperature) < math.inf:
             raise ValueError(f"temperature must be above 0, got {temperature!r}")
-        self.first_temperature, self.straight_through = temperature, straight_through
+        self.initial_temperature, self.straight_through = temperature, straight_through
         self.seed, self.seed_generator = seed, noise_generator(seed)
 
     def build(self, scores_shape: tuple[Any, ...]) -> None:
         self.temperature = self.add_weight(
             shape=(),
-            initializer=keras.initializers.Constant(self.first_temperature),
+            initializer=keras.initializers.Constant(self.initial_temperature),
             trainable=False,
             autocast=False,
             name="temperature",
@@ -114,7 +114,7 @@ class GumbelAlignment(Alignment):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "temperature": self.first_temperature,
+            "temperature": self.initial_temperature,
             "straight_through": self.straight_through,
             "seed": self.seed,
         }
@@ -123,7 +123,7 @@ class GumbelAlignment(Alignment):
 def noise_generator(seed: int | None) -> keras.random.SeedGenerator:
     """Return the seed generator for an alignment's noise."""
     if seed is not None:
-        seed = whole_number("seed", seed, low=0) + AWAY_FROM_DROPOUT
+        seed = whole_number("seed", seed, low=0) + SEED_OFFSET
     return keras.random.SeedGenerator(seed)
 
 

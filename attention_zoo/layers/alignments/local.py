@@ -28,7 +28,7 @@ def refuse_sequential(state: State | None) -> None:
         )
 
 
-def real_span(memory: Any) -> tuple[Tensor, Tensor]:
+def unmasked_span(memory: Any) -> tuple[Tensor, Tensor]:
     """Return the span of unmasked source positions in each row, without padding on either side.
 
     Args:
@@ -43,7 +43,7 @@ def real_span(memory: Any) -> tuple[Tensor, Tensor]:
         return ops.zeros((), "int32"), length
     heads = (None,) * (len(memory.values.shape) - 3)
     mask = memory.mask[(slice(None), *heads, None)]  # (B, [1], 1, S)
-    place = ops.arange(ops.shape(mask)[-1], dtype="int32")
-    first = ops.min(ops.where(mask, place, length), axis=-1, keepdims=True, initial=length)
-    end = ops.max(ops.where(mask, place + 1, 0), axis=-1, keepdims=True, initial=0)
+    positions = ops.arange(ops.shape(mask)[-1], dtype="int32")
+    first = ops.min(ops.where(mask, positions, length), axis=-1, keepdims=True, initial=length)
+    end = ops.max(ops.where(mask, positions + 1, 0), axis=-1, keepdims=True, initial=0)
     return first, ops.maximum(end - first, 0)

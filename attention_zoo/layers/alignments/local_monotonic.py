@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.layers.alignments.local import check_window, real_span, refuse_sequential
+from attention_zoo.layers.alignments.local import check_window, refuse_sequential, unmasked_span
 from attention_zoo.ops import Window, masked_softmax
 from attention_zoo.typing import State, Tensor
 
@@ -69,20 +69,20 @@ class LocalMonotonicAlignment(Alignment):
     def initial_state(self, like: Tensor) -> State:
         return (ops.zeros((*ops.shape(like)[:-1], 1), "int32"),)
 
-    def compute_previous_states(self, like: Tensor, live: Tensor) -> State:
-        live = ops.cast(live, "int32")
-        return ((ops.cumsum(live, axis=-1) - live)[..., None],)
+    def compute_previous_states(self, like: Tensor, query_mask: Tensor) -> State:
+        count = ops.cast(query_mask, "int32")
+        return ((ops.cumsum(count, axis=-1) - count)[..., None],)
 
-    def compute_final_state(self, after: State, live: Tensor) -> State:
-        return (ops.sum(ops.cast(live, "int32"), axis=-1, keepdims=True),)
+    def compute_final_state(self, states: State, query_mask: Tensor) -> State:
+        return (ops.sum(ops.cast(query_mask, "int32"), axis=-1, keepdims=True),)
 
     def precompute(self, query: Tensor, memory: Any, state: State | None) -> Window:
         refuse_sequential(state)
-        first, _ = real_span(memory)
+        first, _ = unmasked_span(memory)
         (step,) = state or ()
         centre = first + step
-        seen = ops.ones((self.width(None),), "bool")
-        return Window(centre - self.window, seen, ops.cast(centre, "float32"))
+        inside = ops.ones((self.width(None),), "bool")
+        return Window(centre - self.window, inside, ops.cast(centre, "float32"))
 
     def call(
         self,

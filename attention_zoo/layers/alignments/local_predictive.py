@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.layers.alignments.local import check_window, real_span, refuse_sequential
+from attention_zoo.layers.alignments.local import check_window, refuse_sequential, unmasked_span
 from attention_zoo.layers.scores.base import check_units
 from attention_zoo.ops import Window, at_least_float32, masked_softmax
 from attention_zoo.typing import Shape, State, Tensor
@@ -72,7 +72,7 @@ class LocalPredictiveAlignment(Alignment):
         self.window = check_window(window)
         self.units = check_units(units)
 
-    def build_readers(self, query_shape: Shape, key_shape: Shape) -> None:
+    def build_projections(self, query_shape: Shape, key_shape: Shape) -> None:
         units = self.units or query_shape[-1]
         shape = (query_shape[-1], units)
         self.position_kernel = self.add_weight(shape=shape, name="position_kernel")
@@ -82,7 +82,7 @@ class LocalPredictiveAlignment(Alignment):
         return 2 * self.window + 1
 
     @property
-    def reach(self) -> float:
+    def radius(self) -> float:
         """Greatest distance of a window position from the centre, which may be fractional."""
         return max(self.window, 0.5)
 
@@ -93,16 +93,17 @@ class LocalPredictiveAlignment(Alignment):
 
     def precompute(self, query: Tensor, memory: Any, state: State | None) -> Window:
         refuse_sequential(state)
-        first, length = real_span(memory)
-        share = self._share(at_least_float32(query))
-        centre = ops.cast(first, share.dtype) + ops.cast(length, share.dtype) * share
+        first, length = unmasked_span(memory)
+        fraction = self._predict_centre(at_least_float32(query))
+        centre = ops.cast(first, fraction.dtype) + ops.cast(length, fraction.dtype) * fraction
         # A centre of S - 1/2 or more would be nearest to S, which is past the last position.
-        start = ops.minimum(_integer(ops.ceil(centre - self.reach)), first + length - 1)
-        places = start + ops.arange(self.width(None), dtype="int32")
-        inside = ops.cast(places, centre.dtype) <= centre + self.reach
+        start = ops.cast(ops.ceil(centre - self.radius), "int32")
+        start = ops.minimum(start, first + length - 1)
+        positions = start + ops.arange(self.width(None), dtype="int32")
+        inside = ops.cast(positions, centre.dtype) <= centre + self.radius
         return Window(start, inside, centre)
 
-    def _share(self, query: Tensor) -> Tensor:
+    def _predict_centre(self, query: Tensor) -> Tensor:
         """Predict the centre, `(..., T, 1)`, from 0 (start of the memory) to 1 (end)."""
         kernel, v = (ops.cast(x, query.dtype) for x in (self.position_kernel, self.position_v))
         return ops.sigmoid(ops.matmul(ops.tanh(ops.matmul(query, kernel)), v[:, None]))
@@ -121,12 +122,9 @@ class LocalPredictiveAlignment(Alignment):
             )
         weights = masked_softmax(scores, mask)
         window = Window(*aux)  # a reloaded functional model passes a plain tuple
-        distance = ops.cast(window.places, weights.dtype) - ops.cast(window.centre, weights.dtype)
+        positions = ops.cast(window.positions, weights.dtype)
+        distance = positions - ops.cast(window.centre, weights.dtype)
         return weights * ops.exp(-ops.square(distance / self.sigma) / 2), state
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "window": self.window, "units": self.units}
-
-
-def _integer(x: Tensor) -> Tensor:
-    return ops.cast(x, "int32")

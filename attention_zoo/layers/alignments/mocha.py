@@ -95,7 +95,7 @@ class MochaAlignment(Alignment):
             score_bias_init, sigmoid_noise, form, hard_at_inference, seed, dtype=self.dtype_policy
         )
 
-    def build_readers(self, query_shape: Shape, key_shape: Shape) -> None:
+    def build_projections(self, query_shape: Shape, key_shape: Shape) -> None:
         if not self.chunk_score.built:
             self.chunk_score.build(query_shape, key_shape)
 
@@ -130,24 +130,24 @@ class MochaAlignment(Alignment):
                 "mocha needs aux, the chunk scores that `precompute` returns, got None"
             )
         stop, state = self.reader.call(scores, mask, state, training, noise)
-        energy = at_least_float32(aux)
+        chunk_scores = at_least_float32(aux)
         if mask is None:
-            mask = ops.ones_like(energy, dtype="bool")
-        chunks = masked_softmax(self._chunks(energy), self._chunks(mask))
-        return self._spread(stop[..., None] * chunks), state
+            mask = ops.ones_like(chunk_scores, dtype="bool")
+        chunks = masked_softmax(self._gather_chunks(chunk_scores), self._gather_chunks(mask))
+        return self._sum_chunks(stop[..., None] * chunks), state
 
-    def _chunks(self, x: Tensor) -> Tensor:
+    def _gather_chunks(self, x: Tensor) -> Tensor:
         """Gather the w positions up to each one, `(..., S, w)`; 0 or False before the first."""
         width = self.chunk_size
         padded = ops.pad(x, ((0, 0),) * (len(x.shape) - 1) + ((width - 1, 0),))
-        return ops.stack([_cut(padded, at, width - 1 - at) for at in range(width)], axis=-1)
+        return ops.stack([_crop(padded, at, width - 1 - at) for at in range(width)], axis=-1)
 
-    def _spread(self, shares: Tensor) -> Tensor:
+    def _sum_chunks(self, chunks: Tensor) -> Tensor:
         """Sum each position's weights over the chunks that contain it, to `(..., S)`."""
-        width, rows = self.chunk_size, ((0, 0),) * (len(shares.shape) - 2)
-        padded = ops.pad(shares, (*rows, (0, width - 1), (0, 0)))
-        places = [_cut(padded[..., at], width - 1 - at, at) for at in range(width)]
-        return sum(places[1:], places[0])
+        width, rows = self.chunk_size, ((0, 0),) * (len(chunks.shape) - 2)
+        padded = ops.pad(chunks, (*rows, (0, width - 1), (0, 0)))
+        shifted = [_crop(padded[..., at], width - 1 - at, at) for at in range(width)]
+        return sum(shifted[1:], shifted[0])
 
     def get_config(self) -> dict[str, Any]:
         reader = self.reader
@@ -163,6 +163,6 @@ class MochaAlignment(Alignment):
         }
 
 
-def _cut(x: Tensor, before: int, after: int) -> Tensor:
+def _crop(x: Tensor, before: int, after: int) -> Tensor:
     """Remove `before` and `after` entries from the ends of the last axis."""
     return x[..., before : -after or None]

@@ -135,11 +135,11 @@ class MonotonicAlignment(Alignment):
         """Compute `p_j q_j`; `1 - p` is computed as `sigmoid(-score)`, exact where p is near 1."""
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros((), scores.dtype))
-        stop, pass_by = ops.sigmoid(scores), ops.sigmoid(-scores)
+        stop, move_on = ops.sigmoid(scores), ops.sigmoid(-scores)
         if mask is not None:
             stop = ops.where(mask, stop, ops.zeros((), stop.dtype))
-            pass_by = ops.where(mask, pass_by, ops.ones((), stop.dtype))
-        decay = ops.roll(pass_by, 1, axis=-1)  # entry 0 is ignored
+            move_on = ops.where(mask, move_on, ops.ones((), stop.dtype))
+        decay = ops.roll(move_on, 1, axis=-1)  # entry 0 is ignored
         return stop * linear_recurrence(decay, previous, self.form == "parallel")
 
     def get_config(self) -> dict[str, Any]:

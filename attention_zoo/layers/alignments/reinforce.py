@@ -86,20 +86,20 @@ class ReinforceAlignment(Alignment):
     @staticmethod
     def choice(state: Any) -> Choice:
         """Return the summed statistics, from an attention layer's state after the last step."""
-        _, kept = state
-        return Choice(*(ops.sum(leaf, axis=tuple(range(1, len(leaf.shape)))) for leaf in kept))
+        _, sums = state
+        return Choice(*(ops.sum(leaf, axis=tuple(range(1, len(leaf.shape)))) for leaf in sums))
 
     def initial_state(self, like: Tensor) -> State:
-        nothing = ops.zeros_like(ops.sum(at_least_float32(like), axis=-1, keepdims=True))
-        return nothing, nothing
+        zeros = ops.zeros_like(ops.sum(at_least_float32(like), axis=-1, keepdims=True))
+        return zeros, zeros
 
-    def compute_previous_states(self, like: Tensor, live: Tensor) -> State:
-        nothing = ops.zeros_like(ops.cast(live, at_least_float32(like).dtype))[..., None]
-        return nothing, nothing
+    def compute_previous_states(self, like: Tensor, query_mask: Tensor) -> State:
+        zeros = ops.zeros_like(ops.cast(query_mask, at_least_float32(like).dtype))[..., None]
+        return zeros, zeros
 
-    def compute_final_state(self, after: State, live: Tensor) -> State:
-        zero = ops.zeros((), after[0].dtype)
-        return tuple(ops.sum(ops.where(live[..., None], x, zero), axis=-2) for x in after)
+    def compute_final_state(self, states: State, query_mask: Tensor) -> State:
+        zero = ops.zeros((), states[0].dtype)
+        return tuple(ops.sum(ops.where(query_mask[..., None], x, zero), axis=-2) for x in states)
 
     def sample_noise(self, shape: tuple[Any, ...], dtype: str) -> Tensor:
         """Return Gumbel noise; `expected_rate` adds a last column with one number per batch row."""
@@ -107,8 +107,8 @@ class ReinforceAlignment(Alignment):
         if not self.expected_rate:
             return noise
         *rows, _ = shape
-        coins = gumbel_noise((*rows[:1], *[1] * len(rows[1:]), 1), dtype, self.seed_generator)
-        return ops.concatenate([noise, ops.broadcast_to(coins, (*rows, 1))], axis=-1)
+        row_noise = gumbel_noise((*rows[:1], *[1] * len(rows[1:]), 1), dtype, self.seed_generator)
+        return ops.concatenate([noise, ops.broadcast_to(row_noise, (*rows, 1))], axis=-1)
 
     def call(
         self,
@@ -121,24 +121,24 @@ class ReinforceAlignment(Alignment):
         scores = at_least_float32(scores)
         if scores.shape[-1] == 0:
             return scores, state
-        expected, noise = self._toss(noise)
-        log_shares, shares = _log_softmax(scores, mask)
+        use_expected, noise = self._split_noise(noise)
+        log_probs, probs = _log_softmax(scores, mask)
         zero = ops.zeros((), scores.dtype)
         weights = hardmax(scores if noise is None else scores + noise, mask)
-        log_probability = ops.sum(ops.where(weights > 0, log_shares, zero), axis=-1, keepdims=True)
-        entropy = -ops.sum(shares * log_shares, axis=-1, keepdims=True)
-        if expected is not None:
-            weights = ops.where(expected, shares, weights)
-            log_probability = ops.where(expected, zero, log_probability)
-        so_far = [ops.cast(leaf, scores.dtype) for leaf in state]
-        return weights, (so_far[0] + log_probability, so_far[1] + entropy)
+        log_probability = ops.sum(ops.where(weights > 0, log_probs, zero), axis=-1, keepdims=True)
+        entropy = -ops.sum(probs * log_probs, axis=-1, keepdims=True)
+        if use_expected is not None:
+            weights = ops.where(use_expected, probs, weights)
+            log_probability = ops.where(use_expected, zero, log_probability)
+        log_probability_sum, entropy_sum = (ops.cast(leaf, scores.dtype) for leaf in state)
+        return weights, (log_probability_sum + log_probability, entropy_sum + entropy)
 
-    def _toss(self, noise: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    def _split_noise(self, noise: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         """Return which rows use softmax(scores), `(..., 1)` or None, and the scores' noise."""
         if noise is None or not self.expected_rate:
             return None, noise
-        coins = noise[..., -1][..., None]  # keeps the static size 1 of the last axis
-        return coins < -math.log(-math.log(self.expected_rate)), noise[..., :-1]
+        row_noise = noise[..., -1][..., None]  # keeps the static size 1 of the last axis
+        return row_noise < -math.log(-math.log(self.expected_rate)), noise[..., :-1]
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "expected_rate": self.expected_rate, "seed": self.seed}
@@ -148,7 +148,8 @@ def _log_softmax(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return log probabilities and probabilities; both 0 where masked or underflowed."""
     lowest = ops.cast(np.finfo(backend.standardize_dtype(scores.dtype)).min, scores.dtype)
     zero = ops.zeros((), scores.dtype)
-    logs = ops.log_softmax(scores if mask is None else ops.where(mask, scores, lowest), axis=-1)
-    shares = ops.exp(logs)
-    some = shares > 0 if mask is None else ops.logical_and(mask, shares > 0)
-    return ops.where(some, logs, zero), ops.where(some, shares, zero)
+    scores = scores if mask is None else ops.where(mask, scores, lowest)
+    log_probs = ops.log_softmax(scores, axis=-1)
+    probs = ops.exp(log_probs)
+    positive = probs > 0 if mask is None else ops.logical_and(mask, probs > 0)
+    return ops.where(positive, log_probs, zero), ops.where(positive, probs, zero)

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.ops import keep_greatest, masked_softmax, whole_number
+from attention_zoo.ops import masked_softmax, top_k_mask, whole_number
 from attention_zoo.typing import State, Tensor
 
 
@@ -54,7 +54,7 @@ class TopKAlignment(Alignment):
     def call(
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
     ) -> tuple[Tensor, State]:
-        return masked_softmax(scores, keep_greatest(scores, mask, self.k)), state
+        return masked_softmax(scores, top_k_mask(scores, mask, self.k)), state
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "k": self.k}

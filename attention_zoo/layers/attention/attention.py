@@ -14,11 +14,16 @@ from keras.src.backend import compute_output_spec
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention import blockwise, steps
-from attention_zoo.layers.attention.attention_shapes import check_call, check_memory, check_shapes
+from attention_zoo.layers.attention.attention_shapes import check_built_shapes, check_shapes
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
-from attention_zoo.layers.attention.steps import AttentionMasks, AttentionResult, Memory, Noise
+from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
 from attention_zoo.layers.scores import make_score
 from attention_zoo.typing import Shape, State, Tensor
+
+NOT_SYMBOLIC = (
+    "prepare and attend work inside the call of a layer or model: on the symbolic tensors of a "
+    "functional model their weights would be lost; call the layer itself instead"
+)
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -82,7 +87,8 @@ class Attention(keras.layers.Layer):
     """
 
     heads: int | None = None
-    reach = zoo_ops.FULL_ATTENTION  # an enclosing layer may restrict it
+    mask_pattern = zoo_ops.FULL_ATTENTION  # an enclosing layer may restrict it
+    built_shapes: tuple[Shape, ...] = ()  # of query, value and key
 
     def __init__(
         self,
@@ -99,12 +105,14 @@ class Attention(keras.layers.Layer):
         self.score = make_score(score, self.dtype_policy, units=units)
         self.alignment = make_alignment(alignment, self.dtype_policy)
         refuse_excluded_pair(self.score, self.alignment)
+        # Whether an attention step depends on the previous steps.
+        self.is_stateful = self.score.is_stateful or self.alignment.is_stateful
         self.dropout, self.seed = dropout, seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
-        check_shapes(query_shape, value_shape, key_shape or value_shape)
+        self.built_shapes = check_shapes(query_shape, value_shape, key_shape or value_shape)
         self.build_parts(tuple(query_shape), tuple(key_shape or value_shape))
         self.built = True
 
@@ -113,7 +121,7 @@ class Attention(keras.layers.Layer):
         if not self.score.built:
             self.score.build(query_shape, key_shape)
         if not self.alignment.built:
-            self.alignment.build_readers(query_shape, key_shape)
+            self.alignment.build_projections(query_shape, key_shape)
             self.alignment.build((*query_shape[:-1], key_shape[-2]))
 
     def call(
@@ -130,37 +138,46 @@ class Attention(keras.layers.Layer):
         return_state: bool = False,
         training: bool | None = None,
     ) -> Any:
-        check_call(self, query, value, key)
-        query_mask = zoo_ops.merge_masks("query_mask", query_mask, query)
+        keys = value if key is None else key
+        if (tuple(query.shape), tuple(value.shape), tuple(keys.shape)) != self.built_shapes:
+            check_built_shapes(self, query, value, key)
+        num_queries, num_sources = query.shape[1], value.shape[1]
+        query_mask = zoo_ops.merge_masks("query_mask", query_mask, query)  # (B, T)
         value_mask = zoo_ops.combine_masks(
             zoo_ops.merge_masks("value_mask", value_mask, value),
             zoo_ops.merge_masks("key_mask", key_mask, key),
-        )
-        shape = (query.shape[0], query.shape[1], value.shape[1])
+        )  # (B, S)
         if attention_mask is not None:
+            shape = (query.shape[0], num_queries, num_sources)
             attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
-        memory = self.prepare(value, key, value_mask, query.shape[1])
-        reach = self.reach._replace(causal=use_causal_mask)
-        allowed = AttentionMasks(query_mask, memory.mask, attention_mask, reach)
-        query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)
-        projected, training = self.project_query(query), bool(training)
+        pattern = self.mask_pattern._replace(causal=use_causal_mask)
+        query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)  # (B, T, Dq)
+
+        # Keys (B, [H], S, K) and values (B, [H], S, V), then the four steps, with axis [H] only if
+        # there are several heads: score, mask, align, weighted sum.
+        memory = self.prepare(value, key, value_mask, num_queries)
+        projected = self.project_query(query)  # (B, [H], T, K)
+        masks = AttentionMasks(query_mask, memory.mask, attention_mask, pattern)
+        training = bool(training)
         needs_weights = return_attention_scores or return_state
-        if not needs_weights and blockwise.use_blockwise(self, *shape[1:]):
-            context, row_mask = blockwise.attend_blockwise(
-                self, projected, memory, allowed, training
-            )
-            context = self.project_output(ops.cast(context, self.compute_dtype), query, row_mask)
-            return zoo_ops.pass_mask_on(context, query_mask)
-        noise = self.sample_noise(memory, ops.shape(query)[1], training)
-        result = self._attend(projected, memory, allowed, noise, training)
-        context = self.project_output(self._weigh(result, memory, noise), query, result.row_mask)
-        outputs = [zoo_ops.pass_mask_on(context, query_mask)]
+        if not needs_weights and steps.use_blockwise(self, num_queries, num_sources):
+            result = blockwise.attend_blockwise(self, projected, memory, masks, training)
+        else:
+            num_steps = ops.shape(query)[1]
+            noise = self.sample_noise(memory, num_steps, training) if training else None
+            result = steps.attend(self, projected, memory, masks, noise, training)
+        output = self.project_output(result.context, query, result.row_mask)  # (B, T, Dv)
+        output = zoo_ops.pass_mask_on(output, query_mask)
+
+        if not needs_weights:
+            return output
+        outputs = [output]
         if return_attention_scores:
-            weights = result.full_weights(ops.shape(memory.values)[-2])
+            weights = result.full_weights(ops.shape(memory.values)[-2])  # (B, [H], T, S)
             outputs.append(ops.cast(weights, self.compute_dtype))
         if return_state:
             outputs.append(result.state)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return tuple(outputs)
 
     def prepare(
         self,
@@ -178,9 +195,11 @@ class Attention(keras.layers.Layer):
                 have fewer than S positions, each step projects the keys of its own window instead.
         """
         values, keys, mask = self.zero_masked_memory(value, key, value_mask)
-        extra = self.alignment.prepare(keys)
-        places = keys.shape[-2]
-        if num_queries and places and num_queries * self.alignment.width(places) < places:
+        if not self.alignment.has_precompute:
+            return Memory(values, self.score.project(keys), mask)
+        extra, num_sources = self.alignment.prepare(keys), keys.shape[-2]
+        width = self.alignment.width(num_sources) if num_sources else 0
+        if num_queries and num_sources and num_queries * width < num_sources:
             return Memory(values, None, mask, extra, unprojected=keys)
         return Memory(values, self.score.project(keys), mask, extra)
 
@@ -188,23 +207,21 @@ class Attention(keras.layers.Layer):
         self, value: Tensor, key: Tensor | None, value_mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return values and keys in the compute dtype, 0 where masked, and their combined mask."""
-        _refuse_symbolic(value, key)
-        check_memory(self, value, key)
+        if isinstance(value, keras.KerasTensor) or isinstance(key, keras.KerasTensor):
+            raise ValueError(NOT_SYMBOLIC)
+        keys = value if key is None else key
+        if (tuple(value.shape), tuple(keys.shape)) != self.built_shapes[1:]:
+            check_built_shapes(self, None, value, key)
         value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)
         values = zoo_ops.zero_masked(ops.cast(value, self.compute_dtype), value_mask)
-        keys = values
-        if key is not None:
-            keys = zoo_ops.zero_masked(ops.cast(key, self.compute_dtype), value_mask)
+        if key is None:
+            return values, values, value_mask
+        keys = zoo_ops.zero_masked(ops.cast(key, self.compute_dtype), value_mask)
         return values, keys, value_mask
 
     def weights_like(self, memory: Memory) -> Tensor:
         """Return a tensor of the shape and dtype of one step's weights, `(B, [H], S)`."""
         return zoo_ops.at_least_float32(memory.values[..., 0])
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether an attention step depends on the previous steps."""
-        return bool(self.score.is_stateful or self.alignment.is_stateful)
 
     def initial_state(self, memory: Memory) -> State:
         """Return the state before the first step: the score's state and the alignment's state.
@@ -239,23 +256,22 @@ class Attention(keras.layers.Layer):
             Context `(B, Dv)`, weights `(B, [H], S)` before dropout, and the next state. If the
             query has an axis N, all three have it as their second axis.
         """
-        _refuse_symbolic(query)
+        if isinstance(query, keras.KerasTensor):
+            raise ValueError(NOT_SYMBOLIC)
         query = ops.cast(query, self.compute_dtype)
-        one = len(query.shape) == 2
-        if one:
+        single = len(query.shape) == 2
+        if single:
             query = query[:, None]
             noise = tree.map_structure(lambda x: None if x is None else x[..., None, :], noise)
+            state = tree.map_structure(lambda x: x[..., None, :], state)
         elif self.heads:
             state = tree.map_structure(lambda x: ops.swapaxes(x, 1, 2), state)
-        if one:
-            state = tree.map_structure(lambda x: x[..., None, :], state)
-        allowed = AttentionMasks(memory=memory.mask)
-        projected = self.project_query(query)
-        result = steps.attend_parallel(self, projected, memory, allowed, state, noise, training)
-        context = self.project_output(self._weigh(result, memory, noise), query, result.row_mask)
+        masks, projected = AttentionMasks(memory=memory.mask), self.project_query(query)
+        result = steps.attend_parallel(self, projected, memory, masks, state, noise, training)
+        context = self.project_output(result.context, query, result.row_mask)
         weights = result.full_weights(ops.shape(memory.values)[-2])
         weights, state = ops.cast(weights, self.compute_dtype), result.state
-        if one:
+        if single:
             state = tree.map_structure(lambda x: x[..., 0, :], state)
             return context[:, 0], weights[..., 0, :], state
         if self.heads:
@@ -263,19 +279,19 @@ class Attention(keras.layers.Layer):
             weights = ops.swapaxes(weights, 1, 2)
         return context, weights, state
 
-    def sample_noise(self, memory: Memory, steps: Tensor, training: bool) -> Noise | None:
-        """Sample the noise for `steps` attention steps; None at inference or without noise."""
+    def sample_noise(self, memory: Memory, num_steps: Tensor, training: bool) -> Noise | None:
+        """Sample the noise for `num_steps` attention steps; None at inference or without noise."""
         if not training:
             return None
         like = self.weights_like(memory)
-        *rows, sources = ops.shape(like)
-        shape = (*rows, steps, self.alignment.width(sources))
+        *rows, num_sources = ops.shape(like)
+        shape = (*rows, num_steps, self.alignment.width(num_sources))
         dtype = keras.backend.standardize_dtype(like.dtype)
         dropout_mask = None
         if self.dropout:  # indexed by position, so that the blockwise path drops the same weights
             heads = math.prod(rows[1:]) * rows[0]
             seed = self.seed_generator.next()
-            dropout_mask = zoo_ops.keep_places(seed, self.dropout, heads, shape[-2:])
+            dropout_mask = zoo_ops.dropout_mask(seed, self.dropout, heads, shape[-2:])
             dropout_mask = ops.cast(ops.reshape(dropout_mask, shape), dtype)
         noise = self.alignment.sample_noise(shape, dtype)
         return None if dropout_mask is None and noise is None else Noise(dropout_mask, noise)
@@ -285,9 +301,8 @@ class Attention(keras.layers.Layer):
         return query
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
-        """Compute the scores of queries and projected keys."""
-        score: Any = self.score
-        return score.compute_scores(query, keys, *([state] if score.is_stateful else []))
+        """Compute the scores of queries and projected keys; `state` is that of the score."""
+        return self.score.compute_scores(query, keys, *([state] if state else []))
 
     def project_output(self, context: Tensor, query: Tensor, row_mask: Tensor | None) -> Tensor:
         """Compute the output `(B, T, Dv)` from the context `(B, [H], T, Dv)`.
@@ -300,47 +315,13 @@ class Attention(keras.layers.Layer):
         """
         return context
 
-    def _attend(
-        self,
-        query: Tensor,
-        memory: Memory,
-        allowed: AttentionMasks,
-        noise: Noise | None,
-        training: bool,
-    ) -> AttentionResult:
-        """Run T steps, in parallel if the state before each is known in advance, else in a loop."""
-        if not self.is_stateful:
-            return steps.attend_parallel(self, query, memory, allowed, (), noise, training)
-        like = self.weights_like(memory)
-        live = ops.ones(ops.shape(query)[:-1], "bool")
-        if allowed.query is not None:
-            mask = allowed.query[:, None] if self.heads else allowed.query
-            live = ops.logical_and(live, mask)
-        alignment = self.alignment
-        before = None if self.score.is_stateful else alignment.compute_previous_states(like, live)
-        if before is None:
-            state = self.initial_state(memory)
-            return steps.attend_sequential(self, query, memory, allowed, state, noise, training)
-        result = steps.attend_parallel(self, query, memory, allowed, ((), before), noise, training)
-        return result._replace(state=((), alignment.compute_final_state(result.state[1], live)))
-
-    def _weigh(self, result: AttentionResult, memory: Memory, noise: Noise | None) -> Tensor:
-        """Return the weighted sum of values, summed in at least float32, in the compute dtype."""
-        weights = result.weights
-        if noise is not None and noise.dropout_mask is not None:
-            weights = weights * ops.cast(noise.dropout_mask, weights.dtype)
-        if result.window is None:
-            return ops.cast(self.weighted_sum(weights, memory.values), self.compute_dtype)
-        seen = ops.cast(result.window_values, weights.dtype)
-        return ops.cast(ops.matmul(weights[..., None, :], seen)[..., 0, :], self.compute_dtype)
-
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
         """Return weighted sums `(B, [H], T, Dv)` in the dtype of the weights `(B, [H], T, S)`."""
         return ops.matmul(weights, ops.cast(values, weights.dtype))
 
     def gather_window(self, x: Tensor, window: zoo_ops.Window) -> Tensor:
         """Gather the keys or values of each step's window, `(B, [H], T, W, D)`."""
-        return zoo_ops.take_places(x, window.places, lead=len(x.shape) - 2)
+        return zoo_ops.gather_positions(x, window.positions, batch_dims=len(x.shape) - 2)
 
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
@@ -388,11 +369,3 @@ class Attention(keras.layers.Layer):
             "dropout": self.dropout,
             "seed": self.seed,
         }
-
-
-def _refuse_symbolic(*tensors: Tensor | None) -> None:
-    if any(isinstance(x, keras.KerasTensor) for x in tensors):
-        raise ValueError(
-            "prepare and attend work inside the call of a layer or model: on the symbolic tensors "
-            "of a functional model their weights would be lost; call the layer itself instead"
-        )

@@ -1,4 +1,4 @@
-"""Shape checks of attention inputs."""
+"""Shape checks of attention inputs, when a layer is built and for calls with other shapes."""
 
 from __future__ import annotations
 
@@ -9,36 +9,33 @@ from attention_zoo.ops import check_shape
 from attention_zoo.typing import Shape, Tensor
 
 
-def check_shapes(query: Shape, value: Shape, key: Shape) -> None:
-    """Raise ValueError unless the shapes of query, value and key fit together."""
+def check_shapes(query: Shape, value: Shape, key: Shape) -> tuple[Shape, Shape, Shape]:
+    """Return the shapes; raise ValueError unless query, value and key fit together."""
     for name, shape in (("query", query), ("value", value), ("key", key)):
         check_shape(name, shape, ("batch", "steps", "features"))
-    _check_pairs(value, key)
+    _check_memory(value, key)
     _check_batches("query", query, "value", value)
+    return tuple(query), tuple(value), tuple(key)
 
 
-def check_call(layer: Any, query: Tensor, value: Tensor, key: Tensor | None) -> None:
-    """Raise ValueError unless query and keys fit together and fit the built layer."""
-    width, _, key_width = built_widths(layer, query.shape[-1])
-    check_shape("query", query.shape, ("batch", "steps", width or "features"))
+def check_built_shapes(layer: Any, query: Tensor | None, value: Tensor, key: Tensor | None) -> None:
+    """Raise ValueError unless the tensors fit together and have the widths of the built layer."""
+    query_width, value_width, key_width = built_widths(
+        layer, None if query is None else query.shape[-1]
+    )
     name, keys = ("value", value) if key is None else ("key", key)
+    if query is not None:
+        check_shape("query", query.shape, ("batch", "steps", query_width or "features"))
     check_shape(name, keys.shape, ("batch", "steps", key_width or "features"))
-    _check_batches("query", query.shape, name, keys.shape)
+    if query is not None:
+        _check_batches("query", query.shape, name, keys.shape)
+    if key is not None:
+        value_width = value_width if layer.heads else None  # projected by multi-head layers only
+        check_shape("value", value.shape, ("batch", "steps", value_width or "features"))
+        _check_memory(value.shape, key.shape)
 
 
-def check_memory(layer: Any, value: Tensor, key: Tensor | None) -> None:
-    """Raise ValueError unless value and key fit together and fit the built layer."""
-    _, value_width, key_width = built_widths(layer, None)
-    if key is None:
-        check_shape("value", value.shape, ("batch", "steps", key_width or "features"))
-        return
-    value_width = value_width if layer.heads else None  # without heads, values are not projected
-    check_shape("value", value.shape, ("batch", "steps", value_width or "features"))
-    check_shape("key", key.shape, ("batch", "steps", key_width or "features"))
-    _check_pairs(value.shape, key.shape)
-
-
-def _check_pairs(value: Shape, key: Shape) -> None:
+def _check_memory(value: Shape, key: Shape) -> None:
     if None not in (value[1], key[1]) and value[1] != key[1]:
         raise ValueError(
             f"value and key must have the same number of steps, got {value[1]} and {key[1]}"

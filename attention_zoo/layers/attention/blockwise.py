@@ -2,101 +2,72 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from keras import backend, ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.alignments import SoftmaxAlignment
-from attention_zoo.layers.attention.steps import AttentionMasks, Memory
-from attention_zoo.layers.scores import DotScore, ScaledDotScore
+from attention_zoo.layers.attention.steps import SCALES, AttentionMasks, AttentionResult, Memory
 from attention_zoo.typing import Tensor
-
-LONG = 2**22
-"""Number of scores per head (2048 queries times 2048 sources) from which attention is blockwise.
-Below it, blocks would save little memory and no time."""
-SCALES = {DotScore: lambda width: 1.0, ScaledDotScore: lambda width: 1 / math.sqrt(width)}
-"""Scale of each inner-product score. Exact classes only: a subclass may compute something else."""
-
-
-def use_blockwise(attention: Any, steps: Tensor, sources: Tensor) -> bool:
-    """Return whether attention of `steps` queries over `sources` sources is blockwise.
-
-    Dynamic lengths count as short, except with a window: without blocks its cost is O(T S).
-    """
-    known = isinstance(steps, int) and isinstance(sources, int)
-    many = steps * sources >= LONG if known else attention.reach.window is not None
-    return many and _can(attention)
-
-
-def _can(attention: Any) -> bool:
-    """Return whether weights are a softmax of inner products plus at most a bias by distance."""
-    # Overrides in other packages may compute something else.
-    house = (
-        getattr(type(attention), name).__module__ for name in ("compute_scores", "weighted_sum")
-    )
-    if not all(module.startswith("attention_zoo.layers.") for module in house):
-        return False
-    if type(attention.score) not in SCALES or type(attention.alignment) is not SoftmaxAlignment:
-        return False
-    positions = getattr(attention, "positions", None)
-    return positions is None or (
-        not positions.offsets and (not positions.biases or positions.by_distance)
-    )
 
 
 def attend_blockwise(
-    attention: Any, query: Tensor, memory: Memory, allowed: AttentionMasks, training: bool
-) -> tuple[Tensor, Tensor]:
-    """Compute the contexts of T queries block by block, without returning the weights.
+    attention: Any, query: Tensor, memory: Memory, masks: AttentionMasks, training: bool
+) -> AttentionResult:
+    """Compute the contexts of T queries block by block, without storing the weights.
 
     Returns:
-        Contexts `(B, [H], T, V)` in float32 at least, and booleans `(B, [H], T, 1)`, False for
-        fully masked rows.
+        Contexts `(B, [H], T, V)` in the compute dtype and the row mask `(B, [H], T, 1)`, without
+        weights.
     """
-    given: tuple[Any, ...] = (query, memory.keys, memory.values)
-    query, keys, values = given if attention.heads else (x[:, None] for x in given)
-    query, keys, values = _of_one_batch(query, keys, values)
-    steps, sources = ops.shape(query)[2], ops.shape(keys)[2]
-    pairs = allowed.pairs
-    if pairs is not None:
-        pairs = ops.broadcast_to(pairs, (ops.shape(pairs)[0], steps, sources))
+    tensors: tuple[Any, ...] = (query, memory.keys, memory.values)
+    query, keys, values = tensors if attention.heads else (x[:, None] for x in tensors)
+    query, keys, values = _repeat_batch(query, keys, values)
+    num_queries, num_sources = ops.shape(query)[2], ops.shape(keys)[2]
+    attention_mask = masks.attention
+    if attention_mask is not None:
+        shape = (ops.shape(attention_mask)[0], num_queries, num_sources)
+        attention_mask = ops.broadcast_to(attention_mask, shape)
     dropout = attention.dropout if training else 0.0
-    context, total = zoo_ops.blockwise_attention(
+    context, log_sum_exp = zoo_ops.blockwise_attention(
         query,
         keys,
         values,
         scale=SCALES[type(attention.score)](query.shape[-1]),
-        mask=allowed.memory,
-        attention_mask=pairs,
-        reach=allowed.reach,
-        bias=_bias(attention, query, steps, sources),
+        mask=masks.memory,
+        attention_mask=attention_mask,
+        pattern=masks.pattern,
+        bias=_position_bias(attention, query, num_queries, num_sources),
         dropout=dropout,
         seed=attention.seed_generator.next() if dropout else None,
     )
-    row_mask = ops.not_equal(total, float("-inf"))[..., None]
-    if allowed.query is not None:
-        row_mask = ops.logical_and(row_mask, allowed.query[:, None, :, None])
+    row_mask = ops.not_equal(log_sum_exp, float("-inf"))[..., None]
+    if masks.query is not None:
+        row_mask = ops.logical_and(row_mask, masks.query[:, None, :, None])
     context = ops.where(row_mask, context, ops.zeros((), context.dtype))
-    return (context, row_mask) if attention.heads else (context[:, 0], row_mask[:, 0])
+    context = ops.cast(context, attention.compute_dtype)
+    if not attention.heads:
+        context, row_mask = context[:, 0], row_mask[:, 0]
+    return AttentionResult(context, row_mask)
 
 
-def _of_one_batch(query: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
+def _repeat_batch(query: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
     """Repeat a batch of 1 to the batch size of the other tensors."""
-    rows, others = query.shape[0], memory[0].shape[0]
-    if rows == others or 1 not in (rows, others):
+    batch, memory_batch = query.shape[0], memory[0].shape[0]
+    if batch == memory_batch or 1 not in (batch, memory_batch):
         return query, *memory
-    if rows == 1:
+    if batch == 1:
         return ops.repeat(query, ops.shape(memory[0])[0], axis=0), *memory
     return query, *(ops.repeat(x, ops.shape(query)[0], axis=0) for x in memory)
 
 
-def _bias(attention: Any, query: Tensor, steps: Tensor, sources: Tensor) -> Tensor | None:
+def _position_bias(
+    attention: Any, query: Tensor, num_queries: Tensor, num_sources: Tensor
+) -> Tensor | None:
     """Return the relative position bias `(H, T + S + 1)` of the distances -T .. S, or None."""
     positions = getattr(attention, "positions", None)
     if positions is None or not positions.biases:
         return None
     dtype = backend.standardize_dtype(zoo_ops.at_least_float32(query[:0]).dtype)
-    every = ops.arange(steps + sources + 1, dtype="int32") - steps
-    return positions.of_distances(every, query.shape[1], dtype)
+    distances = ops.arange(num_queries + num_sources + 1, dtype="int32") - num_queries
+    return positions.of_distances(distances, query.shape[1], dtype)

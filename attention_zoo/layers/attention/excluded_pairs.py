@@ -7,10 +7,10 @@ from typing import Any
 from attention_zoo.layers.alignments import ALIGNMENTS
 from attention_zoo.layers.scores import SCORES
 
-_PLACES = "scores all source positions"
+_SCORES_ALL_POSITIONS = "scores all source positions"
 
 EXCLUDED_PAIRS: dict[tuple[str, str], str] = {
-    (score, alignment): _PLACES
+    (score, alignment): _SCORES_ALL_POSITIONS
     for score in ("location", "coverage", "location_sensitive")
     for alignment in ("local_monotonic", "local_predictive")
 }

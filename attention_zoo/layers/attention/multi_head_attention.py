@@ -9,7 +9,8 @@ import keras
 from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.attention.attention import Attention, check_shapes
+from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.attention.attention_shapes import check_shapes
 from attention_zoo.layers.attention.steps import Memory, Noise
 from attention_zoo.layers.positions import make_positions
 from attention_zoo.typing import Shape, State, Tensor
@@ -103,6 +104,7 @@ class MultiHeadAttention(Attention):
                 f"num_key_value_heads must divide num_heads, got {num_key_value_heads} for "
                 f"{num_heads} heads"
             )
+        self._group_size = self.num_heads // self.num_key_value_heads  # query heads per key head
         self.use_bias = use_bias
         self.positions = make_positions(positions, self.dtype_policy)
         self._refuse_positions_that_do_not_fit()
@@ -124,7 +126,7 @@ class MultiHeadAttention(Attention):
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         key_shape = key_shape or value_shape
-        check_shapes(query_shape, value_shape, key_shape)
+        self.built_shapes = check_shapes(query_shape, value_shape, key_shape)
         heads, groups, width = self.num_heads, self.num_key_value_heads, query_shape[-1]
         of_output = (heads, self.value_dim, width)
         self.query_projection, self.query_bias = self._weights(
@@ -164,30 +166,32 @@ class MultiHeadAttention(Attention):
         key: Tensor | None = None,
         value_mask: Tensor | None = None,
         num_queries: int | None = None,
-        places: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> Memory:
         """Project keys and values once for many attention steps; arguments as in `Attention`.
 
-        The whole memory is projected, whatever `num_queries`. `places` are the positions of the
+        The whole memory is projected, whatever `num_queries`. `positions` are the positions of the
         keys, as in `project_query`.
         """
-        values, keys, mask = self.zero_masked_memory(value, key, value_mask)
+        values, keys, mask = self.zero_masked_memory(value, key, value_mask)  # (B, S, D)
         values = self._project(values, self.value_projection, self.value_bias)  # (B, G, S, V)
         keys = self._project(keys, self.key_projection, self.key_bias)  # (B, G, S, K)
         if self.positions is not None:
-            keys = self.positions.turn(keys, places)
-        extra = self.alignment.prepare(self._for_every_head(keys))
+            keys = self.positions.turn(keys, positions)
+        extra = ()
+        if self.alignment.has_precompute:
+            extra = self.alignment.prepare(self._repeat_groups(keys))
         return Memory(values, self.score.project(keys), mask, extra)
 
-    def project_query(self, query: Tensor, places: Tensor | None = None) -> Tensor:
+    def project_query(self, query: Tensor, positions: Tensor | None = None) -> Tensor:
         """Project the query to heads, `(B, H, T, K)`, and apply the positions.
 
         Args:
-            places: `(T,)` positions of the queries, or `(1,)` for one that they all share; 0 .. T-1
-                when None.
+            positions: `(T,)` positions of the queries, or `(1,)` for one that they all share;
+                0 .. T-1 when None.
         """
         query = self._project(query, self.query_projection, self.query_bias)
-        return query if self.positions is None else self.positions.turn(query, places)
+        return query if self.positions is None else self.positions.turn(query, positions)
 
     def attend(
         self,
@@ -206,36 +210,48 @@ class MultiHeadAttention(Attention):
         return super().attend(query, memory, state, noise, training)
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
-        within_window = len(query.shape) == 5  # each query has its own keys
-        if not within_window:
-            folded = tree.map_structure(self._fold, state)
-            scores = self._unfold(super().compute_scores(self._fold(query), keys, folded))
+        states = [state] if state else []
+        if len(query.shape) == 5:  # in a window: each query (B, H, T, 1, K) has its own keys
+            self._refuse_position_bias()
+            return self.score.compute_scores(query, keys, *states)  # (B, H, T, 1, W)
+        if self._group_size == 1:
+            scores = self.score.compute_scores(query, keys, *states)  # (B, H, T, S)
         else:
-            scores = super().compute_scores(query, keys, state)
+            states = tree.map_structure(self._fold, states)
+            scores = self.score.compute_scores(self._fold(query), keys, *states)  # (B, G, ., S)
+            scores = self._unfold(scores)  # (B, H, T, S)
         if self.positions is None or not self.positions.biases:
             return scores
-        if within_window:
+        return scores + self.positions.bias(query, ops.shape(keys)[-2])
+
+    def _refuse_position_bias(self) -> None:
+        if self.positions is not None and self.positions.biases:
             raise ValueError(
                 f"{self.positions.name} adds a bias to the scores of all positions, but alignment "
                 f"{self.alignment.name} scores only a window; use "
                 'positions="rotary" or a global alignment'
             )
-        return scores + self.positions.bias(query, ops.shape(keys)[-2])
 
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
-        context = self._unfold(super().weighted_sum(self._fold(weights), values))
+        values = ops.cast(values, weights.dtype)
+        if self._group_size == 1:
+            context = ops.matmul(weights, values)  # (B, H, T, V)
+        else:
+            context = self._unfold(ops.matmul(self._fold(weights), values))  # (B, H, T, V)
         offset = None if self.positions is None else self.positions.offset(weights)
         return context if offset is None else context + offset
 
     def gather_window(self, x: Tensor, window: zoo_ops.Window) -> Tensor:
-        places = self._fold(window.places)
-        return self._unfold(zoo_ops.take_places(x, places, lead=2))
+        if self._group_size == 1:
+            return zoo_ops.gather_positions(x, window.positions, batch_dims=2)
+        positions = self._fold(window.positions)  # (B, G, H / G T, W)
+        return self._unfold(zoo_ops.gather_positions(x, positions, batch_dims=2))
 
     def project_output(self, context: Tensor, query: Tensor, row_mask: Tensor | None) -> Tensor:
         batch, heads, steps, width = ops.shape(context)
-        joined = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, steps, heads * width))
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, steps, heads * width))
         kernel = ops.reshape(self.output_projection, (heads * width, -1))
-        outputs = ops.matmul(joined, ops.cast(kernel, joined.dtype))
+        outputs = ops.matmul(context, ops.cast(kernel, context.dtype))  # (B, T, D)
         if self.output_bias is None:
             return outputs
         outputs = outputs + ops.cast(self.output_bias, outputs.dtype)
@@ -244,7 +260,7 @@ class MultiHeadAttention(Attention):
         return ops.where(ops.any(row_mask, axis=1), outputs, ops.zeros((), outputs.dtype))
 
     def weights_like(self, memory: Memory) -> Tensor:
-        return self._for_every_head(super().weights_like(memory))
+        return self._repeat_groups(super().weights_like(memory))
 
     def _project(self, x: Tensor, kernel: Any, bias: Any) -> Tensor:
         """Project `(B, L, D)` to heads `(B, H, L, K)`."""
@@ -257,24 +273,18 @@ class MultiHeadAttention(Attention):
 
     def _fold(self, x: Tensor) -> Tensor:
         """Merge the heads of each group along time: `(B, H, T, X)` to `(B, G, H / G T, X)`."""
-        if self.num_key_value_heads == self.num_heads:
-            return x
         batch, heads, steps, *rest = ops.shape(x)
         groups = self.num_key_value_heads
         return ops.reshape(x, (batch, groups, heads // groups * steps, *rest))
 
     def _unfold(self, x: Tensor) -> Tensor:
         """Undo `_fold`."""
-        if self.num_key_value_heads == self.num_heads:
-            return x
-        batch, groups, steps, *rest = ops.shape(x)
-        return ops.reshape(x, (batch, self.num_heads, steps // (self.num_heads // groups), *rest))
+        batch, _, steps, *rest = ops.shape(x)
+        return ops.reshape(x, (batch, self.num_heads, steps // self._group_size, *rest))
 
-    def _for_every_head(self, x: Tensor) -> Tensor:
+    def _repeat_groups(self, x: Tensor) -> Tensor:
         """Repeat each group for its heads: `(B, G, ...)` to `(B, H, ...)`."""
-        if self.num_key_value_heads == self.num_heads:
-            return x
-        return ops.repeat(x, self.num_heads // self.num_key_value_heads, axis=1)
+        return x if self._group_size == 1 else ops.repeat(x, self._group_size, axis=1)
 
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None

@@ -1,13 +1,26 @@
-"""Attention steps, parallel or sequential."""
+"""The four attention steps (score, mask, align, weighted sum), in parallel or sequentially.
+
+Shape letters: B batch, T queries, S sources, W window positions, K and V key and value features,
+H heads. `[H]` is an axis of multi-head attention only.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.alignments import SoftmaxAlignment
+from attention_zoo.layers.scores import DotScore, ScaledDotScore
 from attention_zoo.typing import State, Tensor
+
+BLOCKWISE_MIN_SCORES = 2**22
+"""Number of scores per head (2048 queries times 2048 sources) from which attention is blockwise.
+Below it, blocks would save little memory and no time."""
+SCALES = {DotScore: lambda width: 1.0, ScaledDotScore: lambda width: 1 / math.sqrt(width)}
+"""Scale of each inner-product score. Exact classes only: a subclass may compute something else."""
 
 
 class Memory(NamedTuple):
@@ -40,105 +53,259 @@ class Noise(NamedTuple):
 class AttentionMasks(NamedTuple):
     """Query mask, memory mask and attention mask (each may be None), and the mask pattern.
 
-    query: `(B, T)`. memory: `(B, S)`. pairs: `(B, T, S)`. reach: causal or windowed mask pattern.
+    query: `(B, T)`. memory: `(B, S)`. attention: `(B, T, S)`. pattern: causal or windowed.
     """
 
     query: Tensor | None = None
     memory: Tensor | None = None
-    pairs: Tensor | None = None
-    reach: zoo_ops.MaskPattern = zoo_ops.FULL_ATTENTION
+    attention: Tensor | None = None
+    pattern: zoo_ops.MaskPattern = zoo_ops.FULL_ATTENTION
 
-    def full_mask(self, steps: Tensor, sources: Tensor, heads: bool) -> Tensor | None:
+    def full_mask(self, num_queries: Tensor, num_sources: Tensor, heads: bool) -> Tensor | None:
         """Combine all masks into one that broadcasts to `(B, [H], T, S)`, or None."""
-        places = (ops.arange(length, dtype="int32") for length in (steps, sources))
-        near = self.reach.mask(*places)
+        pattern = None
+        if self.pattern.causal or self.pattern.window is not None:
+            queries = ops.arange(num_queries, dtype="int32")
+            pattern = self.pattern.mask(queries, ops.arange(num_sources, dtype="int32"))
+            pattern = ops.expand_dims(pattern, 0)
         mask = zoo_ops.combine_masks(
             None if self.query is None else self.query[:, :, None],
             None if self.memory is None else self.memory[:, None, :],
-            self.pairs,
-            None if near is None else near[None],
+            self.attention,
+            pattern,
         )
         return mask[:, None] if heads and mask is not None else mask
 
-    def window_mask(self, window: zoo_ops.Window, sources: Tensor) -> Tensor:
+    def window_mask(self, window: zoo_ops.Window, num_sources: Tensor) -> Tensor:
         """Combine all masks within a window, `(B, [H], T, W)`, without building the full mask."""
-        places = window.places
-        heads = (1,) * (len(places.shape) - 3)
-        masks = [window.inside, places >= 0, places < sources]
+        positions = window.positions
+        num_queries = ops.shape(positions)[-2]
+        masks = [window.inside, positions >= 0, positions < num_sources]
         if self.query is not None:
-            masks.append(ops.reshape(self.query, (-1, *heads, ops.shape(places)[-2], 1)))
+            heads = (1,) * (len(positions.shape) - 3)
+            masks.append(ops.reshape(self.query, (-1, *heads, num_queries, 1)))
         if self.memory is not None:
-            masks.append(zoo_ops.take_places(self.memory, places, lead=1))
-        if self.pairs is not None:
-            shape = (ops.shape(places)[0], ops.shape(places)[-2], sources)
-            rows = ops.moveaxis(places, -2, 1)
-            taken = zoo_ops.take_places(ops.broadcast_to(self.pairs, shape), rows, lead=2)
-            masks.append(ops.moveaxis(taken, 1, -2))
-        if self.reach.causal:
-            masks.append(places <= ops.arange(ops.shape(places)[-2], dtype="int32")[:, None])
+            masks.append(zoo_ops.gather_positions(self.memory, positions, batch_dims=1))
+        if self.attention is not None:
+            shape = (ops.shape(positions)[0], num_queries, num_sources)
+            attention = ops.broadcast_to(self.attention, shape)
+            rows = ops.moveaxis(positions, -2, 1)  # (B, T, [H], W)
+            rows = zoo_ops.gather_positions(attention, rows, batch_dims=2)
+            masks.append(ops.moveaxis(rows, 1, -2))
+        if self.pattern.causal:
+            masks.append(positions <= ops.arange(num_queries, dtype="int32")[:, None])
         return zoo_ops.combine_masks(*masks)
 
 
 class AttentionResult(NamedTuple):
     """Result of T attention steps.
 
-    weights: `(B, [H], T, S)`, or `(B, [H], T, W)` in a window. row_mask: False for fully masked
-    rows, broadcasts to `(B, [H], T, 1)`; None if no row can be fully masked. state: if parallel,
-    the state after each step, leaves `(B, [H], T, ...)`; if sequential, the state after the last
-    step, leaves `(B, [H], ...)`. window_values: the values in the window.
+    context: `(B, [H], T, V)`. row_mask: False for fully masked rows, broadcasts to
+    `(B, [H], T, 1)`; None if no row can be fully masked. weights: before dropout,
+    `(B, [H], T, S)`, or `(B, [H], T, W)` in a window; None if blockwise. state: if parallel, the
+    state after each step, leaves `(B, [H], T, ...)`; if sequential, the state after the last step,
+    leaves `(B, [H], ...)`. window: the window of each step, or None.
     """
 
-    weights: Tensor
-    window: zoo_ops.Window | None
+    context: Tensor
     row_mask: Tensor | None
-    state: State
-    window_values: Tensor | None = None
+    weights: Tensor | None = None
+    state: State = ()
+    window: zoo_ops.Window | None = None
 
-    def full_weights(self, sources: Tensor) -> Tensor:
+    def full_weights(self, num_sources: Tensor) -> Tensor:
         """Return the weights over the whole memory, `(B, [H], T, S)`."""
         if self.window is None:
             return self.weights
-        return zoo_ops.spread_window(self.weights, self.window, sources)
+        return zoo_ops.scatter_window(self.weights, self.window, num_sources)
+
+
+def use_blockwise(attention: Any, num_queries: Tensor, num_sources: Tensor) -> bool:
+    """Return whether the contexts are computed block by block, without storing the weights.
+
+    Dynamic lengths count as short, except with a window: without blocks its cost is O(T S).
+    """
+    if isinstance(num_queries, int) and isinstance(num_sources, int):
+        long = num_queries * num_sources >= BLOCKWISE_MIN_SCORES
+    else:
+        long = attention.mask_pattern.window is not None
+    return long and _is_inner_product_softmax(attention)
+
+
+def _is_inner_product_softmax(attention: Any) -> bool:
+    """Return whether weights are a softmax of inner products plus at most a bias by distance."""
+    for name in ("compute_scores", "weighted_sum"):
+        module = getattr(type(attention), name).__module__
+        if not module.startswith("attention_zoo.layers."):
+            return False  # an override in another package may compute something else
+    if type(attention.score) not in SCALES or type(attention.alignment) is not SoftmaxAlignment:
+        return False
+    positions = getattr(attention, "positions", None)
+    return positions is None or (
+        not positions.offsets and (not positions.biases or positions.by_distance)
+    )
+
+
+def attend(
+    attention: Any,
+    query: Tensor,
+    memory: Memory,
+    masks: AttentionMasks,
+    noise: Noise | None,
+    training: bool,
+) -> AttentionResult:
+    """Run T attention steps: in parallel if the state before each is known, else sequentially."""
+    if not attention.is_stateful:
+        return attend_parallel(attention, query, memory, masks, (), noise, training)
+    alignment, like = attention.alignment, attention.weights_like(memory)
+    query_mask = ops.ones(ops.shape(query)[:-1], "bool")
+    if masks.query is not None:
+        mask = masks.query[:, None] if attention.heads else masks.query
+        query_mask = ops.logical_and(query_mask, mask)
+    previous = None
+    if not attention.score.is_stateful:
+        previous = alignment.compute_previous_states(like, query_mask)
+    if previous is None:
+        state = attention.initial_state(memory)
+        return attend_sequential(attention, query, memory, masks, state, noise, training)
+    state = ((), previous)
+    result = attend_parallel(attention, query, memory, masks, state, noise, training)
+    final_state = alignment.compute_final_state(result.state[1], query_mask)
+    return result._replace(state=((), final_state))
 
 
 def attend_parallel(
     attention: Any,
     query: Tensor,
     memory: Memory,
-    allowed: AttentionMasks,
+    masks: AttentionMasks,
     state: State,
     noise: Noise | None = None,
     training: bool = False,
 ) -> AttentionResult:
     """Run T attention steps in parallel; `state` is the state before each, `(B, [H], T, ...)`."""
-    of_score, of_alignment = state or ((), ())
-    aux = attention.alignment.precompute(query, memory, of_alignment)
+    score, alignment = attention.score, attention.alignment
+    score_state, alignment_state = state or ((), ())
+    aux = None  # what the alignment computes from query and keys: a window, or its own tensors
+    if alignment.has_precompute:
+        aux = alignment.precompute(query, memory, alignment_state)
     window = aux if isinstance(aux, zoo_ops.Window) else None
-    steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
-    window_values = None
+    num_queries, num_sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
     if window is None:
-        mask = allowed.full_mask(steps, sources, heads=len(query.shape) == 4)
-        scores = attention.compute_scores(query, memory.keys, of_score)
+        values = memory.values  # (B, [H], S, V)
+        scores = attention.compute_scores(query, memory.keys, score_state)  # (B, [H], T, S)
+        mask = masks.full_mask(num_queries, num_sources, len(query.shape) == 4)  # (B, [1], T, S)
     else:
-        mask = allowed.window_mask(window, sources)
-        window_values = attention.gather_window(memory.values, window)
-        scores = _scores_within(attention, query, memory, window, window_values, of_score)
-    extras = _present(aux=aux, noise=noise.alignment if noise else None)
-    weights, new = attention.alignment.call(
-        scores, mask=mask, state=of_alignment, training=training, **extras
-    )
+        values = attention.gather_window(memory.values, window)  # (B, [H], T, W, V)
+        scores = _score_window(  # (B, [H], T, W)
+            attention, query, memory, window, values, score_state
+        )
+        mask = masks.window_mask(window, num_sources)  # (B, [H], T, W)
+    alignment_noise = noise.alignment if noise else None
+    weights, alignment_state = align(
+        alignment, scores, mask, alignment_state, aux, alignment_noise, training
+    )  # (B, [H], T, S or W)
+    context = sum_values(attention, weights, values, noise)  # (B, [H], T, V)
     row_mask = _row_mask(mask, memory)
     if not state:
-        return AttentionResult(weights, window, row_mask, (), window_values)
-    if attention.score.is_stateful:
-        of_score = attention.score.update_state(weights, of_score)
-    after = (of_score, new)
-    # A fully masked window still updates the state, because it is not the window of the next step.
-    after = after if window is not None else _restore_fully_masked(row_mask, after, state)
-    return AttentionResult(weights, window, row_mask, after, window_values)
+        return AttentionResult(context, row_mask, weights, (), window)
+    if score.is_stateful:
+        score_state = score.update_state(weights, score_state)
+    new_state = (score_state, alignment_state)
+    if window is None:  # a fully masked window updates the state too: the next window is another
+        new_state = _restore_fully_masked(row_mask, new_state, state)
+    return AttentionResult(context, row_mask, weights, new_state, window)
 
 
-def _scores_within(
+def attend_sequential(
+    attention: Any,
+    query: Tensor,
+    memory: Memory,
+    masks: AttentionMasks,
+    state: State,
+    noise: Noise | None = None,
+    training: bool = False,
+) -> AttentionResult:
+    """Run T attention steps sequentially; `state` is the initial state, `(B, [H], ...)`."""
+    score, alignment = attention.score, attention.alignment
+    num_queries, num_sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
+    mask = masks.full_mask(num_queries, num_sources, len(query.shape) == 4)
+    if mask is not None:
+        mask = ops.broadcast_to(mask, (*ops.shape(query)[:-1], num_sources))  # (B, [H], T, S)
+    # A stateful score is computed within the loop, any other for all steps before it.
+    rows = query if score.is_stateful else attention.compute_scores(query, memory.keys, ())
+    inputs = {
+        "query_or_scores": rows[..., None, :],
+        "mask": mask,
+        "aux": alignment.precompute(query, memory, None) if alignment.has_precompute else None,
+        "noise": noise.alignment if noise else None,
+    }
+    inputs = {name: x for name, x in inputs.items() if x is not None}
+    time_axis = len(query.shape) - 2
+    inputs = tree.map_structure(lambda x: ops.moveaxis(x, time_axis, 0), inputs)
+
+    def step(state: State, inputs: dict[str, Any]) -> tuple[State, Tensor]:
+        score_state, alignment_state = state
+        row, mask = inputs["query_or_scores"], inputs.get("mask")
+        if score.is_stateful:
+            before = tree.map_structure(lambda x: x[..., None, :], score_state)
+            row = attention.compute_scores(row, memory.keys, before)
+        aux, noise = inputs.get("aux"), inputs.get("noise")
+        weights, alignment_state = align(
+            alignment, row[..., 0, :], mask, alignment_state, aux, noise, training
+        )
+        if score.is_stateful:
+            score_state = score.update_state(weights, score_state)
+        row_mask = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
+        return _restore_fully_masked(row_mask, (score_state, alignment_state), state), weights
+
+    like = ops.zeros_like(attention.weights_like(memory))
+    state, weights = zoo_ops.scan(step, state, inputs, like=like)
+    weights = ops.moveaxis(weights, 0, time_axis)  # (B, [H], T, S)
+    context = sum_values(attention, weights, memory.values, noise)  # (B, [H], T, V)
+    return AttentionResult(context, _row_mask(mask, memory), weights, state)
+
+
+def align(
+    alignment: Any,
+    scores: Tensor,
+    mask: Tensor | None,
+    state: State,
+    aux: Any,
+    noise: Tensor | None,
+    training: bool,
+) -> tuple[Tensor, State]:
+    """Return weights and next state; an alignment that takes no `aux` or `noise` gets none."""
+    options = {"state": state, "training": training}
+    if aux is not None:
+        options["aux"] = aux
+    if noise is not None:
+        options["noise"] = noise
+    weights, state = alignment.call(scores, mask=mask, **options)
+    return weights, state
+
+
+def sum_values(attention: Any, weights: Tensor, values: Tensor, noise: Noise | None) -> Tensor:
+    """Apply dropout to the weights and sum the values, in at least float32.
+
+    Args:
+        weights: `(B, [H], T, S)`, or `(B, [H], T, W)` in a window.
+        values: `(B, [H], S, V)`, or `(B, [H], T, W, V)` in a window.
+
+    Returns:
+        `(B, [H], T, V)` in the compute dtype.
+    """
+    if noise is not None and noise.dropout_mask is not None:
+        weights = weights * ops.cast(noise.dropout_mask, weights.dtype)
+    if len(values.shape) == len(weights.shape):
+        context = attention.weighted_sum(weights, values)
+    else:
+        values = ops.cast(values, weights.dtype)
+        context = ops.matmul(weights[..., None, :], values)[..., 0, :]
+    return ops.cast(context, attention.compute_dtype)
+
+
+def _score_window(
     attention: Any,
     query: Tensor,
     memory: Memory,
@@ -147,57 +314,14 @@ def _scores_within(
     state: State,
 ) -> Tensor:
     """Compute the scores within the window of each step, `(B, [H], T, W)`."""
-    query = query[..., None, :]
-    whole = memory.keys if memory.unprojected is None else memory.unprojected
-    keys = window_values if whole is memory.values else attention.gather_window(whole, window)
+    query = query[..., None, :]  # (B, [H], T, 1, K)
+    keys = memory.keys if memory.unprojected is None else memory.unprojected
+    in_window = window_values  # (B, [H], T, W, K)
+    if keys is not memory.values:
+        in_window = attention.gather_window(keys, window)
     if memory.unprojected is not None:
-        return attention.score.call(query, keys)[..., 0, :]
-    return attention.compute_scores(query, keys, state)[..., 0, :]
-
-
-def attend_sequential(
-    attention: Any,
-    query: Tensor,
-    memory: Memory,
-    allowed: AttentionMasks,
-    state: State,
-    noise: Noise | None = None,
-    training: bool = False,
-) -> AttentionResult:
-    """Run T attention steps sequentially; `state` is the initial state, `(B, [H], ...)`."""
-    score, alignment = attention.score, attention.alignment
-    aux = alignment.precompute(query, memory, None)
-    steps, sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
-    mask = allowed.full_mask(steps, sources, heads=len(query.shape) == 4)
-    rows = query if score.is_stateful else attention.compute_scores(query, memory.keys, ())
-    given = _present(
-        rows=rows[..., None, :],
-        mask=None if mask is None else ops.broadcast_to(mask, _scores_shape(query, memory)),
-        noise=noise.alignment if noise else None,
-        aux=aux,
-    )
-    given = tree.map_structure(lambda x: ops.moveaxis(x, _step_axis(query), 0), given)
-
-    def step(state: State, now: dict[str, Any]) -> tuple[State, Tensor]:
-        of_score, of_alignment = state
-        scores = now["rows"][..., 0, :]
-        if score.is_stateful:
-            asked = tree.map_structure(lambda x: x[..., None, :], of_score)
-            scores = attention.compute_scores(now["rows"], memory.keys, asked)[..., 0, :]
-        mask = now.get("mask")
-        extras = {name: now[name] for name in ("aux", "noise") if name in now}
-        weights, new = alignment.call(
-            scores, mask=mask, state=of_alignment, training=training, **extras
-        )
-        if score.is_stateful:
-            of_score = score.update_state(weights, of_score)
-        row_mask = None if mask is None else ops.any(mask, axis=-1, keepdims=True)
-        return _restore_fully_masked(row_mask, (of_score, new), state), weights
-
-    like = ops.zeros_like(attention.weights_like(memory))
-    state, weights = zoo_ops.scan(step, state, given, like=like)
-    row_mask = _row_mask(mask, memory)
-    return AttentionResult(ops.moveaxis(weights, 0, _step_axis(query)), None, row_mask, state)
+        return attention.score.call(query, in_window)[..., 0, :]
+    return attention.compute_scores(query, in_window, state)[..., 0, :]
 
 
 def _row_mask(mask: Tensor | None, memory: Memory) -> Tensor | None:
@@ -206,20 +330,8 @@ def _row_mask(mask: Tensor | None, memory: Memory) -> Tensor | None:
         return ops.any(mask, axis=-1, keepdims=True)
     if memory.values.shape[-2]:
         return None
-    anything = ops.convert_to_tensor(ops.shape(memory.values)[-2] > 0)
-    return ops.reshape(anything, (1,) * len(memory.values.shape))
-
-
-def _step_axis(query: Tensor) -> int:
-    return len(query.shape) - 2
-
-
-def _scores_shape(query: Tensor, memory: Memory) -> tuple[Any, ...]:
-    return (*ops.shape(query)[:-1], ops.shape(memory.values)[-2])
-
-
-def _present(**given: Any) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None}
+    has_sources = ops.convert_to_tensor(ops.shape(memory.values)[-2] > 0)
+    return ops.reshape(has_sources, (1,) * len(memory.values.shape))
 
 
 def _restore_fully_masked(row_mask: Tensor | None, new: State, old: State) -> State:

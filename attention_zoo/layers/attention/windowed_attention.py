@@ -22,8 +22,8 @@ class WindowedAttention(keras.layers.Layer):
         num_heads: H, number of heads.
         key_dim: K, width of each head's queries, keys and values.
         window: w, number of attended positions on each side.
-        global_places: g, number of global positions at the start of the sequence; they attend to
-            all positions and all positions attend to them.
+        num_global_tokens: g, number of global positions at the start of the sequence; they attend
+            to all positions and all positions attend to them.
         dropout: dropout rate on the weights, in training, 0 to 1.
         use_bias: whether the four projections have a bias.
         num_key_value_heads: G, number of key and value heads; H when None.
@@ -73,7 +73,7 @@ class WindowedAttention(keras.layers.Layer):
         num_heads: int,
         key_dim: int,
         window: int,
-        global_places: int = 0,
+        num_global_tokens: int = 0,
         dropout: float = 0.0,
         use_bias: bool = True,
         num_key_value_heads: int | None = None,
@@ -83,7 +83,7 @@ class WindowedAttention(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.window = zoo_ops.whole_number("window", window, low=0)
-        self.global_places = zoo_ops.whole_number("global_places", global_places, low=0)
+        self.num_global_tokens = zoo_ops.whole_number("num_global_tokens", num_global_tokens, low=0)
         self.attention = MultiHeadAttention(
             num_heads,
             key_dim,
@@ -94,7 +94,8 @@ class WindowedAttention(keras.layers.Layer):
             seed=seed,
             dtype=self.dtype_policy,
         )
-        self.attention.reach = zoo_ops.MaskPattern(False, self.window, self.global_places)
+        pattern = zoo_ops.MaskPattern(False, self.window, self.num_global_tokens)
+        self.attention.mask_pattern = pattern
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
@@ -147,6 +148,6 @@ class WindowedAttention(keras.layers.Layer):
         return {
             **super().get_config(),
             "window": self.window,
-            "global_places": self.global_places,
+            "num_global_tokens": self.num_global_tokens,
             **{name: attention[name] for name in (*kept, "positions")},
         }

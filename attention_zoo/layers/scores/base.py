@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -42,6 +42,14 @@ class Score(keras.layers.Layer):
         The score function of Luong et al. 2015, arXiv 1508.04025, section 3.1, as a separate layer.
     """
 
+    is_stateful: ClassVar[bool] = False
+    """Whether the scores of a step depend on the weights of earlier steps."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Set `is_stateful`: a score is stateful if its class defines `initial_state`."""
+        super().__init_subclass__(**kwargs)
+        cls.is_stateful = cls.initial_state is not Score.initial_state
+
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         """Create the weights; the base class has none."""
         self.built = True
@@ -53,11 +61,6 @@ class Score(keras.layers.Layer):
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         """Compute scores `(..., T, S)` of queries and projected keys."""
         raise TypeError(f"{type(self).__name__} is a base class: a score defines `compute_scores`")
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether the scores of a step depend on the weights of earlier steps."""
-        return type(self).initial_state is not Score.initial_state
 
     def initial_state(self, like: Tensor) -> State:
         """Return the initial state: tensors `(..., S)`, the shape of `like`; none here."""
@@ -75,10 +78,11 @@ class Score(keras.layers.Layer):
     def check(self, query: Tensor, key: Tensor) -> None:
         """Raise ValueError if query or key do not have the rank or width of the built score."""
         width, _, key_width = built_widths(self, query.shape[-1])
-        for name, x, wanted in (("query", query, width), ("key", key, key_width)):
-            if len(x.shape) < 2 or (None not in (wanted, x.shape[-1]) and x.shape[-1] != wanted):
+        for name, x, expected in (("query", query, width), ("key", key, key_width)):
+            size = x.shape[-1] if len(x.shape) > 1 else None
+            if len(x.shape) < 2 or (None not in (expected, size) and size != expected):
                 raise ValueError(
-                    f"{name} must be (..., steps, {wanted or 'features'}), "
+                    f"{name} must be (..., steps, {expected or 'features'}), "
                     f"got shape {tuple(x.shape)}"
                 )
 
@@ -146,18 +150,18 @@ def make_score(score: Any, dtype: Any = None, **options: Any) -> Score:
     """
     if isinstance(score, dict):
         score = keras.saving.deserialize_keras_object(score)
-    given = {key: value for key, value in options.items() if value is not None}
+    options = {key: value for key, value in options.items() if value is not None}
     if isinstance(score, Score):
-        if given:
+        if options:
             raise ValueError(
-                f"{', '.join(given)} given with a score instance; set it on the score itself"
+                f"{', '.join(options)} given with a score instance; set it on the score itself"
             )
         return score
     factory = SCORES.get(score)
-    unknown = [name for name in given if name not in inspect.signature(factory).parameters]
+    unknown = [name for name in options if name not in inspect.signature(factory).parameters]
     if unknown:
         raise ValueError(
             f"score {score!r} does not accept {', '.join(unknown)}; remove it, or use another score"
         )
-    made: Score = factory(dtype=dtype, **given)
-    return made
+    layer: Score = factory(dtype=dtype, **options)
+    return layer

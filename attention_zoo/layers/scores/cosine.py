@@ -75,10 +75,10 @@ class CosineScore(Score):
         self.built = True
 
     def project(self, key: Tensor) -> Tensor:
-        return _direction(key)
+        return _normalize(key)
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
-        cosine = dot(_direction(query), keys)
+        cosine = dot(_normalize(query), keys)
         if self.log_temperature is None:
             return cosine / self.temperature
         return cosine * ops.exp(-ops.cast(self.log_temperature, cosine.dtype))
@@ -91,15 +91,15 @@ class CosineScore(Score):
         }
 
 
-def _direction(x: Tensor) -> Tensor:
+def _normalize(x: Tensor) -> Tensor:
     """Compute `x / ||x||` along the last axis, in at least float32; 0 where x is 0.
 
     x is first divided by its greatest absolute entry, so that no square overflows or underflows.
     The result does not depend on this divisor, so `stop_gradient` of it is exact.
     """
     x = at_least_float32(x)
-    size = ops.stop_gradient(ops.max(ops.abs(x), -1, keepdims=True, initial=0))
-    points, one = size > 0, ops.ones((), x.dtype)
-    x = x / ops.where(points, size, one)
-    squares = ops.where(points, ops.sum(ops.square(x), axis=-1, keepdims=True), one)
-    return x * ops.where(points, ops.rsqrt(squares), ops.zeros((), x.dtype))
+    scale = ops.stop_gradient(ops.max(ops.abs(x), -1, keepdims=True, initial=0))
+    nonzero, one = scale > 0, ops.ones((), x.dtype)
+    x = x / ops.where(nonzero, scale, one)
+    squared_norm = ops.where(nonzero, ops.sum(ops.square(x), axis=-1, keepdims=True), one)
+    return x * ops.where(nonzero, ops.rsqrt(squared_norm), ops.zeros((), x.dtype))

@@ -85,8 +85,8 @@ class CoverageScore(Score):
         projected = projected + ops.cast(self.bias, projected.dtype)
         hidden = projected[..., :, None, :] + keys[..., None, :, :]
         if state:
-            covered = ops.cast(state[0], hidden.dtype)[..., None]
-            hidden = hidden + covered * ops.cast(self.coverage_kernel, hidden.dtype)
+            coverage = ops.cast(state[0], hidden.dtype)[..., None]
+            hidden = hidden + coverage * ops.cast(self.coverage_kernel, hidden.dtype)
         v = at_least_float32(ops.convert_to_tensor(self.v))
         hidden = at_least_float32(ops.tanh(hidden))
         return ops.squeeze(ops.matmul(hidden, v[:, None]), axis=-1)

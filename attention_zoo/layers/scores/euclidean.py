@@ -55,8 +55,8 @@ class EuclideanScore(Score):
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query, keys = at_least_float32(query), at_least_float32(keys)
-        apart = query[..., :, None, :] - keys[..., None, :, :]
-        squares = ops.sum(ops.square(apart), axis=-1)
+        difference = query[..., :, None, :] - keys[..., None, :, :]
+        squares = ops.sum(ops.square(difference), axis=-1)
         differ, one = squares > 0, ops.ones((), squares.dtype)
         distance = ops.sqrt(ops.where(differ, squares, one))
         return 1 / (1 + ops.where(differ, distance, ops.zeros((), squares.dtype)))

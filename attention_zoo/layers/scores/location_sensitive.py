@@ -106,21 +106,21 @@ class LocationSensitiveScore(Score):
         projected = projected + ops.cast(self.bias, projected.dtype)
         hidden = projected[..., :, None, :] + keys[..., None, :, :]
         if state:
-            hidden = hidden + ops.cast(self._around(state[0]), hidden.dtype)
+            hidden = hidden + ops.cast(self._convolve(state[0]), hidden.dtype)
         v = at_least_float32(ops.convert_to_tensor(self.v))
         hidden = at_least_float32(ops.tanh(hidden))
         return ops.squeeze(ops.matmul(hidden, v[:, None]), axis=-1)
 
-    def _around(self, weights: Tensor) -> Tensor:
+    def _convolve(self, weights: Tensor) -> Tensor:
         """Compute `(weights * F) P`, `(..., T, S)` to `(..., T, S, A)`, in the weights' dtype."""
         *rows, sources = ops.shape(weights)
         # Pad by one position, removed below: a convolution of length 0 fails.
         flat = ops.pad(weights, [(0, 0)] * len(rows) + [(0, 1)])
         flat = ops.reshape(flat, (-1, sources + 1, 1))
         filters = ops.cast(self.location_filters, weights.dtype)
-        found = ops.conv(flat, filters, padding="same", data_format="channels_last")
-        found = ops.reshape(found, (*rows, sources + 1, self.filters))[..., :-1, :]
-        return ops.matmul(found, ops.cast(self.location_kernel, weights.dtype))
+        features = ops.conv(flat, filters, padding="same", data_format="channels_last")
+        features = ops.reshape(features, (*rows, sources + 1, self.filters))[..., :-1, :]
+        return ops.matmul(features, ops.cast(self.location_kernel, weights.dtype))
 
     def get_config(self) -> dict[str, Any]:
         return {

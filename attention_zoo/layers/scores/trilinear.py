@@ -57,6 +57,6 @@ class TrilinearScore(Score):
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query = at_least_float32(query)
-        of_query, of_key, of_both = ops.split(ops.cast(self.kernel, query.dtype), 3)
-        alone = ops.matmul(query, of_query[:, None])
-        return alone + dot(query * of_both + of_key, keys)
+        query_kernel, key_kernel, product_kernel = ops.split(ops.cast(self.kernel, query.dtype), 3)
+        query_scores = ops.matmul(query, query_kernel[:, None])
+        return query_scores + dot(query * product_kernel + key_kernel, keys)

@@ -131,7 +131,7 @@ class AttentionWeightedPooling(keras.layers.Layer):
         def pooled(x: Tensor, mask: Tensor | None) -> keras.KerasTensor:
             batch, length, width = x.shape
             count = None if length is None else max(length - self.window + 1, 0)
-            whole = None if mask is None else self._windows(zoo_ops.spread_mask(mask, x))
+            whole = None if mask is None else self._windows(zoo_ops.broadcast_mask(mask, x))
             return zoo_ops.pass_mask_on(spec(batch, count, width), whole)
 
         results = (

@@ -111,7 +111,7 @@ class _MixtureWindow(Alignment):
         super().__init__(**kwargs)
         self.num_components = whole_number("num_components", num_components)
 
-    def build_readers(self, query_shape: Shape, key_shape: Shape) -> None:
+    def build_projections(self, query_shape: Shape, key_shape: Shape) -> None:
         width = 3 * self.num_components
         self.kernel = self.add_weight(
             shape=(query_shape[-1], width), initializer="zeros", name="kernel"

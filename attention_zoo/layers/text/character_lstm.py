@@ -76,5 +76,5 @@ class CharacterLSTM(CharacterReader):
         tokens = ops.take_along_axis(tokens, zoo_ops.to_front(ops.not_equal(tokens, PAD)), axis=1)
         mask = ops.not_equal(tokens, PAD)
         x = self.embed(tokens, training)
-        _, states = self.reader(x, mask=zoo_ops.show_one(mask), training=training)
+        _, states = self.reader(x, mask=zoo_ops.unmask_empty_rows(mask), training=training)
         return zoo_ops.zero_masked(states[0], ops.any(mask, axis=1))[:-1]

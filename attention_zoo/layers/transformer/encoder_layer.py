@@ -250,7 +250,7 @@ def keys_and_values(
             token's position. If None, `x` has the positions 0 .. S-1.
     """
     place = None if written is None or heads.positions is None else written.place[None]
-    memory = heads.prepare(x, places=place)
+    memory = heads.prepare(x, positions=place)
     return KeysAndValues(ops.transpose(memory.keys, (0, 1, 3, 2)), memory.values)
 
 

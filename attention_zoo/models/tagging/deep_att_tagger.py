@@ -57,7 +57,7 @@ class RecurrentSublayer(layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
-        memory, _ = self.reader(inputs, mask=zoo_ops.show_one(mask), training=training)
+        memory, _ = self.reader(inputs, mask=zoo_ops.unmask_empty_rows(mask), training=training)
         forward, backward = ops.split(memory, 2, axis=-1)
         return forward + backward
 

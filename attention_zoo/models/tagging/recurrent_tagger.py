@@ -132,7 +132,7 @@ class RecurrentTagger(Tagger):
         seen: list[Tensor] | None = None,
     ) -> Tensor:
         x = self.features(inputs, training=training)
-        shown = zoo_ops.show_one(mask)
+        shown = zoo_ops.unmask_empty_rows(mask)
         for reader in self.readers:
             x, _ = reader(x, mask=shown, training=training)
             x = self.drop(x, training=training)

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.layers import Attention, MultiHeadAttention, SelfAttention
-from attention_zoo.layers.attention import blockwise
+from attention_zoo.layers.attention import blockwise, steps
 from attention_zoo.ops import implicit_mask
 from tests.layers.running import JAX, MODES, array, close, differentiable, randomise, same
 
@@ -48,7 +48,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(1)
         return real(*given, **options, block=8)
 
-    monkeypatch.setattr(blockwise, "LONG", 1)
+    monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 1)
     monkeypatch.setattr(blockwise.zoo_ops, "blockwise_attention", counted)
     return found
 
@@ -59,7 +59,7 @@ def check(
     """Compare blockwise outputs and gradients with those of one block."""
     results = []
     for length in (1, 10**9):
-        monkeypatch.setattr(blockwise, "LONG", length)
+        monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", length)
         run = differentiable(layer, lambda *x: layer(*x, **calls), MODES[1])
         results.append(keras.tree.flatten(run(*(inputs or (sequence(), sequence())))))
     got, want = results
@@ -85,7 +85,7 @@ def test_one_head(score: str, taken: list[int], monkeypatch: pytest.MonkeyPatch)
     check(layer, CALLS[3], monkeypatch)
     assert taken
     x = ops.convert_to_tensor(sequence())
-    monkeypatch.setattr(blockwise, "LONG", 1)
+    monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 1)
     output = SelfAttention(score=score)(x, mask=MASK)
     assert len(taken) > 1
     same(implicit_mask(output), MASK)
@@ -111,7 +111,7 @@ def test_a_batch_of_one_goes_with_any(taken: list[int], monkeypatch: pytest.Monk
     cases = [(x[:1], x, {}), (x, x[:1], calls)]
     got = [array(layer(query, value, **masks)) for query, value, masks in cases]
     assert len(taken) == 2
-    monkeypatch.setattr(blockwise, "LONG", 10**9)
+    monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 10**9)
     for a, (query, value, masks) in zip(got, cases, strict=True):
         close(a, layer(query, value, **masks), 1e-5)
 
@@ -143,11 +143,11 @@ def test_what_is_no_softmax_of_inner_products_is_taken_at_once(taken: list[int])
 
 
 def test_short_looks_are_taken_at_once(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blockwise, "LONG", L * L + 1)
+    monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", L * L + 1)
     layer = heads()
     layer(sequence(), sequence())
     assert not taken
-    monkeypatch.setattr(blockwise, "LONG", L * L)
+    monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", L * L)
     layer(sequence(), sequence())
     assert taken
 

@@ -7,7 +7,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.layers import Attention, LocalAttention, LocalPredictiveAlignment
-from attention_zoo.layers.alignments.local import real_span
+from attention_zoo.layers.alignments.local import unmasked_span
 from attention_zoo.layers.attention.steps import Memory
 from tests.layers.attention_case import (
     LOOK_MASK,
@@ -266,11 +266,11 @@ def test_span_is_from_the_first_real_place_to_the_last() -> None:
     mask = np.array([[0, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], "bool")
     for heads in ((), (2,)):
         values = ops.zeros((3, *heads, 5, 1))
-        first, length = real_span(Memory(values, values, ops.convert_to_tensor(mask)))
+        first, length = unmasked_span(Memory(values, values, ops.convert_to_tensor(mask)))
         assert tuple(first.shape) == tuple(length.shape) == (3, *(1,) * len(heads), 1, 1)
         assert array(first).ravel().tolist()[:2] == [1, 0]
         assert array(length).ravel().tolist() == [3, 5, 0]
-    first, length = real_span(Memory(values, values, None))
+    first, length = unmasked_span(Memory(values, values, None))
     assert (int(first), int(length)) == (0, 5)
 
 

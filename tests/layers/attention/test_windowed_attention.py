@@ -7,7 +7,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.layers import WindowedAttention
-from attention_zoo.layers.attention import blockwise
+from attention_zoo.layers.attention import steps
 from tests.layers.attention.test_blockwise import check
 from tests.layers.attention_case import numbers, softmax
 from tests.layers.running import (
@@ -31,12 +31,12 @@ def near(length: int, window: int, leading: int) -> np.ndarray:
 
 class TestWindowedAttention(StructureConformance):
     covers = WindowedAttention
-    options = {"num_heads": HEADS, "key_dim": K, "window": 1, "global_places": 1}
+    options = {"num_heads": HEADS, "key_dim": K, "window": 1, "num_global_tokens": 1}
     changed = {
         "num_heads": 4,
         "key_dim": 3,
         "window": 2,
-        "global_places": 2,
+        "num_global_tokens": 2,
         "dropout": 0.3,
         "use_bias": False,
         "num_key_value_heads": 1,
@@ -70,7 +70,7 @@ def test_worked_by_hand() -> None:
     (1 + 2 + 4 + 8) / 4, (1 + 4 + 8 + 16) / 4 and (1 + 8 + 16) / 3.
     """
     x = 2.0 ** np.arange(5, dtype="float32").reshape(1, 5, 1)
-    layer = WindowedAttention(1, 1, window=1, global_places=1, use_bias=False)
+    layer = WindowedAttention(1, 1, window=1, num_global_tokens=1, use_bias=False)
     layer(x)
     layer.set_weights([np.full((1, 1, 1), n) for n in (0.0, 1.0, 1.0, 1.0)])
     got = array(layer(x))[0, :, 0]
@@ -84,7 +84,7 @@ def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same values and gradients as with all scores at once, with pads and positions."""
     x = np.random.default_rng(0).normal(size=(2, 100, D)).astype("float32")
     mask = np.arange(100) < np.array([[100], [61]])
-    layer = WindowedAttention(HEADS, K, window=3, global_places=2, positions="alibi")
+    layer = WindowedAttention(HEADS, K, window=3, num_global_tokens=2, positions="alibi")
     build_random(layer, x)
     check(layer, {"mask": mask, "use_causal_mask": causal}, monkeypatch, x)
 
@@ -105,5 +105,5 @@ def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) ->
     first, second = arrays(free(x))
     assert np.abs(first - second).max() > 1e-2
     layer.attention.seed_generator.state.assign(start)
-    monkeypatch.setattr(blockwise, "LONG", 1)
+    monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 1)
     close(first, run(ops.convert_to_tensor(x))[0], 1e-5)

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.layers import POSITIONS, RotaryPositions
-from attention_zoo.layers.attention import blockwise
+from attention_zoo.layers.attention import blockwise, steps
 from attention_zoo.layers.transformer import kv_cache
 from attention_zoo.models import Transformer
 from attention_zoo.models.presets import PRESETS
@@ -76,7 +76,7 @@ def test_long_sequences_are_read_by_blocks(positions: str, monkeypatch: pytest.M
     monkeypatch.setattr(
         blockwise, "attend_blockwise", lambda *given: [taken.append(1), real(*given)][1]
     )
-    monkeypatch.setattr(blockwise, "LONG", 1)
+    monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 1)
     close(forward(model, SOURCE, TARGET)[TARGET != 0], want[TARGET != 0], 1e-5)
     assert len(taken) == 6, "each attention of two layers on either side"
     source = ops.convert_to_tensor(SOURCE)
