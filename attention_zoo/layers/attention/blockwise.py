@@ -8,9 +8,10 @@ from typing import Any
 from keras import backend, ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.alignments import SoftmaxAlignment
+from attention_zoo.layers.alignments.softmax import SoftmaxAlignment
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory
-from attention_zoo.layers.scores import DotScore, ScaledDotScore
+from attention_zoo.layers.scores.dot import DotScore
+from attention_zoo.layers.scores.scaled_dot import ScaledDotScore
 from attention_zoo.typing import Tensor
 
 LONG = 2**22

@@ -11,7 +11,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.attention.steps import Memory
-from attention_zoo.layers.scores import AdditiveScore
+from attention_zoo.layers.scores.additive import AdditiveScore
 from attention_zoo.typing import Shape, Tensor
 
 
