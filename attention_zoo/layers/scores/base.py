@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -41,6 +41,9 @@ class Score(keras.layers.Layer):
     Reference:
         The score function of Luong et al. 2015, arXiv 1508.04025, section 3.1, as a separate layer.
     """
+
+    needs_all_positions: ClassVar[bool] = False
+    """Whether a window of the memory cannot be scored alone. Stateful scores need not set it."""
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         """Create the weights; the base class has none."""

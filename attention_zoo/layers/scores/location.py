@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -53,6 +53,8 @@ class LocationScore(Score):
         h_t the query. For a shorter source the paper, too, uses only the first entries. The paper
         ignores the end of a longer source; here a longer source is an error.
     """
+
+    needs_all_positions: ClassVar[bool] = True
 
     def __init__(self, max_length: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
