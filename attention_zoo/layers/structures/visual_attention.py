@@ -21,6 +21,8 @@ class VisualAttention(Attention):
 
     `context_t = beta_t sum_i weights_ti value_i`, `beta_t = sigmoid(query_t . w + b)`
 
+    Use it for captioning: it finds the image region of the next word.
+
     Args:
         units: A, number of hidden units of the score; the query's width when None.
         use_gate: whether to scale the context by the gate beta; beta is 1 when False.
