@@ -30,15 +30,15 @@ class ManhattanScore(Score):
 
     `score(q, k) = -sum_i |q_i - k_i|`
 
+    Args:
+        **kwargs: arguments of `keras.layers.Layer`.
+
     Call arguments:
         query: `(..., T, D)`.
         key: `(..., S, D)`.
 
     Returns:
         Scores `(..., T, S)`, at least float32.
-
-    Args:
-        **kwargs: arguments of `keras.layers.Layer`.
 
     Masking:
         None here: the attention layer masks the scores and zeros masked keys.
@@ -89,11 +89,19 @@ FILES = {
     "attention_zoo/layers/scores/manhattan.py": SCORE,
     "tests/layers/scores/test_manhattan.py": TEST,
 }
-CHECKS = [
-    ["tests/test_house.py", "tests/test_interface.py", "tests/layers/attention/test_coverage.py"],
-    ["tests/test_docs.py", "-k", "gallery"],
-    ["tests/layers", "-k", "manhattan or SCORES"],
+SELECTED = "house or interface or coverage or gallery or anhattan"
+TESTED = [
+    "tests/test_house.py",
+    "tests/test_interface.py",
+    "tests/test_docs.py",
+    "tests/layers/attention/test_coverage.py",
+    "tests/layers/attention/test_multi_head_attention.py",
+    "tests/layers/attention/test_products.py",
+    "tests/layers/scores/test_manhattan.py",
+    "tests/layers/structures/test_attention_pooling.py",
+    "tests/layers/structures/test_co_attention.py",
 ]
+"""Tests of the fast tier that a new score could fail; SELECTED drops those of other scores."""
 
 
 class Copy:
@@ -101,31 +109,55 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = Project().copy(folder).root
+        (self.folder / ".venv").mkdir()
         self.before = self.read_files()
 
     def read_files(self) -> dict[str, bytes]:
-        """Return the files that are neither caches nor hidden."""
+        """Return the files that are neither hidden nor caches."""
         paths = [path for path in self.folder.rglob("*") if path.is_file()]
-        names = {path.relative_to(self.folder).as_posix(): path for path in paths}
-        hidden = ("__pycache__", "/.", "egg-info")
+        files = {path.relative_to(self.folder).as_posix(): path for path in paths}
         return {
-            n: p.read_bytes() for n, p in names.items() if not any(h in f"/{n}" for h in hidden)
+            name: path.read_bytes()
+            for name, path in files.items()
+            if "/." not in f"/{name}" and "__pycache__" not in name
         }
 
     def changed_files(self) -> set[str]:
         """Return the files that were added, edited or removed."""
         after = self.read_files()
-        names = {*self.before, *after}
-        return {name for name in names if self.before.get(name) != after.get(name)}
+        return {n for n in {*self.before, *after} if self.before.get(n) != after.get(n)}
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str) -> str:
+        """Run a command; fail with its output unless it succeeds."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(NOT_INHERITED)}
         environment["PYTHONPATH"] = str(self.folder)
-        return subprocess.run(
+        done = subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True
         )
-
-    def check(self, *command: str) -> None:
-        """Run a Python module; fail with its output unless it succeeds."""
-        done = self.run(sys.executable, "-m", *command)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def make(self, target: str) -> str:
+        """Run a target of the Makefile with this environment, which has all packages."""
+        (self.folder / ".venv" / "dev").touch()
+        return self.run("make", target, f"BIN={Path(sys.executable).parent}")
+
+    def pytest(self, *arguments: str) -> str:
+        return self.run(sys.executable, "-m", "pytest", "-q", *arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_new_score_takes_one_file_and_one_test_file(tmp_path: Path) -> None:
+    """`make docs` adds the picture that the full tier asks for."""
+    copy = Copy(tmp_path / "copy")
+    for name, text in FILES.items():
+        (copy.folder / name).write_text(text, "utf-8")
+    copy.make("lint")
+    assert " failed" not in copy.pytest(*TESTED, "-k", SELECTED)
+    assert copy.changed_files() == set(FILES)
+
+    assert copy.make("docs").splitlines()[-1] == "manhattan"
+    copy.pytest("--full", "tests/layers/scores/test_manhattan.py")
+    copy.pytest("--full", "tests/test_docs.py", "-k", "gallery")
+    assert copy.changed_files() == {*FILES, "docs/gallery.md", "docs/gallery/manhattan.png"}
