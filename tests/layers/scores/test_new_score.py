@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,24 +12,24 @@ import pytest
 
 from tests.mutation.project import NOT_INHERITED, Project
 
-SCORE = '''"""Manhattan score: similarity by the sum of absolute differences."""
+SCORE = '''"""Distance score: similarity by negative squared distance."""
 
 from __future__ import annotations
 
 import keras
 from keras import ops
 
-from attention_zoo.layers.scores.base import SCORES, Score, require_equal_widths
+from attention_zoo.layers.scores.base import SCORES, Score
 from attention_zoo.ops import at_least_float32
 from attention_zoo.typing import Shape, Tensor
 
 
-@SCORES.register("manhattan")
+@SCORES.register("distance")
 @keras.saving.register_keras_serializable("attention_zoo")
-class ManhattanScore(Score):
-    """Manhattan score: the negative sum of absolute differences of query and key.
+class DistanceScore(Score):
+    """Negative squared distance of query and key, multiplied by a learned sharpness.
 
-    `score(q, k) = -sum_i |q_i - k_i|`
+    `score(q, k) = -a ||q - k||^2`
 
     Args:
         **kwargs: arguments of `keras.layers.Layer`.
@@ -40,6 +41,9 @@ class ManhattanScore(Score):
     Returns:
         Scores `(..., T, S)`, at least float32.
 
+    Weights:
+        sharpness: a, a scalar.
+
     Masking:
         None here: the attention layer masks the scores and zeros masked keys.
 
@@ -48,48 +52,36 @@ class ManhattanScore(Score):
 
     Example:
         >>> import numpy as np
-        >>> from attention_zoo.layers import ManhattanScore
+        >>> from attention_zoo.layers import DistanceScore
         >>> query, key = np.array([[[3.0, 4.0]]], "float32"), np.zeros((1, 1, 2), "float32")
-        >>> float(ManhattanScore()(query, key)[0, 0, 0])
-        -7.0
+        >>> float(DistanceScore()(query, key)[0, 0, 0])
+        -25.0
 
     Reference:
         This library.
     """
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
-        require_equal_widths("manhattan", query_shape, key_shape, 'use score="additive"')
+        self.sharpness = self.add_weight(shape=(), initializer="ones", name="sharpness")
         self.built = True
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query, keys = at_least_float32(query), at_least_float32(keys)
-        return -ops.sum(ops.abs(query[..., :, None, :] - keys[..., None, :, :]), axis=-1)
+        difference = query[..., :, None, :] - keys[..., None, :, :]
+        distance = ops.sum(ops.square(difference), axis=-1)
+        return -ops.cast(self.sharpness, distance.dtype) * distance
 '''
-TEST = """from __future__ import annotations
+PAGE = Path(__file__).parents[3] / "docs" / "write-your-own.md"
+IMPORTS = """import numpy as np
 
-import numpy as np
-
-from attention_zoo.layers import ManhattanScore
+from attention_zoo.layers import DistanceScore
 from tests.layers.conformance import ScoreConformance
 
 
-class TestManhattanScore(ScoreConformance):
-    covers = ManhattanScore
-    registered = "manhattan"
-    widths = (6, 6)
-
-    def oracle(self, weights: object, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        return -np.abs(query[..., :, None, :] - key[..., None, :, :]).sum(-1)
-
-    def test_by_hand(self) -> None:
-        query, key = np.array([[[1.0, 2.0]]], "float32"), np.array([[[3.0, -1.0]]], "float32")
-        assert float(ManhattanScore()(query, key)[0, 0, 0]) == -5
 """
-FILES = {
-    "attention_zoo/layers/scores/manhattan.py": SCORE,
-    "tests/layers/scores/test_manhattan.py": TEST,
-}
-SELECTED = "house or interface or coverage or gallery or anhattan"
+NEW_FILE = "attention_zoo/layers/scores/distance.py"
+NEW_TEST = "tests/layers/scores/test_distance.py"
+SELECTED = "house or interface or coverage or gallery or istance"
 TESTED = [
     "tests/test_house.py",
     "tests/test_interface.py",
@@ -97,7 +89,7 @@ TESTED = [
     "tests/layers/attention/test_coverage.py",
     "tests/layers/attention/test_multi_head_attention.py",
     "tests/layers/attention/test_products.py",
-    "tests/layers/scores/test_manhattan.py",
+    NEW_TEST,
     "tests/layers/structures/test_attention_pooling.py",
     "tests/layers/structures/test_co_attention.py",
 ]
@@ -149,15 +141,16 @@ class Copy:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_new_score_takes_one_file_and_one_test_file(tmp_path: Path) -> None:
-    """`make docs` adds the picture that the full tier asks for."""
+    """Those of docs/write-your-own.md. `make docs` adds the picture that the full tier asks for."""
     copy = Copy(tmp_path / "copy")
-    for name, text in FILES.items():
-        (copy.folder / name).write_text(text, "utf-8")
+    (copy.folder / NEW_FILE).write_text(SCORE, "utf-8")
+    (test,) = re.findall(r"```py\n(class Test.*?)```", PAGE.read_text("utf-8"), re.S)
+    (copy.folder / NEW_TEST).write_text(IMPORTS + test, "utf-8")
     copy.make("lint")
-    assert " failed" not in copy.pytest(*TESTED, "-k", SELECTED)
-    assert copy.changed_files() == set(FILES)
+    copy.pytest(*TESTED, "-k", SELECTED)
+    assert copy.changed_files() == {NEW_FILE, NEW_TEST}
 
-    assert copy.make("docs").splitlines()[-1] == "manhattan"
-    copy.pytest("--full", "tests/layers/scores/test_manhattan.py")
-    copy.pytest("--full", "tests/test_docs.py", "-k", "gallery")
-    assert copy.changed_files() == {*FILES, "docs/gallery.md", "docs/gallery/manhattan.png"}
+    assert copy.make("docs").splitlines()[-1] == "distance"
+    copy.pytest("--full", NEW_TEST, "tests/test_docs.py", "-k", "gallery or istance")
+    generated = {"docs/gallery.md", "docs/gallery/distance.png"}
+    assert copy.changed_files() == {NEW_FILE, NEW_TEST} | generated
