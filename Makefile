@@ -4,6 +4,7 @@
 # make test-zoo     re-evaluate the zoo entries that ship weights
 # make mutants      mutation testing: how many seeded bugs the tests catch
 # make bench        soak tests and comparisons with other libraries
+# make docs         write the attention gallery and the pictures that it lacks
 # make lint         style, types and import contracts
 # make clean        remove what the others made, but no run
 
@@ -19,7 +20,7 @@ BACKEND_FREE := $(wildcard tests/ops tests/layers tests/losses tests/decoding te
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export MPLBACKEND ?= Agg
 
-.PHONY: quickstart test test-full test-zoo mutants lint bench bench-peers clean
+.PHONY: quickstart test test-full test-zoo mutants docs lint bench bench-peers clean
 
 quickstart: .venv/user
 	$(BIN)/attention-zoo train $(RECIPE) run=$(RUN)
@@ -58,6 +59,9 @@ test-zoo: .venv/dev
 
 mutants: .venv/dev
 	$(BIN)/python -m tests.mutation.run --full-tier
+
+docs: .venv/dev
+	$(BIN)/python docs/make_gallery.py
 
 bench: .venv/dev bench-peers
 	$(BIN)/pytest -q --full -m soak --timeout 0

@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.layers import (
-    AdditiveScore,
-    Attention,
-    AttentionCell,
-    GeneralScore,
-    MonotonicAlignment,
-)
+from attention_zoo.layers import Attention, AttentionCell
+from attention_zoo.layers.alignments.monotonic import MonotonicAlignment
+from attention_zoo.layers.scores.additive import AdditiveScore
+from attention_zoo.layers.scores.general import GeneralScore
 
 Arrays = Sequence[np.ndarray]
 Slot = tuple[str, Any]

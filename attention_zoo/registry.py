@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import pkgutil
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -13,6 +16,12 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the closest of `known`, or an empty string."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def import_modules(package: str) -> None:
+    """Import all modules of an imported package, so that their decorators register classes."""
+    for module in pkgutil.walk_packages(sys.modules[package].__path__, f"{package}."):
+        importlib.import_module(module.name)
 
 
 class Registry:
@@ -59,6 +68,10 @@ class Registry:
     def names(self) -> list[str]:
         """Return all names, sorted."""
         return sorted(self._factories)
+
+    def exports(self) -> dict[str, Callable[..., Any]]:
+        """Return the registered classes and functions by their own names, such as `DotScore`."""
+        return {factory.__name__: factory for factory in self._factories.values()}
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._factories

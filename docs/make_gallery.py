@@ -1,7 +1,11 @@
 """Write gallery.md and its pictures: every mechanism on one pair of sentences.
 
-python docs/make_gallery.py            # the page and all pictures, some minutes
-python docs/make_gallery.py --only text
+`make docs` runs it. Scores, alignments and relative positions are found in their registries; the
+text comes from the docstrings.
+
+python docs/make_gallery.py                # the page, and the pictures that are missing
+python docs/make_gallery.py --redraw       # the page, and all pictures (some minutes)
+python docs/make_gallery.py --redraw dot   # the page, and the pictures of some mechanisms
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +24,7 @@ from keras import ops
 
 import attention_zoo as az
 from attention_zoo import layers
+from attention_zoo.registry import Registry
 
 HERE = Path(__file__).parent
 PAGE, PICTURES = HERE / "gallery.md", HERE / "gallery"
@@ -40,11 +45,13 @@ Picture = tuple[Any, list[str], list[str]]
 
 
 class Entry(NamedTuple):
-    """A mechanism: its class, a function that computes its picture, and when to use it."""
+    """A mechanism: its class, and a function that computes its picture."""
 
     cls: type
     draw: Callable[[], Picture]
-    when: str
+
+
+Entries = dict[str, Entry]
 
 
 def pair() -> tuple[np.ndarray, np.ndarray]:
@@ -267,96 +274,36 @@ def by_vectors(make: Callable[[], Any]) -> Callable[[], Picture]:
     return draw
 
 
-SCORES = {
-    "dot": "Query and key share a vector space, and speed matters most.",
-    "scaled_dot": "As dot, for more than a few dozen dimensions; the score of Transformers.",
-    "general": "Query and key come from different networks. A good default in a decoder.",
-    "additive": "Small data, or query and key of different widths; slower, often more accurate.",
-    "concat": "To reproduce Luong's concat score; additive computes the same at a lower cost.",
-    "bilinear": "As general, with a bias and a bounded activation.",
-    "cosine": "The norms of vectors should not matter, as in retrieval and few-shot matching.",
-    "euclidean": "Word-by-word matching of two sentences by distance.",
-    "trilinear": "Reading comprehension: query and key also contribute to the score separately.",
-    "location": "Alignment depends on positions only, and sources have a maximum length; cheap.",
-    "coverage": "Long outputs without repetition, such as summaries.",
-    "location_sensitive": "Speech: long inputs in monotonic order with similar adjacent frames.",
+STRUCTURES: dict[type, Callable[[], Picture]] = {
+    layers.MultiHeadAttention: of_heads,
+    layers.SelfAttention: of_self_attention,
+    layers.WindowedAttention: of_neighbours,
+    layers.AttentionPooling: of_pooling,
+    layers.StructuredSelfAttention: of_hops,
+    layers.HierarchicalAttention: of_levels,
+    layers.CoAttention: of_co_attention,
+    layers.AttentionFeatureMap: of_feature_map,
+    layers.AttentionWeightedPooling: of_windows,
+    layers.StackedCrossAttention: of_stack,
+    layers.VisualAttention: of_grid,
+    layers.MixtureWindowAttention: by_layer(lambda: layers.MixtureWindowAttention(2)),
+    layers.SinusoidalPositions: by_vectors(layers.SinusoidalPositions),
+    layers.LearnedPositions: by_vectors(lambda: layers.LearnedPositions(len(SOURCE))),
 }
-ALIGNMENTS = {
-    "softmax": "The default.",
-    "sparsemax": "Sparse weights: most positions get exactly 0, which is easier to interpret.",
-    "entmax": "Between softmax and sparsemax; alpha can be learned for each layer.",
-    "top_k": "At most k positions are attended, whatever the scores.",
-    "sigmoid": "Positions are independent: any number of them can have a weight near 1.",
-    "hard": "Inference that selects one position; scores get no gradient.",
-    "gumbel": "One sampled position, trained by backpropagation with a small bias.",
-    "reinforce": "One sampled position, trained without bias; higher variance than gumbel.",
-    "local_monotonic": "Long sources whose alignment with the target is near the diagonal.",
-    "local_predictive": "Long sources, and each step attends to a window at a predicted position.",
-    "monotonic": "Streaming: the output does not wait for the end of the source.",
-    "mocha": "Streaming with a window of context before the selected position.",
-}
-POSITIONS = {
-    "rotary": "Encoders and decoders; texts longer than those in training.",
-    "alibi": "As rotary, cheaper and without weights; prefers near positions.",
-    "t5": "Transformer encoders and decoders; learns a bias per bucket of distances.",
-    "shaw": "The original relative positions: learned vectors for small distances.",
-}
-STRUCTURES = [
-    Entry(layers.MultiHeadAttention, of_heads, "Several relations in parallel; Transformers."),
-    Entry(layers.SelfAttention, of_self_attention, "Words that attend to their own sentence."),
-    Entry(layers.WindowedAttention, of_neighbours, "Sequences of many thousands of positions."),
-    Entry(layers.AttentionPooling, of_pooling, "One vector for a text, weighted by relevance."),
-    Entry(
-        layers.StructuredSelfAttention, of_hops, "Several vectors for a text, one for each aspect."
-    ),
-    Entry(layers.HierarchicalAttention, of_levels, "Documents: words, sentences, texts."),
-    Entry(layers.CoAttention, of_co_attention, "A text and a question that attend to each other."),
-    Entry(
-        layers.AttentionFeatureMap,
-        of_feature_map,
-        "Sentence pairs, before a convolution: similarities become an additional channel.",
-    ),
-    Entry(
-        layers.AttentionWeightedPooling,
-        of_windows,
-        "Sentence pairs, after a convolution: similar words get more weight in pooling.",
-    ),
-    Entry(layers.StackedCrossAttention, of_stack, "How well image regions match a sentence."),
-    Entry(layers.VisualAttention, of_grid, "Captioning: the image region of the next word."),
-    Entry(
-        layers.MixtureWindowAttention,
-        by_layer(lambda: layers.MixtureWindowAttention(2)),
-        "Handwriting and speech synthesis: a window that only moves forward.",
-    ),
-    Entry(
-        layers.SinusoidalPositions,
-        by_vectors(layers.SinusoidalPositions),
-        "Absolute positions of any length, without weights.",
-    ),
-    Entry(
-        layers.LearnedPositions,
-        by_vectors(lambda: layers.LearnedPositions(len(SOURCE))),
-        "Absolute positions up to a maximum length.",
-    ),
-]
 
 
-def sections() -> dict[str, dict[str, Entry]]:
+def registered(registry: Registry, by_name: Callable[[str], Callable[[], Picture]]) -> Entries:
+    """Return the entries of a registry."""
+    return {name: Entry(registry.get(name), by_name(name)) for name in registry.names()}
+
+
+def sections() -> dict[str, Entries]:
     """Return the entries by section title and name."""
     return {
-        "Scores": {
-            name: Entry(layers.SCORES.get(name), by_score(name), when)
-            for name, when in SCORES.items()
-        },
-        "Alignments": {
-            name: Entry(layers.ALIGNMENTS.get(name), by_alignment(name), when)
-            for name, when in ALIGNMENTS.items()
-        },
-        "Relative positions": {
-            name: Entry(layers.POSITIONS.get(name), by_position(name), when)
-            for name, when in POSITIONS.items()
-        },
-        "Structures": {entry.cls.__name__: entry for entry in STRUCTURES},
+        "Scores": registered(layers.SCORES, by_score),
+        "Alignments": registered(layers.ALIGNMENTS, by_alignment),
+        "Relative positions": registered(layers.POSITIONS, by_position),
+        "Structures": {cls.__name__: Entry(cls, draw) for cls, draw in STRUCTURES.items()},
     }
 
 
@@ -375,15 +322,31 @@ def section_of(doc: str, name: str) -> str:
     return " ".join(found.group(1).split()) if found else ""
 
 
-def formula_of(doc: str) -> str:
-    """Return the first paragraph with a formula between the first line and the arguments."""
+def paragraph_of(doc: str, pattern: str) -> str:
+    """Return the first paragraph that matches, of those between the first line and the arguments.
+
+    It is empty if there is none.
+    """
     head = re.split(r"^(?:Args|Call arguments):$", doc, maxsplit=1, flags=re.M)[0]
     paragraphs = [" ".join(p.split()) for p in head.split("\n\n")[1:]]
-    return next(paragraph for paragraph in paragraphs if "`" in paragraph)
+    return next((paragraph for paragraph in paragraphs if re.search(pattern, paragraph)), "")
 
 
-def page() -> str:
-    """Return the text of gallery.md."""
+def describe(name: str, cls: type) -> list[str]:
+    """Return the lines of a mechanism on the page."""
+    doc = inspect.cleandoc(cls.__doc__ or "") + "\n"
+    texts = [
+        f"### {name}",
+        f"![{name}](gallery/{name}.png)",
+        f"`layers.{cls.__name__}`. {doc.splitlines()[0]} {paragraph_of(doc, '`')}",
+        f"*Cost:* {section_of(doc, 'Cost')}",
+        paragraph_of(doc, "^Use it "),
+    ]
+    return [line for text in texts if text for line in (text, "")]
+
+
+def page(names: Collection[str] | None = None) -> str:
+    """Return the text of gallery.md, with all mechanisms or only some."""
     lines = [
         "# Attention gallery",
         "",
@@ -392,33 +355,52 @@ def page() -> str:
         "high weight. Words that translate each other have similar vectors. The word",
         '"the" occurs twice, so content alone does not distinguish the two positions. Layers with',
         "weights were trained briefly on this pair; layers over a single sequence use the first",
-        "sentence. The page is generated by `docs/make_gallery.py` from the docstrings.",
+        "sentence. `make docs` generates the page from the docstrings.",
         "",
     ]
     for title, entries in sections().items():
         lines += [f"## {title}", "", INTRODUCTION[title], ""]
         for name, entry in entries.items():
-            doc = inspect.cleandoc(entry.cls.__doc__ or "") + "\n"
-            cls = entry.cls.__name__
-            lines += [f"### {name}", "", f"![{name}](gallery/{name}.png)", ""]
-            lines += [f"`layers.{cls}`. {doc.splitlines()[0]} {formula_of(doc)}", ""]
-            lines += [f"*Cost:* {section_of(doc, 'Cost')}", "", f"*When:* {entry.when}", ""]
+            if names is None or name in names:
+                lines += describe(name, entry.cls)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def find_problems(folder: Path = HERE, every: bool = False) -> list[str]:
+    """Return what is out of date or missing, each with the command to run.
+
+    Args:
+        folder: contains gallery.md and gallery/.
+        every: also report mechanisms that are not on the page yet.
+    """
+    text = (folder / "gallery.md").read_text("utf-8")
+    shown = re.findall(r"^### (\S+)$", text, re.M)
+    known = [name for entries in sections().values() for name in entries]
+    problems = [
+        f"docs/gallery/{name}.png is missing"
+        for name in known
+        if (every or name in shown) and not (folder / "gallery" / f"{name}.png").is_file()
+    ]
+    if text != page(None if every else shown):
+        problems.append("docs/gallery.md is out of date")
+    return [f"{problem}: run `make docs`" for problem in problems]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", help="names of mechanisms, or `text` for no pictures")
-    options = parser.parse_args()
+    parser.add_argument(
+        "--redraw", nargs="*", metavar="NAME", help="draw the pictures of all or some mechanisms"
+    )
+    redraw = parser.parse_args().redraw
     PAGE.write_text(page(), "utf-8")
     PICTURES.mkdir(exist_ok=True)
     for entries in sections().values():
         for name, entry in entries.items():
-            if not options.only or name in options.only:
+            picture = PICTURES / f"{name}.png"
+            if redraw == [] or name in (redraw or ()) or not picture.is_file():
                 keras.utils.set_random_seed(0)
                 weights, rows, columns = entry.draw()
-                array = ops.convert_to_numpy(weights)
-                az.inspection.plot_alignment(array, rows, columns, PICTURES / f"{name}.png")
+                az.inspection.plot_alignment(ops.convert_to_numpy(weights), rows, columns, picture)
                 print(name, flush=True)
 
 

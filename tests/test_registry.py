@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from pathlib import Path
+
 import pytest
 
+import attention_zoo as az
 from attention_zoo.registry import Registry, did_you_mean
 
 
@@ -74,3 +79,47 @@ def test_two_registries_share_nothing(scores: Registry) -> None:
 def test_did_you_mean_takes_any_object() -> None:
     assert did_you_mean(3, ["dot"]) == ""
     assert did_you_mean("unit", ["units", "seed"]) == "; did you mean 'units'?"
+
+
+def test_exports_are_the_factories_by_their_own_names(scores: Registry) -> None:
+    assert scores.exports() == {"General": scores.get("general"), "dot": scores.get("dot")}
+
+
+INIT = """
+from attention_zoo.registry import Registry, import_modules
+FRUITS = Registry("fruit")
+import_modules(__name__)
+"""
+MODULE = """
+from fruits import FRUITS
+@FRUITS.register("{0}")
+class {0}: ...
+"""
+
+
+def test_modules_of_a_package_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new file is all that a new class needs; an error in it is not swallowed."""
+    folder = tmp_path / "fruits"
+    (folder / "exotic").mkdir(parents=True)
+    (folder / "__init__.py").write_text(INIT)
+    (folder / "apple.py").write_text(MODULE.format("Apple"))
+    (folder / "exotic" / "__init__.py").write_text("")
+    (folder / "exotic" / "mango.py").write_text(MODULE.format("Mango"))
+    monkeypatch.syspath_prepend(tmp_path)
+    fruits = importlib.import_module("fruits").FRUITS
+    assert list(fruits.exports()) == fruits.names() == ["Apple", "Mango"]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "fruits"]:
+        del sys.modules[name]
+    (folder / "exotic" / "__init__.py").write_text("import no_such_module")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        importlib.import_module("fruits")
+
+
+def test_registered_classes_are_public() -> None:
+    for registry in (az.layers.SCORES, az.layers.ALIGNMENTS, az.layers.POSITIONS):
+        for name, cls in registry.exports().items():
+            assert getattr(az.layers, name) is cls
+            assert name in az.layers.__all__
+    for name, cls in az.models.MODELS.exports().items():
+        assert getattr(az.models, name) is cls
+        assert name in az.models.__all__

@@ -2,25 +2,15 @@
 
 Shape letters in all docstrings: B batch, T queries (target steps), S sources, D features (Dq, Dk,
 Dv of query, key, value), H heads, A hidden units of a score, V vocabulary.
+
+Scores, alignments and relative positions are found by their decorator: a new one needs no import
+here.
 """
 
-from attention_zoo.layers.alignments import (
-    ALIGNMENTS,
-    Alignment,
-    Choice,
-    EntmaxAlignment,
-    GumbelAlignment,
-    HardAlignment,
-    LocalMonotonicAlignment,
-    LocalPredictiveAlignment,
-    MochaAlignment,
-    MonotonicAlignment,
-    ReinforceAlignment,
-    SigmoidAlignment,
-    SoftmaxAlignment,
-    SparsemaxAlignment,
-    TopKAlignment,
-)
+from typing import TYPE_CHECKING
+
+from attention_zoo.layers.alignments import ALIGNMENTS, Alignment
+from attention_zoo.layers.alignments.reinforce import Choice
 from attention_zoo.layers.attention.additive_attention import AdditiveAttention
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.attention.coverage_attention import CoverageAttention
@@ -41,16 +31,9 @@ from attention_zoo.layers.heads.copy_head import CopyHead
 from attention_zoo.layers.heads.crf import CRF
 from attention_zoo.layers.heads.marginal_mixture import MarginalMixture
 from attention_zoo.layers.heads.maxout import Maxout
-from attention_zoo.layers.positions import (
-    POSITIONS,
-    AlibiPositions,
-    LearnedPositions,
-    RelativePositions,
-    RotaryPositions,
-    ShawPositions,
-    SinusoidalPositions,
-    T5Positions,
-)
+from attention_zoo.layers.positions import POSITIONS, RelativePositions
+from attention_zoo.layers.positions.learned import LearnedPositions
+from attention_zoo.layers.positions.sinusoidal import SinusoidalPositions
 from attention_zoo.layers.recurrent.attention_cell import (
     AttentionCell,
     CellState,
@@ -68,22 +51,7 @@ from attention_zoo.layers.recurrent.scheduled_sampling import (
     SamplingSchedule,
     ScheduledSampling,
 )
-from attention_zoo.layers.scores import (
-    SCORES,
-    AdditiveScore,
-    BilinearScore,
-    ConcatScore,
-    CosineScore,
-    CoverageScore,
-    DotScore,
-    EuclideanScore,
-    GeneralScore,
-    LocationScore,
-    LocationSensitiveScore,
-    ScaledDotScore,
-    Score,
-    TrilinearScore,
-)
+from attention_zoo.layers.scores import SCORES, Score
 from attention_zoo.layers.structures.attention_feature_map import AttentionFeatureMap
 from attention_zoo.layers.structures.attention_pooling import AttentionPooling
 from attention_zoo.layers.structures.attention_weighted_pooling import AttentionWeightedPooling
@@ -101,6 +69,15 @@ from attention_zoo.layers.transformer.encoder_layer import TransformerEncoderLay
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.vision.glimpse_sensor import GlimpseSensor
 
+_REGISTERED = {**SCORES.exports(), **ALIGNMENTS.exports(), **POSITIONS.exports()}
+globals().update(_REGISTERED)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    __getattr__: Callable[[str], Any]  # the registered classes
+
 __all__ = [
     "ALIGNMENTS",
     "CRF",
@@ -110,53 +87,35 @@ __all__ = [
     "SAMPLING_SCHEDULES",
     "SCORES",
     "AdditiveAttention",
-    "AdditiveScore",
-    "AlibiPositions",
     "Alignment",
     "Attention",
     "AttentionCell",
     "AttentionFeatureMap",
     "AttentionPooling",
     "AttentionWeightedPooling",
-    "BilinearScore",
     "CellState",
     "CharacterCNN",
     "CharacterLSTM",
     "Choice",
     "CoAttention",
-    "ConcatScore",
     "ConstantSampling",
     "CopyHead",
-    "CosineScore",
     "CoverageAttention",
-    "CoverageScore",
     "DotProductAttention",
-    "DotScore",
-    "EntmaxAlignment",
-    "EuclideanScore",
     "ExponentialSampling",
     "FeedForward",
-    "GeneralScore",
     "GlimpseSensor",
-    "GumbelAlignment",
-    "HardAlignment",
     "HardAttention",
     "HierarchicalAttention",
     "InverseSigmoidSampling",
     "LearnedPositions",
     "LinearSampling",
     "LocalAttention",
-    "LocalMonotonicAlignment",
-    "LocalPredictiveAlignment",
-    "LocationScore",
     "LocationSensitiveAttention",
-    "LocationSensitiveScore",
     "MarginalMixture",
     "Maxout",
     "Memory",
     "MixtureWindowAttention",
-    "MochaAlignment",
-    "MonotonicAlignment",
     "MonotonicAttention",
     "MonotonicChunkwiseAttention",
     "MultiHeadAttention",
@@ -165,29 +124,20 @@ __all__ = [
     "Prepared",
     "RecurrentDecoder",
     "RecurrentEncoder",
-    "ReinforceAlignment",
     "RelativePositions",
-    "RotaryPositions",
     "SamplingSchedule",
-    "ScaledDotScore",
     "ScheduledSampling",
     "Score",
     "SelfAttention",
-    "ShawPositions",
-    "SigmoidAlignment",
     "SinusoidalPositions",
-    "SoftmaxAlignment",
-    "SparsemaxAlignment",
     "StackedCrossAttention",
     "StepRecord",
     "StructuredSelfAttention",
-    "T5Positions",
-    "TopKAlignment",
     "TransformerDecoderLayer",
     "TransformerEncoderLayer",
-    "TrilinearScore",
     "VisualAttention",
     "WeightPenalty",
     "WindowedAttention",
     "WordDropout",
+    *_REGISTERED,
 ]

@@ -23,6 +23,7 @@ from tests.layers.attention_case import (
 )
 from tests.layers.layer_conformance import LayerConformance
 from tests.layers.mask_conformance import MaskLaws
+from tests.layers.masking_rules import masking_rule
 from tests.layers.running import (
     JAX,
     MODES,
@@ -65,6 +66,7 @@ class DeadRowLaws(AttentionCase):
         check_dead_rows(self, **case)
 
 
+@masking_rule(4)
 def check_dead_rows(
     case: AttentionCase, policy: str, mode: str, scores: bool, dropout: float
 ) -> None:
@@ -110,6 +112,7 @@ class PaddingLaws(AttentionCase):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", ["float32", "float16", "bfloat16"])
+    @masking_rule(3)
     def test_hidden_weighs_exactly_nothing_at_great_scores(self, policy: str) -> None:
         keras.config.set_dtype_policy(policy)
         layer = self.make()
@@ -254,6 +257,7 @@ class NumericLaws(AttentionCase):
         check_gradients(layer, run, tensors)
 
     @pytest.mark.parametrize(("policy", "tolerance"), [("float16", 1e-3), ("bfloat16", 6e-3)])
+    @masking_rule(4)
     def test_half_precision_over_a_long_memory(self, policy: str, tolerance: float) -> None:
         keras.config.set_dtype_policy(policy)
         layer = self.make()

@@ -17,6 +17,7 @@ from attention_zoo.layers import ALIGNMENTS, SCORES, Attention
 from attention_zoo.registry import Registry
 from tests.layers.attention_case import Weights, numbers, softmax
 from tests.layers.layer_conformance import LayerConformance
+from tests.layers.masking_rules import masking_rule
 from tests.layers.running import (
     JAX,
     MODES,
@@ -44,6 +45,7 @@ class PartConformance(LayerConformance):
         with pytest.raises(ValueError, match=f"did you mean '{self.registered}'"):
             self.registry.get(self.registered + "x")
 
+    @masking_rule(4)
     def test_other_precisions_compute_in_float32(self) -> None:
         """Overrides nothing: scores and weights are float32 at least, whatever comes in."""
         layer = self.make(dtype="float16")
@@ -119,6 +121,7 @@ class ScoreConformance(PartConformance):
             ):
                 layer(*pair)
 
+    @masking_rule(4)
     def test_great_numbers_do_not_overflow(self) -> None:
         layer = self.make(dtype="float16")
         query, key = self.tensors(scale=200)
@@ -183,6 +186,7 @@ class AlignmentConformance(PartConformance):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+    @masking_rule(3)
     def test_hidden_weighs_nothing_however_great(self, dtype: str) -> None:
         """A mask by a great negative number fails here: the hidden score is greater still."""
         mask = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [0, 0, 1, 1]], "bool")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.layers.layer_conformance import LayerConformance, flat
 from tests.layers.mask_conformance import masked
+from tests.layers.masking_rules import masking_rule
 from tests.layers.running import (
     JAX,
     MODES,
@@ -284,6 +285,7 @@ class StructureConformance(LayerConformance):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("case", DEAD_CASES, ids=label)
+    @masking_rule(4)
     def test_nothing_to_attend(self, case: dict[str, Any]) -> None:
         policy = case["policy"]
         if self.keras_cells and policy in ("float16", "bfloat16"):

@@ -23,6 +23,8 @@ class EntmaxAlignment(Alignment):
 
     `weights_j = max((alpha - 1) score_j - tau, 0)^(1 / (alpha - 1))`, tau such that they sum to one
 
+    Use it for weights between those of softmax and sparsemax; alpha can be learned for each layer.
+
     Args:
         alpha: above 1 and at most 2; 1.5 and 2 are solved exactly by sorting, others by bisection.
         learn_alpha: learn `alpha = 1 + sigmoid(alpha_logit)`; its initial value `alpha` must be

@@ -29,6 +29,8 @@ class GumbelAlignment(Alignment):
     more bias, a low one more variance. At inference nothing is sampled: the greatest score gets all
     the weight.
 
+    Use it to sample one position and train by backpropagation, with a small bias.
+
     Args:
         temperature: initial temperature, above 0; start at about 1. The current one is stored in a
             non-trainable weight, so that it is saved and a callback can lower it:

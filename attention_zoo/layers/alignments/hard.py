@@ -18,6 +18,8 @@ class HardAlignment(Alignment):
 
     The argmax is a step function: values get a gradient, scores get none.
 
+    Use it for inference that selects one position; scores get no gradient.
+
     Args:
         **kwargs: arguments of `keras.layers.Layer`.
 

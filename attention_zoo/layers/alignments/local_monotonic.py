@@ -24,6 +24,8 @@ class LocalMonotonicAlignment(Alignment):
     window of the t-th unmasked query is centred t positions after the first unmasked source. Only
     the window is scored.
 
+    Use it for long sources whose alignment with the target is near the diagonal.
+
     Args:
         window: D, number of positions on each side of the centre.
 

@@ -27,6 +27,8 @@ class LocalPredictiveAlignment(Alignment):
     first, at 0: padding on either side has no effect. Only the window is scored. W and v get their
     gradient through the Gaussian factor. Because of this factor the weights sum to one or less.
 
+    Use it for long sources when each step attends to a window at a predicted position.
+
     Args:
         window: D, half-width of the window around the centre. With 0 the window is the position
             nearest to the centre, and the Gaussian is that of D = 1.

@@ -22,6 +22,8 @@ class MochaAlignment(Alignment):
     `weights_j = sum_{k=j}^{j+w-1} stop_k exp(u_j) / sum_{l=k-w+1}^{k} exp(u_l)`, with `stop` the
     weights of a `MonotonicAlignment` and u the scores of a second score function
 
+    Use it for streaming with a window of context before the selected position.
+
     Args:
         chunk_size: w, number of positions in a chunk.
         chunk_score: score function within a chunk: a name or a `Score`.

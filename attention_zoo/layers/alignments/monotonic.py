@@ -28,6 +28,8 @@ class MonotonicAlignment(Alignment):
     the scan may stop nowhere. If it stops nowhere at inference, the weights of that step are 0, and
     the next step starts where the last successful step stopped.
 
+    Use it for streaming: the output does not wait for the end of the source.
+
     Args:
         score_bias_init: initial value of r; a negative value makes the first scans longer.
         sigmoid_noise: standard deviation of the noise in training, which drives the scores away

@@ -22,6 +22,8 @@ class SigmoidAlignment(Alignment):
 
     A row sums to a value between 0 and S.
 
+    Use it when positions are independent: any number of them can have a weight near 1.
+
     Args:
         bias_init: initial value of b; `-log(S)` for a typical S makes rows initially sum to about
             one.

@@ -16,6 +16,8 @@ class SoftmaxAlignment(Alignment):
 
     `weights_j = exp(score_j) / sum_i exp(score_i)` over the unmasked positions
 
+    Use it by default.
+
     Args:
         **kwargs: arguments of `keras.layers.Layer`.
 

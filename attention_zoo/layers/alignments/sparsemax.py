@@ -18,6 +18,8 @@ class SparsemaxAlignment(Alignment):
 
     Scores far below the greatest get weight exactly 0.
 
+    Use it for sparse weights: most positions get exactly 0, which is easier to interpret.
+
     Args:
         **kwargs: arguments of `keras.layers.Layer`.
 

@@ -18,6 +18,8 @@ class TopKAlignment(Alignment):
 
     `weights_j = exp(score_j) / sum_{i in best k} exp(score_i)` for j among the best k, else 0
 
+    Use it when at most k positions may be attended, whatever the scores.
+
     Args:
         k: number of positions kept in a row; shorter rows keep all.
 

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.scores import AdditiveScore
+from attention_zoo.layers.scores.additive import AdditiveScore
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

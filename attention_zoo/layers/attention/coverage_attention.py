@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.scores import CoverageScore
+from attention_zoo.layers.scores.coverage import CoverageScore
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -7,7 +7,8 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.scores import DotScore, ScaledDotScore
+from attention_zoo.layers.scores.dot import DotScore
+from attention_zoo.layers.scores.scaled_dot import ScaledDotScore
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from attention_zoo.layers.alignments import ALIGNMENTS
-from attention_zoo.layers.scores import SCORES
+from attention_zoo.layers.alignments import ALIGNMENTS, Alignment
+from attention_zoo.layers.scores import SCORES, Score
 
-_SCORES_ALL_POSITIONS = "scores all source positions"
+_REASON = "scores all source positions"
+
+
+def _is_excluded(score: Any, alignment: Any) -> bool:
+    """Return whether a score class needs all source positions and an alignment class a window."""
+    is_local = alignment.width is not Alignment.width
+    return is_local and (score.is_stateful or score.needs_all_positions)
+
 
 EXCLUDED_PAIRS: dict[tuple[str, str], str] = {
-    (score, alignment): _SCORES_ALL_POSITIONS
-    for score in ("location", "coverage", "location_sensitive")
-    for alignment in ("local_monotonic", "local_predictive")
+    (score, alignment): _REASON
+    for score in SCORES.names()
+    for alignment in ALIGNMENTS.names()
+    if _is_excluded(SCORES.get(score), ALIGNMENTS.get(alignment))
 }
 """Reason of the incompatibility, by the names of score and alignment."""
 
 
-def refuse_excluded_pair(score: Any, alignment: Any) -> None:
+def refuse_excluded_pair(score: Score, alignment: Alignment) -> None:
     """Raise ValueError if score and alignment are incompatible."""
-    pair = (SCORES.name_of(type(score)) or "", ALIGNMENTS.name_of(type(alignment)) or "")
-    if pair in EXCLUDED_PAIRS:
+    if _is_excluded(type(score), type(alignment)):
+        score_name = SCORES.name_of(type(score)) or type(score).__name__
+        alignment_name = ALIGNMENTS.name_of(type(alignment)) or type(alignment).__name__
         raise ValueError(
-            f"score {pair[0]!r} {EXCLUDED_PAIRS[pair]}, but alignment {pair[1]!r} attends to a "
+            f"score {score_name!r} {_REASON}, but alignment {alignment_name!r} attends to a "
             "window; use another score or a global alignment"
         )

@@ -6,7 +6,9 @@ from typing import Any
 
 import keras
 
-from attention_zoo.layers.alignments import GumbelAlignment, HardAlignment, ReinforceAlignment
+from attention_zoo.layers.alignments.gumbel import GumbelAlignment
+from attention_zoo.layers.alignments.hard import HardAlignment
+from attention_zoo.layers.alignments.reinforce import ReinforceAlignment
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.registry import Registry
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import keras
 
-from attention_zoo.layers.alignments import LocalMonotonicAlignment, LocalPredictiveAlignment
+from attention_zoo.layers.alignments.local_monotonic import LocalMonotonicAlignment
+from attention_zoo.layers.alignments.local_predictive import LocalPredictiveAlignment
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.registry import did_you_mean
 

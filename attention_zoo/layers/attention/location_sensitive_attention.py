@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.scores import LocationSensitiveScore
+from attention_zoo.layers.scores.location_sensitive import LocationSensitiveScore
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from attention_zoo.layers.alignments import MonotonicAlignment
+from attention_zoo.layers.alignments.monotonic import MonotonicAlignment
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.scores import make_score
 from attention_zoo.ops import whole_number

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from attention_zoo.layers.alignments import MochaAlignment
+from attention_zoo.layers.alignments.mocha import MochaAlignment
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.attention.monotonic_attention import (
     reader_config,

@@ -21,6 +21,8 @@ class SelfAttention(keras.layers.Layer):
 
     The formulas are for the default score ("dot") and alignment ("softmax").
 
+    Use it for words that attend to their own sentence.
+
     Args:
         use_projection: whether queries, keys and values are projected.
         units: A, width of the projections; the inputs' width when None.

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.alignments import SoftmaxAlignment
-from attention_zoo.layers.scores import DotScore, ScaledDotScore
+from attention_zoo.layers.alignments.softmax import SoftmaxAlignment
+from attention_zoo.layers.scores.dot import DotScore
+from attention_zoo.layers.scores.scaled_dot import ScaledDotScore
 from attention_zoo.typing import State, Tensor
 
 BLOCKWISE_MIN_SCORES = 2**22

@@ -18,6 +18,8 @@ class WindowedAttention(keras.layers.Layer):
     `y = MultiHeadAttention(x, x)` in which position t attends to s where `|s - t| <= w`, or where
     `min(s, t) < g`
 
+    Use it for sequences of many thousands of positions.
+
     Args:
         num_heads: H, number of heads.
         key_dim: K, width of each head's queries, keys and values.

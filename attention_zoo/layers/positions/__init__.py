@@ -1,21 +1,11 @@
-"""Positional encodings: absolute ones are added to embeddings, relative ones change scores."""
+"""Positional encodings: absolute ones are added to embeddings, relative ones change scores.
 
-from attention_zoo.layers.positions.alibi import AlibiPositions
+A module of a relative encoding registers it, and all modules are imported here.
+"""
+
 from attention_zoo.layers.positions.base import POSITIONS, RelativePositions, make_positions
-from attention_zoo.layers.positions.learned import LearnedPositions
-from attention_zoo.layers.positions.rotary import RotaryPositions
-from attention_zoo.layers.positions.shaw import ShawPositions
-from attention_zoo.layers.positions.sinusoidal import SinusoidalPositions
-from attention_zoo.layers.positions.t5 import T5Positions
+from attention_zoo.registry import import_modules
 
-__all__ = [
-    "POSITIONS",
-    "AlibiPositions",
-    "LearnedPositions",
-    "RelativePositions",
-    "RotaryPositions",
-    "ShawPositions",
-    "SinusoidalPositions",
-    "T5Positions",
-    "make_positions",
-]
+import_modules(__name__)
+
+__all__ = ["POSITIONS", "RelativePositions", "make_positions"]

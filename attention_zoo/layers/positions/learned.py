@@ -18,6 +18,8 @@ class LearnedPositions(keras.layers.Layer):
 
     `y_t = x_t + p_t`
 
+    Use it for absolute positions up to a maximum length.
+
     Args:
         max_length: L, number of positions.
 

@@ -24,6 +24,8 @@ class RotaryPositions(RelativePositions):
     Dot products depend on positions only through the distance s - t. With another score (additive,
     concat, ...), scores depend on both positions, not only on their distance.
 
+    Use it in encoders and decoders, also for texts longer than those in training.
+
     Args:
         max_wavelength: w; the slowest pair has a period of about 2 pi w positions.
 

@@ -24,6 +24,8 @@ class ShawPositions(RelativePositions):
     The heads share the vectors. With a score other than "scaled_dot", the term
     `q_t . a_{s-t} / sqrt(D)` is added to that score.
 
+    Use it for the original relative positions: learned vectors for small distances.
+
     Args:
         max_distance: n, the distance to which longer ones are clipped.
         use_values: whether to add vectors to the values too; requires value_dim = key_dim.

@@ -21,6 +21,8 @@ class SinusoidalPositions(keras.layers.Layer):
 
     If D is odd, the last sine has no cosine.
 
+    Use it for absolute positions of any length, without weights.
+
     Args:
         max_wavelength: w; the slowest sine has a period of about 2 pi w positions.
 

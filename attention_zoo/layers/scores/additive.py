@@ -19,6 +19,9 @@ class AdditiveScore(Score):
 
     `score(q, k) = v . tanh(q W + k U)`; with `normalize`, `g v / ||v|| . tanh(q W + k U + b)`
 
+    Use it with small data, or when query and key have different widths; it is slower than a dot
+    product and often more accurate.
+
     Args:
         units: A, number of hidden units; the query's width when None.
         normalize: apply weight normalization to v, with a learned gain g (initially

@@ -50,6 +50,9 @@ class Score(keras.layers.Layer):
         super().__init_subclass__(**kwargs)
         cls.is_stateful = cls.initial_state is not Score.initial_state
 
+    needs_all_positions: ClassVar[bool] = False
+    """Whether a window of the memory cannot be scored alone. Stateful scores need not set it."""
+
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         """Create the weights; the base class has none."""
         self.built = True

@@ -23,6 +23,8 @@ class CosineScore(Score):
     The scores of a zero vector are 0, and so are their gradients. Everything is computed in at
     least float32. The norms of very large and very small vectors neither overflow nor underflow.
 
+    Use it when the norms of vectors should not matter, as in retrieval and few-shot matching.
+
     Args:
         temperature: divisor of the cosine; with `learn_temperature`, its initial value.
         learn_temperature: learn the logarithm of the temperature, so that it stays above 0.

@@ -15,6 +15,8 @@ class DotScore(Score):
 
     `score(q, k) = q . k`
 
+    Use it when query and key share a vector space and speed matters most.
+
     Args:
         **kwargs: arguments of `keras.layers.Layer`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -21,6 +21,9 @@ class LocationScore(Score):
 
     The values of the keys are ignored; only their number S matters. Positions count from the
     start of the memory and include masked ones, so put padding at the end.
+
+    Use it when the alignment depends on positions only and sources have a maximum length; it is
+    cheap.
 
     Args:
         max_length: length of the longest memory; W has one column per position.
@@ -53,6 +56,8 @@ class LocationScore(Score):
         h_t the query. For a shorter source the paper, too, uses only the first entries. The paper
         ignores the end of a longer source; here a longer source is an error.
     """
+
+    needs_all_positions: ClassVar[bool] = True
 
     def __init__(self, max_length: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

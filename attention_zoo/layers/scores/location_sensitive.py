@@ -23,6 +23,8 @@ class LocationSensitiveScore(Score):
     positions and before the first step. The filter is a cross-correlation with
     `(kernel_size - 1) // 2` taps before the current position.
 
+    Use it for speech: long inputs in monotonic order with similar adjacent frames.
+
     Args:
         units: A, number of hidden units; the query's width when None.
         filters: number of convolution filters, the width of f.

@@ -16,6 +16,8 @@ class ScaledDotScore(Score):
 
     `score(q, k) = q . k / sqrt(D)`
 
+    Use it instead of dot for more than a few dozen dimensions; it is the score of Transformers.
+
     Args:
         **kwargs: arguments of `keras.layers.Layer`.
 

@@ -20,6 +20,8 @@ class AttentionFeatureMap(keras.layers.Layer):
 
     Each map has the shape of its sentence. Stack sentence and map as channels of a convolution.
 
+    Use it for sentence pairs before a convolution: similarities become another channel.
+
     Args:
         max_length: largest sentence length; W0 and W1 have one row for each position.
         score: a name or a `Score`; the paper uses "euclidean", `1 / (1 + ||x - y||)`.

@@ -21,6 +21,8 @@ class AttentionPooling(keras.layers.Layer):
     With the additive score and a learned query this is Yang's `softmax(tanh(W h_s + b) . u)`: the
     score is `v . tanh(q W + x_s U)`, where U is the paper's W, v its u, and `q W` its b.
 
+    Use it for one vector per text, weighted by relevance.
+
     Args:
         score: similarity of query and input: a name or a `Score`.
         alignment: maps scores to weights: a name or an `Alignment`.

@@ -26,6 +26,8 @@ class AttentionWeightedPooling(keras.layers.Layer):
 
     A wide convolution of width w outputs S + w - 1 positions; pooling with window w restores S.
 
+    Use it for sentence pairs after a convolution: similar words get more weight.
+
     Args:
         window: w, number of positions in a window.
         score: a name or a `Score`; the paper uses "euclidean", `1 / (1 + ||x - y||)`.

@@ -19,6 +19,8 @@ class CoAttention(keras.layers.Layer):
     `s_tj = score(h_t, u_j)`, `u~_t = sum_j softmax_j(s_tj) u_j`,
     `h~ = sum_t softmax_t(max_j s_tj) h_t`, `g_t = [h_t; u~_t; h_t * u~_t; h_t * h~]`
 
+    Use it for a text and a question that attend to each other.
+
     Args:
         score: similarity of a context position and a query position: a name or a `Score`.
         units: hidden units of a score that has them and is given by name.

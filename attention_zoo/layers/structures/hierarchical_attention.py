@@ -21,6 +21,8 @@ class HierarchicalAttention(keras.layers.Layer):
     `h = encoder(x)`, `x' = pooling(h)`, level by level. With words, sentences and GRUs this is the
     document vector of the hierarchical attention network (HAN).
 
+    Use it for documents: words, sentences, texts.
+
     Args:
         levels: list of pairs `(encoder, pooling)`, innermost level first. An encoder, such as
             `Bidirectional(GRU(50, return_sequences=True))`, returns a sequence. If it has several

@@ -34,6 +34,8 @@ class MixtureWindowAttention(Attention):
     query. Component k (1 to K) starts with `b = 1 / k^2` and an area of `1 / K`: all widths
     differ, and the weights of a window inside the memory sum to about 1.
 
+    Use it to synthesize handwriting or speech: the window only moves forward.
+
     Args:
         num_components: K, number of mixture components.
         dropout: dropout rate on the weights, in training. seed: its random seed.

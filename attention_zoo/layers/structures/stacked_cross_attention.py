@@ -54,6 +54,8 @@ class StackedCrossAttention(keras.layers.Layer):
     Image to text swaps the roles of words and regions, so `direction="image_to_text"` is the same
     as swapping the first two arguments.
 
+    Use it to score how well image regions match a sentence.
+
     Args:
         direction: "text_to_image" (words attend to regions), or "image_to_text".
         inverse_temperature: l, inverse temperature of the softmax; the authors use 9 for text

@@ -22,6 +22,8 @@ class StructuredSelfAttention(keras.layers.Layer):
 
     The loss makes the queries attend to different positions.
 
+    Use it for several vectors per text, one for each aspect.
+
     Args:
         units: A, number of hidden units.
         hops: r, number of learned queries (attention hops).

@@ -11,7 +11,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.attention.steps import Memory
-from attention_zoo.layers.scores import AdditiveScore
+from attention_zoo.layers.scores.additive import AdditiveScore
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -20,6 +20,8 @@ class VisualAttention(Attention):
     """Visual attention: additive attention over a grid of image features, with a gated context.
 
     `context_t = beta_t sum_i weights_ti value_i`, `beta_t = sigmoid(query_t . w + b)`
+
+    Use it for captioning: it finds the image region of the next word.
 
     Args:
         units: A, number of hidden units of the score; the query's width when None.

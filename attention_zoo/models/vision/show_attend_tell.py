@@ -13,10 +13,10 @@ from attention_zoo.layers import (
     AttentionCell,
     CellState,
     RecurrentDecoder,
-    ReinforceAlignment,
     VisualAttention,
     WordDropout,
 )
+from attention_zoo.layers.alignments.reinforce import ReinforceAlignment
 from attention_zoo.losses import Reinforce
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
 from attention_zoo.models.generation import END, PAD, START, DecoderStart

@@ -9,6 +9,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.layers import (
+    ALIGNMENTS,
     Alignment,
     Attention,
     DotScore,
@@ -259,7 +260,7 @@ def test_hidden_queries_are_not_counted(live: list[int]) -> None:
 
 
 class Tiring(DotScore):
-    """A score that remembers, and that no list of excluded pairs knows."""
+    """A stateful score that is not registered."""
 
     def initial_state(self, like: Any) -> Any:
         return (like,)
@@ -267,9 +268,9 @@ class Tiring(DotScore):
 
 @pytest.mark.parametrize("alignment", ["local_monotonic", "local_predictive"])
 def test_a_score_that_remembers_is_refused(alignment: str) -> None:
-    """Names are refused when the layer is made, what is not known by name when it is called."""
-    states = np.ones((1, 2, 3), "float32")
-    with pytest.raises(ValueError, match="scores all source positions, but"):
-        Attention(score="coverage", alignment=alignment)
+    """When the layer is made, registered or not; a direct call without a state fails, too."""
+    for score in ("coverage", Tiring()):
+        with pytest.raises(ValueError, match=f"scores all source positions, but.*'{alignment}'"):
+            Attention(score=score, alignment=alignment)
     with pytest.raises(ValueError, match="stateful score needs all source positions; use a"):
-        Attention(score=Tiring(), alignment=alignment)(states, states)
+        ALIGNMENTS.get(alignment)().precompute(np.ones((1, 2, 3), "float32"), None, None)

@@ -6,7 +6,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from attention_zoo.layers import ALIGNMENTS, EXCLUDED_PAIRS, SCORES, Attention, LocationScore
+from attention_zoo.layers import (
+    ALIGNMENTS,
+    EXCLUDED_PAIRS,
+    SCORES,
+    Attention,
+    CoverageScore,
+    LocationScore,
+)
 from tests.layers.attention_case import AttentionCase, S
 from tests.layers.attention_conformance import DEAD_AXES, check_dead_rows
 from tests.layers.running import POLICIES, full_product, label, pairwise
@@ -72,3 +79,19 @@ def test_excluded_pairs_are_refused(score: str, alignment: str) -> None:
     made = LocationScore(max_length=S) if score == "location" else score
     with pytest.raises(ValueError, match=f"score '{score}' .*, but alignment '{alignment}' att"):
         Attention(score=made, alignment=alignment)
+
+
+def test_excluded_pairs_follow_from_the_classes() -> None:
+    """Three scores need all positions and two alignments score a window; so do subclasses."""
+    scores, alignments = ({pair[i] for pair in EXCLUDED_PAIRS} for i in (0, 1))
+    assert scores == {"location", "coverage", "location_sensitive"}
+    assert alignments == {"local_monotonic", "local_predictive"}
+    assert len(EXCLUDED_PAIRS) == 6
+
+    class OwnCoverage(CoverageScore):
+        """A stateful score that is not registered."""
+
+    with pytest.raises(
+        ValueError, match=r"score 'OwnCoverage' .*, but alignment 'local_monotonic'"
+    ):
+        Attention(score=OwnCoverage(), alignment="local_monotonic")
