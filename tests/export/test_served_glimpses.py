@@ -22,14 +22,17 @@ from tests.tasks.captioners import encoded, picture
 from tests.tasks.test_glimpses import CLASSES, task_of
 from tests.tiers import mark_others_full
 
+ROTATED = Image.Exif()
+ROTATED[0x0112] = 6
+
 IMAGES = [
     encoded(picture(1)),
-    encoded(picture(2, 9, 40), "JPEG"),
+    encoded(picture(2, 9, 40), "JPEG", exif=ROTATED),
     encoded(np.asarray(Image.fromarray(picture(3, 33, 7)).convert("L"))),
     encoded(picture(4, 12, 12)),
     encoded(np.asarray(Image.fromarray(picture(5, 60, 60)).convert("L")), "JPEG"),
 ]
-"""A PNG, a JPEG, a grey PNG, one of the very size that is read, and a grey JPEG."""
+"""A PNG, a JPEG with an EXIF orientation, a grey PNG, one of the size of the model, a grey JPEG."""
 
 EXPORT = exported
 BATCHES = [IMAGES, IMAGES[1:2], [], [IMAGES[0], b"GIF89a"], [IMAGES[0], IMAGES[0][:60]]]
