@@ -29,6 +29,7 @@ from typing import Any, ClassVar, cast
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
+from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.public_tokenizers import (
     is_public_tokenizer,
     load_public_tokenizer,
@@ -60,7 +61,7 @@ WHITESPACE_PATTERN = f"{MARK}?[^{MARK}]+"
 TOKENIZERS = Registry("tokenizer")
 
 
-class Tokenizer:
+class Tokenizer(EngineTokenizer):
     """Base class of tokenizers; create one with `train_tokenizer` or `load_tokenizer`.
 
     Args:
@@ -85,25 +86,6 @@ class Tokenizer:
         self._surfaces = list(self.vocabulary)
         self._surfaces[PAD] = self._surfaces[START] = self._surfaces[END] = ""
         self._surfaces[UNKNOWN] = (MARK if self.marks_start else "") + SPECIAL_TOKENS[UNKNOWN]
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of token ids."""
-        return len(self.vocabulary)
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, without start and end tokens.
-
-        Raises:
-            ValueError: one string instead of a list; a text that is invalid Unicode (a lone
-                surrogate).
-        """
-        if isinstance(texts, str):
-            raise ValueError("encode takes a list of strings, not one string; write encode([text])")
-        for i, text in enumerate(texts):
-            if not text.isascii():
-                check_unicode(text, i)
-        return [row.ids for row in self._engine.encode_batch_fast(list(texts))]
 
     def decode(
         self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
@@ -195,13 +177,6 @@ class Tokenizer:
             normal = engine.normalizer.normalize_str(text)
             counts.update(piece for piece, _ in engine.pre_tokenizer.pre_tokenize_str(normal))
         return [*SPECIAL_TOKENS, *_most_frequent(counts, size - len(SPECIAL_TOKENS))]
-
-    def _checked(self, token_id: int) -> int:
-        if not 0 <= token_id < len(self.vocabulary):
-            raise ValueError(
-                f"token id {token_id} is outside the vocabulary of {len(self.vocabulary)} tokens"
-            )
-        return token_id
 
 
 @TOKENIZERS.register("word")
