@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.pages import clean, percent, write_page
+from attention_zoo.inspection.pages import (
+    alternatives,
+    clean,
+    details,
+    paragraph,
+    percent,
+    write_page,
+)
 
 OUTSIDE = "O"
 
@@ -98,24 +105,24 @@ def _named(label: str) -> str:
 
 def _article(number: int, answer: Any) -> str:
     """Return the HTML of a sentence with its score, alternatives and attention."""
+    others = [(_heading(other), _sentence(other)) for other in answer.alternatives]
     parts = [
         "<article>",
-        f"<h2>{number} · log-probability {answer.score:.3f}</h2>",
-        _sentence(answer),
+        f"<h2>{number} · {_heading(answer)}</h2>",
+        paragraph(_sentence(answer)),
+        *alternatives("tag sequences", others),
     ]
-    if answer.alternatives:
-        parts.append(f"<details><summary>Other tag sequences: {len(answer.alternatives)}</summary>")
-        for other in answer.alternatives:
-            parts += [f"<h2>log-probability {other.score:.3f}</h2>", _sentence(other)]
-        parts.append("</details>")
     if answer.attention is not None:
         parts += _attention(np.asarray(answer.attention, "float64"), answer.source_tokens)
     return "\n".join([*parts, "</article>"])
 
 
+def _heading(answer: Any) -> str:
+    return f"log-probability {answer.score:.3f}"
+
+
 def _sentence(answer: Any) -> str:
-    shown = _marked(answer) if answer.spans or not _labels(answer) else _tagged(answer)
-    return f'<p class="text" dir="auto">{shown}</p>'
+    return _marked(answer) if answer.spans or not _labels(answer) else _tagged(answer)
 
 
 def _marked(answer: Any) -> str:
@@ -157,23 +164,20 @@ def _spaced(answer: Any) -> Iterable[tuple[str, str, tuple[int, int]]]:
 
 def _attention(weights: np.ndarray, tokens: Sequence[str]) -> list[str]:
     """Return collapsible tables: the mean over all layers, and one for each of several layers."""
-    places = len(tokens)
-    if weights.ndim != 4 or weights.shape[2:] != (places, places):
+    length = len(tokens)
+    if weights.ndim != 4 or weights.shape[2:] != (length, length):
         raise ValueError(
-            f"attention of shape {weights.shape} over {places} tokens; expected (layers, heads,"
-            f" {places}, {places})"
+            f"attention of shape {weights.shape} over {length} tokens; expected (layers, heads,"
+            f" {length}, {length})"
         )
     layers, heads = weights.shape[:2]
     if not weights.size:
         return []
-    parts = [
-        "<details><summary>Attention</summary>",
-        _table(f"Mean of {layers} layers of {heads} heads", weights.mean((0, 1)), tokens),
-    ]
+    parts = [_table(f"Mean of {layers} layers of {heads} heads", weights.mean((0, 1)), tokens)]
     for number, layer in enumerate(weights.mean(1) if layers > 1 else [], 1):
-        parts.append(f"<details><summary>Layer {number}</summary>")
-        parts += [_table(f"Layer {number}, mean of {heads} heads", layer, tokens), "</details>"]
-    return [*parts, "</details>"]
+        table = _table(f"Layer {number}, mean of {heads} heads", layer, tokens)
+        parts += details(f"Layer {number}", [table])
+    return details("Attention", parts)
 
 
 def _table(caption: str, weights: np.ndarray, tokens: Sequence[str]) -> str:
