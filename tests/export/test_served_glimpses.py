@@ -33,7 +33,7 @@ IMAGES = [
     encoded(np.asarray(Image.fromarray(picture(5, 60, 60)).convert("L")), "JPEG"),
     encoded(picture(6, 9, 40), "JPEG", exif=ROTATED),
 ]
-"""A PNG, a JPEG, a grey PNG, one of the very size that is read, a grey JPEG, one that is rotated."""
+"""PNG, JPEG, grey PNG, one of the size of the model, grey JPEG, one with an EXIF orientation."""
 
 EXPORT = exported
 BATCHES = [IMAGES, IMAGES[1:2], [], [IMAGES[0], b"GIF89a"], [IMAGES[0], IMAGES[0][:60]]]
