@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.caption_overlay import checked, checked_image, darkened
+from attention_zoo.inspection.caption_overlay import check_image, check_overlay, overlay_opacity
 from attention_zoo.inspection.pages import (
     STATES,
     alternatives,
@@ -56,11 +56,11 @@ def write_caption_page(answers: Sequence[Any], path: str | Path, title: str = "C
             negative or not finite.
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
-    most = max((len(answer.tokens) for answer in answers), default=0)
+    longest = max((len(answer.tokens) for answer in answers), default=0)
     has_attention = any(answer.attention is not None for answer in answers)
     hint = [f'<p class="hint">{_HINT}</p>'] if has_attention else []
     hint += [] if articles else ["<p>No captions.</p>"]
-    write_page(path, title, "\n".join([_STYLE.strip(), *_rules(most)]), [*hint, *articles])
+    write_page(path, title, "\n".join([_STYLE.strip(), *_rules(longest)]), [*hint, *articles])
 
 
 def _rules(words: int) -> Iterable[str]:
@@ -73,9 +73,9 @@ def _rules(words: int) -> Iterable[str]:
 
 def _article(number: int, answer: Any) -> str:
     """Return the HTML of an image with its caption and alternatives."""
-    image, overlays, group = checked_image(answer.image), np.zeros((0, 1, 1)), None
+    image, overlays, group = check_image(answer.image), np.zeros((0, 1, 1)), None
     if answer.attention is not None and len(answer.tokens):
-        image, overlays = checked(image, answer.attention, answer.tokens)
+        image, overlays = check_overlay(image, answer.attention, answer.tokens)
         group = f"answer{number}"
     shown = [
         "<article>",
@@ -105,7 +105,7 @@ def _picture(image: np.ndarray, text: str) -> str:
 def _overlay(number: int, weights: np.ndarray) -> str:
     """Return the overlay of word `number`: black, more transparent for larger weights."""
     black = np.zeros((*weights.shape, 4), "uint8")
-    black[..., 3] = np.rint(255 * darkened(weights))
+    black[..., 3] = np.rint(255 * overlay_opacity(weights))
     return f'<img class="overlay l{number}" src="{_png(black)}" alt="">'
 
 

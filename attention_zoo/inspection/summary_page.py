@@ -62,9 +62,9 @@ def write_summary_page(answers: Sequence[Any], path: str | Path, title: str = "S
         ValueError: if attention, copy probabilities or origins do not fit the tokens.
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
-    most = max((len(answer.tokens) for answer in answers), default=0)
+    longest = max((len(answer.tokens) for answer in answers), default=0)
     hint = [f'<p class="hint">{_HINT}</p>'] if articles else ["<p>No summaries.</p>"]
-    write_page(path, title, "\n".join([_STYLE.strip(), *_rules(most)]), [*hint, *articles])
+    write_page(path, title, "\n".join([_STYLE.strip(), *_rules(longest)]), [*hint, *articles])
 
 
 def _rules(words: int) -> Iterable[str]:
@@ -121,17 +121,17 @@ def _source(answer: Any, parts: SummaryParts) -> str:
     shown = []
     tokens = answer.source_tokens
     for position, (gap, token) in enumerate(zip(gaps(tokens), tokens, strict=True)):
-        names = [f"o{n}" for n in np.flatnonzero(parts.origins == position)]
-        names += ["unknown"] if position in unknown else []
-        given = f' class="{" ".join(names)}"' if names else ""
+        classes = [f"o{n}" for n in np.flatnonzero(parts.origins == position)]
+        classes += ["unknown"] if position in unknown else []
+        attributes = f' class="{" ".join(classes)}"' if classes else ""
         if parts.attention is not None:
-            given += f' style="{_weights(parts.attention[:, position])}"'
-        shown.append(f"{' ' if gap else ''}<span{given}>{clean(plain(token))}</span>")
+            attributes += f' style="{_weights(parts.attention[:, position])}"'
+        shown.append(f"{' ' if gap else ''}<span{attributes}>{clean(plain(token))}</span>")
     return "".join(shown)
 
 
 def _weights(weights_row: np.ndarray) -> str:
     """Return CSS variables: the sum of a source token's weights, and each visible weight."""
-    whole = [f"--all: {min(float(weights_row.sum()), 1.0):.3f}"]
+    total = [f"--all: {min(float(weights_row.sum()), 1.0):.3f}"]
     visible = np.flatnonzero(weights_row >= _LEAST)
-    return "; ".join([*whole, *(f"--w{n}: {weights_row[n]:.3f}" for n in visible)])
+    return "; ".join([*total, *(f"--w{n}: {weights_row[n]:.3f}" for n in visible)])

@@ -93,13 +93,13 @@ def _labels(answer: Any) -> list[str]:
 def _legend(answers: Iterable[Any]) -> list[str]:
     counts = Counter(label for answer in answers for label in _labels(answer))
     items = [
-        f'<li class="label" {_hue(label)}>{_named(label)} {counts[label]}</li>'
+        f'<li class="label" {_hue(label)}>{_label_text(label)} {counts[label]}</li>'
         for label in sorted(counts)
     ]
     return ['<ul class="legend">', *items, "</ul>"] if items else []
 
 
-def _named(label: str) -> str:
+def _label_text(label: str) -> str:
     return clean(label) or "(span)"
 
 
@@ -122,15 +122,16 @@ def _heading(answer: Any) -> str:
 
 
 def _sentence(answer: Any) -> str:
-    return _marked(answer) if answer.spans or not _labels(answer) else _tagged(answer)
+    has_spans = answer.spans or not _labels(answer)
+    return _words_with_spans(answer) if has_spans else _words_with_tags(answer)
 
 
-def _marked(answer: Any) -> str:
+def _words_with_spans(answer: Any) -> str:
     """Return the HTML of the words, with spans in `<mark>` elements."""
     opens = {span.start: span for span in answer.spans}
     closes = {span.end: span for span in answer.spans}
     parts: list[str] = []
-    for gap, word, (start, end) in _spaced(answer):
+    for gap, word, (start, end) in _words_with_gaps(answer):
         parts.append(gap)
         if start in opens:
             span = opens[start]
@@ -138,14 +139,14 @@ def _marked(answer: Any) -> str:
             parts.append(f'<mark {_hue(span.label)} title="{clean(hint)}">')
         parts.append(clean(word))
         if end in closes:
-            parts.append(f"<small>{_named(closes[end].label)}</small></mark>")
+            parts.append(f"<small>{_label_text(closes[end].label)}</small></mark>")
     return "".join(parts)
 
 
-def _tagged(answer: Any) -> str:
+def _words_with_tags(answer: Any) -> str:
     """Return the HTML of the words, each with its tag below."""
     parts: list[str] = []
-    columns = zip_longest(_spaced(answer), answer.tags, answer.probabilities)
+    columns = zip_longest(_words_with_gaps(answer), answer.tags, answer.probabilities)
     for (gap, word, _), tag, probability in columns:
         hint = clean(f"{tag} {percent(probability)}")
         below = f"<small>{clean(tag)}</small>"
@@ -154,7 +155,7 @@ def _tagged(answer: Any) -> str:
     return "".join(parts)
 
 
-def _spaced(answer: Any) -> Iterable[tuple[str, str, tuple[int, int]]]:
+def _words_with_gaps(answer: Any) -> Iterable[tuple[str, str, tuple[int, int]]]:
     """Yield for each word the gap before it (" " or ""), the word, and its offsets."""
     last = None
     for word, (start, end) in zip(answer.words, answer.offsets, strict=True):
@@ -183,12 +184,12 @@ def _attention(weights: np.ndarray, tokens: Sequence[str]) -> list[str]:
 def _table(caption: str, weights: np.ndarray, tokens: Sequence[str]) -> str:
     """Return a table with a row for each query token; the largest weight has full colour."""
     names = [clean(token) for token in tokens]
-    most = max(float(weights.max()), 1e-9)
+    largest = max(float(weights.max()), 1e-9)
     head = "".join(f'<th scope="col" dir="auto">{name}</th>' for name in names)
     rows = []
     for name, row in zip(names, weights, strict=True):
         cells = "".join(
-            f'<td style="--a: {weight / most:.3f}" title="{name} → {other}: {percent(weight)}">'
+            f'<td style="--a: {weight / largest:.3f}" title="{name} → {other}: {percent(weight)}">'
             "</td>"
             for other, weight in zip(names, row, strict=True)
         )

@@ -28,9 +28,9 @@ MOST_BYTES = 1 << 28
 MOST_SCANS = 100
 """Maximum number of scans of a JPEG. Each scan may process all pixels; photos have about ten."""
 
-_JPEG, _PNG = BEGINS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+_JPEG, _PNG = SIGNATURES = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _SCAN = b"\xff\xda"
-_OTHERS = {b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
+_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
 _MODES = {"CMYK": "CMYK colours", "LA": "an alpha channel", "RGBA": "an alpha channel"}
 _DEPTH_AT = 24
 
@@ -76,7 +76,7 @@ def read_image(
         kind = type(encoded).__name__
         raise ValueError(f"{where}: expected a path, encoded bytes or an array, got {kind}")
     header = _check_header(where, encoded)
-    return resized(_upright(where, _decoded(where, encoded), header, encoded), size)
+    return resized(_rotate_upright(where, _decode_eagerly(where, encoded), header, encoded), size)
 
 
 def graph_image(encoded: Any, size: Size | None = None) -> Any:
@@ -95,7 +95,7 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
 
     from attention_zoo.data.images.graph_orientation import exif_orientation, transpose_upright
 
-    sides = _sides(size)
+    sides = _height_and_width(size)
     with tf.control_dependencies([_assertion(encoded)]):
         encoded = tf.identity(encoded)
     image = transpose_upright(_decode(encoded), exif_orientation(encoded))
@@ -107,7 +107,7 @@ def resized(image: Image, size: Size | None) -> Image:
 
     Raises ValueError for an invalid size.
     """
-    sides = _sides(size)
+    sides = _height_and_width(size)
     if sides is None or image.shape[:2] == sides:
         return image
     import tensorflow as tf
@@ -176,7 +176,7 @@ def _check_header(where: str, encoded: bytes) -> Any:
     Raises ValueError if TensorFlow cannot decode the image correctly, or it is too large.
     """
     if not encoded.startswith((_JPEG, _PNG)):
-        raise ValueError(f"{where}: {_strange(encoded)}; give a JPEG or PNG image")
+        raise ValueError(f"{where}: {_describe_format(encoded)}; give a JPEG or PNG image")
     header = _header(where, encoded)
     _check_sides(where, header.height, header.width)
     if encoded.startswith(_JPEG) and encoded.count(_SCAN) > MOST_SCANS:
@@ -192,11 +192,11 @@ def _check_header(where: str, encoded: bytes) -> Any:
     return header
 
 
-def _strange(encoded: bytes) -> str:
+def _describe_format(encoded: bytes) -> str:
     """Describe bytes that are neither JPEG nor PNG, for an error message."""
     if not encoded:
         return "is empty"
-    known = [name for begin, name in _OTHERS.items() if encoded.startswith(begin)]
+    known = [name for signature, name in _FORMATS.items() if encoded.startswith(signature)]
     return f"is {known[0]}" if known else "is not in a known image format"
 
 
@@ -212,10 +212,10 @@ def _header(where: str, encoded: bytes) -> Any:
         read: Any = PngImagePlugin.PngImageFile if png else JpegImagePlugin.JpegImageFile
         return read(io.BytesIO(encoded))
     except Exception:  # Pillow raises many classes
-        raise _damaged(where, encoded) from None
+        raise _damage_error(where, encoded) from None
 
 
-def _damaged(where: str, encoded: bytes) -> ValueError:
+def _damage_error(where: str, encoded: bytes) -> ValueError:
     kind = "PNG" if encoded.startswith(_PNG) else "JPEG"
     return ValueError(f"{where}: the {kind} data is damaged or truncated; download it again")
 
@@ -231,7 +231,7 @@ def _check_sides(where: str, height: int, width: int) -> None:
         )
 
 
-def _upright(where: str, image: Image, header: Any, encoded: bytes) -> Image:
+def _rotate_upright(where: str, image: Image, header: Any, encoded: bytes) -> Image:
     """Return the image rotated and flipped as its EXIF orientation says."""
     import tensorflow as tf
     from PIL import Image as pillow
@@ -262,14 +262,14 @@ def _upright(where: str, image: Image, header: Any, encoded: bytes) -> Image:
     return np.array(ImageOps.exif_transpose(picture))
 
 
-def _decoded(where: str, encoded: bytes) -> Image:
+def _decode_eagerly(where: str, encoded: bytes) -> Image:
     import tensorflow as tf
 
     try:
         with tf.device("CPU"):
             image: Image = _decode(tf.constant(encoded)).numpy()
     except tf.errors.InvalidArgumentError:
-        raise _damaged(where, encoded) from None
+        raise _damage_error(where, encoded) from None
     return image
 
 
@@ -289,10 +289,10 @@ def _resize(image: Any, sides: tuple[int, int]) -> Any:
 
 def check_size(size: Size | None) -> None:
     """Raise ValueError for an invalid image size."""
-    _sides(size)
+    _height_and_width(size)
 
 
-def _sides(size: Size | None) -> tuple[int, int] | None:
+def _height_and_width(size: Size | None) -> tuple[int, int] | None:
     """Return (height, width), or None if `size` is None; raise ValueError for an invalid size."""
     if size is None:
         return None
@@ -320,12 +320,12 @@ def _assertion(encoded: Any) -> Any:
         raw = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 16, 10), tf.uint8), tf.int64)
         return combine_bytes(tf.reshape(raw[:8], [2, 4])), (raw[8] <= 8) & (raw[9] < 4)
 
-    begins = [tf.strings.substr(encoded, 0, len(begin)) == begin for begin in (_JPEG, _PNG)]
-    whole = tf.strings.length(encoded) >= _PNG_HEAD
+    is_jpeg, is_png = (tf.strings.substr(encoded, 0, len(s)) == s for s in SIGNATURES)
+    is_complete = tf.strings.length(encoded) >= _PNG_HEAD
     message = ["the image is neither JPEG nor PNG, or its header is truncated"]
-    known = tf.debugging.Assert(begins[0] | (begins[1] & whole), message)
-    with tf.control_dependencies([known]):
-        sides, plain = tf.cond(begins[0], jpeg, png)
+    is_known = tf.debugging.Assert(is_jpeg | (is_png & is_complete), message)
+    with tf.control_dependencies([is_known]):
+        sides, plain = tf.cond(is_jpeg, jpeg, png)
     small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MOST_PIXELS)
     reason = (
         "the image is not 8-bit grayscale or RGB without alpha, or has too many pixels or scans"

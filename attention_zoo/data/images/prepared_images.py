@@ -55,9 +55,9 @@ def read_caption_tfds(
     names: list[str] = []
     for where, number, row in rows:
         with skips:
-            found = _texts(where, captions, _value(row, captions))
+            texts_of_row = _texts(where, captions, _value(row, captions))
             stack.add(where, read_image(row[image], size, where))
-            texts.append(found)
+            texts.append(texts_of_row)
             names.append(number)
     if not names:
         raise ValueError(
@@ -132,9 +132,9 @@ def _value(row: dict[str, Any], name: str) -> Any:
 
 def _texts(where: str, name: str, value: Any) -> tuple[str, ...]:
     """Return the captions of a row."""
-    found = [value] if isinstance(value, bytes) else list(np.ravel(value))
-    if not found:
+    texts_of_row = [value] if isinstance(value, bytes) else list(np.ravel(value))
+    if not texts_of_row:
         raise ValueError(f"{where}: the field {name!r} is empty")
-    if not all(isinstance(text, bytes) for text in found):
+    if not all(isinstance(text, bytes) for text in texts_of_row):
         raise ValueError(f"{where}: field {name!r} must be a string or a list of strings")
-    return tuple(filled(where, decoded(where, text), f"field {name!r}") for text in found)
+    return tuple(filled(where, decoded(where, text), f"field {name!r}") for text in texts_of_row)

@@ -34,7 +34,7 @@ class EngineTokenizer:
         rows = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
         return [row.ids for row in rows]
 
-    def _checked(self, token_id: int) -> int:
+    def _check_id(self, token_id: int) -> int:
         if not 0 <= token_id < self.vocabulary_size:
             raise ValueError(
                 f"token id {token_id} is outside the vocabulary of {self.vocabulary_size} tokens"

@@ -71,23 +71,24 @@ class PublicTokenizer(EngineTokenizer):
         With `past_end`, decoding continues after an end token, which is part of the text then.
         `copied` is ignored.
         """
-        kept = []
+        engine_ids = []
         for token_id in map(int, ids):
             if token_id == self.end and not past_end:
                 break
-            if self._checked(token_id) not in (self.pad, self.start):
-                kept.append(self.theirs(token_id))
-        return str(self._engine.decode([i for i in kept if i >= 0], skip_special_tokens=False))
+            engine_id = self.to_engine_id(self._check_id(token_id))
+            if token_id not in (self.pad, self.start) and engine_id >= 0:
+                engine_ids.append(engine_id)
+        return str(self._engine.decode(engine_ids, skip_special_tokens=False))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return a label for each id, for plots."""
-        return [self._label(self._checked(int(token_id))) for token_id in ids]
+        return [self._label(self._check_id(int(token_id))) for token_id in ids]
 
     def decode_one(self, token_id: int) -> str:
         """Return the text that one id adds, with a mark for a space."""
         if token_id in (self.pad, self.start, self.end):
             return ""
-        return self._surface(self._checked(token_id))
+        return self._surface(self._check_id(token_id))
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into a folder."""
@@ -95,11 +96,11 @@ class PublicTokenizer(EngineTokenizer):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FILE).write_text(self._engine.to_str(pretty=True) + "\n", encoding="utf-8")
 
-    def ours(self, token_id: int) -> int:
+    def from_engine_id(self, token_id: int) -> int:
         """Convert a token id of the engine to the id in this library."""
         return token_id
 
-    def theirs(self, token_id: int) -> int:
+    def to_engine_id(self, token_id: int) -> int:
         """Convert a token id of this library to the engine's id, negative if it has none."""
         return token_id
 
@@ -109,11 +110,11 @@ class PublicTokenizer(EngineTokenizer):
     def _surface(self, token_id: int) -> str:
         return MARK + self._label(token_id)
 
-    def _special(self, token: str) -> int:
-        found = self._engine.token_to_id(token)
-        if found is None:
+    def _special_id(self, token: str) -> int:
+        token_id = self._engine.token_to_id(token)
+        if token_id is None:
             raise ValueError(f"the vocabulary has no {token}, which this kind of tokenizer needs")
-        return int(found)
+        return int(token_id)
 
 
 @PUBLIC_TOKENIZERS.register("WordPiece")
@@ -129,7 +130,7 @@ class WordPieceTokenizer(PublicTokenizer):
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
         names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-        self.pad, self.unknown, self.start, self.end, self.mask = map(self._special, names)
+        self.pad, self.unknown, self.start, self.end, self.mask = map(self._special_id, names)
         if self.pad != PAD:
             raise ValueError(f"the id of [PAD] must be {PAD}, got {self.pad}")
 
@@ -151,7 +152,7 @@ class ByteTokenizer(PublicTokenizer):
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
-        self._last = self._special(END_OF_TEXT)
+        self._last = self._special_id(END_OF_TEXT)
         size = engine.get_vocab_size(with_added_tokens=True)
         if self._last != size - 1:
             raise ValueError(
@@ -164,26 +165,26 @@ class ByteTokenizer(PublicTokenizer):
         return super().vocabulary_size + len(SPECIAL_TOKENS) - 1
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return [[self.ours(token_id) for token_id in ids] for ids in super().encode(texts)]
+        return [list(map(self.from_engine_id, ids)) for ids in super().encode(texts)]
 
-    def ours(self, token_id: int) -> int:
+    def from_engine_id(self, token_id: int) -> int:
         return END if token_id == self._last else token_id + len(SPECIAL_TOKENS)
 
-    def theirs(self, token_id: int) -> int:
+    def to_engine_id(self, token_id: int) -> int:
         return self._last if token_id == END else token_id - len(SPECIAL_TOKENS)
 
     def _label(self, token_id: int) -> str:
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
-        text = self._engine.decode([self.theirs(token_id)])
+        text = self._engine.decode([self.to_engine_id(token_id)])
         if "\ufffd" in text:  # part of a multi-byte character
-            return str(self._engine.id_to_token(self.theirs(token_id)))
+            return str(self._engine.id_to_token(self.to_engine_id(token_id)))
         return text.strip(" ") or MARK
 
     def _surface(self, token_id: int) -> str:
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
-        return str(self._engine.decode([self.theirs(token_id)])).replace(" ", MARK)
+        return str(self._engine.decode([self.to_engine_id(token_id)])).replace(" ", MARK)
 
 
 def is_public_tokenizer(folder: Path) -> bool:
@@ -206,10 +207,10 @@ def load_public_tokenizer(folder: Path) -> PublicTokenizer:
     try:
         engine = READERS[path.name](folder)
         kind = type(engine.model).__name__
-        made: PublicTokenizer = PUBLIC_TOKENIZERS.get(kind)(engine)
+        tokenizer: PublicTokenizer = PUBLIC_TOKENIZERS.get(kind)(engine)
     except Exception as error:  # `tokenizers` raises plain `Exception`
         raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
-    return made
+    return tokenizer
 
 
 def _read_vocabulary(folder: Path) -> tokenizers.Tokenizer:
@@ -260,7 +261,7 @@ READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None

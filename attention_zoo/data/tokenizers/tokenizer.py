@@ -102,14 +102,14 @@ class Tokenizer(EngineTokenizer):
         for token_id in ids:
             if token_id == END and not past_end:
                 break
-            surface = self._surfaces[self._checked(token_id)]
+            surface = self._surfaces[self._check_id(token_id)]
             surfaces.append(next(copies, surface) if token_id == UNKNOWN else surface)
         text = "".join(surfaces).replace(MARK, " ")
         return text.removeprefix(" ") if self.marks_start else text
 
     def decode_one(self, token_id: int) -> str:
         """Return the text that one id adds, with a mark for a space."""
-        return self._surfaces[self._checked(token_id)]
+        return self._surfaces[self._check_id(token_id)]
 
     def tokens(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> list[str]:
         """Return a label for each id, for plots: the token without its mark."""
@@ -117,7 +117,7 @@ class Tokenizer(EngineTokenizer):
         tokens = [
             next(copies, token) if token_id == UNKNOWN else token
             for token_id in ids
-            for token in [self.vocabulary[self._checked(token_id)]]
+            for token in [self.vocabulary[self._check_id(token_id)]]
         ]
         return [token.removeprefix(MARK) or MARK for token in tokens]
 
@@ -128,15 +128,15 @@ class Tokenizer(EngineTokenizer):
         """
         normal = self._engine.normalizer.normalize_str(text)
         (ids,) = self.encode([text])
-        found: list[str] = []
-        left = iter(ids)
+        surfaces: list[str] = []
+        remaining = iter(ids)
         for piece, _ in self._engine.pre_tokenizer.pre_tokenize_str(normal):
             size = 0
             while size < len(piece):
-                token_id = next(left)
-                found.append(piece if token_id == UNKNOWN else self.vocabulary[token_id])
-                size += len(found[-1])
-        return found
+                token_id = next(remaining)
+                surfaces.append(piece if token_id == UNKNOWN else self.vocabulary[token_id])
+                size += len(surfaces[-1])
+        return surfaces
 
     def save(self, folder: str | Path) -> None:
         """Write `vocabulary.txt` (one token a line) and `tokenizer.json` (kind, lowercase)."""

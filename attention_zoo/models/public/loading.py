@@ -48,7 +48,7 @@ class Checkpoint(NamedTuple):
         return {ours: self.config[name] for ours, name in names.items()}
 
     def activation(self, name: str, default: str) -> str:
-        """Return this library's name of the config's activation, `default` by default there.
+        """Return this library's name of the config's activation; `default` if it has none.
 
         Raises:
             ValueError: an unsupported activation.
