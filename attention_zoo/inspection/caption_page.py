@@ -58,9 +58,8 @@ def write_caption_page(answers: Sequence[Any], path: str | Path, title: str = "C
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
     longest = max((len(answer.tokens) for answer in answers), default=0)
     has_attention = any(answer.attention is not None for answer in answers)
-    hint = [f'<p class="hint">{_HINT}</p>'] if has_attention else []
-    hint += [] if articles else ["<p>No captions.</p>"]
-    write_page(path, title, "\n".join([_STYLE.strip(), *_rules(longest)]), [*hint, *articles])
+    style = "\n".join([_STYLE.strip(), *_rules(longest)])
+    write_page(path, title, style, articles, "No captions.", _HINT if has_attention else "")
 
 
 def _rules(words: int) -> Iterable[str]:

@@ -46,7 +46,9 @@ STATES = " :checked", ":hover"
 """States of a selectable word in CSS; the last one overrides the first."""
 
 
-def write_page(path: str | Path, title: str, style: str, body: Iterable[str]) -> None:
+def write_page(
+    path: str | Path, title: str, style: str, body: Sequence[str], empty: str, hint: str = ""
+) -> None:
     """Write a page; an existing file is overwritten.
 
     Args:
@@ -54,6 +56,8 @@ def write_page(path: str | Path, title: str, style: str, body: Iterable[str]) ->
         title: title of the page, as plain text.
         style: CSS of this page, after the common CSS.
         body: HTML below the title, with its texts escaped by `clean`.
+        empty: text of a page without a body.
+        hint: text above the body.
     """
     page = [
         "<!DOCTYPE html>",
@@ -64,7 +68,8 @@ def write_page(path: str | Path, title: str, style: str, body: Iterable[str]) ->
         f"<style>\n{_STYLE}\n{style.strip()}\n</style></head>",
         "<body>",
         f'<h1 dir="auto">{clean(title)}</h1>',
-        *body,
+        *([f'<p class="hint">{hint}</p>'] if body and hint else []),
+        *(body or [f"<p>{empty}</p>"]),
         "</body></html>",
     ]
     Path(path).write_text("\n".join(page) + "\n", encoding="utf-8")

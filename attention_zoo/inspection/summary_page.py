@@ -63,8 +63,8 @@ def write_summary_page(answers: Sequence[Any], path: str | Path, title: str = "S
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
     longest = max((len(answer.tokens) for answer in answers), default=0)
-    hint = [f'<p class="hint">{_HINT}</p>'] if articles else ["<p>No summaries.</p>"]
-    write_page(path, title, "\n".join([_STYLE.strip(), *_rules(longest)]), [*hint, *articles])
+    style = "\n".join([_STYLE.strip(), *_rules(longest)])
+    write_page(path, title, style, articles, "No summaries.", _HINT)
 
 
 def _rules(words: int) -> Iterable[str]:

@@ -73,8 +73,7 @@ def write_tagged_page(
         ValueError: if attention weights are not `(L, H, T, T)` for the T tokens of a result.
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
-    shown = articles or ["<p>No sentences.</p>"]
-    write_page(path, title, _STYLE, [*_legend(answers), *shown])
+    write_page(path, title, _STYLE, [*_legend(answers), *articles], "No sentences.")
 
 
 def _hue(label: str) -> str:

@@ -178,7 +178,7 @@ def _read(
     skips: Skips,
 ) -> CaptionedImages:
     """Read the images of the rows. All names are checked before any image is decoded."""
-    stack, present, kept = ImageStack(), list[_CaptionEntry](), list[_CaptionEntry]()
+    stack, present = ImageStack(), list[_CaptionEntry]()
     with image_files(images) as files:
         for row in rows:
             with skips:
@@ -194,14 +194,13 @@ def _read(
         for row in present:
             with skips:
                 where = f"{images}/{row.name}"
-                stack.add(where, read_image(files[row.name](), size, where))
-                kept.append(row)
-    if not kept:
+                stack.add(where, read_image(files[row.name](), size, where), row)
+    if not stack.entries:
         raise ValueError(f"{images}: no image with a caption (bad examples skipped: {skips.count})")
     return CaptionedImages(
         stack.images(),
-        [tuple(row.captions) for row in kept],
-        [row.name for row in kept],
+        [tuple(row.captions) for row in stack.entries],
+        [row.name for row in stack.entries],
         f"{images} and {captions}",
         skips.count,
     )

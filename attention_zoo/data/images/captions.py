@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.images.images import check_stack, digest, resized_all
+from attention_zoo.data.images.images import check_stack, digest, resize_images
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right of an image region, as fractions of the image's height and width."""
@@ -68,7 +68,7 @@ class CaptionedImages:
 
     def resized(self, size: int) -> CaptionedImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""
-        return replace(self, images=resized_all(self.images, size))
+        return replace(self, images=resize_images(self.images, size))
 
     def sample_captions(self, most: int, seed: int) -> CaptionedImages:
         """Return the images with at most `most` captions each, sampled with `seed`.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,19 +64,20 @@ def is_image(name: str, files: Files) -> bool:
 
 
 class ImageStack:
-    """Images of one size in one array, which grows as images are added."""
+    """Images of one size in one array, which grows as images are added, and an entry of each."""
 
     def __init__(self) -> None:
         self._array: NDArray[np.uint8] = np.empty((0, 0, 0, 0), np.uint8)
-        self._count = 0
+        self.entries: list[Any] = []
         self._first = ""
 
-    def add(self, where: str, image: NDArray[np.uint8]) -> None:
-        """Append an image.
+    def add(self, where: str, image: NDArray[np.uint8], entry: Any = None) -> None:
+        """Append an image, and its name or other data.
 
         Raises ValueError if its size differs from the first image or memory runs out.
         """
-        if not self._count:
+        count = len(self.entries)
+        if not count:
             self._array = np.empty((1, *image.shape), np.uint8)
             self._first = where
         if image.shape != self._array.shape[1:]:
@@ -84,20 +86,19 @@ class ImageStack:
                 f"{where}: has size {sizes[0]}, but {self._first} has {sizes[1]}; set size to"
                 " resize all images"
             )
-        if self._count == len(self._array):
+        if count == len(self._array):
             try:
                 self._array = np.concatenate([self._array, np.empty_like(self._array)])
             except MemoryError:
                 raise ValueError(
-                    f"{where}: out of memory after {self._count} images of this size; set a smaller"
-                    " size"
+                    f"{where}: out of memory after {count} images of this size; set a smaller size"
                 ) from None
-        self._array[self._count] = image
-        self._count += 1
+        self._array[count] = image
+        self.entries.append(entry)
 
     def images(self) -> NDArray[np.uint8]:
         """Return all images, `(N, H, W, C)`."""
-        return self._array[: self._count]
+        return self._array[: len(self.entries)]
 
 
 def _is_system_file(name: str) -> bool:

@@ -67,8 +67,8 @@ def read_image(
     """
     where = where or (str(source) if isinstance(source, str | Path) else "the image")
     if isinstance(source, np.ndarray):
-        image = checked_array(where, source)
-        return resized(np.repeat(image, 3, -1) if image.shape[-1] == 1 else image, size)
+        image = check_array(where, source)
+        return resize_image(np.repeat(image, 3, -1) if image.shape[-1] == 1 else image, size)
     encoded: object = source
     if isinstance(source, str | Path):
         encoded = read_bytes(source, where)
@@ -76,7 +76,8 @@ def read_image(
         kind = type(encoded).__name__
         raise ValueError(f"{where}: expected a path, encoded bytes or an array, got {kind}")
     header = _check_header(where, encoded)
-    return resized(_rotate_upright(where, _decode_eagerly(where, encoded), header, encoded), size)
+    image = _decode_eagerly(where, encoded)
+    return resize_image(_rotate_upright(where, image, header, encoded), size)
 
 
 def graph_image(encoded: Any, size: Size | None = None) -> Any:
@@ -102,7 +103,7 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
     return image if sides is None else _resize(image, sides)
 
 
-def resized(image: Image, size: Size | None) -> Image:
+def resize_image(image: Image, size: Size | None) -> Image:
     """Return an image `(H, W, C)` resized to `size`, or unchanged if `size` is None.
 
     Raises ValueError for an invalid size.
@@ -117,11 +118,11 @@ def resized(image: Image, size: Size | None) -> Image:
     return small
 
 
-def resized_all(images: Image, size: int) -> Image:
+def resize_images(images: Image, size: int) -> Image:
     """Return images `(N, H, W, C)` resized to squares of side `size`."""
     if images.shape[1:3] == (size, size):
         return images
-    small = [resized(image, size) for image in images]
+    small = [resize_image(image, size) for image in images]
     return np.stack(small) if small else np.empty((0, size, size, images.shape[-1]), np.uint8)
 
 
@@ -139,7 +140,7 @@ def digest(image: Image) -> str:
     return hashlib.blake2b(np.ascontiguousarray(image).data, digest_size=16).hexdigest()
 
 
-def checked_array(where: str, array: NDArray[Any]) -> Image:
+def check_array(where: str, array: NDArray[Any]) -> Image:
     """Return the array as `(H, W, 1)` or `(H, W, 3)`; raise ValueError if it is not an image."""
     if array.dtype != np.uint8:
         raise ValueError(f"{where}: the array must be uint8, from 0 to 255, got {array.dtype}")

@@ -18,7 +18,7 @@ from attention_zoo.data.images.images import (
     check_stack,
     digest,
     read_image,
-    resized_all,
+    resize_images,
 )
 from attention_zoo.data.text.reading import Skips
 from attention_zoo.registry import did_you_mean
@@ -73,7 +73,7 @@ class LabelledImages:
 
     def resized(self, size: int) -> LabelledImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""
-        return replace(self, images=resized_all(self.images, size))
+        return replace(self, images=resize_images(self.images, size))
 
     def take(self, rows: Iterable[int]) -> LabelledImages:
         """Return the images with indices `rows`, with their labels and names."""
@@ -146,7 +146,7 @@ def read_class_folders(
             `read_image`), or differs in size from the first; an invalid size.
     """
     check_size(size)
-    stack, kept, skips = ImageStack(), list[str](), Skips(skip_bad)
+    stack, skips = ImageStack(), Skips(skip_bad)
     with image_files(images) as files:
         named = [name for name in files if is_image(name, files)]
         classes = _top_folders(named)
@@ -163,15 +163,14 @@ def read_class_folders(
                 where = f"{images}/{name}"
                 if "/" not in name:
                     raise ValueError(f"{where}: is in no class folder; move it into one")
-                stack.add(where, read_image(files[name](), size, where))
-                kept.append(name)
-    if not kept:
+                stack.add(where, read_image(files[name](), size, where), name)
+    if not stack.entries:
         raise ValueError(
             f"{images}: no image in a class folder (bad images skipped: {skips.count})"
         )
-    labels = [classes.index(name.partition("/")[0]) for name in kept]
+    labels = [classes.index(name.partition("/")[0]) for name in stack.entries]
     numbers = np.asarray(labels, np.int32)
-    return LabelledImages(stack.images(), numbers, classes, kept, str(images), skips.count)
+    return LabelledImages(stack.images(), numbers, classes, stack.entries, str(images), skips.count)
 
 
 def _top_folders(names: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 from attention_zoo.data import graph_image, read_image
 from attention_zoo.data.images import graph_orientation, images
 from attention_zoo.data.images.graph_orientation import ORIENTATION_TAG, exif_orientation
-from attention_zoo.data.images.images import MOST_PIXELS, MOST_SCANS, resized
+from attention_zoo.data.images.images import MOST_PIXELS, MOST_SCANS, resize_image
 
 RNG = np.random.default_rng(0)
 SMOOTH = np.asarray(Image.fromarray(RNG.integers(0, 256, (4, 5, 3), np.uint8)).resize((31, 17)))
@@ -129,7 +129,7 @@ def test_resizing_averages_and_rounds() -> None:
 
 
 def test_an_image_of_the_size_is_not_resized() -> None:
-    assert resized(SMOOTH, SMOOTH.shape[:2]) is SMOOTH
+    assert resize_image(SMOOTH, SMOOTH.shape[:2]) is SMOOTH
 
 
 def test_arrays_are_taken_as_they_are() -> None:
