@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from textwrap import fill
 from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import new_figure, save
+from attention_zoo.inspection.canvas import headline, new_figure, save
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import is_special, longest, readable
 
-_CELL, _LETTER, _TITLE_LETTER, _LARGEST = 0.3, 0.09, 0.12, 60.0  # inches
+_CELL, _LETTER, _TITLE, _LARGEST = 0.3, 0.09, 0.25, 60.0  # inches
 Sides = tuple[Sequence[str], Sequence[str]]  # target tokens and source tokens
 _INK = {False: "black", True: "0.65"}  # colour of a label, by whether the token is special
 
@@ -74,8 +73,8 @@ def plot_heads(
     checked = _checked(weights, tokens, ranks=(3, 4))
     figure, grid = _draw(checked[None] if checked.ndim == 3 else checked, tokens, title)
     for (layer, head), axes in np.ndenumerate(grid):
-        of_layer = f"layer {layer + 1}, " if checked.ndim == 4 else ""
-        axes.set_xlabel(f"{of_layer}head {head + 1}")
+        prefix = f"layer {layer + 1}, " if checked.ndim == 4 else ""
+        axes.set_xlabel(f"{prefix}head {head + 1}")
     save(figure, path)
     return figure
 
@@ -108,7 +107,7 @@ def _draw(weights: np.ndarray, tokens: Sides, title: str | None) -> tuple[Any, n
     cell = min(_CELL, (_LARGEST - max(margins)) / max(heads * columns, layers * rows))
     sizes = (
         max(cell * columns, 1.0) * heads + margins[0],
-        max(cell * rows, 1.0) * layers + margins[1],
+        max(cell * rows, 1.0) * layers + margins[1] + _TITLE * (title is not None),
     )
     figure = new_figure(*sizes)
     text = {"family": families_for([*targets, *sources, title or ""]), "size": 30 * cell}
@@ -125,9 +124,7 @@ def _draw(weights: np.ndarray, tokens: Sides, title: str | None) -> tuple[Any, n
     shrink = min(1.0, 3.0 / (cell * rows * layers))
     figure.colorbar(image, ax=grid, shrink=shrink, aspect=15).set_label("weight")
     if title is not None:
-        title = fill(title, int(figure.get_figwidth() / _TITLE_LETTER))
-        figure.set_figheight(figure.get_figheight() + 0.25 * (1 + title.count("\n")))
-        figure.suptitle(title, size=12, family=text["family"]).set_parse_math(False)
+        headline(figure, title, text["family"])
     return figure, grid
 
 

@@ -45,7 +45,7 @@ def plot_caption_overlay(
         ValueError: if the image is invalid, attention does not fit the words, or a weight is
             negative or not finite.
     """
-    image, attention = checked(image, attention, tokens)
+    image, attention = check_overlay(image, attention, tokens)
     rows, columns = table(len(tokens) + 1)
     figure = new_figure(columns * SIDE, rows * (SIDE + TITLE))
     family = families_for([*tokens, title or ""])
@@ -64,7 +64,7 @@ def table(panels: int) -> tuple[int, int]:
 
 def draw_words(
     figure: Any,
-    place: tuple[int, int, int],
+    subplot: tuple[int, int, int],
     image: np.ndarray,
     attention: np.ndarray,
     tokens: Sequence[str],
@@ -72,12 +72,12 @@ def draw_words(
 ) -> Any:
     """Draw an image and its attention for each word, and return the axes of the image.
 
-    `place` is the subplot of the image: rows, columns, index from 1. The words follow it.
+    `subplot` is the position of the image: rows, columns, index from 1. The words follow it.
     """
-    rows, columns, first = place
+    rows, columns, first = subplot
     for number in range(len(tokens) + 1):
         axes = figure.add_subplot(rows, columns, first + number)
-        light = 1.0 if not number else _light(attention[number - 1], image.shape[:2])
+        light = 1.0 if not number else _brightness(attention[number - 1], image.shape[:2])
         axes.imshow(np.rint(image * light).astype("uint8"))
         axes.set_axis_off()
         if number:
@@ -88,9 +88,11 @@ def draw_words(
     return plain
 
 
-def checked(image: Any, attention: Any, tokens: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def check_overlay(
+    image: Any, attention: Any, tokens: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return image and attention as arrays; raise ValueError if they are invalid."""
-    image, attention = checked_image(image), np.asarray(attention, "float64")
+    image, attention = check_image(image), np.asarray(attention, "float64")
     if attention.ndim != 3 or len(attention) != len(tokens) or not attention.size:
         raise ValueError(
             f"attention must be ({len(tokens)}, h, w) for {len(tokens)} words, got shape"
@@ -101,7 +103,7 @@ def checked(image: Any, attention: Any, tokens: Sequence[str]) -> tuple[np.ndarr
     return image, attention
 
 
-def checked_image(image: Any) -> np.ndarray:
+def check_image(image: Any) -> np.ndarray:
     """Return the image as an array of floats; raise ValueError if it is invalid."""
     image = np.asarray(image, "float64")
     if image.ndim != 3 or image.shape[-1] != 3 or not image.size:
@@ -111,18 +113,15 @@ def checked_image(image: Any) -> np.ndarray:
     return image
 
 
-def _light(weights: np.ndarray, sides: tuple[int, int]) -> np.ndarray:
+def _brightness(weights: np.ndarray, sides: tuple[int, int]) -> np.ndarray:
     """Return the relative brightness of each pixel, `(H, W, 1)`."""
-    down, across = (_between(size, cells) for size, cells in zip(sides, weights.shape, strict=True))
-    return 1 - (down @ darkened(weights) @ across.T)[..., None]
+    from PIL import Image
+
+    opacity = Image.fromarray(overlay_opacity(weights).astype("float32"))
+    smooth = opacity.resize(sides[::-1], Image.Resampling.BILINEAR)
+    return 1 - np.asarray(smooth)[..., None]
 
 
-def darkened(weights: np.ndarray) -> np.ndarray:
+def overlay_opacity(weights: np.ndarray) -> np.ndarray:
     """Return the opacity of a black overlay for each cell of a grid `(h, w)`, 0 to 0.75."""
     return (1 - _DIMMED) * (1 - weights / max(weights.max(), 1e-12))
-
-
-def _between(pixels: int, cells: int) -> np.ndarray:
-    """Return weights `(pixels, cells)` of linear interpolation between the centres of cells."""
-    places = np.clip((np.arange(pixels) + 0.5) * cells / pixels - 0.5, 0, cells - 1)
-    return np.maximum(0.0, 1.0 - np.abs(places[:, None] - np.arange(cells)))

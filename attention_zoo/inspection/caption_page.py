@@ -15,24 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.caption_overlay import checked, checked_image, darkened
-from attention_zoo.inspection.labels import gaps, plain
-from attention_zoo.inspection.pages import clean, write_page
+from attention_zoo.inspection.caption_overlay import check_image, check_overlay, overlay_opacity
+from attention_zoo.inspection.pages import (
+    STATES,
+    alternatives,
+    clean,
+    paragraph,
+    selectable_words,
+    write_page,
+)
 
-_STATES = " :checked", ":hover"  # of a word; :hover is last, to override :checked
 _STYLE = """
-p.hint { color: var(--faint); font-size: .85rem; margin: 0 0 1.25rem; }
 article { display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; }
 article > div { flex: 1 1 16rem; min-width: 0; }
 .image { position: relative; flex: none; width: 14rem; max-width: 100%; align-self: flex-start; }
 .image img { display: block; width: 100%; }
 .image img.overlay { position: absolute; inset: 0; height: 100%; visibility: hidden; }
-.word { position: relative; border-radius: .2rem; padding: .1em 0; }
-label.word { cursor: pointer; }
-label.word:hover, label.word:has(:checked) { background: rgba(var(--heat), .25); }
-label.word:has(:focus-visible) { outline: 2px solid rgba(var(--heat), 1); }
-.word input { position: absolute; opacity: 0; margin: 0; }
-label.all { color: var(--faint); font-size: .8rem; margin-inline-end: .6rem; }
+.word { padding: .1em 0; }
 """
 _HINT = (
     "Hover over a word of a caption, or select it, to see its attention weights over the image: "
@@ -57,62 +56,44 @@ def write_caption_page(answers: Sequence[Any], path: str | Path, title: str = "C
             negative or not finite.
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
-    most = max((len(answer.tokens) for answer in answers), default=0)
+    longest = max((len(answer.tokens) for answer in answers), default=0)
     has_attention = any(answer.attention is not None for answer in answers)
-    hint = [f'<p class="hint">{_HINT}</p>'] if has_attention else []
-    hint += [] if articles else ["<p>No captions.</p>"]
-    write_page(path, title, "\n".join([_STYLE.strip(), *_rules(most)]), [*hint, *articles])
+    style = "\n".join([_STYLE.strip(), *_rules(longest)])
+    write_page(path, title, style, articles, "No captions.", _HINT if has_attention else "")
 
 
 def _rules(words: int) -> Iterable[str]:
     """Yield CSS rules that show the overlay of the selected word, numbered from 0."""
-    for state in _STATES:
-        yield f"article:has(.word{state}) .image .overlay {{ visibility: hidden; }}"
+    for state in STATES:
+        yield f"article:has(label.word{state}) .image .overlay {{ visibility: hidden; }}"
         for n in range(words):
             yield f"article:has(.s{n}{state}) .image .l{n} {{ visibility: visible; }}"
 
 
 def _article(number: int, answer: Any) -> str:
     """Return the HTML of an image with its caption and alternatives."""
-    image, overlays, group = checked_image(answer.image), np.zeros((0, 1, 1)), None
+    image, overlays, group = check_image(answer.image), np.zeros((0, 1, 1)), None
     if answer.attention is not None and len(answer.tokens):
-        image, overlays = checked(image, answer.attention, answer.tokens)
+        image, overlays = check_overlay(image, answer.attention, answer.tokens)
         group = f"answer{number}"
     shown = [
         "<article>",
         f'<div class="image">{_picture(image, clean(answer.text))}',
         *(_overlay(n, overlays[n]) for n in range(len(overlays))),
         "</div>",
-        f"<div><h2>{number} · {_told(answer)}</h2>",
-        f'<p class="text" dir="auto">{_caption(answer.tokens, group)}</p>',
+        f"<div><h2>{number} · {_heading(answer)}</h2>",
+        paragraph(selectable_words(answer.tokens, group, "image")),
+        *alternatives(
+            "captions",
+            [(_heading(n), selectable_words(n.tokens, None, "")) for n in answer.alternatives],
+        ),
     ]
-    if answer.alternatives:
-        shown.append(f"<details><summary>Other captions: {len(answer.alternatives)}</summary>")
-        for other in answer.alternatives:
-            text = f'<p class="text" dir="auto">{_caption(other.tokens, None)}</p>'
-            shown += [f"<h2>{_told(other)}</h2>", text]
-        shown.append("</details>")
     return "\n".join([*shown, "</div></article>"])
 
 
-def _told(answer: Any) -> str:
+def _heading(answer: Any) -> str:
     """Return the score of a caption, and whether it is truncated."""
     return f"score {answer.score:.3f}" + " · truncated at maximum length" * bool(answer.truncated)
-
-
-def _caption(tokens: Sequence[str], group: str | None) -> str:
-    """Return the HTML of the words; with a group, a word can be selected."""
-    choice = f'<input type="radio" name="{group}">'
-    shown = []
-    if group is not None:
-        whole = choice.replace(">", " checked>")
-        shown.append(f'<label class="word all">{whole}image</label>')
-    for n, (gap, token) in enumerate(zip(gaps(tokens), tokens, strict=True)):
-        word = clean(plain(token))
-        shown.append(" " if gap else "")
-        chosen = f'<label class="word s{n}">{choice}{word}</label>'
-        shown.append(f"<span>{word}</span>" if group is None else chosen)
-    return "".join(shown)
 
 
 def _picture(image: np.ndarray, text: str) -> str:
@@ -123,7 +104,7 @@ def _picture(image: np.ndarray, text: str) -> str:
 def _overlay(number: int, weights: np.ndarray) -> str:
     """Return the overlay of word `number`: black, more transparent for larger weights."""
     black = np.zeros((*weights.shape, 4), "uint8")
-    black[..., 3] = np.rint(255 * darkened(weights))
+    black[..., 3] = np.rint(255 * overlay_opacity(weights))
     return f'<img class="overlay l{number}" src="{_png(black)}" alt="">'
 
 

@@ -39,12 +39,12 @@ def families_for(labels: Iterable[str]) -> list[str]:
     missing = {ord(c) for label in labels for c in label if c.isprintable()}
     missing -= _characters(font_manager.findfont(_OWN))
     for path in installed_fonts() if missing else []:
-        found = missing & _characters(path)
-        if found:
+        covered = missing & _characters(path)
+        if covered:
             if path not in {font.fname for font in font_manager.fontManager.ttflist}:
                 font_manager.fontManager.addfont(path)
             families.append(font_manager.get_font(path).family_name)
-            missing -= found
+            missing -= covered
         if not missing:
             break
     if missing:

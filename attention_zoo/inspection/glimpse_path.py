@@ -29,7 +29,7 @@ class _Glimpses(NamedTuple):
 
     image: np.ndarray
     locations: np.ndarray
-    seen: np.ndarray
+    patches: np.ndarray
     answers: list[str]
 
 
@@ -103,32 +103,32 @@ def _check_glimpses(
     image: Any, locations: Any, size: int, scales: int, answers: Sequence[str] | None
 ) -> _Glimpses:
     """Return the data of a plot as arrays; raise ValueError for invalid arguments."""
-    shown, places = np.asarray(image, "float32"), np.asarray(locations, "float32")
+    shown, points = np.asarray(image, "float32"), np.asarray(locations, "float32")
     shown = shown[..., None] if shown.ndim == 2 else shown
     if shown.ndim != 3 or shown.shape[-1] not in (1, 3) or not shown.size:
         raise ValueError(
             f"image must be (H, W), (H, W, 1) or (H, W, 3), got shape {np.shape(image)}"
         )
-    if places.ndim != 2 or places.shape[1] != 2 or not len(places):
-        raise ValueError(f"locations must be (glimpses, 2), got shape {places.shape}")
-    if not (np.isfinite(shown).all() and np.isfinite(places).all()):
+    if points.ndim != 2 or points.shape[1] != 2 or not len(points):
+        raise ValueError(f"locations must be (glimpses, 2), got shape {points.shape}")
+    if not (np.isfinite(shown).all() and np.isfinite(points).all()):
         raise ValueError("image and locations must be finite")
-    if answers is not None and len(answers) != len(places):
+    if answers is not None and len(answers) != len(points):
         raise ValueError(
-            f"answers must have one prediction per glimpse, got {len(answers)} for {len(places)}"
+            f"answers must have one prediction per glimpse, got {len(answers)} for {len(points)}"
             " glimpses"
         )
     sensor = GlimpseSensor(size, scales, dtype="float32")
-    seen = ops.convert_to_numpy(sensor(np.repeat(shown[None], len(places), axis=0), places))
-    labels = [""] * len(places) if answers is None else [readable(answer) for answer in answers]
-    return _Glimpses(shown, places, seen, labels)
+    patches = ops.convert_to_numpy(sensor(np.repeat(shown[None], len(points), axis=0), points))
+    labels = [""] * len(points) if answers is None else [readable(answer) for answer in answers]
+    return _Glimpses(shown, points, patches, labels)
 
 
 def _draw(glimpses: _Glimpses, size: int, shown: int, title: str | None) -> Any:
     """Draw the first `shown` glimpses of a path, with space for the later ones."""
     import matplotlib
 
-    count, scales = glimpses.seen.shape[:2]
+    count, scales = glimpses.patches.shape[:2]
     high = max(_IMAGE, scales * _PATCH) + _MARGIN
     figure = new_figure(_IMAGE + count * _PATCH, high)
     wide = [_IMAGE / _PATCH, *[1.0] * count]
@@ -142,8 +142,8 @@ def _draw(glimpses: _Glimpses, size: int, shown: int, title: str | None) -> Any:
         _squares(axes, glimpses, size, n, colours[n], faint=n + 1 < shown)
     for scale, n in np.ndindex(scales, count):
         patch, later = figure.add_subplot(grid[scale, n + 1]), n >= shown
-        seen = glimpses.seen[n, scale]
-        _show(patch, np.full_like(seen, _WHITE) if later else seen)
+        pixels_of_patch = glimpses.patches[n, scale]
+        _show(patch, np.full_like(pixels_of_patch, _WHITE) if later else pixels_of_patch)
         patch.spines[:].set(visible=not later, color=colours[n], linewidth=2)
         if scale == 0:
             patch.set_title(str(n + 1), size=9, color=_LATER if later else "black")
@@ -169,7 +169,7 @@ def _squares(axes: Any, glimpses: _Glimpses, size: int, n: int, colour: Any, fai
 
     sides = np.array(glimpses.image.shape[:2])
     middle = (glimpses.locations[n] + 1) * sides / 2 - 0.5
-    for scale in range(glimpses.seen.shape[1]):
+    for scale in range(glimpses.patches.shape[1]):
         side = size * 2**scale
         top, left = middle - side / 2
         square = Rectangle((left, top), side, side, fill=False, edgecolor=colour)

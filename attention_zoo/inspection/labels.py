@@ -42,14 +42,14 @@ def gaps(tokens: Sequence[str]) -> list[bool]:
     before a comma, none between the digits of a number.
     """
     if any(token.startswith("▁") for token in tokens):
-        return [at > 0 and token.startswith("▁") for at, token in enumerate(tokens)]
-    found = []
-    for at, token in enumerate(tokens):
-        before, last = tokens[max(at - 2, 0) : at], tokens[at - 1] if at else ""
+        return [index > 0 and token.startswith("▁") for index, token in enumerate(tokens)]
+    spaces = []
+    for index, token in enumerate(tokens):
+        before, last = tokens[max(index - 2, 0) : index], tokens[index - 1] if index else ""
         number = token.isdecimal() and len(token) == 1 and _inside_number("".join(before))
         joined = token in _CLOSING | _JOINING or last in _OPENING | _JOINING
-        found.append(at > 0 and not (joined or number or token.startswith("##")))
-    return found
+        spaces.append(index > 0 and not (joined or number or token.startswith("##")))
+    return spaces
 
 
 def _inside_number(before: str) -> bool:

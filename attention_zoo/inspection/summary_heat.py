@@ -23,7 +23,7 @@ _SIZE, _SMALL = 10.0, 8.0  # points
 _COPY, _FAINT, _NONE = "#c2410c", "0.45", "0.88"
 
 
-class _Placed(NamedTuple):
+class _TokenBox(NamedTuple):
     """A token on the page: its offsets from the left and the top, and its width, in inches."""
 
     label: str
@@ -64,8 +64,8 @@ def plot_summary_heat(
     page = _Page([*answer.source_tokens, *answer.tokens, title or ""])
     if title is not None:
         page.heading(title, 12.0, "black")
-    whole = "all words of the summary" if word is None else f"“{readable(answer.tokens[word])}”"
-    page.heading(f"attention weights of {whole}: white is 0, dark blue is 1", _SMALL, _FAINT)
+    words = "all words of the summary" if word is None else f"“{readable(answer.tokens[word])}”"
+    page.heading(f"attention weights of {words}: white is 0, dark blue is 1", _SMALL, _FAINT)
     page.shaded(answer.source_tokens, heat, framed)
     page.heading("the summary; the bar is the probability that a word was copied", _SMALL, _FAINT)
     page.barred(answer.tokens, parts.copied, set() if word is None else {word})
@@ -111,20 +111,20 @@ class _Page:
         import matplotlib
 
         colours = matplotlib.colormaps["Blues"](heat)
-        for at, place in enumerate(self._placed(tokens, _LINE)):
-            dark = heat[at] > 0.6
-            self._write(place.label, place.left, place.top, _SIZE, "white" if dark else "black")
-            edge = _COPY if at in framed else "none"
-            self._box(place, 0.02, _LINE - 0.05, facecolor=colours[at], edgecolor=edge)
+        for index, box in enumerate(self._layout(tokens, _LINE)):
+            dark = heat[index] > 0.6
+            self._write(box.label, box.left, box.top, _SIZE, "white" if dark else "black")
+            edge = _COPY if index in framed else "none"
+            self._rectangle(box, 0.02, _LINE - 0.05, facecolor=colours[index], edgecolor=edge)
 
     def barred(self, tokens: Sequence[str], shares: np.ndarray, bold: set[int]) -> None:
         """Add running text with a bar below each token."""
-        for at, place in enumerate(self._placed(tokens, _LINE + 0.1)):
-            weight = "bold" if at in bold else "normal"
-            self._write(place.label, place.left, place.top, _SIZE, "black", weight=weight)
-            self._box(place, _LINE - 0.02, 0.045, facecolor=_NONE)
-            part = place._replace(width=place.width * shares[at])
-            self._box(part, _LINE - 0.02, 0.045, facecolor=_COPY)
+        for index, box in enumerate(self._layout(tokens, _LINE + 0.1)):
+            weight = "bold" if index in bold else "normal"
+            self._write(box.label, box.left, box.top, _SIZE, "black", weight=weight)
+            self._rectangle(box, _LINE - 0.02, 0.045, facecolor=_NONE)
+            part = box._replace(width=box.width * shares[index])
+            self._rectangle(part, _LINE - 0.02, 0.045, facecolor=_COPY)
 
     def finished(self) -> Any:
         """Fit the height of the figure to its content and return it."""
@@ -134,19 +134,19 @@ class _Page:
         self.axes.set_ylim(height, 0.0)
         return self.figure
 
-    def _placed(self, tokens: Sequence[str], line: float) -> list[_Placed]:
+    def _layout(self, tokens: Sequence[str], line: float) -> list[_TokenBox]:
         """Return the position of each token, and move `top` below them."""
-        found, left = [], _MARGIN
+        boxes, left = [], _MARGIN
         for gap, token in zip(gaps(tokens), tokens, strict=True):
             label = readable(token)
             width = self._width(label)
             left += _SPACE if gap else 0.0
             if left + width > _WIDTH - _MARGIN and left > _MARGIN:
                 left, self.top = _MARGIN, self.top + line
-            found.append(_Placed(label, left, self.top, width))
+            boxes.append(_TokenBox(label, left, self.top, width))
             left += width
         self.top += line + 0.1
-        return found
+        return boxes
 
     def _width(self, label: str) -> float:
         """Return the width of a label in inches."""
@@ -162,8 +162,8 @@ class _Page:
         middle = top + 0.5 * _LINE * size / _SIZE
         self.axes.text(left, middle, text, size=size, color=colour, **style)
 
-    def _box(self, place: _Placed, down: float, height: float, **style: Any) -> None:
+    def _rectangle(self, box: _TokenBox, down: float, height: float, **style: Any) -> None:
         from matplotlib.patches import Rectangle
 
-        corner = (place.left, place.top + down)
-        self.axes.add_patch(Rectangle(corner, place.width, height, zorder=0, **style))
+        corner = (box.left, box.top + down)
+        self.axes.add_patch(Rectangle(corner, box.width, height, zorder=0, **style))

@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.pages import clean, percent, write_page
+from attention_zoo.inspection.pages import (
+    alternatives,
+    clean,
+    details,
+    paragraph,
+    percent,
+    write_page,
+)
 
 OUTSIDE = "O"
 
@@ -66,8 +73,7 @@ def write_tagged_page(
         ValueError: if attention weights are not `(L, H, T, T)` for the T tokens of a result.
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
-    shown = articles or ["<p>No sentences.</p>"]
-    write_page(path, title, _STYLE, [*_legend(answers), *shown])
+    write_page(path, title, _STYLE, [*_legend(answers), *articles], "No sentences.")
 
 
 def _hue(label: str) -> str:
@@ -86,44 +92,45 @@ def _labels(answer: Any) -> list[str]:
 def _legend(answers: Iterable[Any]) -> list[str]:
     counts = Counter(label for answer in answers for label in _labels(answer))
     items = [
-        f'<li class="label" {_hue(label)}>{_named(label)} {counts[label]}</li>'
+        f'<li class="label" {_hue(label)}>{_label_text(label)} {counts[label]}</li>'
         for label in sorted(counts)
     ]
     return ['<ul class="legend">', *items, "</ul>"] if items else []
 
 
-def _named(label: str) -> str:
+def _label_text(label: str) -> str:
     return clean(label) or "(span)"
 
 
 def _article(number: int, answer: Any) -> str:
     """Return the HTML of a sentence with its score, alternatives and attention."""
+    others = [(_heading(other), _sentence(other)) for other in answer.alternatives]
     parts = [
         "<article>",
-        f"<h2>{number} · log-probability {answer.score:.3f}</h2>",
-        _sentence(answer),
+        f"<h2>{number} · {_heading(answer)}</h2>",
+        paragraph(_sentence(answer)),
+        *alternatives("tag sequences", others),
     ]
-    if answer.alternatives:
-        parts.append(f"<details><summary>Other tag sequences: {len(answer.alternatives)}</summary>")
-        for other in answer.alternatives:
-            parts += [f"<h2>log-probability {other.score:.3f}</h2>", _sentence(other)]
-        parts.append("</details>")
     if answer.attention is not None:
         parts += _attention(np.asarray(answer.attention, "float64"), answer.source_tokens)
     return "\n".join([*parts, "</article>"])
 
 
+def _heading(answer: Any) -> str:
+    return f"log-probability {answer.score:.3f}"
+
+
 def _sentence(answer: Any) -> str:
-    shown = _marked(answer) if answer.spans or not _labels(answer) else _tagged(answer)
-    return f'<p class="text" dir="auto">{shown}</p>'
+    has_spans = answer.spans or not _labels(answer)
+    return _words_with_spans(answer) if has_spans else _words_with_tags(answer)
 
 
-def _marked(answer: Any) -> str:
+def _words_with_spans(answer: Any) -> str:
     """Return the HTML of the words, with spans in `<mark>` elements."""
     opens = {span.start: span for span in answer.spans}
     closes = {span.end: span for span in answer.spans}
     parts: list[str] = []
-    for gap, word, (start, end) in _spaced(answer):
+    for gap, word, (start, end) in _words_with_gaps(answer):
         parts.append(gap)
         if start in opens:
             span = opens[start]
@@ -131,14 +138,14 @@ def _marked(answer: Any) -> str:
             parts.append(f'<mark {_hue(span.label)} title="{clean(hint)}">')
         parts.append(clean(word))
         if end in closes:
-            parts.append(f"<small>{_named(closes[end].label)}</small></mark>")
+            parts.append(f"<small>{_label_text(closes[end].label)}</small></mark>")
     return "".join(parts)
 
 
-def _tagged(answer: Any) -> str:
+def _words_with_tags(answer: Any) -> str:
     """Return the HTML of the words, each with its tag below."""
     parts: list[str] = []
-    columns = zip_longest(_spaced(answer), answer.tags, answer.probabilities)
+    columns = zip_longest(_words_with_gaps(answer), answer.tags, answer.probabilities)
     for (gap, word, _), tag, probability in columns:
         hint = clean(f"{tag} {percent(probability)}")
         below = f"<small>{clean(tag)}</small>"
@@ -147,7 +154,7 @@ def _tagged(answer: Any) -> str:
     return "".join(parts)
 
 
-def _spaced(answer: Any) -> Iterable[tuple[str, str, tuple[int, int]]]:
+def _words_with_gaps(answer: Any) -> Iterable[tuple[str, str, tuple[int, int]]]:
     """Yield for each word the gap before it (" " or ""), the word, and its offsets."""
     last = None
     for word, (start, end) in zip(answer.words, answer.offsets, strict=True):
@@ -157,34 +164,31 @@ def _spaced(answer: Any) -> Iterable[tuple[str, str, tuple[int, int]]]:
 
 def _attention(weights: np.ndarray, tokens: Sequence[str]) -> list[str]:
     """Return collapsible tables: the mean over all layers, and one for each of several layers."""
-    places = len(tokens)
-    if weights.ndim != 4 or weights.shape[2:] != (places, places):
+    length = len(tokens)
+    if weights.ndim != 4 or weights.shape[2:] != (length, length):
         raise ValueError(
-            f"attention of shape {weights.shape} over {places} tokens; expected (layers, heads,"
-            f" {places}, {places})"
+            f"attention of shape {weights.shape} over {length} tokens; expected (layers, heads,"
+            f" {length}, {length})"
         )
     layers, heads = weights.shape[:2]
     if not weights.size:
         return []
-    parts = [
-        "<details><summary>Attention</summary>",
-        _table(f"Mean of {layers} layers of {heads} heads", weights.mean((0, 1)), tokens),
-    ]
+    parts = [_table(f"Mean of {layers} layers of {heads} heads", weights.mean((0, 1)), tokens)]
     for number, layer in enumerate(weights.mean(1) if layers > 1 else [], 1):
-        parts.append(f"<details><summary>Layer {number}</summary>")
-        parts += [_table(f"Layer {number}, mean of {heads} heads", layer, tokens), "</details>"]
-    return [*parts, "</details>"]
+        table = _table(f"Layer {number}, mean of {heads} heads", layer, tokens)
+        parts += details(f"Layer {number}", [table])
+    return details("Attention", parts)
 
 
 def _table(caption: str, weights: np.ndarray, tokens: Sequence[str]) -> str:
     """Return a table with a row for each query token; the largest weight has full colour."""
     names = [clean(token) for token in tokens]
-    most = max(float(weights.max()), 1e-9)
+    largest = max(float(weights.max()), 1e-9)
     head = "".join(f'<th scope="col" dir="auto">{name}</th>' for name in names)
     rows = []
     for name, row in zip(names, weights, strict=True):
         cells = "".join(
-            f'<td style="--a: {weight / most:.3f}" title="{name} → {other}: {percent(weight)}">'
+            f'<td style="--a: {weight / largest:.3f}" title="{name} → {other}: {percent(weight)}">'
             "</td>"
             for other, weight in zip(names, row, strict=True)
         )

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from attention_zoo.inspection.canvas import headline, new_figure, save
-from attention_zoo.inspection.caption_overlay import SIDE, TITLE, checked, draw_words, table
+from attention_zoo.inspection.caption_overlay import SIDE, TITLE, check_overlay, draw_words, table
 from attention_zoo.inspection.fonts import families_for
 
 _HEAD = 0.4  # inches
@@ -34,18 +34,18 @@ def plot_word_regions(
         ValueError: if the image is invalid, attention does not fit the words, or a weight is
             negative or not finite.
     """
-    found = (answer, *answer.alternatives)
-    parts = [checked(one.image, one.attention, one.tokens) for one in found]
+    results = (answer, *answer.alternatives)
+    parts = [check_overlay(result.image, result.attention, result.tokens) for result in results]
     title = answer.source if title is None else title
     rows, columns = table(len(answer.tokens) + 1)
-    whole = rows * len(found)
-    figure = new_figure(columns * SIDE, _HEAD + whole * (SIDE + TITLE))
-    family = families_for([*answer.tokens, *(one.text for one in found), title])
-    for number, (one, part) in enumerate(zip(found, parts, strict=True)):
-        place = whole, columns, number * rows * columns + 1
-        axes = draw_words(figure, place, *part, one.tokens, family)
-        name = one.text if len(one.text) <= _NAME else f"…{one.text[1 - _NAME :]}"
-        label = axes.set_title(f"{name}\n{one.score:.3f}", size=9, family=family)
+    total_rows = rows * len(results)
+    figure = new_figure(columns * SIDE, _HEAD + total_rows * (SIDE + TITLE))
+    family = families_for([*answer.tokens, *(result.text for result in results), title])
+    for number, (result, part) in enumerate(zip(results, parts, strict=True)):
+        subplot = total_rows, columns, number * rows * columns + 1
+        axes = draw_words(figure, subplot, *part, result.tokens, family)
+        name = result.text if len(result.text) <= _NAME else f"…{result.text[1 - _NAME :]}"
+        label = axes.set_title(f"{name}\n{result.score:.3f}", size=9, family=family)
         label.set_parse_math(False)
     headline(figure, title, family)
     save(figure, path)

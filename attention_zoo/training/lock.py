@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from errno import ENOLCK, ENOSYS, EOPNOTSUPP
 from pathlib import Path
-from typing import TextIO
+
+from filelock import FileLock, Timeout
 
 LOCK = "lock"
 
@@ -21,12 +22,11 @@ def hold_run_lock(folder: Path) -> Iterator[None]:
 
     Raises:
         ValueError: another process holds it.
+        OSError: the folder cannot be written, or its file system has no locks.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    with _taken(folder) as file:
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
+    with _acquire(folder / LOCK):
+        (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}\n", "utf-8")
         try:
             yield
         finally:
@@ -37,30 +37,27 @@ def hold_run_lock(folder: Path) -> Iterator[None]:
                         path.rmdir()
 
 
-def _taken(folder: Path) -> TextIO:
-    """Acquire the lock and return its file; retry if its last holder removes it meanwhile."""
+def _acquire(path: Path) -> AbstractContextManager[object]:
+    """Acquire the lock of a file; retry if its last holder removes it meanwhile."""
+    # A soft lock, which filelock can fall back to, outlives a process that is killed.
+    lock = FileLock(path, blocking=False, fallback_to_soft=False)
     while True:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file = (folder / LOCK).open("a+", encoding="utf-8")
-        except FileNotFoundError:  # the folder was removed meanwhile
-            continue
-        except FileExistsError:
-            if os.path.lexists(folder) and not folder.is_dir():
-                raise
-            continue
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.stat(folder / LOCK), os.fstat(file.fileno())):
-                return file
-        except BlockingIOError:
-            with file:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-            raise ValueError(
-                f"{folder}: is being trained by {holder};"
-                " wait for it, stop it, or use another run=FOLDER"
-            ) from None
-        except FileNotFoundError:  # the lock or its folder was removed
+            return lock.acquire()
+        except Timeout:
+            with suppress(FileNotFoundError):  # the lock was removed
+                holder = path.read_text("utf-8").strip() or "another process"
+                raise ValueError(
+                    f"{path.parent}: is being trained by {holder};"
+                    " wait for it, stop it, or use another run=FOLDER"
+                ) from None
+        except FileNotFoundError:  # the folder was removed
             pass
-        file.close()
+        except FileExistsError:  # as above, or the folder is a file
+            if os.path.lexists(path.parent) and not path.parent.is_dir():
+                raise
+        except OSError as error:
+            if error.errno not in (ENOSYS, ENOLCK, EOPNOTSUPP):
+                raise
+            reason = "the file system has no locks; use a run=FOLDER on another one"
+            raise OSError(error.errno, reason, str(path)) from None

@@ -22,14 +22,18 @@ from tests.tasks.captioners import encoded, picture
 from tests.tasks.test_glimpses import CLASSES, task_of
 from tests.tiers import mark_others_full
 
+ROTATED = Image.Exif()
+ROTATED[0x0112] = 6
+
 IMAGES = [
     encoded(picture(1)),
     encoded(picture(2, 9, 40), "JPEG"),
     encoded(np.asarray(Image.fromarray(picture(3, 33, 7)).convert("L"))),
     encoded(picture(4, 12, 12)),
     encoded(np.asarray(Image.fromarray(picture(5, 60, 60)).convert("L")), "JPEG"),
+    encoded(picture(6, 9, 40), "JPEG", exif=ROTATED),
 ]
-"""A PNG, a JPEG, a grey PNG, one of the very size that is read, and a grey JPEG."""
+"""PNG, JPEG, grey PNG, one of the size of the model, grey JPEG, one with an EXIF orientation."""
 
 EXPORT = exported
 BATCHES = [IMAGES, IMAGES[1:2], [], [IMAGES[0], b"GIF89a"], [IMAGES[0], IMAGES[0][:60]]]

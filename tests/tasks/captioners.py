@@ -47,10 +47,10 @@ def picture(seed: int, height: int = 20, width: int = 15) -> np.ndarray:
     return np.asarray(Image.fromarray(patches).resize((width, height), Image.Resampling.NEAREST))
 
 
-def encoded(image: np.ndarray, kind: str = "PNG") -> bytes:
+def encoded(image: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
     """The image as a file holds it; grey if it has one channel."""
     file = io.BytesIO()
-    Image.fromarray(image.squeeze()).save(file, kind)
+    Image.fromarray(image.squeeze()).save(file, kind, **options)
     return file.getvalue()
 
 

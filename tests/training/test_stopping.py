@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -221,3 +222,25 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(
         assert (folder / "lock").read_text().startswith(f"process {os.getpid()} ")
         with pytest.raises(ValueError, match="is being trained by process"), hold_run_lock(folder):
             pass
+
+
+def test_a_file_system_without_locks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock that is a mere file would stay behind a killed process."""
+
+    def unsupported(file: Any, how: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with (
+        pytest.raises(OSError, match=r"the file system has no locks; use a run=.*run/lock'$"),
+        hold_run_lock(tmp_path / "run"),
+    ):
+        pass
+
+
+def test_a_run_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").touch()
+    with pytest.raises(FileExistsError, match="run"), hold_run_lock(tmp_path / "run"):
+        pass

@@ -20,11 +20,11 @@ from attention_zoo.data.text.reading import (
     parsed,
 )
 
-INSIDE = ("captions.jsonl", "captions.jsonl.gz")
+CAPTION_FILES = ("captions.jsonl", "captions.jsonl.gz")
 """File names of the captions in an image folder."""
 
 
-class _Described(NamedTuple):
+class _CaptionEntry(NamedTuple):
     """An entry of the captions file: its location, its image file name and its captions."""
 
     where: str
@@ -59,17 +59,17 @@ def read_captions(
             size from the first.
     """
     check_size(size)
-    path = Path(captions) if captions is not None else _inside(images)
-    skips, places = Skips(skip_bad), dict[str, str]()
+    path = Path(captions) if captions is not None else _find_captions_file(images)
+    skips, locations = Skips(skip_bad), dict[str, str]()
     rows = []
     for where, raw in numbered_lines(path):
         with skips:
             row = json_object(where, decoded(where, raw))
-            name = _new_name(where, row, "image", places)
+            name = _read_new_name(where, row, "image", locations)
             texts = field_texts(where, row, "captions")
-            captions_of = [filled(where, text, "field 'captions'") for text in texts]
-            rows.append(_Described(where, name, captions_of))
-    return _read(images, path, rows, places, size, skips)
+            texts_of_image = [filled(where, text, "field 'captions'") for text in texts]
+            rows.append(_CaptionEntry(where, name, texts_of_image))
+    return _read(images, path, rows, locations, size, skips)
 
 
 def read_coco(
@@ -100,69 +100,69 @@ def read_coco(
     """
     check_size(size)
     lines = [decoded(where, raw) for where, raw in numbered_lines(annotations)]
-    whole = parsed(str(annotations), "\n".join(lines))
-    if not isinstance(whole, dict):
+    content = parsed(str(annotations), "\n".join(lines))
+    if not isinstance(content, dict):
         raise ValueError(f"{annotations}: not a JSON object; expected {{...}}")
-    skips, places = Skips(skip_bad), dict[str, str]()
-    rows: dict[Any, _Described] = {}
-    for where, entry in _entries(annotations, whole, "images"):
+    skips, locations = Skips(skip_bad), dict[str, str]()
+    rows: dict[Any, _CaptionEntry] = {}
+    for where, entry in _entries(annotations, content, "images"):
         with skips:
-            name = _new_name(where, _object(where, entry), "file_name", places)
-            number = _number(where, entry, "id")
+            name = _read_new_name(where, _check_object(where, entry), "file_name", locations)
+            number = _read_id(where, entry, "id")
             if number in rows:
                 raise ValueError(f"{where}: id {number!r} is already used in {rows[number].where}")
-            rows[number] = _Described(where, name, [])
-    for where, entry in _entries(annotations, whole, "annotations"):
+            rows[number] = _CaptionEntry(where, name, [])
+    for where, entry in _entries(annotations, content, "annotations"):
         with skips:
-            number = _number(where, _object(where, entry), "image_id")
+            number = _read_id(where, _check_object(where, entry), "image_id")
             texts = field_texts(where, entry, "caption")
             if number not in rows:
                 raise ValueError(f"{where}: image_id {number!r} is not the id of any image")
             rows[number].captions.extend([filled(where, text, "field 'caption'") for text in texts])
-    return _read(images, annotations, rows.values(), places, size, skips)
+    return _read(images, annotations, rows.values(), locations, size, skips)
 
 
-def _inside(images: str | Path) -> Path:
+def _find_captions_file(images: str | Path) -> Path:
     """Return the path of the captions file in an image folder."""
     if not Path(images).is_dir():
         raise ValueError(
             f"{images}: not a folder, so it has no captions file; give the path of one"
         )
-    for name in INSIDE:
+    for name in CAPTION_FILES:
         if (path := Path(images) / name).exists():
             return path
-    raise ValueError(f"{images}: has no {INSIDE[0]}; give the path of the captions file")
+    raise ValueError(f"{images}: has no {CAPTION_FILES[0]}; give the path of the captions file")
 
 
-def _new_name(where: str, row: dict[str, Any], name: str, places: dict[str, str]) -> str:
+def _read_new_name(where: str, row: dict[str, Any], name: str, locations: dict[str, str]) -> str:
     """Return the image name of a row; raise ValueError if an earlier row has it."""
     image = field(where, row, name)
     if not isinstance(image, str):
         raise ValueError(f"{where}: field {name!r} must be the name of an image, got {image!r}")
-    if image in places:
+    if image in locations:
         raise ValueError(
-            f"{where}: image {image!r} is already listed in {places[image]}; give all its captions"
-            " there"
+            f"{where}: image {image!r} is already listed in {locations[image]}; give all its"
+            " captions there"
         )
-    places[image] = where
+    locations[image] = where
     return image
 
 
-def _entries(path: str | Path, whole: dict[str, Any], name: str) -> Iterable[tuple[str, Any]]:
+def _entries(path: str | Path, content: dict[str, Any], name: str) -> Iterable[tuple[str, Any]]:
     """Return the entries of a list in COCO's JSON, with their locations."""
-    entries = field(str(path), whole, name)
+    entries = field(str(path), content, name)
     if not isinstance(entries, list):
         raise ValueError(f"{path}: field {name!r} must be a list")
-    return ((f"{path}: {name}[{place}]", entry) for place, entry in enumerate(entries))
+    return ((f"{path}: {name}[{index}]", entry) for index, entry in enumerate(entries))
 
 
-def _object(where: str, entry: Any) -> dict[str, Any]:
+def _check_object(where: str, entry: Any) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise ValueError(f"{where}: not a JSON object; expected {{...}}")
     return entry
 
 
-def _number(where: str, entry: dict[str, Any], name: str) -> int | str:
+def _read_id(where: str, entry: dict[str, Any], name: str) -> int | str:
     number = field(where, entry, name)
     if not isinstance(number, int | str) or isinstance(number, bool):
         raise ValueError(f"{where}: field {name!r} must be an integer or a string, got {number!r}")
@@ -172,13 +172,13 @@ def _number(where: str, entry: dict[str, Any], name: str) -> int | str:
 def _read(
     images: str | Path,
     captions: str | Path,
-    rows: Iterable[_Described],
-    places: dict[str, str],
+    rows: Iterable[_CaptionEntry],
+    locations: dict[str, str],
     size: Size | None,
     skips: Skips,
 ) -> CaptionedImages:
     """Read the images of the rows. All names are checked before any image is decoded."""
-    stack, present, kept = ImageStack(), list[_Described](), list[_Described]()
+    stack, present = ImageStack(), list[_CaptionEntry]()
     with image_files(images) as files:
         for row in rows:
             with skips:
@@ -189,19 +189,18 @@ def _read(
                 present.append(row)
         for name in files:
             with skips:
-                if name not in places and is_image(name, files):
+                if name not in locations and is_image(name, files):
                     raise ValueError(f"{images}/{name}: has no caption in {captions}")
         for row in present:
             with skips:
                 where = f"{images}/{row.name}"
-                stack.add(where, read_image(files[row.name](), size, where))
-                kept.append(row)
-    if not kept:
+                stack.add(where, read_image(files[row.name](), size, where), row)
+    if not stack.entries:
         raise ValueError(f"{images}: no image with a caption (bad examples skipped: {skips.count})")
     return CaptionedImages(
         stack.images(),
-        [tuple(row.captions) for row in kept],
-        [row.name for row in kept],
+        [tuple(row.captions) for row in stack.entries],
+        [row.name for row in stack.entries],
         f"{images} and {captions}",
         skips.count,
     )

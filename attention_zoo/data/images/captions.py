@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.images.images import check_stack, digest, resized_all
+from attention_zoo.data.images.images import check_stack, digest, resize_images
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right of an image region, as fractions of the image's height and width."""
@@ -38,19 +38,19 @@ class CaptionedImages:
     boxes: list[dict[str, Box]] | None = None
 
     def __post_init__(self) -> None:
-        for what, part in (
+        for field, part in (
             ("captions", self.captions),
             ("names", self.names),
             ("boxes", self.boxes),
         ):
             if part is not None and len(part) != len(self):
                 raise ValueError(
-                    f"{self.origin}: {what} must have one entry per image, got {len(part)} entries"
+                    f"{self.origin}: {field} must have one entry per image, got {len(part)} entries"
                     f" and {len(self)} images"
                 )
         check_stack(self.origin, self.images, (3,))
-        of_image: list[Any] = list(self.captions)
-        for name, captions in zip(self.names, of_image, strict=True):
+        all_captions: list[Any] = list(self.captions)
+        for name, captions in zip(self.names, all_captions, strict=True):
             if isinstance(captions, str):
                 raise ValueError(
                     f"{self.origin}: captions of image {name} must be a tuple, got a string"
@@ -68,7 +68,7 @@ class CaptionedImages:
 
     def resized(self, size: int) -> CaptionedImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""
-        return replace(self, images=resized_all(self.images, size))
+        return replace(self, images=resize_images(self.images, size))
 
     def sample_captions(self, most: int, seed: int) -> CaptionedImages:
         """Return the images with at most `most` captions each, sampled with `seed`.
@@ -82,7 +82,7 @@ class CaptionedImages:
         return replace(
             self,
             captions=[
-                tuple(pick(of_image, min(most, len(of_image)))) for of_image in self.captions
+                tuple(pick(captions, min(most, len(captions)))) for captions in self.captions
             ],
         )
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.images.images import BEGINS, check_bytes, read_bytes
+from attention_zoo.data.images.images import SIGNATURES, check_bytes, read_bytes
 
 Files = dict[str, Callable[[], bytes]]
 """Functions that read each file, by its name within the folder or zip."""
@@ -41,41 +42,42 @@ def image_files(path: str | Path) -> Iterator[Files]:
     """
     root = Path(path)
     if root.is_dir():
-        found = {file.relative_to(root).as_posix(): file for file in _files(root)}
-        yield {name: partial(read_bytes, found[name]) for name in sorted(found)}
+        paths = {file.relative_to(root).as_posix(): file for file in _walk_files(root)}
+        yield {name: partial(read_bytes, paths[name]) for name in sorted(paths)}
         return
-    with _archive(path) as archive:
+    with _open_archive(path) as archive:
         entries: dict[str, zipfile.ZipInfo] = {}
         for entry in archive.infolist():
             name = PurePosixPath(entry.filename.lstrip("/")).as_posix()
-            if entry.is_dir() or any(map(_hidden, name.split("/"))):
+            if entry.is_dir() or any(map(_is_system_file, name.split("/"))):
                 continue
             if name in entries:
                 raise ValueError(f"{path}: has two files named {name!r}; repack it with only one")
             entries[name] = entry
-        yield {name: partial(_unzipped, archive, entries[name], path) for name in sorted(entries)}
+        yield {name: partial(_read_entry, archive, entries[name], path) for name in sorted(entries)}
 
 
 def is_image(name: str, files: Files) -> bool:
     """Return whether a file is an image by its suffix or, without a suffix, by its first bytes."""
     suffix = PurePosixPath(name).suffix.lower()
-    return suffix in SUFFIXES or (not suffix and files[name]().startswith(BEGINS))
+    return suffix in SUFFIXES or (not suffix and files[name]().startswith(SIGNATURES))
 
 
 class ImageStack:
-    """Images of one size in one array, which grows as images are added."""
+    """Images of one size in one array, which grows as images are added, and an entry of each."""
 
     def __init__(self) -> None:
         self._array: NDArray[np.uint8] = np.empty((0, 0, 0, 0), np.uint8)
-        self._count = 0
+        self.entries: list[Any] = []
         self._first = ""
 
-    def add(self, where: str, image: NDArray[np.uint8]) -> None:
-        """Append an image.
+    def add(self, where: str, image: NDArray[np.uint8], entry: Any = None) -> None:
+        """Append an image, and its name or other data.
 
         Raises ValueError if its size differs from the first image or memory runs out.
         """
-        if not self._count:
+        count = len(self.entries)
+        if not count:
             self._array = np.empty((1, *image.shape), np.uint8)
             self._first = where
         if image.shape != self._array.shape[1:]:
@@ -84,47 +86,46 @@ class ImageStack:
                 f"{where}: has size {sizes[0]}, but {self._first} has {sizes[1]}; set size to"
                 " resize all images"
             )
-        if self._count == len(self._array):
+        if count == len(self._array):
             try:
                 self._array = np.concatenate([self._array, np.empty_like(self._array)])
             except MemoryError:
                 raise ValueError(
-                    f"{where}: out of memory after {self._count} images of this size; set a smaller"
-                    " size"
+                    f"{where}: out of memory after {count} images of this size; set a smaller size"
                 ) from None
-        self._array[self._count] = image
-        self._count += 1
+        self._array[count] = image
+        self.entries.append(entry)
 
     def images(self) -> NDArray[np.uint8]:
         """Return all images, `(N, H, W, C)`."""
-        return self._array[: self._count]
+        return self._array[: len(self.entries)]
 
 
-def _hidden(name: str) -> bool:
+def _is_system_file(name: str) -> bool:
     """Return whether a file or folder is one that an operating system adds."""
     added = name.startswith((".", "__MACOSX")) or name.lower() in ("thumbs.db", "desktop.ini")
     return added and name != ".."
 
 
-def _files(folder: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
+def _walk_files(folder: Path, parents: frozenset[str] = frozenset()) -> Iterator[Path]:
     """Yield the files of a folder and its subfolders, including broken links."""
-    real = os.path.realpath(folder)
-    if real in above:
+    resolved = os.path.realpath(folder)
+    if resolved in parents:
         return
     try:
         entries = list(folder.iterdir())
     except OSError as error:
         raise ValueError(f"{folder}: {error.strerror}") from None
     for entry in entries:
-        if _hidden(entry.name):
+        if _is_system_file(entry.name):
             continue
         if entry.is_dir():
-            yield from _files(entry, above | {real})
+            yield from _walk_files(entry, parents | {resolved})
         elif entry.is_file() or not entry.exists():
             yield entry
 
 
-def _archive(path: str | Path) -> zipfile.ZipFile:
+def _open_archive(path: str | Path) -> zipfile.ZipFile:
     """Open a zip; raise ValueError if it is missing or damaged."""
     try:
         return zipfile.ZipFile(path)
@@ -135,20 +136,20 @@ def _archive(path: str | Path) -> zipfile.ZipFile:
         raise ValueError(f"{path}: {reason}") from None
 
 
-_DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
-_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
+_SUPPORTED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Supported compression methods. Python decompresses others all at once, whatever the size."""
 
 
-def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
+def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
     """Return the bytes of a file in a zip, without exceeding the size that the zip declares."""
     where = f"{path}/{entry.filename}"
     check_bytes(where, entry.file_size)
     try:
-        if entry.compress_type in _PACKED:
+        if entry.compress_type in _SUPPORTED_METHODS:
             with archive.open(entry) as file:
                 return file.read(entry.file_size + 1)
-    except _DAMAGES:
+    except _DAMAGE_ERRORS:
         raise ValueError(
             f"{where}: the zip data is damaged or truncated; download it again"
         ) from None

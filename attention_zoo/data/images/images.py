@@ -1,7 +1,7 @@
 """Images from files, bytes and arrays, with the same pixels as in an exported graph.
 
-TensorFlow decodes and resizes images, here as in a graph. Pillow only parses the header, before
-anything is decoded.
+TensorFlow decodes and resizes images, here as in a graph. Pillow parses the header, before anything
+is decoded, and rotates images that have an EXIF orientation.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MOST_BYTES = 1 << 28
 MOST_SCANS = 100
 """Maximum number of scans of a JPEG. Each scan may process all pixels; photos have about ten."""
 
-_JPEG, _PNG = BEGINS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+_JPEG, _PNG = SIGNATURES = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _SCAN = b"\xff\xda"
-_OTHERS = {b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
+_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
 _MODES = {"CMYK": "CMYK colours", "LA": "an alpha channel", "RGBA": "an alpha channel"}
-_DEPTH_AT, _ORIENTATION = 24, 0x0112
+_DEPTH_AT = 24
 
 
 def read_image(
@@ -42,9 +42,9 @@ def read_image(
 
     Files and bytes are JPEG or PNG, decoded by TensorFlow, and resized by
     `tf.image.resize(..., method="bilinear", antialias=True)`, rounded, without keeping the aspect
-    ratio. `graph_image` does the same in a graph. TensorFlow ignores EXIF orientation, so an image
-    that needs rotation is refused. PNG has checksums, which detect all damage. JPEG has none, so a
-    wrong byte can go undetected.
+    ratio. `graph_image` does the same in a graph. Images are rotated and flipped as their EXIF
+    orientation says. PNG has checksums, which detect all damage. JPEG has none, so a wrong byte can
+    go undetected.
 
     Args:
         source: a path, an encoded image, or an array `(H, W, 3)`, `(H, W, 1)` or `(H, W)`, uint8.
@@ -55,7 +55,7 @@ def read_image(
     Raises:
         ValueError: a missing file; a file of more than `MOST_BYTES`; neither JPEG nor PNG; damaged
             or truncated data; more than `MOST_PIXELS` or `MOST_SCANS`; CMYK, alpha, transparency,
-            16 bits; an animation; an EXIF orientation other than upright; an array of another
+            16 bits; an animation; an orientation that is only in XMP or a text; an array of another
             dtype or shape; a size below 1 or of more than `MOST_PIXELS`. The message names the
             image.
 
@@ -67,16 +67,17 @@ def read_image(
     """
     where = where or (str(source) if isinstance(source, str | Path) else "the image")
     if isinstance(source, np.ndarray):
-        image = checked_array(where, source)
-        return resized(np.repeat(image, 3, -1) if image.shape[-1] == 1 else image, size)
+        image = check_array(where, source)
+        return resize_image(np.repeat(image, 3, -1) if image.shape[-1] == 1 else image, size)
     encoded: object = source
     if isinstance(source, str | Path):
         encoded = read_bytes(source, where)
     if not isinstance(encoded, bytes):
         kind = type(encoded).__name__
         raise ValueError(f"{where}: expected a path, encoded bytes or an array, got {kind}")
-    _check_header(where, encoded)
-    return resized(_decoded(where, encoded), size)
+    header = _check_header(where, encoded)
+    image = _decode_eagerly(where, encoded)
+    return resize_image(_rotate_upright(where, image, header, encoded), size)
 
 
 def graph_image(encoded: Any, size: Size | None = None) -> Any:
@@ -85,7 +86,7 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
     Pixels are identical for all images that `read_image` accepts. CMYK, alpha, 16 bits and more
     than `MOST_PIXELS` or `MOST_SCANS` raise `tf.errors.InvalidArgumentError`. The graph cannot
     detect other properties: transparent colours of a PNG or its palette become opaque, an animated
-    PNG gives its default image, and EXIF tags are ignored.
+    PNG gives its default image, and an orientation that is only in XMP or a text is ignored.
 
     Args:
         encoded: a scalar string tensor: JPEG or PNG.
@@ -93,18 +94,21 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
     """
     import tensorflow as tf
 
-    sides = _sides(size)
+    from attention_zoo.data.images.graph_orientation import exif_orientation, transpose_upright
+
+    sides = _height_and_width(size)
     with tf.control_dependencies([_assertion(encoded)]):
-        image = _decode(tf.identity(encoded))
+        encoded = tf.identity(encoded)
+    image = transpose_upright(_decode(encoded), exif_orientation(encoded))
     return image if sides is None else _resize(image, sides)
 
 
-def resized(image: Image, size: Size | None) -> Image:
+def resize_image(image: Image, size: Size | None) -> Image:
     """Return an image `(H, W, C)` resized to `size`, or unchanged if `size` is None.
 
     Raises ValueError for an invalid size.
     """
-    sides = _sides(size)
+    sides = _height_and_width(size)
     if sides is None or image.shape[:2] == sides:
         return image
     import tensorflow as tf
@@ -114,11 +118,11 @@ def resized(image: Image, size: Size | None) -> Image:
     return small
 
 
-def resized_all(images: Image, size: int) -> Image:
+def resize_images(images: Image, size: int) -> Image:
     """Return images `(N, H, W, C)` resized to squares of side `size`."""
     if images.shape[1:3] == (size, size):
         return images
-    small = [resized(image, size) for image in images]
+    small = [resize_image(image, size) for image in images]
     return np.stack(small) if small else np.empty((0, size, size, images.shape[-1]), np.uint8)
 
 
@@ -136,7 +140,7 @@ def digest(image: Image) -> str:
     return hashlib.blake2b(np.ascontiguousarray(image).data, digest_size=16).hexdigest()
 
 
-def checked_array(where: str, array: NDArray[Any]) -> Image:
+def check_array(where: str, array: NDArray[Any]) -> Image:
     """Return the array as `(H, W, 1)` or `(H, W, 3)`; raise ValueError if it is not an image."""
     if array.dtype != np.uint8:
         raise ValueError(f"{where}: the array must be uint8, from 0 to 255, got {array.dtype}")
@@ -167,10 +171,13 @@ def check_bytes(where: str, count: int) -> None:
         raise ValueError(f"{where}: more than {MOST_BYTES} bytes; make the image smaller")
 
 
-def _check_header(where: str, encoded: bytes) -> None:
-    """Raise ValueError if TensorFlow cannot decode the image correctly, or it is too large."""
+def _check_header(where: str, encoded: bytes) -> Any:
+    """Return the header.
+
+    Raises ValueError if TensorFlow cannot decode the image correctly, or it is too large.
+    """
     if not encoded.startswith((_JPEG, _PNG)):
-        raise ValueError(f"{where}: {_strange(encoded)}; give a JPEG or PNG image")
+        raise ValueError(f"{where}: {_describe_format(encoded)}; give a JPEG or PNG image")
     header = _header(where, encoded)
     _check_sides(where, header.height, header.width)
     if encoded.startswith(_JPEG) and encoded.count(_SCAN) > MOST_SCANS:
@@ -183,18 +190,14 @@ def _check_header(where: str, encoded: bytes) -> None:
         raise ValueError(f"{where}: has {problem}; save it as RGB with 8 bits per channel")
     if getattr(header, "is_animated", False):
         raise ValueError(f"{where}: is animated; save a single frame")
-    if (orientation := _orientation(header, encoded)) != 1:
-        raise ValueError(
-            f"{where}: has EXIF orientation {orientation}, which TensorFlow ignores; rotate it with"
-            " PIL.ImageOps.exif_transpose and save it again"
-        )
+    return header
 
 
-def _strange(encoded: bytes) -> str:
+def _describe_format(encoded: bytes) -> str:
     """Describe bytes that are neither JPEG nor PNG, for an error message."""
     if not encoded:
         return "is empty"
-    known = [name for begin, name in _OTHERS.items() if encoded.startswith(begin)]
+    known = [name for signature, name in _FORMATS.items() if encoded.startswith(signature)]
     return f"is {known[0]}" if known else "is not in a known image format"
 
 
@@ -210,10 +213,10 @@ def _header(where: str, encoded: bytes) -> Any:
         read: Any = PngImagePlugin.PngImageFile if png else JpegImagePlugin.JpegImageFile
         return read(io.BytesIO(encoded))
     except Exception:  # Pillow raises many classes
-        raise _damaged(where, encoded) from None
+        raise _damage_error(where, encoded) from None
 
 
-def _damaged(where: str, encoded: bytes) -> ValueError:
+def _damage_error(where: str, encoded: bytes) -> ValueError:
     kind = "PNG" if encoded.startswith(_PNG) else "JPEG"
     return ValueError(f"{where}: the {kind} data is damaged or truncated; download it again")
 
@@ -229,39 +232,45 @@ def _check_sides(where: str, height: int, width: int) -> None:
         )
 
 
-def _orientation(header: Any, encoded: bytes) -> int:
-    """Return the EXIF orientation; 1 means upright."""
-    from PIL.Image import Image as Opened
+def _rotate_upright(where: str, image: Image, header: Any, encoded: bytes) -> Image:
+    """Return the image rotated and flipped as its EXIF orientation says."""
+    import tensorflow as tf
+    from PIL import Image as pillow
+    from PIL import ImageOps
 
-    if "exif" not in header.info and (tags := _late_tags(encoded)):
-        header.info["exif"] = tags
+    from attention_zoo.data.images.graph_orientation import ORIENTATION_TAG, exif_orientation
+
+    has_tags = b"Exif" in encoded or b"eXIf" in encoded
+    stored: Any = None
     try:
-        turned = Opened.getexif(header).get(_ORIENTATION, 1)  # PNG's method decodes the pixels
+        if b"eXIf" in encoded:
+            header.load()  # the tags of a PNG may follow its pixels
+        stored = pillow.Image.getexif(header).get(ORIENTATION_TAG)
     except Exception:  # invalid tags count as none
-        return 1
-    return turned if turned in range(2, 9) else 1
+        pass
+    orientation = int(stored) if stored in range(2, 9) else 1
+    with tf.device("CPU"):
+        known = int(exif_orientation(encoded)) if has_tags else 1
+    if known != orientation:
+        raise ValueError(
+            f"{where}: has orientation {max(known, orientation)} in XMP, a text or damaged EXIF"
+            " data; rotate it with PIL.ImageOps.exif_transpose and save it again"
+        )
+    if orientation == 1:
+        return image
+    picture = pillow.fromarray(image)
+    picture.getexif()[ORIENTATION_TAG] = orientation
+    return np.array(ImageOps.exif_transpose(picture))
 
 
-def _late_tags(encoded: bytes) -> bytes:
-    """Return the EXIF tags of a PNG, also if they follow the pixels; empty without tags."""
-    begin = len(_PNG)
-    while encoded.startswith(_PNG) and begin < len(encoded):
-        kind = encoded[begin + 4 : begin + 8]
-        end = begin + 8 + int.from_bytes(encoded[begin : begin + 4], "big")
-        if kind == b"eXIf":
-            return encoded[begin + 8 : end]
-        begin = end + 4  # skip the checksum
-    return b""
-
-
-def _decoded(where: str, encoded: bytes) -> Image:
+def _decode_eagerly(where: str, encoded: bytes) -> Image:
     import tensorflow as tf
 
     try:
         with tf.device("CPU"):
             image: Image = _decode(tf.constant(encoded)).numpy()
     except tf.errors.InvalidArgumentError:
-        raise _damaged(where, encoded) from None
+        raise _damage_error(where, encoded) from None
     return image
 
 
@@ -281,10 +290,10 @@ def _resize(image: Any, sides: tuple[int, int]) -> Any:
 
 def check_size(size: Size | None) -> None:
     """Raise ValueError for an invalid image size."""
-    _sides(size)
+    _height_and_width(size)
 
 
-def _sides(size: Size | None) -> tuple[int, int] | None:
+def _height_and_width(size: Size | None) -> tuple[int, int] | None:
     """Return (height, width), or None if `size` is None; raise ValueError for an invalid size."""
     if size is None:
         return None
@@ -301,6 +310,8 @@ def _assertion(encoded: Any) -> Any:
     """Return a graph assertion of the checks in `_check_header` that need only a few bytes."""
     import tensorflow as tf
 
+    from attention_zoo.data.images.graph_orientation import combine_bytes
+
     def jpeg() -> tuple[Any, Any]:
         shape = tf.cast(tf.image.extract_jpeg_shape(encoded), tf.int64)
         scans = tf.size(tf.strings.split(encoded[None], _SCAN).values) - 1
@@ -308,15 +319,14 @@ def _assertion(encoded: Any) -> Any:
 
     def png() -> tuple[Any, Any]:
         raw = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 16, 10), tf.uint8), tf.int64)
-        sides = tf.linalg.matvec(tf.reshape(raw[:8], [2, 4]), tf.constant(_PLACES, tf.int64))
-        return sides, (raw[8] <= 8) & (raw[9] < 4)
+        return combine_bytes(tf.reshape(raw[:8], [2, 4])), (raw[8] <= 8) & (raw[9] < 4)
 
-    begins = [tf.strings.substr(encoded, 0, len(begin)) == begin for begin in (_JPEG, _PNG)]
-    whole = tf.strings.length(encoded) >= _PNG_HEAD
+    is_jpeg, is_png = (tf.strings.substr(encoded, 0, len(s)) == s for s in SIGNATURES)
+    is_complete = tf.strings.length(encoded) >= _PNG_HEAD
     message = ["the image is neither JPEG nor PNG, or its header is truncated"]
-    known = tf.debugging.Assert(begins[0] | (begins[1] & whole), message)
-    with tf.control_dependencies([known]):
-        sides, plain = tf.cond(begins[0], jpeg, png)
+    is_known = tf.debugging.Assert(is_jpeg | (is_png & is_complete), message)
+    with tf.control_dependencies([is_known]):
+        sides, plain = tf.cond(is_jpeg, jpeg, png)
     small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MOST_PIXELS)
     reason = (
         "the image is not 8-bit grayscale or RGB without alpha, or has too many pixels or scans"
@@ -326,5 +336,3 @@ def _assertion(encoded: Any) -> Any:
 
 _PNG_HEAD = 26
 """Number of bytes of a PNG file up to bit depth and colour type."""
-_PLACES = [1 << 24, 1 << 16, 1 << 8, 1]
-"""Weights of the bytes of a 32-bit integer, most significant first."""

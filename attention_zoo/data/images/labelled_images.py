@@ -18,7 +18,7 @@ from attention_zoo.data.images.images import (
     check_stack,
     digest,
     read_image,
-    resized_all,
+    resize_images,
 )
 from attention_zoo.data.text.reading import Skips
 from attention_zoo.registry import did_you_mean
@@ -55,9 +55,9 @@ class LabelledImages:
                 f" {parts[1]} labels and {parts[2]} names"
             )
         check_stack(self.origin, self.images, (1, 3))
-        strange = (self.labels < 0) | (self.labels >= len(self.classes))
-        if strange.any():
-            row = int(strange.argmax())
+        invalid = (self.labels < 0) | (self.labels >= len(self.classes))
+        if invalid.any():
+            row = int(invalid.argmax())
             raise ValueError(
                 f"{self.origin}: the label of image {self.names[row]} must be in"
                 f" [0, {len(self.classes)}), the range of class ids, got {self.labels[row]}"
@@ -73,7 +73,7 @@ class LabelledImages:
 
     def resized(self, size: int) -> LabelledImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""
-        return replace(self, images=resized_all(self.images, size))
+        return replace(self, images=resize_images(self.images, size))
 
     def take(self, rows: Iterable[int]) -> LabelledImages:
         """Return the images with indices `rows`, with their labels and names."""
@@ -114,13 +114,13 @@ def read_npz_images(
         )
     if not numbers.size:
         raise ValueError(f"{path}: {labels!r} is empty; give one label per image")
-    least, most = int(numbers.min()), int(numbers.max())
-    if least < 0 or most >= MOST_CLASSES:
+    smallest, largest = int(numbers.min()), int(numbers.max())
+    if smallest < 0 or largest >= MOST_CLASSES:
         raise ValueError(
-            f"{path}: {labels!r} must be from 0 to {MOST_CLASSES - 1}, got {least} to {most}"
+            f"{path}: {labels!r} must be from 0 to {MOST_CLASSES - 1}, got {smallest} to {largest}"
         )
     shaped = pixels[..., None] if pixels.ndim == 3 else pixels
-    classes = [str(number) for number in range(most + 1)]
+    classes = [str(number) for number in range(largest + 1)]
     names = [str(number) for number in range(1, len(numbers) + 1)]
     return LabelledImages(shaped, numbers.astype(np.int32), classes, names, str(path))
 
@@ -146,13 +146,13 @@ def read_class_folders(
             `read_image`), or differs in size from the first; an invalid size.
     """
     check_size(size)
-    stack, kept, skips = ImageStack(), list[str](), Skips(skip_bad)
+    stack, skips = ImageStack(), Skips(skip_bad)
     with image_files(images) as files:
         named = [name for name in files if is_image(name, files)]
         classes = _top_folders(named)
-        for strange in sorted(set(_top_folders(files)) - set(classes)):
+        for folder in sorted(set(_top_folders(files)) - set(classes)):
             with skips:
-                raise ValueError(f"{images}/{strange}: contains no image; remove the folder")
+                raise ValueError(f"{images}/{folder}: contains no image; remove the folder")
         if len(classes) == 1 and all(name.count("/") > 1 for name in named):
             raise ValueError(
                 f"{images}: all images are in subfolders of {classes[0]!r}; give the path of that"
@@ -163,15 +163,14 @@ def read_class_folders(
                 where = f"{images}/{name}"
                 if "/" not in name:
                     raise ValueError(f"{where}: is in no class folder; move it into one")
-                stack.add(where, read_image(files[name](), size, where))
-                kept.append(name)
-    if not kept:
+                stack.add(where, read_image(files[name](), size, where), name)
+    if not stack.entries:
         raise ValueError(
             f"{images}: no image in a class folder (bad images skipped: {skips.count})"
         )
-    labels = [classes.index(name.partition("/")[0]) for name in kept]
+    labels = [classes.index(name.partition("/")[0]) for name in stack.entries]
     numbers = np.asarray(labels, np.int32)
-    return LabelledImages(stack.images(), numbers, classes, kept, str(images), skips.count)
+    return LabelledImages(stack.images(), numbers, classes, stack.entries, str(images), skips.count)
 
 
 def _top_folders(names: Iterable[str]) -> list[str]:
@@ -182,10 +181,10 @@ def _top_folders(names: Iterable[str]) -> list[str]:
 def _arrays(path: str | Path, wanted: tuple[str, str]) -> list[NDArray[Any]]:
     """Return the arrays of an npz file with the given names."""
     try:
-        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as found:
-            names = list(found)
+        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as arrays:
+            names = list(arrays)
             if set(wanted) <= set(names):
-                return [np.asarray(found[name]) for name in wanted]
+                return [np.asarray(arrays[name]) for name in wanted]
     except MemoryError:
         raise ValueError(f"{path}: does not fit into memory; give a smaller file") from None
     except Exception as error:  # NumPy raises many classes

@@ -10,7 +10,7 @@ import numpy as np
 
 from attention_zoo.data.images.captions import CaptionedImages
 from attention_zoo.data.images.image_files import ImageStack
-from attention_zoo.data.images.images import Size, check_size, checked_array, read_image, resized
+from attention_zoo.data.images.images import Size, check_array, check_size, read_image, resize_image
 from attention_zoo.data.images.labelled_images import LabelledImages
 from attention_zoo.data.text.prepared import prepared_rows
 from attention_zoo.data.text.reading import Skips, decoded, filled
@@ -51,18 +51,15 @@ def read_caption_tfds(
     check_size(size)
     rows = _image_rows(name, split, (image, captions), data_dir)[1]
     stack, skips = ImageStack(), Skips(skip_bad)
-    texts: list[tuple[str, ...]] = []
-    names: list[str] = []
     for where, number, row in rows:
         with skips:
-            found = _texts(where, captions, _value(row, captions))
-            stack.add(where, read_image(row[image], size, where))
-            texts.append(found)
-            names.append(number)
-    if not names:
+            texts_of_row = _texts(where, captions, _value(row, captions))
+            stack.add(where, read_image(row[image], size, where), (texts_of_row, number))
+    if not stack.entries:
         raise ValueError(
             f"{name} {split}: no image with a caption (bad rows skipped: {skips.count})"
         )
+    texts, names = map(list, zip(*stack.entries, strict=True))
     return CaptionedImages(stack.images(), texts, names, f"{name} {split}", skips.count)
 
 
@@ -93,20 +90,19 @@ def read_labelled_tfds(
     features, rows = _image_rows(name, split, (image, label), data_dir)
     if not hasattr(features[label], "int2str"):
         raise ValueError(f"{name}: feature {label!r} is not a ClassLabel; choose one that is")
-    stack, labels, names = ImageStack(), list[int](), list[str]()
-    skips = Skips(skip_bad)
+    stack, skips = ImageStack(), Skips(skip_bad)
     for where, number, row in rows:
         with skips:
-            stack.add(where, resized(checked_array(where, row[image]), size))
-            labels.append(int(row[label]))
-            names.append(number)
-    if not names:
+            pixels = resize_image(check_array(where, row[image]), size)
+            stack.add(where, pixels, (int(row[label]), number))
+    if not stack.entries:
         raise ValueError(f"{name} {split}: contains no image (bad rows skipped: {skips.count})")
+    labels, names = zip(*stack.entries, strict=True)
     return LabelledImages(
         stack.images(),
         np.asarray(labels, np.int32),
         list(features[label].names),
-        names,
+        list(names),
         f"{name} {split}",
         skips.count,
     )
@@ -132,9 +128,9 @@ def _value(row: dict[str, Any], name: str) -> Any:
 
 def _texts(where: str, name: str, value: Any) -> tuple[str, ...]:
     """Return the captions of a row."""
-    found = [value] if isinstance(value, bytes) else list(np.ravel(value))
-    if not found:
+    texts_of_row = [value] if isinstance(value, bytes) else list(np.ravel(value))
+    if not texts_of_row:
         raise ValueError(f"{where}: the field {name!r} is empty")
-    if not all(isinstance(text, bytes) for text in found):
+    if not all(isinstance(text, bytes) for text in texts_of_row):
         raise ValueError(f"{where}: field {name!r} must be a string or a list of strings")
-    return tuple(filled(where, decoded(where, text), f"field {name!r}") for text in found)
+    return tuple(filled(where, decoded(where, text), f"field {name!r}") for text in texts_of_row)

@@ -12,27 +12,27 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import tokenizers
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken
 
+from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.vocabulary import (
     END,
     PAD,
     SPECIAL_TOKENS,
     START,
     UNKNOWN,
-    check_unicode,
 )
 from attention_zoo.registry import Registry
 
 MARK = "▁"
 FILE = "tokenizer.json"
-LONGEST_WORD = 100  # characters; as in released BERTs, longer words are unknown
+END_OF_TEXT = "<|endoftext|>"
 
 PUBLIC_TOKENIZERS = Registry("tokenizer")
 """Tokenizer classes by the type of the model in a `tokenizer.json`."""
 
 
-class PublicTokenizer:
+class PublicTokenizer(EngineTokenizer):
     """Base class of the tokenizers of public checkpoints; load one with `load_tokenizer`.
 
     Args:
@@ -58,28 +58,10 @@ class PublicTokenizer:
         self._engine = engine
 
     @property
-    def vocabulary_size(self) -> int:
-        """Number of token ids."""
-        return int(self._engine.get_vocab_size(with_added_tokens=True))
-
-    @property
     def lowercase(self) -> bool:
         """Whether texts are lowercased."""
-        return self._engine.normalizer is not None and self._normal("A") == "a"
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, without start and end tokens.
-
-        Raises:
-            ValueError: one string instead of a list; a text that is invalid Unicode (a lone
-                surrogate).
-        """
-        if isinstance(texts, str):
-            raise ValueError("encode takes a list of strings, not one string; write encode([text])")
-        for number, text in enumerate(texts):
-            check_unicode(text, number)
-        rows = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [[self.ours(i) for i in row.ids] for row in rows]
+        normalizer = self._engine.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
 
     def decode(
         self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
@@ -89,23 +71,24 @@ class PublicTokenizer:
         With `past_end`, decoding continues after an end token, which is part of the text then.
         `copied` is ignored.
         """
-        kept = []
+        engine_ids = []
         for token_id in map(int, ids):
             if token_id == self.end and not past_end:
                 break
-            if self._checked(token_id) not in (self.pad, self.start):
-                kept.append(self.theirs(token_id))
-        return str(self._engine.decode([i for i in kept if i >= 0], skip_special_tokens=False))
+            engine_id = self.to_engine_id(self._check_id(token_id))
+            if token_id not in (self.pad, self.start) and engine_id >= 0:
+                engine_ids.append(engine_id)
+        return str(self._engine.decode(engine_ids, skip_special_tokens=False))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return a label for each id, for plots."""
-        return [self._label(self._checked(int(token_id))) for token_id in ids]
+        return [self._label(self._check_id(int(token_id))) for token_id in ids]
 
     def decode_one(self, token_id: int) -> str:
         """Return the text that one id adds, with a mark for a space."""
         if token_id in (self.pad, self.start, self.end):
             return ""
-        return self._surface(self._checked(token_id))
+        return self._surface(self._check_id(token_id))
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into a folder."""
@@ -113,11 +96,11 @@ class PublicTokenizer:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FILE).write_text(self._engine.to_str(pretty=True) + "\n", encoding="utf-8")
 
-    def ours(self, token_id: int) -> int:
+    def from_engine_id(self, token_id: int) -> int:
         """Convert a token id of the engine to the id in this library."""
         return token_id
 
-    def theirs(self, token_id: int) -> int:
+    def to_engine_id(self, token_id: int) -> int:
         """Convert a token id of this library to the engine's id, negative if it has none."""
         return token_id
 
@@ -127,21 +110,11 @@ class PublicTokenizer:
     def _surface(self, token_id: int) -> str:
         return MARK + self._label(token_id)
 
-    def _normal(self, text: str) -> str:
-        return str(self._engine.normalizer.normalize_str(text))
-
-    def _checked(self, token_id: int) -> int:
-        if not 0 <= token_id < self.vocabulary_size:
-            raise ValueError(
-                f"token id {token_id} is outside the vocabulary of {self.vocabulary_size} tokens"
-            )
-        return token_id
-
-    def _special(self, token: str) -> int:
-        found = self._engine.token_to_id(token)
-        if found is None:
+    def _special_id(self, token: str) -> int:
+        token_id = self._engine.token_to_id(token)
+        if token_id is None:
             raise ValueError(f"the vocabulary has no {token}, which this kind of tokenizer needs")
-        return int(found)
+        return int(token_id)
 
 
 @PUBLIC_TOKENIZERS.register("WordPiece")
@@ -157,7 +130,7 @@ class WordPieceTokenizer(PublicTokenizer):
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
         names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-        self.pad, self.unknown, self.start, self.end, self.mask = map(self._special, names)
+        self.pad, self.unknown, self.start, self.end, self.mask = map(self._special_id, names)
         if self.pad != PAD:
             raise ValueError(f"the id of [PAD] must be {PAD}, got {self.pad}")
 
@@ -179,11 +152,11 @@ class ByteTokenizer(PublicTokenizer):
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
-        self._last = self._special("<|endoftext|>")
+        self._last = self._special_id(END_OF_TEXT)
         size = engine.get_vocab_size(with_added_tokens=True)
         if self._last != size - 1:
             raise ValueError(
-                f"<|endoftext|> must be the last of {size} token ids, as in GPT-2, got id"
+                f"{END_OF_TEXT} must be the last of {size} token ids, as in GPT-2, got id"
                 f" {self._last}; remove the tokens that were added to the vocabulary"
             )
 
@@ -191,24 +164,27 @@ class ByteTokenizer(PublicTokenizer):
     def vocabulary_size(self) -> int:
         return super().vocabulary_size + len(SPECIAL_TOKENS) - 1
 
-    def ours(self, token_id: int) -> int:
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [list(map(self.from_engine_id, ids)) for ids in super().encode(texts)]
+
+    def from_engine_id(self, token_id: int) -> int:
         return END if token_id == self._last else token_id + len(SPECIAL_TOKENS)
 
-    def theirs(self, token_id: int) -> int:
+    def to_engine_id(self, token_id: int) -> int:
         return self._last if token_id == END else token_id - len(SPECIAL_TOKENS)
 
     def _label(self, token_id: int) -> str:
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
-        text = self._engine.decode([self.theirs(token_id)])
+        text = self._engine.decode([self.to_engine_id(token_id)])
         if "\ufffd" in text:  # part of a multi-byte character
-            return str(self._engine.id_to_token(self.theirs(token_id)))
+            return str(self._engine.id_to_token(self.to_engine_id(token_id)))
         return text.strip(" ") or MARK
 
     def _surface(self, token_id: int) -> str:
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
-        return str(self._engine.decode([self.theirs(token_id)])).replace(" ", MARK)
+        return str(self._engine.decode([self.to_engine_id(token_id)])).replace(" ", MARK)
 
 
 def is_public_tokenizer(folder: Path) -> bool:
@@ -231,56 +207,37 @@ def load_public_tokenizer(folder: Path) -> PublicTokenizer:
     try:
         engine = READERS[path.name](folder)
         kind = type(engine.model).__name__
-        made: PublicTokenizer = PUBLIC_TOKENIZERS.get(kind)(engine)
+        tokenizer: PublicTokenizer = PUBLIC_TOKENIZERS.get(kind)(engine)
     except Exception as error:  # `tokenizers` raises plain `Exception`
         raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
-    return made
+    return tokenizer
 
 
-def _from_json(folder: Path) -> tokenizers.Tokenizer:
-    return tokenizers.Tokenizer.from_file(str(folder / FILE))
-
-
-def _from_vocabulary(folder: Path) -> tokenizers.Tokenizer:
+def _read_vocabulary(folder: Path) -> tokenizers.Tokenizer:
     """Return the WordPiece tokenizer of a released BERT."""
     settings = _json(folder / "tokenizer_config.json") or {}
-    lines = (folder / "vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
-    ids = {line.removesuffix("\r"): number for number, line in enumerate(lines)}
-    engine = tokenizers.Tokenizer(
-        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD)
-    )
-    engine.normalizer = normalizers.BertNormalizer(
+    engine = tokenizers.BertWordPieceTokenizer.from_file(
+        str(folder / "vocab.txt"),
         lowercase=settings.get("do_lower_case", True),
         strip_accents=settings.get("strip_accents"),
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
     )
-    engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    engine.decoder = decoders.WordPiece()
-    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    engine.add_special_tokens(
-        [AddedToken(token, special=True) for token in special if token in ids]
-    )
-    _add(engine, folder / "added_tokens.json")
-    return engine
+    return _with_added_tokens(engine, folder)
 
 
-def _from_merges(folder: Path) -> tokenizers.Tokenizer:
+def _read_merges(folder: Path) -> tokenizers.Tokenizer:
     """Return the byte-level BPE tokenizer of GPT-2."""
-    model = models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
-    engine = tokenizers.Tokenizer(model)
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    engine.decoder = decoders.ByteLevel()
-    if engine.token_to_id("<|endoftext|>") is not None:
-        engine.add_special_tokens([AddedToken("<|endoftext|>", special=True)])
-    _add(engine, folder / "added_tokens.json")
-    return engine
+    files = str(folder / "vocab.json"), str(folder / "merges.txt")
+    engine = tokenizers.ByteLevelBPETokenizer.from_file(*files)
+    if engine.token_to_id(END_OF_TEXT) is not None:
+        engine.add_special_tokens([END_OF_TEXT])
+    return _with_added_tokens(engine, folder)
 
 
-def _add(engine: tokenizers.Tokenizer, path: Path) -> None:
-    """Add the tokens of an `added_tokens.json`, which maps tokens to their ids."""
-    if not path.is_file():
-        return
-    added = _json(path)
+def _with_added_tokens(engine: Any, folder: Path) -> tokenizers.Tokenizer:
+    """Return a tokenizer with the tokens of `added_tokens.json`, which maps tokens to ids."""
+    path = folder / "added_tokens.json"
+    added = _json(path) if path.is_file() else {}
     if added is None:
         raise ValueError(f"{path.name} in the same folder is damaged; copy it again")
     for token, number in sorted(added.items(), key=lambda item: item[1]):
@@ -291,19 +248,20 @@ def _add(engine: tokenizers.Tokenizer, path: Path) -> None:
                 f"{path.name}: the id of {token!r} must be {engine.token_to_id(token)}, got"
                 f" {number}; number added tokens from the vocabulary size"
             )
+    return tokenizers.Tokenizer.from_str(engine.to_str())
 
 
 READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
-    FILE: _from_json,
-    "vocab.txt": _from_vocabulary,
-    "merges.txt": _from_merges,
+    FILE: lambda folder: tokenizers.Tokenizer.from_file(str(folder / FILE)),
+    "vocab.txt": _read_vocabulary,
+    "merges.txt": _read_merges,
 }
 """Readers by the name of their main file, in order of preference."""
 
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None

@@ -29,6 +29,7 @@ from typing import Any, ClassVar, cast
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
+from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.public_tokenizers import (
     is_public_tokenizer,
     load_public_tokenizer,
@@ -60,7 +61,7 @@ WHITESPACE_PATTERN = f"{MARK}?[^{MARK}]+"
 TOKENIZERS = Registry("tokenizer")
 
 
-class Tokenizer:
+class Tokenizer(EngineTokenizer):
     """Base class of tokenizers; create one with `train_tokenizer` or `load_tokenizer`.
 
     Args:
@@ -86,25 +87,6 @@ class Tokenizer:
         self._surfaces[PAD] = self._surfaces[START] = self._surfaces[END] = ""
         self._surfaces[UNKNOWN] = (MARK if self.marks_start else "") + SPECIAL_TOKENS[UNKNOWN]
 
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of token ids."""
-        return len(self.vocabulary)
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, without start and end tokens.
-
-        Raises:
-            ValueError: one string instead of a list; a text that is invalid Unicode (a lone
-                surrogate).
-        """
-        if isinstance(texts, str):
-            raise ValueError("encode takes a list of strings, not one string; write encode([text])")
-        for i, text in enumerate(texts):
-            if not text.isascii():
-                check_unicode(text, i)
-        return [row.ids for row in self._engine.encode_batch_fast(list(texts))]
-
     def decode(
         self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
     ) -> str:
@@ -120,14 +102,14 @@ class Tokenizer:
         for token_id in ids:
             if token_id == END and not past_end:
                 break
-            surface = self._surfaces[self._checked(token_id)]
+            surface = self._surfaces[self._check_id(token_id)]
             surfaces.append(next(copies, surface) if token_id == UNKNOWN else surface)
         text = "".join(surfaces).replace(MARK, " ")
         return text.removeprefix(" ") if self.marks_start else text
 
     def decode_one(self, token_id: int) -> str:
         """Return the text that one id adds, with a mark for a space."""
-        return self._surfaces[self._checked(token_id)]
+        return self._surfaces[self._check_id(token_id)]
 
     def tokens(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> list[str]:
         """Return a label for each id, for plots: the token without its mark."""
@@ -135,7 +117,7 @@ class Tokenizer:
         tokens = [
             next(copies, token) if token_id == UNKNOWN else token
             for token_id in ids
-            for token in [self.vocabulary[self._checked(token_id)]]
+            for token in [self.vocabulary[self._check_id(token_id)]]
         ]
         return [token.removeprefix(MARK) or MARK for token in tokens]
 
@@ -146,15 +128,15 @@ class Tokenizer:
         """
         normal = self._engine.normalizer.normalize_str(text)
         (ids,) = self.encode([text])
-        found: list[str] = []
-        left = iter(ids)
+        surfaces: list[str] = []
+        remaining = iter(ids)
         for piece, _ in self._engine.pre_tokenizer.pre_tokenize_str(normal):
             size = 0
             while size < len(piece):
-                token_id = next(left)
-                found.append(piece if token_id == UNKNOWN else self.vocabulary[token_id])
-                size += len(found[-1])
-        return found
+                token_id = next(remaining)
+                surfaces.append(piece if token_id == UNKNOWN else self.vocabulary[token_id])
+                size += len(surfaces[-1])
+        return surfaces
 
     def save(self, folder: str | Path) -> None:
         """Write `vocabulary.txt` (one token a line) and `tokenizer.json` (kind, lowercase)."""
@@ -195,13 +177,6 @@ class Tokenizer:
             normal = engine.normalizer.normalize_str(text)
             counts.update(piece for piece, _ in engine.pre_tokenizer.pre_tokenize_str(normal))
         return [*SPECIAL_TOKENS, *_most_frequent(counts, size - len(SPECIAL_TOKENS))]
-
-    def _checked(self, token_id: int) -> int:
-        if not 0 <= token_id < len(self.vocabulary):
-            raise ValueError(
-                f"token id {token_id} is outside the vocabulary of {len(self.vocabulary)} tokens"
-            )
-        return token_id
 
 
 @TOKENIZERS.register("word")

@@ -10,7 +10,15 @@ from attention_zoo.models.language.masked_lm import MaskedLM
 from attention_zoo.models.positional_encoding import LEARNED
 from attention_zoo.models.presets import merge
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
-from attention_zoo.models.public.placing import Place, dense, fill, norm, table, turned, vector
+from attention_zoo.models.public.weight_mapping import (
+    WeightMapping,
+    assign_weights,
+    map_dense,
+    map_kernel,
+    map_norm,
+    map_table,
+    map_vector,
+)
 
 NAMES = {
     "vocabulary_size": "vocab_size",
@@ -22,7 +30,7 @@ NAMES = {
 }
 HEAD = "cls.predictions.transform.dense.weight"
 POOLER = "pooler.dense.weight"
-SPARE = (
+IGNORED = (
     r"embeddings\.position_ids",
     r"cls\.seq_relationship\..*",
     r"cls\.predictions\.decoder\..*",  # duplicates of the tied table and the bias
@@ -32,7 +40,7 @@ SPARE = (
 @FAMILIES.register("bert")
 def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, Any]) -> Any:
     """Build `cls`, by default a `MaskedLM` if the checkpoint has its head, else a `BERT`."""
-    tensors = checkpoint.tensors.renamed(_plain)
+    tensors = checkpoint.tensors.renamed(_normalize_name)
     cls = cls or (MaskedLM if HEAD in tensors else BERT)
     if cls not in BUILDERS:
         raise ValueError(f"{checkpoint.folder}: is a BERT or a MaskedLM, not a {cls.__name__}")
@@ -41,29 +49,29 @@ def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     settings = _settings(checkpoint)
     model, bert, head = BUILDERS[cls](settings, POOLER in tensors, overrides)
     checkpoint.refuse_positions(bert.settings["layer"].get("positions", LEARNED))
-    spare = [*SPARE, *([] if head else [r"cls\..*"]), *([] if bert.pooler else [r"pooler\..*"])]
-    fill([*of_bert(bert), *head], tensors, checkpoint.folder, spare)
+    ignored = [*IGNORED, *([] if head else [r"cls\..*"]), *([] if bert.pooler else [r"pooler\..*"])]
+    assign_weights([*map_bert(bert), *head], tensors, checkpoint.folder, ignored)
     return model
 
 
-Built = tuple[Any, BERT, list[Place]]
+Built = tuple[Any, BERT, list[WeightMapping]]
 
 
-def _bert(settings: dict[str, Any], pooled: bool, overrides: dict[str, Any]) -> Built:
-    model = BERT(**merge(BERT, {**settings, "use_pooler": pooled}, overrides))
+def _bert(settings: dict[str, Any], use_pooler: bool, overrides: dict[str, Any]) -> Built:
+    model = BERT(**merge(BERT, {**settings, "use_pooler": use_pooler}, overrides))
     return model, model, []
 
 
-def _masked_lm(settings: dict[str, Any], pooled: bool, overrides: dict[str, Any]) -> Built:
-    inside = merge(BERT, settings, overrides.get("bert", {}))
-    model = MaskedLM(**merge(MaskedLM, {}, {**overrides, "bert": inside}))
-    return model, model.bert, list(of_head(model))
+def _masked_lm(settings: dict[str, Any], use_pooler: bool, overrides: dict[str, Any]) -> Built:
+    encoder_settings = merge(BERT, settings, overrides.get("bert", {}))
+    model = MaskedLM(**merge(MaskedLM, {}, {**overrides, "bert": encoder_settings}))
+    return model, model.bert, list(map_head(model))
 
 
 BUILDERS: dict[type, Callable[..., Built]] = {BERT: _bert, MaskedLM: _masked_lm}
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Strip the prefix "bert." of a tensor's name and use the newer names of a norm's vectors."""
     name = name.removeprefix("bert.")
     for old, new in (("gamma", "weight"), ("beta", "bias")):
@@ -88,31 +96,31 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def of_bert(bert: BERT) -> Iterator[Place]:
+def map_bert(bert: BERT) -> Iterator[WeightMapping]:
     """Yield the mappings of an encoder's tensors."""
-    yield table("embeddings.word_embeddings.weight", bert.token_embedding.embeddings)
-    yield table("embeddings.position_embeddings.weight", bert.positions.table)
-    yield table("embeddings.token_type_embeddings.weight", bert.segment_embedding.embeddings)
-    yield from norm("embeddings.LayerNorm", bert.norm)
+    yield map_table("embeddings.word_embeddings.weight", bert.token_embedding.embeddings)
+    yield map_table("embeddings.position_embeddings.weight", bert.positions.table)
+    yield map_table("embeddings.token_type_embeddings.weight", bert.segment_embedding.embeddings)
+    yield from map_norm("embeddings.LayerNorm", bert.norm)
     for number, layer in enumerate(bert.encoder):
-        at, heads = f"encoder.layer.{number}", layer.attention
+        layer_prefix, heads = f"encoder.layer.{number}", layer.attention
         for name in ("query", "key", "value"):
-            there = f"{at}.attention.self.{name}"
-            yield turned(f"{there}.weight", getattr(heads, f"{name}_projection"))
-            yield vector(f"{there}.bias", getattr(heads, f"{name}_bias"))
-        out = f"{at}.attention.output"
-        yield turned(f"{out}.dense.weight", heads.output_projection, inputs=2)
-        yield vector(f"{out}.dense.bias", heads.output_bias)
-        yield from norm(f"{out}.LayerNorm", layer.around_attention.norm)
-        yield from dense(f"{at}.intermediate.dense", layer.feed_forward.first)
-        yield from dense(f"{at}.output.dense", layer.feed_forward.second)
-        yield from norm(f"{at}.output.LayerNorm", layer.around_feed_forward.norm)
+            prefix = f"{layer_prefix}.attention.self.{name}"
+            yield map_kernel(f"{prefix}.weight", getattr(heads, f"{name}_projection"))
+            yield map_vector(f"{prefix}.bias", getattr(heads, f"{name}_bias"))
+        out = f"{layer_prefix}.attention.output"
+        yield map_kernel(f"{out}.dense.weight", heads.output_projection, inputs=2)
+        yield map_vector(f"{out}.dense.bias", heads.output_bias)
+        yield from map_norm(f"{out}.LayerNorm", layer.around_attention.norm)
+        yield from map_dense(f"{layer_prefix}.intermediate.dense", layer.feed_forward.first)
+        yield from map_dense(f"{layer_prefix}.output.dense", layer.feed_forward.second)
+        yield from map_norm(f"{layer_prefix}.output.LayerNorm", layer.around_feed_forward.norm)
     if bert.pooler is not None:
-        yield from dense("pooler.dense", bert.pooler)
+        yield from map_dense("pooler.dense", bert.pooler)
 
 
-def of_head(model: MaskedLM) -> Iterator[Place]:
+def map_head(model: MaskedLM) -> Iterator[WeightMapping]:
     """Yield the mappings of the head's tensors."""
-    yield from dense("cls.predictions.transform.dense", model.dense)
-    yield from norm("cls.predictions.transform.LayerNorm", model.norm)
-    yield vector("cls.predictions.bias", model.bias)
+    yield from map_dense("cls.predictions.transform.dense", model.dense)
+    yield from map_norm("cls.predictions.transform.LayerNorm", model.norm)
+    yield map_vector("cls.predictions.bias", model.bias)

@@ -20,7 +20,14 @@ import numpy as np
 from attention_zoo.models.language.gpt import GPT
 from attention_zoo.models.presets import merge
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
-from attention_zoo.models.public.placing import Array, Place, fill, norm, table, vector
+from attention_zoo.models.public.weight_mapping import (
+    Array,
+    WeightMapping,
+    assign_weights,
+    map_norm,
+    map_table,
+    map_vector,
+)
 
 NAMES = {
     "embedding_dim": "n_embd",
@@ -28,11 +35,11 @@ NAMES = {
     "num_layers": "n_layer",
     "max_length": "n_positions",
 }
-SPARE = (
+IGNORED = (
     r"h\.\d+\.attn\.(masked_)?bias",  # the causal mask
     r"lm_head\.weight",  # duplicate of the tied table
 )
-SPECIAL = 4
+NUM_SPECIAL = 4
 
 
 @FAMILIES.register("gpt2")
@@ -43,7 +50,7 @@ def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     model = GPT(**merge(GPT, _settings(checkpoint), overrides))
     checkpoint.refuse_positions(model.settings["positions"])
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("transformer."))
-    fill(of_gpt2(model), tensors, checkpoint.folder, SPARE)
+    assign_weights(map_gpt2(model), tensors, checkpoint.folder, IGNORED)
     return model
 
 
@@ -62,7 +69,7 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
     checkpoint.refuse("eos_token_id", unless=last)
     return {
         **numbers,
-        "vocabulary_size": last + SPECIAL,
+        "vocabulary_size": last + NUM_SPECIAL,
         "units": config.get("n_inner") or 4 * numbers["embedding_dim"],
         "dropout": config.get("resid_pdrop", 0.1),
         "layer": {
@@ -73,39 +80,41 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def of_gpt2(model: GPT) -> Iterator[Place]:
+def map_gpt2(model: GPT) -> Iterator[WeightMapping]:
     """Yield the mappings of a GPT-2's tensors."""
-    words = model.token_embedding.embeddings
-    rows, width = words.shape
-    yield Place("wte.weight", (rows - SPECIAL + 1, width), [words], _with_special)
-    yield table("wpe.weight", model.positions.table)
+    embeddings = model.token_embedding.embeddings
+    rows, width = embeddings.shape
+    yield WeightMapping("wte.weight", (rows - NUM_SPECIAL + 1, width), [embeddings], _with_special)
+    yield map_table("wpe.weight", model.positions.table)
     for number, layer in enumerate(model.decoder):
-        at, heads = f"h.{number}", layer.attention
+        prefix, heads = f"h.{number}", layer.attention
         names = ("query", "key", "value")
         kernels = [getattr(heads, f"{name}_projection") for name in names]
         biases = [getattr(heads, f"{name}_bias") for name in names]
-        yield from norm(f"{at}.ln_1", layer.around_attention.norm)
-        yield Place(f"{at}.attn.c_attn.weight", (width, 3 * width), kernels, _thirds)
-        yield Place(f"{at}.attn.c_attn.bias", (3 * width,), biases, _thirds)
-        yield Place(f"{at}.attn.c_proj.weight", (width, width), [heads.output_projection])
-        yield vector(f"{at}.attn.c_proj.bias", heads.output_bias)
-        yield from norm(f"{at}.ln_2", layer.around_feed_forward.norm)
+        yield from map_norm(f"{prefix}.ln_1", layer.around_attention.norm)
+        yield WeightMapping(f"{prefix}.attn.c_attn.weight", (width, 3 * width), kernels, _split_qkv)
+        yield WeightMapping(f"{prefix}.attn.c_attn.bias", (3 * width,), biases, _split_qkv)
+        yield WeightMapping(
+            f"{prefix}.attn.c_proj.weight", (width, width), [heads.output_projection]
+        )
+        yield map_vector(f"{prefix}.attn.c_proj.bias", heads.output_bias)
+        yield from map_norm(f"{prefix}.ln_2", layer.around_feed_forward.norm)
         for name, dense in (
             ("c_fc", layer.feed_forward.first),
             ("c_proj", layer.feed_forward.second),
         ):
-            yield table(f"{at}.mlp.{name}.weight", dense.kernel)
-            yield vector(f"{at}.mlp.{name}.bias", dense.bias)
-    yield from norm("ln_f", model.norm)
+            yield map_table(f"{prefix}.mlp.{name}.weight", dense.kernel)
+            yield map_vector(f"{prefix}.mlp.{name}.bias", dense.bias)
+    yield from map_norm("ln_f", model.norm)
 
 
 def _with_special(rows: Array) -> list[Array]:
     """Prepend the rows of the special tokens; drop the last row."""
-    words, end = rows[:-1], rows[-1:]
+    embeddings, end = rows[:-1], rows[-1:]
     mean = rows.astype("float64").mean(axis=0, keepdims=True).astype(rows.dtype)
-    return [np.concatenate([mean, mean, end, end, words])]
+    return [np.concatenate([mean, mean, end, end, embeddings])]
 
 
-def _thirds(array: Array) -> list[Array]:
+def _split_qkv(array: Array) -> list[Array]:
     """Split queries, keys and values, which are stored side by side."""
     return list(np.split(array, 3, axis=-1))

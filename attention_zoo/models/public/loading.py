@@ -47,26 +47,26 @@ class Checkpoint(NamedTuple):
                 raise ValueError(f"{self.folder / 'config.json'}: {name} is missing")
         return {ours: self.config[name] for ours, name in names.items()}
 
-    def activation(self, name: str, usual: str) -> str:
-        """Return this library's name of the config's activation, `usual` by default there.
+    def activation(self, name: str, default: str) -> str:
+        """Return this library's name of the config's activation; `default` if it has none.
 
         Raises:
             ValueError: an unsupported activation.
         """
-        asked = self.config.get(name, usual)
-        if asked not in ACTIVATIONS:
+        activation = self.config.get(name, default)
+        if activation not in ACTIVATIONS:
             raise ValueError(
-                f"{self.folder / 'config.json'}: {name}={asked!r} is not supported"
+                f"{self.folder / 'config.json'}: {name}={activation!r} is not supported"
                 f" (known: {', '.join(ACTIVATIONS)})"
             )
-        return ACTIVATIONS[asked]
+        return ACTIVATIONS[activation]
 
     def refuse(self, name: str, *, unless: Any) -> None:
         """Raise ValueError for a setting that the library's model does not support."""
-        found = self.config.get(name, unless)
-        if found != unless:
+        value = self.config.get(name, unless)
+        if value != unless:
             raise ValueError(
-                f"{self.folder / 'config.json'}: {name}={found!r} is not supported, only {unless!r}"
+                f"{self.folder / 'config.json'}: {name}={value!r} is not supported, only {unless!r}"
             )
 
     def refuse_positions(self, named: str) -> None:

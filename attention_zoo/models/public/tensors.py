@@ -1,37 +1,21 @@
-"""Safetensors reader for one file or several with an index; no code in them is executed.
-
-A file is the length of the header (8 bytes), the header (JSON: dtype, shape and byte offsets of
-each tensor) and the bytes. See https://github.com/huggingface/safetensors.
-"""
+"""Tensors of safetensors files: one file, or several with an index. No code in them is executed."""
 
 from __future__ import annotations
 
 import copy
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
-BFLOAT16 = "BF16"
-DTYPES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    BFLOAT16: "<u2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "U8": "u1",
-    "BOOL": "?",
-}
-LONGEST_HEADER = 100_000_000
 
 
 class Tensors(Mapping[str, np.ndarray]):
-    """Arrays by name; each is loaded from its file on access.
+    """Arrays by name; each is loaded from its file on access. Those in bfloat16 become float32.
 
     Args:
         folder: contains `model.safetensors`, or `model.safetensors.index.json` and its files.
@@ -41,32 +25,28 @@ class Tensors(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._entries: dict[str, tuple[Path, int, Any]] = {}
+        self._entries: dict[str, tuple[Path, str, Any]] = {}
         for path in _files(folder):
-            start, header = _header(path)
-            for name, entry in header.items():
-                if name != "__metadata__":
-                    self._entries[name] = path, start, entry
+            try:
+                file = safe_open(path, framework="numpy")
+            except (SafetensorError, OSError) as error:
+                raise ValueError(
+                    f"{path}: is not a safetensors file or is damaged ({error}); download it again"
+                ) from None
+            names = file.keys()  # the file itself is not iterable
+            self._entries |= {name: (path, name, file) for name in names}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        path, start, entry = self._entries[name]
+        path, stored_name, file = self._entries[name]
         try:
-            kind, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(map(int, entry["shape"]))
-            begin, end = map(int, entry["data_offsets"])
-        except (KeyError, TypeError, ValueError) as error:
+            array: np.ndarray = file.get_tensor(stored_name)
+        except (SafetensorError, AttributeError):  # NumPy has no such dtype
+            dtype = file.get_slice(stored_name).get_dtype()
             raise ValueError(
-                f"{path}: tensor {name} has an unsupported or damaged header entry ({error})"
+                f"{path}: tensor {name} has dtype {dtype}, which is not supported; save the model"
+                " again in float32"
             ) from None
-        size = math.prod(shape)
-        if begin < 0 or end - begin != size * kind.itemsize or start + end > path.stat().st_size:
-            raise ValueError(
-                f"{path}: tensor {name} is truncated or damaged; download the file again"
-            )
-        array = np.fromfile(path, kind, size, offset=start + begin).reshape(shape)
-        if entry["dtype"] == BFLOAT16:  # bfloat16 is the upper half of a float32
-            array = (array.astype("<u4") << 16).view("<f4")
-        return array
+        return array.astype("float32") if array.dtype.name == "bfloat16" else array
 
     def renamed(self, rename: Callable[[str], str]) -> Tensors:
         """Return the same tensors under other names."""
@@ -105,17 +85,3 @@ def _files(folder: Path) -> list[Path]:
     if missing:
         raise ValueError(f"{folder / missing[0]}: no such file, but {INDEX} names it")
     return [folder / name for name in names]
-
-
-def _header(path: Path) -> tuple[int, dict[str, Any]]:
-    """Return the offset of the bytes, and the header that describes their tensors."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        text = file.read(length) if length <= LONGEST_HEADER else b""
-    try:
-        header = json.loads(text)
-        if len(text) != length or not isinstance(header, dict):
-            raise ValueError("the header is truncated")
-    except ValueError as error:
-        raise ValueError(f"{path}: is not a safetensors file ({error})") from None
-    return 8 + length, header

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from attention_zoo.data import graph_image, images, read_image
-from attention_zoo.data.images.images import MOST_PIXELS, MOST_SCANS, resized
+from attention_zoo.data import graph_image, read_image
+from attention_zoo.data.images import graph_orientation, images
+from attention_zoo.data.images.graph_orientation import ORIENTATION_TAG, exif_orientation
+from attention_zoo.data.images.images import MOST_PIXELS, MOST_SCANS, resize_image
 
 RNG = np.random.default_rng(0)
 SMOOTH = np.asarray(Image.fromarray(RNG.integers(0, 256, (4, 5, 3), np.uint8)).resize((31, 17)))
@@ -78,10 +80,17 @@ SIZES = [None, 8, (40, 9), (17, 31), 1]
 @pytest.fixture(scope="module")
 def graphs() -> dict[Any, Any]:
     signature = [tf.TensorSpec([], tf.string)]
-    return {
-        size: tf.function(lambda raw, size=size: graph_image(raw, size), input_signature=signature)
+    functions = {
+        size: tf.function(
+            lambda raw, size=size: graph_image(raw, size),
+            input_signature=signature,
+            autograph=False,
+        )
         for size in SIZES
     }
+    for function in functions.values():
+        function(GOOD["PNG"])
+    return functions
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -95,17 +104,21 @@ def test_a_graph_gives_the_same_pixels(graphs: dict[Any, Any], name: str) -> Non
         assert expected.dtype == found.dtype == np.uint8
 
 
-def test_the_graph_reads_a_batch_and_outside_of_one_too(graphs: dict[Any, Any]) -> None:
+def test_the_graph_reads_a_batch() -> None:
     raw = tf.constant([GOOD["PNG"], GOOD["grey JPEG"]])
 
-    @tf.function
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def batch(raw: Any) -> Any:
         return tf.map_fn(lambda one: graph_image(one, 6), raw, fn_output_signature=tf.uint8)
 
     expected = [read_image(GOOD[name], 6) for name in ("PNG", "grey JPEG")]
     np.testing.assert_array_equal(batch(raw).numpy(), expected)
     assert batch(raw[:0]).shape[0] == 0
-    np.testing.assert_array_equal(graph_image(raw[0], 6).numpy(), expected[0])
+
+
+def test_a_graph_image_is_read_outside_of_a_graph() -> None:
+    expected = read_image(GOOD["PNG"], 6)
+    np.testing.assert_array_equal(graph_image(tf.constant(GOOD["PNG"]), 6).numpy(), expected)
 
 
 def test_resizing_averages_and_rounds() -> None:
@@ -116,7 +129,7 @@ def test_resizing_averages_and_rounds() -> None:
 
 
 def test_an_image_of_the_size_is_not_resized() -> None:
-    assert resized(SMOOTH, SMOOTH.shape[:2]) is SMOOTH
+    assert resize_image(SMOOTH, SMOOTH.shape[:2]) is SMOOTH
 
 
 def test_arrays_are_taken_as_they_are() -> None:
@@ -134,19 +147,23 @@ def test_a_path_is_read(tmp_path: Any) -> None:
         np.testing.assert_array_equal(read_image(source), read_image(GOOD["JPEG"]))
 
 
-def tags(orientation: int) -> Image.Exif:
+def tags(orientation: int, endian: str = "<") -> bytes:
+    """EXIF data with a directory of several entries."""
     exif = Image.Exif()
-    exif[0x0112] = orientation
-    return exif
+    exif.endian = endian
+    exif[0x010F] = "a maker"
+    exif[ORIENTATION_TAG] = orientation
+    exif[0x8769] = {0x9003: "2020:01:01 00:00:00"}
+    return exif.tobytes()
 
 
-def turned(orientation: int, kind: str) -> bytes:
-    return encoded(COLOURS, kind, exif=tags(orientation))
+def turned(orientation: int, kind: str, endian: str = "<") -> bytes:
+    return encoded(COLOURS, kind, exif=tags(orientation, endian))
 
 
 def late_tags(orientation: int) -> bytes:
     """A PNG whose tags stand behind its pixels."""
-    data = tags(orientation).tobytes().removeprefix(b"Exif\0\0")
+    data = tags(orientation).removeprefix(b"Exif\0\0")
     sums = struct.pack(">I", zlib.crc32(b"eXIf" + data))
     plain = encoded(COLOURS)
     return plain[:-12] + struct.pack(">I", len(data)) + b"eXIf" + data + sums + plain[-12:]
@@ -154,10 +171,20 @@ def late_tags(orientation: int) -> bytes:
 
 def raw_profile(orientation: int) -> bytes:
     """A PNG whose tags are text, as older programs write them."""
-    data = tags(orientation).tobytes()
+    data = tags(orientation)
     info = PngInfo()
     info.add_text("Raw profile type exif", f"\nexif\n{len(data):8}\n{data.hex()}\n")
     return encoded(COLOURS, pnginfo=info)
+
+
+def xmp(orientation: int) -> bytes:
+    return encoded(COLOURS, "JPEG", xmp=f'<x tiff:Orientation="{orientation}"/>'.encode())
+
+
+def damaged_tags(orientation: int) -> bytes:
+    """A JPEG whose EXIF data begin with swapped bytes, which Pillow accepts."""
+    data = tags(orientation, ">").replace(b"MM\0*", b"MM*\0")
+    return encoded(COLOURS, "JPEG", exif=data)
 
 
 def many_scans(count: int) -> bytes:
@@ -187,10 +214,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "palette alpha": (encoded(COLOURS.convert("P"), transparency=3), "has transparent colours"),
     "16 bit": (encoded(Image.fromarray(DEEP)), "has 16 bits per channel; save it as RGB with 8"),
     "animated": (encoded(COLOURS, save_all=True, append_images=BOTH), "is animated; save a"),
-    "turned JPEG": (turned(6, "JPEG"), r"has EXIF orientation 6, which .*; rotate it"),
-    "turned PNG": (turned(3, "PNG"), r"has EXIF orientation 3, which .*; rotate it"),
-    "turned late": (late_tags(6), r"has EXIF orientation 6, which .*; rotate it"),
-    "turned by text": (raw_profile(8), r"has EXIF orientation 8, which .*; rotate it"),
+    "turned by text": (raw_profile(8), r"has orientation 8 in XMP, a text or .*; rotate it"),
+    "turned by XMP": (xmp(6), r"has orientation 6 in XMP, a text or .*; rotate it"),
+    "damaged EXIF": (damaged_tags(6), r"has orientation 6 in .* damaged EXIF data; rotate it"),
     "scans": (many_scans(MOST_SCANS), f"has more than {MOST_SCANS} scans; save it as a baseline"),
     "no side": (png(0, 5), "the PNG data is damaged"),
     "bomb": (png(100_000, 100_000), f"100000 x 100000, more than {MOST_PIXELS} pixels"),
@@ -236,6 +262,65 @@ def test_the_graph_refuses_what_it_can_see(graphs: dict[Any, Any], name: str) ->
         assert "not 8-bit grayscale or RGB without alpha, or has too many pixels" in str(
             caught.value
         )
+
+
+LAYOUTS = ["JPEG <", "JPEG >", "PNG <", "PNG >", "late PNG"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_images_are_rotated_as_their_exif_orientation_says(
+    graphs: dict[Any, Any], layout: str
+) -> None:
+    """In Python and in a graph as by Pillow, for all orientations."""
+    kind, _, endian = layout.partition(" ")
+    upright = read_image(encoded(COLOURS, "PNG" if kind == "late" else kind))
+    for orientation in range(1, 9):
+        raw = late_tags(orientation) if kind == "late" else turned(orientation, kind, endian)
+        picture = Image.fromarray(upright)
+        picture.getexif()[ORIENTATION_TAG] = orientation
+        expected = np.asarray(ImageOps.exif_transpose(picture))
+        assert expected.shape == ((17, 31, 3) if orientation < 5 else (31, 17, 3))
+        np.testing.assert_array_equal(read_image(raw), expected)
+        for size in (None, (40, 9)):
+            np.testing.assert_array_equal(graphs[size](raw).numpy(), read_image(raw, size))
+    by_pillow = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(raw))))
+    near = 8 if kind == "JPEG" else 0
+    assert np.abs(by_pillow.astype(int) - read_image(raw)).max() <= near
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 300])
+def test_orientations_that_do_not_exist_count_as_upright(
+    graphs: dict[Any, Any], orientation: int
+) -> None:
+    raw = turned(orientation, "JPEG")
+    np.testing.assert_array_equal(read_image(raw), read_image(GOOD["JPEG"]))
+    np.testing.assert_array_equal(graphs[None](raw).numpy(), read_image(GOOD["JPEG"]))
+
+
+def test_a_jpeg_is_searched_up_to_its_scan() -> None:
+    """Other segments and fill bytes come before the tags; what follows the scan is no tag."""
+    raw, data = GOOD["JPEG"], tags(6)
+    segment = b"\xff\xe1" + struct.pack(">H", len(data) + 2) + data
+    other = b"\xff\xe1\0\x06abcd\xff\xfe\0\x03a\xff\xff"
+    before = raw[:2] + other + segment + raw[2:]
+    np.testing.assert_array_equal(read_image(before), np.rot90(read_image(raw), -1))
+    assert int(exif_orientation(raw[:-2] + segment + raw[-2:])) == 1
+
+
+def test_no_more_segments_are_searched_than_photographs_have(monkeypatch: Any) -> None:
+    raw, search = turned(6, "JPEG"), exif_orientation.python_function
+    assert int(search(tf.constant(raw))) == 6
+    monkeypatch.setattr(graph_orientation, "MOST_SEGMENTS", 3)
+    many = raw[:2] + b"\xff\xfe\0\x02" * 3 + raw[2:]
+    assert int(search(tf.constant(many))) == 1
+
+
+def test_exif_data_of_any_length_gives_an_orientation() -> None:
+    for raw in (turned(6, "JPEG", ">"), turned(6, "PNG")):
+        start = raw.index(b"Exif" if raw[0] == 0xFF else b"eXIf")
+        found = [int(exif_orientation(raw[:end])) for end in range(start + 70)]
+        assert found == sorted(found)
+        assert {*found} == {1, 6}
 
 
 def test_an_upright_image_and_one_of_broken_tags_are_read() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden"
-CODES = {"float32": "F32", "float16": "F16", "int64": "I64", "uint16": "BF16"}
+CODES = {"float32": "F32", "float16": "F16", "int64": "I64", "uint16": "BF16", "uint8": "U8"}
 
 
 def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:

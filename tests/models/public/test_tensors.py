@@ -1,13 +1,15 @@
-"""Safetensors are read as they were written, and damage is said in one line."""
+"""Safetensors files: contents, shards, and one-line errors of damaged files."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from attention_zoo.models.public import tensors
 from attention_zoo.models.public.tensors import FILE, INDEX, Tensors
 from tests.models.public.checkpoints import GOLDEN, write_safetensors
 
@@ -81,21 +83,51 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
         Tensors(tmp_path)
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
+def test_damaged_files_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / FILE
     write_safetensors(path, {"a": SOME["a"]})
     sound = path.read_bytes()
-    for data in (b"", b"\x05", sound[:12], b"\xff" * 8 + sound[8:], sound[:8] + b"[" + sound[9:]):
+    damaged = {
+        "empty": b"",
+        "begin": b"\x05",
+        "truncated header": sound[:12],
+        "enormous header": b"\xff" * 8 + sound[8:],
+        "not JSON": sound[:8] + b"[" + sound[9:],
+        "pickle": b"\x80\x04cbuiltins\nexec\n",
+        "truncated": sound[:-1],
+        "longer": sound + b"x",
+        "unknown dtype": sound.replace(b'"F32"', b'"X32"'),
+        "shape of text": sound.replace(b"[2, 3]", b'"2,3x"'),
+        "larger shape": sound.replace(b"[2, 3]", b"[2, 4]"),
+        "negative offset": sound.replace(b"[0, 24]", b"[-1,24]"),
+    }
+    for name, data in damaged.items():
         path.write_bytes(data)
-        with pytest.raises(ValueError, match="is not a safetensors file"):
+        with pytest.raises(ValueError, match="is not a safetensors file or is damaged") as caught:
             Tensors(tmp_path)
-    path.write_bytes(sound[:-1])
-    with pytest.raises(ValueError, match="tensor a is truncated or damaged"):
-        Tensors(tmp_path)["a"]
-    for old, new in ((b'"F32"', b'"X32"'), (b"[2, 3]", b'"2,3x"')):
-        path.write_bytes(sound.replace(old, new))
-        with pytest.raises(ValueError, match="tensor a has an unsupported or damaged header"):
-            Tensors(tmp_path)["a"]
-    path.write_bytes(sound.replace(b"[2, 3]", b"[2, 4]"))
-    with pytest.raises(ValueError, match="tensor a is truncated or damaged"):
-        Tensors(tmp_path)["a"]
+        assert re.fullmatch(rf"{re.escape(str(path))}: .*; download it again", str(caught.value)), (
+            name
+        )
+
+
+@pytest.mark.parametrize("dtype", ["F8_E5M2", "F8_E4M3"])
+def test_dtypes_that_numpy_lacks_are_rejected(tmp_path: Path, dtype: str) -> None:
+    path = tmp_path / FILE
+    write_safetensors(path, {"a": np.zeros(3, "uint8")})
+    data = path.read_bytes().replace(b'"U8"', f'"{dtype}"'.encode())
+    length = len(data) - 8 - 3
+    path.write_bytes(length.to_bytes(8, "little") + data[8:])
+    with pytest.raises(ValueError, match=rf"tensor A has dtype {dtype}, which is not supported"):
+        Tensors(tmp_path).renamed(str.upper)["A"]
+
+
+def test_a_file_that_cannot_be_opened_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    write_safetensors(tmp_path / FILE, SOME)
+    monkeypatch.setattr(tensors, "safe_open", refuse)
+    with pytest.raises(ValueError, match=r"model.safetensors: .*Permission denied"):
+        Tensors(tmp_path)

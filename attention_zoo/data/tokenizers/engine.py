@@ -1,0 +1,42 @@
+"""Encoding by an engine of Hugging Face's `tokenizers`, shared by all tokenizers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tokenizers
+
+from attention_zoo.data.tokenizers.vocabulary import check_unicode
+
+
+class EngineTokenizer:
+    """Base class of tokenizers that encode texts with an engine."""
+
+    _engine: tokenizers.Tokenizer
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of token ids."""
+        return int(self._engine.get_vocab_size(with_added_tokens=True))
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text, without start and end tokens.
+
+        Raises:
+            ValueError: one string instead of a list; a text that is invalid Unicode (a lone
+                surrogate).
+        """
+        if isinstance(texts, str):
+            raise ValueError("encode takes a list of strings, not one string; write encode([text])")
+        for i, text in enumerate(texts):
+            if not text.isascii():
+                check_unicode(text, i)
+        rows = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [row.ids for row in rows]
+
+    def _check_id(self, token_id: int) -> int:
+        if not 0 <= token_id < self.vocabulary_size:
+            raise ValueError(
+                f"token id {token_id} is outside the vocabulary of {self.vocabulary_size} tokens"
+            )
+        return token_id
