@@ -23,6 +23,7 @@ from attention_zoo.layers.alignments import (
 )
 from attention_zoo.layers.attention.additive_attention import AdditiveAttention
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.attention.attention_regularizer import AttentionRegularizer
 from attention_zoo.layers.attention.coverage_attention import CoverageAttention
 from attention_zoo.layers.attention.dot_product_attention import DotProductAttention
 from attention_zoo.layers.attention.excluded_pairs import EXCLUDED_PAIRS
@@ -35,7 +36,6 @@ from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttenti
 from attention_zoo.layers.attention.multiplicative_attention import MultiplicativeAttention
 from attention_zoo.layers.attention.self_attention import SelfAttention
 from attention_zoo.layers.attention.steps import Memory, Noise
-from attention_zoo.layers.attention.weight_penalty import WeightPenalty
 from attention_zoo.layers.attention.windowed_attention import WindowedAttention
 from attention_zoo.layers.heads.copy_head import CopyHead
 from attention_zoo.layers.heads.crf import CRF
@@ -53,8 +53,8 @@ from attention_zoo.layers.positions import (
 )
 from attention_zoo.layers.recurrent.attention_cell import (
     AttentionCell,
+    CellConstants,
     CellState,
-    Prepared,
     StepRecord,
 )
 from attention_zoo.layers.recurrent.recurrent_decoder import RecurrentDecoder
@@ -117,8 +117,10 @@ __all__ = [
     "AttentionCell",
     "AttentionFeatureMap",
     "AttentionPooling",
+    "AttentionRegularizer",
     "AttentionWeightedPooling",
     "BilinearScore",
+    "CellConstants",
     "CellState",
     "CharacterCNN",
     "CharacterLSTM",
@@ -162,7 +164,6 @@ __all__ = [
     "MultiHeadAttention",
     "MultiplicativeAttention",
     "Noise",
-    "Prepared",
     "RecurrentDecoder",
     "RecurrentEncoder",
     "ReinforceAlignment",
@@ -187,7 +188,6 @@ __all__ = [
     "TransformerEncoderLayer",
     "TrilinearScore",
     "VisualAttention",
-    "WeightPenalty",
     "WindowedAttention",
     "WordDropout",
 ]

@@ -15,7 +15,7 @@ from attention_zoo.models.presets import (
 from attention_zoo.models.public import from_public
 from attention_zoo.models.summarization.attention_summarizer import AttentionSummarizer
 from attention_zoo.models.summarization.copy_transformer import CopyTransformer
-from attention_zoo.models.summarization.copying import Copying, Trace
+from attention_zoo.models.summarization.copying import CopyingMixin, Trace
 from attention_zoo.models.summarization.pointer_generator import PointerGenerator
 from attention_zoo.models.tagging.deep_att_tagger import DeepAttTagger
 from attention_zoo.models.tagging.recurrent_tagger import RecurrentTagger
@@ -42,7 +42,7 @@ __all__ = [
     "CaptionTransformer",
     "Captioner",
     "CopyTransformer",
-    "Copying",
+    "CopyingMixin",
     "CrossAttentionRetriever",
     "DeepAttTagger",
     "EncodedTexts",

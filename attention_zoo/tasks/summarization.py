@@ -49,7 +49,7 @@ class Summarization(TextPairTask):
     """Summarization: a model and a tokenizer of both sides. Inputs and outputs are strings.
 
     Args:
-        model: a `models.Copying`.
+        model: a `models.CopyingMixin`.
         tokenizer: `data.Tokenizer` with the model's vocabulary.
         search: default search options of `predict`. Without a `max_length` or `max_length_ratio`,
             the limit is `max_target_length`.
@@ -59,7 +59,7 @@ class Summarization(TextPairTask):
             result's `source_cut` reports it.
 
     Raises:
-        ValueError: if the model is not a `models.Copying`, or its vocabulary size is not the
+        ValueError: if the model is not a `models.CopyingMixin`, or its vocabulary size is not the
             tokenizer's.
     """
 
@@ -77,9 +77,9 @@ class Summarization(TextPairTask):
         max_target_length: int = 100,
         cut_source: bool = False,
     ) -> None:
-        if not isinstance(model, models.Copying):
+        if not isinstance(model, models.CopyingMixin):
             raise ValueError(
-                "model must be a models.Copying, such as models.PointerGenerator, got"
+                "model must be a models.CopyingMixin, such as models.PointerGenerator, got"
                 f" {type(model).__name__}"
             )
         if model.vocabulary_size != tokenizer.vocabulary_size:

@@ -180,7 +180,7 @@ class StatefulConformance(RememberingCase, NumericLaws, DecoderLaws):
         decoder, (inputs, memory) = self.decoder(), self.sequences()
         decoder.cell.input_feeding = False
         prepared, state = decoder.start(ops.convert_to_tensor(memory), None, VALUE_MASK, B)
-        assert not decoder.cell.attends_after_loop
+        assert not decoder.cell.can_attend_after_loop
         record, _ = decoder.unroll(
             ops.convert_to_tensor(inputs), prepared, state, INPUTS_MASK, ("query", "weights")
         )

@@ -88,7 +88,7 @@ NUMERIC: list[tuple[Callable[..., Any], str, tuple[Any, ...]]] = [
     (layers.CRF, "num_tags", COUNTS[:-1]),
     (layers.CopyHead, "copies", COUNTS[1:]),
     (layers.WordDropout, "rate", (1.1, *LOWEST)),
-    (partial(layers.WeightPenalty, "coverage"), "rate", (math.inf, *NUMBERS)),
+    (partial(layers.AttentionRegularizer, "coverage"), "rate", (math.inf, *NUMBERS)),
     (layers.LearnedPositions, "max_length", COUNTS),
     (layers.SinusoidalPositions, "max_wavelength", (1, *LOWEST)),
     (layers.RotaryPositions, "max_wavelength", (1, *LOWEST)),
@@ -181,9 +181,13 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (STACKED, {"pooling": "mean"}, "pooling must be one of average, log_sum_exp"),
     (ENCODER, {"norm": "layr"}, "unknown norm 'layr'; did you mean 'layer'"),
     (layers.Maxout, {"units": 0}, "at least 1, got 0 and 2"),
-    (layers.WeightPenalty, {"penalty": "coverag"}, "unknown penalty 'coverag'; did.*'coverage'"),
+    (
+        layers.AttentionRegularizer,
+        {"penalty": "coverag"},
+        "unknown penalty 'coverag'; did.*'coverage'",
+    ),
     (attending, {"order": "sideways"}, "order must be one of attend_then_step, step_then_attend"),
-    (attending, {"attention": [], "input_feeding": True}, r"input_feeding needs an .*=\[\]"),
+    (attending, {"attention": [], "input_feeding": True}, r"input_feeding requires an .*=\[\]"),
     (READER, {"cell": "lsmt"}, "cell must be one of lstm, gru, simple_rnn"),
     (READER, {"go_backwards": True}, "go_backwards and bidirectional cannot be"),
     (READER, {"units": 5}, "even number of units"),
@@ -193,7 +197,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (layers.CRF, {"tags": "BMES"}, "tags must be a list of names, got 'BMES'"),
     (layers.CRF, {"tags": TAGS, "tag_scheme": "BIOE"}, "did you mean 'BIOES'"),
     (layers.ScheduledSampling, {"schedule": "lineer"}, "did you mean 'linear'"),
-    (layers.ScheduledSampling, {"schedule": SLOP}, "no constant 'slop'; did you mean 'slope'"),
+    (layers.ScheduledSampling, {"schedule": SLOP}, "has no argument 'slop'; did you mean 'slope'"),
     (losses.GuidedAlignment, {"kind": "crossentropy"}, "did you mean 'cross_entropy'"),
 ]
 

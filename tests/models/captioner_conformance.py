@@ -64,7 +64,7 @@ class CaptionerConformance(ModelConformance):
     def test_small_features_are_told_apart(self) -> None:
         model = self.make(encoder={"kind": "features", "width": 5})
         grid = np.random.default_rng(0).uniform(0, 1e-3, (16, 2, 2, 5)).astype("float32")
-        keys = array(model.decoder_step(grid, 1, 4).keys)
+        keys = array(model.start_decoding(grid, 1, 4).source_keys)
         assert len(set(keys.tolist())) == 16
 
     @pytest.mark.full

@@ -131,7 +131,7 @@ def teacher_forced(
     logits[..., [PAD, START]] = -np.inf
     top = logits.max(-1, keepdims=True)
     log_probs = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
-    if isinstance(model, az.models.Copying):
+    if isinstance(model, az.models.CopyingMixin):
         trace = model.compiled_trace if FULL or JAX else model.trace
         return log_probs, np.asarray(trace(source, tokens).attention)
     if isinstance(model, az.models.Transformer):
@@ -148,10 +148,10 @@ def teacher_forced(
     if isinstance(model, az.models.GPT) or not model.decoder.cell.attentions:
         return log_probs, None
     encoded = model.encode(read_by(model, source), False)
-    prepared, state = model.begin(encoded, len(source))
+    constants, state = model.prepare_decoder(encoded, len(source))
     embedded = model.target_embedding(target)
     inputs = model.decoder_inputs(embedded, encoded)
-    record, _ = model.decoder.unroll(inputs, prepared, state, None, ("weights",))
+    record, _ = model.decoder.unroll(inputs, constants, state, None, ("weights",))
     return log_probs, array(record["weights"][0])
 
 
@@ -236,7 +236,7 @@ class ModelConformance(ConfigurationTests):
         want = forward(model, SOURCE, TARGET)
 
         def steps(source: Any, target: Any) -> Any:
-            reading = model.decoder_step(source, 1, TARGET.shape[1])
+            reading = model.start_decoding(source, 1, TARGET.shape[1])
             state, logits = one_hypothesis(reading.state), []
             start = ops.broadcast_to(reading.start, (len(SOURCE),))[:, None]
             for t in range(TARGET.shape[1]):

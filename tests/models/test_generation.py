@@ -12,7 +12,7 @@ from keras import ops
 
 import attention_zoo as az
 from attention_zoo.decoding import AllowedTokens, Rule, SearchOptions
-from attention_zoo.models.generation import fingerprints
+from attention_zoo.models.generation import hash_sources
 from tests.layers.running import JAX, array, close, randomise
 from tests.models.generation_conformance import END, SOURCE, VOCABULARY
 
@@ -28,13 +28,13 @@ def translator() -> Any:
 def counted(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Any]]:
     """Return a translator and a list of the source shapes for which its decoder step is traced."""
     model, traced = translator(), []
-    step = model.decoder_step
+    step = model.start_decoding
 
     def counting(source: Any, *rest: Any) -> Any:
         traced.append(source.shape)
         return step(source, *rest)
 
-    monkeypatch.setattr(model, "decoder_step", counting)
+    monkeypatch.setattr(model, "start_decoding", counting)
     return model, traced
 
 
@@ -137,7 +137,7 @@ def test_other_seeds_and_limits_compile_nothing(jit: bool, monkeypatch: pytest.M
 
 @pytest.mark.full
 def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attention_zoo.models.generation.MOST_COMPILED", 2)
+    monkeypatch.setattr("attention_zoo.models.generation.MAX_COMPILED_SEARCHES", 2)
     model = translator()
     for token in (4, 5, 4, 6):
         found = model.compiled_search(SOURCE[:1, :2], max_length=1, prefix_tokens=[token])
@@ -149,7 +149,7 @@ def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     for wrong, message in refused:
         with pytest.raises(ValueError, match=message):
             model.compiled_search(SOURCE[:1, :2], **wrong)
-    kept = [key[0] for key in model._compiled.known]
+    kept = [key[0] for key in model._compiled.searches]
     assert ["prefix_tokens=(4,)" in key for key in kept] == [True, False]
 
 
@@ -214,10 +214,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 def test_fingerprints_know_tokens_and_order_but_no_padding() -> None:
     rows = np.array([[4, 5, 6, 0], [5, 4, 6, 0], [4, 5, 0, 0], [0, 0, 0, 0]], "int32")
-    found = array(fingerprints(rows)).tolist()
+    found = array(hash_sources(rows)).tolist()
     assert len(set(found)) == 4
     for unpadded in (rows[:1, :3], np.roll(rows[:1], 1, axis=1)):
-        assert array(fingerprints(unpadded)).tolist() == found[:1]
+        assert array(hash_sources(unpadded)).tolist() == found[:1]
 
 
 def test_options_that_are_none_are_refused() -> None:

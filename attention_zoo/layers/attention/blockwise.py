@@ -42,7 +42,7 @@ def _can(attention: Any) -> bool:
         return False
     positions = getattr(attention, "positions", None)
     return positions is None or (
-        not positions.offsets and (not positions.biases or positions.by_distance)
+        not positions.has_offset and (not positions.has_bias or positions.has_distance_bias)
     )
 
 
@@ -95,8 +95,8 @@ def _of_one_batch(query: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
 def _bias(attention: Any, query: Tensor, steps: Tensor, sources: Tensor) -> Tensor | None:
     """Return the relative position bias `(H, T + S + 1)` of the distances -T .. S, or None."""
     positions = getattr(attention, "positions", None)
-    if positions is None or not positions.biases:
+    if positions is None or not positions.has_bias:
         return None
     dtype = backend.standardize_dtype(zoo_ops.at_least_float32(query[:0]).dtype)
     every = ops.arange(steps + sources + 1, dtype="int32") - steps
-    return positions.of_distances(every, query.shape[1], dtype)
+    return positions.distance_bias(every, query.shape[1], dtype)

@@ -111,12 +111,12 @@ class MultiHeadAttention(Attention):
         positions = self.positions
         if positions is None:
             return
-        if positions.biases and self.score.is_stateful:
+        if positions.has_bias and self.score.is_stateful:
             raise ValueError(
                 f"{positions.name} adds a position bias to the scores, which a stateful score does "
                 'not support; use positions="rotary" or a stateless score'
             )
-        if positions.offsets and self.value_dim != self.key_dim:
+        if positions.has_offset and self.value_dim != self.key_dim:
             raise ValueError(
                 f"{positions.name} adds vectors of width key_dim to values, so value_dim must be "
                 f"{self.key_dim} too, got {self.value_dim}"
@@ -175,7 +175,7 @@ class MultiHeadAttention(Attention):
         values = self._project(values, self.value_projection, self.value_bias)  # (B, G, S, V)
         keys = self._project(keys, self.key_projection, self.key_bias)  # (B, G, S, K)
         if self.positions is not None:
-            keys = self.positions.turn(keys, places)
+            keys = self.positions.transform(keys, places)
         extra = self.alignment.prepare(self._for_every_head(keys))
         return Memory(values, self.score.project(keys), mask, extra)
 
@@ -187,7 +187,7 @@ class MultiHeadAttention(Attention):
                 when None.
         """
         query = self._project(query, self.query_projection, self.query_bias)
-        return query if self.positions is None else self.positions.turn(query, places)
+        return query if self.positions is None else self.positions.transform(query, places)
 
     def attend(
         self,
@@ -212,7 +212,7 @@ class MultiHeadAttention(Attention):
             scores = self._unfold(super().compute_scores(self._fold(query), keys, folded))
         else:
             scores = super().compute_scores(query, keys, state)
-        if self.positions is None or not self.positions.biases:
+        if self.positions is None or not self.positions.has_bias:
             return scores
         if within_window:
             raise ValueError(

@@ -10,7 +10,15 @@ from attention_zoo.models.language.masked_lm import MaskedLM
 from attention_zoo.models.positional_encoding import LEARNED
 from attention_zoo.models.presets import merge
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
-from attention_zoo.models.public.placing import Place, dense, fill, norm, table, turned, vector
+from attention_zoo.models.public.weight_mapping import (
+    WeightMapping,
+    assign_weights,
+    map_dense,
+    map_norm,
+    map_table,
+    map_transposed,
+    map_vector,
+)
 
 NAMES = {
     "vocabulary_size": "vocab_size",
@@ -22,7 +30,7 @@ NAMES = {
 }
 HEAD = "cls.predictions.transform.dense.weight"
 POOLER = "pooler.dense.weight"
-SPARE = (
+IGNORED = (
     r"embeddings\.position_ids",
     r"cls\.seq_relationship\..*",
     r"cls\.predictions\.decoder\..*",  # duplicates of the tied table and the bias
@@ -32,38 +40,45 @@ SPARE = (
 @FAMILIES.register("bert")
 def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, Any]) -> Any:
     """Build `cls`, by default a `MaskedLM` if the checkpoint has its head, else a `BERT`."""
-    tensors = checkpoint.tensors.renamed(_plain)
+    tensors = checkpoint.tensors.renamed(_normalize_name)
     cls = cls or (MaskedLM if HEAD in tensors else BERT)
     if cls not in BUILDERS:
         raise ValueError(f"{checkpoint.folder}: is a BERT or a MaskedLM, not a {cls.__name__}")
     if cls is MaskedLM:
-        checkpoint.refuse("tie_word_embeddings", unless=True)
+        checkpoint.check_setting("tie_word_embeddings", expected=True)
     settings = _settings(checkpoint)
     model, bert, head = BUILDERS[cls](settings, POOLER in tensors, overrides)
-    checkpoint.refuse_positions(bert.settings["layer"].get("positions", LEARNED))
-    spare = [*SPARE, *([] if head else [r"cls\..*"]), *([] if bert.pooler else [r"pooler\..*"])]
-    fill([*of_bert(bert), *head], tensors, checkpoint.folder, spare)
+    checkpoint.check_positions(bert.settings["layer"].get("positions", LEARNED))
+    ignored = [*IGNORED, *([] if head else [r"cls\..*"]), *([] if bert.pooler else [r"pooler\..*"])]
+    assign_weights([*map_bert(bert), *head], tensors, checkpoint.folder, ignored)
     return model
 
 
-Built = tuple[Any, BERT, list[Place]]
+BuiltModel = tuple[Any, BERT, list[WeightMapping]]
 
 
-def _bert(settings: dict[str, Any], pooled: bool, overrides: dict[str, Any]) -> Built:
+def _build_bert_model(
+    settings: dict[str, Any], pooled: bool, overrides: dict[str, Any]
+) -> BuiltModel:
     model = BERT(**merge(BERT, {**settings, "use_pooler": pooled}, overrides))
     return model, model, []
 
 
-def _masked_lm(settings: dict[str, Any], pooled: bool, overrides: dict[str, Any]) -> Built:
-    inside = merge(BERT, settings, overrides.get("bert", {}))
-    model = MaskedLM(**merge(MaskedLM, {}, {**overrides, "bert": inside}))
-    return model, model.bert, list(of_head(model))
+def _build_masked_lm(
+    settings: dict[str, Any], pooled: bool, overrides: dict[str, Any]
+) -> BuiltModel:
+    bert_arguments = merge(BERT, settings, overrides.get("bert", {}))
+    model = MaskedLM(**merge(MaskedLM, {}, {**overrides, "bert": bert_arguments}))
+    return model, model.bert, list(map_head(model))
 
 
-BUILDERS: dict[type, Callable[..., Built]] = {BERT: _bert, MaskedLM: _masked_lm}
+BUILDERS: dict[type, Callable[..., BuiltModel]] = {
+    BERT: _build_bert_model,
+    MaskedLM: _build_masked_lm,
+}
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Strip the prefix "bert." of a tensor's name and use the newer names of a norm's vectors."""
     name = name.removeprefix("bert.")
     for old, new in (("gamma", "weight"), ("beta", "bias")):
@@ -74,45 +89,45 @@ def _plain(name: str) -> str:
 def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the constructor arguments that a config defines."""
     config = checkpoint.config
-    checkpoint.refuse("position_embedding_type", unless="absolute")
-    checkpoint.refuse("is_decoder", unless=False)
+    checkpoint.check_setting("position_embedding_type", expected="absolute")
+    checkpoint.check_setting("is_decoder", expected=False)
     return {
-        **checkpoint.numbers(NAMES),
+        **checkpoint.get_numbers(NAMES),
         "num_segments": config.get("type_vocab_size", 2),
         "dropout": config.get("hidden_dropout_prob", 0.1),
         "layer": {
             "norm_first": False,
-            "activation": checkpoint.activation("hidden_act", "gelu"),
+            "activation": checkpoint.get_activation("hidden_act", "gelu"),
             "epsilon": config.get("layer_norm_eps", 1e-12),
         },
     }
 
 
-def of_bert(bert: BERT) -> Iterator[Place]:
+def map_bert(bert: BERT) -> Iterator[WeightMapping]:
     """Yield the mappings of an encoder's tensors."""
-    yield table("embeddings.word_embeddings.weight", bert.token_embedding.embeddings)
-    yield table("embeddings.position_embeddings.weight", bert.positions.table)
-    yield table("embeddings.token_type_embeddings.weight", bert.segment_embedding.embeddings)
-    yield from norm("embeddings.LayerNorm", bert.norm)
+    yield map_table("embeddings.word_embeddings.weight", bert.token_embedding.embeddings)
+    yield map_table("embeddings.position_embeddings.weight", bert.positions.table)
+    yield map_table("embeddings.token_type_embeddings.weight", bert.segment_embedding.embeddings)
+    yield from map_norm("embeddings.LayerNorm", bert.norm)
     for number, layer in enumerate(bert.encoder):
-        at, heads = f"encoder.layer.{number}", layer.attention
+        prefix, heads = f"encoder.layer.{number}", layer.attention
         for name in ("query", "key", "value"):
-            there = f"{at}.attention.self.{name}"
-            yield turned(f"{there}.weight", getattr(heads, f"{name}_projection"))
-            yield vector(f"{there}.bias", getattr(heads, f"{name}_bias"))
-        out = f"{at}.attention.output"
-        yield turned(f"{out}.dense.weight", heads.output_projection, inputs=2)
-        yield vector(f"{out}.dense.bias", heads.output_bias)
-        yield from norm(f"{out}.LayerNorm", layer.around_attention.norm)
-        yield from dense(f"{at}.intermediate.dense", layer.feed_forward.first)
-        yield from dense(f"{at}.output.dense", layer.feed_forward.second)
-        yield from norm(f"{at}.output.LayerNorm", layer.around_feed_forward.norm)
+            projection = f"{prefix}.attention.self.{name}"
+            yield map_transposed(f"{projection}.weight", getattr(heads, f"{name}_projection"))
+            yield map_vector(f"{projection}.bias", getattr(heads, f"{name}_bias"))
+        out = f"{prefix}.attention.output"
+        yield map_transposed(f"{out}.dense.weight", heads.output_projection, inputs=2)
+        yield map_vector(f"{out}.dense.bias", heads.output_bias)
+        yield from map_norm(f"{out}.LayerNorm", layer.attention_residual.norm)
+        yield from map_dense(f"{prefix}.intermediate.dense", layer.feed_forward.first)
+        yield from map_dense(f"{prefix}.output.dense", layer.feed_forward.second)
+        yield from map_norm(f"{prefix}.output.LayerNorm", layer.feed_forward_residual.norm)
     if bert.pooler is not None:
-        yield from dense("pooler.dense", bert.pooler)
+        yield from map_dense("pooler.dense", bert.pooler)
 
 
-def of_head(model: MaskedLM) -> Iterator[Place]:
+def map_head(model: MaskedLM) -> Iterator[WeightMapping]:
     """Yield the mappings of the head's tensors."""
-    yield from dense("cls.predictions.transform.dense", model.dense)
-    yield from norm("cls.predictions.transform.LayerNorm", model.norm)
-    yield vector("cls.predictions.bias", model.bias)
+    yield from map_dense("cls.predictions.transform.dense", model.dense)
+    yield from map_norm("cls.predictions.transform.LayerNorm", model.norm)
+    yield map_vector("cls.predictions.bias", model.bias)

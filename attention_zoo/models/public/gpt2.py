@@ -20,7 +20,14 @@ import numpy as np
 from attention_zoo.models.language.gpt import GPT
 from attention_zoo.models.presets import merge
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
-from attention_zoo.models.public.placing import Array, Place, fill, norm, table, vector
+from attention_zoo.models.public.weight_mapping import (
+    Array,
+    WeightMapping,
+    assign_weights,
+    map_norm,
+    map_table,
+    map_vector,
+)
 
 NAMES = {
     "embedding_dim": "n_embd",
@@ -28,7 +35,7 @@ NAMES = {
     "num_layers": "n_layer",
     "max_length": "n_positions",
 }
-SPARE = (
+IGNORED = (
     r"h\.\d+\.attn\.(masked_)?bias",  # the causal mask
     r"lm_head\.weight",  # duplicate of the tied table
 )
@@ -41,25 +48,25 @@ def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     if cls not in (None, GPT):
         raise ValueError(f"{checkpoint.folder}: is a GPT, not a {cls.__name__}")
     model = GPT(**merge(GPT, _settings(checkpoint), overrides))
-    checkpoint.refuse_positions(model.settings["positions"])
+    checkpoint.check_positions(model.settings["positions"])
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("transformer."))
-    fill(of_gpt2(model), tensors, checkpoint.folder, SPARE)
+    assign_weights(map_gpt2(model), tensors, checkpoint.folder, IGNORED)
     return model
 
 
 def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the constructor arguments that a config defines."""
     config = checkpoint.config
-    for name, usual in (
+    for name, expected in (
         ("scale_attn_weights", True),
         ("scale_attn_by_inverse_layer_idx", False),
         ("add_cross_attention", False),
         ("tie_word_embeddings", True),
     ):
-        checkpoint.refuse(name, unless=usual)
-    numbers = checkpoint.numbers({**NAMES, "vocabulary_size": "vocab_size"})
+        checkpoint.check_setting(name, expected=expected)
+    numbers = checkpoint.get_numbers({**NAMES, "vocabulary_size": "vocab_size"})
     last = numbers["vocabulary_size"] - 1
-    checkpoint.refuse("eos_token_id", unless=last)
+    checkpoint.check_setting("eos_token_id", expected=last)
     return {
         **numbers,
         "vocabulary_size": last + SPECIAL,
@@ -67,36 +74,38 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
         "dropout": config.get("resid_pdrop", 0.1),
         "layer": {
             "norm_first": True,
-            "activation": checkpoint.activation("activation_function", "gelu_new"),
+            "activation": checkpoint.get_activation("activation_function", "gelu_new"),
             "epsilon": config.get("layer_norm_epsilon", 1e-5),
         },
     }
 
 
-def of_gpt2(model: GPT) -> Iterator[Place]:
+def map_gpt2(model: GPT) -> Iterator[WeightMapping]:
     """Yield the mappings of a GPT-2's tensors."""
     words = model.token_embedding.embeddings
     rows, width = words.shape
-    yield Place("wte.weight", (rows - SPECIAL + 1, width), [words], _with_special)
-    yield table("wpe.weight", model.positions.table)
+    yield WeightMapping("wte.weight", (rows - SPECIAL + 1, width), [words], _with_special)
+    yield map_table("wpe.weight", model.positions.table)
     for number, layer in enumerate(model.decoder):
-        at, heads = f"h.{number}", layer.attention
+        prefix, heads = f"h.{number}", layer.attention
         names = ("query", "key", "value")
         kernels = [getattr(heads, f"{name}_projection") for name in names]
         biases = [getattr(heads, f"{name}_bias") for name in names]
-        yield from norm(f"{at}.ln_1", layer.around_attention.norm)
-        yield Place(f"{at}.attn.c_attn.weight", (width, 3 * width), kernels, _thirds)
-        yield Place(f"{at}.attn.c_attn.bias", (3 * width,), biases, _thirds)
-        yield Place(f"{at}.attn.c_proj.weight", (width, width), [heads.output_projection])
-        yield vector(f"{at}.attn.c_proj.bias", heads.output_bias)
-        yield from norm(f"{at}.ln_2", layer.around_feed_forward.norm)
+        yield from map_norm(f"{prefix}.ln_1", layer.attention_residual.norm)
+        yield WeightMapping(f"{prefix}.attn.c_attn.weight", (width, 3 * width), kernels, _thirds)
+        yield WeightMapping(f"{prefix}.attn.c_attn.bias", (3 * width,), biases, _thirds)
+        yield WeightMapping(
+            f"{prefix}.attn.c_proj.weight", (width, width), [heads.output_projection]
+        )
+        yield map_vector(f"{prefix}.attn.c_proj.bias", heads.output_bias)
+        yield from map_norm(f"{prefix}.ln_2", layer.feed_forward_residual.norm)
         for name, dense in (
             ("c_fc", layer.feed_forward.first),
             ("c_proj", layer.feed_forward.second),
         ):
-            yield table(f"{at}.mlp.{name}.weight", dense.kernel)
-            yield vector(f"{at}.mlp.{name}.bias", dense.bias)
-    yield from norm("ln_f", model.norm)
+            yield map_table(f"{prefix}.mlp.{name}.weight", dense.kernel)
+            yield map_vector(f"{prefix}.mlp.{name}.bias", dense.bias)
+    yield from map_norm("ln_f", model.norm)
 
 
 def _with_special(rows: Array) -> list[Array]:

@@ -97,7 +97,7 @@ def test_sentences_of_two_widths() -> None:
 
 def test_misuse_of_feature_map_is_refused() -> None:
     first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    with pytest.raises(ValueError, match="the length of second, 5, exceeds max_length=4"):
+    with pytest.raises(ValueError, match="sequence length 5 of second exceeds max_length=4"):
         AttentionFeatureMap(4)(first, second)
     with pytest.raises(ValueError, match=r"first \(the query\) and second .*equal widths"):
         AttentionFeatureMap(5)(first, second[..., :3])
@@ -107,7 +107,7 @@ def test_a_sentence_found_too_long_when_it_runs_is_refused() -> None:
     layer = AttentionFeatureMap(4)
     layer(np.ones((2, 3, 4), "float32"), np.ones((2, 3, 4), "float32"))
     longer = np.ones((2, 5, 4), "float32")
-    with pytest.raises(ValueError, match="the length of first, 5, exceeds max_length=4"):
+    with pytest.raises(ValueError, match="sequence length 5 of first exceeds max_length=4"):
         layer(longer, longer)
     if not JAX:  # which has static shapes
         run = with_dynamic_shapes(layer, (None, None, 4), (None, None, 4))

@@ -156,9 +156,13 @@ class TestLearnedPositions(AbsoluteCase):
 
     def test_places_beyond_the_last_are_refused(self) -> None:
         layer = LearnedPositions(max_length=3)
-        with pytest.raises(ValueError, match="position of inputs, 3, must be below max_length=3"):
+        with pytest.raises(
+            ValueError, match="sequence length 4 of inputs, including start=0, exceeds"
+        ):
             layer(np.zeros((1, 4, 2), "float32"))
-        with pytest.raises(ValueError, match="position of inputs, 4, must be below max_length=3"):
+        with pytest.raises(
+            ValueError, match="sequence length 5 of inputs, including start=3, exceeds"
+        ):
             layer(np.zeros((1, 2, 2), "float32"), start=3)
         late = ops.convert_to_tensor(np.array([2], "int32"))
         y = array(layer(np.zeros((1, 2, 2), "float32"), start=late))
@@ -240,13 +244,13 @@ class TestRotaryPositions(RelativeCase):
     def test_worked_by_hand(self) -> None:
         """One pair turns by one radian a place: (1, 0) at place 2 is (cos 2, sin 2)."""
         x = ops.convert_to_tensor(np.array([[[[1.0, 0.0]] * 3]], "float32"))
-        turned = array(RotaryPositions().turn(x))[0, 0]
+        turned = array(RotaryPositions().transform(x))[0, 0]
         want = [[1, 0], [math.cos(1), math.sin(1)], [math.cos(2), math.sin(2)]]
         np.testing.assert_allclose(turned, want, atol=1e-6)
 
     def test_lengths_stay(self) -> None:
         (x, _) = self.tensors(steps=50)
-        turned = array(self.built().turn(ops.convert_to_tensor(x)))
+        turned = array(self.built().transform(ops.convert_to_tensor(x)))
         np.testing.assert_allclose((turned**2).sum(-1), (x**2).sum(-1), rtol=1e-5)
 
     def test_odd_widths_are_refused(self) -> None:
@@ -506,11 +510,11 @@ def test_one_place_is_a_row_of_all(name: str) -> None:
     attention_weights = ops.convert_to_tensor(rng.random((B, H, S, S)).astype("float32"))
     distances = ops.arange(S, dtype="int32") - place
     row = slice(place, place + 1)
-    turned = positions.turn(x[:, :, row], ops.convert_to_tensor(np.array([place], "int32")))
-    close(turned, array(positions.turn(x))[:, :, row], 1e-6)
+    turned = positions.transform(x[:, :, row], ops.convert_to_tensor(np.array([place], "int32")))
+    close(turned, array(positions.transform(x))[:, :, row], 1e-6)
     close(
-        positions.turn(x, ops.arange(S, dtype="int32") + 3)[:, :, :2],
-        array(positions.turn(ops.concatenate([x[:, :, :3], x], axis=2)))[:, :, 3:5],
+        positions.transform(x, ops.arange(S, dtype="int32") + 3)[:, :, :2],
+        array(positions.transform(ops.concatenate([x[:, :, :3], x], axis=2)))[:, :, 3:5],
         1e-6,
     )
     for got, every in (

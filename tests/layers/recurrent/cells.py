@@ -9,7 +9,7 @@ import keras
 from keras import layers, ops
 
 from attention_zoo.layers import RecurrentDecoder
-from attention_zoo.layers.recurrent.cell_steps import cells_of
+from attention_zoo.layers.recurrent.cell_steps import list_cells
 
 
 @keras.saving.register_keras_serializable("attention_zoo_tests")
@@ -63,7 +63,7 @@ def reference(
     left = iter(states)
     sizes = [
         c.state_size if isinstance(c.state_size, list) else [c.state_size]
-        for c in cells_of(cell.cell)
+        for c in list_cells(cell.cell)
     ]
     nested = [[next(left) for _ in size] for size in sizes]
     fed = ops.zeros((inputs.shape[0], cell.attention_size))

@@ -73,9 +73,9 @@ def test_call_is_one_step_of_the_decoder() -> None:
     cell = AttentionCell(layers.LSTMCell(6), AdditiveAttention(8))
     decoder = RecurrentDecoder(cell)
     outputs = decoder(inputs, memory)
-    prepared = cell.prepare([ops.convert_to_tensor(memory)], [None])
+    constants = cell.prepare([ops.convert_to_tensor(memory)], [None])
     record, after = cell(
-        ops.convert_to_tensor(inputs[:, 0]), cell.initial_state(prepared, 3), prepared
+        ops.convert_to_tensor(inputs[:, 0]), cell.initial_state(constants, 3), constants
     )
     close(record.output, array(outputs)[:, 0], 1e-6)
     close(after.attention[0], record.output, 1e-9)

@@ -10,7 +10,7 @@ import pytest
 from keras import layers, ops
 
 from attention_zoo.layers import RecurrentDecoder
-from attention_zoo.layers.recurrent.cell_steps import WholeCell, split_cell, state_sizes
+from attention_zoo.layers.recurrent.cell_steps import CellStepper, get_state_sizes, make_stepper
 from tests.layers.recurrent.cells import CELLS
 from tests.layers.running import JAX, MODES, array, close, randomise
 
@@ -24,12 +24,12 @@ def test_split_cell_is_the_cell(name: str, fed_width: int) -> None:
     cell.build((2, 4 + fed_width))
     randomise(cell)
     rng = np.random.default_rng(0)
-    sizes = [4, fed_width, *state_sizes(cell)]
+    sizes = [4, fed_width, *get_state_sizes(cell)]
     inputs, fed, *states = (
         ops.convert_to_tensor(rng.normal(size=(2, size)).astype("float32")) for size in sizes
     )
     want, after = cell(ops.concatenate([inputs, fed], -1), states)
-    step = split_cell(cell, 4, training=False)
+    step = make_stepper(cell, 4, training=False)
     got, new = step.step(
         step.hoist(inputs),
         [fed] if fed_width else [],
@@ -42,9 +42,11 @@ def test_split_cell_is_the_cell(name: str, fed_width: int) -> None:
 
 
 def test_known_cells_are_split_and_others_run_whole() -> None:
-    split = {name: type(split_cell(CELLS[name](), 4, False)) is not WholeCell for name in SINGLE}
+    split = {
+        name: type(make_stepper(CELLS[name](), 4, False)) is not CellStepper for name in SINGLE
+    }
     assert split == {name: name != "unknown" for name in SINGLE}
-    assert type(split_cell(CELLS["dropping"](), 4, True)) is WholeCell
+    assert type(make_stepper(CELLS["dropping"](), 4, True)) is CellStepper
 
 
 def listening(dropout: float, recurrent_dropout: float, units: int = 64) -> RecurrentDecoder:

@@ -132,8 +132,8 @@ def test_looks_after_the_loop_are_looks_in_the_loop(
         cell = AttentionCell(
             layers.LSTMCell(6), attention, input_feeding=False, attention_layer_size=5
         )
-        assert cell.attends_after_loop
-        monkeypatch.setattr(AttentionCell, "attends_after_loop", later)
+        assert cell.can_attend_after_loop
+        monkeypatch.setattr(AttentionCell, "can_attend_after_loop", later)
         decoder = build(inputs, memory, cell)
         results.append(keras.tree.flatten(decoder(inputs, memory, inputs_mask=live, training=True)))
         monkeypatch.undo()

@@ -24,7 +24,7 @@ from attention_zoo.layers import (
     SamplingSchedule,
     ScheduledSampling,
 )
-from attention_zoo.layers.recurrent.scheduled_sampling import feed_own
+from attention_zoo.layers.recurrent.scheduled_sampling import sample_decoder_inputs
 from attention_zoo.models.presets import PRESETS
 from tests.layers.conformance import LayerConformance
 from tests.layers.running import JAX, MODES, array, close, compiled, differentiable, randomise, same
@@ -109,13 +109,13 @@ class Toy:
         self.call(TOKENS)
         for layer in (self.embedding, self.decoder, self.readout):
             randomise(layer, 3, 1.0)
-        self.prepared, self.start = self.decoder.start(self.memory, None, None, 3)
+        self.constants, self.start = self.decoder.start(self.memory, None, None, 3)
 
     def call(self, tokens: Any, mask: Any = None) -> Any:
         return self.readout(self.decoder(self.embedding(tokens), self.memory, inputs_mask=mask))
 
     def step(self, tokens: Any, state: Any) -> Any:
-        record, state = self.decoder.step(self.embedding(tokens), state, self.prepared)
+        record, state = self.decoder.step(self.embedding(tokens), state, self.constants)
         return self.readout(record.output), state
 
 
@@ -142,12 +142,12 @@ def by_hand(toy: Toy, tokens: np.ndarray, truth: np.ndarray, mask: np.ndarray) -
     fed = tokens.copy()
     for row in range(len(tokens)):
         memory, said = None if toy.memory is None else toy.memory[row : row + 1], None
-        prepared, state = toy.decoder.start(memory, None, None, 1)
+        constants, state = toy.decoder.start(memory, None, None, 1)
         for t in np.flatnonzero(mask[row]):
             if said is not None and not truth[row, t]:
                 fed[row, t] = said
             inputs = toy.embedding(fed[row : row + 1, t])
-            record, state = toy.decoder.step(inputs, state, prepared)
+            record, state = toy.decoder.step(inputs, state, constants)
             said = int(array(toy.readout(record.output))[0].argmax())
     return fed
 
@@ -173,7 +173,7 @@ def test_coins_choose_between_truth_and_own_word(cell: str) -> None:
     for seed in range(3):
         truth = np.random.default_rng(seed).random(TOKENS.shape) < 0.5
         first = (mask.cumsum(1) <= 1) | truth
-        fed = feed_own(toy.step, toy.start, TOKENS, ops.convert_to_tensor(first), mask)
+        fed = sample_decoder_inputs(toy.step, toy.start, TOKENS, ops.convert_to_tensor(first), mask)
         assert array(fed).tolist() == by_hand(toy, TOKENS, truth, mask).tolist()
 
 
@@ -244,10 +244,10 @@ def test_gradients_are_those_of_the_tokens_fed() -> None:
     fed = _fed(ScheduledSampling(ConstantSampling(0)), toy)
 
     def sampled(memory: Any) -> Any:
-        prepared, start = toy.decoder.start(memory, None, None, 3)
+        constants, start = toy.decoder.start(memory, None, None, 3)
 
         def step(tokens: Any, state: Any) -> Any:
-            record, state = toy.decoder.step(toy.embedding(tokens), state, prepared)
+            record, state = toy.decoder.step(toy.embedding(tokens), state, constants)
             return toy.readout(record.output), state
 
         own = ScheduledSampling(ConstantSampling(0))

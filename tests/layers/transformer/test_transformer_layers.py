@@ -44,16 +44,16 @@ class TestTransformerEncoderLayer(TransformerLayerCase):
         x = np.where(mask[..., None], x, 0)
         allowed = mask[:, :, None] & mask[:, None]
         weights: list[np.ndarray] = []
-        x = around(layer.around_attention, x, attending(layer.attention, None, allowed, weights))
-        x = around(layer.around_feed_forward, x, lambda y: feed_forward(layer.feed_forward, y))
+        x = around(layer.attention_residual, x, attending(layer.attention, None, allowed, weights))
+        x = around(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
         return np.where(mask[..., None], x, 0), *weights
 
 
 def test_norm_last_is_another_layer() -> None:
     layer = build_random(TransformerEncoderLayer(8, 2, norm_first=False), X)
     every = np.ones((3, 5, 5), "bool")
-    want = around(layer.around_attention, X, lambda y: heads(layer.attention, y, y, every)[0])
-    want = around(layer.around_feed_forward, want, lambda y: feed_forward(layer.feed_forward, y))
+    want = around(layer.attention_residual, X, lambda y: heads(layer.attention, y, y, every)[0])
+    want = around(layer.feed_forward_residual, want, lambda y: feed_forward(layer.feed_forward, y))
     close(layer(X), want, 1e-5)
 
 
@@ -127,10 +127,10 @@ class TestTransformerDecoderLayer(TransformerLayerCase):
         other = mask[:, :, None] & shown[:, None]
         weights: list[np.ndarray] = []
         attend = attending(layer.attention, None, own, weights)
-        x = around(layer.around_attention, x, attend)
+        x = around(layer.attention_residual, x, attend)
         attend = attending(layer.memory_attention, memory, other, weights)
-        x = around(layer.around_memory, x, attend)
-        x = around(layer.around_feed_forward, x, lambda y: feed_forward(layer.feed_forward, y))
+        x = around(layer.memory_residual, x, attend)
+        x = around(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
         return np.where(mask[..., None], x, 0), *weights
 
     def when_dead(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:

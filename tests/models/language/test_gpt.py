@@ -123,7 +123,7 @@ def test_padding_cannot_be_seen_wherever_it_stands(where: str, positions: str) -
 def test_more_tokens_than_places_are_refused() -> None:
     model = tiny(max_length=5)
     assert np.isfinite(logits_of(model, TEXT[:, :5])).all()
-    with pytest.raises(ValueError, match="tokens: sequence length 6 exceeds max_length=5; trunc"):
+    with pytest.raises(ValueError, match=r"tokens exceeds max_length=5\. Truncate"):
         logits_of(model, TEXT)
 
 
@@ -221,8 +221,8 @@ def test_the_prompt_is_kept_once_a_source() -> None:
     """However many hypotheses there are, what was read is not repeated."""
     model = tiny()
     for width in (1, 4):
-        state = model.decoder_step(keras.ops.convert_to_tensor(TEXT), width, 5).state
-        for keys, values in state["rooms"].value:
+        state = model.start_decoding(keras.ops.convert_to_tensor(TEXT), width, 5).state
+        for keys, values in state["cache"].value:
             assert keys.shape == (3, 2, 4, 6 + 5 * width)
             assert values.shape == (3, 2, 6 + 5 * width, 4)
 
@@ -236,7 +236,7 @@ def test_stretches_of_the_cache_change_nothing(
     model = case().filled()
     options = {"beam_width": 3, "n_best": 2, "min_length": 9, "max_length": 11, "jit": jit}
     want = model.compiled_search(SOURCE, **options)
-    monkeypatch.setattr(kv_cache.in_bucket, "__defaults__", ((2, 4),))
+    monkeypatch.setattr(kv_cache.call_in_bucket, "__defaults__", ((2, 4),))
     model.__dict__.pop("_compiled")
     found = model.compiled_search(SOURCE, **options)
     np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
@@ -254,10 +254,10 @@ def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
     found = model.compiled_search(TEXT, max_length=4, **options)
     assert np.isfinite(array(found.scores)).all()
     assert np.isfinite(array(found.token_scores)).all()
-    message = r"a prompt has 6 tokens and its continuation may have 5, .* has 9 positions; .*to a"
+    message = r"a prompt has 6 tokens and its continuation may have 5, .* has max_length=9. .*to a"
     for search in (model.search, model.compiled_search):
         for jit in (False, True):
-            with pytest.raises(ValueError, match=f"{message}t most 4$"):
+            with pytest.raises(ValueError, match=f"{message}t most 4.$"):
                 search(TEXT, max_length=5, jit=jit, **options)
     padded = np.concatenate([np.zeros((3, 8), "int32"), TEXT], axis=1)
     again = model.compiled_search(padded, max_length=4, **options)
@@ -277,7 +277,7 @@ def test_an_ensemble_writes_on() -> None:
     options = {"max_length": 5, "beam_width": 2}
     found, want = both.compiled_search(TEXT, **options), model.compiled_search(TEXT, **options)
     np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
-    with pytest.raises(ValueError, match="but the model has 256 positions"):
+    with pytest.raises(ValueError, match="but the model has max_length=256"):
         both.compiled_search(TEXT, max_length=300)
 
 

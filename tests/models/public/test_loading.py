@@ -56,11 +56,11 @@ def test_every_family_has_a_golden_checkpoint() -> None:
 def test_what_a_config_says() -> None:
     config = {"n": 3, "act": "swish", "kind": "a"}
     checkpoint = Checkpoint(Path("x"), config, Tensors(GOLDEN / "bert"))
-    assert checkpoint.numbers({"units": "n"}) == {"units": 3}
-    assert checkpoint.activation("act", "gelu") == "silu"
-    assert checkpoint.activation("other", "gelu") == "gelu"
-    assert checkpoint.activation("other", "gelu_new") == "gelu_tanh"
-    checkpoint.refuse("kind", unless="a")
-    checkpoint.refuse("none", unless=5)
+    assert checkpoint.get_numbers({"units": "n"}) == {"units": 3}
+    assert checkpoint.get_activation("act", "gelu") == "silu"
+    assert checkpoint.get_activation("other", "gelu") == "gelu"
+    assert checkpoint.get_activation("other", "gelu_new") == "gelu_tanh"
+    checkpoint.check_setting("kind", expected="a")
+    checkpoint.check_setting("none", expected=5)
     with pytest.raises(ValueError, match=r"config.json: kind='a' is not supported, only 'b'"):
-        checkpoint.refuse("kind", unless="b")
+        checkpoint.check_setting("kind", expected="b")

@@ -38,7 +38,7 @@ def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int
     size = model.settings
     f, g, e = (
         array(table.embeddings)
-        for table in (model.source_embedding, model.look_embedding, model.word_embedding)
+        for table in (model.source_embedding, model.query_embedding, model.word_embedding)
     )
     p, u, vw = (
         array(weight)

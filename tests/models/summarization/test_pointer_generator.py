@@ -96,7 +96,9 @@ def test_the_distribution_is_the_papers() -> None:
 
 def test_words_beyond_the_vocabulary_are_read_as_unknown_and_written_as_themselves() -> None:
     model = tiny()
-    assert array(model.known(SOURCE)).tolist() == np.where(SOURCE >= 8, 1, SOURCE).tolist()
+    assert (
+        array(model.to_vocabulary_ids(SOURCE)).tolist() == np.where(SOURCE >= 8, 1, SOURCE).tolist()
+    )
     unknown = np.where(SOURCE >= 8, 1, SOURCE)
     own, one = (np.exp(forward(model, source, TARGET)) for source in (SOURCE, unknown))
     live = TARGET != 0

@@ -98,12 +98,12 @@ def test_a_layer_is_that_of_the_paper(name: str) -> None:
     assert not got[~MASK].any()
     of = {
         part: [array(w) for w in getattr(layer, part).weights]
-        for part in ("sublayer", "around_sublayer", "attention", "around_attention")
+        for part in ("sublayer", "sublayer_residual", "attention", "attention_residual")
     }
     for row, live in enumerate(MASK):
         want = x[row, live].astype("float64")
-        want = norm(want + worked(name, want, of["sublayer"]), *of["around_sublayer"])
-        want = norm(want + attended(want, of["attention"]), *of["around_attention"])
+        want = norm(want + worked(name, want, of["sublayer"]), *of["sublayer_residual"])
+        want = norm(want + attended(want, of["attention"]), *of["attention_residual"])
         np.testing.assert_allclose(got[row, live], want, atol=1e-4)
 
 

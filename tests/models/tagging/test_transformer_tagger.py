@@ -53,7 +53,7 @@ def test_states_are_the_berts() -> None:
 def test_what_it_reads_is_the_berts() -> None:
     model = TransformerTagger(TINY, TAGS)
     assert (model.vocabulary_size, model.max_length, model.characters) == (13, 60, None)
-    with pytest.raises(ValueError, match="sequence length 61 exceeds max_length=60"):
+    with pytest.raises(ValueError, match="sequence length 61 of tokens exceeds max_length=60"):
         model({"tokens": np.ones((1, 61), "int32")})
     with pytest.raises(ValueError, match="bert must be a BERT or its arguments, got 'bert_tiny'"):
         TransformerTagger("bert_tiny", TAGS)

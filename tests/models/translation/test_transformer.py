@@ -134,7 +134,7 @@ def also_compiled(positions: str, jit: bool) -> Any:
 def test_stretches_know_the_distances(
     positions: str, jit: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kv_cache.in_bucket, "__defaults__", ((2, 4),))
+    monkeypatch.setattr(kv_cache.call_in_bucket, "__defaults__", ((2, 4),))
     model = placed(positions)
     model.__dict__.pop("_compiled", None)
     options = {"beam_width": 3, "n_best": 2, "min_length": 7, "max_length": 9, "jit": jit}

@@ -61,14 +61,14 @@ class TestCrossAttentionRetriever(PathTests):
     def test_oracle(self, direction: str) -> None:
         """Pair by pair, from the weights on."""
         model = self.filled(direction=direction)
-        kernel, bias = (array(x) for x in model.enter.weights)
+        kernel, bias = (array(x) for x in model.input_projection.weights)
         grid = array(model.encoder(ops.convert_to_tensor(IMAGES))).reshape(3, 6, 5)
         regions = grid @ kernel + bias
         regions /= np.linalg.norm(regions, axis=-1, keepdims=True)
         close(model.encode_images(IMAGES), regions, 1e-5)
         got = self.alike(model)
         for row, length in enumerate((4, 2, 1)):
-            both = array(model.reader(model.embedding(TEXTS[row : row + 1, :length]))[0])
+            both = array(model.text_encoder(model.embedding(TEXTS[row : row + 1, :length]))[0])
             words = (both[..., :6] + both[..., 6:]) / 2
             words /= np.linalg.norm(words, axis=-1, keepdims=True)
             for image in range(3):
@@ -92,7 +92,7 @@ class TestCrossAttentionRetriever(PathTests):
         encoded = model.encode_images(IMAGES), model.encode_texts(TEXTS[:2])
         whole = array(model.similarities(*encoded))
         close(whole, self.alike(model)[:, :2], 1e-6)
-        monkeypatch.setattr(cross_attention_retriever, "BLOCK", 6 * 4)
+        monkeypatch.setattr(cross_attention_retriever, "MAX_BLOCK_WEIGHTS", 6 * 4)
         close(model.similarities(*encoded), whole, 1e-6)
         none = model.encode_images(IMAGES[:0])
         assert model.similarities(none, encoded[1]).shape == (0, 2)

@@ -14,7 +14,11 @@ import pytest
 
 from attention_zoo import models
 from attention_zoo.data import train_tokenizer
-from attention_zoo.models.vision.image_encoders import _applications, encoder_options, make_encoder
+from attention_zoo.models.vision.image_encoders import (
+    _list_applications,
+    complete_encoder_options,
+    make_encoder,
+)
 from attention_zoo.tasks import Captioning
 from tests.layers.running import any_batch, array, close, quick, same
 from tests.refusals import refuses
@@ -33,7 +37,7 @@ KINDS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
 
 
 def encoder(dtype: str = "float32", **options: Any) -> Any:
-    made = make_encoder(encoder_options(options), keras.dtype_policies.get(dtype))
+    made = make_encoder(complete_encoder_options(options), keras.dtype_policies.get(dtype))
     made.build((None, None, None, made.channels))
     return made
 
@@ -135,8 +139,8 @@ def test_a_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> Non
 def test_all_models_of_applications_are_known() -> None:
     made = {name for name, one in vars(keras.applications).items() if inspect.isfunction(one)}
     assert "MobileNetV3Small" in made
-    assert made == set(_applications())
-    assert all(hasattr(module, "preprocess_input") for module in _applications().values())
+    assert made == set(_list_applications())
+    assert all(hasattr(module, "preprocess_input") for module in _list_applications().values())
 
 
 def test_imagenet_is_what_they_learnt_unless_told_otherwise(monkeypatch: Any) -> None:

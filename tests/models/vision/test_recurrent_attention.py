@@ -111,7 +111,7 @@ class TestRecurrentAttentionModel(PathTests):
     def test_oracle(self) -> None:
         """Step by step, and the path is that of the answer."""
         model = self.filled()
-        names = ("locator", "what", "where", "glimpse", "core", "classifier")
+        names = ("locator", "patch_encoder", "location_encoder", "glimpse", "core", "classifier")
         kernels = {name: [array(x) for x in getattr(model, name).weights] for name in names}
 
         def dense(name: str, *x: np.ndarray) -> np.ndarray:
@@ -148,8 +148,10 @@ class TestRecurrentAttentionModel(PathTests):
         shares = np.exp(votes)
         np.testing.assert_allclose(shares.sum(-1), 1, atol=1e-5)
         close(model.vote(IMAGES[1:2], 3), votes[1:2], 1e-5)
-        noise = [array(x) for x in model._fixed_noise(3)]
-        paths = [model._walk(IMAGES, x[None].astype("float32")).states[:, -1] for x in noise]
+        noise = [array(x) for x in model._make_fixed_noise(3)]
+        paths = [
+            model._take_glimpses(IMAGES, x[None].astype("float32")).states[:, -1] for x in noise
+        ]
         logits = np.stack([array(model.classifier(state)) for state in paths])
         each = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
         close(shares, each.mean(0), 1e-5)
@@ -161,7 +163,7 @@ class TestRecurrentAttentionModel(PathTests):
             model.vote(IMAGES, 0)
 
     def test_paths_stray_by_the_std(self) -> None:
-        noise = array(ops.stack(self.make(location_std=0.3)._fixed_noise(2000))).reshape(-1, 2)
+        noise = array(ops.stack(self.make(location_std=0.3)._make_fixed_noise(2000))).reshape(-1, 2)
         np.testing.assert_allclose(noise.mean(0), 0, atol=0.02)
         np.testing.assert_allclose(np.cov(noise.T), 0.09 * np.eye(2), atol=0.006)
 
@@ -172,7 +174,7 @@ class TestRecurrentAttentionModel(PathTests):
         model = self.filled()
         run = differentiable(model, lambda x: model(x, training=True))
         for name, layers in (
-            ("logits", {"what", "where", "glimpse", "core", "classifier"}),
+            ("logits", {"patch_encoder", "location_encoder", "glimpse", "core", "classifier"}),
             ("log_probabilities", {"locator"}),
             ("baselines", {"baseline"}),
         ):

@@ -77,7 +77,7 @@ def test_the_readout_has_dropout() -> None:
     model = ShowAttendTell(V, **{**SMALL, "dropout": 0.5})
     randomise(model)
     units, width = model.settings["units"], model.settings["embedding_dim"]
-    channels = model.of_context.kernel.shape[0]
+    channels = model.context_projection.kernel.shape[0]
     record = {"hidden": np.ones((4, 5, units)), "context": np.ones((4, 5, channels))}
     record = {name: keras.ops.convert_to_tensor(x.astype("float32")) for name, x in record.items()}
     embedded = keras.ops.ones((4, 5, width))
@@ -119,8 +119,14 @@ def test_the_equations() -> None:
         i, f, g, o = np.split(gates, 4)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-        deep = embeddings[token] + h @ array(model.of_state.kernel) + array(model.of_state.bias)
-        logits = np.tanh(deep + z @ array(model.of_context.kernel)) @ array(model.vocabulary.kernel)
+        deep = (
+            embeddings[token]
+            + h @ array(model.state_projection.kernel)
+            + array(model.state_projection.bias)
+        )
+        logits = np.tanh(deep + z @ array(model.context_projection.kernel)) @ array(
+            model.vocabulary.kernel
+        )
         said += np.log(np.exp(logits).sum()) - logits[label]
         seen += alpha
     want = (said + 0.7 * np.square(1 - seen).sum()) / 3
@@ -179,11 +185,13 @@ def test_so_many_looks_are_soft() -> None:
     model = model_of("hard", expected_rate=0.25)
     grid = np.random.default_rng(0).integers(0, 256, (400, 8, 8, 3), np.uint8)
     encoded = model.encode(grid, True)
-    prepared, state = model.begin(encoded, 400, True)
+    constants, state = model.prepare_decoder(encoded, 400, True)
     target = np.full((400, 2), 5)
     target[:, 0] = 2
     inputs = model.decoder_inputs(model.target_embedding(target), encoded)
-    record = model.decoder.unroll(inputs, prepared, state, target != 0, model.reads, True)[0]
+    record = model.decoder.unroll(
+        inputs, constants, state, target != 0, model.readout_fields, True
+    )[0]
     peaks = array(record["weights"][0]).max(-1)
     soft = peaks < 1
     assert 0.17 < soft.mean() < 0.33
@@ -219,10 +227,10 @@ def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
                 loss = model.compute_loss(inputs, labels, model(inputs, training=True))
             gradients.append(tape.gradient(loss, weights, unconnected_gradients="zero"))
             encoded = model.encode(grid, True)
-            prepared, state = model.begin(encoded, 1, True)
+            constants, state = model.prepare_decoder(encoded, 1, True)
             read = model.decoder_inputs(model.target_embedding(target), encoded)
             record, state = model.decoder.unroll(
-                read, prepared, state, target != 0, model.reads, True
+                read, constants, state, target != 0, model.readout_fields, True
             )
             log_chances.append(type(alignment).choice(state.alignments[0]).log_probability[0])
             said = model.vocabulary(

@@ -8,7 +8,15 @@ import keras
 import numpy as np
 import pytest
 
-from attention_zoo.models.public.placing import Place, dense, fill, norm, table, turned, vector
+from attention_zoo.models.public.weight_mapping import (
+    WeightMapping,
+    assign_weights,
+    map_dense,
+    map_norm,
+    map_table,
+    map_transposed,
+    map_vector,
+)
 from tests.layers.running import array
 
 HERE = Path("somewhere")
@@ -21,16 +29,16 @@ def variable(*shape: int) -> keras.Variable:
 def test_tensors_go_where_they_belong() -> None:
     rng = np.random.default_rng(0)
     bias, kernel, out, words = variable(2, 3), variable(4, 2, 3), variable(2, 3, 4), variable(5, 4)
-    places = [
-        vector("bias", bias),
-        turned("kernel", kernel),
-        turned("out", out, inputs=2),
-        table("words", words),
+    mappings = [
+        map_vector("bias", bias),
+        map_transposed("kernel", kernel),
+        map_transposed("out", out, inputs=2),
+        map_table("words", words),
     ]
     shapes = {"bias": (6,), "kernel": (6, 4), "out": (4, 6), "words": (5, 4)}
     tensors = {name: rng.normal(size=shape).astype("float32") for name, shape in shapes.items()}
-    assert {place.name: place.shape for place in places} == shapes
-    fill(places, tensors, HERE)
+    assert {mapping.name: mapping.shape for mapping in mappings} == shapes
+    assign_weights(mappings, tensors, HERE)
     np.testing.assert_array_equal(array(bias).ravel(), tensors["bias"])
     x, y = rng.normal(size=4), rng.normal(size=6)
     np.testing.assert_allclose(
@@ -46,28 +54,28 @@ def test_layers() -> None:
     layer, around = keras.layers.Dense(3), keras.layers.LayerNormalization()
     layer.build((None, 2))
     around.build((None, 2))
-    names = [place.name for place in (*dense("a", layer), *norm("b", around))]
+    names = [mapping.name for mapping in (*map_dense("a", layer), *map_norm("b", around))]
     assert names == ["a.weight", "a.bias", "b.weight", "b.bias"]
 
 
 def test_a_tensor_of_several_weights() -> None:
     one, two = variable(2), variable(3)
-    place = Place("both", (5,), [one, two], lambda x: [x[:2], x[2:]])
-    fill([place], {"both": np.arange(5.0)}, HERE)
+    place = WeightMapping("both", (5,), [one, two], lambda x: [x[:2], x[2:]])
+    assign_weights([place], {"both": np.arange(5.0)}, HERE)
     np.testing.assert_array_equal(array(two), [2, 3, 4])
 
 
 def test_mistakes() -> None:
-    place = vector("a", variable(3))
+    place = map_vector("a", variable(3))
     with pytest.raises(ValueError, match=r"somewhere: tensor a is missing"):
-        fill([place], {}, HERE)
+        assign_weights([place], {}, HERE)
     with pytest.raises(
         ValueError, match=r"tensor a has shape \(4,\), but config.json .*require \(3,\)"
     ):
-        fill([place], {"a": np.zeros(4)}, HERE)
+        assign_weights([place], {"a": np.zeros(4)}, HERE)
     found = {"a": np.zeros(3), "c": np.zeros(3), "b.1": np.zeros(3), "b.2": np.zeros(3)}
     with pytest.raises(ValueError, match=r"no weight for tensor b.1 and 2 more$"):
-        fill([place], found, HERE)
+        assign_weights([place], found, HERE)
     with pytest.raises(ValueError, match=r"no weight for tensor c$"):
-        fill([place], found, HERE, spare=[r"b\..*"])
-    fill([place], found, HERE, spare=[r"b\..*", "c"])
+        assign_weights([place], found, HERE, ignored=[r"b\..*"])
+    assign_weights([place], found, HERE, ignored=[r"b\..*", "c"])
