@@ -14,7 +14,7 @@ B, T, S = 3, 4, 5
 VALUE_MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 1, 0]], "bool")
 OTHER_MASK = np.array([[1, 0, 1, 1, 1], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], "bool")
 QUERY_MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]], "bool")
-LOOK_MASK = np.random.default_rng(5).random((B, T, S)) > 0.3
+ATTENTION_MASK = np.random.default_rng(5).random((B, T, S)) > 0.3
 
 Array = np.ndarray
 Weights = dict[str, Array]

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 from tests.layers.attention_case import (
-    LOOK_MASK,
+    ATTENTION_MASK,
     OTHER_MASK,
     QUERY_MASK,
     VALUE_MASK,
@@ -22,7 +22,7 @@ from tests.layers.attention_case import (
     numbers,
 )
 from tests.layers.layer_conformance import LayerConformance
-from tests.layers.mask_conformance import MaskLaws
+from tests.layers.mask_conformance import MaskConformance
 from tests.layers.running import (
     JAX,
     MODES,
@@ -43,7 +43,7 @@ from tests.layers.running import (
 )
 from tests.tiers import FULL, ORACLE_CASES
 
-DEAD_AXES: dict[str, tuple[Any, ...]] = {
+FULLY_MASKED_AXES: dict[str, tuple[Any, ...]] = {
     "policy": ("float32", "mixed_float16") if JAX else POLICIES,
     "mode": MODES[1:] if JAX else MODES,
     "scores": (True, False),
@@ -51,21 +51,21 @@ DEAD_AXES: dict[str, tuple[Any, ...]] = {
 }
 
 
-class DeadRowLaws(AttentionCase):
+class FullyMaskedRowConformance(AttentionCase):
     """Law 4: nothing left to attend."""
 
     @pytest.mark.every_backend
-    @pytest.mark.parametrize("case", pairwise(DEAD_AXES), ids=label)
-    def test_nothing_to_attend(self, case: dict[str, Any]) -> None:
-        check_dead_rows(self, **case)
+    @pytest.mark.parametrize("case", pairwise(FULLY_MASKED_AXES), ids=label)
+    def test_fully_masked(self, case: dict[str, Any]) -> None:
+        check_fully_masked_rows(self, **case)
 
     @pytest.mark.soak
-    @pytest.mark.parametrize("case", full_product(DEAD_AXES), ids=label)
-    def test_nothing_to_attend_in_all_combinations(self, case: dict[str, Any]) -> None:
-        check_dead_rows(self, **case)
+    @pytest.mark.parametrize("case", full_product(FULLY_MASKED_AXES), ids=label)
+    def test_fully_masked_in_all_combinations(self, case: dict[str, Any]) -> None:
+        check_fully_masked_rows(self, **case)
 
 
-def check_dead_rows(
+def check_fully_masked_rows(
     case: AttentionCase, policy: str, mode: str, scores: bool, dropout: float
 ) -> None:
     """Row 1 hides its memory, query 2 of row 0 its look; against the same call with both alive.
@@ -105,12 +105,12 @@ def check_dead_rows(
         same(gradient[2], before[2])
 
 
-class PaddingLaws(AttentionCase):
+class PaddingConformance(AttentionCase):
     """Laws 3 and 5: what is hidden weighs nothing, reaches nothing, and cannot be seen."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", ["float32", "float16", "bfloat16"])
-    def test_hidden_weighs_exactly_nothing_at_great_scores(self, policy: str) -> None:
+    def test_masked_positions_have_zero_weight_at_large_scores(self, policy: str) -> None:
         keras.config.set_dtype_policy(policy)
         layer = self.make()
         query, value, key = self.tensors(scale=200)
@@ -128,7 +128,7 @@ class PaddingLaws(AttentionCase):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
-    def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:
+    def test_values_at_masked_positions_do_not_affect_outputs(self, fill: float) -> None:
         layer, (query, value, key) = self.built(), self.tensors()
         hidden = VALUE_MASK & OTHER_MASK
         masks = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "key_mask": OTHER_MASK}
@@ -149,13 +149,13 @@ class PaddingLaws(AttentionCase):
         for gradient, mask in zip(got[1], (QUERY_MASK, hidden, hidden), strict=True):
             assert not gradient[~mask].any()
 
-    def test_hidden_queries_give_nothing(self) -> None:
+    def test_masked_queries_give_zeros(self) -> None:
         context, weights = self.attend(self.built(), *self.tensors(), query_mask=QUERY_MASK)
         assert not context[~QUERY_MASK].any()
         assert not weights[~QUERY_MASK].any()
 
     @pytest.mark.parametrize("pads", [1, 8, 100])
-    def test_pads_cannot_be_seen(self, pads: int) -> None:
+    def test_padding_does_not_affect_outputs(self, pads: int) -> None:
         layer, tensors = self.built(), self.tensors()
         want, looked = self.attend(layer, *tensors, value_mask=VALUE_MASK, query_mask=QUERY_MASK)
         rng = np.random.default_rng(1)
@@ -175,7 +175,7 @@ class PaddingLaws(AttentionCase):
         assert not got[:, T:].any()
         assert not weights[:, :, S:].any()
 
-    def test_batch_cannot_be_seen(self) -> None:
+    def test_batch_members_do_not_affect_each_other(self) -> None:
         rows, steps = 32, 6
         layer, tensors = self.built(), self.tensors(rows, steps, steps, seed=2)
         lengths = np.arange(rows) % steps + 1
@@ -198,7 +198,7 @@ class PaddingLaws(AttentionCase):
         alone, _ = self.attend(layer, *[x[1:2, 2:] for x in tensors], use_causal_mask=True)
         close(context[1:2, 2:], alone, 1e-5)
 
-    def test_causal_sees_no_future(self) -> None:
+    def test_causal_attention_ignores_later_positions(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors(steps=S)
         before, _ = self.attend(layer, query, value, key, use_causal_mask=True)
         for j in (1, S - 1):
@@ -215,7 +215,7 @@ class PaddingLaws(AttentionCase):
         assert grads[1][:, :3].any()
 
 
-class NumericLaws(AttentionCase):
+class NumericConformance(AttentionCase):
     """Values and gradients against arithmetic that is not ours."""
 
     @pytest.mark.numerics
@@ -247,7 +247,7 @@ class NumericLaws(AttentionCase):
         layer = self.make(dtype=WIDE)
         tensors = [x.astype(WIDE) for x in self.tensors()]
         build_random(layer, *tensors)
-        masks = {"value_mask": VALUE_MASK, "attention_mask": LOOK_MASK}
+        masks = {"value_mask": VALUE_MASK, "attention_mask": ATTENTION_MASK}
         run = differentiable(
             layer, lambda q, v, k: layer(q, v, k, return_attention_scores=True, **masks)
         )
@@ -283,10 +283,10 @@ class NumericLaws(AttentionCase):
                 close(context, self.oracle(numbers(layer), tensors, seen)[0], 1e-6)
 
 
-class LookLaws(AttentionCase):
+class StepConformance(AttentionCase):
     """Asking to see, dropout, and `prepare` / `attend`."""
 
-    def test_asking_for_the_weights_changes_nothing(self) -> None:
+    def test_returning_weights_does_not_change_outputs(self) -> None:
         for training in (False, True):
             contexts = []
             for scores in (True, False):
@@ -307,7 +307,7 @@ class LookLaws(AttentionCase):
         assert np.abs(first - second).max() > 1e-3
 
     @pytest.mark.every_backend
-    def test_attend_is_the_call_row_by_row(self) -> None:
+    def test_attend_equals_the_call_step_by_step(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors()
         context, weights = self.attend(layer, query, value, key, value_mask=VALUE_MASK)
         memory = layer.prepare(value, key, VALUE_MASK)
@@ -318,7 +318,7 @@ class LookLaws(AttentionCase):
             close(one, context[:, t], 1e-6)
             close(row, weights[:, t], 1e-6)
 
-    def test_hypotheses_know_nothing_of_each_other(self) -> None:
+    def test_hypotheses_do_not_affect_each_other(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors()
         memory = layer.prepare(value, key, VALUE_MASK)
         start = layer.initial_state(memory)
@@ -333,7 +333,7 @@ class LookLaws(AttentionCase):
             for a, b in zip(*map(keras.tree.flatten, (after, state)), strict=True):
                 close(array(a)[:, n], b, 1e-6)
 
-    def test_symbolic_tensors_are_refused_by_steps(self) -> None:
+    def test_steps_reject_symbolic_tensors(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors()
         symbolic = keras.KerasTensor(value.shape)
         with pytest.raises(ValueError, match="call the layer itself instead"):
@@ -341,20 +341,20 @@ class LookLaws(AttentionCase):
         with pytest.raises(ValueError, match="call the layer itself instead"):
             layer.attend(keras.KerasTensor(query[:, 0].shape), layer.prepare(value, key))
 
-    def test_value_is_the_key_when_none_is_given(self) -> None:
+    def test_key_defaults_to_value(self) -> None:
         query, value, _ = self.tensors()
         narrow = value[..., :1] + np.zeros(self.widths[1], "float32")
         layer = self.built()
         same(layer(query, narrow), layer(query, narrow, narrow))
 
-    def test_wrong_shapes_are_refused(self) -> None:
+    def test_wrong_shapes_are_rejected(self) -> None:
         query, value, key = self.tensors()
         with pytest.raises(ValueError, match="query must be"):
             self.make()(query[:, 0], value, key)
         with pytest.raises(ValueError, match=r"value and key .* of steps, got 5 and 4"):
             self.make()(query, value, key[:, :4])
 
-    def test_shapes_that_it_was_not_built_for_are_refused(self) -> None:
+    def test_shapes_other_than_built_are_rejected(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors()
         wide = [np.concatenate([x, x], axis=-1) for x in (query, key)]
         for match, tensors in {
@@ -372,7 +372,12 @@ class LookLaws(AttentionCase):
 
 
 class AttentionConformance(
-    MaskLaws, DeadRowLaws, PaddingLaws, NumericLaws, LookLaws, LayerConformance
+    MaskConformance,
+    FullyMaskedRowConformance,
+    PaddingConformance,
+    NumericConformance,
+    StepConformance,
+    LayerConformance,
 ):
     """An attention layer: every law of the contract.
 
@@ -380,4 +385,4 @@ class AttentionConformance(
     oracle.
     """
 
-    test_no_rows = None  # a case of test_small_sizes
+    test_empty_batch = None  # a case of test_small_sizes

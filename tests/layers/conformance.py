@@ -11,7 +11,7 @@
 `tests/layers/attention/test_coverage.py` fails while something public or registered has no case.
 """
 
-from tests.layers.attention_conformance import AttentionConformance, NumericLaws
+from tests.layers.attention_conformance import AttentionConformance, NumericConformance
 from tests.layers.decoder_conformance import DecoderConformance
 from tests.layers.layer_conformance import LayerConformance
 from tests.layers.part_conformance import AlignmentConformance, ScoreConformance
@@ -21,6 +21,6 @@ __all__ = [
     "AttentionConformance",
     "DecoderConformance",
     "LayerConformance",
-    "NumericLaws",
+    "NumericConformance",
     "ScoreConformance",
 ]

@@ -56,7 +56,7 @@ class DecoderConformance(LayerConformance):
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
-    def test_steps_are_the_whole(self) -> None:
+    def test_steps_equal_the_call(self) -> None:
         """One step at a time, as a search does it, is the teacher-forced pass."""
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         outputs, weights, states = decoder(inputs, memory, memory_mask=MEMORY_MASK)
@@ -67,7 +67,7 @@ class DecoderConformance(LayerConformance):
             close(record.weights[0], array(weights[0])[:, t], 1e-5)
         close(state.cells, states, 1e-5)
 
-    def test_hypotheses_know_nothing_of_each_other(self) -> None:
+    def test_hypotheses_do_not_affect_each_other(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         prepared, state = decoder.start(ops.convert_to_tensor(memory), None, MEMORY_MASK, B)
         rng = np.random.default_rng(1)
@@ -87,7 +87,7 @@ class DecoderConformance(LayerConformance):
                 close(array(a)[:, n], b, 1e-5)
 
     @pytest.mark.numerics
-    def test_hidden_steps_hold_the_state(self) -> None:
+    def test_masked_steps_keep_the_state(self) -> None:
         """Left, right and inner padding: as if the hidden steps were not there."""
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         outputs, weights, states = decoder(inputs, memory, inputs_mask=INPUTS_MASK)
@@ -115,7 +115,7 @@ class DecoderConformance(LayerConformance):
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
-    def test_garbage_in_hidden_places_reaches_nothing(self) -> None:
+    def test_values_at_masked_positions_do_not_affect_outputs(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         run = differentiable(
             decoder, lambda x, m: decoder(x, m, inputs_mask=INPUTS_MASK, memory_mask=MEMORY_MASK)
@@ -128,7 +128,7 @@ class DecoderConformance(LayerConformance):
         assert not got[1][1][~MEMORY_MASK].any()
         assert not got[0][1][0][2].any(), "a memory with nothing to attend weighs 0"
 
-    def test_padding_cannot_be_seen(self) -> None:
+    def test_padding_does_not_affect_outputs(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         outputs, weights, states = decoder(inputs, memory, memory_mask=MEMORY_MASK)
         rng = np.random.default_rng(2)
@@ -146,7 +146,7 @@ class DecoderConformance(LayerConformance):
         close(array(looked[0])[:, :T, :S], weights[0], 1e-5)
         close(last, states, 1e-5)
 
-    def test_what_is_asked_for_changes_nothing(self) -> None:
+    def test_returned_fields_do_not_change_outputs(self) -> None:
         decoder, tensors = self.decoder(), self.tensors()
         outputs = quick(lambda *x: decoder(*x))(*tensors)[0]
         decoder.alignment_history = decoder.return_state = False

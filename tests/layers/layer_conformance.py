@@ -127,7 +127,7 @@ class ConfigurationTests(LayerCase):
     same_results: ClassVar[tuple[str, ...]] = ()
     """Arguments that, as documented, do not change results."""
 
-    def test_every_constructor_argument_survives(self, argument: str | None) -> None:
+    def test_every_constructor_argument_is_saved_and_restored(self, argument: str | None) -> None:
         """A changed argument changes the behaviour, and the rebuilt layer behaves the same."""
         self.check_names()
         others = self.together.get(argument, {})
@@ -176,13 +176,13 @@ class ConfigurationTests(LayerCase):
         """Return the outputs that `behaviour` compares."""
         return self.apply(layer, *tensors)
 
-    def test_name_dtype_and_trainable_survive(self) -> None:
+    def test_name_dtype_and_trainable_are_restored(self) -> None:
         layer = self.make(name="other", dtype="mixed_bfloat16", trainable=False)
         again = self.covers.from_config(layer.get_config())
         settings = again.name, again.dtype_policy.name, again.trainable
         assert settings == ("other", "mixed_bfloat16", False)
 
-    def test_own_dtype_reaches_every_weight(self) -> None:
+    def test_dtype_argument_applies_to_every_weight(self) -> None:
         policy = "mixed_float16" if self.keras_cells else "float16"
         layer = self.make(dtype=policy)
         outputs = flat(self.apply(layer, *self.tensors()))
@@ -214,13 +214,13 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
-    def test_compiled_is_eager(self, mode: str) -> None:
+    def test_compiled_equals_eager(self, mode: str) -> None:
         layer, tensors = self.built(), self.tensors()
         want = self.apply(layer, *tensors)
         got = compiled(lambda *x: self.apply(layer, *x), mode)(*tensors)
         close(got, want, self.tolerance)
 
-    def test_functional_model_is_eager(self) -> None:
+    def test_functional_model_equals_eager(self) -> None:
         layer, model = self.functional()
         tensors = self.tensors()
         outputs = flat(self.apply(layer, *tensors))
@@ -245,7 +245,7 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
         assert {v.dtype for v in layer.weights} <= {wanted.variable_dtype}
 
     @pytest.mark.every_backend
-    def test_no_rows(self) -> None:
+    def test_empty_batch(self) -> None:
         outputs = flat(self.apply(self.make(), *self.tensors(batch=0)))
         assert all(x.shape[0] == 0 for x in outputs)
 

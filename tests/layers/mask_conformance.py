@@ -11,7 +11,7 @@ from keras import ops
 
 from attention_zoo.ops import implicit_mask, pass_mask_on
 from tests.layers.attention_case import (
-    LOOK_MASK,
+    ATTENTION_MASK,
     OTHER_MASK,
     QUERY_MASK,
     VALUE_MASK,
@@ -26,7 +26,7 @@ MASKS: dict[str, Any] = {
     "query_mask": QUERY_MASK,
     "value_mask": VALUE_MASK,
     "key_mask": OTHER_MASK,
-    "attention_mask": LOOK_MASK,
+    "attention_mask": ATTENTION_MASK,
     "use_causal_mask": True,
 }
 PER_TENSOR = {"query_mask": 0, "value_mask": 1, "key_mask": 2}
@@ -37,7 +37,7 @@ def masked(x: np.ndarray, mask: np.ndarray) -> Any:
     return pass_mask_on(ops.convert_to_tensor(x), ops.convert_to_tensor(mask))
 
 
-class MaskLaws(AttentionCase):
+class MaskConformance(AttentionCase):
     """Laws 1 and 2: meaning, combination, propagation, refusal."""
 
     @pytest.mark.parametrize("name", PER_TENSOR)
@@ -67,7 +67,11 @@ class MaskLaws(AttentionCase):
         layer, tensors = self.built(), self.tensors()
         causal = np.tril(np.ones((T, S), "bool"))
         every = (
-            QUERY_MASK[:, :, None] & VALUE_MASK[:, None] & OTHER_MASK[:, None] & LOOK_MASK & causal
+            QUERY_MASK[:, :, None]
+            & VALUE_MASK[:, None]
+            & OTHER_MASK[:, None]
+            & ATTENTION_MASK
+            & causal
         )
         got = self.attend(layer, *tensors, **MASKS)
         want = self.attend(layer, *tensors, attention_mask=every)
@@ -94,19 +98,19 @@ class MaskLaws(AttentionCase):
         same(got[1], want[1])
 
     @pytest.mark.parametrize("name", [*PER_TENSOR, "attention_mask"])
-    def test_float_mask_is_refused(self, name: str) -> None:
+    def test_float_mask_is_rejected(self, name: str) -> None:
         with pytest.raises(ValueError, match=rf"{name} has dtype float32.*`{name} > 0`"):
             self.make()(*self.tensors(), **{name: MASKS[name].astype("float32")})
 
     @pytest.mark.parametrize("name", PER_TENSOR)
-    def test_mask_of_wrong_shape_is_refused(self, name: str) -> None:
+    def test_mask_of_wrong_shape_is_rejected(self, name: str) -> None:
         layer, tensors = self.make(), self.tensors()
         with pytest.raises(ValueError, match=rf"{name} has shape.*rank 2"):
             layer(*tensors, **{name: np.ones((B, 1, S), "bool")})
         with pytest.raises(ValueError, match=rf"{name} has shape.*is expected"):
             layer(*tensors, **{name: np.ones((B, S + T), "bool")})
 
-    def test_two_dimensional_attention_mask_is_refused(self) -> None:
+    def test_two_dimensional_attention_mask_is_rejected(self) -> None:
         """`(T, S)`, or `(B, S)`, or `(T, T)` with B = T: which one cannot be told."""
         square = self.tensors(batch=S, steps=S)
         for shape in ((S, S), (T, S)):
@@ -115,18 +119,18 @@ class MaskLaws(AttentionCase):
 
     def test_attention_mask_broadcasts(self) -> None:
         layer, tensors = self.built(), self.tensors()
-        one = LOOK_MASK[:1]
+        one = ATTENTION_MASK[:1]
         got = self.attend(layer, *tensors, attention_mask=one)
         want = self.attend(layer, *tensors, attention_mask=np.repeat(one, B, axis=0))
         same(got[0], want[0])
 
-    def test_mask_of_an_absent_tensor_is_refused(self) -> None:
+    def test_mask_of_an_absent_tensor_is_rejected(self) -> None:
         query, value, _ = self.tensors()
         narrow = value[..., :1] + np.zeros(self.widths[1], "float32")
         with pytest.raises(ValueError, match="key_mask was given, but the tensor"):
             self.make()(query, narrow, key_mask=VALUE_MASK)
 
-    def test_query_mask_goes_on(self) -> None:
+    def test_query_mask_is_passed_on(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors()
         other = np.roll(QUERY_MASK, 1, axis=1)
         assert implicit_mask(layer(query, value, key)) is None
@@ -137,7 +141,7 @@ class MaskLaws(AttentionCase):
         context, _ = layer(masked(query, QUERY_MASK), value, key, return_attention_scores=True)
         same(implicit_mask(context), QUERY_MASK)
 
-    def test_query_mask_goes_on_in_a_functional_model(self) -> None:
+    def test_query_mask_is_passed_on_in_a_functional_model(self) -> None:
         """Two layers in a row: the second one still sees which queries are padding."""
         width = self.widths[1]
         tokens = keras.Input((S,), dtype="int32")
@@ -164,7 +168,7 @@ class MaskLaws(AttentionCase):
         layer(*bare, query_mask=QUERY_MASK, value_mask=VALUE_MASK, key_mask=OTHER_MASK)
         assert [implicit_mask(x) for x in bare] == [None] * 3
 
-    def test_second_reader_of_a_tensor_finds_its_mask(self) -> None:
+    def test_implicit_mask_is_kept_for_a_second_layer(self) -> None:
         """The same layer twice, then another layer, on one masked memory."""
         first, second = self.built(), self.built()
         query, value, key = self.tensors()

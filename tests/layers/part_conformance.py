@@ -52,7 +52,7 @@ class PartConformance(LayerConformance):
 
     # Scores and weights leave a part in float32, so these two laws read otherwise here.
     test_dtype_policy = None
-    test_own_dtype_reaches_every_weight = None
+    test_dtype_argument_applies_to_every_weight = None
 
 
 class ScoreConformance(PartConformance):
@@ -110,7 +110,7 @@ class ScoreConformance(PartConformance):
         close(array(got)[:, 0], layer(query, key), 1e-6)
         close(array(got)[:, 1], layer(2 * query, key), 1e-6)
 
-    def test_shapes_that_it_was_not_built_for_are_refused(self) -> None:
+    def test_shapes_other_than_built_are_rejected(self) -> None:
         layer, (query, key) = self.built(), self.tensors()
         wide = [np.concatenate([x, x], axis=-1) for x in (query, key)]
         for pair in ((query[0, 0], key), (query, key[0, 0]), (wide[0], key), (query, wide[1])):
@@ -119,7 +119,7 @@ class ScoreConformance(PartConformance):
             ):
                 layer(*pair)
 
-    def test_great_numbers_do_not_overflow(self) -> None:
+    def test_large_inputs_do_not_overflow(self) -> None:
         layer = self.make(dtype="float16")
         query, key = self.tensors(scale=200)
         assert np.isfinite(array(layer(query, key))).all()
@@ -169,7 +169,7 @@ class AlignmentConformance(PartConformance):
         ),
         hnp.arrays("bool", (3, 7)),
     )
-    def test_rows_are_shares(self, scores: np.ndarray, mask: np.ndarray) -> None:
+    def test_rows_sum_to_at_most_one(self, scores: np.ndarray, mask: np.ndarray) -> None:
         """Not below 0, exactly 0 where hidden, and a whole where anything is left."""
         scores = scores + np.float32(0)  # no -0.0, which argmax ranks below 0.0
         weights = array(self.compiled(scores, mask))
@@ -183,7 +183,7 @@ class AlignmentConformance(PartConformance):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-    def test_hidden_weighs_nothing_however_great(self, dtype: str) -> None:
+    def test_masked_positions_have_zero_weight(self, dtype: str) -> None:
         """A mask by a great negative number fails here: the hidden score is greater still."""
         mask = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [0, 0, 1, 1]], "bool")
         layer = self.built()
@@ -199,7 +199,7 @@ class AlignmentConformance(PartConformance):
                 np.testing.assert_allclose(weights.sum(-1), [1, 0, 1], atol=1e-6)
 
     @pytest.mark.parametrize("hidden", [0.0, -1e9])
-    def test_masks_of_floats_are_refused(self, hidden: float) -> None:
+    def test_float_masks_are_rejected(self, hidden: float) -> None:
         layer, (scores, *state) = self.built(), self.tensors()
         mask = np.full(scores.shape, hidden, "float32")
         with pytest.raises(ValueError, match="mask has dtype float32, but masks are boolean"):
@@ -209,7 +209,7 @@ class AlignmentConformance(PartConformance):
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
-    def test_gradient_of_hidden_scores_is_nothing(self) -> None:
+    def test_masked_scores_have_zero_gradient(self) -> None:
         layer = self.built()
         mask = np.array([[1, 1, 0, 1], [0, 0, 0, 0]], "bool")
         scores = np.array([[1, 2, np.nan, 3], [np.inf, 1e5, -1e5, np.nan]], "float32")
@@ -221,7 +221,7 @@ class AlignmentConformance(PartConformance):
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
-    def test_nothing_to_look_at(self) -> None:
+    def test_fully_masked(self) -> None:
         layer = self.built()
         for shape in ((0, 3), (2, 0)):
             assert tuple(self.align(layer, np.zeros(shape, "float32")).shape) == shape

@@ -11,7 +11,7 @@ from keras import layers, ops
 
 from attention_zoo.layers import AttentionCell, RecurrentDecoder
 from tests.layers.attention_case import VALUE_MASK, Array, AttentionCase, Result, Weights
-from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.conformance import AttentionConformance, NumericConformance
 from tests.layers.decoder_conformance import INPUTS_MASK, B, S, T
 from tests.layers.running import (
     JAX,
@@ -30,7 +30,7 @@ from tests.layers.running import (
 from tests.tiers import FULL, mark_others_full
 
 
-class RememberingCase(AttentionCase):
+class StatefulCase(AttentionCase):
     """A case says in NumPy where a row of looks starts, what one look weighs, and what it leaves.
 
     One look: `state`, `(..., X)`, and query `(Dq,)`, keys `(S, Dk)`, mask `(S,)`.
@@ -55,11 +55,11 @@ class RememberingCase(AttentionCase):
         return looked @ value, looked
 
 
-class DecoderLaws(AttentionCase):
+class InDecoderConformance(AttentionCase):
     """Use inside a decoder, and sequences of dynamic length."""
 
     @needs_dynamic_shapes
-    def test_lengths_known_only_when_it_runs(self) -> None:
+    def test_dynamic_lengths(self) -> None:
         """Outputs and gradients."""
         import tensorflow as tf
 
@@ -97,7 +97,7 @@ class DecoderLaws(AttentionCase):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", mark_others_full(MODES))
-    def test_decoder_steps_are_the_whole(self, mode: str) -> None:
+    def test_decoder_steps_equal_the_call(self, mode: str) -> None:
         """Row by row, one step at a time, without the masked ones."""
         decoder, (inputs, memory) = self.decoder(), self.sequences()
         masks = {"inputs_mask": INPUTS_MASK, "memory_mask": VALUE_MASK}
@@ -147,12 +147,12 @@ class DecoderLaws(AttentionCase):
             assert np.abs(array(new) - old).max() > 0, new.path
 
 
-class StatefulConformance(RememberingCase, NumericLaws, DecoderLaws):
+class StatefulConformance(StatefulCase, NumericConformance, InDecoderConformance):
     """Values and gradients over several steps, the state, and use inside a decoder."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES)
-    def test_state_is_that_of_the_last_look(self, mode: str) -> None:
+    def test_state_equals_that_of_the_last_step(self, mode: str) -> None:
         layer, tensors = self.built(), self.tensors()
         run = compiled(
             lambda *x: layer(*x, value_mask=VALUE_MASK, query_mask=INPUTS_MASK, return_state=True),
@@ -175,7 +175,7 @@ class StatefulConformance(RememberingCase, NumericLaws, DecoderLaws):
         shapes = [tuple(x.shape[1:]) for x in keras.tree.flatten(eager)]
         assert [tuple(x.shape[1:]) for x in keras.tree.flatten(symbolic)] == shapes
 
-    def test_decoder_looks_as_the_attention_does(self) -> None:
+    def test_decoder_attention_equals_the_layer(self) -> None:
         """Without feedback, the decoder's weights are those of one call with its queries."""
         decoder, (inputs, memory) = self.decoder(), self.sequences()
         decoder.cell.input_feeding = False
@@ -190,5 +190,5 @@ class StatefulConformance(RememberingCase, NumericLaws, DecoderLaws):
         close(record["weights"][0], wanted, 1e-5)
 
 
-class RememberingConformance(StatefulConformance, AttentionConformance):
+class StatefulAttentionConformance(StatefulConformance, AttentionConformance):
     """Attention conformance, with tests of the state."""

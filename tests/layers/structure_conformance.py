@@ -30,7 +30,7 @@ from tests.layers.running import (
 from tests.tiers import FULL
 
 B = 3
-DEAD_CASES = [
+FULLY_MASKED_CASES = [
     *({"policy": "float32", "mode": mode} for mode in (MODES[1:] if JAX else MODES)),
     *({"policy": policy, "mode": MODES[1]} for policy in (POLICIES[3:4] if JAX else POLICIES[1:])),
 ]
@@ -57,7 +57,7 @@ class StructureConformance(LayerConformance):
         """Float64 outputs, those on request too."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
-    def when_dead(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
+    def check_fully_masked(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
         """Asserts what row 1 gives when the mask of that name hides all of it."""
         for output in outputs:
             assert not output[1].any()
@@ -136,7 +136,7 @@ class StructureConformance(LayerConformance):
                     assert tuple(got.shape) == want.shape
                     close(got, want, 10 * self.oracle_tolerance)
 
-    test_no_rows = None  # a case of test_small_sizes
+    test_empty_batch = None  # a case of test_small_sizes
 
     def test_unknown_lengths(self) -> None:
         layer = self.built()
@@ -177,7 +177,7 @@ class StructureConformance(LayerConformance):
             apart = [np.abs(array(a) - array(b)).max() for a, b in zip(masked, bare, strict=True)]
             assert max(apart) > 1e-3
 
-    def test_integers_are_booleans_and_floats_are_refused(self) -> None:
+    def test_integers_are_booleans_and_floats_are_rejected(self) -> None:
         layer, tensors = self.built(), self.tensors()
         masks = self.masks(tensors)
         whole = self.apply(layer, *tensors, **self.named([m.astype("int32") for m in masks]))
@@ -200,7 +200,7 @@ class StructureConformance(LayerConformance):
                 wanted = self.apply(layer, *tensors, **{name: whole})
                 close(self.apply(layer, *tensors, **{name: narrow}), wanted, 1e-6)
 
-    def test_every_call_refuses_other_ranks(self) -> None:
+    def test_wrong_ranks_are_rejected_at_every_call(self) -> None:
         layer, tensors = self.built(), self.tensors()
         arguments = list(inspect.signature(layer.call).parameters)
         for number, x in enumerate(tensors):
@@ -210,7 +210,7 @@ class StructureConformance(LayerConformance):
                     with pytest.raises(ValueError, match=rf"{arguments[number]} must .*got shape"):
                         self.apply(called, *given)
 
-    def test_other_widths_than_built_for_are_refused(self) -> None:
+    def test_widths_other_than_built_are_rejected(self) -> None:
         layer, tensors = self.built(), self.tensors()
         for number, x in enumerate(tensors):
             given = [*tensors[:number], x[..., :-1], *tensors[number + 1 :]]
@@ -220,7 +220,7 @@ class StructureConformance(LayerConformance):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
-    def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:
+    def test_values_at_masked_positions_do_not_affect_outputs(self, fill: float) -> None:
         layer, tensors = self.built(), self.tensors()
         masks = self.masks(tensors)
         run = differentiable(layer, lambda *x: self.apply(layer, *x, **self.named(masks)))
@@ -238,7 +238,7 @@ class StructureConformance(LayerConformance):
         for gradient, mask in zip(got[1], masks, strict=False):
             assert not gradient[~mask].any()
 
-    def test_pads_cannot_be_seen(self) -> None:
+    def test_padding_does_not_affect_outputs(self) -> None:
         layer, tensors = self.built(), self.tensors()
         masks = self.masks(tensors)
         wanted = arrays(self.apply(layer, *tensors, **self.named(masks)))
@@ -256,7 +256,7 @@ class StructureConformance(LayerConformance):
                 got[inner] = 0
                 assert not got.any()
 
-    def test_batch_cannot_be_seen(self) -> None:
+    def test_batch_members_do_not_affect_each_other(self) -> None:
         layer, rows = self.built(), 16
         tensors = self.random(rows, self.lengths, 2)
         rng, masks = np.random.default_rng(3), []
@@ -283,8 +283,8 @@ class StructureConformance(LayerConformance):
                 close(array(got)[0], want[(row, *inner)], 1e-5)
 
     @pytest.mark.every_backend
-    @pytest.mark.parametrize("case", DEAD_CASES, ids=label)
-    def test_nothing_to_attend(self, case: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("case", FULLY_MASKED_CASES, ids=label)
+    def test_fully_masked(self, case: dict[str, Any]) -> None:
         policy = case["policy"]
         if self.keras_cells and policy in ("float16", "bfloat16"):
             policy = f"mixed_{policy}"
@@ -297,7 +297,7 @@ class StructureConformance(LayerConformance):
             masks = [mask.copy() for mask in every]
             masks[number][1] = False
             outputs, grads, weight_grads = run(*tensors, *masks)
-            self.when_dead(name, tensors, outputs)
+            self.check_fully_masked(name, tensors, outputs)
             assert all(np.isfinite(x).all() for x in [*outputs, *grads, *weight_grads])
             assert not grads[number][1].any()
             for after, before in zip([*outputs, *grads], [*alive, *alive_grads], strict=True):

@@ -123,7 +123,7 @@ NUMERIC: list[tuple[Callable[..., Any], str, tuple[Any, ...]]] = [
         for value in values
     ],
 )
-def test_impossible_values_are_refused(make: Callable[..., Any], name: str, value: Any) -> None:
+def test_invalid_values_are_rejected(make: Callable[..., Any], name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=rf"\b{name}\b.*, got {re.escape(repr(value))}"):
         make(**{name: value})
 
@@ -203,7 +203,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 
 
 @refuses(*REFUSED)
-def test_impossible_options_are_refused(make: Callable[..., Any], options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(make: Callable[..., Any], options: dict[str, Any]) -> None:
     make(**options)
 
 
@@ -214,12 +214,12 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("given", [None, "gru", [], ["gru"], keras.layers.GRU(4)], ids=str)
-def test_what_is_no_cell_is_refused(given: Any) -> None:
+def test_non_cell_is_rejected(given: Any) -> None:
     with pytest.raises(ValueError, match="cell must be a Keras cell, such as GRUCell, or a list"):
         layers.RecurrentDecoder(given)
 
 
 @pytest.mark.parametrize("given", [None, "additive", [layers.AdditiveAttention(3), 4]], ids=str)
-def test_what_is_no_attention_is_refused(given: Any) -> None:
+def test_non_attention_is_rejected(given: Any) -> None:
     with pytest.raises(ValueError, match="attention must be an Attention, or a list of them"):
         layers.AttentionCell(cell(4), given)

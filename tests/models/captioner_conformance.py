@@ -12,19 +12,19 @@ from tests.models.generation_conformance import (
     LENGTH,
     SOURCE,
     TARGET,
-    ModelConformance,
+    GenerationConformance,
     forward,
-    picture_of,
+    make_images,
 )
 
 
-class CaptionerConformance(ModelConformance):
+class CaptionerConformance(GenerationConformance):
     """One captioner. Its sources are drawn: a square for each token, no two of them alike."""
 
     numpy_numbers = True
 
     def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray = TARGET) -> Any:
-        return {"image": picture_of(source), "target": target}
+        return {"image": make_images(source), "target": target}
 
     def padded(self, source: np.ndarray, none: np.ndarray) -> np.ndarray:
         return source
@@ -33,17 +33,17 @@ class CaptionerConformance(ModelConformance):
         """All True: token 0 is a square too."""
         return np.ones(len(source), bool)
 
-    def test_looks_add_up_to_one(self) -> None:
+    def test_attention_weights_sum_to_one(self) -> None:
         model = self.make()
         found = self.search(model, n_best=2, beam_width=2, max_length=LENGTH)
-        height, width = model.grid_shape(picture_of(SOURCE))
+        height, width = model.grid_shape(make_images(SOURCE))
         assert found.attention.shape == (3, 2, LENGTH, height * width)
         for row, rank in np.ndindex(3, 2):
             n = int(found.lengths[row, rank])
             close(found.attention[row, rank, :n].sum(-1), np.ones(n), 1e-5)
 
     @pytest.mark.full
-    def test_draws_depend_on_the_image_alone(self) -> None:
+    def test_sampled_captions_do_not_depend_on_the_batch(self) -> None:
         model = self.make()
         options = {"method": "sampling", "seed": 3}
         together = self.search(model, **options).tokens
@@ -61,7 +61,7 @@ class CaptionerConformance(ModelConformance):
             np.testing.assert_array_equal(found.tokens, array(want.tokens))
             assert found.attention.shape[-1] == np.prod(model.grid_shape(image))
 
-    def test_small_features_are_told_apart(self) -> None:
+    def test_small_feature_differences_affect_outputs(self) -> None:
         model = self.make(encoder={"kind": "features", "width": 5})
         grid = np.random.default_rng(0).uniform(0, 1e-3, (16, 2, 2, 5)).astype("float32")
         keys = array(model.start_decoding(grid, 1, 4).source_keys)
@@ -76,8 +76,8 @@ class CaptionerConformance(ModelConformance):
         said = forward(model, words, target).argmax(-1)
         assert (said == labels).mean() > 0.6
 
-    def test_images_of_whole_numbers_and_of_others_are_the_same(self) -> None:
+    def test_integer_and_float_images_give_the_same_results(self) -> None:
         model = self.make()
-        image = picture_of(SOURCE)
+        image = make_images(SOURCE)
         want = model({"image": image, "target": TARGET})
         close(model({"image": image.astype("float32"), "target": TARGET}), want, 1e-6)

@@ -1,6 +1,6 @@
 """What holds for every model that reads one sequence of tokens, padded with 0.
 
-    class TestBERT(ReadingConformance):
+    class TestBERT(EncoderConformance):
         covers = BERT
         options = {"vocabulary_size": 13, ...}   # the tiny model of the tests
         changed = {"vocabulary_size": 15, ...}   # every constructor argument, changed
@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from tests.layers.running import JAX, any_batch, array, close, differentiable
-from tests.models.model_conformance import PathTests, assert_finite_and_nonzero
+from tests.models.model_conformance import ExportableModelConformance, assert_finite_and_nonzero
 from tests.models.model_conformance import outputs as outputs_of
 from tests.tiers import FULL, mark_full
 
 TOKENS = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
-LIVE = TOKENS != 0
+TOKEN_MASK = TOKENS != 0
 DEPTH = 12 if FULL else 2
 
 
@@ -31,7 +31,7 @@ def outputs(model: Any, tokens: np.ndarray) -> list[np.ndarray]:
     return outputs_of(model, {"tokens": tokens})
 
 
-def of_tokens(results: list[np.ndarray], tokens: np.ndarray) -> list[np.ndarray]:
+def select_tokens(results: list[np.ndarray], tokens: np.ndarray) -> list[np.ndarray]:
     """The outputs without those at padding."""
     live = tokens != 0
     return [x[live] if x.shape[1:2] == tokens.shape[1:] else x for x in results]
@@ -51,16 +51,16 @@ def fill(model: Any) -> None:
             variable.assign(noise)
 
 
-class ReadingConformance(PathTests):
+class EncoderConformance(ExportableModelConformance):
     """One public model. A case says `covers`, `options` and `changed`, and `make` if need be."""
 
     fill = staticmethod(fill)
     places: ClassVar[tuple[str, ...]] = ("right", "left", "inside")
     """Where padding cannot be seen."""
 
-    def deep(self) -> Any:
+    def make_deep(self) -> Any:
         """As tiny, as deep as a real one, with random weights."""
-        return self.filled(num_layers=DEPTH)
+        return self.make_random(num_layers=DEPTH)
 
     def inputs(self) -> dict[str, np.ndarray]:
         """What a model of this case can be called with."""
@@ -76,33 +76,35 @@ class ReadingConformance(PathTests):
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
-    def test_pads_cannot_be_seen(self) -> None:
-        model = self.deep()
-        want = of_tokens(outputs(model, TOKENS), TOKENS)
+    def test_padding_does_not_affect_outputs(self) -> None:
+        model = self.make_deep()
+        want = select_tokens(outputs(model, TOKENS), TOKENS)
         for where in self.places:
             for pads in (50,) if JAX else (1, 7, 50) if FULL else (7,):
                 longer = self.padded(TOKENS, where, pads)
-                got = of_tokens(outputs(model, longer), longer)
+                got = select_tokens(outputs(model, longer), longer)
                 for a, b in zip(got, want, strict=True):
                     close(a, b, 1e-5)
 
     @pytest.mark.numerics
-    def test_batch_cannot_be_seen(self) -> None:
-        model = self.deep()
+    def test_batch_members_do_not_affect_each_other(self) -> None:
+        model = self.make_deep()
         together = outputs(model, TOKENS)
         for row in range(len(TOKENS)):
-            one = TOKENS[row : row + 1, LIVE[row]]
+            one = TOKENS[row : row + 1, TOKEN_MASK[row]]
             same_row = [
-                x[row : row + 1, LIVE[row]] if x.shape[1:2] == TOKENS.shape[1:] else x[row][None]
+                x[row : row + 1, TOKEN_MASK[row]]
+                if x.shape[1:2] == TOKENS.shape[1:]
+                else x[row][None]
                 for x in together
             ]
             for alone, b in zip(outputs(model, one), same_row, strict=True):
                 close(alone, b, 1e-5)
 
     @pytest.mark.every_backend
-    def test_tokens_can_be_seen(self) -> None:
+    def test_tokens_affect_outputs(self) -> None:
         """A law kept by saying nothing would be none: another token changes what follows it."""
-        model = self.deep()
+        model = self.make_deep()
         changed = TOKENS.copy()
         changed[:, 0] = 10
         for a, b in zip(outputs(model, changed), outputs(model, TOKENS), strict=True):
@@ -134,7 +136,7 @@ class ReadingConformance(PathTests):
     @pytest.mark.every_backend
     def test_gradients_are_finite(self) -> None:
         """Of a batch in which a row is nothing but padding; every weight has some."""
-        model = self.filled()
+        model = self.make_random()
         tokens = np.concatenate([TOKENS, np.zeros_like(TOKENS[:1])])
         run = differentiable(
             model, lambda t: keras.tree.flatten(model({"tokens": t}, training=False))

@@ -1,12 +1,12 @@
 """What holds for every model that writes, at the depth of its presets and at tiny widths.
 
-    class TestRNNSearch(ModelConformance):
+    class TestRNNSearch(GenerationConformance):
         covers = RNNSearch
         options = {"units": 8, ...}      # the tiny model of the tests
         changed = {"units": 10, ...}     # every constructor argument, changed
 
 Presets are found by themselves; those that take an option of `options` take it. Of a model that
-writes on, the source is what a text begins with and the target what follows: see `text_of`.
+writes on, the source is what a text begins with and the target what follows: see `make_text`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from attention_zoo.decoding import SearchResult
 from attention_zoo.decoding.step import staying
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import JAX, any_batch, array, close, differentiable, quick, randomise
-from tests.models.model_conformance import ConfigurationTests, assert_every_weight_changes
+from tests.models.model_conformance import ModelConformance, assert_every_weight_changes
 from tests.tiers import FULL, mark_full
 
 SOURCE = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
@@ -80,14 +80,16 @@ def tier(preset: str) -> list[pytest.MarkDecorator]:
 
 
 @functools.cache
-def shipped(preset: str, sizes: tuple[tuple[str, int], ...], fill: Callable[[Any], None]) -> Any:
+def build_preset(
+    preset: str, sizes: tuple[tuple[str, int], ...], fill: Callable[[Any], None]
+) -> Any:
     """A preset's model, as deep as shipped, narrow, with random weights."""
     model = az.models.from_preset(preset, **dict(sizes))
     fill(model)
     return model
 
 
-def text_of(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+def make_text(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """One text `(B, S + T - 1)`: the source, or the start where there is none, and the target.
 
     There is padding between them where the source is short, and the target's own start is not in
@@ -98,27 +100,27 @@ def text_of(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     return np.concatenate([first, target[:, 1:]], axis=1)
 
 
-def picture_of(source: np.ndarray) -> np.ndarray:
+def make_images(source: np.ndarray) -> np.ndarray:
     """Images `(B, 8, 8 S, 3)` that show the tokens of sources `(B, S)` side by side."""
     squares = np.kron(source, np.ones((8, 8), "int64")).reshape(len(source), 8, 8 * source.shape[1])
     return (squares[..., None] * [20, 12, 5] % 256).astype("uint8")
 
 
-def read_by(model: Any, source: np.ndarray) -> Any:
+def to_model_inputs(model: Any, source: np.ndarray) -> Any:
     """Sources as what a model reads."""
-    shown = picture_of(source) if isinstance(model, az.models.Captioner) else source
+    shown = make_images(source) if isinstance(model, az.models.Captioner) else source
     return ops.convert_to_tensor(shown)
 
 
 def forward(model: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     if isinstance(model, az.models.GPT):
-        text, width = text_of(source, target), source.shape[1]
+        text, width = make_text(source, target), source.shape[1]
         logits = array(quick(lambda t: model({"tokens": t}))(ops.convert_to_tensor(text)))
         last = width - 1 - (text[:, :width] != PAD)[:, ::-1].argmax(1)
         return np.concatenate([logits[range(len(text)), last][:, None], logits[:, width:]], 1)
     name = getattr(model, "source_name", "source")
     run = quick(lambda s, t: model({name: s, "target": t}, training=False))
-    return array(run(read_by(model, source), ops.convert_to_tensor(target)))
+    return array(run(to_model_inputs(model, source), ops.convert_to_tensor(target)))
 
 
 def teacher_forced(
@@ -140,14 +142,14 @@ def teacher_forced(
         written = model.decode(*given, return_attention_scores=True)
         return log_probs, array(written.weights).mean(1)
     if isinstance(model, az.models.CaptionTransformer):
-        memory = model.encode(read_by(model, source))
+        memory = model.encode(to_model_inputs(model, source))
         everywhere = ops.ones(memory.shape[:2], "int32")
         given = ops.convert_to_tensor(target), memory, everywhere
         written = model.transformer.decode(*given, return_attention_scores=True)
         return log_probs, array(written.weights).mean(1)
     if isinstance(model, az.models.GPT) or not model.decoder.cell.attentions:
         return log_probs, None
-    encoded = model.encode(read_by(model, source), False)
+    encoded = model.encode(to_model_inputs(model, source), False)
     constants, state = model.prepare_decoder(encoded, len(source))
     embedded = model.target_embedding(target)
     inputs = model.decoder_inputs(embedded, encoded)
@@ -164,7 +166,7 @@ def one_hypothesis(state: Any) -> Any:
     return keras.tree.pack_sequence_as(state, leaves)
 
 
-class ModelConformance(ConfigurationTests):
+class GenerationConformance(ModelConformance):
     """One public model. A case says `covers`, `options` and `changed`."""
 
     vocabulary: ClassVar[dict[str, int]] = VOCABULARY
@@ -196,24 +198,24 @@ class ModelConformance(ConfigurationTests):
         """What the model trains by."""
         return az.losses.SequenceCrossEntropy(label_smoothing)
 
-    def lesson(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
+    def training_data(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
         """What it is called with, and labels of its logits, where these are of the target."""
         return self.inputs(source, target), labels
 
-    def shipped(self, preset: str) -> Any:
+    def make_preset(self, preset: str) -> Any:
         sizes = {k: v for k, v in self.options.items() if isinstance(v, int) and k != "num_layers"}
-        return shipped(preset, tuple(sorted({**sizes, **self.vocabulary}.items())), self.fill)
+        return build_preset(preset, tuple(sorted({**sizes, **self.vocabulary}.items())), self.fill)
 
     def search(self, model: Any, source: np.ndarray = SOURCE, **options: Any) -> SearchResult:
         """Run a search, eager in the fast tier and compiled in the full one."""
         run = model.compiled_search if FULL or JAX else model.search
-        found = run(read_by(model, source), **{"max_length": LENGTH, **options})
+        found = run(to_model_inputs(model, source), **{"max_length": LENGTH, **options})
         return SearchResult(*(None if x is None else np.asarray(x) for x in found))
 
     # at the depth of every preset
 
-    def test_pads_cannot_be_seen(self, preset: str) -> None:
-        model = self.shipped(preset)
+    def test_padding_does_not_affect_outputs(self, preset: str) -> None:
+        model = self.make_preset(preset)
         want = forward(model, SOURCE, TARGET)
         for pads in (100,) if JAX else (1, 8, 100) if FULL else (8,):
             none = np.zeros((len(SOURCE), pads), "int32")
@@ -221,8 +223,8 @@ class ModelConformance(ConfigurationTests):
             got = forward(model, *longer)[:, : TARGET.shape[1]]
             close(got[TARGET != 0], want[TARGET != 0], 1e-5)
 
-    def test_batch_cannot_be_seen(self, preset: str) -> None:
-        model = self.shipped(preset)
+    def test_batch_members_do_not_affect_each_other(self, preset: str) -> None:
+        model = self.make_preset(preset)
         together = forward(model, SOURCE, TARGET)
         for row in range(len(SOURCE)):
             live, said = self.tokens_of(SOURCE[row]), TARGET[row] != 0
@@ -230,9 +232,9 @@ class ModelConformance(ConfigurationTests):
             close(alone[0], together[row, said], 1e-5)
 
     @pytest.mark.every_backend
-    def test_steps_are_the_whole(self, preset: str) -> None:
+    def test_steps_equal_the_call(self, preset: str) -> None:
         """One token at a time from the state, as a search does it, is the teacher-forced pass."""
-        model = self.shipped(preset)
+        model = self.make_preset(preset)
         want = forward(model, SOURCE, TARGET)
 
         def steps(source: Any, target: Any) -> Any:
@@ -245,19 +247,19 @@ class ModelConformance(ConfigurationTests):
                 logits.append(output.logits[:, 0])
             return ops.stack(logits, axis=1)
 
-        got = array(quick(steps)(read_by(model, SOURCE), ops.convert_to_tensor(TARGET)))
+        got = array(quick(steps)(to_model_inputs(model, SOURCE), ops.convert_to_tensor(TARGET)))
         assert np.isneginf(got[..., [PAD, START]]).all()
         got[..., [PAD, START]] = want[..., [PAD, START]]
         close(got[TARGET != 0], want[TARGET != 0], 1e-5)
 
     @pytest.mark.numerics
-    def test_the_loss_needs_no_logits(self) -> None:
+    def test_loss_is_computed_without_logits(self) -> None:
         """The same from what is not projected yet, gradients by all weights included."""
         model = self.make()
         loss = self.loss(model, 0.1)
         self.fill(model)
         labels = np.where(TARGET != 0, np.maximum(np.roll(TARGET, -1, axis=1), END), 0)
-        inputs, labels = self.lesson(SOURCE, TARGET, labels)
+        inputs, labels = self.training_data(SOURCE, TARGET, labels)
         inputs = {name: ops.convert_to_tensor(value) for name, value in inputs.items()}
 
         def total(labels: Any) -> Any:
@@ -272,8 +274,8 @@ class ModelConformance(ConfigurationTests):
         for gradient, expected in zip(got[2], want[2], strict=True):
             np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5 * scale)
 
-    def test_later_tokens_cannot_be_seen(self, preset: str) -> None:
-        model = self.shipped(preset)
+    def test_later_tokens_do_not_affect_outputs(self, preset: str) -> None:
+        model = self.make_preset(preset)
         changed = TARGET.copy()
         changed[0, 3:] = 11
         before, after = forward(model, SOURCE, TARGET), forward(model, SOURCE, changed)
@@ -281,7 +283,7 @@ class ModelConformance(ConfigurationTests):
         assert np.abs(after[0, 3] - before[0, 3]).max() > 1e-4
 
     def test_greedy_search_takes_the_best_token(self, searched: str) -> None:
-        model = self.shipped(searched) if FULL else self.filled()
+        model = self.make_preset(searched) if FULL else self.make_random()
         found = self.search(model)
         best = check_hypotheses(model, found, 0).argmax(-1)
         for tokens, length, wanted in zip(
@@ -289,8 +291,8 @@ class ModelConformance(ConfigurationTests):
         ):
             assert tokens[:length].tolist() == wanted[:length].tolist()
 
-    def test_beam_search_tells_where_each_hypothesis_looked(self, searched: str) -> None:
-        model = self.shipped(searched) if FULL else self.filled()
+    def test_beam_search_returns_attention_of_each_hypothesis(self, searched: str) -> None:
+        model = self.make_preset(searched) if FULL else self.make_random()
         found = self.search(model, beam_width=3, n_best=2)
         assert found.tokens.shape == (len(SOURCE), 2, LENGTH)
         assert (np.diff(found.scores, axis=1) <= 0).all()
@@ -311,7 +313,7 @@ class ModelConformance(ConfigurationTests):
         model = self.make()
         source = np.full((batch, sources), 4, "int32")
         target = np.full((batch, steps), 2, "int32")
-        inputs, labels = self.lesson(source, target, target)
+        inputs, labels = self.training_data(source, target, target)
 
         def run(*given: Any) -> Any:
             return model(dict(zip(inputs, given, strict=True)))
@@ -322,7 +324,7 @@ class ModelConformance(ConfigurationTests):
         assert np.isfinite(logits).all()
 
     @pytest.mark.numerics
-    def test_nothing_but_padding(self) -> None:
+    def test_source_of_padding_only(self) -> None:
         model = self.make()
         source, target = SOURCE.copy(), TARGET.copy()
         source[1], target[2] = 0, 0
@@ -335,7 +337,7 @@ class ModelConformance(ConfigurationTests):
             if found.attention is not None and not self.tokens_of(source[1]).any():
                 assert not found.attention[1].any()
 
-    def test_a_vocabulary_without_room_is_refused(self) -> None:
+    def test_too_small_vocabulary_is_rejected(self) -> None:
         name = list(self.vocabulary)[-1]
         with pytest.raises(ValueError, match=rf"{name} must be at least 5 .*got 4"):
             self.make(**{name: 4})
@@ -359,7 +361,7 @@ class ModelConformance(ConfigurationTests):
         model.compile(
             optimizer=keras.optimizers.Adam(self.rate), loss=self.loss(model, 0.0), jit_compile=JAX
         )
-        data, labels = self.lesson(words, target, labels)
+        data, labels = self.training_data(words, target, labels)
         untrained = model.evaluate(data, labels, batch_size=32, verbose=0)
         history = model.fit(
             data, labels, batch_size=32, epochs=epochs, shuffle=False, verbose=0
@@ -375,7 +377,7 @@ class ModelConformance(ConfigurationTests):
         model = self.make(dropout=0.2)
         model.compile(optimizer="adam", loss=self.loss(model, 0.1), jit_compile=True)
         labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
-        inputs, labels = self.lesson(SOURCE, TARGET, labels)
+        inputs, labels = self.training_data(SOURCE, TARGET, labels)
         with assert_every_weight_changes(model):
             assert np.isfinite(model.train_on_batch(inputs, labels))
 

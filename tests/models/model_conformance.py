@@ -124,7 +124,7 @@ def count_parameters(cls: type, settings: dict[str, Any], **vocabulary: int) -> 
     return one + (settings["num_layers"] - 1) * (two - one) + words
 
 
-class ConfigurationTests(ArgumentCase):
+class ModelConformance(ArgumentCase):
     """Every constructor argument has an effect, and survives `get_config` and `from_config`."""
 
     small: ClassVar[dict[str, Any]] = {}
@@ -139,7 +139,7 @@ class ConfigurationTests(ArgumentCase):
     def make(self, **options: Any) -> Any:
         return self.covers(**{**self.options, **options})
 
-    def filled(self, **options: Any) -> Any:
+    def make_random(self, **options: Any) -> Any:
         model = self.make(**options)
         self.fill(model)
         return model
@@ -151,7 +151,7 @@ class ConfigurationTests(ArgumentCase):
         """Return inputs of a model whose options may require others."""
         return self.inputs()
 
-    def test_every_constructor_argument_survives(self, argument: str) -> None:
+    def test_every_constructor_argument_is_saved_and_restored(self, argument: str) -> None:
         """A model rebuilt with one argument changed has other weight shapes, outputs or losses."""
         self.check_names()
         others = {**self.small, **self.together.get(argument, {})}
@@ -209,7 +209,7 @@ class ConfigurationTests(ArgumentCase):
         assert [v.path for v in model.variables] == before
 
     def test_preset_folder(self, tmp_path: Path) -> None:
-        model = self.filled()
+        model = self.make_random()
         model.save_to_preset(tmp_path / "saved")
         loads = (az.models.from_preset, self.covers.from_preset)
         for load in loads if FULL else loads[:1]:
@@ -234,7 +234,7 @@ class ConfigurationTests(ArgumentCase):
         check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
 
 
-class PathTests(ConfigurationTests):
+class ExportableModelConformance(ModelConformance):
     """A model that predicts in one call, compiled and exported."""
 
     def all_inputs(self) -> Any:
@@ -243,15 +243,15 @@ class PathTests(ConfigurationTests):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
-    def test_compiled_is_eager(self, mode: str) -> None:
-        model, given = self.filled(**({} if FULL else self.small)), self.all_inputs()
+    def test_compiled_equals_eager(self, mode: str) -> None:
+        model, given = self.make_random(**({} if FULL else self.small)), self.all_inputs()
         for a, b in zip(outputs(model, given, mode), outputs(model, given, "eager"), strict=True):
             close(a, b, 1e-5)
 
     @pytest.mark.full
     @pytest.mark.skipif(JAX, reason="exports need TensorFlow")
-    def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
-        model, given = self.filled(), self.all_inputs()
+    def test_export_runs_without_this_library(self, tmp_path: Path) -> None:
+        model, given = self.make_random(), self.all_inputs()
         want = outputs(model, given, "graph")
         for a, b in zip(served_outputs(model, given, tmp_path), want, strict=True):
             close(a, b, 1e-5)

@@ -1,6 +1,6 @@
 """What holds for every model that tags words.
 
-class TestRecurrentTagger(TaggingConformance):
+class TestRecurrentTagger(TaggerConformance):
     covers = RecurrentTagger
     options = {"vocabulary_size": 13, "tags": TAGS, ...}   # the tiny model of the tests
     changed = {"vocabulary_size": 15, ...}   # every constructor argument, changed
@@ -17,15 +17,21 @@ import pytest
 from attention_zoo.models import Tagger
 from attention_zoo.ops import unpack
 from tests.layers.running import JAX, any_batch, array, close, differentiable
-from tests.models.encoder_conformance import LIVE, TOKENS, fill
-from tests.models.model_conformance import PathTests, assert_finite_and_nonzero, outputs
+from tests.models.encoder_conformance import TOKEN_MASK, TOKENS, fill
+from tests.models.model_conformance import (
+    ExportableModelConformance,
+    assert_finite_and_nonzero,
+    outputs,
+)
 from tests.tiers import FULL, mark_full
 
 TAGS = ["O", "B-A", "I-A", "B-B", "I-B"]
 RNG = np.random.default_rng(0)
-CHARACTERS = np.where(LIVE[..., None], RNG.integers(1, 8, (*TOKENS.shape, 4)), 0).astype("int32")
+CHARACTERS = np.where(TOKEN_MASK[..., None], RNG.integers(1, 8, (*TOKENS.shape, 4)), 0).astype(
+    "int32"
+)
 CHARACTERS[:, ::2, 2:] = 0
-MARKS = (LIVE & (RNG.random(TOKENS.shape) < 0.4)).astype("int32")
+MARKS = (TOKEN_MASK & (RNG.random(TOKENS.shape) < 0.4)).astype("int32")
 STARTS = np.array([[1, 2, 4], [1, 3, 0], [0, 0, 0]], "int32")
 """Rows of three words, of two, and of none that counts."""
 Given = dict[str, np.ndarray]
@@ -55,7 +61,7 @@ def fit_and_evaluate(
     return float((tags == labels)[words > 0].mean())
 
 
-class TaggingConformance(PathTests):
+class TaggerConformance(ExportableModelConformance):
     """One public tagger. A case says `covers`, `options` and `changed`, and `make` if need be."""
 
     fill = staticmethod(fill)
@@ -65,7 +71,7 @@ class TaggingConformance(PathTests):
 
     def make_deep(self) -> Any:
         """Return a model with the depth of a real one in the full tier."""
-        return self.filled(**(self.deep if FULL else {}))
+        return self.make_random(**(self.deep if FULL else {}))
 
     def inputs(self) -> Given:
         """What a model of this case can be called with: all that it reads."""
@@ -93,29 +99,29 @@ class TaggingConformance(PathTests):
         return longer, places
 
     @pytest.mark.every_backend
-    def test_pads_cannot_be_seen(self) -> None:
+    def test_padding_does_not_affect_outputs(self) -> None:
         model = self.make_deep()
         want = emissions(model, self.inputs())
         for where in ("right", "left", "inside") if FULL else ("inside",):
             longer, places = self.padded(where, 7)
             close(emissions(model, longer)[:, places], want, 1e-5)
 
-    def test_garbage_at_pads_and_the_batch_cannot_be_seen(self) -> None:
+    def test_values_at_padding_and_other_rows_do_not_affect_outputs(self) -> None:
         """Characters and marks of padding are not read."""
         model = self.make_deep()
         given = self.inputs()
         want = emissions(model, given)
         dirty = {name: np.where(x == 0, 1, x) for name, x in given.items() if name != "tokens"}
         for name, x in dirty.items():
-            live = LIVE.reshape(*LIVE.shape, *(1,) * (x.ndim - 2))
+            live = TOKEN_MASK.reshape(*TOKEN_MASK.shape, *(1,) * (x.ndim - 2))
             dirty[name] = np.where(live, given[name], x)
         close(emissions(model, {**given, **dirty}), want, 1e-5)
         for row in range(len(TOKENS)) if FULL else (1,):
-            alone = {name: x[row : row + 1, LIVE[row]] for name, x in given.items()}
-            close(emissions(model, alone), want[row : row + 1, LIVE[row]], 1e-5)
+            alone = {name: x[row : row + 1, TOKEN_MASK[row]] for name, x in given.items()}
+            close(emissions(model, alone), want[row : row + 1, TOKEN_MASK[row]], 1e-5)
 
     @pytest.mark.every_backend
-    def test_all_inputs_can_be_seen(self) -> None:
+    def test_all_inputs_affect_outputs(self) -> None:
         """A law kept by saying nothing would be none: what is changed here is told elsewhere."""
         model = self.make_deep()
         given = self.inputs()
@@ -130,10 +136,10 @@ class TaggingConformance(PathTests):
     # words
 
     @pytest.mark.every_backend
-    def test_words_are_where_they_start(self) -> None:
-        model, given = self.filled(), self.inputs()
+    def test_word_outputs_are_at_their_first_token(self) -> None:
+        model, given = self.make_random(), self.inputs()
         want = emissions(model, given)
-        whole = np.where(LIVE, np.arange(1, 7), 0).astype("int32")
+        whole = np.where(TOKEN_MASK, np.arange(1, 7), 0).astype("int32")
         close(emissions(model, {**given, "starts": whole}), want, 1e-6)
         got = emissions(model, {**given, "starts": STARTS})
         for row, word in zip(*np.nonzero(STARTS), strict=True):
@@ -144,8 +150,8 @@ class TaggingConformance(PathTests):
         moved = np.where(STARTS, places[STARTS - 1] + 1, 0).astype("int32")
         close(emissions(model, {**longer, "starts": moved}), got, 1e-5)
 
-    def test_places_that_hold_no_token_are_no_words(self) -> None:
-        model = self.filled()
+    def test_words_without_tokens_have_zero_outputs(self) -> None:
+        model = self.make_random()
         wrong = np.array([[7, 0], [4, 1], [2, 99]], "int32")
         chain = unpack(model({**self.inputs(), "starts": wrong}))
         assert array(chain.mask).tolist() == [[False, False], [False, True], [False, False]]
@@ -180,7 +186,7 @@ class TaggingConformance(PathTests):
     @pytest.mark.parametrize("kind", ["softmax", "crf"])
     def test_gradients_are_finite(self, kind: str) -> None:
         """Of a batch in which a row is nothing but padding; every weight has some."""
-        model = self.filled(head={"kind": kind})
+        model = self.make_random(head={"kind": kind})
         names = list(given := self.inputs())
         rows = [np.concatenate([x, np.zeros_like(x[:1])]) for x in given.values()]
         labels = np.where(rows[0] != 0, rows[0] % 5, -1)
@@ -193,23 +199,23 @@ class TaggingConformance(PathTests):
         assert_finite_and_nonzero(model, by_weights)
 
     @pytest.mark.every_backend
-    def test_attention_is_that_of_every_layer(self) -> None:
-        model, given = self.filled(), self.inputs()
+    def test_attention_weights_of_every_layer_are_returned(self) -> None:
+        model, given = self.make_random(), self.inputs()
         got = model.attention(given)
         if not self.attentions:
             assert got is None
             return
         weights = array(got)
         assert weights.shape[:2] == (3, self.attentions)
-        both = LIVE[:, None, None, :, None] & LIVE[:, None, None, None, :]
+        both = TOKEN_MASK[:, None, None, :, None] & TOKEN_MASK[:, None, None, None, :]
         assert not weights[np.broadcast_to(~both, weights.shape)].any()
-        rows = np.broadcast_to(LIVE[:, None, None], weights.shape[:4])
+        rows = np.broadcast_to(TOKEN_MASK[:, None, None], weights.shape[:4])
         np.testing.assert_allclose(weights.sum(-1), rows, atol=1e-5)
         longer, places = self.padded("inside", 3)
         moved = array(model.attention(longer))[:, :, :, places][..., places]
         close(moved, weights, 1e-5)
 
-    def test_bad_inputs_are_refused(self) -> None:
+    def test_invalid_inputs_are_rejected(self) -> None:
         model, given = self.make(), self.inputs()
         assert isinstance(model, Tagger)
         for name in given:

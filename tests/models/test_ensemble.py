@@ -71,7 +71,7 @@ class TestEnsemble:
             assert type(again) is az.models.Ensemble
             close(probabilities(again), probabilities(both), 1e-7)
 
-    def test_what_is_no_ensemble_is_refused(self) -> None:
+    def test_invalid_members_are_rejected(self) -> None:
         with pytest.raises(ValueError, match="members is empty"):
             az.models.Ensemble([])
         small, large = (

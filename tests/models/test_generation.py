@@ -51,7 +51,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
-def test_every_path_finds_the_same(name: str) -> None:
+def test_search_paths_return_the_same_results(name: str) -> None:
     model = translator()
     want = model.compiled_search(SOURCE, jit=True, **CASES[name])
     found = [model.compiled_search(SOURCE, **CASES[name])]
@@ -65,7 +65,7 @@ def test_every_path_finds_the_same(name: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
-def test_a_source_gets_the_same_in_any_batch(name: str) -> None:
+def test_results_do_not_depend_on_the_batch(name: str) -> None:
     model = translator()
     together = model.compiled_search(SOURCE, **CASES[name])
     for row in range(len(SOURCE)):
@@ -77,7 +77,7 @@ def test_a_source_gets_the_same_in_any_batch(name: str) -> None:
 
 
 @pytest.mark.full
-def test_limits_without_max_length_are_those_of_the_source() -> None:
+def test_without_max_length_limits_depend_on_the_source() -> None:
     found = translator().compiled_search(SOURCE, banned_tokens=(), min_length=99)
     lengths = (SOURCE != 0).sum(1)
     assert array(found.lengths)[:, 0].tolist() == (2 * lengths + 10).tolist()
@@ -85,7 +85,7 @@ def test_limits_without_max_length_are_those_of_the_source() -> None:
 
 
 @pytest.mark.full
-def test_what_a_target_begins_with() -> None:
+def test_target_prefix() -> None:
     model = translator()
     prefix = np.array([[7, 8, 9], [5, 0, 0], [0, 0, 0]], "int32")
     found = model.compiled_search(SOURCE, prefix=prefix, beam_width=3, max_length=6)
@@ -96,7 +96,7 @@ def test_what_a_target_begins_with() -> None:
 
 
 @pytest.mark.full
-def test_rules_of_ones_own() -> None:
+def test_custom_rules() -> None:
     model = translator()
     allowed = np.zeros((len(SOURCE), VOCABULARY["target_vocabulary_size"]), bool)
     for row in range(len(SOURCE)):
@@ -110,9 +110,7 @@ def test_rules_of_ones_own() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("jit", [False, True])
-def test_is_traced_no_more_after_the_second_shape(
-    jit: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_traces_at_most_two_shapes(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model, traced = counted(monkeypatch)
     shapes = [(3, 6)] * 3 if JAX else [(3, 6), (2, 5), (1, 4), (3, 2), (2, 6)]
     for batch, width in shapes:
@@ -136,7 +134,7 @@ def test_other_seeds_and_limits_compile_nothing(jit: bool, monkeypatch: pytest.M
 
 
 @pytest.mark.full
-def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_least_recently_used_searches_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attention_zoo.models.generation.MAX_COMPILED_SEARCHES", 2)
     model = translator()
     for token in (4, 5, 4, 6):
@@ -155,7 +153,7 @@ def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_what_is_found_is_the_models_own_whatever_the_policy_outside(dtype: str) -> None:
+def test_results_do_not_depend_on_the_global_policy(dtype: str) -> None:
     model = az.models.from_preset(
         "rnnsearch_small", **VOCABULARY, units=6, embedding_dim=5, dtype=dtype
     )
@@ -169,7 +167,7 @@ def test_what_is_found_is_the_models_own_whatever_the_policy_outside(dtype: str)
 
 
 @pytest.mark.full
-def test_rules_without_a_hash_are_told_apart() -> None:
+def test_rules_without_a_hash_are_distinguished() -> None:
     @dataclass
     class Only(Rule):
         token: int
@@ -183,7 +181,7 @@ def test_rules_without_a_hash_are_told_apart() -> None:
         assert (array(found.tokens) == token).all()
 
 
-def test_errors_come_as_they_are() -> None:
+def test_errors_pass_through_unchanged() -> None:
     for search in (translator().search, translator().compiled_search):
         for options, message in REFUSED:
             with pytest.raises(ValueError) as caught:
@@ -212,7 +210,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_fingerprints_know_tokens_and_order_but_no_padding() -> None:
+def test_source_hashes_depend_on_tokens_and_order_but_not_padding() -> None:
     rows = np.array([[4, 5, 6, 0], [5, 4, 6, 0], [4, 5, 0, 0], [0, 0, 0, 0]], "int32")
     found = array(hash_sources(rows)).tolist()
     assert len(set(found)) == 4
@@ -220,7 +218,7 @@ def test_fingerprints_know_tokens_and_order_but_no_padding() -> None:
         assert array(hash_sources(unpadded)).tolist() == found[:1]
 
 
-def test_options_that_are_none_are_refused() -> None:
+def test_unknown_search_options_are_rejected() -> None:
     with pytest.raises(ValueError, match="option 'beam_with'; did you mean 'beam_width'"):
         translator().search(SOURCE, beam_with=3)
     with pytest.raises(ValueError, match="n_best is 3 but beam_width is 2"):

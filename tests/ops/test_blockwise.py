@@ -101,7 +101,9 @@ def compare(case: tuple[tuple[int, int], MaskPattern, set[str]], mode: str) -> N
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]} {sorted(case[2])}")
-def test_blocks_are_all_at_once(case: tuple[tuple[int, int], MaskPattern, set[str]]) -> None:
+def test_blockwise_equals_direct_attention(
+    case: tuple[tuple[int, int], MaskPattern, set[str]],
+) -> None:
     compare(case, QUICK)
 
 
@@ -110,7 +112,7 @@ def test_blocks_in_every_mode(mode: str) -> None:
     compare(CASES[1], mode)
 
 
-def test_no_rows() -> None:
+def test_empty_batch() -> None:
     x = tensors(9, 9, batch=0)
     context, total = blockwise_attention(*x[:3], reach=MaskPattern(causal=True), block=4)
     assert tuple(context.shape) == (0, H, 9, V)
@@ -118,7 +120,7 @@ def test_no_rows() -> None:
 
 
 @pytest.mark.parametrize("fill", [np.nan, np.inf])
-def test_nothing_to_attend_and_garbage_in_hidden_places(fill: float) -> None:
+def test_fully_masked_rows_and_values_at_masked_positions(fill: float) -> None:
     """What is hidden reaches nothing; of nothing left come exactly 0 and no gradient."""
     query, key, value, bias = tensors(20, 20)
     mask = masks({"mask"}, 20, 20)["mask"]
@@ -143,7 +145,7 @@ def test_nothing_to_attend_and_garbage_in_hidden_places(fill: float) -> None:
     assert (array(total)[-1] == -np.inf).all()
 
 
-def test_great_scores_neither_overflow_nor_vanish() -> None:
+def test_large_scores_neither_overflow_nor_underflow() -> None:
     """Of scores of thousands, the greatest in the first block, in the last and in one between."""
     key = np.zeros((1, 1, 24, 1), "float32")
     key[0, 0, :, 0] = 1000 - np.arange(24)
@@ -172,7 +174,7 @@ def test_half_precision(dtype: str, tolerance: float) -> None:
 SEED = np.array([3, 7], "uint32")
 
 
-def test_a_block_drops_what_all_at_once_would() -> None:
+def test_dropout_of_a_block_equals_dropout_of_the_full_matrix() -> None:
     whole = array(keep_places(SEED, 0.3, 6, (40, 50)))
     assert sorted(set(whole.ravel().round(5))) == [0, round(1 / 0.7, 5)]
     assert abs(whole.mean() - 1) < 0.02
@@ -200,7 +202,7 @@ def test_dropout() -> None:
 
 @needs_dynamic_shapes
 @pytest.mark.parametrize("mode", ["graph", "xla"])
-def test_lengths_known_only_when_it_runs(mode: str) -> None:
+def test_dynamic_lengths(mode: str) -> None:
     import tensorflow as tf
 
     def call(*x: Any) -> Any:
@@ -217,7 +219,7 @@ def test_lengths_known_only_when_it_runs(mode: str) -> None:
 
 
 @needs_dynamic_shapes
-def test_nothing_of_the_size_of_all_scores_is_made() -> None:
+def test_no_tensor_of_all_scores_is_created() -> None:
     import tensorflow as tf
 
     length = 500

@@ -37,7 +37,7 @@ def test_mask(reach: MaskPattern) -> None:
 
 
 @pytest.mark.parametrize("reach", REACHES, ids=str)
-def test_blocks_out_of_reach_are_not_visited(reach: MaskPattern) -> None:
+def test_excluded_blocks_are_skipped(reach: MaskPattern) -> None:
     """Each block with a place in reach once, in order; and one of a row in which there is none."""
     for steps, sources in ((12, 12), (8, 16), (16, 4), (24, 4)):
         walk = BlockIterator(reach, 4, steps // 4, sources // 4)

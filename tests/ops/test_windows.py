@@ -40,7 +40,7 @@ def by_hand(x: np.ndarray, places: np.ndarray, lead: int) -> np.ndarray:
         ((2, 1, 3), (2, 4, 2), 1),
     ],
 )
-def test_takes_in_each_row_its_own_places(
+def test_gathers_separate_positions_in_each_row(
     shape: tuple[int, ...], looked: tuple[int, ...], lead: int, mode: str
 ) -> None:
     """Places outside of the memory read the nearest end."""
@@ -54,7 +54,7 @@ def test_takes_in_each_row_its_own_places(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_to_take(mode: str) -> None:
+def test_empty_windows(mode: str) -> None:
     run = compiled(lambda x, p: take_places(x, p, 1), mode)
     places = ops.convert_to_tensor(np.ones((2, 4, 3), "int32"))
     same(run(ops.zeros((2, 0, 5)), places), np.zeros((2, 4, 3, 5)))
@@ -62,7 +62,7 @@ def test_nothing_to_take(mode: str) -> None:
 
 
 @needs_dynamic_shapes
-def test_lengths_known_only_when_it_runs() -> None:
+def test_dynamic_lengths() -> None:
     import tensorflow as tf
 
     def call(x: Any, places: Any) -> Any:
@@ -82,7 +82,7 @@ def test_lengths_known_only_when_it_runs() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_gradient_counts_the_looks(mode: str) -> None:
+def test_gradient_sums_over_windows(mode: str) -> None:
     """A place that is read n times gets n gradients, one that is not read gets exactly 0."""
     places = np.array([[[0, 1], [1, 9]], [[2, 2], [2, -4]]], "int32")
     run = differentiable(keras.layers.Identity(), lambda x, p: take_places(x, p, 1), mode)
@@ -98,14 +98,14 @@ def window(start: np.ndarray, width: int) -> Window:
     return Window(start, ops.ones((width,), "bool"), ops.cast(start, "float32"))
 
 
-def test_places_of_a_window() -> None:
+def test_positions_of_a_window() -> None:
     places = window(np.array([[[-1], [3]]]), 3).places
     assert array(places).tolist() == [[[-1, 0, 1], [3, 4, 5]]]
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rows", [(2,), (2, 3), (0,)])
-def test_spread_is_the_way_back(rows: tuple[int, ...], mode: str) -> None:
+def test_scatter_inverts_gather(rows: tuple[int, ...], mode: str) -> None:
     """Weights come to stand where they were taken; those outside of the memory are lost."""
     rng = np.random.default_rng(0)
     start = rng.integers(-4, 8, size=(*rows, 5, 1))
@@ -120,7 +120,7 @@ def test_spread_is_the_way_back(rows: tuple[int, ...], mode: str) -> None:
     same(run(ops.convert_to_tensor(weights), ops.convert_to_tensor(start)), wanted)
 
 
-def test_gradient_of_a_spread() -> None:
+def test_gradient_of_scatter() -> None:
     start = np.array([[[-1], [4]]])
     run = differentiable(keras.layers.Identity(), lambda w: spread_window(w, window(start, 3), 6))
     _, (gradient,), _ = run(np.ones((1, 2, 3), "float32"))

@@ -42,7 +42,7 @@ class TestHardAlignment(AlignmentConformance):
         return hard(scores, mask)
 
 
-def test_base_class_is_refused() -> None:
+def test_base_class_is_rejected() -> None:
     with pytest.raises(TypeError, match="base class"):
         Alignment()(np.zeros((1, 2), "float32"))
 
@@ -53,7 +53,7 @@ def test_softmax_by_hand() -> None:
     np.testing.assert_allclose(array(weights)[0], [1 / 13, 0, 4 / 13, 8 / 13], rtol=1e-6)
 
 
-def test_hard_takes_the_first_of_equals_and_gives_scores_no_gradient() -> None:
+def test_hard_selects_the_first_of_equal_scores_without_gradient() -> None:
     layer = HardAlignment()
     run = differentiable(layer, lambda x: layer(x)[0])
     weights, (gradient,), _ = run(np.array([[1.0, 3.0, 3.0]], "float32"))
@@ -173,7 +173,7 @@ def test_sigmoid_by_hand() -> None:
     assert array(rows).sum() == pytest.approx(7 / 8)
 
 
-def test_learned_alpha_may_run_to_its_ends() -> None:
+def test_learned_alpha_may_reach_its_limits() -> None:
     """Far out, sigmoid is 0 or 1 in float32: softmax and sparsemax, with finite gradients."""
     scores = np.random.default_rng(0).normal(size=(5, 9)).astype("float32")
     layer = EntmaxAlignment(1.5, learn_alpha=True)
@@ -249,7 +249,7 @@ def test_steps_are_counted() -> None:
 
 
 @pytest.mark.parametrize("live", [[1, 1, 1, 1], [0, 0, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]])
-def test_hidden_queries_are_not_counted(live: list[int]) -> None:
+def test_masked_queries_are_not_counted(live: list[int]) -> None:
     layer = LocalMonotonicAlignment()
     mask = ops.convert_to_tensor(np.array([live], "bool"))
     (before,) = layer.compute_previous_states(ops.zeros((1, 9)), mask)
@@ -266,7 +266,7 @@ class Tiring(DotScore):
 
 
 @pytest.mark.parametrize("alignment", ["local_monotonic", "local_predictive"])
-def test_a_score_that_remembers_is_refused(alignment: str) -> None:
+def test_stateful_score_is_rejected(alignment: str) -> None:
     """Names are refused when the layer is made, what is not known by name when it is called."""
     states = np.ones((1, 2, 3), "float32")
     with pytest.raises(ValueError, match="scores all source positions, but"):

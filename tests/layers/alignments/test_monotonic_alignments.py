@@ -135,7 +135,7 @@ def soft(form: str = "parallel", **options: Any) -> MonotonicAlignment:
 
 
 @pytest.mark.parametrize("form", ["parallel", "recursive"])
-def test_second_look_by_hand(form: str) -> None:
+def test_second_step_by_hand(form: str) -> None:
     """From 1/2 on place 0 and 1/2 on place 1, stopping with 1/2, 1/4 and 3/4."""
     scores = np.log(np.array([[1.0, 1 / 3, 3.0]], "float32"))
     weights, _ = soft(form)(scores, state=(np.array([[0.5, 0.5, 0.0]], "float32"),))
@@ -143,7 +143,7 @@ def test_second_look_by_hand(form: str) -> None:
     np.testing.assert_allclose(array(weights)[0], [1 / 4, 3 / 16, 27 / 64], rtol=1e-6)
 
 
-def test_weights_are_those_of_the_defining_sum() -> None:
+def test_weights_equal_the_defining_sum() -> None:
     """Equation 8 of Raffel et al.: `p_j sum_k previous_k prod_{l=k}^{j-1} (1 - p_l)`."""
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(20, 9)).astype("float32")
@@ -157,7 +157,7 @@ def test_weights_are_those_of_the_defining_sum() -> None:
         close(soft(form)(scores, state=(previous,))[0], wanted, 1e-6)
 
 
-def test_attention_that_has_gone_far_is_not_lost() -> None:
+def test_attention_to_late_positions_does_not_underflow() -> None:
     """All on place 100 with p = 1/2 everywhere: dividing by 2^-100, clipped, loses it all."""
     scores = np.zeros((1, 200), "float32")
     previous = np.eye(200, dtype="float32")[100:101]
@@ -180,7 +180,7 @@ def long_scores() -> np.ndarray:
 
 @pytest.mark.full
 @pytest.mark.parametrize("form", ["parallel", "recursive"])
-def test_looks_at_thousands_of_places(form: str) -> None:
+def test_thousands_of_steps_and_positions(form: str) -> None:
     """Three of them, each from the one before: finite both ways, and what float64 says."""
     layer, scores = soft(form), long_scores()
 
@@ -211,7 +211,7 @@ def test_looks_at_thousands_of_places(form: str) -> None:
     assert gradient[3:].any(axis=1).all()
 
 
-def test_noise_is_of_training_and_seeded() -> None:
+def test_noise_is_seeded_and_only_in_training() -> None:
     layer, twin, other = (MonotonicAlignment(sigmoid_noise=2.0, seed=s) for s in (1, 1, 2))
     drawn = [array(x.sample_noise((4, 50, 50), "float32")) for x in (layer, twin, other)]
     assert np.array_equal(drawn[0], drawn[1])
@@ -245,7 +245,7 @@ def test_chunks_by_hand() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 40])
-def test_chunks_of_any_width(width: int) -> None:
+def test_chunk_widths(width: int) -> None:
     """One place is monotonic attention; wider than the memory sees all up to the stop."""
     rng = np.random.default_rng(0)
     scores, energy = (rng.normal(size=(4, 9)).astype("float32") for _ in range(2))
@@ -284,7 +284,7 @@ def test_chunks_at_extreme_energies(mode: str) -> None:
     assert not gradients[1][~mask].any()
 
 
-def test_garbage_energies_at_hidden_places_reach_nothing() -> None:
+def test_energies_at_masked_positions_do_not_affect_outputs() -> None:
     rng = np.random.default_rng(0)
     scores, energy = (rng.normal(size=(2, 6)).astype("float32") for _ in range(2))
     mask = np.array([[1, 0, 1, 1, 0, 1], [0, 0, 1, 1, 0, 0]], "bool")

@@ -70,7 +70,7 @@ def sampled(align: Any, scores: Any, mask: Any = None, noise: Any = None) -> tup
 
 
 @pytest.mark.parametrize("name", ["gumbel", "reinforce"])
-def test_a_million_draws_of_a_layer(name: str) -> None:
+def test_million_samples_follow_the_distribution(name: str) -> None:
     """The same through an attention with masked memory, one row of it with nothing left."""
     layer = Attention("dot", name)
     value = np.random.default_rng(0).normal(size=(10, 6, 4)).astype("float32")
@@ -113,7 +113,7 @@ def test_seeded_and_repeatable(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", SAMPLED)
-def test_dropout_of_the_same_seed_draws_other_numbers(kind: type) -> None:
+def test_dropout_and_noise_of_one_seed_differ(kind: type) -> None:
     """Were they the same, what is dropped would tell what is drawn."""
     layer = Attention("dot", kind(seed=3), dropout=0.5, seed=3)
     value = np.zeros((20, 10, 4), "float32")
@@ -123,7 +123,7 @@ def test_dropout_of_the_same_seed_draws_other_numbers(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", SAMPLED)
-def test_nothing_is_drawn_at_inference(kind: type) -> None:
+def test_inference_does_not_sample(kind: type) -> None:
     layer = Attention("dot", kind(), dropout=0.5)
     query, value = normal((3, 5, 4), (3, 7, 4))
     want, looked = layer(query, value, return_attention_scores=True)
@@ -137,7 +137,7 @@ def test_nothing_is_drawn_at_inference(kind: type) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", SAMPLED)
-def test_great_scores_and_dead_rows(kind: type, mode: str) -> None:
+def test_large_scores_and_fully_masked_rows(kind: type, mode: str) -> None:
     align = kind(seed=1)
     scores = np.array([[1e5, -1e5, 1e5], [np.nan, 1, np.inf], [np.inf, np.nan, -np.inf]], "float32")
     mask = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0]], "bool")
@@ -180,7 +180,7 @@ def uniform_decoder(name: str, feeding: bool, steps: int) -> tuple[np.ndarray, A
 @pytest.mark.full
 @pytest.mark.parametrize("feeding", [True, False])
 @pytest.mark.parametrize("name", ["gumbel", "reinforce"])
-def test_steps_of_a_loop_draw_anew(name: str, feeding: bool) -> None:
+def test_loop_steps_sample_independently(name: str, feeding: bool) -> None:
     """Drawn inside of the loop, every step would see the same draw."""
     weights, _ = uniform_decoder(name, feeding, 500)
     full, masked = weights[0], weights[1, 1::2]
@@ -196,7 +196,7 @@ def test_steps_of_a_loop_draw_anew(name: str, feeding: bool) -> None:
 
 
 @pytest.mark.parametrize("feeding", [True, False])
-def test_a_decoders_state_holds_the_choice(feeding: bool) -> None:
+def test_decoder_state_contains_the_sampled_position(feeding: bool) -> None:
     """8 looks at 5 places, and 4 at 3: hidden steps choose nothing."""
     _, state = uniform_decoder("reinforce", feeding, 8)
     choice = ReinforceAlignment.choice(state.alignments[0])
@@ -222,7 +222,7 @@ def test_straight_through_by_hand() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_backward_is_soft_forward_is_hard(mode: str) -> None:
+def test_forward_is_hard_and_backward_is_soft(mode: str) -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(6, 7)).astype("float32")
     mask = rng.random((6, 7)) > 0.3
@@ -251,7 +251,7 @@ def test_soft_gradients_are_finite_differences() -> None:
     check_gradients(align, run, [scores])
 
 
-def test_a_callback_lowers_the_temperature_and_a_file_keeps_it(tmp_path: Path) -> None:
+def test_temperature_set_by_a_callback_is_saved(tmp_path: Path) -> None:
     query, value = keras.Input((3, 4)), keras.Input((5, 4))
     layer = Attention("general", GumbelAlignment(2.0), name="look")
     model = keras.Model([query, value], layer(query, value))
@@ -298,7 +298,7 @@ def test_choice_by_hand() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_state_of_all_looks(mode: str) -> None:
+def test_state_accumulates_over_all_steps(mode: str) -> None:
     """Sums over the live looks; masked queries and dead memories add nothing."""
     layer = Attention("dot", ReinforceAlignment(seed=4))
     rng = np.random.default_rng(0)
@@ -323,7 +323,7 @@ def test_state_of_all_looks(mode: str) -> None:
     assert not array(choice.log_probability)[2].any()
 
 
-def test_looks_one_by_one_keep_the_same() -> None:
+def test_single_steps_accumulate_the_same_state() -> None:
     layer = Attention("dot", ReinforceAlignment(seed=4))
     query, value = normal((2, 5, 4), (2, 7, 4))
     memory_mask = np.array([[1, 1, 1, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0]], "bool")
@@ -343,7 +343,7 @@ def test_looks_one_by_one_keep_the_same() -> None:
         assert not array(got)[1].any()
 
 
-def test_a_score_that_remembers_keeps_the_same_sums() -> None:
+def test_stateful_score_accumulates_the_same_sums() -> None:
     rng = np.random.default_rng(0)
     query, value = np.zeros((2, 6, 4), "float32"), rng.normal(size=(2, 5, 4)).astype("float32")
     layer = Attention("coverage", "reinforce", units=3)
@@ -358,7 +358,7 @@ def test_a_score_that_remembers_keeps_the_same_sums() -> None:
     close(choice.entropy, want, 1e-6)
 
 
-def test_heads_choose_each_for_themselves() -> None:
+def test_heads_sample_independently() -> None:
     """Six and two looks of two heads at five equal places; a row of hidden queries chooses none."""
     layer = MultiHeadAttention(2, 4, alignment="reinforce")
     value = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
@@ -373,7 +373,7 @@ def test_heads_choose_each_for_themselves() -> None:
     close(choice.entropy, want, 1e-6)
 
 
-def test_gradients_of_what_is_kept_are_finite_differences() -> None:
+def test_gradients_of_the_state_are_finite_differences() -> None:
     """The choice stands; log-probability and entropy move with the scores, the weights do not."""
     rng = np.random.default_rng(2)
     scores, noise = rng.normal(size=(4, 7)).astype(WIDE), 9 * rng.gumbel(size=(4, 7)).astype(WIDE)
@@ -420,7 +420,7 @@ def test_expected_rate() -> None:
     assert (np.abs(drawn - drawn.sum() * shares) <= 5 * sigma).all()
 
 
-def test_the_coin_of_expected_looks_is_tossed_once_a_row() -> None:
+def test_expected_steps_are_sampled_once_per_row() -> None:
     """All looks of an image, of all heads, are soft, or none is."""
     align = ReinforceAlignment(0.5, seed=1)
     query = np.random.default_rng(0).normal(size=(64, 5, 4)).astype("float32")
@@ -431,7 +431,7 @@ def test_the_coin_of_expected_looks_is_tossed_once_a_row() -> None:
         assert 16 < soft[:, 0].sum() < 48
 
 
-def test_only_expected_looks_give_scores_a_gradient_through_the_weights() -> None:
+def test_only_expected_steps_have_gradients_through_the_weights() -> None:
     align = ReinforceAlignment(0.5, seed=1)
     align.build((40, 6))
     noise = align.sample_noise((40, 6), "float32")
@@ -443,7 +443,7 @@ def test_only_expected_looks_give_scores_a_gradient_through_the_weights() -> Non
     assert (np.abs(gradient).max(-1) > 0).tolist() == soft.tolist()
 
 
-def test_symbolic_state_is_the_real_one() -> None:
+def test_symbolic_state_matches_the_state() -> None:
     layer = Attention("dot", "reinforce")
     query, value = keras.Input((None, 4)), keras.Input((None, 4))
     _, state = layer(query, value, return_state=True)

@@ -47,7 +47,7 @@ class NeverTwice(Alignment):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_alignment_that_remembers_looks_in_order(mode: str) -> None:
+def test_stateful_alignment_attends_step_by_step(mode: str) -> None:
     layer = Attention(score="dot", alignment=NeverTwice())
     value = np.array([[[3.0], [1.0], [2.0]], [[1.0], [3.0], [2.0]]], "float32")
     query = np.ones((2, 4, 1), "float32")

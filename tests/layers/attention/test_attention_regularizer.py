@@ -33,7 +33,7 @@ class TestAttentionRegularizer(LayerConformance):
 
 @pytest.mark.parametrize("heads", [False, True])
 @pytest.mark.parametrize("name", PENALTIES.names())
-def test_weights_pass_and_the_penalty_is_added(name: str, heads: bool) -> None:
+def test_weights_are_returned_and_the_penalty_is_added(name: str, heads: bool) -> None:
     (weights,) = TestAttentionRegularizer().tensors()
     weights = np.stack([weights, weights[:, ::-1]], axis=1) if heads else weights
     layer = AttentionRegularizer(name, rate=0.3)
@@ -89,20 +89,20 @@ TRAINED = [
 
 @pytest.mark.full
 @pytest.mark.parametrize(("penalty", "attach", "steps"), TRAINED[:1] if JAX else TRAINED)
-def test_it_trains_any_attention_with_plain_fit(penalty: str, attach: Any, steps: int) -> None:
+def test_regularizes_any_attention_in_fit(penalty: str, attach: Any, steps: int) -> None:
     before, after, _ = fitted(penalty, 1.0, attach, steps)
     assert after < 0.6 * before
 
 
 @pytest.mark.full
-def test_a_rate_below_0_spreads_the_looks() -> None:
+def test_negative_rate_spreads_attention() -> None:
     _, _, sharp = fitted("entropy", 1.0, attention)
     _, _, broad = fitted("entropy", -1.0, attention)
     assert sharp.max(-1).min() > 0.9
     close(broad, np.full((4, 4), 0.25), 0.1)
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="weights must be"):
         AttentionRegularizer("coverage")(np.ones((2, 3), "float32"))
     weights = np.ones((3, 4, 5), "float32")

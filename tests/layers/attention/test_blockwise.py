@@ -92,7 +92,7 @@ def test_one_head(score: str, taken: list[int], monkeypatch: pytest.MonkeyPatch)
     assert not array(output)[~MASK].any()
 
 
-def test_asking_for_the_weights_changes_nothing(taken: list[int]) -> None:
+def test_returning_weights_does_not_change_outputs(taken: list[int]) -> None:
     for layer in (heads(dropout=0.4, seed=5), Attention(dropout=0.4, seed=5)):
         contexts = []
         for scores in (False, True):
@@ -105,7 +105,7 @@ def test_asking_for_the_weights_changes_nothing(taken: list[int]) -> None:
         taken.clear()
 
 
-def test_a_batch_of_one_goes_with_any(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_of_one_broadcasts(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     layer = heads()
     x, calls = sequence(), {"value_mask": MASK[:1]}
     cases = [(x[:1], x, {}), (x, x[:1], calls)]
@@ -116,7 +116,7 @@ def test_a_batch_of_one_goes_with_any(taken: list[int], monkeypatch: pytest.Monk
         close(a, layer(query, value, **masks), 1e-5)
 
 
-def test_every_call_drops_anew(taken: list[int]) -> None:
+def test_dropout_differs_between_calls(taken: list[int]) -> None:
     layer = heads(dropout=0.4, seed=5)
     first, second = (array(layer(sequence(), sequence(), training=True)) for _ in range(2))
     assert len(taken) == 2
@@ -130,7 +130,7 @@ class Squared(Attention):
         return super().compute_scores(query, keys, state) ** 2
 
 
-def test_what_is_no_softmax_of_inner_products_is_taken_at_once(taken: list[int]) -> None:
+def test_other_scores_are_not_computed_blockwise(taken: list[int]) -> None:
     for layer in (
         Attention("cosine"),
         Attention(alignment="sparsemax"),
@@ -142,7 +142,9 @@ def test_what_is_no_softmax_of_inner_products_is_taken_at_once(taken: list[int])
         assert not taken, layer
 
 
-def test_short_looks_are_taken_at_once(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_sequences_are_not_computed_blockwise(
+    taken: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(blockwise, "LONG", L * L + 1)
     layer = heads()
     layer(sequence(), sequence())
@@ -165,7 +167,7 @@ def test_half_precision(policy: str, taken: list[int]) -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="shapes are always known there")
-def test_a_model_of_known_length_learns(taken: list[int]) -> None:
+def test_model_of_static_length_learns(taken: list[int]) -> None:
     inputs = keras.Input((L, D))
     model = keras.Model(inputs, keras.layers.Dense(1)(MultiHeadAttention(2, 4)(inputs, inputs)))
     model.compile(keras.optimizers.Adam(0.01), "mse")

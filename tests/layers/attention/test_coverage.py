@@ -51,7 +51,7 @@ def test_every_loss_has_a_case() -> None:
     assert missing(public(az.losses), cases("losses")) == []
 
 
-def test_what_is_missing_is_noticed() -> None:
+def test_missing_case_is_detected() -> None:
     class NewScore(Score):
         """A mechanism without a case."""
 

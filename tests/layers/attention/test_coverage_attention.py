@@ -6,11 +6,11 @@ import pytest
 from attention_zoo.layers import Attention, CoverageAttention
 from tests.layers.attention_case import Array, Result, Weights, softmax
 from tests.layers.running import MODES, array, compiled, normal
-from tests.layers.stateful_conformance import RememberingConformance
+from tests.layers.stateful_conformance import StatefulAttentionConformance
 from tests.layers.wrapper_conformance import WrapperConformance
 
 
-class TestCoverageAttention(RememberingConformance, WrapperConformance):
+class TestCoverageAttention(StatefulAttentionConformance, WrapperConformance):
     covers = CoverageAttention
     options = {"units": 8}
     changed = {"units": 9, "alignment": "hard", "dropout": 0.3, "seed": 5}
@@ -34,7 +34,7 @@ def by_hand(alignment: str, key_kernel: float, covered: float, v: float) -> Cove
     return layer
 
 
-def test_two_looks_by_hand() -> None:
+def test_two_steps_by_hand() -> None:
     """First scores 0 and ln 3; what the first look covered takes the second key back to 0."""
     a = np.arctanh(np.log(3) / 2)
     layer = by_hand("softmax", a, -4 * a / 3, 2)
@@ -48,7 +48,7 @@ def test_two_looks_by_hand() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_covered_is_not_seen_again(mode: str) -> None:
+def test_covered_positions_are_not_attended_again(mode: str) -> None:
     """Hard looks go from the greatest key to the least, past hidden places and hidden queries."""
     layer = by_hand("hard", 0.1, -5, 1)
     query = np.zeros((2, 4, 1), "float32")
@@ -59,7 +59,7 @@ def test_what_is_covered_is_not_seen_again(mode: str) -> None:
     assert array(run(query, key))[..., 0].tolist() == [[3, 2, 1, 0], [0, 2, 0, 1]]
 
 
-def test_dropped_weights_are_covered_all_the_same() -> None:
+def test_coverage_sums_weights_before_dropout() -> None:
     """Coverage sums the weights as they are returned, before dropout."""
     layer = CoverageAttention(units=4, dropout=0.5, seed=1)
     query, value = normal((2, 2, 3, 4))[0]

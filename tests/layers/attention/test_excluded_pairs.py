@@ -15,7 +15,9 @@ from tests.layers.structure_conformance import Arrays, StructureConformance
 from tests.variants import numerics_only
 
 
-def alike(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> Any:
+def match_scores(
+    first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns: np.ndarray
+) -> Any:
     """The paper's match-score of every pair, one after the other; 0 where either is hidden."""
     matrix = np.zeros((len(first), len(second)))
     for i, j in np.ndindex(*matrix.shape):
@@ -45,7 +47,7 @@ class SentencePairCase(StructureConformance):
         outputs = [np.zeros((batch, self.output_steps(layer, n), 6)) for n in steps]
         matrices = np.zeros((batch, *steps))
         for row, (x, y, rows, columns) in enumerate(zip(*tensors, *masks, strict=True)):
-            matrices[row] = alike(x, y, rows, columns)
+            matrices[row] = match_scores(x, y, rows, columns)
             found = self.pair(layer, x, y, matrices[row], rows, columns)
             for output, part in zip(outputs, found, strict=True):
                 output[row] = part
@@ -89,13 +91,13 @@ def test_feature_maps_keep_masks() -> None:
         close(alone, array(output)[:, : alone.shape[1]], 1e-5)
 
 
-def test_sentences_of_two_widths() -> None:
+def test_sentences_of_different_widths() -> None:
     first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 6), "float32")
     maps = AttentionFeatureMap(max_length=5, score="general")(first, second)
     assert [tuple(x.shape) for x in maps] == [(2, 3, 4), (2, 5, 6)]
 
 
-def test_misuse_of_feature_map_is_refused() -> None:
+def test_feature_map_rejects_invalid_arguments() -> None:
     first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
     with pytest.raises(ValueError, match="sequence length 5 of second exceeds max_length=4"):
         AttentionFeatureMap(4)(first, second)
@@ -103,7 +105,7 @@ def test_misuse_of_feature_map_is_refused() -> None:
         AttentionFeatureMap(5)(first, second[..., :3])
 
 
-def test_a_sentence_found_too_long_when_it_runs_is_refused() -> None:
+def test_too_long_sentence_is_rejected_at_run_time() -> None:
     layer = AttentionFeatureMap(4)
     layer(np.ones((2, 3, 4), "float32"), np.ones((2, 3, 4), "float32"))
     longer = np.ones((2, 5, 4), "float32")
@@ -181,7 +183,7 @@ def test_pooled_windows_keep_masks() -> None:
         close(alone, array(output)[:, : alone.shape[1]], 1e-5)
 
 
-def test_misuse_of_pooling_is_refused() -> None:
+def test_pooling_rejects_invalid_arguments() -> None:
     first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
     with pytest.raises(ValueError, match=r"first \(the query\) and second .*equal widths"):
         AttentionWeightedPooling(2)(first, second[..., :3])

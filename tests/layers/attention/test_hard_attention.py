@@ -17,7 +17,7 @@ from attention_zoo.layers import (
 )
 from attention_zoo.losses import Reinforce
 from tests.layers.attention_case import B, S, T, Weights, additive_scores, hard, numbers
-from tests.layers.conformance import NumericLaws
+from tests.layers.conformance import NumericConformance
 from tests.layers.running import array, randomise, same
 from tests.layers.wrapper_conformance import WrapperConformance
 
@@ -31,7 +31,7 @@ class TestHardAttention(WrapperConformance):
         return Attention("additive", "gumbel")
 
 
-class TestHardAttentionNumerics(NumericLaws):
+class TestHardAttentionNumerics(NumericConformance):
     """At inference every estimator takes the argmax."""
 
     covers = HardAttention
@@ -172,7 +172,7 @@ def trained(estimator: str, epochs: int, kernel: np.ndarray | None = None) -> tu
 
 @pytest.mark.full
 @pytest.mark.parametrize("estimator", ["gumbel", "reinforce"])
-def test_learns_where_to_look_by_plain_fit(estimator: str, tmp_path: Any) -> None:
+def test_learns_where_to_attend_with_fit(estimator: str, tmp_path: Any) -> None:
     model, accuracy = trained(estimator, 10)
     assert accuracy > 0.95
     model.save(tmp_path / "pointer.keras")
@@ -184,7 +184,7 @@ def test_learns_where_to_look_by_plain_fit(estimator: str, tmp_path: Any) -> Non
 
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist")
-def test_an_untaught_choice_does_not_learn() -> None:
+def test_without_estimator_the_pointer_does_not_learn() -> None:
     """The argmax has no gradient, so a score that points to wrong positions stays wrong."""
     wrong = np.roll(np.eye(PLACES, dtype="float32"), 1, axis=1)
     model, accuracy = trained("argmax", 4, wrong)

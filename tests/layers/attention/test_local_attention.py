@@ -10,7 +10,7 @@ from attention_zoo.layers import Attention, LocalAttention, LocalPredictiveAlign
 from attention_zoo.layers.alignments.local import real_span
 from attention_zoo.layers.attention.steps import Memory
 from tests.layers.attention_case import (
-    LOOK_MASK,
+    ATTENTION_MASK,
     OTHER_MASK,
     QUERY_MASK,
     VALUE_MASK,
@@ -23,11 +23,16 @@ from tests.layers.attention_case import (
     additive_scores,
     softmax,
 )
-from tests.layers.attention_conformance import DeadRowLaws, LookLaws, NumericLaws, PaddingLaws
+from tests.layers.attention_conformance import (
+    FullyMaskedRowConformance,
+    NumericConformance,
+    PaddingConformance,
+    StepConformance,
+)
 from tests.layers.conformance import AttentionConformance
-from tests.layers.mask_conformance import MaskLaws, masked
+from tests.layers.mask_conformance import MaskConformance, masked
 from tests.layers.running import JAX, array, build_random, close, differentiable, normal
-from tests.layers.stateful_conformance import DecoderLaws
+from tests.layers.stateful_conformance import InDecoderConformance
 from tests.layers.wrapper_conformance import WrapperConformance
 
 
@@ -44,7 +49,7 @@ def predicted(weights: Weights, query: Array) -> Array:
     return 1 / (1 + np.exp(-hidden))
 
 
-class LocalLaws(AttentionCase):
+class LocalAttentionConformance(AttentionCase):
     """A hidden place at either end of the memory moves the window, one hidden by a pair does not.
 
     So a mask of a tensor is not the mask of pairs that hides as much, as it is elsewhere.
@@ -58,22 +63,24 @@ class LocalLaws(AttentionCase):
         case = type(self)()
         if JAX:
             case.options = {**self.options, "window": S}
-        super(LocalLaws, case).test_gradients_are_finite_differences()
+        super(LocalAttentionConformance, case).test_gradients_are_finite_differences()
 
     def test_all_masks_combine_by_and(self) -> None:
         layer, tensors = self.built(), self.tensors()
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK & OTHER_MASK}
         causal = np.tril(np.ones((T, S), "bool"))
-        want = self.attend(layer, *tensors, **per_tensor, attention_mask=LOOK_MASK & causal)
+        want = self.attend(layer, *tensors, **per_tensor, attention_mask=ATTENTION_MASK & causal)
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "key_mask": OTHER_MASK}
-        pairs = {"attention_mask": LOOK_MASK, "use_causal_mask": True}
+        pairs = {"attention_mask": ATTENTION_MASK, "use_causal_mask": True}
         got = self.attend(layer, *tensors, **per_tensor, **pairs)
         close(got[0], want[0], 1e-6)
         close(got[1], want[1], 1e-6)
-        hidden = (VALUE_MASK & OTHER_MASK)[:, None] & QUERY_MASK[:, :, None] & LOOK_MASK & causal
+        hidden = (
+            (VALUE_MASK & OTHER_MASK)[:, None] & QUERY_MASK[:, :, None] & ATTENTION_MASK & causal
+        )
         assert not got[1][~hidden].any()
 
-    def test_second_reader_of_a_tensor_finds_its_mask(self) -> None:
+    def test_implicit_mask_is_kept_for_a_second_layer(self) -> None:
         first, second = self.built(), self.built()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
@@ -83,7 +90,9 @@ class LocalLaws(AttentionCase):
             close(got[0], want[0], 1e-6)
 
 
-class TestLocalAttention(LocalLaws, AttentionConformance, DecoderLaws, WrapperConformance):
+class TestLocalAttention(
+    LocalAttentionConformance, AttentionConformance, InDecoderConformance, WrapperConformance
+):
     covers = LocalAttention
     options = {"score": "additive", "window": 2, "units": 8}
     changed = {
@@ -109,7 +118,7 @@ class TestLocalAttention(LocalLaws, AttentionConformance, DecoderLaws, WrapperCo
         return Attention("general", "local_predictive")
 
 
-class TestGeneralLocalAttention(LocalLaws, NumericLaws):
+class TestGeneralLocalAttention(LocalAttentionConformance, NumericConformance):
     """The paper's score, window and all."""
 
     covers = LocalAttention
@@ -121,7 +130,9 @@ class TestGeneralLocalAttention(LocalLaws, NumericLaws):
         return query @ (key @ weights["key_kernel"]).swapaxes(1, 2)
 
 
-class TestMonotonicLocalAttention(LocalLaws, NumericLaws, DecoderLaws):
+class TestMonotonicLocalAttention(
+    LocalAttentionConformance, NumericConformance, InDecoderConformance
+):
     covers = LocalAttention
     options = {"score": "additive", "window": 1, "kind": "monotonic", "units": 8}
 
@@ -134,7 +145,13 @@ class TestMonotonicLocalAttention(LocalLaws, NumericLaws, DecoderLaws):
 
 
 @pytest.mark.full
-class TestMasksOfMonotonicLocalAttention(LocalLaws, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws):
+class TestMasksOfMonotonicLocalAttention(
+    LocalAttentionConformance,
+    MaskConformance,
+    FullyMaskedRowConformance,
+    PaddingConformance,
+    StepConformance,
+):
     covers = LocalAttention
     options = TestMonotonicLocalAttention.options
     test_gradients_are_finite_differences = None
@@ -161,7 +178,7 @@ def test_local_p_by_hand() -> None:
     np.testing.assert_allclose(array(context)[0, 0, 0], value[0, :, 0] @ wanted, rtol=1e-5)
 
 
-def test_local_p_by_hand_between_two_places() -> None:
+def test_local_p_by_hand_between_two_positions() -> None:
     """S = 5, p = 2.5, D = 1: places 2 and 3, each half a place off, sigma = 1/2."""
     query, value = np.ones((1, 1, 1), "float32"), np.zeros((1, 5, 1), "float32")
     _, weights = aimed(1, 0.5)(query, value, return_attention_scores=True)
@@ -185,7 +202,7 @@ def test_local_m_by_hand() -> None:
     np.testing.assert_allclose(array(weights)[0], wanted, atol=1e-6)
 
 
-def test_local_m_counts_live_queries_and_real_places() -> None:
+def test_local_m_counts_unmasked_queries_and_positions() -> None:
     """Two pads before the memory, one before the queries and one among them."""
     layer = LocalAttention("dot", window=0, kind="monotonic")
     query, value = np.ones((1, 5, 1), "float32"), np.arange(6, dtype="float32")[None, :, None]
@@ -198,7 +215,7 @@ def test_local_m_counts_live_queries_and_real_places() -> None:
     assert array(step).tolist() == [[3]]
 
 
-def test_local_m_goes_on_through_an_empty_window() -> None:
+def test_local_m_continues_after_an_empty_window() -> None:
     """A hole in the memory wider than the window: looks there see nothing, later ones do."""
     layer = LocalAttention("dot", window=0, kind="monotonic")
     query, value = np.ones((1, 4, 1), "float32"), np.arange(1, 5, dtype="float32")[None, :, None]
@@ -233,7 +250,7 @@ def test_any_window_at_any_centre(window: int, share: float, sources: int) -> No
 
 
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
-def test_the_centre_is_hidden(kind: str) -> None:
+def test_window_with_masked_centre(kind: str) -> None:
     layer = LocalAttention("dot", window=2, kind=kind)
     query, value = np.zeros((2, 3, 4), "float32"), np.ones((2, 6, 4), "float32")
     mask = np.array([[1, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0]], "bool")
@@ -249,7 +266,7 @@ def test_the_centre_is_hidden(kind: str) -> None:
     assert all(np.isfinite(x).all() for x in (*by_inputs, *by_weights))
 
 
-def test_lengths_of_rows_are_their_own() -> None:
+def test_each_row_uses_its_own_length() -> None:
     layer = aimed(1, 0.5)
     query, value = np.ones((4, 1, 1), "float32"), np.zeros((4, 8, 1), "float32")
     spans = [(0, 8), (0, 4), (2, 8), (5, 6)]
@@ -262,7 +279,7 @@ def test_lengths_of_rows_are_their_own() -> None:
         assert not row[0, hi:].any()
 
 
-def test_span_is_from_the_first_real_place_to_the_last() -> None:
+def test_span_covers_first_to_last_valid_position() -> None:
     mask = np.array([[0, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], "bool")
     for heads in ((), (2,)):
         values = ops.zeros((3, *heads, 5, 1))
@@ -274,7 +291,7 @@ def test_span_is_from_the_first_real_place_to_the_last() -> None:
     assert (int(first), int(length)) == (0, 5)
 
 
-def test_a_centre_far_out_is_right_in_half_precision() -> None:
+def test_distant_centre_in_half_precision() -> None:
     """float16 knows no odd integers above 2048: the centre is computed in float32."""
     for dtype in ("float16", "bfloat16"):
         layer = aimed(3, 7001 / 8192, dtype=dtype)
@@ -287,7 +304,7 @@ def test_a_centre_far_out_is_right_in_half_precision() -> None:
 
 @pytest.mark.parametrize("score", ["general", "additive", "dot"])
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
-def test_few_looks_at_a_long_memory_give_the_same(score: str, kind: str) -> None:
+def test_windowed_path_equals_the_full_path(score: str, kind: str) -> None:
     """Where windows are fewer than places, keys are projected in the windows only."""
     layer = LocalAttention(score, window=2, kind=kind)
     query, value = normal((2, 4, 6), (2, 80, 6))
@@ -311,7 +328,7 @@ def test_few_looks_at_a_long_memory_give_the_same(score: str, kind: str) -> None
 
 @pytest.mark.skipif(JAX, reason="looks into TensorFlow's graph")
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
-def test_nothing_of_the_size_of_looks_times_places_is_made(kind: str) -> None:
+def test_no_tensor_of_all_query_memory_pairs_is_created(kind: str) -> None:
     """Nor, where looks are few, a second tensor of the memory's size: forward and backward."""
     import tensorflow as tf
 
@@ -341,7 +358,7 @@ def test_nothing_of_the_size_of_looks_times_places_is_made(kind: str) -> None:
     }
 
 
-def test_dropout_is_of_the_window() -> None:
+def test_dropout_applies_to_the_window() -> None:
     """Draws are `(B, T, 2 D + 1)`, and whole weights are dropped or doubled."""
     layer = LocalAttention("dot", window=2, dropout=0.5, seed=1)
     states = np.eye(7, dtype="float32")[None]
@@ -358,14 +375,14 @@ def test_window_is_required() -> None:
         LocalPredictiveAlignment()(np.zeros((1, 21), "float32"))
 
 
-def test_centre_has_a_width_of_its_own() -> None:
+def test_centre_units_are_configurable() -> None:
     layer = Attention(score="dot", alignment=LocalPredictiveAlignment(units=3))
     layer(np.ones((1, 2, 4), "float32"), np.ones((1, 2, 4), "float32"))
     shapes = {v.name: tuple(v.shape) for v in layer.weights}
     assert shapes == {"position_kernel": (4, 3), "position_v": (3,)}
 
 
-def test_a_mask_of_a_tensor_moves_the_window_and_one_of_pairs_does_not() -> None:
+def test_value_mask_moves_the_window_but_attention_mask_does_not() -> None:
     layer = aimed(0, 0.4)
     query, value = np.ones((1, 1, 1), "float32"), np.arange(1, 11, dtype="float32")[None, :, None]
     half = np.arange(10)[None] < 5

@@ -7,15 +7,19 @@ import pytest
 
 from attention_zoo.layers import Attention, LocationSensitiveAttention
 from tests.layers.attention_case import Array, Result, Weights, softmax
-from tests.layers.attention_conformance import DeadRowLaws, LookLaws, PaddingLaws
-from tests.layers.conformance import NumericLaws
-from tests.layers.mask_conformance import MaskLaws
+from tests.layers.attention_conformance import (
+    FullyMaskedRowConformance,
+    PaddingConformance,
+    StepConformance,
+)
+from tests.layers.conformance import NumericConformance
+from tests.layers.mask_conformance import MaskConformance
 from tests.layers.running import MODES, array, compiled
-from tests.layers.stateful_conformance import RememberingCase, StatefulConformance
+from tests.layers.stateful_conformance import StatefulCase, StatefulConformance
 from tests.layers.wrapper_conformance import WrapperConformance
 
 
-class LocationSensitiveCase(RememberingCase):
+class LocationSensitiveCase(StatefulCase):
     covers = LocationSensitiveAttention
     options = {"units": 8, "filters": 3, "kernel_size": 3}
 
@@ -38,7 +42,11 @@ class LocationSensitiveCase(RememberingCase):
 
 @pytest.mark.full
 class TestMasksOfLocationSensitiveAttention(
-    LocationSensitiveCase, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws
+    LocationSensitiveCase,
+    MaskConformance,
+    FullyMaskedRowConformance,
+    PaddingConformance,
+    StepConformance,
 ):
     """A score that reads the weights of the step before."""
 
@@ -59,7 +67,7 @@ class TestLocationSensitiveAttention(
     }
 
 
-class TestCumulativeLocationSensitiveAttention(LocationSensitiveCase, NumericLaws):
+class TestCumulativeLocationSensitiveAttention(LocationSensitiveCase, NumericConformance):
     options = {"units": 8, "filters": 3, "kernel_size": 3, "cumulative": True}
 
     def left(self, attention_weights: Array, state: Array) -> Array:
@@ -80,30 +88,30 @@ QUERY = np.zeros((1, 4, 1), "float32")
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_filter_that_looks_back_walks_on(mode: str) -> None:
+def test_filter_with_earlier_tap_moves_forward(mode: str) -> None:
     """Each look goes to the place after the last one; from the end, back to the greatest key."""
     layer = walker([1, 0, 0])
     run = compiled(lambda q, v: layer(q, v), mode)
     assert array(run(QUERY, KEY))[0, :, 0].tolist() == [3, 1, 0, 3]
 
 
-def test_a_filter_that_looks_ahead_walks_back() -> None:
+def test_filter_with_later_tap_moves_backward() -> None:
     assert array(walker([0, 0, 1])(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 3, 2]
 
 
-def test_an_even_filter_has_its_odd_tap_after_the_place() -> None:
+def test_even_filter_reaches_one_position_further_right() -> None:
     assert array(walker([1, 0])(QUERY, KEY))[0, :, 0].tolist() == [3, 3, 3, 3]
     assert array(walker([0, 1])(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 3, 2]
 
 
-def test_the_sum_of_all_looks_pushes_away() -> None:
+def test_accumulated_weights_repel_attention() -> None:
     """The last weights alone say nothing of the look before: it is gone to again."""
     forgetful, cumulative = walker([0, -1, 0]), walker([0, -1, 0], cumulative=True)
     assert array(forgetful(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 3, 2]
     assert array(cumulative(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 1, 0]
 
 
-def test_hidden_places_are_zeros_to_the_filter() -> None:
+def test_masked_positions_are_zeros_to_the_filter() -> None:
     """Place 1 is hidden: it is not attention_weights at, and no look walks on from it."""
     mask = np.array([[1, 0, 1, 1]], "bool")
     garbage = np.where(mask[..., None], KEY, np.float32(np.nan))
@@ -111,7 +119,7 @@ def test_hidden_places_are_zeros_to_the_filter() -> None:
     assert array(attention_weights)[0, :, 0].tolist() == [2, 2, 2, 2]
 
 
-def test_defaults_are_those_of_speech_synthesis() -> None:
+def test_defaults_follow_tacotron_2() -> None:
     layer = LocationSensitiveAttention()
     layer(np.ones((1, 2, 3), "float32"), np.ones((1, 2, 4), "float32"))
     shapes = [tuple(v.shape) for v in layer.weights]

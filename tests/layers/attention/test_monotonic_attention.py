@@ -20,8 +20,12 @@ from attention_zoo.layers import (
 )
 from tests.layers.alignments.test_monotonic_alignments import in_chunks
 from tests.layers.attention_case import Array, Result, Weights
-from tests.layers.attention_conformance import DeadRowLaws, LookLaws, PaddingLaws
-from tests.layers.mask_conformance import MaskLaws
+from tests.layers.attention_conformance import (
+    FullyMaskedRowConformance,
+    PaddingConformance,
+    StepConformance,
+)
+from tests.layers.mask_conformance import MaskConformance
 from tests.layers.running import (
     MODES,
     QUICK,
@@ -32,7 +36,7 @@ from tests.layers.running import (
     differentiable,
     normal,
 )
-from tests.layers.stateful_conformance import RememberingCase, StatefulConformance
+from tests.layers.stateful_conformance import StatefulCase, StatefulConformance
 from tests.layers.wrapper_conformance import WrapperConformance
 from tests.tiers import FULL
 
@@ -57,7 +61,7 @@ def expected_stop(energy: Array, mask: Array, previous: Array) -> Array:
     return weights
 
 
-class MonotonicCase(RememberingCase):
+class MonotonicCase(StatefulCase):
     sums_to_one = False
 
     def start(self, sources: int) -> Array:
@@ -90,7 +94,9 @@ class TestMonotonicAttention(MonotonicCase, StatefulConformance, WrapperConforma
 
 
 @pytest.mark.full
-class TestMasksOfMonotonicAttention(MonotonicCase, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws):
+class TestMasksOfMonotonicAttention(
+    MonotonicCase, MaskConformance, FullyMaskedRowConformance, PaddingConformance, StepConformance
+):
     """Masking rules of an alignment whose steps depend on previous ones."""
 
     covers = MonotonicAttention
@@ -121,7 +127,7 @@ class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, Wrappe
 
 @pytest.mark.full
 class TestMasksOfMonotonicChunkwiseAttention(
-    MonotonicCase, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws
+    MonotonicCase, MaskConformance, FullyMaskedRowConformance, PaddingConformance, StepConformance
 ):
     covers = MonotonicChunkwiseAttention
     options = TestMonotonicChunkwiseAttention.options
@@ -147,7 +153,7 @@ def reader(energy: Array, mask: Array, live: Array, chunk: tuple[int, Array] | N
 
 @pytest.mark.parametrize("mode", sorted({QUICK, MODES[-1]}))
 @pytest.mark.parametrize("chunk_size", [None, 1, 3])
-def test_inference_is_a_reader_that_stops(chunk_size: int | None, mode: str) -> None:
+def test_inference_equals_a_sequential_reader(chunk_size: int | None, mode: str) -> None:
     """Compare with a Python loop over positions; many attention steps select no position."""
     if chunk_size:
         layer = MonotonicChunkwiseAttention(chunk_size, "general", DotScore(), score_bias_init=-1)
@@ -174,7 +180,7 @@ def test_inference_is_a_reader_that_stops(chunk_size: int | None, mode: str) -> 
     assert 0.2 < np.mean(stopped) < 0.8
 
 
-def test_a_look_that_stops_nowhere_leaves_the_reader_where_it_is() -> None:
+def test_step_without_stop_keeps_the_reader_position() -> None:
     """Energies by look: stops at 1; nowhere; at 1 again; at 2; never goes back to 0."""
     layer = Attention(score="dot", alignment="monotonic")
     value = np.eye(3, dtype="float32")[None]
@@ -190,7 +196,7 @@ def test_a_look_that_stops_nowhere_leaves_the_reader_where_it_is() -> None:
         assert array(weights)[0].tolist() == array(context)[0].tolist() == wanted[t]
 
 
-def test_training_takes_the_expectation_and_inference_does_not() -> None:
+def test_training_uses_expectation_and_inference_does_not() -> None:
     query, value = normal((2, 4, 5), (2, 4, 5))
     for layer in (MonotonicAttention(seed=1), MonotonicChunkwiseAttention(seed=1)):
         layer(query, value)
@@ -212,7 +218,7 @@ def test_training_takes_the_expectation_and_inference_does_not() -> None:
         assert not any(x.any() for x in grads[False][:stopping])
 
 
-def test_noise_is_of_training_and_new_in_every_call() -> None:
+def test_noise_is_sampled_in_every_training_call() -> None:
     query, value = normal((2, 4, 5), (2, 4, 5))
     quiet = MonotonicAttention(seed=1, hard_at_inference=False, sigmoid_noise=0.0)
     noisy, twin = (MonotonicAttention(seed=1, hard_at_inference=False) for _ in range(2))
@@ -254,7 +260,7 @@ def grid(p: Array) -> Array:
     ("form", "size"),
     [pytest.param("parallel", 2000, marks=pytest.mark.full), ("parallel", 100), ("recursive", 100)],
 )
-def test_thousands_of_looks_at_thousands_of_places(form: str, size: int) -> None:
+def test_thousands_of_steps_and_positions(form: str, size: int) -> None:
     """Probabilities 0 and 1 in one row, random ones in the other: right, finite both ways."""
     rng = np.random.default_rng(0)
     certain = np.where(rng.random(size) < 0.05, 1e4, -1e4)
@@ -277,7 +283,7 @@ def test_thousands_of_looks_at_thousands_of_places(form: str, size: int) -> None
 
 
 @pytest.mark.parametrize("make", [MonotonicAttention, MonotonicChunkwiseAttention])
-def test_search_reads_on_where_training_would(make: Any) -> None:
+def test_search_continues_with_copied_words_as_unknown(make: Any) -> None:
     inputs, memory = normal((3, 6, 4), (3, 8, 7))
     mask = np.arange(8) < np.array([[8], [5], [0]])
     cell = AttentionCell(layers.GRUCell(6), make(score_bias_init=0.0), attention_layer_size=8)
@@ -296,7 +302,7 @@ def test_search_reads_on_where_training_would(make: Any) -> None:
     assert ends == sorted(ends)
 
 
-def test_additive_is_normalized_as_in_the_paper() -> None:
+def test_normalized_additive_score_follows_the_paper() -> None:
     for make in (MonotonicAttention, MonotonicChunkwiseAttention):
         layer = make(units=4)
         layer(*(np.ones((1, 2, 3), "float32"),) * 2)

@@ -24,7 +24,7 @@ from attention_zoo.layers import (
     RecurrentDecoder,
 )
 from tests.layers.attention_case import QUERY_MASK, VALUE_MASK, B, S, T, Weights
-from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.conformance import AttentionConformance, NumericConformance
 from tests.layers.running import (
     JAX,
     MODES,
@@ -45,7 +45,7 @@ from tests.layers.running import (
 from tests.tiers import FULL
 
 
-class HeadsNumbers(NumericLaws):
+class HeadsNumbers(NumericConformance):
     """Several heads: the oracle goes head by head."""
 
     covers = MultiHeadAttention
@@ -117,7 +117,7 @@ class TestMultiHeadAttention(HeadsNumbers, AttentionConformance):
         "seed": 5,
     }
 
-    def test_value_is_the_key_when_none_is_given(self) -> None:
+    def test_key_defaults_to_value(self) -> None:
         """The value's projection fixes its width, so both are narrow from the start here."""
         query, value, _ = self.tensors()
         narrow = value[..., : self.widths[1]]
@@ -210,7 +210,7 @@ def test_equals_keras_on_the_same_weights(options: dict[str, Any]) -> None:
         close(got, want, 1e-5)
 
 
-def test_dead_rows_follow_our_law_where_keras_has_two_answers() -> None:
+def test_fully_masked_rows_are_zero_unlike_in_keras() -> None:
     ours, theirs, tensors = both()
     mask = np.ones((B, T, S), "bool")
     mask[1] = False
@@ -240,7 +240,7 @@ def test_grouped_keys_equal_those_of_keras() -> None:
     close(ours(query, value), theirs(query, value), 1e-5)
 
 
-def test_starts_as_a_plain_matrix_does() -> None:
+def test_initial_kernels_are_within_glorot_bounds() -> None:
     """Glorot's bound for D to H K, whatever H: of three axes one could also make an image."""
     for heads in (1, 16):
         layer = MultiHeadAttention(heads, 64 // heads, use_bias=False)
@@ -270,7 +270,7 @@ def test_no_sources_of_unknown_number_give_no_bias() -> None:
     close(run(query, value), layer(query, value), 1e-6)
 
 
-def test_no_gradient_through_the_projections_of_what_is_hidden() -> None:
+def test_masked_positions_give_projections_no_gradient() -> None:
     layer = MultiHeadAttention(2, 3)
     query, value = np.ones((B, T, 4), "float32"), np.ones((B, S, 4), "float32")
     build_random(layer, query, value)
@@ -344,7 +344,7 @@ def test_heads_step_by_step(alignment: str, groups: int) -> None:
     ],
     ids=lambda alignment: type(alignment).__name__,
 )
-def test_heads_have_states_and_windows_of_their_own(alignment: Alignment) -> None:
+def test_heads_have_separate_states_and_windows(alignment: Alignment) -> None:
     """Each head is the attention of its own projections."""
     config = alignment.get_config()
     made, *alone = (type(alignment).from_config(config) for _ in range(3))
@@ -363,7 +363,7 @@ def test_heads_have_states_and_windows_of_their_own(alignment: Alignment) -> Non
         close(array(weights)[:, head], wanted, 1e-6)
 
 
-def test_grouped_heads_are_heads_whose_keys_are_repeated() -> None:
+def test_grouped_heads_equal_heads_with_repeated_keys() -> None:
     """Also where an alignment reads the keys, where it draws, and where a score remembers."""
     query, value = pair()
     for score, alignment in (

@@ -8,13 +8,13 @@ import pytest
 
 from attention_zoo.layers import ALIGNMENTS, EXCLUDED_PAIRS, SCORES, Attention, LocationScore
 from tests.layers.attention_case import AttentionCase, S
-from tests.layers.attention_conformance import DEAD_AXES, check_dead_rows
+from tests.layers.attention_conformance import FULLY_MASKED_AXES, check_fully_masked_rows
 from tests.layers.running import POLICIES, full_product, label, pairwise
 
 AXES = {
     "score": tuple(SCORES.names()),
     "alignment": tuple(ALIGNMENTS.names()),
-    **DEAD_AXES,
+    **FULLY_MASKED_AXES,
     "policy": POLICIES,
 }
 
@@ -34,17 +34,17 @@ def check(score: str, alignment: str, **rest: Any) -> None:
             made = LocationScore(max_length=S) if score == "location" else score
             return super().make(score=made, **options)
 
-    check_dead_rows(Case(), **rest)
+    check_fully_masked_rows(Case(), **rest)
 
 
 @pytest.mark.parametrize("case", pairwise(AXES, possible), ids=label)
-def test_nothing_to_attend(case: dict[str, Any]) -> None:
+def test_fully_masked(case: dict[str, Any]) -> None:
     check(**case)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("case", full_product(AXES, possible), ids=label)
-def test_nothing_to_attend_in_all_combinations(case: dict[str, Any]) -> None:
+def test_fully_masked_in_all_combinations(case: dict[str, Any]) -> None:
     check(**case)
 
 
@@ -59,7 +59,7 @@ def test_pairwise_covers_every_pair() -> None:
     assert len(cases) < 24 / 2
 
 
-def test_pairwise_leaves_out_what_is_impossible() -> None:
+def test_pairwise_skips_impossible_combinations() -> None:
     axes = {"a": (1, 2), "b": (3, 4), "c": (5, 6)}
     cases = pairwise(axes, lambda case: (case["a"], case["b"]) != (1, 3))
     met = {(case["a"], case["b"]) for case in cases}
@@ -68,7 +68,7 @@ def test_pairwise_leaves_out_what_is_impossible() -> None:
 
 
 @pytest.mark.parametrize(("score", "alignment"), EXCLUDED_PAIRS)
-def test_excluded_pairs_are_refused(score: str, alignment: str) -> None:
+def test_excluded_pairs_are_rejected(score: str, alignment: str) -> None:
     made = LocationScore(max_length=S) if score == "location" else score
     with pytest.raises(ValueError, match=f"score '{score}' .*, but alignment '{alignment}' att"):
         Attention(score=made, alignment=alignment)

@@ -58,7 +58,7 @@ class SelfCase(StructureConformance):
                     close(got[0], want[0], 1e-6)
                     close(got[1], want[1], 1e-6)
 
-    def test_mask_goes_on_and_the_inputs_keep_theirs(self) -> None:
+    def test_mask_is_passed_on_and_inputs_keep_their_masks(self) -> None:
         layer, (x,) = self.built(), self.tensors()
         other = np.roll(MASK, 1, axis=1)
         assert implicit_mask(layer(x)) is None
@@ -79,7 +79,7 @@ class SelfCase(StructureConformance):
         assert not array(outputs)[0, 3:].any()
         close(array(outputs)[:1, :3], model(ids[:1, :3]), 1e-5)
 
-    def test_causal_sees_no_future(self) -> None:
+    def test_causal_attention_ignores_later_positions(self) -> None:
         layer, (x,) = self.built(), self.tensors()
         before = array(layer(x, use_causal_mask=True))
         later = x.copy()
@@ -114,7 +114,7 @@ class TestSelfAttention(SelfCase):
         attention_weights = softmax(np.einsum("bid,bjd->bij", x, x), mask)
         return np.einsum("bij,bjd->bid", attention_weights, x), attention_weights
 
-    test_other_widths_than_built_for_are_refused = None  # nothing is built
+    test_widths_other_than_built_are_rejected = None  # nothing is built
 
     def test_nothing_is_learned(self) -> None:
         layer = self.built()

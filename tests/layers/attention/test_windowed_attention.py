@@ -91,7 +91,7 @@ def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.full
 @needs_dynamic_shapes
-def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dynamic_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """By blocks, so that the time grows with the length; what dropout drops is the same."""
     x = np.random.default_rng(0).normal(size=(2, 50, D)).astype("float32")
     layer = WindowedAttention(HEADS, K, window=2, positions="t5", dropout=0.4, seed=1)

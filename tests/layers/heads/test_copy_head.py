@@ -19,7 +19,7 @@ class TestCopyHead(LayerConformance):
 
     # Log probabilities stay in float32 at least, so these two laws read otherwise here.
     test_dtype_policy = None
-    test_own_dtype_reaches_every_weight = None
+    test_dtype_argument_applies_to_every_weight = None
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         rng = np.random.default_rng(0)
@@ -28,7 +28,7 @@ class TestCopyHead(LayerConformance):
         return *floats, weights, rng.integers(0, 9, size=(batch, 5)).astype("int32")
 
     @pytest.mark.parametrize("policy", POLICIES)
-    def test_log_probabilities_are_float32_whatever_the_policy(self, policy: str) -> None:
+    def test_log_probabilities_are_float32_under_any_policy(self, policy: str) -> None:
         keras.config.set_dtype_policy(policy)
         context, state, inputs, logits, weights, source = self.tensors()
         head = self.make()
@@ -45,7 +45,7 @@ class TestCopyHead(LayerConformance):
         np.testing.assert_allclose(array(got), array(want), atol=0.15)
 
     @pytest.mark.every_backend
-    def test_the_gate_is_the_papers(self) -> None:
+    def test_gate_follows_the_paper(self) -> None:
         head, (context, state, inputs, logits, weights, source) = self.built(), self.tensors()
         w_h, w_s, w_x = (array(kernel)[:, 0] for kernel in head.kernels)
         gate = context @ w_h + state @ w_s + inputs @ w_x + float(array(head.bias))
@@ -80,7 +80,7 @@ def test_trains_in_a_plain_keras_model() -> None:
     assert (said == labels).mean() > 0.95
 
 
-def test_wrong_shapes_are_refused() -> None:
+def test_wrong_shapes_are_rejected() -> None:
     tensors = list(TestCopyHead().tensors())
     head = TestCopyHead().built()
     for at, message in ((3, r"logits must be \(3, 4, v"), (4, r"weights must be \(3, 4, s")):

@@ -66,7 +66,7 @@ class TestCRF(LayerConformance):
 
     # Potentials stay in float32 at least, so these two laws read otherwise here.
     test_dtype_policy = None
-    test_own_dtype_reaches_every_weight = None
+    test_dtype_argument_applies_to_every_weight = None
 
     def make(self, **options: Any) -> CRF:
         if "tag_scheme" in options:
@@ -85,7 +85,7 @@ class TestCRF(LayerConformance):
         return []
 
     @pytest.mark.parametrize("policy", POLICIES)
-    def test_potentials_are_float32_whatever_the_policy(self, policy: str) -> None:
+    def test_potentials_are_float32_under_any_policy(self, policy: str) -> None:
         """Exactly those of float32 emissions, also inside of a model of half precision."""
         (emissions,) = self.tensors()
         keras.config.set_dtype_policy(policy)
@@ -106,7 +106,7 @@ class TestCRF(LayerConformance):
     @pytest.mark.every_backend
     @pytest.mark.parametrize("scheme", [None, "BIO"])
     @pytest.mark.parametrize("where", MASKS)
-    def test_everything_is_brute_force(self, where: str, scheme: str | None) -> None:
+    def test_equals_brute_force(self, where: str, scheme: str | None) -> None:
         mask, (emissions,) = MASKS[where], self.tensors()
         crf = self.built(**({} if scheme is None else {"tag_scheme": scheme}))
         of = energies_of(crf, emissions, mask)
@@ -152,7 +152,7 @@ class TestCRF(LayerConformance):
 
     # masks
 
-    def test_masks_combine_and_none_goes_on(self) -> None:
+    def test_masks_combine_and_no_mask_is_passed_on(self) -> None:
         crf, (emissions,) = self.built(), self.tensors()
         first, second = MASKS["right"], MASKS["holes"]
         want = crf(emissions, mask=first & second)
@@ -172,7 +172,7 @@ class TestCRF(LayerConformance):
             crf(emissions, mask=np.ones((3, 6), "bool"))
 
     @pytest.mark.parametrize("fill", [np.nan, np.inf])
-    def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:
+    def test_values_at_masked_positions_do_not_affect_outputs(self, fill: float) -> None:
         crf, (emissions,) = self.built(tag_scheme="BIO"), self.tensors()
         mask, labels = MASKS["holes"], np.zeros((3, 5), "int32")
         loss = CRFLoss("none")
@@ -207,7 +207,7 @@ class TestCRF(LayerConformance):
             assert np.isfinite(gradient).all()
             assert not gradient[~allowed].any()
 
-    def test_without_boundaries_a_scheme_still_holds_at_the_ends(self) -> None:
+    def test_scheme_constrains_the_ends_without_boundaries(self) -> None:
         crf = self.built(tag_scheme="BIO", use_boundaries=False)
         assert len(crf.weights) == 1
         emissions = np.zeros((1, 1, 4), "float32")
@@ -257,7 +257,7 @@ class TestCRF(LayerConformance):
 
     # misuse
 
-    def test_misuse_is_refused(self) -> None:
+    def test_invalid_arguments_are_rejected(self) -> None:
         with pytest.raises(ValueError, match=r"inputs must be \(batch, positions, 3\), got shape"):
             CRF(3)(np.zeros((2, 5, 4), "float32"))
         crf = self.built()
@@ -303,7 +303,7 @@ def sentences(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.full
-def test_trains_by_plain_fit_beside_another_output_with_weights(tmp_path: Path) -> None:
+def test_trains_with_fit_next_to_another_weighted_output(tmp_path: Path) -> None:
     """Learns; a sentence of weight 0 counts nothing; what is reloaded answers the same."""
     model, crf = tagger(tag_scheme="BIO", tags=NAMES)
     words, tags = sentences()

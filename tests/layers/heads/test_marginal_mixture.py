@@ -73,7 +73,7 @@ def test_by_hand() -> None:
     )
 
 
-def test_one_place_with_all_weight_answers_alone() -> None:
+def test_position_with_all_weight_determines_the_output() -> None:
     _, logits = random()
     weights = np.zeros((3, 4, 5), "float32")
     weights[..., 2] = 1
@@ -90,7 +90,7 @@ def test_gradients_are_finite_differences() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_weighs_nothing_reaches_nothing(mode: str) -> None:
+def test_zero_weights_pass_no_values(mode: str) -> None:
     weights, logits = random()
     weights[1, 2] = 0
     weights[0, 0] = [1, 2e-38, 1e-42, 0, 0]
@@ -108,7 +108,7 @@ def test_what_weighs_nothing_reaches_nothing(mode: str) -> None:
     assert not by_logits[weights == 0].any()
 
 
-def test_great_logits() -> None:
+def test_large_logits() -> None:
     weights = np.array([[[0.5, 0.5]]], "float32")
     logits = np.array([[[[1e5, -1e5], [-1e5, 1e5]]]], "float32")
     run = differentiable(keras.layers.Identity(), MarginalMixture())
@@ -127,7 +127,7 @@ def test_small_sizes(shape: tuple[int, int, int]) -> None:
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
-def test_its_gradient_is_that_of_rewarded_draws() -> None:
+def test_gradient_agrees_with_reinforce() -> None:
     """With p(y | s) for a reward, REINFORCE climbs the same hill, within 5 standard errors.
 
     And with log p(y | s), as Show, Attend and Tell has it, one that is lower (Jensen).
@@ -163,7 +163,7 @@ def test_its_gradient_is_that_of_rewarded_draws() -> None:
     assert (error < 0.01 * np.abs(want).max()).all()
 
 
-def test_wrong_shapes_are_refused() -> None:
+def test_wrong_shapes_are_rejected() -> None:
     weights, logits = random()
     with pytest.raises(ValueError, match=r"weights must be .* got shapes \(3, 4, 5\) and \(3, 5,"):
         MarginalMixture()(weights, logits[:, 0])

@@ -25,7 +25,7 @@ from attention_zoo.layers.positions import make_positions
 from attention_zoo.ops import implicit_mask
 from tests.layers.attention.test_multi_head_attention import HeadsNumbers
 from tests.layers.attention_case import Array, B, S, T, Weights, numbers
-from tests.layers.attention_conformance import PaddingLaws
+from tests.layers.attention_conformance import PaddingConformance
 from tests.layers.conformance import LayerConformance
 from tests.layers.mask_conformance import masked
 from tests.layers.part_conformance import PART_SECTIONS, PartConformance
@@ -65,7 +65,7 @@ class AbsoluteCase(LayerConformance):
             want = x + self.table(numbers(layer), np.arange(T) + start, width)
             close(layer(x, start=start), want, 1e-6)
 
-    def test_every_row_may_start_elsewhere(self) -> None:
+    def test_rows_may_have_different_starts(self) -> None:
         """Minus the number of pads makes padding on the left invisible."""
         layer, (x,) = self.built(), self.tensors()
         pads = np.array([0, 2, 3], "int32")
@@ -74,7 +74,7 @@ class AbsoluteCase(LayerConformance):
         for row, count in enumerate(pads):
             close(got[row : row + 1, count:], layer(x[row : row + 1, count:]), 1e-6)
 
-    def test_step_by_step_is_all_at_once(self) -> None:
+    def test_steps_equal_the_call(self) -> None:
         layer, (x,) = self.built(), self.tensors()
         whole = array(layer(x))
         run = compiled(lambda x, start: layer(x, start=start), MODES[1])
@@ -82,7 +82,7 @@ class AbsoluteCase(LayerConformance):
             close(layer(x[:, t : t + 1], start=t), whole[:, t : t + 1], 1e-6)
             close(run(x[:, t : t + 1], np.int32(t)), whole[:, t : t + 1], 1e-6)
 
-    def test_mask_goes_on(self) -> None:
+    def test_mask_is_passed_on(self) -> None:
         layer, (x,) = self.built(), self.tensors()
         mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]], "bool")
         same(implicit_mask(layer(masked(x, mask))), mask)
@@ -94,13 +94,13 @@ class AbsoluteCase(LayerConformance):
         build_random(layer, x)
         check_gradients(layer, differentiable(layer, lambda x: layer(x, start=1)), [x])
 
-    def test_wrong_rank_is_refused(self) -> None:
+    def test_wrong_rank_is_rejected(self) -> None:
         with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, features\)"):
             self.make()(np.ones((2, 3), "float32"))
         with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, .*got shape \(3, 4"):
             self.built()(np.ones((3, 4), "float32"))
 
-    def test_starts_that_are_no_places_are_refused(self) -> None:
+    def test_invalid_word_starts_are_rejected(self) -> None:
         layer, (x,) = self.built(), self.tensors()
         with pytest.raises(ValueError, match=r"start must be \(\d+\), got shape \(7,\)"):
             layer(x, start=np.arange(7))
@@ -154,7 +154,7 @@ class TestLearnedPositions(AbsoluteCase):
         start = ops.convert_to_tensor(np.array([-1], "int32"))
         assert array(layer(x, start=start))[0, :, 0].tolist() == [11, 12]
 
-    def test_places_beyond_the_last_are_refused(self) -> None:
+    def test_positions_beyond_max_length_are_rejected(self) -> None:
         layer = LearnedPositions(max_length=3)
         with pytest.raises(
             ValueError, match="sequence length 4 of inputs, including start=0, exceeds"
@@ -248,12 +248,12 @@ class TestRotaryPositions(RelativeCase):
         want = [[1, 0], [math.cos(1), math.sin(1)], [math.cos(2), math.sin(2)]]
         np.testing.assert_allclose(turned, want, atol=1e-6)
 
-    def test_lengths_stay(self) -> None:
+    def test_lengths_are_unchanged(self) -> None:
         (x, _) = self.tensors(steps=50)
         turned = array(self.built().transform(ops.convert_to_tensor(x)))
         np.testing.assert_allclose((turned**2).sum(-1), (x**2).sum(-1), rtol=1e-5)
 
-    def test_odd_widths_are_refused(self) -> None:
+    def test_odd_widths_are_rejected(self) -> None:
         with pytest.raises(ValueError, match="key_dim must be even, got 5"):
             MultiHeadAttention(2, 5, positions="rotary")(*[np.ones((1, 2, 3), "float32")] * 2)
 
@@ -274,7 +274,7 @@ class TestAlibiPositions(RelativeCase):
             assert bias[head, 2].tolist() == [-2 * slope, -slope, 0]
             assert bias[head, 0].tolist() == [0, -slope, -2 * slope]
 
-    def test_heads_that_are_no_power_of_two(self) -> None:
+    def test_head_counts_that_are_not_powers_of_two(self) -> None:
         """Six: four of 4 heads, then the first and third of 8."""
         bias = array(AlibiPositions().bias(ops.zeros((1, 6, 2, 2)), 2))[0, :, 0, 1]
         assert bias.tolist() == [-1 / 4, -1 / 16, -1 / 64, -1 / 256, -1 / 2, -1 / 8]
@@ -293,7 +293,9 @@ class TestT5Positions(RelativeCase):
         return (query * key).sum(-1) / np.sqrt(D) + bias
 
     @pytest.mark.parametrize("bidirectional", [True, False])
-    def test_buckets_of_the_authors(self, bidirectional: bool) -> None:
+    def test_relative_position_buckets_follow_the_reference_implementation(
+        self, bidirectional: bool
+    ) -> None:
         """Their formula, with its logarithm, for all distances from -200 to 200."""
         layer = T5Positions(bidirectional)
         distance = np.arange(-200, 201)
@@ -347,11 +349,11 @@ class TestShawPositions(RelativeCase):
         got = array(layer.offset(weights))[0, 0, :, 0]
         np.testing.assert_allclose(got, [(30 + 600) / 3, 333 / 3, (6 + 30) / 3], rtol=1e-6)
 
-    def test_value_dim_is_free_without_value_table(self) -> None:
+    def test_value_dim_is_unconstrained_without_value_table(self) -> None:
         MultiHeadAttention(2, 4, value_dim=5, positions=ShawPositions(use_values=False))
 
 
-class HeadsWithPositions(HeadsNumbers, PaddingLaws):
+class HeadsWithPositions(HeadsNumbers, PaddingConformance):
     """Numbers, gradients and invisible padding of whole layers, with grouped keys."""
 
     options = {"num_heads": H, "key_dim": D, "num_key_value_heads": 2}
@@ -424,13 +426,13 @@ def reordered(layer: Any) -> tuple[Array, Array]:
     return array(layer(query, value)), array(layer(query, value[:, rng.permutation(S)]))
 
 
-def test_attention_alone_cannot_see_order() -> None:
+def test_attention_without_positions_ignores_order() -> None:
     before, after = reordered(MultiHeadAttention(2, 4))
     close(after, before, 1e-6)
 
 
 @pytest.mark.parametrize("name", ORDERED)
-def test_attention_with_positions_sees_order(name: str) -> None:
+def test_attention_with_positions_depends_on_order(name: str) -> None:
     before, after = reordered(ORDERED[name]())
     assert np.abs(after - before).max() > 1e-2 * np.abs(before).max()
 
@@ -452,7 +454,7 @@ def test_heads_of_unknown_lengths(positions: str) -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS.names())
-def test_looks_in_turn_know_their_place(positions: str) -> None:
+def test_sequential_steps_use_their_positions(positions: str) -> None:
     layer = MultiHeadAttention(2, 4, alignment="monotonic", positions=positions)
     query, value = states()
     build_random(layer, query, value)
@@ -467,7 +469,7 @@ def test_looks_in_turn_know_their_place(positions: str) -> None:
         close(row, array(weights)[:, :, t], 1e-5)
 
 
-def test_rotary_goes_with_windows_and_with_scores_that_remember() -> None:
+def test_rotary_positions_with_windows_and_stateful_scores() -> None:
     query, value = states()
     for options in ({"alignment": "local_predictive"}, {"score": "coverage"}):
         layers = [MultiHeadAttention(2, 4, positions=p, **options) for p in ("rotary", None)]
@@ -477,7 +479,7 @@ def test_rotary_goes_with_windows_and_with_scores_that_remember() -> None:
 
 
 @pytest.mark.parametrize("positions", ["alibi", "t5", "shaw"])
-def test_what_does_not_combine_is_refused(positions: str) -> None:
+def test_incompatible_options_are_rejected(positions: str) -> None:
     query, value = states()
     with pytest.raises(ValueError, match=r"position bias .*, which a stateful score does not"):
         MultiHeadAttention(2, 4, score="coverage", positions=positions)
@@ -487,7 +489,7 @@ def test_what_does_not_combine_is_refused(positions: str) -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS.names())
-def test_single_looks_are_refused(positions: str) -> None:
+def test_single_steps_are_rejected(positions: str) -> None:
     layer, (query, value) = MultiHeadAttention(2, 4, positions=positions), states()
     layer(query, value)
     memory = layer.prepare(ops.convert_to_tensor(value))
@@ -499,7 +501,7 @@ def test_single_looks_are_refused(positions: str) -> None:
 
 
 @pytest.mark.parametrize("name", POSITIONS.names())
-def test_one_place_is_a_row_of_all(name: str) -> None:
+def test_single_position_equals_a_row_of_the_sequence(name: str) -> None:
     """What a search asks for step by step: queries at one place, and distances from there."""
     positions, place = POSITIONS.get(name)(), 2
     shape = (B, H, S, D)
@@ -530,7 +532,7 @@ def test_one_place_is_a_row_of_all(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", POSITIONS.names())
-def test_causal_ones_are_the_same_but_for_their_sides(name: str) -> None:
+def test_causal_positions_are_unidirectional(name: str) -> None:
     causal = make_positions(name, "float16", causal=True)
     assert type(causal) is type(make_positions(name)) is POSITIONS.get(name)
     assert causal.dtype_policy.name == "float16"
@@ -538,7 +540,7 @@ def test_causal_ones_are_the_same_but_for_their_sides(name: str) -> None:
     assert make_positions(causal, causal=True) is causal
 
 
-def test_positions_of_ones_own() -> None:
+def test_custom_positions() -> None:
     """Three lines of another package: distance alone decides."""
 
     class Near(RelativePositions):

@@ -82,7 +82,7 @@ def test_call_is_one_step_of_the_decoder() -> None:
     close(record.hidden, after.cells[0][0], 1e-9)
 
 
-def test_attention_dropout_drops_in_training_only_and_shows_the_weights_before_it() -> None:
+def test_attention_dropout_acts_in_training_only_and_after_returned_weights() -> None:
     inputs, memory = normal((3, 4, 4), (3, 5, 7))
     cell = AttentionCell(
         layers.GRUCell(6),

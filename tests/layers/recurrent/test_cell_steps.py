@@ -19,7 +19,7 @@ SINGLE = [name for name in CELLS if name != "stack"]
 
 @pytest.mark.parametrize("name", SINGLE)
 @pytest.mark.parametrize("fed_width", [0, 3])
-def test_split_cell_is_the_cell(name: str, fed_width: int) -> None:
+def test_cell_stepper_equals_the_cell(name: str, fed_width: int) -> None:
     cell = CELLS[name]()
     cell.build((2, 4 + fed_width))
     randomise(cell)
@@ -41,7 +41,7 @@ def test_split_cell_is_the_cell(name: str, fed_width: int) -> None:
     close(new, after, 1e-6)
 
 
-def test_known_cells_are_split_and_others_run_whole() -> None:
+def test_input_projection_of_known_cells_is_hoisted() -> None:
     split = {
         name: type(make_stepper(CELLS[name](), 4, False)) is not CellStepper for name in SINGLE
     }
@@ -87,7 +87,7 @@ def trained(decoder: RecurrentDecoder, mode: str) -> Any:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("where", ["input", "recurrent"])
-def test_dropout_mask_is_drawn_once_a_call(where: str, mode: str) -> None:
+def test_dropout_mask_is_sampled_once_per_call(where: str, mode: str) -> None:
     rates, given = ((0.5, 0.0), (1, 0)) if where == "input" else ((0.0, 0.5), (0, 1))
     decoder = listening(*rates)
     inputs, start = (
@@ -105,7 +105,7 @@ def test_dropout_mask_is_drawn_once_a_call(where: str, mode: str) -> None:
     assert (first[0, 0] != first[1, 0]).any()
 
 
-def test_training_leaves_no_dropout_behind() -> None:
+def test_dropout_masks_are_reset_after_training() -> None:
     decoder = listening(0.5, 0.5)
     inputs = np.ones((2, 3, 64), "float32")
     before = array(decoder(inputs))

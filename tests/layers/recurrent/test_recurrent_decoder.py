@@ -75,7 +75,7 @@ def random(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("case", pairwise(AXES), ids=label)
-def test_is_its_definition(case: dict[str, Any]) -> None:
+def test_equals_its_definition(case: dict[str, Any]) -> None:
     case = dict(case)
     live, kind = PADDING[case.pop("padding")], case.pop("cell")
     inputs, memory = random((3, 4, 4), (3, 5, 7))
@@ -120,7 +120,7 @@ def test_one_memory_serves_every_attention() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_looks_after_the_loop_are_looks_in_the_loop(
+def test_attention_after_the_loop_equals_attention_in_the_loop(
     dropout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs, memory = random((3, 4, 4), (3, 5, 7))
@@ -140,7 +140,7 @@ def test_looks_after_the_loop_are_looks_in_the_loop(
     close(*results, 1e-5)
 
 
-def test_bridge_starts_every_state_from_one_vector() -> None:
+def test_bridge_initializes_every_state_from_one_vector() -> None:
     inputs, memory, vector = random((3, 4, 4), (3, 5, 7), (3, 9))
     cell = AttentionCell(layers.LSTMCell(6), AdditiveAttention(8))
     bridged = RecurrentDecoder(cell, bridge=True, return_state=True)
@@ -155,7 +155,7 @@ def test_bridge_starts_every_state_from_one_vector() -> None:
     close(bridged(inputs, memory, vector), want, 1e-5)
 
 
-def test_without_attention_it_is_keras_rnn() -> None:
+def test_without_attention_it_equals_keras_rnn() -> None:
     (inputs,) = random((3, 4, 4))
     live = PADDING["left"]
     ours = RecurrentDecoder([layers.LSTMCell(6), layers.GRUCell(5)], return_state=True)
@@ -213,7 +213,7 @@ def test_small_sizes(sizes: tuple[int, int, int], mode: str) -> None:
         assert not array(outputs).any()
 
 
-def test_a_plain_cell_runs_in_the_decoders_dtype() -> None:
+def test_keras_cell_runs_in_the_decoder_dtype() -> None:
     decoder = RecurrentDecoder(keras.layers.GRUCell(4), dtype="mixed_bfloat16")
     assert decoder.cell.compute_dtype == "bfloat16"
     outputs = decoder(np.ones((2, 3, 5), "float32"))
@@ -247,7 +247,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("built", [False, True])
 @pytest.mark.parametrize("match", WRONG)
-def test_what_does_not_fit_is_refused(match: str, built: bool) -> None:
+def test_mismatched_shapes_are_rejected(match: str, built: bool) -> None:
     decoder = RecurrentDecoder(AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4)))
     if built:
         decoder(**GIVEN)
@@ -255,7 +255,7 @@ def test_what_does_not_fit_is_refused(match: str, built: bool) -> None:
         decoder(**(GIVEN | WRONG[match]))
 
 
-def test_other_widths_than_those_built_for_are_refused() -> None:
+def test_widths_other_than_built_are_rejected() -> None:
     cell = AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4))
     decoder = RecurrentDecoder(cell, bridge=True)
     bridge = "with bridge, initial_state must be one tensor"

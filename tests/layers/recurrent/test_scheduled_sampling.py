@@ -53,7 +53,7 @@ class TestScheduledSampling(LayerConformance):
 
     # Tokens go in and come out, and it counts: integers all, whatever the policy.
     test_dtype_policy = None
-    test_own_dtype_reaches_every_weight = None
+    test_dtype_argument_applies_to_every_weight = None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_schedules_by_hand(schedule: Any, at: tuple[float, ...], want: tuple[flo
 
 
 @pytest.mark.parametrize("name", SAMPLING_SCHEDULES.names())
-def test_every_schedule_falls_from_truth(name: str) -> None:
+def test_schedules_decrease_from_1(name: str) -> None:
     schedule = SAMPLING_SCHEDULES.get(name)()
     steps = ops.convert_to_tensor(np.arange(0, 50000, 97, dtype="float32"))
     chances = array(schedule(steps)) * np.ones(len(steps))
@@ -85,7 +85,7 @@ def test_every_schedule_falls_from_truth(name: str) -> None:
     assert keras.saving.deserialize_keras_object(saved) == schedule
 
 
-def test_a_schedule_of_ones_own() -> None:
+def test_custom_schedule() -> None:
     class Alternating(SamplingSchedule):
         def __call__(self, update: Any) -> Any:
             return update % 2
@@ -154,7 +154,7 @@ def by_hand(toy: Toy, tokens: np.ndarray, truth: np.ndarray, mask: np.ndarray) -
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("cell", CELLS)
-def test_without_truth_it_is_greedy_feeding(cell: str, mode: str) -> None:
+def test_probability_0_feeds_greedy_predictions(cell: str, mode: str) -> None:
     toy, sampling, mask = Toy(CELLS[cell]()), ScheduledSampling(ConstantSampling(0)), TOKENS != 0
     run = compiled(lambda tokens: _fed(sampling, toy, mask, tokens), mode)
     fed = array(run(ops.convert_to_tensor(TOKENS)))
@@ -168,7 +168,7 @@ def test_without_truth_it_is_greedy_feeding(cell: str, mode: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("cell", ["plain", "input_feeding"])
-def test_coins_choose_between_truth_and_own_word(cell: str) -> None:
+def test_sampled_mask_selects_truth_or_prediction(cell: str) -> None:
     toy, mask = Toy(CELLS[cell]()), TOKENS != 0
     for seed in range(3):
         truth = np.random.default_rng(seed).random(TOKENS.shape) < 0.5
@@ -177,7 +177,7 @@ def test_coins_choose_between_truth_and_own_word(cell: str) -> None:
         assert array(fed).tolist() == by_hand(toy, TOKENS, truth, mask).tolist()
 
 
-def test_with_truth_alone_it_is_teacher_forcing() -> None:
+def test_probability_1_is_teacher_forcing() -> None:
     toy = Toy(CELLS["input_feeding"]())
     sampling = ScheduledSampling(ConstantSampling(1))
     same(_fed(sampling, toy, TOKENS != 0), TOKENS)
@@ -190,7 +190,7 @@ def test_outside_of_training_nothing_changes(training: bool | None) -> None:
     assert int(array(sampling.updates)) == 0
 
 
-def test_coins_fall_as_often_as_the_schedule_says() -> None:
+def test_sampling_frequency_equals_the_schedule() -> None:
     """Over 4000 tokens, of which the truth is 5 and the decoder always says 7."""
     tokens = np.full((200, 21), 5, "int32")
 
@@ -204,7 +204,7 @@ def test_coins_fall_as_often_as_the_schedule_says() -> None:
         assert abs((fed[:, 1:] == 5).mean() - p) < 3 * np.sqrt(p * (1 - p) / 4000)
 
 
-def test_coins_are_seeded_and_fall_anew_at_every_call() -> None:
+def test_sampling_is_seeded_and_differs_between_calls() -> None:
     toy = Toy()
     first, again = (ScheduledSampling(ConstantSampling(0.5), seed=3) for _ in range(2))
     runs = [array(_fed(first, toy)) for _ in range(4)]
@@ -214,7 +214,7 @@ def test_coins_are_seeded_and_fall_anew_at_every_call() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES if not JAX else ["eager"])
-def test_updates_move_the_schedule(mode: str) -> None:
+def test_schedule_depends_on_updates(mode: str) -> None:
     toy, sampling = Toy(), ScheduledSampling(LinearSampling(1.0, 0.5))
     run = compiled(lambda tokens: _fed(sampling, toy, None, tokens), mode)
     tokens, chances = ops.convert_to_tensor(TOKENS), []
@@ -227,7 +227,7 @@ def test_updates_move_the_schedule(mode: str) -> None:
     assert array(last).tolist() == by_hand(toy, TOKENS, ~every, every).tolist()
 
 
-def test_pads_cannot_be_seen() -> None:
+def test_padding_does_not_affect_outputs() -> None:
     toy, mask = Toy(CELLS["attend_then_step"]()), TOKENS != 0
     sampling = ScheduledSampling(ConstantSampling(0))
     want = array(_fed(sampling, toy, mask))
@@ -238,7 +238,7 @@ def test_pads_cannot_be_seen() -> None:
     assert (got[:, 6:] == 8).all()
 
 
-def test_gradients_are_those_of_the_tokens_fed() -> None:
+def test_gradients_equal_those_for_the_sampled_tokens() -> None:
     toy = Toy(CELLS["input_feeding"]())
     model = keras.Sequential([toy.embedding, toy.decoder.cell.cell, toy.readout])
     fed = _fed(ScheduledSampling(ConstantSampling(0)), toy)
@@ -272,7 +272,7 @@ def test_small_sizes(shape: tuple[int, int]) -> None:
     same(fed, tokens)
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     toy, sampling = Toy(), ScheduledSampling("constant")
     with pytest.raises(ValueError, match="needs step, the"):
         sampling(TOKENS, training=True)
@@ -324,7 +324,7 @@ def test_translators_at_probability_1_are_teacher_forced() -> None:
 
 
 @pytest.mark.full
-def test_translators_at_probability_0_read_what_they_would_say() -> None:
+def test_translators_at_probability_0_use_their_predictions() -> None:
     """What greedy search says, without the end of a sentence: it goes on after that, too."""
     for model, plain in translators(ConstantSampling(0)):
         found = plain.search(SOURCE, max_length=5)
@@ -336,7 +336,7 @@ def test_translators_at_probability_0_read_what_they_would_say() -> None:
             close(logits[row, :length], array(want)[row, :length], 1e-5)
 
 
-def test_a_translator_without_sampling() -> None:
+def test_translator_without_sampling() -> None:
     options = {**SIZES, "units": 6}
     plain = az.models.from_preset("rnnsearch_small", **options)
     assert plain.sampling is None
@@ -355,7 +355,7 @@ def test_a_translator_without_sampling() -> None:
     ],
     ids=["schedule", "constants", "layer", "name"],
 )
-def test_constants_reach_a_translator(sampling: Any) -> None:
+def test_schedule_arguments_reach_the_translator(sampling: Any) -> None:
     model = az.models.from_preset("rnnsearch_small", **SIZES, units=6, sampling=sampling)
     model({"source": SOURCE, "target": TARGET}, training=True)
     want = LinearSampling() if sampling == "linear" else LinearSampling(slope=0.25)
@@ -364,7 +364,7 @@ def test_constants_reach_a_translator(sampling: Any) -> None:
     assert again.sampling.schedule == model.sampling.schedule
 
 
-def test_a_translator_goes_on_with_sampling_or_without(tmp_path: Path) -> None:
+def test_saved_translator_continues_with_and_without_sampling(tmp_path: Path) -> None:
     options = {**SIZES, "units": 6, "embedding_dim": 4}
     for kind in ({"sampling": "linear"}, {}):
         model = az.models.from_preset("seq2seq_initial_small", **options, **kind)

@@ -88,7 +88,7 @@ def test_dropout_acts_in_training_only() -> None:
     assert np.abs(array(layer(inputs, training=True)) - array(want)).max() > 1e-3
 
 
-def test_the_mask_ends_here() -> None:
+def test_no_mask_is_passed_on() -> None:
     """An LSTM's state asks its own outputs; what comes next finds a vector without a mask."""
     tokens = keras.Input((None,), dtype="int32")
     embedded = keras.layers.Embedding(9, 4, mask_zero=True)(tokens)
@@ -102,7 +102,7 @@ def test_the_mask_ends_here() -> None:
     close(model(ids[:1, :3])[0], array(answers)[:1], 1e-5)
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     inputs, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5), "float32")
     own, given = AttentionPooling(), AttentionPooling()
     own(inputs)
@@ -119,7 +119,7 @@ def test_misuse_is_refused() -> None:
         AttentionPooling(score="dot")(inputs, query)
 
 
-def test_no_query_is_learned_when_one_is_given() -> None:
+def test_query_weight_exists_only_without_a_query_input() -> None:
     layer = AttentionPooling(score="general")
     layer(np.ones((2, 3, 4), "float32"), ops.ones((2, 5)))
     assert [tuple(v.shape) for v in layer.weights] == [(4, 5)]

@@ -48,7 +48,7 @@ class TestCoAttention(StructureConformance):
             np.array(to_context).reshape(batch, steps),
         )
 
-    def when_dead(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
+    def check_fully_masked(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
         """Without a query the context is still there, and all that came of looking is 0."""
         merged, to_query, to_context = outputs
         assert not to_query[1].any()
@@ -73,7 +73,7 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(array(merged), want, atol=1e-6)
 
 
-def test_masks_come_from_embeddings_and_the_contexts_goes_on() -> None:
+def test_masks_of_embeddings_are_used_and_the_context_mask_is_passed_on() -> None:
     text, question = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
     embed = layers.Embedding(9, 6, mask_zero=True)
     merged = CoAttention()(embed(text), embed(question))
@@ -92,7 +92,7 @@ def test_masks_come_from_embeddings_and_the_contexts_goes_on() -> None:
 
 
 @pytest.mark.parametrize("score", SCORES.names())
-def test_every_score_that_needs_no_past(score: str) -> None:
+def test_every_stateless_score(score: str) -> None:
     made = LocationScore(max_length=7) if score == "location" else score
     if SCORES.get(score)(**({"max_length": 7} if score == "location" else {})).is_stateful:
         with pytest.raises(ValueError, match="depends on previous attention steps"):
@@ -102,7 +102,7 @@ def test_every_score_that_needs_no_past(score: str) -> None:
     assert tuple(CoAttention(made)(context, query).shape) == (2, 3, 16)
 
 
-def test_other_widths_are_refused() -> None:
+def test_other_widths_are_rejected() -> None:
     context, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
     with pytest.raises(ValueError, match=r"must have the same width.*got 4 and 3"):
         CoAttention("general")(context, query[..., :3])

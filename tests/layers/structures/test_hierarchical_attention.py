@@ -129,7 +129,7 @@ def han() -> HierarchicalAttention:
     )
 
 
-def test_it_is_han() -> None:
+def test_han_follows_the_paper() -> None:
     layer, rng = han(), np.random.default_rng(0)
     inputs, mask = rng.normal(size=(3, 4, 5, 6)), rng.random((3, 4, 5)) < 0.5
     mask[0, 1], mask[2] = False, False
@@ -179,7 +179,7 @@ def test_three_levels_are_three_poolings() -> None:
         np.testing.assert_allclose(array(attention_weights).sum(-1), there.any(-1), atol=1e-6)
 
 
-def test_an_encoder_never_sees_a_sequence_without_a_place() -> None:
+def test_encoder_is_not_called_with_empty_sequences() -> None:
     """Keras's cuDNN kernels refuse it; and what is shown instead is a 0 at the start."""
     seen: list[Any] = []
 
@@ -210,7 +210,7 @@ def test_an_encoder_never_sees_a_sequence_without_a_place() -> None:
 
 @pytest.mark.full
 @needs_dynamic_shapes
-def test_lengths_that_turn_out_to_be_0_when_it_runs() -> None:
+def test_dynamic_lengths_of_0() -> None:
     layer = build_random(han(), np.ones((2, 3, 4, 5), "float32"))
 
     def run(inputs: Any) -> Any:
@@ -226,7 +226,7 @@ def test_lengths_that_turn_out_to_be_0_when_it_runs() -> None:
             close(got, want, 1e-5)
 
 
-def test_masks_come_from_an_embedding_and_end_above() -> None:
+def test_mask_of_an_embedding_is_used_and_not_passed_on() -> None:
     tokens = keras.Input((None, None), dtype="int32")
     embedded = layers.Embedding(9, 6, mask_zero=True)(tokens)
     vector, weights = han()(embedded, return_attention_scores=True)
@@ -241,7 +241,7 @@ def test_masks_come_from_an_embedding_and_end_above() -> None:
     close(model(ids[1:2, :1])[0], array(answer)[1:2], 1e-5)
 
 
-def test_training_reaches_the_levels() -> None:
+def test_training_updates_every_level() -> None:
     levels = [(layers.Dropout(0.5), AttentionPooling()), (None, AttentionPooling(dropout=0.5))]
     layer, inputs = HierarchicalAttention(levels), np.ones((2, 3, 4, 5), "float32")
     want = layer(inputs)
@@ -249,7 +249,7 @@ def test_training_reaches_the_levels() -> None:
     assert np.abs(array(layer(inputs, training=True)) - array(want)).max() > 1e-3
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     pooling = AttentionPooling()
     for levels in ([], [pooling], [(None, None)], [(None, pooling, 1)], [("gru", pooling)], None):
         with pytest.raises(ValueError, match="levels must be a list of pairs of layers"):

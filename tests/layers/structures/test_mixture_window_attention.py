@@ -6,10 +6,10 @@ import pytest
 from attention_zoo.layers import MixtureWindowAttention
 from tests.layers.attention_case import Array, Result, Weights
 from tests.layers.running import MODES, array, arrays, compiled, differentiable, normal
-from tests.layers.stateful_conformance import RememberingConformance
+from tests.layers.stateful_conformance import StatefulAttentionConformance
 
 
-class TestMixtureWindowAttention(RememberingConformance):
+class TestMixtureWindowAttention(StatefulAttentionConformance):
     """Narrow bells far along the memory magnify the rounding of kappa itself: hence 1e-5."""
 
     covers = MixtureWindowAttention
@@ -62,7 +62,7 @@ def test_by_hand(mode: str) -> None:
     assert array(kappa).tolist() == [[2]]
 
 
-def test_first_windows_move_on_by_one_place_and_weigh_one() -> None:
+def test_initial_windows_advance_by_one_position_with_weight_1() -> None:
     """Whatever the query is, as W starts at 0."""
     layer = MixtureWindowAttention(num_components=4)
     query = np.random.default_rng(0).normal(scale=100, size=(1, 40, 5)).astype("float32")
@@ -80,7 +80,7 @@ def test_first_windows_move_on_by_one_place_and_weigh_one() -> None:
     np.testing.assert_allclose(areas, 1 / 4, rtol=1e-6)
 
 
-def test_every_bell_learns_its_own() -> None:
+def test_components_receive_different_gradients() -> None:
     layer = MixtureWindowAttention(num_components=3)
     tensors = normal((2, 6, 4), (2, 9, 4))
     layer(*tensors)
@@ -91,7 +91,7 @@ def test_every_bell_learns_its_own() -> None:
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e30])
-def test_great_queries_stay_finite(size: float) -> None:
+def test_large_queries_stay_finite(size: float) -> None:
     layer = MixtureWindowAttention(num_components=2)
     rng = np.random.default_rng(0)
     query, value = (rng.normal(size=(2, n, 4)).astype("float32") for n in (50, 9))
@@ -111,7 +111,7 @@ def test_exponents_are_clipped_at_20() -> None:
     np.testing.assert_allclose(array(weights)[0, 0], want, rtol=1e-5)
 
 
-def test_places_count_from_the_first_real_one() -> None:
+def test_positions_count_from_the_first_valid_token() -> None:
     layer = one_bell(1, 5, 1)
     query, value = np.zeros((3, 2, 1), "float32"), np.ones((3, 5, 1), "float32")
     mask = np.array([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 1, 0, 1, 1]], "bool")

@@ -104,7 +104,7 @@ def test_words_compete_for_a_region() -> None:
     np.testing.assert_allclose(array(weights), [[[0.75, 0.25]] * 2], atol=1e-6)
 
 
-def test_what_points_away_counts_as_nothing() -> None:
+def test_opposite_vectors_have_zero_similarity() -> None:
     words, regions = np.array([[[1.0, 0.0]]]), np.array([[[-1.0, 0.0], [0.0, 1.0]]])
     _, match, weights = StackedCrossAttention()(words, regions, return_attention_scores=True)
     np.testing.assert_allclose(array(weights), [[[0.5, 0.5]]], atol=1e-6)
@@ -123,7 +123,7 @@ def test_log_sum_exp_of_any_sharpness(sharpness: float) -> None:
     assert float(array(match)[0]) == pytest.approx(want, rel=1e-5)
 
 
-def test_hidden_words_stay_out_of_any_sharpness() -> None:
+def test_masked_words_are_excluded_at_any_sharpness() -> None:
     """One that is hidden matches better than the one that is there, by far."""
     words, regions = np.zeros((1, 3, 4)), np.zeros((1, 2, 4))
     words[0, 0, 0], regions[..., 0] = 1, -1
@@ -133,7 +133,7 @@ def test_hidden_words_stay_out_of_any_sharpness() -> None:
 
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
-def test_the_mask_of_those_who_look_goes_on(direction: str) -> None:
+def test_query_mask_is_passed_on(direction: str) -> None:
     tokens, regions = keras.Input((None,), dtype="int32"), keras.Input((None, 6))
     there = layers.Masking()(regions)
     words = layers.Embedding(9, 6, mask_zero=True)(tokens)
@@ -157,7 +157,7 @@ def test_only_regions_are_masked() -> None:
     assert implicit_mask(back[0]) is None
 
 
-def test_other_widths_are_refused() -> None:
+def test_other_widths_are_rejected() -> None:
     words = np.ones((2, 3, 4), "float32")
     with pytest.raises(ValueError, match=r"words and regions must have the same .*, got 4 and 3"):
         StackedCrossAttention()(words, words[..., :3])
@@ -168,7 +168,7 @@ def test_other_widths_are_refused() -> None:
 @pytest.mark.every_backend
 @pytest.mark.parametrize("pooling", ["average", "log_sum_exp"])
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
-def test_all_pairs_are_as_one_by_one(direction: str, pooling: str) -> None:
+def test_all_pairs_equal_single_pairs(direction: str, pooling: str) -> None:
     layer = StackedCrossAttention(direction=direction, pooling=pooling)
     rng = np.random.default_rng(0)
     words = rng.normal(size=(4, 5, 7)).astype("float32")
@@ -189,7 +189,7 @@ def test_all_pairs_are_as_one_by_one(direction: str, pooling: str) -> None:
 
 
 @pytest.mark.every_backend
-def test_all_pairs_have_the_gradients_of_a_call() -> None:
+def test_gradients_of_all_pairs_equal_those_of_single_pairs() -> None:
     words, regions = normal((1, 3, 4), (1, 5, 4))
     layer = StackedCrossAttention()
     of_call = differentiable(layer, lambda w, v: layer(w, v)[1])(words, regions)

@@ -46,7 +46,7 @@ MASK = np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 0]], "bool")
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])
-def test_penalty_is_the_mean_of_the_rows_that_have_something(rate: float) -> None:
+def test_penalty_is_the_mean_over_unmasked_rows(rate: float) -> None:
     layer = StructuredSelfAttention(8, 3, penalty=rate)
     layer(INPUTS)
     randomise(layer)
@@ -56,7 +56,7 @@ def test_penalty_is_the_mean_of_the_rows_that_have_something(rate: float) -> Non
     assert float(array(loss)) == pytest.approx(rate * penalty(array(looked), MASK), rel=1e-5)
 
 
-def test_rows_with_nothing_change_no_penalty() -> None:
+def test_fully_masked_rows_do_not_change_the_penalty() -> None:
     layer = StructuredSelfAttention(8, 3)
     layer(INPUTS[:1])
     want = float(array(layer.losses[0]))
@@ -68,7 +68,7 @@ def test_rows_with_nothing_change_no_penalty() -> None:
     assert float(array(layer.losses[0])) == 0
 
 
-def test_no_penalty_is_no_loss() -> None:
+def test_zero_penalty_adds_no_loss() -> None:
     layer = StructuredSelfAttention(8, 3, penalty=0)
     layer(INPUTS)
     assert layer.losses == []
@@ -100,7 +100,7 @@ def test_gradient_of_the_penalty() -> None:
     check_gradients(layer, differentiable(layer, loss), [inputs])
 
 
-def test_the_penalty_drives_the_looks_apart() -> None:
+def test_penalty_increases_differences_of_attention() -> None:
     """Trained on nothing else, four looks at six places end at places of their own."""
     inputs = keras.Input((6, 8))
     layer = StructuredSelfAttention(16, 4)

@@ -8,7 +8,7 @@ from keras import layers, ops
 from attention_zoo.layers import AttentionCell, RecurrentDecoder, VisualAttention
 from attention_zoo.ops import pass_mask_on
 from tests.layers.attention_case import Array, Result, Weights, additive_scores, numbers, softmax
-from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.conformance import AttentionConformance, NumericConformance
 from tests.layers.running import MODES, array, build_random, close, compiled, differentiable, same
 
 
@@ -27,7 +27,7 @@ class TestVisualAttention(AttentionConformance):
         return gate * context, attention_weights
 
 
-class TestVisualAttentionWithoutGate(NumericLaws):
+class TestVisualAttentionWithoutGate(NumericConformance):
     covers = VisualAttention
     options = {"units": 8, "use_gate": False}
     scores = TestVisualAttention.scores
@@ -41,7 +41,7 @@ def grid(height: int = 3, width: int = 5, seed: int = 0) -> tuple[Array, ...]:
     return query, value, rng.random((2, height, width)) < 0.6
 
 
-def test_a_grid_is_its_places_in_a_row() -> None:
+def test_grid_equals_flattened_positions() -> None:
     """Row by row, as the image is read; every mask, and the keys too."""
     layer, (query, value, mask) = VisualAttention(8), grid()
     key = np.random.default_rng(1).normal(size=(2, 3, 5, 4)).astype("float32")
@@ -59,7 +59,7 @@ def test_a_grid_is_its_places_in_a_row() -> None:
     assert not array(weights)[~allowed].any()
 
 
-def test_masks_of_a_grid_broadcast_and_those_on_tensors_count() -> None:
+def test_grid_masks_broadcast_and_implicit_masks_apply() -> None:
     layer, (query, value, mask) = VisualAttention(8), grid()
     layer(query, value)
     column = mask[:1, :1]
@@ -86,7 +86,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_of_a_grid_to_attend(mode: str) -> None:
+def test_fully_masked_grid(mode: str) -> None:
     layer, (query, value, mask) = VisualAttention(8), grid()
     build_random(layer, query, value)
     mask[0] = False
@@ -126,7 +126,7 @@ def test_grids_of_unknown_size() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_in_a_decoder_it_looks_before_each_word(mode: str) -> None:
+def test_decoder_attends_before_each_word(mode: str) -> None:
     """Xu's order: h_{t-1} looks and sets the gate, then the cell reads the word and what it saw."""
     rng = np.random.default_rng(0)
     words, places = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 6, 7))
@@ -149,7 +149,7 @@ def test_in_a_decoder_it_looks_before_each_word(mode: str) -> None:
         close(array(outputs)[:, t], output, 1e-5)
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     query, value, mask = grid()
     with pytest.raises(ValueError, match="value must be"):
         VisualAttention()(query, value[..., None])

@@ -21,7 +21,7 @@ class WordConformance(LayerConformance):
         return (np.random.default_rng(0).integers(1, 8, size=(batch, 2, 4)).astype("int32"),)
 
     @pytest.mark.every_backend
-    def test_padding_cannot_be_seen(self) -> None:
+    def test_padding_does_not_affect_outputs(self) -> None:
         layer = self.built()
         want = array(layer(WORDS))
         assert want[:1].any(axis=-1).all()
@@ -32,7 +32,7 @@ class WordConformance(LayerConformance):
         for word in (0, 1):
             close(layer(WORDS[:, word : word + 1]), want[:, word : word + 1], 1e-5)
 
-    test_no_rows = None  # a case of test_small_sizes
+    test_empty_batch = None  # a case of test_small_sizes
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("sizes", [(0, 2, 4), (2, 0, 4), (2, 3, 0), (1, 1, 1), (1, 1, 2)])
@@ -53,7 +53,7 @@ class WordConformance(LayerConformance):
         np.testing.assert_array_equal(array(layer(words)), array(layer(words, training=False)))
         assert (array(layer(words, training=True)) != array(layer(words))).any()
 
-    def test_other_shapes_are_refused(self) -> None:
+    def test_other_shapes_are_rejected(self) -> None:
         with pytest.raises(ValueError, match=r"\(batch, words, characters\), got shape"):
             self.make()(np.zeros((2, 3), "int32"))
 

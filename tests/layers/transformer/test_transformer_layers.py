@@ -49,7 +49,7 @@ class TestTransformerEncoderLayer(TransformerLayerCase):
         return np.where(mask[..., None], x, 0), *weights
 
 
-def test_norm_last_is_another_layer() -> None:
+def test_post_norm_by_hand() -> None:
     layer = build_random(TransformerEncoderLayer(8, 2, norm_first=False), X)
     every = np.ones((3, 5, 5), "bool")
     want = around(layer.attention_residual, X, lambda y: heads(layer.attention, y, y, every)[0])
@@ -69,7 +69,7 @@ def test_causality() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("norm", ["layer", "rms"])
-def test_masks_live_to_the_last_of_twelve_layers(norm: str) -> None:
+def test_mask_reaches_the_last_of_twelve_layers(norm: str) -> None:
     """Padding of any length, in any of them, changes nothing; Keras's own lose it at the second."""
     inputs = keras.Input((None, 6))
     x = keras.layers.Masking()(inputs)
@@ -84,7 +84,7 @@ def test_masks_live_to_the_last_of_twelve_layers(norm: str) -> None:
     assert not want[~MASK].any()
 
 
-def test_stochastic_depth_leaves_out_whole_sequences() -> None:
+def test_stochastic_depth_drops_layers_per_sequence() -> None:
     keras.utils.set_random_seed(1)
     layer = TransformerEncoderLayer(8, 2, stochastic_depth=0.5)
     x = np.tile(X[:1], (200, 1, 1))
@@ -98,7 +98,7 @@ def test_width_must_be_divisible_by_heads() -> None:
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_what_is_read_at_once_is_the_causal_layer(norm_first: bool) -> None:
+def test_block_steps_equal_the_causal_layer(norm_first: bool) -> None:
     layer = build_random(TransformerEncoderLayer(8, 2, norm_first=norm_first), X)
     want = array(layer(X, mask=MASK, use_causal_mask=True))
     got, kept = layer.prefill(ops.convert_to_tensor(X), ops.convert_to_tensor(MASK))
@@ -133,7 +133,7 @@ class TestTransformerDecoderLayer(TransformerLayerCase):
         x = around(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
         return np.where(mask[..., None], x, 0), *weights
 
-    def when_dead(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
+    def check_fully_masked(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
         """Masked queries give zeros; without memory, cross-attention adds nothing."""
         for output in outputs if name == "mask" else outputs[2:]:
             assert not output[1].any()
@@ -141,7 +141,7 @@ class TestTransformerDecoderLayer(TransformerLayerCase):
             assert outputs[0][1].any()
 
 
-def test_without_the_causal_mask_all_is_seen() -> None:
+def test_without_causal_mask_all_positions_are_visible() -> None:
     x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
     layer = TransformerDecoderLayer(8, 2)
     _, own, _ = layer(x, x, use_causal_mask=False, return_attention_scores=True)

@@ -116,7 +116,7 @@ def test_images_of_any_size_and_number(mode: str) -> None:
         close(run(image, place), oracle(image.astype("float64"), place, 4, 2), 1e-5)
 
 
-def test_no_row_of_a_batch_whose_size_is_not_known() -> None:
+def test_empty_batch_of_unknown_size() -> None:
     layer = GlimpseSensor(3, 2)
     got = any_batch(layer)(*given(0))
     assert tuple(got.shape) == (0, 2, 3, 3, 2)
@@ -124,7 +124,7 @@ def test_no_row_of_a_batch_whose_size_is_not_known() -> None:
     same(any_batch(layer)(*(x[1:2] for x in given(4))), array(both)[1:2])
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     images, locations = given(3)
     with pytest.raises(ValueError, match=r"images must be \(batch, height, width, channels\)"):
         GlimpseSensor(3)(images[..., 0], locations)

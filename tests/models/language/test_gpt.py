@@ -22,9 +22,9 @@ from tests.models.generation_conformance import (
     SOURCE,
     STACK,
     START,
-    ModelConformance,
+    GenerationConformance,
     check_hypotheses,
-    text_of,
+    make_text,
 )
 from tests.models.model_conformance import count_parameters
 from tests.models.translation import test_transformer
@@ -32,7 +32,7 @@ from tests.refusals import refuses
 from tests.tiers import mark_others_full
 
 
-class TestGPT(ModelConformance):
+class TestGPT(GenerationConformance):
     covers = GPT
     vocabulary = {"vocabulary_size": 12}
     options = {**STACK, "max_length": 256}
@@ -43,15 +43,15 @@ class TestGPT(ModelConformance):
 
     def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray | None = None) -> Any:
         target = np.full((len(source), 1), START, "int32") if target is None else target
-        return {"tokens": text_of(source, target)}
+        return {"tokens": make_text(source, target)}
 
-    def lesson(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
+    def training_data(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
         nothing = np.zeros((len(source), source.shape[1] - 1), "int32")
         return self.inputs(source, target), np.concatenate([nothing, labels], axis=1)
 
 
 def tiny(**options: Any) -> GPT:
-    return TestGPT().filled(**options)
+    return TestGPT().make_random(**options)
 
 
 def logits_of(model: GPT, tokens: np.ndarray) -> np.ndarray:
@@ -68,13 +68,13 @@ SIZES = {
 
 
 @pytest.mark.parametrize("case", mark_others_full(SIZES), ids=lambda case: case[0])
-def test_sizes_are_those_that_were_released(case: tuple[str, int]) -> None:
+def test_parameter_counts_equal_the_released_models(case: tuple[str, int]) -> None:
     name, vocabulary = case
     total = count_parameters(GPT, PRESETS.get(name)()[1], vocabulary_size=vocabulary)
     assert total == pytest.approx(SIZES[case], rel=0.01)
 
 
-def test_embeddings_begin_narrow_and_layers_as_released() -> None:
+def test_embeddings_and_layers_are_initialized_as_released() -> None:
     model = GPT(vocabulary_size=500, embedding_dim=64, units=16, num_heads=2, num_layers=1)
     for table in (model.token_embedding.embeddings, model.positions.table):
         assert array(table).std() == pytest.approx(0.02, rel=0.05)
@@ -86,12 +86,12 @@ def test_embeddings_begin_narrow_and_layers_as_released() -> None:
 TEXT = np.array([[2, 5, 6, 7, 8, 9], [2, 9, 8, 5, 0, 0], [2, 4, 0, 0, 0, 0]], "int32")
 
 
-PLACED = ["learned", "none", *POSITIONS.names()]
+POSITION_NAMES = ["learned", "none", *POSITIONS.names()]
 
 
-@pytest.mark.parametrize("positions", PLACED)
+@pytest.mark.parametrize("positions", POSITION_NAMES)
 @pytest.mark.parametrize("length", [1, 5])
-def test_no_logits_know_of_later_tokens(length: int, positions: str) -> None:
+def test_later_tokens_do_not_affect_logits(length: int, positions: str) -> None:
     """Bit by bit, whatever comes: other tokens, or none."""
     model, text = (
         tiny(positions=positions),
@@ -104,9 +104,9 @@ def test_no_logits_know_of_later_tokens(length: int, positions: str) -> None:
 
 
 @pytest.mark.every_backend
-@pytest.mark.parametrize("positions", PLACED)
+@pytest.mark.parametrize("positions", POSITION_NAMES)
 @pytest.mark.parametrize("where", ["left", "right", "between"])
-def test_padding_cannot_be_seen_wherever_it_stands(where: str, positions: str) -> None:
+def test_padding_at_any_position_does_not_affect_outputs(where: str, positions: str) -> None:
     model, live = tiny(positions=positions), TEXT != 0
     want = logits_of(model, TEXT)
     for row, length in enumerate(live.sum(1)):
@@ -120,7 +120,7 @@ def test_padding_cannot_be_seen_wherever_it_stands(where: str, positions: str) -
         close(logits_of(model, spread)[0, places], want[row, :length], 1e-5)
 
 
-def test_more_tokens_than_places_are_refused() -> None:
+def test_too_many_tokens_are_rejected() -> None:
     model = tiny(max_length=5)
     assert np.isfinite(logits_of(model, TEXT[:, :5])).all()
     with pytest.raises(ValueError, match=r"tokens exceeds max_length=5\. Truncate"):
@@ -128,7 +128,7 @@ def test_more_tokens_than_places_are_refused() -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS.names())
-def test_relative_positions_tell_of_order(positions: str) -> None:
+def test_order_matters_with_relative_positions(positions: str) -> None:
     """Of one layer, in which the causal mask alone tells the last token nothing of it."""
     first, turned = np.array([[4, 5, 6]], "int32"), np.array([[5, 4, 6]], "int32")
     model = tiny(num_layers=1, positions=positions)
@@ -141,7 +141,7 @@ def test_relative_positions_tell_of_order(positions: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.every_backend
-@pytest.mark.parametrize("positions", PLACED[1:])
+@pytest.mark.parametrize("positions", POSITION_NAMES[1:])
 def test_positions_in_half_precision_and_small_sizes(positions: str) -> None:
     model = tiny(positions=positions, dtype="mixed_float16")
     assert np.isfinite(logits_of(model, TEXT)).all()
@@ -177,10 +177,10 @@ def marks_of(positions: str) -> list[pytest.MarkDecorator]:
             pytest.param(way, "learned", marks=pytest.mark.soak)
             for way in ("diverse", "contrast", "rules")
         ),
-        *(pytest.param("beam", name, marks=marks_of(name)) for name in PLACED[1:]),
+        *(pytest.param("beam", name, marks=marks_of(name)) for name in POSITION_NAMES[1:]),
     ],
 )
-def test_prompts_of_any_length_go_on(way: str, positions: str) -> None:
+def test_continues_prompts_of_any_length(way: str, positions: str) -> None:
     """The same in any batch and padding; and one call says of the whole what each step said."""
     model = tiny(positions=positions)
     options = {"max_length": 6, **WAYS[way]}
@@ -200,7 +200,7 @@ def test_prompts_of_any_length_go_on(way: str, positions: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_nothing_to_begin_with_begins_with_the_start(positions: str) -> None:
+def test_empty_prompt_starts_with_the_start_token(positions: str) -> None:
     model = tiny(positions=positions)
     prompts = np.array([[0, 0], [2, 0]], "int32")
     found = model.compiled_search(prompts, max_length=4, beam_width=2, n_best=2)
@@ -208,7 +208,7 @@ def test_nothing_to_begin_with_begins_with_the_start(positions: str) -> None:
 
 
 @pytest.mark.full
-def test_a_prefix_comes_after_the_prompt() -> None:
+def test_prefix_follows_the_prompt() -> None:
     model = tiny()
     prefix = np.array([[7, 8], [9, 0], [0, 0]], "int32")
     found = model.compiled_search(TEXT, prefix=prefix, max_length=5)
@@ -217,7 +217,7 @@ def test_a_prefix_comes_after_the_prompt() -> None:
     assert array(found.tokens)[1, 0, 0] == 9
 
 
-def test_the_prompt_is_kept_once_a_source() -> None:
+def test_prompt_cache_is_not_repeated_per_hypothesis() -> None:
     """However many hypotheses there are, what was read is not repeated."""
     model = tiny()
     for width in (1, 4):
@@ -230,10 +230,10 @@ def test_the_prompt_is_kept_once_a_source() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("case", [TestGPT, test_transformer.TestTransformer])
 @pytest.mark.parametrize("jit", [False, True])
-def test_stretches_of_the_cache_change_nothing(
+def test_cache_buckets_do_not_change_results(
     jit: bool, case: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = case().filled()
+    model = case().make_random()
     options = {"beam_width": 3, "n_best": 2, "min_length": 9, "max_length": 11, "jit": jit}
     want = model.compiled_search(SOURCE, **options)
     monkeypatch.setattr(kv_cache.call_in_bucket, "__defaults__", ((2, 4),))
@@ -247,7 +247,7 @@ def test_stretches_of_the_cache_change_nothing(
 
 
 @pytest.mark.full
-def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
+def test_text_length_is_limited_by_max_length() -> None:
     """The last token written is never read, so it needs no place."""
     model = tiny(max_length=9)
     options = {"beam_width": 2, "min_length": 4}
@@ -265,13 +265,13 @@ def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
 
 
 @pytest.mark.parametrize("options", [{"coverage_penalty": 0.5}, {"replace_unknown": True}], ids=str)
-def test_search_options_that_need_attention_are_refused(options: dict[str, Any]) -> None:
+def test_search_options_that_need_attention_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{min(options)} needs attention, but step returns"):
         tiny().search(TEXT, **options)
 
 
 @pytest.mark.full
-def test_an_ensemble_writes_on() -> None:
+def test_ensemble_continues_prompts() -> None:
     model = tiny()
     both = az.models.Ensemble([model, model])
     options = {"max_length": 5, "beam_width": 2}
@@ -301,5 +301,5 @@ def test_logits_can_be_exported(tmp_path: Path) -> None:
     ({"max_length": 0}, "max_length must be at least 1, got 0"),
     ({"num_layers": 1.5}, "num_layers must be an integer"),
 )
-def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+def test_invalid_sizes_are_rejected(options: dict) -> None:
     tiny(**options)

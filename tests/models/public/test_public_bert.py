@@ -32,7 +32,7 @@ def check(folder: Path, model: Any) -> None:
         np.testing.assert_allclose(got, there, atol=1e-5 * np.abs(there).max(), rtol=0)
 
 
-def test_outputs_are_those_of_transformers() -> None:
+def test_outputs_equal_those_of_transformers() -> None:
     model = models.from_preset(THERE)
     assert type(model) is MaskedLM
     assert model.bert.pooler is None
@@ -41,14 +41,14 @@ def test_outputs_are_those_of_transformers() -> None:
 
 
 @pytest.mark.parametrize("load", [BERT.from_preset, lambda f: models.from_public(f, BERT)])
-def test_the_encoder_alone(load: Any) -> None:
+def test_encoder_weights_only(load: Any) -> None:
     model = load(THERE)
     assert type(model) is BERT
     assert set(model({"tokens": expected(THERE)["tokens"]})) == {"hidden", "pooled"}
     check(THERE, model)
 
 
-def test_arguments_of_ones_own() -> None:
+def test_custom_arguments() -> None:
     bert = BERT.from_preset(THERE, dropout=0.4, use_pooler=False, dtype="mixed_bfloat16")
     assert bert.settings["dropout"] == 0.4
     assert bert.pooler is None
@@ -84,12 +84,12 @@ def test_names_without_the_model_and_of_old(tmp_path: Path) -> None:
         MaskedLM.from_preset(folder)
 
 
-def test_what_is_saved_again_is_ours(tmp_path: Path) -> None:
+def test_saved_again_in_our_format(tmp_path: Path) -> None:
     models.from_public(THERE).save_to_preset(tmp_path)
     check(THERE, models.from_preset(tmp_path))
 
 
-def test_tensors_missing_strange_or_misshapen(tmp_path: Path) -> None:
+def test_missing_unexpected_and_misshapen_tensors_are_rejected(tmp_path: Path) -> None:
     folder, tensors = copy_of("bert", tmp_path), dict(Tensors(THERE))
     bias = "bert.encoder.layer.1.attention.self.key.bias"
     write_safetensors(folder / FILE, {name: x for name, x in tensors.items() if name != bias})

@@ -35,7 +35,7 @@ def check(folder: Path, model: Any) -> None:
         np.testing.assert_allclose(found[..., nothing], mean, atol=scale, rtol=0)
 
 
-def test_logits_are_those_of_transformers() -> None:
+def test_logits_equal_those_of_transformers() -> None:
     model = models.from_preset(THERE)
     assert type(model) is GPT
     check(THERE, model)
@@ -43,7 +43,7 @@ def test_logits_are_those_of_transformers() -> None:
 
 
 @pytest.mark.full
-def test_the_tokenizer_fits_the_model() -> None:
+def test_tokenizer_ids_match_the_model() -> None:
     tokenizer, model = load_tokenizer(THERE), models.from_preset(THERE)
     assert tokenizer.vocabulary_size == model.settings["vocabulary_size"]
     (ids,) = tokenizer.encode(["the cat"])

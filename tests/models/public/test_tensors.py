@@ -21,7 +21,7 @@ SOME = {
 }
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_saved_tensors_are_read_back(tmp_path: Path) -> None:
     write_safetensors(tmp_path / FILE, SOME)
     found = Tensors(tmp_path)
     assert list(found) == list(SOME)
@@ -31,7 +31,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name], array)
 
 
-def test_bfloat16_is_the_upper_half_of_float32(tmp_path: Path) -> None:
+def test_bfloat16_is_read_as_the_upper_half_of_float32(tmp_path: Path) -> None:
     halves = np.array([0x3F80, 0xC000, 0x3EAB], "uint16")  # 1, -2, about a third
     write_safetensors(tmp_path / FILE, {"x": halves})
     found = Tensors(tmp_path)["x"]
@@ -39,7 +39,7 @@ def test_bfloat16_is_the_upper_half_of_float32(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, np.float32([1.0, -2.0, 0.333984375]))
 
 
-def test_a_file_of_the_safetensors_library_is_read() -> None:
+def test_reads_a_file_of_the_safetensors_library() -> None:
     found = Tensors(GOLDEN / "bert")
     assert found["bert.embeddings.word_embeddings.weight"].shape == (37, 16)
     assert all(np.isfinite(array).all() for array in found.values())
@@ -81,7 +81,7 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
         Tensors(tmp_path)
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
+def test_damaged_files_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / FILE
     write_safetensors(path, {"a": SOME["a"]})
     sound = path.read_bytes()

@@ -26,7 +26,7 @@ def variable(*shape: int) -> keras.Variable:
     return keras.Variable(np.zeros(shape, "float32"))
 
 
-def test_tensors_go_where_they_belong() -> None:
+def test_tensors_are_assigned_to_their_weights() -> None:
     rng = np.random.default_rng(0)
     bias, kernel, out, words = variable(2, 3), variable(4, 2, 3), variable(2, 3, 4), variable(5, 4)
     mappings = [
@@ -58,14 +58,14 @@ def test_layers() -> None:
     assert names == ["a.weight", "a.bias", "b.weight", "b.bias"]
 
 
-def test_a_tensor_of_several_weights() -> None:
+def test_one_tensor_maps_to_several_weights() -> None:
     one, two = variable(2), variable(3)
     place = WeightMapping("both", (5,), [one, two], lambda x: [x[:2], x[2:]])
     assign_weights([place], {"both": np.arange(5.0)}, HERE)
     np.testing.assert_array_equal(array(two), [2, 3, 4])
 
 
-def test_mistakes() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     place = map_vector("a", variable(3))
     with pytest.raises(ValueError, match=r"somewhere: tensor a is missing"):
         assign_weights([place], {}, HERE)

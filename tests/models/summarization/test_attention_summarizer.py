@@ -10,11 +10,17 @@ import pytest
 from attention_zoo.models import AttentionSummarizer
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import array, close
-from tests.models.generation_conformance import SOURCE, START, TARGET, ModelConformance, forward
+from tests.models.generation_conformance import (
+    SOURCE,
+    START,
+    TARGET,
+    GenerationConformance,
+    forward,
+)
 from tests.refusals import refuses
 
 
-class TestAttentionSummarizer(ModelConformance):
+class TestAttentionSummarizer(GenerationConformance):
     covers = AttentionSummarizer
     vocabulary = {"vocabulary_size": 12}
     options = {"embedding_dim": 4, "units": 6, "source_dim": 5, "context": 3, "window": 1}
@@ -30,7 +36,7 @@ class TestAttentionSummarizer(ModelConformance):
 
 
 def tiny(**options: Any) -> AttentionSummarizer:
-    return TestAttentionSummarizer().filled(**options)
+    return TestAttentionSummarizer().make_random(**options)
 
 
 def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int]) -> np.ndarray:
@@ -63,7 +69,7 @@ def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int
 
 @pytest.mark.every_backend
 @pytest.mark.parametrize(("context", "window"), [(3, 1), (1, 0), (7, 5)])
-def test_is_the_papers_equations(context: int, window: int) -> None:
+def test_follows_the_equations_of_the_paper(context: int, window: int) -> None:
     model = tiny(context=context, window=window)
     found = forward(model, SOURCE, TARGET)
     for row in range(len(SOURCE)):
@@ -72,7 +78,7 @@ def test_is_the_papers_equations(context: int, window: int) -> None:
 
 
 @pytest.mark.parametrize("context", [1, 3, 7])
-def test_only_the_last_words_are_read(context: int) -> None:
+def test_only_the_last_words_are_encoded(context: int) -> None:
     model = tiny(context=context)
     target = np.array([[2, 4, 5, 6, 7, 8, 9, 10]], "int32")
     other = target.copy()
@@ -83,7 +89,7 @@ def test_only_the_last_words_are_read(context: int) -> None:
 
 
 @pytest.mark.parametrize("context", [1, 5])
-def test_a_search_goes_on_with_any_context(context: int) -> None:
+def test_search_continues_from_any_context(context: int) -> None:
     """Of one word there is no state, of more than are written the start stands for the rest."""
     model = tiny(context=context)
     found = model.compiled_search(SOURCE, beam_width=2, n_best=2, max_length=4)
@@ -103,7 +109,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_sizes_are_those_told(name: str) -> None:
+def test_parameter_counts_follow_the_sizes(name: str) -> None:
     """F; E and G; P; U; and [V W]."""
     d, h, m = SIZES[name]
     v, c = 9, 5
@@ -117,5 +123,5 @@ def test_sizes_are_those_told(name: str) -> None:
     ({"window": -1}, "window must be at least 0, got -1"),
     ({"units": 2.5}, "units must be an integer of at least 1, got 2.5"),
 )
-def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+def test_invalid_sizes_are_rejected(options: dict) -> None:
     tiny(**options)

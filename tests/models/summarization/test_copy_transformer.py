@@ -20,7 +20,7 @@ from tests.models.generation_conformance import (
     STACK,
     START,
     TARGET,
-    ModelConformance,
+    GenerationConformance,
     forward,
 )
 from tests.refusals import refuses
@@ -29,7 +29,7 @@ EXTENDED = np.array([[4, 9, 6, 10, 9, 8], [9, 4, 5, 0, 0, 0], [5, 0, 0, 0, 0, 0]
 """Sources whose words 9 and 10 the vocabulary of 9 lacks."""
 
 
-class TestCopyTransformer(ModelConformance):
+class TestCopyTransformer(GenerationConformance):
     covers = CopyTransformer
     vocabulary = {"copies": 3, "vocabulary_size": 9}
     options = STACK
@@ -64,11 +64,11 @@ class TestCopyTransformer(ModelConformance):
 
 
 def tiny(**options: Any) -> CopyTransformer:
-    return TestCopyTransformer().filled(**options)
+    return TestCopyTransformer().make_random(**options)
 
 
 @pytest.mark.every_backend
-def test_probabilities_are_of_all_words_that_are_there() -> None:
+def test_probabilities_cover_all_words_of_the_source() -> None:
     model = tiny()
     log_probs = forward(model, EXTENDED, TARGET)
     assert log_probs.shape == (3, 5, 12)
@@ -78,7 +78,7 @@ def test_probabilities_are_of_all_words_that_are_there() -> None:
     assert (log_probs[1, :, 10:] < np.log(1e-6)).all()
 
 
-def test_words_without_an_id_are_read_alike_and_copied_apart() -> None:
+def test_out_of_vocabulary_words_share_an_embedding_and_are_copied_separately() -> None:
     model, other = tiny(), EXTENDED.copy()
     other[0, EXTENDED[0] == 9] = 11
     one, two = (np.exp(forward(model, ids, TARGET)[0]) for ids in (EXTENDED, other))
@@ -88,14 +88,14 @@ def test_words_without_an_id_are_read_alike_and_copied_apart() -> None:
     np.testing.assert_array_equal(forward(model, SOURCE, TARGET), forward(model, SOURCE, target))
 
 
-def test_the_pointer_has_one_head() -> None:
+def test_pointer_attention_has_one_head() -> None:
     """Of the whole width, without biases."""
     pointer = tiny().pointer
     assert {tuple(kernel.shape) for kernel in pointer.weights} == {(8, 1, 8), (1, 8, 8)}
 
 
 @pytest.mark.full
-def test_without_copies_it_is_a_transformer() -> None:
+def test_without_copying_it_is_a_transformer() -> None:
     model = tiny(copies=0)
     words = {"source_vocabulary_size": 9, "target_vocabulary_size": 9}
     plain = Transformer(**words, **STACK, tie="all")
@@ -115,7 +115,7 @@ def test_without_copies_it_is_a_transformer() -> None:
 
 
 @pytest.mark.full
-def test_a_trace_tells_what_the_search_saw() -> None:
+def test_trace_returns_the_attention_of_the_search() -> None:
     """Where it looked, and the share of copying in each token's probability, by hand."""
     model = tiny()
     found = model.compiled_search(EXTENDED, beam_width=2, max_length=5)
@@ -143,5 +143,5 @@ def test_a_trace_tells_what_the_search_saw() -> None:
     ({"positions": "rotery"}, "unknown positions 'rotery'; did you mean 'rotary'"),
     ({"layer": {"nrm": "rms"}}, "layer has no option 'nrm'; did you mean 'norm'"),
 )
-def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+def test_invalid_sizes_are_rejected(options: dict) -> None:
     tiny(**options)

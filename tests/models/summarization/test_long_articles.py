@@ -34,7 +34,7 @@ def largest(tensors: Any) -> int:
 
 
 @pytest.mark.full
-def test_a_search_is_one_graph_and_tiles_no_memory() -> None:
+def test_search_is_one_graph_without_tiled_memory() -> None:
     """Keys and values come into the loop over steps once; scores alone are of every hypothesis."""
     import tensorflow as tf
 

@@ -11,14 +11,14 @@ import attention_zoo as az
 from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
 from attention_zoo.models import PointerGenerator
 from tests.layers.running import JAX, array, close, randomise
-from tests.models.generation_conformance import SOURCE, TARGET, ModelConformance, forward
+from tests.models.generation_conformance import SOURCE, TARGET, GenerationConformance, forward
 from tests.refusals import refuses
 
 SIZES = {"vocabulary_size": 8, "embedding_dim": 6, "units": 8, "copies": 4}
 COVERED = {**SIZES, "coverage": {"from_step": 2, "weight": 0.5}}
 
 
-class TestPointerGenerator(ModelConformance):
+class TestPointerGenerator(GenerationConformance):
     """Of the 12 ids the last four are words that the vocabulary lacks."""
 
     covers = PointerGenerator
@@ -56,7 +56,7 @@ def tiny(**options: Any) -> PointerGenerator:
     return model
 
 
-def test_sizes_are_the_papers() -> None:
+def test_parameter_counts_follow_the_paper() -> None:
     """Section 4: 21,499,600 without the pointer, which has 1153 more, and coverage 512."""
     sizes = {"vocabulary_size": 50_000, "embedding_dim": 128, "units": 256}
     made = {
@@ -84,7 +84,7 @@ def parts_of(model: PointerGenerator, source: np.ndarray, target: np.ndarray) ->
     return 1 / (1 + np.exp(-gate))[..., None], said, copied
 
 
-def test_the_distribution_is_the_papers() -> None:
+def test_distribution_follows_the_paper() -> None:
     model = tiny()
     p_gen, said, copied = parts_of(model, SOURCE, TARGET)
     live = TARGET != 0
@@ -94,7 +94,7 @@ def test_the_distribution_is_the_papers() -> None:
     assert (p_gen[live] < 0.99).all()
 
 
-def test_words_beyond_the_vocabulary_are_read_as_unknown_and_written_as_themselves() -> None:
+def test_out_of_vocabulary_words_are_embedded_as_unknown_and_generated() -> None:
     model = tiny()
     assert (
         array(model.to_vocabulary_ids(SOURCE)).tolist() == np.where(SOURCE >= 8, 1, SOURCE).tolist()
@@ -108,7 +108,7 @@ def test_words_beyond_the_vocabulary_are_read_as_unknown_and_written_as_themselv
     assert own[2, :, 8:].max() < 1e-20, "a source without such words"
 
 
-def test_trace_tells_what_was_copied_and_from_where() -> None:
+def test_trace_contains_copied_words_and_source_positions() -> None:
     model = tiny()
     tokens = np.array([[8, 4, 3, 0], [5, 9, 8, 3], [5, 3, 0, 0]], "int32")
     trace = model.compiled_trace(SOURCE, tokens)
@@ -130,7 +130,7 @@ def test_trace_tells_what_was_copied_and_from_where() -> None:
 
 
 @pytest.mark.full
-def test_without_copies_nothing_is_copied() -> None:
+def test_without_copying_nothing_is_copied() -> None:
     model = tiny(copies=0)
     assert forward(model, SOURCE % 8, TARGET % 8).shape == (3, 5, 8)
     assert model.head is None
@@ -143,7 +143,7 @@ def test_without_copies_nothing_is_copied() -> None:
     close(trace.attention, np.asarray(found.attention)[:, 0], 1e-4)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     model = PointerGenerator(**SIZES)
     assert isinstance(model.make_loss(), CopyCrossEntropy)
     with pytest.raises(ValueError, match=r"label_smoothing must be 0 for .* that copies .*0\.1$"):
@@ -159,7 +159,7 @@ def test_what_cannot_be_is_refused() -> None:
     ({"coverage": {"from_step": -1}}, r"coverage.from_step must be at least 0, got -1"),
     ({"coverage": {"weight": float("nan")}}, r"coverage.weight must be at least 0, got nan"),
 )
-def test_bad_options(options: dict) -> None:
+def test_invalid_options_are_rejected(options: dict) -> None:
     PointerGenerator(**{**SIZES, **options})
 
 
@@ -184,7 +184,7 @@ def twin(model: PointerGenerator, **options: Any) -> PointerGenerator:
 
 
 @pytest.mark.full
-def test_coverage_comes_in_at_its_step_and_changes_nothing_before() -> None:
+def test_coverage_starts_at_its_step_and_not_before() -> None:
     covered = PointerGenerator(**COVERED)
     plain = twin(covered, coverage=None)
     w_c = covered.attention.score.coverage_kernel
@@ -200,7 +200,7 @@ def test_coverage_comes_in_at_its_step_and_changes_nothing_before() -> None:
     assert array(w_c).any()
 
 
-def test_the_coverage_loss_is_the_papers() -> None:
+def test_coverage_loss_follows_the_paper() -> None:
     """Equation 12, meaned over the words of a text, times its weight, in training alone."""
     model = tiny(coverage={"weight": 0.5})
     of = model(INPUTS, project=False)
@@ -217,7 +217,7 @@ def test_the_coverage_loss_is_the_papers() -> None:
     assert float(loss) == pytest.approx(0.5 * np.mean(want), rel=1e-5)
 
 
-def test_coverage_turns_the_look_away_from_what_was_seen() -> None:
+def test_coverage_moves_attention_away_from_covered_positions() -> None:
     """By the w_c of equation 11: only later looks change, and only where it counts already."""
     model = tiny(**COVERED)
     model.attention.score.coverage_kernel.assign(np.full(16, 3.0))
@@ -231,7 +231,7 @@ def test_coverage_turns_the_look_away_from_what_was_seen() -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the same file on every backend")
-def test_training_goes_on_exactly_across_the_switch(tmp_path: Path) -> None:
+def test_resumed_training_is_exact_across_the_coverage_start(tmp_path: Path) -> None:
     """Saved at step 1 of a coverage from step 2 on, the same to the bit as never stopped."""
     keras.utils.set_random_seed(0)
     whole = PointerGenerator(**COVERED)
@@ -247,7 +247,7 @@ def test_training_goes_on_exactly_across_the_switch(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_weights_go_from_a_model_without_coverage_to_one_with_it(tmp_path: Path) -> None:
+def test_weights_transfer_to_a_model_with_coverage(tmp_path: Path) -> None:
     plain = tiny()
     plain.save_to_preset(tmp_path / "plain")
     covered = az.models.from_preset(tmp_path / "plain", coverage={"from_step": 1})
@@ -278,7 +278,7 @@ def reports(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.slow
-def test_learns_to_copy_words_that_no_vocabulary_has() -> None:
+def test_learns_to_copy_out_of_vocabulary_words() -> None:
     keras.utils.set_random_seed(1)
     model = PointerGenerator(12, embedding_dim=12, units=24, copies=2)
     model.compile(keras.optimizers.Adam(0.01), model.make_loss(), jit_compile=JAX)

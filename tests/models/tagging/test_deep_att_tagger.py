@@ -7,7 +7,7 @@ import pytest
 from attention_zoo.models import DeepAttTagger
 from attention_zoo.models.tagging.deep_att_tagger import STACK, SUBLAYERS, DeepAttLayer
 from tests.layers.running import array, randomise
-from tests.models.tagger_conformance import TAGS, TaggingConformance, fit_and_evaluate
+from tests.models.tagger_conformance import TAGS, TaggerConformance, fit_and_evaluate
 from tests.refusals import refuses
 
 TINY = {
@@ -21,7 +21,7 @@ TINY = {
 MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], "bool")
 
 
-class TestDeepAttTagger(TaggingConformance):
+class TestDeepAttTagger(TaggerConformance):
     covers = DeepAttTagger
     options = {**TINY, "marks": True}
     deep = {"stack": {**TINY["stack"], "num_layers": 10}}
@@ -87,7 +87,7 @@ def attended(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", SUBLAYERS.names())
-def test_a_layer_is_that_of_the_paper(name: str) -> None:
+def test_layer_follows_the_paper(name: str) -> None:
     """Float64, sentence by sentence, without its padding."""
     layer = DeepAttLayer({**STACK, "sublayer": name, "units": 12, "num_heads": 2}, 0.1)
     layer.build((None, None, 6))
@@ -108,7 +108,7 @@ def test_a_layer_is_that_of_the_paper(name: str) -> None:
 
 
 @pytest.mark.full
-def test_order_is_learned_by_plain_fit() -> None:
+def test_learns_order_with_fit() -> None:
     """The tag of a word is told by the one before it: without places it could not be known."""
     rng = np.random.default_rng(0)
     words = rng.integers(3, 9, size=(256, 5)).astype("int32")
@@ -120,7 +120,7 @@ def test_order_is_learned_by_plain_fit() -> None:
 
 
 @pytest.mark.full
-def test_size_of_the_paper() -> None:
+def test_parameter_count_follows_the_paper() -> None:
     """By hand; two norms a layer, and every map with its bias."""
     given = {"vocabulary_size": 1000, "tags": TAGS}
     embeddings = 1000 * 100 + 2 * 100
@@ -139,7 +139,7 @@ def test_size_of_the_paper() -> None:
     assert small.settings["stack"]["num_heads"] == 4
 
 
-def test_inputs_of_another_width_are_projected() -> None:
+def test_inputs_of_a_different_width_are_projected() -> None:
     assert isinstance(DeepAttTagger(**TINY).project, keras.layers.Dense)
     same = DeepAttTagger(**{**TINY, "units": 10})
     assert isinstance(same.project, keras.layers.Identity)
@@ -151,5 +151,5 @@ def test_inputs_of_another_width_are_projected() -> None:
     ({"num_layers": 0}, "stack.num_layers must be at least 1, got 0"),
     ({"num_heads": 3}, "stack.num_heads must divide units, got stack.num_heads=3, units=8"),
 )
-def test_bad_stacks(stack: dict) -> None:
+def test_invalid_stacks_are_rejected(stack: dict) -> None:
     DeepAttTagger(**{**TINY, "stack": stack})

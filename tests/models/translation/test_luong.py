@@ -6,10 +6,10 @@ from keras import ops
 
 from attention_zoo.models import LuongTranslator
 from tests.layers.running import array, randomise
-from tests.models.generation_conformance import SOURCE, VOCABULARY, ModelConformance
+from tests.models.generation_conformance import SOURCE, VOCABULARY, GenerationConformance
 
 
-class TestLuongTranslator(ModelConformance):
+class TestLuongTranslator(GenerationConformance):
     covers = LuongTranslator
     options = {"embedding_dim": 6, "units": 8, "num_layers": 2}
     changed = {
@@ -31,7 +31,7 @@ class TestLuongTranslator(ModelConformance):
 @pytest.mark.parametrize(
     ("score", "input_feeding"), [("dot", True), ("general", False), ("concat", True)]
 )
-def test_attention_stays_in_the_order_of_the_source(score: str, input_feeding: bool) -> None:
+def test_attention_weights_follow_source_order(score: str, input_feeding: bool) -> None:
     """Read from its end or from its front, weight j is that of token j, and pads have none."""
     for reverse in (True, False):
         model = LuongTranslator(

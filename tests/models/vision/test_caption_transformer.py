@@ -29,7 +29,7 @@ class TestCaptionTransformer(CaptionerConformance):
     fill = staticmethod(fill)
 
 
-def test_places_are_told_apart_down_and_across() -> None:
+def test_positions_differ_by_row_and_column() -> None:
     """Features that are the same everywhere are not the same memory."""
     options = {**TestCaptionTransformer.options, "encoder": {"kind": "features", "width": 5}}
     model = CaptionTransformer(12, **options)
@@ -53,5 +53,5 @@ def test_places_are_told_apart_down_and_across() -> None:
     ({"layer": "pre"}, "^layer must be a dict of options, .*, got 'pre'"),
     ({"dropout": "a"}, r"^dropout must be in \[0, 1\), got 'a'"),
 )
-def test_bad_options(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     CaptionTransformer(**{"vocabulary_size": 12, **TestCaptionTransformer.options, **options})

@@ -43,7 +43,7 @@ def encoder(dtype: str = "float32", **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_odd_sizes_and_no_image(kind: str) -> None:
+def test_odd_sizes_and_empty_batch(kind: str) -> None:
     options, grid = KINDS[kind]
     made = encoder(**options)
     want = array(made(IMAGES))
@@ -58,7 +58,7 @@ def test_odd_sizes_and_no_image(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("stages", "around"), [(1, 1), (2, 1), (3, 7), (4, 19)])
-def test_a_place_sees_as_far_above_as_below(stages: int, around: int) -> None:
+def test_receptive_field_is_centred_on_its_grid_cell(stages: int, around: int) -> None:
     """By kernels of 1 and images of which one row is light: what a place of the grid covers is in
     the middle of what it sees, else pictures of looks are drawn aside of what was looked at."""
     made = encoder(filters=[2] * stages)
@@ -87,7 +87,7 @@ def test_dtype_policies(kind: str, policy: str) -> None:
     assert keras.config.dtype_policy().name == "float32", "the global policy is left as it was"
 
 
-def test_a_place_of_the_cnn_says_where_it_is() -> None:
+def test_cnn_adds_position_embeddings() -> None:
     made = encoder(filters=[4, 6])
     said: list[Any] = []
     made.convolutions[-1].call = lambda grid: said.append(grid) or grid[..., :6]
@@ -97,14 +97,14 @@ def test_a_place_of_the_cnn_says_where_it_is() -> None:
     close(said[0][0, ..., -1], np.repeat(columns[None], 4, 0), 1e-6)
 
 
-def test_a_model_of_applications_sees_what_it_was_made_for() -> None:
+def test_keras_application_preprocesses_images() -> None:
     made = encoder(**VGG)
     pixels = keras.applications.vgg16.preprocess_input(IMAGES.astype("float32"))
     close(made(IMAGES), made.model(pixels), 1e-4)
     assert made.model.layers[-1].name == "block2_conv2"
 
 
-def test_a_model_of_applications_is_frozen_or_learns() -> None:
+def test_keras_application_is_frozen_or_trainable() -> None:
     """Frozen, its batch statistics are those that it has learnt, in training too."""
     frozen, learns = (encoder(**NORMED, trainable=trainable) for trainable in (False, True))
     assert frozen.trainable_variables == []
@@ -115,7 +115,7 @@ def test_a_model_of_applications_is_frozen_or_learns() -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, mark_full("trainable")])
-def test_a_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> None:
+def test_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> None:
     """What its weights were fetched from is not asked for again."""
     options = {**VGG, "trainable": True, "weights": None} if kind == "trainable" else KINDS[kind][0]
     sizes = {"embedding_dim": 4, "units": 4, "attention_units": 3}
@@ -136,14 +136,14 @@ def test_a_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> Non
         same(keras.models.load_model(tmp_path / "model.keras")(inputs), want)
 
 
-def test_all_models_of_applications_are_known() -> None:
+def test_every_keras_application_is_supported() -> None:
     made = {name for name, one in vars(keras.applications).items() if inspect.isfunction(one)}
     assert "MobileNetV3Small" in made
     assert made == set(_list_applications())
     assert all(hasattr(module, "preprocess_input") for module in _list_applications().values())
 
 
-def test_imagenet_is_what_they_learnt_unless_told_otherwise(monkeypatch: Any) -> None:
+def test_default_weights_are_imagenet(monkeypatch: Any) -> None:
     def no_network(*given: Any, **named: Any) -> Any:
         raise OSError("no network")
 
@@ -155,14 +155,14 @@ def test_imagenet_is_what_they_learnt_unless_told_otherwise(monkeypatch: Any) ->
         models.from_preset("show_attend_tell_base", vocabulary_size=12)
 
 
-def test_the_paper_s_grid_is_that_of_its_preset() -> None:
+def test_preset_grid_follows_the_paper() -> None:
     options = models.presets.preset_config("show_attend_tell_base")["encoder"]
     made = encoder(**options, weights=None)
     assert made.compute_output_shape((None, 224, 224, 3)) == (None, 14, 14, 512)
 
 
 @pytest.mark.full
-def test_what_scales_for_imagenet_alone_is_saved_too(tmp_path: Path, monkeypatch: Any) -> None:
+def test_imagenet_normalization_is_saved(tmp_path: Path, monkeypatch: Any) -> None:
     """As an EfficientNet does, by a layer that one without weights of ImageNet has not."""
     layer = "block2a_expand_activation"
     fetched = keras.applications.EfficientNetB0(include_top=False, weights=None)
@@ -186,7 +186,7 @@ def test_what_scales_for_imagenet_alone_is_saved_too(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "mixed_bfloat16"])
-def test_a_cnn_starts_as_that_of_another_model(dtype: str, tmp_path: Path) -> None:
+def test_cnn_is_initialized_from_another_model(dtype: str, tmp_path: Path) -> None:
     """A retriever's in a folder, then that of a captioner, which is saved without the place."""
     options = {"filters": [4, 5]}
     retriever = models.CrossAttentionRetriever(12, 4, 4, encoder=options)
@@ -209,7 +209,7 @@ def test_a_cnn_starts_as_that_of_another_model(dtype: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("wrong", ["nowhere", "empty", "no path", "rnnsearch", "filters"])
-def test_a_cnn_of_no_such_model_is_refused(wrong: str, tmp_path: Path) -> None:
+def test_initial_weights_of_another_model_are_rejected(wrong: str, tmp_path: Path) -> None:
     place: Any = 5 if wrong == "no path" else tmp_path / wrong
     message = {
         "nowhere": f"{place}: no such folder; train a model",
@@ -229,7 +229,7 @@ def test_a_cnn_of_no_such_model_is_refused(wrong: str, tmp_path: Path) -> None:
     assert "\n" not in str(said.value)
 
 
-def test_images_that_are_too_small_are_refused() -> None:
+def test_too_small_images_are_rejected() -> None:
     made = encoder(**{**VGG, "layer": "block2_pool"})
     assert made(IMAGES[:, :4, :4]).shape == (2, 1, 1, 128)
     message = "images of 3 x 7 pixels are too small for VGG16; give larger ones"
@@ -256,5 +256,5 @@ def test_images_that_are_too_small_are_refused() -> None:
     ),
     ({**VGG, "weights": "nowhere.h5"}, "^encoder VGG16: no weights from 'nowhere.h5': "),
 )
-def test_wrong_options_are_refused(options: Any) -> None:
+def test_invalid_options_are_rejected(options: Any) -> None:
     encoder(**options)

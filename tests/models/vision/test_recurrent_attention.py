@@ -22,7 +22,7 @@ from tests.layers.running import (
     same,
 )
 from tests.models.model_conformance import (
-    PathTests,
+    ExportableModelConformance,
     assert_every_weight_changes,
     make_training_steps,
 )
@@ -35,7 +35,7 @@ LABELS = np.array([0, 2, 1, 1])
 WALKS = 100_000
 
 
-class TestRecurrentAttentionModel(PathTests):
+class TestRecurrentAttentionModel(ExportableModelConformance):
     covers = RecurrentAttentionModel
     numpy_numbers = True
     options = {
@@ -68,8 +68,8 @@ class TestRecurrentAttentionModel(PathTests):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
-    def test_compiled_looks_are_eager(self, mode: str) -> None:
-        model = self.filled()
+    def test_compiled_glimpse_path_equals_eager(self, mode: str) -> None:
+        model = self.make_random()
         for got, want in zip(
             compiled(model.glimpse_path, mode)(IMAGES), model.glimpse_path(IMAGES), strict=True
         ):
@@ -89,7 +89,7 @@ class TestRecurrentAttentionModel(PathTests):
 
     def test_small_sizes(self) -> None:
         """Batches of no row and of one, whose size is not known before; in training too."""
-        model = self.filled()
+        model = self.make_random()
         want = array(model(IMAGES))
 
         def run(x: Any) -> Any:
@@ -101,8 +101,8 @@ class TestRecurrentAttentionModel(PathTests):
             close(logits, want[rows], 1e-5)
             assert {x.shape[0] for x in others} == {len(want[rows])}
 
-    def test_floats_are_read_like_bytes(self) -> None:
-        model = self.filled()
+    def test_float_images_equal_byte_images(self) -> None:
+        model = self.make_random()
         same(model(IMAGES.astype("float32")), model(IMAGES))
 
     # what it sees and says
@@ -110,7 +110,7 @@ class TestRecurrentAttentionModel(PathTests):
     @pytest.mark.every_backend
     def test_oracle(self) -> None:
         """Step by step, and the path is that of the answer."""
-        model = self.filled()
+        model = self.make_random()
         names = ("locator", "patch_encoder", "location_encoder", "glimpse", "core", "classifier")
         kernels = {name: [array(x) for x in getattr(model, name).weights] for name in names}
 
@@ -132,8 +132,8 @@ class TestRecurrentAttentionModel(PathTests):
         close(path[2][:, -1], model(IMAGES), 1e-6)
         assert np.ptp(path[0], axis=1).min() > 0.01, "it looks at one place only"
 
-    def test_draws_are_those_of_its_seed(self) -> None:
-        models = [self.filled(seed=seed) for seed in (1, 1, 2)]
+    def test_samples_depend_on_the_seed(self) -> None:
+        models = [self.make_random(seed=seed) for seed in (1, 1, 2)]
         drawn = [array(model(IMAGES, training=True)["log_probabilities"]) for model in models]
         same(drawn[0], drawn[1])
         assert np.abs(drawn[0] - drawn[2]).min() > 0
@@ -142,8 +142,8 @@ class TestRecurrentAttentionModel(PathTests):
         same(models[0](IMAGES), models[2](IMAGES))
 
     @pytest.mark.every_backend
-    def test_a_vote_is_the_mean_over_paths_that_stray(self) -> None:
-        model = self.filled(location_std=0.3)
+    def test_vote_averages_probabilities_over_noisy_paths(self) -> None:
+        model = self.make_random(location_std=0.3)
         votes = array(model.vote(IMAGES, 3))
         shares = np.exp(votes)
         np.testing.assert_allclose(shares.sum(-1), 1, atol=1e-5)
@@ -157,12 +157,12 @@ class TestRecurrentAttentionModel(PathTests):
         close(shares, each.mean(0), 1e-5)
         assert np.ptp(each, axis=0).max() > 0.01
         sure = np.exp(array(model(IMAGES)))
-        steady = np.exp(array(self.filled(location_std=1e-6).vote(IMAGES, 2)))
+        steady = np.exp(array(self.make_random(location_std=1e-6).vote(IMAGES, 2)))
         close(steady, sure / sure.sum(-1, keepdims=True), 1e-4)
         with pytest.raises(ValueError, match="paths must be at least 1, got 0"):
             model.vote(IMAGES, 0)
 
-    def test_paths_stray_by_the_std(self) -> None:
+    def test_location_noise_has_the_given_std(self) -> None:
         noise = array(ops.stack(self.make(location_std=0.3)._make_fixed_noise(2000))).reshape(-1, 2)
         np.testing.assert_allclose(noise.mean(0), 0, atol=0.02)
         np.testing.assert_allclose(np.cov(noise.T), 0.09 * np.eye(2), atol=0.006)
@@ -170,8 +170,8 @@ class TestRecurrentAttentionModel(PathTests):
     # what trains what
 
     @pytest.mark.every_backend
-    def test_gradients_stop_where_the_paper_stops_them(self) -> None:
-        model = self.filled()
+    def test_gradients_stop_as_in_the_paper(self) -> None:
+        model = self.make_random()
         run = differentiable(model, lambda x: model(x, training=True))
         for name, layers in (
             ("logits", {"patch_encoder", "location_encoder", "glimpse", "core", "classifier"}),
@@ -193,7 +193,9 @@ class TestRecurrentAttentionModel(PathTests):
         ("ram_cluttered", 100, 4 * 12 * 12, 6),
     ],
 )
-def test_sizes_of_the_papers(name: str, side: int, pixels: int, glimpses: int) -> None:
+def test_parameter_counts_follow_the_papers(
+    name: str, side: int, pixels: int, glimpses: int
+) -> None:
     """By hand, weights and biases of: what, where, glimpse, core, locator, classifier, baseline."""
     model = RecurrentAttentionModel.from_preset(name, image_shape=(side, side, 1), classes=10)
     sizes = [(pixels, 128), (2, 128), (256, 256), (512, 256), (256, 2), (256, 10)]
@@ -212,7 +214,7 @@ def hidden_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.full
 @pytest.mark.every_backend
-def test_learns_where_to_look_by_plain_fit() -> None:
+def test_learns_where_to_attend_with_fit() -> None:
     """One glimpse: in the middle it is worth nothing, and nothing but rewards moves it away."""
     images, labels = hidden_sign(640)
     model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 1, 8, 16, location_std=0.4, seed=1)
@@ -229,7 +231,7 @@ def test_learns_where_to_look_by_plain_fit() -> None:
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
-def test_the_shared_loop_trains_it(jit: bool) -> None:
+def test_trains_in_the_shared_training_loop(jit: bool) -> None:
     """With hardly any draw at the first step, its loss is the one of inference."""
     images, labels = hidden_sign(64)
     model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 2, 8, 16, location_std=1e-4, seed=1)
@@ -241,7 +243,7 @@ def test_the_shared_loop_trains_it(jit: bool) -> None:
     assert outcome.loss == pytest.approx(tested.loss, rel=1e-3)
 
 
-def test_a_sampled_gradient_is_that_of_the_expected_reward() -> None:
+def test_sampled_gradient_estimates_gradient_of_expected_reward() -> None:
     """Within 3 standard errors of an integral over all places, clipped ones included."""
     std, baseline, label = 0.5, 0.3, 1
     model = RecurrentAttentionModel((5, 5, 1), 3, 2, 1, 1, 4, 6, location_std=std, seed=1)
@@ -291,11 +293,11 @@ SHAPE = r"image_shape must be \(height, width, channels\)"
     ({"location_std": float("nan")}, "location_std must be above 0"),
     ({"location_std": "wide"}, "location_std must be above 0"),
 )
-def test_bad_options(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     TestRecurrentAttentionModel().make(**options)
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     model = TestRecurrentAttentionModel().make()
     with pytest.raises(ValueError, match=r"images must be \(batch, 7, 6, 2\), got shape"):
         model(IMAGES[..., :1])
@@ -304,8 +306,8 @@ def test_misuse_is_refused() -> None:
         model.train_on_batch(IMAGES, LABELS)
 
 
-def test_loss_includes_that_of_layers() -> None:
-    model = TestRecurrentAttentionModel().filled()
+def test_loss_includes_layer_losses() -> None:
+    model = TestRecurrentAttentionModel().make_random()
     model.compile(loss=model.make_loss())
     labels, outputs = np.zeros(len(IMAGES), "int32"), model(IMAGES, training=True)
     model.add_loss(keras.ops.convert_to_tensor(100.0))
@@ -314,7 +316,7 @@ def test_loss_includes_that_of_layers() -> None:
 
 
 @pytest.mark.full
-def test_what_is_added_to_the_loss_is_learnt() -> None:
+def test_added_losses_are_trained() -> None:
     class Weighed(RecurrentAttentionModel):
         def call(self, images: Any, training: bool | None = None) -> Any:
             self.add_loss(keras.ops.convert_to_tensor(100.0))

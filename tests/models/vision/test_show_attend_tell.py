@@ -14,7 +14,7 @@ from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.models import ShowAttendTell
 from tests.layers.running import JAX, array, close, randomise
 from tests.models.captioner_conformance import CaptionerConformance
-from tests.models.generation_conformance import SOURCE, TARGET, picture_of
+from tests.models.generation_conformance import SOURCE, TARGET, make_images
 from tests.refusals import refuses
 
 SMALL = {
@@ -48,12 +48,12 @@ class TestShowAttendTell(CaptionerConformance):
         "word_dropout": 0.5,
     }
 
-    def shipped(self, preset: str) -> Any:
+    def make_preset(self, preset: str) -> Any:
         model = ShowAttendTell.from_preset(preset, vocabulary_size=V, **SMALL)
         self.fill(model)
         return model
 
-    def test_what_is_no_image_is_refused(self) -> None:
+    def test_invalid_images_are_rejected(self) -> None:
         model = self.make()
         for shape in ((3, 6), (8, 8, 3), (2, 8, 8), (2, 8, 8, 1), (2, 8, 8, 4), (2, 0, 0, 3)):
             image = np.zeros(shape, "uint8")
@@ -61,9 +61,9 @@ class TestShowAttendTell(CaptionerConformance):
                 with pytest.raises(ValueError, match=r"image .*shape"):
                     call(image)
         with pytest.raises(ValueError, match=r"^max_length_ratio: an image has no length"):
-            model.search(picture_of(SOURCE), max_length_ratio=2.0, max_length=3)
+            model.search(make_images(SOURCE), max_length_ratio=2.0, max_length=3)
         with pytest.raises(ValueError, match=r"^max_length: an image has no length; give max_len"):
-            model.search(picture_of(SOURCE))
+            model.search(make_images(SOURCE))
 
 
 def model_of(look: str = "soft", **options: Any) -> ShowAttendTell:
@@ -73,7 +73,7 @@ def model_of(look: str = "soft", **options: Any) -> ShowAttendTell:
     return model
 
 
-def test_the_readout_has_dropout() -> None:
+def test_readout_uses_dropout() -> None:
     model = ShowAttendTell(V, **{**SMALL, "dropout": 0.5})
     randomise(model)
     units, width = model.settings["units"], model.settings["embedding_dim"]
@@ -86,7 +86,7 @@ def test_the_readout_has_dropout() -> None:
         assert (hidden == 0).any() == training
 
 
-def test_the_equations() -> None:
+def test_follows_the_equations_of_the_paper() -> None:
     """The loss of one caption by NumPy: equations 1 to 3, 7, 9, 13 and 14 in float64."""
     grid = np.random.default_rng(1).normal(size=(1, 2, 3, 5))
     options = {**SMALL, "encoder": {"kind": "features", "width": 5}}
@@ -138,19 +138,19 @@ def test_the_equations() -> None:
 
 
 @pytest.mark.full
-def test_a_hard_look_is_at_one_place() -> None:
+def test_hard_attention_selects_one_position() -> None:
     model = model_of("hard")
-    found = model.compiled_search(picture_of(SOURCE), max_length=4)
+    found = model.compiled_search(make_images(SOURCE), max_length=4)
     looked = np.asarray(found.attention)[np.asarray(found.tokens) != 0]
     assert set(np.unique(looked)) == {0.0, 1.0}
     assert (looked.sum(-1) == 1).all()
 
 
-def test_the_reward_is_what_is_said_of_the_captions_words() -> None:
+def test_reward_is_the_log_likelihood_of_the_caption() -> None:
     """The baseline moves by a tenth towards the mean log probability of a word of the captions."""
     model = model_of("hard", expected_rate=0.0, entropy_bonus=0.0)
     keras.utils.set_random_seed(1)
-    inputs = {"image": picture_of(SOURCE), "target": TARGET}
+    inputs = {"image": make_images(SOURCE), "target": TARGET}
     logits = array(model(inputs, training=True))
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     labels = np.array([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [3, 0, 0, 0, 0]])
@@ -161,7 +161,7 @@ def test_the_reward_is_what_is_said_of_the_captions_words() -> None:
     )
 
 
-def test_what_a_hard_look_adds_to_the_loss() -> None:
+def test_hard_attention_adds_its_terms_to_the_loss() -> None:
     """By NumPy, of looks that are as likely anywhere: the paper's section 4.2, and its bonus."""
     rewarded, bonus, baseline, words = 0.5, 0.3, -1.5, 3
     look = {"expected_rate": 0.0, "coefficient": rewarded, "entropy_bonus": bonus}
@@ -170,10 +170,10 @@ def test_what_a_hard_look_adds_to_the_loss() -> None:
     scores.assign(np.zeros(scores.shape))
     model.attention.reinforce.baseline.assign(baseline)
     target, labels = np.array([[2, 5, 6], [0, 0, 0]]), np.array([[5, 6, 3], [0, 0, 0]])
-    logits = array(model({"image": picture_of(SOURCE)[:2], "target": target}, training=True))[0]
+    logits = array(model({"image": make_images(SOURCE)[:2], "target": target}, training=True))[0]
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     reward = log_probs[range(words), labels[0]].sum()
-    chance = np.log(np.prod(model.grid_shape(picture_of(SOURCE))))
+    chance = np.log(np.prod(model.grid_shape(make_images(SOURCE))))
     learnt = -rewarded * (reward - words * baseline) * -words * chance
     want = (learnt - bonus * words * chance) / words
     assert float(sum(model.losses)) == pytest.approx(want, rel=1e-4)
@@ -181,7 +181,7 @@ def test_what_a_hard_look_adds_to_the_loss() -> None:
     assert float(model.attention.reinforce.baseline) == pytest.approx(moved, rel=1e-4)
 
 
-def test_so_many_looks_are_soft() -> None:
+def test_expected_rate_is_the_fraction_of_soft_steps() -> None:
     model = model_of("hard", expected_rate=0.25)
     grid = np.random.default_rng(0).integers(0, 256, (400, 8, 8, 3), np.uint8)
     encoded = model.encode(grid, True)
@@ -200,7 +200,7 @@ def test_so_many_looks_are_soft() -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="a tape for each path is TensorFlow's")
-def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
+def test_hard_attention_gradient_is_unbiased() -> None:
     """4 places, 2 words: the mean of what 16 forced paths give is the gradient of the paper's L_s.
 
     The bound is on the log likelihood of the caption, its expectation over all paths.
@@ -247,10 +247,10 @@ def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
         close(sum(p * g for p, g in zip(array(chances), map(array, got), strict=True)), want, 1e-5)
 
 
-def test_captions_that_are_all_padding_count_in_no_mean() -> None:
+def test_empty_captions_are_excluded_from_means() -> None:
     for kind in ("soft", "hard"):
         model = model_of(kind)
-        image, target = picture_of(SOURCE)[[0, 1, 0, 0]], TARGET[[0, 1, 0, 0]]
+        image, target = make_images(SOURCE)[[0, 1, 0, 0]], TARGET[[0, 1, 0, 0]]
         target[2:] = 0
         losses = []
         for rows in (2, 4):
@@ -278,7 +278,7 @@ def test_training_in_double_precision_and_on_several_sizes(kind: str) -> None:
 
 
 @pytest.mark.full
-def test_hard_looks_learn_where_to_look() -> None:
+def test_hard_attention_learns_to_attend() -> None:
     """One of four squares is light: its colour is the word. Soft looks are not needed for it."""
     rng = np.random.default_rng(0)
     where, colours = rng.integers(0, 4, 512), np.argsort(rng.random((512, 4)), axis=1)
@@ -300,11 +300,11 @@ def test_hard_looks_learn_where_to_look() -> None:
     assert (np.asarray(found.tokens)[:, 0, 0] == colour + 4).mean() > 0.9
 
 
-def test_words_left_out_are_not_read_in_training() -> None:
+def test_word_dropout_acts_in_training() -> None:
     """With all words left out, only the start, the image and how many words there were are read."""
     model = ShowAttendTell(V, **{**SMALL, "word_dropout": 1.0})
     randomise(model, scale=0.4)
-    image = picture_of(SOURCE)[:1]
+    image = make_images(SOURCE)[:1]
     one, other = (
         {"image": image, "target": np.array([words])} for words in ([2, 5, 6, 7], [2, 8, 9, 4])
     )
@@ -316,7 +316,7 @@ def test_words_left_out_are_not_read_in_training() -> None:
     close(array(model(one, training=True)), array(model(unknown)), 1e-6)
 
 
-def test_a_pooled_look_cannot_tell_places_apart() -> None:
+def test_mean_pooling_ignores_positions() -> None:
     """And has as many weights as the one that it is compared with."""
     grid = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype("float32")
     options = {**SMALL, "encoder": {"kind": "features", "width": 5}}
@@ -342,5 +342,5 @@ def test_a_pooled_look_cannot_tell_places_apart() -> None:
     ({"attention_units": 0}, "^attention_units must be at least 1, got 0"),
     ({"encoder": {"filters": []}}, "^filters is empty; give a width for each stage"),
 )
-def test_bad_options(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     ShowAttendTell(V, **{**SMALL, **options})
