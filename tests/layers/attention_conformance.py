@@ -1,4 +1,4 @@
-"""The law of masks and the numerics of every attention layer."""
+"""Masking rules and numerics of every attention layer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FULLY_MASKED_AXES: dict[str, tuple[Any, ...]] = {
 
 
 class FullyMaskedRowConformance(AttentionCase):
-    """Law 4: nothing left to attend."""
+    """Rule 4: fully masked rows give zeros and zero gradients."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("case", pairwise(FULLY_MASKED_AXES), ids=label)
@@ -68,9 +68,9 @@ class FullyMaskedRowConformance(AttentionCase):
 def check_fully_masked_rows(
     case: AttentionCase, policy: str, mode: str, scores: bool, dropout: float
 ) -> None:
-    """Row 1 hides its memory, query 2 of row 0 its look; against the same call with both alive.
+    """Mask the memory of row 1 and query 2 of row 0; compare with the unmasked call.
 
-    The gradient of the other rows must not change by a bit, that into hidden tensors is exactly 0.
+    Gradients of the other rows must not change at all; those of masked tensors are exactly 0.
     """
     keras.config.set_dtype_policy(policy)
     layer = case.built(dropout=dropout)
@@ -106,7 +106,7 @@ def check_fully_masked_rows(
 
 
 class PaddingConformance(AttentionCase):
-    """Laws 3 and 5: what is hidden weighs nothing, reaches nothing, and cannot be seen."""
+    """Rules 3 and 5: masked positions have zero weight and do not affect outputs."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", ["float32", "float16", "bfloat16"])
@@ -216,7 +216,7 @@ class PaddingConformance(AttentionCase):
 
 
 class NumericConformance(AttentionCase):
-    """Values and gradients against arithmetic that is not ours."""
+    """Values and gradients compared with NumPy and finite differences."""
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
@@ -284,7 +284,7 @@ class NumericConformance(AttentionCase):
 
 
 class StepConformance(AttentionCase):
-    """Asking to see, dropout, and `prepare` / `attend`."""
+    """Returned weights, dropout, and `prepare` / `attend`."""
 
     def test_returning_weights_does_not_change_outputs(self) -> None:
         for training in (False, True):
@@ -379,9 +379,9 @@ class AttentionConformance(
     StepConformance,
     LayerConformance,
 ):
-    """An attention layer: every law of the contract.
+    """Conformance of an attention layer.
 
-    A case says `covers`, `options`, `changed`, `widths` where they are not any, and `scores`, its
+    A case defines `covers`, `options`, `changed`, `widths` if constrained, and `scores`, its
     oracle.
     """
 

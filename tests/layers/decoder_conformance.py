@@ -1,4 +1,4 @@
-"""What holds for everything that runs a cell over the target with attention."""
+"""Conformance of recurrent decoders with attention."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMORY_MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "boo
 
 
 class DecoderConformance(LayerConformance):
-    """A cell that attends, or the loop over it. A case says in `cell_options` what kind."""
+    """An attention cell or its decoder. A case sets arguments of the cell in `cell_options`."""
 
     cell_options: ClassVar[dict[str, Any]] = {}
     tolerance = 1e-5
@@ -41,7 +41,7 @@ class DecoderConformance(LayerConformance):
         )
 
     def decoder(self, **options: Any) -> RecurrentDecoder:
-        """A built decoder with random weights that gives outputs, weights and states."""
+        """Return a built decoder with random weights that returns outputs, weights and states."""
         decoder = RecurrentDecoder(
             self.cell(), alignment_history=True, return_state=True, **options
         )
@@ -57,7 +57,7 @@ class DecoderConformance(LayerConformance):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_steps_equal_the_call(self) -> None:
-        """One step at a time, as a search does it, is the teacher-forced pass."""
+        """Single steps, as in a search, equal the teacher-forced pass."""
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         outputs, weights, states = decoder(inputs, memory, memory_mask=MEMORY_MASK)
         prepared, state = decoder.start(ops.convert_to_tensor(memory), None, MEMORY_MASK, B)
@@ -88,7 +88,7 @@ class DecoderConformance(LayerConformance):
 
     @pytest.mark.numerics
     def test_masked_steps_keep_the_state(self) -> None:
-        """Left, right and inner padding: as if the hidden steps were not there."""
+        """Left, right and inner padding: the same as without the masked steps."""
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         outputs, weights, states = decoder(inputs, memory, inputs_mask=INPUTS_MASK)
         assert not array(outputs)[~INPUTS_MASK].any()

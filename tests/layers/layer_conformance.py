@@ -1,4 +1,4 @@
-"""What holds for every public layer."""
+"""Conformance of every public layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BASES: dict[tuple[type, str], tuple[Any, list[np.ndarray]]] = {}  # by case and 
 
 
 def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None:
-    """One line, a formula, the sections in the house's order, a paper with the place in it."""
+    """Check the summary line, formula, order of sections, and reference with its section."""
     doc = inspect.cleandoc(cls.__doc__ or "")
     assert re.match(r"[A-Z].*[.:]\n\n", doc), "the docstring starts with one line"
     if formula:
@@ -42,7 +42,7 @@ def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None
 
 
 def run_example(cls: type) -> None:
-    """Runs the docstring's example as a doctest."""
+    """Run the example of a docstring as a doctest."""
     test = doctest.DocTestParser().get_doctest(cls.__doc__ or "", {}, cls.__name__, None, 0)
     assert test.examples, "the docstring has no example"
     report: list[str] = []
@@ -84,7 +84,7 @@ class ArgumentCase:
 
 
 class LayerCase(ArgumentCase):
-    """One public layer: its class, how it is made, and the tensors that it is called with."""
+    """A public layer: its class, its constructor arguments, and the tensors of a call."""
 
     options: ClassVar[dict[str, Any]] = {}
     """What the layers of the tests are made with."""
@@ -98,21 +98,21 @@ class LayerCase(ArgumentCase):
         return self.covers(**{**self.options, **options})
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
-        """What the layer is called with."""
+        """Return the tensors of a call."""
         raise TypeError(f"{type(self).__name__} does not say what to call the layer with")
 
     def apply(self, layer: Any, *tensors: Any) -> Any:
         return layer(*tensors)
 
     def built(self, **options: Any) -> Any:
-        """A layer with random weights."""
+        """Return a layer with random weights."""
         layer = self.make(**options)
         self.apply(layer, *self.tensors())
         randomise(layer)
         return layer
 
     def functional(self) -> tuple[Any, keras.Model]:
-        """A layer, and a functional model around it."""
+        """Return a layer and a functional model that contains it."""
         layer = self.make()
         inputs = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in self.tensors()]
         model = keras.Model(inputs, flat(self.apply(layer, *inputs)))
@@ -121,7 +121,7 @@ class LayerCase(ArgumentCase):
 
 
 class ConfigurationTests(LayerCase):
-    """Every constructor argument has an effect, and survives `get_config` and saving."""
+    """Every constructor argument has an effect and is restored from the config and from files."""
 
     together: ClassVar[dict[str, dict[str, Any]]] = {"seed": {"dropout": 0.5}}
     same_results: ClassVar[tuple[str, ...]] = ()
@@ -191,7 +191,7 @@ class ConfigurationTests(LayerCase):
         assert {v.dtype for v in layer.weights} <= {wanted}
 
     def test_saves_and_loads(self, tmp_path: Path) -> None:
-        """In a functional model; `test_saving.py` loads all of them in a fresh process."""
+        """Save a functional model; `test_saving.py` loads all layers in a fresh process."""
         _, model = self.functional()
         model.save(tmp_path / "model.keras")
         again = keras.models.load_model(tmp_path / "model.keras")
@@ -210,7 +210,7 @@ class DocumentationTests(LayerCase):
 
 
 class LayerConformance(ConfigurationTests, DocumentationTests):
-    """Configuration, documentation, paths and dtypes."""
+    """Configuration, documentation, execution modes and dtypes."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])

@@ -1,4 +1,4 @@
-"""The law of masks, as an interface: what a mask means, how masks combine, where they go on."""
+"""Masking rules: meaning, combination and propagation of masks."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ PER_TENSOR = {"query_mask": 0, "value_mask": 1, "key_mask": 2}
 
 
 def masked(x: np.ndarray, mask: np.ndarray) -> Any:
-    """A tensor that carries a Keras mask, as an Embedding makes it."""
+    """Return a tensor with an implicit Keras mask, as set by an Embedding."""
     return pass_mask_on(ops.convert_to_tensor(x), ops.convert_to_tensor(mask))
 
 
 class MaskConformance(AttentionCase):
-    """Laws 1 and 2: meaning, combination, propagation, refusal."""
+    """Rules 1 and 2: meaning, combination, propagation and validation of masks."""
 
     @pytest.mark.parametrize("name", PER_TENSOR)
     def test_explicit_mask_is_implicit_mask(self, name: str) -> None:
@@ -111,7 +111,7 @@ class MaskConformance(AttentionCase):
             layer(*tensors, **{name: np.ones((B, S + T), "bool")})
 
     def test_two_dimensional_attention_mask_is_rejected(self) -> None:
-        """`(T, S)`, or `(B, S)`, or `(T, T)` with B = T: which one cannot be told."""
+        """With B = T, `(T, S)` and `(B, S)` cannot be distinguished."""
         square = self.tensors(batch=S, steps=S)
         for shape in ((S, S), (T, S)):
             with pytest.raises(ValueError, match=r"attention_mask has shape.*mask\[None\]"):
@@ -142,7 +142,7 @@ class MaskConformance(AttentionCase):
         same(implicit_mask(context), QUERY_MASK)
 
     def test_query_mask_is_passed_on_in_a_functional_model(self) -> None:
-        """Two layers in a row: the second one still sees which queries are padding."""
+        """In a stack of two layers, the second one also receives the query mask."""
         width = self.widths[1]
         tokens = keras.Input((S,), dtype="int32")
         embedded = keras.layers.Embedding(9, width, mask_zero=True)(tokens)
@@ -169,7 +169,7 @@ class MaskConformance(AttentionCase):
         assert [implicit_mask(x) for x in bare] == [None] * 3
 
     def test_implicit_mask_is_kept_for_a_second_layer(self) -> None:
-        """The same layer twice, then another layer, on one masked memory."""
+        """Call the same layer twice, then another layer, on one masked memory."""
         first, second = self.built(), self.built()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
@@ -187,12 +187,12 @@ class MaskConformance(AttentionCase):
 
 
 def _rows(mask: np.ndarray) -> np.ndarray:
-    """`(B, S)` as `(B, T, S)`."""
+    """Return a `(B, S)` mask as `(B, T, S)`."""
     return np.repeat(mask[:, None], T, axis=1)
 
 
 def _shorter(model: keras.Model, ids: np.ndarray) -> Any:
-    """The model's layers on ids of another length."""
+    """Apply the model's layers to ids of another length."""
     inputs = keras.Input((ids.shape[1],), dtype="int32")
     rebuilt = keras.models.clone_model(model, input_tensors=inputs)
     rebuilt.set_weights(model.get_weights())

@@ -1,4 +1,4 @@
-"""What holds for every score and for every alignment."""
+"""Conformance of scores and alignments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PART_SECTIONS = ("Call arguments", "Returns", "Cost", "Example")
 
 
 class PartConformance(LayerConformance):
-    """A score or an alignment: a layer that is also found by name."""
+    """A score or alignment: a layer that is registered by name."""
 
     registry: ClassVar[Registry]
     registered: ClassVar[str]
@@ -45,18 +45,18 @@ class PartConformance(LayerConformance):
             self.registry.get(self.registered + "x")
 
     def test_other_precisions_compute_in_float32(self) -> None:
-        """Overrides nothing: scores and weights are float32 at least, whatever comes in."""
+        """Scores and weights are at least float32 for inputs of any dtype."""
         layer = self.make(dtype="float16")
         for output in keras.tree.flatten(self.apply(layer, *self.tensors())):
             assert keras.backend.standardize_dtype(output.dtype) == "float32"
 
-    # Scores and weights leave a part in float32, so these two laws read otherwise here.
+    # Scores and weights are returned in float32, so these two tests differ here.
     test_dtype_policy = None
     test_dtype_argument_applies_to_every_weight = None
 
 
 class ScoreConformance(PartConformance):
-    """A score. A case adds `oracle`, its float64 formula."""
+    """A score. A case implements `oracle`, its formula in float64."""
 
     registry = SCORES
     sections = PART_SECTIONS
@@ -67,7 +67,7 @@ class ScoreConformance(PartConformance):
         return Attention(layer)(query, key, return_attention_scores=True)
 
     def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Float64 scores `(..., T, S)`."""
+        """Return scores `(..., T, S)` in float64."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
     def tensors(self, batch: int = 3, seed: int = 0, scale: float = 1.0) -> tuple[np.ndarray, ...]:
@@ -126,7 +126,7 @@ class ScoreConformance(PartConformance):
 
 
 class AlignmentConformance(PartConformance):
-    """An alignment. A case adds `oracle`, its float64 formula."""
+    """An alignment. A case implements `oracle`, its formula in float64."""
 
     registry = ALIGNMENTS
     sections = PART_SECTIONS
@@ -138,7 +138,7 @@ class AlignmentConformance(PartConformance):
         return softmax(scores, mask)
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
-        """Scores, and the tensors of the state of an alignment that remembers."""
+        """Return scores, and the state tensors of a stateful alignment."""
         scores = np.random.default_rng(0).normal(size=(batch, 4, 7)).astype("float32")
         state = self.make().initial_state(ops.convert_to_tensor(scores))
         return (scores, *(ops.convert_to_numpy(leaf) for leaf in state))
@@ -151,7 +151,7 @@ class AlignmentConformance(PartConformance):
         return Attention("dot", layer)(query, query[:, ::-1], return_attention_scores=True)
 
     def align(self, layer: Any, scores: Any, mask: Any = None) -> Any:
-        """The weights of a first look."""
+        """Return the weights of the first step."""
         scores = ops.convert_to_tensor(scores)
         return layer(scores, mask=mask, state=layer.initial_state(scores))[0]
 
@@ -170,7 +170,7 @@ class AlignmentConformance(PartConformance):
         hnp.arrays("bool", (3, 7)),
     )
     def test_rows_sum_to_at_most_one(self, scores: np.ndarray, mask: np.ndarray) -> None:
-        """Not below 0, exactly 0 where hidden, and a whole where anything is left."""
+        """Weights are not negative, exactly 0 at masked positions, and sum to 1 otherwise."""
         scores = scores + np.float32(0)  # no -0.0, which argmax ranks below 0.0
         weights = array(self.compiled(scores, mask))
         assert (weights >= 0).all()
@@ -184,7 +184,7 @@ class AlignmentConformance(PartConformance):
     @pytest.mark.every_backend
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
     def test_masked_positions_have_zero_weight(self, dtype: str) -> None:
-        """A mask by a great negative number fails here: the hidden score is greater still."""
+        """A mask by a large negative number fails here: the masked score is even larger."""
         mask = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [0, 0, 1, 1]], "bool")
         layer = self.built()
         for size in (1e4, 6e4, 1e5, -1e4, -6e4, -1e5):
@@ -234,7 +234,7 @@ class AlignmentConformance(PartConformance):
             close(array(alone)[0], whole[row], 1e-6)
 
     def test_state_is_declared(self) -> None:
-        """What `initial_state` gives is what a look returns, leaf by leaf."""
+        """`initial_state` has the structure and shapes of the state that a step returns."""
         layer, (scores, *_) = self.built(), self.tensors()
         state = layer.initial_state(ops.convert_to_tensor(scores))
         _, after = layer(scores, state=state)

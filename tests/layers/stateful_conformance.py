@@ -1,4 +1,4 @@
-"""What holds for every attention whose looks depend on the looks before them."""
+"""Conformance of stateful attention layers, whose steps depend on previous steps."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from tests.tiers import FULL, mark_others_full
 
 
 class StatefulCase(AttentionCase):
-    """A case says in NumPy where a row of looks starts, what one look weighs, and what it leaves.
+    """A case implements in NumPy the initial state, and the weights and next state of a step.
 
-    One look: `state`, `(..., X)`, and query `(Dq,)`, keys `(S, Dk)`, mask `(S,)`.
+    One step: `state`, `(..., X)`, and query `(Dq,)`, keys `(S, Dk)`, mask `(S,)`.
     """
 
     def start(self, sources: int) -> Array:
         return np.zeros(sources)
 
     def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
-        """Weights and the next state."""
+        """Return weights and the next state."""
         raise TypeError("a case says what a look does")
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
@@ -60,7 +60,7 @@ class InDecoderConformance(AttentionCase):
 
     @needs_dynamic_shapes
     def test_dynamic_lengths(self) -> None:
-        """Outputs and gradients."""
+        """Return outputs and gradients."""
         import tensorflow as tf
 
         layer = self.built()
@@ -92,13 +92,13 @@ class InDecoderConformance(AttentionCase):
         return build_random(decoder, *self.sequences())
 
     def sequences(self) -> list[Array]:
-        """Inputs and memory."""
+        """Return inputs and memory."""
         return normal((B, T, 4), (B, S, 7))
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", mark_others_full(MODES))
     def test_decoder_steps_equal_the_call(self, mode: str) -> None:
-        """Row by row, one step at a time, without the masked ones."""
+        """Compare row by row with single steps that skip the masked ones."""
         decoder, (inputs, memory) = self.decoder(), self.sequences()
         masks = {"inputs_mask": INPUTS_MASK, "memory_mask": VALUE_MASK}
         whole = compiled(lambda x, y: decoder(x, y, **masks), mode)
@@ -131,7 +131,7 @@ class InDecoderConformance(AttentionCase):
 
     @pytest.mark.full
     def test_trains_in_a_decoder(self) -> None:
-        """A step of `fit`, in graph mode on TensorFlow, moves every weight and nothing to NaN."""
+        """A step of `fit`, in graph mode on TensorFlow, changes every weight and gives no NaN."""
         inputs, memory = self.sequences()
         read = [keras.Input(x.shape[1:]) for x in (inputs, memory)]
         outputs, (weights,) = self.decoder()(*read)

@@ -1,4 +1,4 @@
-"""What holds for every layer over whole sequences: pooling, co-attention and the like."""
+"""Conformance of layers over full sequences: pooling, co-attention and similar."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Arrays = tuple[np.ndarray, ...]
 
 
 class StructureConformance(LayerConformance):
-    """A layer over masked sequences. A case says `names`, `shapes` and `oracle`."""
+    """A layer over masked sequences. A case defines `names`, `shapes` and `oracle`."""
 
     names: ClassVar[tuple[str, ...]] = ("mask",)
     """The mask argument of each tensor."""
@@ -50,15 +50,15 @@ class StructureConformance(LayerConformance):
     oracle_cases: ClassVar[int] = 12  # of each of two shapes, in the fast tier
 
     def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
-        """Of the tensors of a call."""
+        """Return the shapes of the tensors of a call."""
         raise TypeError(f"{type(self).__name__} does not say what to call the layer with")
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
-        """Float64 outputs, those on request too."""
+        """Return all outputs in float64, optional ones included."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
     def check_fully_masked(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
-        """Asserts what row 1 gives when the mask of that name hides all of it."""
+        """Check the outputs of row 1 if it is fully masked by the mask of that name."""
         for output in outputs:
             assert not output[1].any()
 
@@ -71,7 +71,7 @@ class StructureConformance(LayerConformance):
         return self.random(batch, self.lengths, self.seed)
 
     def masks(self, tensors: Arrays, seed: int = 0, share: float = 0.6) -> Arrays:
-        """With holes, and in row 0 without any."""
+        """Return masks with gaps, except in row 0."""
         rng = np.random.default_rng(seed + 1)
         masks = [rng.random(x.shape[:-1]) < share for x in tensors[: len(self.names)]]
         for mask in masks:
@@ -85,7 +85,7 @@ class StructureConformance(LayerConformance):
         return flat(layer(*tensors, return_attention_scores=True, **masks))
 
     def runs(self, layer: Any, **options: Any) -> Any:
-        """`run(*tensors, *masks)`: the outputs, quickly."""
+        """Return `run(*tensors, *masks)`, which returns the outputs, in the fastest mode."""
         count = len(self.names)
         return lambda *given: self.apply(layer, *given[:-count], **self.named(given[-count:]))
 
@@ -148,7 +148,7 @@ class StructureConformance(LayerConformance):
             wanted = self.apply(layer, *tensors)
             close(model(list(tensors)), wanted, 1e-5)
 
-    # the law of masks
+    # masking rules
 
     def test_explicit_mask_is_implicit_mask(self) -> None:
         layer, tensors = self.built(), self.tensors()
@@ -156,7 +156,7 @@ class StructureConformance(LayerConformance):
         want = self.apply(layer, *tensors, **self.named(masks))
         carrying = [masked(x, mask) for x, mask in zip(tensors, masks, strict=False)]
         carrying += list(tensors[len(masks) :])
-        for _ in range(2):  # the first call leaves the masks where they are
+        for _ in range(2):  # the first call does not change the implicit masks
             same(self.apply(layer, *carrying), want)
 
     def test_explicit_and_implicit_masks_combine_by_and(self) -> None:

@@ -1,4 +1,4 @@
-"""Numbers that no layer can be made with: each constructor says which of its own is wrong."""
+"""Invalid constructor arguments: the error of each constructor names the argument."""
 
 from __future__ import annotations
 

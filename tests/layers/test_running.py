@@ -1,4 +1,4 @@
-"""The helpers of the suite itself: what they compare and differentiate is what they say."""
+"""Tests of the test helpers that compare and differentiate."""
 
 from __future__ import annotations
 

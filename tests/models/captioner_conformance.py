@@ -1,4 +1,4 @@
-"""What holds for every model that tells what images show, beside what holds for all that write."""
+"""Conformance of captioners, in addition to that of all generation models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.models.generation_conformance import (
 
 
 class CaptionerConformance(GenerationConformance):
-    """One captioner. Its sources are drawn: a square for each token, no two of them alike."""
+    """A captioner. Images show the source: one square per token, each of another colour."""
 
     numpy_numbers = True
 
@@ -30,7 +30,7 @@ class CaptionerConformance(GenerationConformance):
         return source
 
     def tokens_of(self, source: np.ndarray) -> np.ndarray:
-        """All True: token 0 is a square too."""
+        """Return True everywhere: token 0 is a square too."""
         return np.ones(len(source), bool)
 
     def test_attention_weights_sum_to_one(self) -> None:
@@ -70,7 +70,7 @@ class CaptionerConformance(GenerationConformance):
     @pytest.mark.full
     @pytest.mark.numerics
     def test_learns(self) -> None:
-        """Names the squares of an image from right to left."""
+        """Learns to name the squares of an image from right to left."""
         wide = {"kind": "cnn", "filters": [8, 16]}
         model, words, target, labels = self.train_to_reverse(epochs=24, encoder=wide)
         said = forward(model, words, target).argmax(-1)

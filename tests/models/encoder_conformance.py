@@ -1,12 +1,12 @@
-"""What holds for every model that reads one sequence of tokens, padded with 0.
+"""Conformance of encoders of one sequence of tokens, padded with 0.
 
     class TestBERT(EncoderConformance):
         covers = BERT
-        options = {"vocabulary_size": 13, ...}   # the tiny model of the tests
+        options = {"vocabulary_size": 13, ...}   # a tiny model
         changed = {"vocabulary_size": 15, ...}   # every constructor argument, changed
 
-A model calls `{"tokens": (B, T)}` and gives tensors `(B, T, ...)`, of which those at padding mean
-nothing, or `(B, ...)`.
+A model takes `{"tokens": (B, T)}` and returns tensors `(B, T, ...)`, whose values at padding are
+undefined, or `(B, ...)`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def outputs(model: Any, tokens: np.ndarray) -> list[np.ndarray]:
 
 
 def select_tokens(results: list[np.ndarray], tokens: np.ndarray) -> list[np.ndarray]:
-    """The outputs without those at padding."""
+    """Return the outputs without padding positions."""
     live = tokens != 0
     return [x[live] if x.shape[1:2] == tokens.shape[1:] else x for x in results]
 
 
 def fill(model: Any) -> None:
-    """Random biases and embeddings; kernels as they begin, for larger ones drown what goes around.
+    """Set random biases and embeddings; keep kernels, since larger ones hide the residual.
 
-    Those narrower than what goes around them would be heard too little: embeddings are wide.
+    Embeddings get a large scale, so that tokens have a clear effect on outputs.
     """
     rng = np.random.default_rng(0)
     for variable in model.trainable_variables:
@@ -52,21 +52,21 @@ def fill(model: Any) -> None:
 
 
 class EncoderConformance(ExportableModelConformance):
-    """One public model. A case says `covers`, `options` and `changed`, and `make` if need be."""
+    """A public model. A case defines `covers`, `options`, `changed` and, if needed, `make`."""
 
     fill = staticmethod(fill)
     places: ClassVar[tuple[str, ...]] = ("right", "left", "inside")
     """Where padding cannot be seen."""
 
     def make_deep(self) -> Any:
-        """As tiny, as deep as a real one, with random weights."""
+        """Return a tiny model with the depth of a real one and random weights."""
         return self.make_random(num_layers=DEPTH)
 
     def inputs(self) -> dict[str, np.ndarray]:
-        """What a model of this case can be called with."""
+        """Return the inputs of a call."""
         return {"tokens": TOKENS}
 
-    # the law of masks
+    # masking rules
 
     def padded(self, tokens: np.ndarray, where: str, pads: int) -> np.ndarray:
         rows, length = tokens.shape
@@ -103,14 +103,14 @@ class EncoderConformance(ExportableModelConformance):
 
     @pytest.mark.every_backend
     def test_tokens_affect_outputs(self) -> None:
-        """A law kept by saying nothing would be none: another token changes what follows it."""
+        """Rules out constant outputs: a changed token changes the outputs."""
         model = self.make_deep()
         changed = TOKENS.copy()
         changed[:, 0] = 10
         for a, b in zip(outputs(model, changed), outputs(model, TOKENS), strict=True):
             assert (np.abs(a - b)[0] > 1e-4 * np.abs(b).max()).any()
 
-    # paths
+    # execution modes
 
     @pytest.mark.full
     @pytest.mark.parametrize("own", [False, True])
@@ -135,7 +135,7 @@ class EncoderConformance(ExportableModelConformance):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_gradients_are_finite(self) -> None:
-        """Of a batch in which a row is nothing but padding; every weight has some."""
+        """Finite for a batch with a row of padding only, and nonzero for every weight."""
         model = self.make_random()
         tokens = np.concatenate([TOKENS, np.zeros_like(TOKENS[:1])])
         run = differentiable(

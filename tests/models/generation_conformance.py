@@ -1,12 +1,12 @@
-"""What holds for every model that writes, at the depth of its presets and at tiny widths.
+"""Conformance of generation models, with the depth of their presets and small widths.
 
     class TestRNNSearch(GenerationConformance):
         covers = RNNSearch
-        options = {"units": 8, ...}      # the tiny model of the tests
+        options = {"units": 8, ...}      # a tiny model
         changed = {"units": 10, ...}     # every constructor argument, changed
 
-Presets are found by themselves; those that take an option of `options` take it. Of a model that
-writes on, the source is what a text begins with and the target what follows: see `make_text`.
+Presets are found automatically and take the applicable values of `options`. For a language
+model, the source is the prompt and the target its continuation: see `make_text`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OTHER_STACK = {
     "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
     "dropout": 0.25,
 }
-LENGTH = 7 if FULL or JAX else 2  # of searches, which are eager in the fast tier
+LENGTH = 7 if FULL or JAX else 2  # max_length of searches, which are eager in the fast tier
 
 
 def presets_of(cls: type) -> list[str]:
@@ -49,9 +49,9 @@ def presets_of(cls: type) -> list[str]:
 
 
 def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
-    """Gives a test with the argument `preset` every preset of its model; deep ones run later.
+    """Run a test with the argument `preset` for every preset of its model.
 
-    With the argument `searched` the first runs in the fast tier. Presets of more than two layers,
+    With the argument `searched`, the first runs in the fast tier. Presets of more than two layers,
     except the shallowest, run in the soak tier: the tests of their steps cover searches too.
     """
     if not {"preset", "searched"} & set(metafunc.fixturenames):
@@ -83,17 +83,17 @@ def tier(preset: str) -> list[pytest.MarkDecorator]:
 def build_preset(
     preset: str, sizes: tuple[tuple[str, int], ...], fill: Callable[[Any], None]
 ) -> Any:
-    """A preset's model, as deep as shipped, narrow, with random weights."""
+    """Build a preset with its depth, small widths and random weights."""
     model = az.models.from_preset(preset, **dict(sizes))
     fill(model)
     return model
 
 
 def make_text(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """One text `(B, S + T - 1)`: the source, or the start where there is none, and the target.
+    """Join source (or start token, if empty) and target to one text `(B, S + T - 1)`.
 
-    There is padding between them where the source is short, and the target's own start is not in
-    it: its first token follows the last one of the source.
+    There is padding between them if the source is short, and the start token of the target is
+    left out: its first token follows the last one of the source.
     """
     first = source.copy()
     first[~source.any(1), :1] = START
@@ -101,13 +101,13 @@ def make_text(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def make_images(source: np.ndarray) -> np.ndarray:
-    """Images `(B, 8, 8 S, 3)` that show the tokens of sources `(B, S)` side by side."""
+    """Return images `(B, 8, 8 S, 3)` that show the tokens of sources `(B, S)` as squares."""
     squares = np.kron(source, np.ones((8, 8), "int64")).reshape(len(source), 8, 8 * source.shape[1])
     return (squares[..., None] * [20, 12, 5] % 256).astype("uint8")
 
 
 def to_model_inputs(model: Any, source: np.ndarray) -> Any:
-    """Sources as what a model reads."""
+    """Convert sources to the inputs of a model."""
     shown = make_images(source) if isinstance(model, az.models.Captioner) else source
     return ops.convert_to_tensor(shown)
 
@@ -126,7 +126,7 @@ def forward(model: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
 def teacher_forced(
     model: Any, source: np.ndarray, tokens: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return log probabilities of tokens, `(B, L, V)`, and attention weights, if there are any."""
+    """Return log probabilities of tokens, `(B, L, V)`, and attention weights, if any."""
     start = np.full((len(tokens), 1), START, "int32")
     target = np.concatenate([start, tokens[:, :-1]], axis=1)
     logits = forward(model, source, target)
@@ -158,7 +158,7 @@ def teacher_forced(
 
 
 def one_hypothesis(state: Any) -> Any:
-    """The state `(B, ...)` as a search hands it on: `(B, 1, ...)`, but for what stays in place."""
+    """Add the axis of hypotheses of a search to a state, except to parts that are not reordered."""
     leaves = [
         leaf if stays else ops.expand_dims(leaf, 1)
         for leaf, stays in zip(keras.tree.flatten(state), staying(state), strict=True)
@@ -167,7 +167,7 @@ def one_hypothesis(state: Any) -> Any:
 
 
 class GenerationConformance(ModelConformance):
-    """One public model. A case says `covers`, `options` and `changed`."""
+    """A generation model. A case defines `covers`, `options` and `changed`."""
 
     vocabulary: ClassVar[dict[str, int]] = VOCABULARY
     rate: ClassVar[float] = 0.02
@@ -176,7 +176,7 @@ class GenerationConformance(ModelConformance):
 
     @staticmethod
     def fill(model: Any) -> None:
-        """Random weights, such that what is said at one end is heard at the other."""
+        """Set random weights with which inputs have a clear effect on outputs."""
         randomise(model, scale=0.4)
 
     def padded(self, source: np.ndarray, none: np.ndarray) -> np.ndarray:
@@ -191,15 +191,15 @@ class GenerationConformance(ModelConformance):
         return self.covers(**{**self.vocabulary, **self.options, **options})
 
     def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray = TARGET) -> Any:
-        """What the model is called with."""
+        """Return the inputs of a call."""
         return {"source": source, "target": target}
 
     def loss(self, model: Any, label_smoothing: float) -> keras.losses.Loss:
-        """What the model trains by."""
+        """Return the training loss."""
         return az.losses.SequenceCrossEntropy(label_smoothing)
 
     def training_data(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
-        """What it is called with, and labels of its logits, where these are of the target."""
+        """Return inputs and labels for training."""
         return self.inputs(source, target), labels
 
     def make_preset(self, preset: str) -> Any:
@@ -233,7 +233,7 @@ class GenerationConformance(ModelConformance):
 
     @pytest.mark.every_backend
     def test_steps_equal_the_call(self, preset: str) -> None:
-        """One token at a time from the state, as a search does it, is the teacher-forced pass."""
+        """Single steps from the state, as in a search, equal the teacher-forced pass."""
         model = self.make_preset(preset)
         want = forward(model, SOURCE, TARGET)
 
@@ -254,7 +254,7 @@ class GenerationConformance(ModelConformance):
 
     @pytest.mark.numerics
     def test_loss_is_computed_without_logits(self) -> None:
-        """The same from what is not projected yet, gradients by all weights included."""
+        """The loss from unprojected outputs equals that from logits, including gradients."""
         model = self.make()
         loss = self.loss(model, 0.1)
         self.fill(model)
@@ -302,7 +302,7 @@ class GenerationConformance(ModelConformance):
             greedy = self.search(model)
             assert (found.scores[:, 0] >= greedy.scores[:, 0] - 1e-4).all()
 
-    # small and strange inputs
+    # small and unusual inputs
 
     @pytest.mark.numerics
     @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def check_hypotheses(
 
 
 def check_row(tokens: np.ndarray, length: int, finished: bool) -> None:
-    """Real tokens, the end token last where finished, then pads."""
+    """Check for real tokens, the end token last if finished, then padding."""
     said, rest = tokens[:length].tolist(), tokens[length:].tolist()
     assert not {PAD, START} & set(said)
     assert set(rest) <= {PAD}

@@ -50,7 +50,7 @@ np.savez(sys.argv[3], *outputs)
 
 
 def outputs(model: Any, given: Any, mode: str = QUICK) -> list[np.ndarray]:
-    """All outputs, in the order of their names."""
+    """Return all outputs in the order of their names."""
     run = compiled(lambda x: keras.tree.flatten(model(x, training=False)), mode)
     return [array(x) for x in run(keras.tree.map_structure(ops.convert_to_tensor, given))]
 
@@ -125,7 +125,7 @@ def count_parameters(cls: type, settings: dict[str, Any], **vocabulary: int) -> 
 
 
 class ModelConformance(ArgumentCase):
-    """Every constructor argument has an effect, and survives `get_config` and `from_config`."""
+    """Every constructor argument has an effect and is restored from the config."""
 
     small: ClassVar[dict[str, Any]] = {}
     """Options of smaller models for these tests."""
@@ -175,7 +175,7 @@ class ModelConformance(ArgumentCase):
             assert not all(unchanged), f"{argument} has no effect"
 
     def test_rebuilt_model_computes_the_same(self) -> None:
-        """In training too: noise and dropout masks depend only on the seed."""
+        """Also in training: noise and dropout masks depend only on the seed."""
         options = {**self.options, **self.small}
         options = with_numpy_numbers(options) if self.numpy_numbers else options
         with mock.patch("random.randint", return_value=7):

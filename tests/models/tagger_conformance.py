@@ -1,8 +1,8 @@
-"""What holds for every model that tags words.
+"""Conformance of taggers.
 
 class TestRecurrentTagger(TaggerConformance):
     covers = RecurrentTagger
-    options = {"vocabulary_size": 13, "tags": TAGS, ...}   # the tiny model of the tests
+    options = {"vocabulary_size": 13, "tags": TAGS, ...}   # a tiny model
     changed = {"vocabulary_size": 15, ...}   # every constructor argument, changed
 """
 
@@ -38,13 +38,13 @@ Given = dict[str, np.ndarray]
 
 
 def run(model: Any, given: Given) -> np.ndarray:
-    """The potentials."""
+    """Return the potentials."""
     (potentials,) = outputs(model, given)
     return potentials
 
 
 def emissions(model: Any, given: Given) -> np.ndarray:
-    """Those of words, 0 elsewhere; which places are words is as it should be."""
+    """Return the emissions of words, 0 elsewhere; check the word mask."""
     chain = unpack(keras.ops.convert_to_tensor(run(model, given).astype("float32")))
     places = given["starts"] if "starts" in given else given["tokens"]
     np.testing.assert_array_equal(array(chain.mask), places != 0)
@@ -62,7 +62,7 @@ def fit_and_evaluate(
 
 
 class TaggerConformance(ExportableModelConformance):
-    """One public tagger. A case says `covers`, `options` and `changed`, and `make` if need be."""
+    """A public tagger. A case defines `covers`, `options`, `changed` and, if needed, `make`."""
 
     fill = staticmethod(fill)
     deep: ClassVar[dict[str, Any]] = {}
@@ -74,7 +74,7 @@ class TaggerConformance(ExportableModelConformance):
         return self.make_random(**(self.deep if FULL else {}))
 
     def inputs(self) -> Given:
-        """What a model of this case can be called with: all that it reads."""
+        """Return all inputs of the model."""
         return self.inputs_of(self.make())
 
     def all_inputs(self) -> Given:
@@ -85,10 +85,10 @@ class TaggerConformance(ExportableModelConformance):
         wanted = {"characters": model.characters is not None, "marks": model.settings["marks"]}
         return {name: x for name, x in given.items() if wanted.get(name, True)}
 
-    # the law of masks
+    # masking rules
 
     def padded(self, where: str, pads: int) -> tuple[Given, np.ndarray]:
-        """The inputs with more pads, and where each position went."""
+        """Return inputs with more padding, and the new index of each position."""
         length = TOKENS.shape[1]
         cut = {"right": length, "left": 0, "inside": length // 2}[where]
         places = np.r_[0:cut, cut + pads : length + pads]
@@ -107,7 +107,7 @@ class TaggerConformance(ExportableModelConformance):
             close(emissions(model, longer)[:, places], want, 1e-5)
 
     def test_values_at_padding_and_other_rows_do_not_affect_outputs(self) -> None:
-        """Characters and marks of padding are not read."""
+        """Characters and features at padding have no effect."""
         model = self.make_deep()
         given = self.inputs()
         want = emissions(model, given)
@@ -122,7 +122,7 @@ class TaggerConformance(ExportableModelConformance):
 
     @pytest.mark.every_backend
     def test_all_inputs_affect_outputs(self) -> None:
-        """A law kept by saying nothing would be none: what is changed here is told elsewhere."""
+        """Rules out constant outputs: a changed input changes outputs at other positions."""
         model = self.make_deep()
         given = self.inputs()
         want = emissions(model, given)
@@ -157,11 +157,11 @@ class TaggerConformance(ExportableModelConformance):
         assert array(chain.mask).tolist() == [[False, False], [False, True], [False, False]]
         assert not array(chain.emissions)[[0, 0, 1, 2, 2], [0, 1, 0, 0, 1]].any()
 
-    # paths
+    # execution modes
 
     @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
     def test_mixed_precision(self, policy: str) -> None:
-        """Potentials are of float32; every layer is of the policy."""
+        """Potentials are float32; every layer has the policy."""
         got = self.with_policy(policy)(self.inputs())
         assert keras.backend.standardize_dtype(got.dtype) == "float32"
         assert getattr(got, "_keras_mask", None) is None
@@ -185,7 +185,7 @@ class TaggerConformance(ExportableModelConformance):
     @pytest.mark.every_backend
     @pytest.mark.parametrize("kind", ["softmax", "crf"])
     def test_gradients_are_finite(self, kind: str) -> None:
-        """Of a batch in which a row is nothing but padding; every weight has some."""
+        """Finite for a batch with a row of padding only, and nonzero for every weight."""
         model = self.make_random(head={"kind": kind})
         names = list(given := self.inputs())
         rows = [np.concatenate([x, np.zeros_like(x[:1])]) for x in given.values()]

@@ -1,4 +1,4 @@
-"""An ensemble against the mean of its members' probabilities."""
+"""An ensemble equals the mean of its members' probabilities."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TestEnsemble:
             target = np.where(tokens == 0, 1, tokens)[:, :-1].astype("int32")
             inputs = {"source": SOURCE, "target": np.concatenate([start, target], 1)}
             parts = [array(keras.ops.softmax(model(inputs), axis=-1)) for model in models]
-            for part in parts:  # a search never takes padding or the start
+            for part in parts:  # a search never selects padding or the start token
                 part[..., [0, 2]] = 0
             parts = [part / part.sum(-1, keepdims=True) for part in parts]
             log_probs = np.log(np.mean(parts, axis=0) + 1e-30)

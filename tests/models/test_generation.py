@@ -1,4 +1,4 @@
-"""The search of a model: on every path the same, traced once, its draws those of the source."""
+"""Search of a model: equal results on every path, tracing, and sampling per source."""
 
 from __future__ import annotations
 

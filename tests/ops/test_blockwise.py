@@ -1,4 +1,4 @@
-"""Blocks against all scores at once: the same values, the same gradients, none of the memory."""
+"""Blockwise attention: values and gradients of direct attention, with less memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CASES: list[tuple[tuple[int, int], MaskPattern, set[str]]] = [
 
 
 def tensors(steps: int, sources: int, batch: int = B) -> list[np.ndarray]:
-    """Query, key, value and bias."""
+    """Return query, key, value and bias."""
     rng = np.random.default_rng(0)
     shapes = ((batch, H, steps, K), (batch, G, sources, K), (batch, G, sources, V))
     every = (*shapes, (H, steps + sources + 1))
@@ -49,7 +49,7 @@ def tensors(steps: int, sources: int, batch: int = B) -> list[np.ndarray]:
 
 
 def masks(names: set[str], steps: int, sources: int) -> dict[str, np.ndarray]:
-    """With holes, and nothing left in the last row of the batch."""
+    """Return masks with gaps; the last row of the batch is fully masked."""
     rng = np.random.default_rng(1)
     every = {
         "mask": rng.random((B, sources)) > 0.3,
@@ -121,7 +121,7 @@ def test_empty_batch() -> None:
 
 @pytest.mark.parametrize("fill", [np.nan, np.inf])
 def test_fully_masked_rows_and_values_at_masked_positions(fill: float) -> None:
-    """What is hidden reaches nothing; of nothing left come exactly 0 and no gradient."""
+    """Masked values have no effect; fully masked rows give exactly 0 and zero gradients."""
     query, key, value, bias = tensors(20, 20)
     mask = masks({"mask"}, 20, 20)["mask"]
     hidden = ~mask[:, None, :, None]
@@ -146,7 +146,7 @@ def test_fully_masked_rows_and_values_at_masked_positions(fill: float) -> None:
 
 
 def test_large_scores_neither_overflow_nor_underflow() -> None:
-    """Of scores of thousands, the greatest in the first block, in the last and in one between."""
+    """Scores of several thousand, the largest in the first, the last or a middle block."""
     key = np.zeros((1, 1, 24, 1), "float32")
     key[0, 0, :, 0] = 1000 - np.arange(24)
     query = np.array([1, -1, 3e3], "float32").reshape(1, 1, 3, 1)
@@ -161,7 +161,7 @@ def test_large_scores_neither_overflow_nor_underflow() -> None:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-3), ("bfloat16", 1e-2)])
 def test_half_precision(dtype: str, tolerance: float) -> None:
-    """Sums are in float32: only what comes in and the gradients that go out are rounded."""
+    """Sums are in float32: only inputs and returned gradients are rounded."""
     rounded = [ops.cast(ops.convert_to_tensor(x), dtype) for x in tensors(16, 20)]
     exact = [array(x).astype("float32") for x in rounded]
     run = differentiable(keras.layers.Identity(), by_blocks(MaskPattern(), {"bias"}))

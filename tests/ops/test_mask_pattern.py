@@ -38,7 +38,7 @@ def test_mask(reach: MaskPattern) -> None:
 
 @pytest.mark.parametrize("reach", REACHES, ids=str)
 def test_excluded_blocks_are_skipped(reach: MaskPattern) -> None:
-    """Each block with a place in reach once, in order; and one of a row in which there is none."""
+    """Each block with a visible position once, in order; one block for a row without any."""
     for steps, sources in ((12, 12), (8, 16), (16, 4), (24, 4)):
         walk = BlockIterator(reach, 4, steps // 4, sources // 4)
         pair, visited = walk.first(), []

@@ -24,7 +24,7 @@ LOWEST = np.finfo("float32").min
     hnp.arrays("bool", (2, 5)),
 )
 def test_rows_sum_to_one_for_any_scores(scores: np.ndarray, mask: np.ndarray) -> None:
-    """All finite and infinite float32; an infinite score that is allowed may make no number."""
+    """All finite and infinite float32; an unmasked infinite score may give NaN."""
     weights = array(COMPILED(scores, mask))
     assert not weights[~mask].any()
     sane = np.isfinite(np.where(mask, scores, 0)).all(-1)

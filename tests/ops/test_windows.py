@@ -43,7 +43,7 @@ def by_hand(x: np.ndarray, places: np.ndarray, lead: int) -> np.ndarray:
 def test_gathers_separate_positions_in_each_row(
     shape: tuple[int, ...], looked: tuple[int, ...], lead: int, mode: str
 ) -> None:
-    """Places outside of the memory read the nearest end."""
+    """Positions outside of the memory are clipped to its ends."""
     rng = np.random.default_rng(0)
     places = rng.integers(-3, 8, size=looked).astype("int32")
     for x in (rng.normal(size=shape).astype("float32"), rng.random(shape) > 0.5):
@@ -83,7 +83,7 @@ def test_dynamic_lengths() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_gradient_sums_over_windows(mode: str) -> None:
-    """A place that is read n times gets n gradients, one that is not read gets exactly 0."""
+    """A position in n windows gets n gradients, one in no window exactly 0."""
     places = np.array([[[0, 1], [1, 9]], [[2, 2], [2, -4]]], "int32")
     run = differentiable(keras.layers.Identity(), lambda x, p: take_places(x, p, 1), mode)
     _, (gradient,), _ = run(np.ones((2, 4, 1), "float32"), places)
@@ -106,7 +106,7 @@ def test_positions_of_a_window() -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rows", [(2,), (2, 3), (0,)])
 def test_scatter_inverts_gather(rows: tuple[int, ...], mode: str) -> None:
-    """Weights come to stand where they were taken; those outside of the memory are lost."""
+    """Weights return to their positions; those outside of the memory are dropped."""
     rng = np.random.default_rng(0)
     start = rng.integers(-4, 8, size=(*rows, 5, 1))
     weights = rng.random((*rows, 5, 3)).astype("float32")

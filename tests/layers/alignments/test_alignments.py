@@ -68,7 +68,7 @@ class SparseConformance(AlignmentConformance):
     def test_gradients_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
         ranks = np.random.default_rng(6).permuted(np.tile(np.arange(7), (4, 3, 1)), axis=-1)
-        scores, mask = (-0.25 * ranks).astype(WIDE), ranks < 6  # no weight begins near a score
+        scores, mask = (-0.25 * ranks).astype(WIDE), ranks < 6  # no weight is small for a score
         mask[3] = False
         layer(scores)
         run = differentiable(layer, lambda x: layer(x, mask=mask)[0])
@@ -98,7 +98,7 @@ class TestLearnedEntmax(SparseConformance):
     options = {"alpha": 1.3, "learn_alpha": True}
 
     def built(self, **options: Any) -> EntmaxAlignment:
-        """alpha as made, which the oracle knows."""
+        """Keep the initial alpha, which the oracle uses."""
         layer = self.make(**options)
         layer.build((3, 4, 7))
         return layer
@@ -129,7 +129,7 @@ class TestSigmoidAlignment(SparseConformance):
     at_most_one = False
 
     def built(self, **options: Any) -> SigmoidAlignment:
-        """Random weights would hide the bias from the oracle, so it stands in the constructor."""
+        """The oracle needs the bias, so it is a constructor argument and weights are not random."""
         layer = self.make(bias_init=0.5, **options)
         layer.build((3, 4, 7))
         return layer
@@ -259,7 +259,7 @@ def test_masked_queries_are_not_counted(live: list[int]) -> None:
 
 
 class Tiring(DotScore):
-    """A score that remembers, and that no list of excluded pairs knows."""
+    """A stateful score that is not in the list of excluded pairs."""
 
     def initial_state(self, like: Any) -> Any:
         return (like,)
@@ -267,7 +267,7 @@ class Tiring(DotScore):
 
 @pytest.mark.parametrize("alignment", ["local_monotonic", "local_predictive"])
 def test_stateful_score_is_rejected(alignment: str) -> None:
-    """Names are refused when the layer is made, what is not known by name when it is called."""
+    """Names are rejected in the constructor, unregistered scores in the call."""
     states = np.ones((1, 2, 3), "float32")
     with pytest.raises(ValueError, match="scores all source positions, but"):
         Attention(score="coverage", alignment=alignment)

@@ -20,20 +20,20 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def first_look(scores: np.ndarray, mask: np.ndarray, bias: float = BIAS) -> np.ndarray:
-    """A soft look from place 0: stops at j after passing all before it."""
+    """Soft first step from position 0: stop at j after skipping all positions before it."""
     stop = np.where(mask, sigmoid(scores + bias), 0)
     passed = np.cumprod(1 - stop, axis=-1)
     return stop * np.concatenate([np.ones_like(passed[..., :1]), passed[..., :-1]], axis=-1)
 
 
 def first_stop(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """A hard look from place 0."""
+    """Hard first step from position 0."""
     stops = mask & (scores + BIAS > 0)
     return (stops & (np.cumsum(stops, axis=-1) == 1)).astype("float64")
 
 
 def in_chunks(stop: np.ndarray, energy: np.ndarray, mask: np.ndarray, width: int) -> np.ndarray:
-    """Each stop's weight, shared out in its chunk: a sum over stops, a softmax in each."""
+    """Distribute the weight of each stop by a softmax over its chunk; sum over stops."""
     weights = np.zeros(stop.shape)
     for index in np.ndindex(stop.shape):
         row, end = index[:-1], index[-1]
@@ -110,7 +110,7 @@ class TestMochaAlignment(TestMonotonicAlignment):
         return first_look(scores, mask)
 
     def test_state_is_declared(self) -> None:
-        """It is where the reader stopped, not what was seen from there."""
+        """The state contains the stop position, not the chunk weights."""
         layer, (scores, *_) = self.built(), self.tensors()
         state = layer.initial_state(ops.convert_to_tensor(scores))
         weights, (after,) = layer(scores, state=state, aux=self.aux(scores))
@@ -136,7 +136,7 @@ def soft(form: str = "parallel", **options: Any) -> MonotonicAlignment:
 
 @pytest.mark.parametrize("form", ["parallel", "recursive"])
 def test_second_step_by_hand(form: str) -> None:
-    """From 1/2 on place 0 and 1/2 on place 1, stopping with 1/2, 1/4 and 3/4."""
+    """Previous weights 1/2 at positions 0 and 1; stop probabilities 1/2, 1/4 and 3/4."""
     scores = np.log(np.array([[1.0, 1 / 3, 3.0]], "float32"))
     weights, _ = soft(form)(scores, state=(np.array([[0.5, 0.5, 0.0]], "float32"),))
     # q: 1/2; 1/2 * 1/2 + 1/2 = 3/4; 3/4 * 3/4 = 9/16
@@ -158,7 +158,7 @@ def test_weights_equal_the_defining_sum() -> None:
 
 
 def test_attention_to_late_positions_does_not_underflow() -> None:
-    """All on place 100 with p = 1/2 everywhere: dividing by 2^-100, clipped, loses it all."""
+    """All weight at position 100 and p = 1/2: a division by a clipped 2^-100 would lose it."""
     scores = np.zeros((1, 200), "float32")
     previous = np.eye(200, dtype="float32")[100:101]
     weights, _ = soft()(scores, state=(previous,))
@@ -171,7 +171,7 @@ LONG = 2000
 
 
 def long_scores() -> np.ndarray:
-    """Rows of probabilities 0, 1, of both, of 1/2 everywhere, and of random ones."""
+    """Return rows of stop probabilities 0, 1, both, 1/2, and random ones."""
     rng = np.random.default_rng(0)
     both = np.where(rng.random(LONG) < 0.01, 1e4, -1e4)
     rows = [np.full(LONG, -1e4), np.full(LONG, 1e4), both, np.zeros(LONG), rng.normal(size=LONG)]
@@ -181,7 +181,7 @@ def long_scores() -> np.ndarray:
 @pytest.mark.full
 @pytest.mark.parametrize("form", ["parallel", "recursive"])
 def test_thousands_of_steps_and_positions(form: str) -> None:
-    """Three of them, each from the one before: finite both ways, and what float64 says."""
+    """Three steps in sequence: finite values and gradients that agree with float64."""
     layer, scores = soft(form), long_scores()
 
     def looks(scores: Any) -> Any:
@@ -232,9 +232,9 @@ def test_noise_is_added_to_scores() -> None:
 
 
 def test_chunks_by_hand() -> None:
-    """Stops at places 1 and 3 with 1/2 each; energies 0, log 3, 0, log 3; chunks of 2.
+    """Stops at positions 1 and 3 with 1/2 each; energies 0, log 3, 0, log 3; chunks of 2.
 
-    From place 1: 1/4 and 3/4 of 1/2; from place 3 the same.
+    From position 1: 1/4 and 3/4 of 1/2; from position 3 the same.
     """
     layer = MochaAlignment(2, hard_at_inference=False)
     layer.build((1, 4))
@@ -246,7 +246,7 @@ def test_chunks_by_hand() -> None:
 
 @pytest.mark.parametrize("width", [1, 2, 5, 40])
 def test_chunk_widths(width: int) -> None:
-    """One place is monotonic attention; wider than the memory sees all up to the stop."""
+    """Width 1 is monotonic attention; a width above S covers all positions up to the stop."""
     rng = np.random.default_rng(0)
     scores, energy = (rng.normal(size=(4, 9)).astype("float32") for _ in range(2))
     mask = rng.random((4, 9)) > 0.3
@@ -262,7 +262,7 @@ def test_chunk_widths(width: int) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_chunks_at_extreme_energies(mode: str) -> None:
-    """A greatest energy far above a chunk's own makes 0 / 0 where it is taken of the whole row."""
+    """A softmax that subtracts the maximum of the full row gives 0 / 0 in other chunks."""
     energy = np.array(
         [[1e4, 0, 0, -1e4, -1e4], [-1e30, -1e30, -1e30, 1e30, 0], [3e38, -3e38, 3e38, 1, 2]],
         "float32",

@@ -39,7 +39,7 @@ MASK = np.array([1, 1, 0, 1, 1, 1], "bool")
 
 
 class TestGumbelAlignment(AlignmentConformance):
-    """At inference, where all laws are asked, it is an argmax."""
+    """The conformance tests run at inference, where it is an argmax."""
 
     covers = GumbelAlignment
     registered = "gumbel"
@@ -61,7 +61,7 @@ class TestReinforceAlignment(AlignmentConformance):
 
 
 def sampled(align: Any, scores: Any, mask: Any = None, noise: Any = None) -> tuple[Any, Any]:
-    """Weights and state of a first look in training, drawn anew or with the noise given."""
+    """Return weights and state of the first step in training, with new or given noise."""
     scores = ops.convert_to_tensor(scores)
     if noise is None:
         noise = align.sample_noise(ops.shape(scores), "float32")
@@ -71,7 +71,7 @@ def sampled(align: Any, scores: Any, mask: Any = None, noise: Any = None) -> tup
 
 @pytest.mark.parametrize("name", ["gumbel", "reinforce"])
 def test_million_samples_follow_the_distribution(name: str) -> None:
-    """The same through an attention with masked memory, one row of it with nothing left."""
+    """The same in an attention with masked memory, one row of it fully masked."""
     layer = Attention("dot", name)
     value = np.random.default_rng(0).normal(size=(10, 6, 4)).astype("float32")
     mask = np.random.default_rng(1).random((10, 6)) > 0.4
@@ -114,7 +114,7 @@ def test_seeded_and_repeatable(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", SAMPLED)
 def test_dropout_and_noise_of_one_seed_differ(kind: type) -> None:
-    """Were they the same, what is dropped would tell what is drawn."""
+    """Equal numbers would correlate dropout with the samples."""
     layer = Attention("dot", kind(seed=3), dropout=0.5, seed=3)
     value = np.zeros((20, 10, 4), "float32")
     draws = layer.sample_noise(layer.prepare(ops.convert_to_tensor(value)), 100, True)
@@ -152,9 +152,9 @@ def test_large_scores_and_fully_masked_rows(kind: type, mode: str) -> None:
 
 
 def uniform_decoder(name: str, feeding: bool, steps: int) -> tuple[np.ndarray, Any]:
-    """Weights `(2, T, 5)` and the last state of a decoder that scores all places alike.
+    """Return weights `(2, T, 5)` and the last state of a decoder with equal scores.
 
-    The second row reads no more than three places, and steps only half of the time.
+    The second row has three memory positions and half of its steps masked.
     """
     cell = AttentionCell(
         keras.layers.SimpleRNNCell(4, kernel_initializer="zeros", recurrent_initializer="zeros"),
@@ -181,7 +181,7 @@ def uniform_decoder(name: str, feeding: bool, steps: int) -> tuple[np.ndarray, A
 @pytest.mark.parametrize("feeding", [True, False])
 @pytest.mark.parametrize("name", ["gumbel", "reinforce"])
 def test_loop_steps_sample_independently(name: str, feeding: bool) -> None:
-    """Drawn inside of the loop, every step would see the same draw."""
+    """Noise sampled inside of the loop would be the same in every step."""
     weights, _ = uniform_decoder(name, feeding, 500)
     full, masked = weights[0], weights[1, 1::2]
     assert not weights[1, ::2].any()
@@ -197,7 +197,7 @@ def test_loop_steps_sample_independently(name: str, feeding: bool) -> None:
 
 @pytest.mark.parametrize("feeding", [True, False])
 def test_decoder_state_contains_the_sampled_position(feeding: bool) -> None:
-    """8 looks at 5 places, and 4 at 3: hidden steps choose nothing."""
+    """8 steps over 5 positions, and 4 over 3: masked steps do not sample."""
     _, state = uniform_decoder("reinforce", feeding, 8)
     choice = ReinforceAlignment.choice(state.alignments[0])
     want = np.array([8 * np.log(5), 4 * np.log(3)])
@@ -206,7 +206,7 @@ def test_decoder_state_contains_the_sampled_position(feeding: bool) -> None:
 
 
 def test_straight_through_by_hand() -> None:
-    """Two places, noisy scores log 3 apart: one-hot, with the slope p (1 - p) = 3/16 of softmax."""
+    """Two positions, noisy scores log 3 apart: one-hot, with the softmax slope p (1 - p) = 3/16."""
     noise = np.log(np.array([[3.0, 1.0]], "float32"))
     for temperature, slope in ((1.0, 3 / 16), (0.5, 0.09)):
         align = GumbelAlignment(temperature)
@@ -273,7 +273,7 @@ def test_temperature_set_by_a_callback_is_saved(tmp_path: Path) -> None:
 
 
 def kept(scores: np.ndarray, mask: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Log-probability of what was chosen and entropy, `(..., 1)`, in float64."""
+    """Return the log-probability of the sample and the entropy, `(..., 1)`, in float64."""
     shares = softmax(scores, mask)
     with np.errstate(divide="ignore"):
         logs = np.log(shares)
@@ -284,7 +284,7 @@ def kept(scores: np.ndarray, mask: np.ndarray, weights: np.ndarray) -> tuple[np.
 
 
 def test_choice_by_hand() -> None:
-    """Shares 1/2, 1/4, 1/4 and the second drawn: log 1/4, and entropy 3/2 log 2."""
+    """Probabilities 1/2, 1/4, 1/4 and the second sampled: log 1/4, and entropy 3/2 log 2."""
     align = ReinforceAlignment()
     scores = np.log(np.array([[2.0, 1.0, 1.0, 9.0]], "float32"))
     mask, noise = np.array([[True, True, True, False]]), np.array([[0, 5, 0, 9.0]], "float32")
@@ -299,7 +299,7 @@ def test_choice_by_hand() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_state_accumulates_over_all_steps(mode: str) -> None:
-    """Sums over the live looks; masked queries and dead memories add nothing."""
+    """Sums over unmasked queries; masked queries and fully masked memories add 0."""
     layer = Attention("dot", ReinforceAlignment(seed=4))
     rng = np.random.default_rng(0)
     query, value = (rng.normal(size=(3, n, 4)).astype("float32") for n in (5, 7))
@@ -359,7 +359,7 @@ def test_stateful_score_accumulates_the_same_sums() -> None:
 
 
 def test_heads_sample_independently() -> None:
-    """Six and two looks of two heads at five equal places; a row of hidden queries chooses none."""
+    """Six and two steps of two heads over five equal scores; masked queries do not sample."""
     layer = MultiHeadAttention(2, 4, alignment="reinforce")
     value = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
     live = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], "bool")
@@ -374,7 +374,7 @@ def test_heads_sample_independently() -> None:
 
 
 def test_gradients_of_the_state_are_finite_differences() -> None:
-    """The choice stands; log-probability and entropy move with the scores, the weights do not."""
+    """The sample is fixed; log-probability and entropy depend on scores, the weights do not."""
     rng = np.random.default_rng(2)
     scores, noise = rng.normal(size=(4, 7)).astype(WIDE), 9 * rng.gumbel(size=(4, 7)).astype(WIDE)
     mask = rng.random((4, 7)) > 0.3
@@ -389,7 +389,7 @@ def test_gradients_of_the_state_are_finite_differences() -> None:
 
 
 def test_gradient_of_entropy_is_finite_at_certainty() -> None:
-    """-p log p at p = 0 and 1, where a plain formula has 0 log 0."""
+    """-p log p at p = 0 and 1, where the formula contains 0 log 0."""
     align = ReinforceAlignment()
     align.build((3, 3))
     scores = np.array([[0, -200, -1e5], [1e5, 0, 0], [0, -np.inf, 1]], "float32")
@@ -402,7 +402,7 @@ def test_gradient_of_entropy_is_finite_at_certainty() -> None:
 
 
 def test_expected_rate() -> None:
-    """So many looks weigh softly and keep no log-probability; the coin is of no place's noise."""
+    """This fraction of steps is soft and has no log-probability; its noise is independent."""
     rate, count = 0.3, 20_000
     align = ReinforceAlignment(rate, seed=1)
     scores = np.tile(SCORES, (count, 1))
@@ -421,7 +421,7 @@ def test_expected_rate() -> None:
 
 
 def test_expected_steps_are_sampled_once_per_row() -> None:
-    """All looks of an image, of all heads, are soft, or none is."""
+    """All steps and heads of an image are soft, or none is."""
     align = ReinforceAlignment(0.5, seed=1)
     query = np.random.default_rng(0).normal(size=(64, 5, 4)).astype("float32")
     for layer in (Attention("dot", align), MultiHeadAttention(2, 3, alignment=align)):

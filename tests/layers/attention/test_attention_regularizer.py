@@ -46,7 +46,7 @@ def test_weights_are_returned_and_the_penalty_is_added(name: str, heads: bool) -
 def fitted(
     penalty: str, rate: float, attach: Any, steps: int = 4
 ) -> tuple[float, float, np.ndarray]:
-    """A model whose only loss is the penalty: before, after, and its weights then."""
+    """Train on the penalty only; return it before and after training, and the weights."""
     query, value = keras.Input((steps, 6)), keras.Input((4, 6))
     context, weights = attach(query, value)
     model = keras.Model(

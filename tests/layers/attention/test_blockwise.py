@@ -1,4 +1,4 @@
-"""Layers whose looks are taken by blocks: nobody can tell, but by the memory."""
+"""Blockwise computation in layers: the same results with less memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def heads(**options: Any) -> MultiHeadAttention:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every look is long, in blocks of 8; grows with each that is taken by blocks."""
+    """Use blocks of 8 for every call; return a list that grows with each blockwise call."""
     found: list[int] = []
     real = blockwise.zoo_ops.blockwise_attention
 
@@ -124,7 +124,7 @@ def test_dropout_differs_between_calls(taken: list[int]) -> None:
 
 
 class Squared(Attention):
-    """A score of one's own, in the layer."""
+    """An attention layer with its own score."""
 
     def compute_scores(self, query: Any, keys: Any, state: Any) -> Any:
         return super().compute_scores(query, keys, state) ** 2

@@ -1,4 +1,4 @@
-"""Nothing public or registered goes without a conformance case."""
+"""Every public or registered class has a conformance case."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = (keras.layers.Layer, keras.losses.Loss)
 
 
 def public(module: ModuleType) -> set[type]:
-    """Layers, losses and models that a module exports."""
+    """Return layers, losses and models that a module exports."""
     exported = (getattr(module, name) for name in module.__all__)
     return {x for x in exported if inspect.isclass(x) and issubclass(x, KINDS)} - BASES
 
@@ -53,7 +53,7 @@ def test_every_loss_has_a_case() -> None:
 
 def test_missing_case_is_detected() -> None:
     class NewScore(Score):
-        """A mechanism without a case."""
+        """A score without a case."""
 
     mine = Registry("score")
     mine.register("new")(NewScore)

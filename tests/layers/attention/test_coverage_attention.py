@@ -26,7 +26,7 @@ class TestCoverageAttention(StatefulAttentionConformance, WrapperConformance):
 
 
 def by_hand(alignment: str, key_kernel: float, covered: float, v: float) -> CoverageAttention:
-    """One hidden unit, `v tanh(key_kernel k + covered c)`."""
+    """Return a layer with one hidden unit, `v tanh(key_kernel k + covered c)`."""
     layer = CoverageAttention(units=1, alignment=alignment)
     layer.build((1, 3, 1), (1, 3, 1))
     weights = [[0]], [[key_kernel]], [covered], [0], [v]
@@ -35,7 +35,7 @@ def by_hand(alignment: str, key_kernel: float, covered: float, v: float) -> Cove
 
 
 def test_two_steps_by_hand() -> None:
-    """First scores 0 and ln 3; what the first look covered takes the second key back to 0."""
+    """First scores 0 and ln 3; the coverage of the first step sets the second score to 0."""
     a = np.arctanh(np.log(3) / 2)
     layer = by_hand("softmax", a, -4 * a / 3, 2)
     query, key = np.zeros((1, 2, 1), "float32"), np.array([[[0], [1]]], "float32")
@@ -49,7 +49,7 @@ def test_two_steps_by_hand() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_covered_positions_are_not_attended_again(mode: str) -> None:
-    """Hard looks go from the greatest key to the least, past hidden places and hidden queries."""
+    """Hard attention selects keys from largest to smallest and skips masked ones and queries."""
     layer = by_hand("hard", 0.1, -5, 1)
     query = np.zeros((2, 4, 1), "float32")
     key = np.array([[[2], [3], [1]], [[2], [3], [1]]], "float32")

@@ -18,7 +18,7 @@ from tests.variants import numerics_only
 def match_scores(
     first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns: np.ndarray
 ) -> Any:
-    """The paper's match-score of every pair, one after the other; 0 where either is hidden."""
+    """Return the paper's match score of every pair; 0 where either word is masked."""
     matrix = np.zeros((len(first), len(second)))
     for i, j in np.ndindex(*matrix.shape):
         if rows[i] and columns[j]:
@@ -60,7 +60,7 @@ class TestAttentionFeatureMap(SentencePairCase):
     changed = {"max_length": 160, "score": "cosine"}
 
     def pair(self, layer: Any, x: Any, y: Any, a: Any, rows: Any, columns: Any) -> Arrays:
-        """In the paper's letters: F of features by words, W of features by words."""
+        """In the paper's notation: F and W are features by words."""
         w0, w1 = (numbers(layer)[name].T for name in ("first_kernel", "second_kernel"))
         return (w0[:, : len(y)] @ a.T).T, (w1[:, : len(x)] @ a).T
 
@@ -142,14 +142,14 @@ class TestAttentionWeightedPooling(SentencePairCase):
 
 @numerics_only
 class TestWindowOfOne(TestAttentionWeightedPooling):
-    """Each position alone."""
+    """Windows of one position."""
 
     options = {"window": 1}
 
 
 @numerics_only
 class TestWindowOfFour(TestAttentionWeightedPooling):
-    """Longer than some sentences."""
+    """Windows longer than some sentences."""
 
     options = {"window": 4}
 
@@ -170,7 +170,7 @@ def test_pooling_by_hand() -> None:
 
 
 def test_pooled_windows_keep_masks() -> None:
-    """Two poolings in a row: a sentence of n words has n - 1, then n - 2 windows."""
+    """Two pooling layers: a sentence of n words has n - 1, then n - 2 windows."""
     tokens = [keras.Input((None,), dtype="int32") for _ in range(2)]
     embed = layers.Embedding(9, 4, mask_zero=True)
     once = AttentionWeightedPooling(2)(*[embed(x) for x in tokens])

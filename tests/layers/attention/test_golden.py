@@ -88,7 +88,7 @@ def test_mechanism(name: str) -> None:
 
 
 def monotonic(name: str, **options: Any) -> tuple[dict[str, np.ndarray], Any]:
-    """The case, and a layer with its weights."""
+    """Return the golden case and a layer with its weights."""
     make, weights = MONOTONIC[name]
     case, layer = golden(name), make(alignment=MonotonicAlignment(**options))
     layer.build(case["queries"].shape, case["memory"].shape)
@@ -99,7 +99,7 @@ def monotonic(name: str, **options: Any) -> tuple[dict[str, np.ndarray], Any]:
 @pytest.mark.parametrize("form", ["parallel", "recursive"])
 @pytest.mark.parametrize("name", MONOTONIC)
 def test_monotonic_mechanism(name: str, form: str) -> None:
-    """Six queries, each from the weights of the one before; the first from all on place 0."""
+    """Six queries, each from the previous weights; the first from all weight at position 0."""
     case, layer = monotonic(name, form=form, hard_at_inference=False)
     queries, memory, mask = case["queries"], case["memory"], memory_mask(case)
     _, looked = layer(queries, memory, value_mask=mask, return_attention_scores=True)
@@ -111,9 +111,9 @@ def test_monotonic_mechanism(name: str, form: str) -> None:
 
 @pytest.mark.parametrize("name", MONOTONIC)
 def test_hard_monotonic_mechanism(name: str) -> None:
-    """All six in one call up to the first that stops nowhere, and each from TFA's own state.
+    """All six in one call up to the first step without a stop, and each from TFA's state.
 
-    After such a look TFA's weights stay 0 for good; ours go on from the last stop, as in the paper.
+    After such a step TFA's weights stay 0; ours continue from the last stop, as in the paper.
     """
     case, layer = monotonic(name)
     queries, memory, mask = case["queries"], case["memory"], memory_mask(case)
@@ -131,7 +131,7 @@ def test_hard_monotonic_mechanism(name: str) -> None:
 
 
 def test_monotonic_function() -> None:
-    """TFA's function of bare probabilities, from any previous weights."""
+    """TFA's function of probabilities, from any previous weights."""
     case = golden("monotonic_fn", "monotonic.npz")
     logits = np.log(case["p_choose"] / (1 - case["p_choose"]))
     for form in ("parallel", "recursive"):

@@ -40,7 +40,7 @@ class TestHardAttentionNumerics(NumericConformance):
     def tensors(
         self, batch: int = B, steps: int = T, sources: int = S, seed: int = 0, scale: float = 1.0
     ) -> tuple[np.ndarray, ...]:
-        """Such that each mask hides a place that would be chosen, and no choice is a close one."""
+        """Each mask hides a position that would be selected, and no two top scores are close."""
         return super().tensors(batch, steps, sources, seed + 347, scale)
 
     def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
@@ -51,9 +51,9 @@ class TestHardAttentionNumerics(NumericConformance):
 
     @pytest.mark.parametrize(("policy", "tolerance"), [("float16", 2e-3), ("bfloat16", 2e-2)])
     def test_half_precision_over_a_long_memory(self, policy: str, tolerance: float) -> None:
-        """Of 8192 places one that scores as the best does, but for rounding; its value, unrounded.
+        """The position selected among 8192 has the best score up to rounding, and its exact value.
 
-        (Which of two such places it is, rounding may decide, and the value with it.)
+        (Rounding may decide between positions with nearly equal scores.)
         """
         keras.config.set_dtype_policy(policy)
         layer = self.make()
@@ -100,7 +100,7 @@ def test_estimators_are_found_by_name() -> None:
 
 
 def test_by_hand() -> None:
-    """Scores 2, 6 and 4; the second is taken, and the third when the second is hidden."""
+    """Scores 2, 6 and 4: selects the second, and the third if the second is masked."""
     layer = HardAttention(score="dot")
     value = np.array([[[1.0], [3.0], [2.0]]], "float32")
     query = np.array([[[2.0]]], "float32")
@@ -113,7 +113,7 @@ PLACES, LABELS = 6, 4
 
 
 def pointing(count: int, seed: int = 0) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Query, value and key: the label stands at the one place whose key is the query."""
+    """Return query, value and key: the label is at the position whose key equals the query."""
     rng = np.random.default_rng(seed)
     keys = np.stack([rng.permutation(PLACES) for _ in range(count)])
     labels = rng.integers(0, LABELS, size=(count, PLACES))
@@ -125,7 +125,7 @@ def pointing(count: int, seed: int = 0) -> tuple[tuple[np.ndarray, ...], np.ndar
 
 @keras.saving.register_keras_serializable("attention_zoo_tests")
 class Pointer(keras.Model):
-    """Answers from the one place that it looks at; with a reward where its estimator needs one."""
+    """Predicts from the attended position; adds a reward if the estimator needs one."""
 
     def __init__(self, estimator: str, seed: int = 3, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -193,7 +193,7 @@ def test_without_estimator_the_pointer_does_not_learn() -> None:
 
 
 def test_conformance_weights_are_random() -> None:
-    """The oracle's case looks at different places from one query to the next."""
+    """The case of the oracle attends to different positions for different queries."""
     case = TestHardAttentionNumerics()
     layer, tensors = case.built(), case.tensors()
     randomise(layer, 4, scale=2)

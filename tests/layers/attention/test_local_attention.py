@@ -37,7 +37,7 @@ from tests.layers.wrapper_conformance import WrapperConformance
 
 
 def local_p(scores: Array, share: Array, mask: Array, reach: int, span: Any = None) -> Array:
-    """Equations 9 and 10 of Luong et al., over all places; `share` is the sigmoid, `(..., T)`."""
+    """Equations 9 and 10 of Luong et al. over all positions; `share` is the sigmoid `(..., T)`."""
     places = np.arange(scores.shape[-1])
     centre = (scores.shape[-1] if span is None else span) * share[..., None]
     near = softmax(scores, mask & (np.abs(places - centre) <= reach))
@@ -50,16 +50,16 @@ def predicted(weights: Weights, query: Array) -> Array:
 
 
 class LocalAttentionConformance(AttentionCase):
-    """A hidden place at either end of the memory moves the window, one hidden by a pair does not.
+    """A value mask at either end of the memory moves the window, an attention mask does not.
 
-    So a mask of a tensor is not the mask of pairs that hides as much, as it is elsewhere.
+    So a value mask is not equal to the same mask as an attention mask, as in other layers.
     """
 
     sums_to_one = False
     tolerance = 1e-5  # a predicted position multiplies rounding errors by the length of the memory
 
     def test_gradients_are_finite_differences(self) -> None:
-        """On JAX, where they take long steps, with a window that no step makes a place leave."""
+        """On JAX, where steps are long, with a window that no position leaves within a step."""
         case = type(self)()
         if JAX:
             case.options = {**self.options, "window": S}
@@ -119,7 +119,7 @@ class TestLocalAttention(
 
 
 class TestGeneralLocalAttention(LocalAttentionConformance, NumericConformance):
-    """The paper's score, window and all."""
+    """The general score of the paper."""
 
     covers = LocalAttention
     options = {"window": 2}
@@ -158,7 +158,7 @@ class TestMasksOfMonotonicLocalAttention(
 
 
 def aimed(window: int, share: float, **options: Any) -> LocalAttention:
-    """A layer with `score = q . k` for width 1 whose centre is at `share` of S for query 1."""
+    """Return a layer with `score = q . k` for width 1 and centre `share` of S for query 1."""
     layer = LocalAttention("dot", window=window, **options)
     layer(np.ones((1, 1, 1), "float32"), np.ones((1, 1, 1), "float32"))
     logit = np.log(share / (1 - share)) if 0 < share < 1 else 200 * (share - 0.5)
@@ -168,7 +168,7 @@ def aimed(window: int, share: float, **options: Any) -> LocalAttention:
 
 
 def test_local_p_by_hand() -> None:
-    """S = 8, p = 4, D = 2, sigma = 1: places 2 to 6 at distances 2, 1, 0, 1, 2."""
+    """S = 8, p = 4, D = 2, sigma = 1: positions 2 to 6 at distances 2, 1, 0, 1, 2."""
     value = np.log(np.array([9, 9, 1, 2, 4, 2, 1, 9], "float32"))[None, :, None]
     query = np.ones((1, 1, 1), "float32")
     context, weights = aimed(2, 0.5)(query, value, return_attention_scores=True)
@@ -179,7 +179,7 @@ def test_local_p_by_hand() -> None:
 
 
 def test_local_p_by_hand_between_two_positions() -> None:
-    """S = 5, p = 2.5, D = 1: places 2 and 3, each half a place off, sigma = 1/2."""
+    """S = 5, p = 2.5, D = 1: positions 2 and 3 at distance 1/2, sigma = 1/2."""
     query, value = np.ones((1, 1, 1), "float32"), np.zeros((1, 5, 1), "float32")
     _, weights = aimed(1, 0.5)(query, value, return_attention_scores=True)
     each = 0.5 * np.exp(-0.5)
@@ -203,7 +203,7 @@ def test_local_m_by_hand() -> None:
 
 
 def test_local_m_counts_unmasked_queries_and_positions() -> None:
-    """Two pads before the memory, one before the queries and one among them."""
+    """Two padding positions before the memory, one before the queries and one among them."""
     layer = LocalAttention("dot", window=0, kind="monotonic")
     query, value = np.ones((1, 5, 1), "float32"), np.arange(6, dtype="float32")[None, :, None]
     masks = {
@@ -216,7 +216,7 @@ def test_local_m_counts_unmasked_queries_and_positions() -> None:
 
 
 def test_local_m_continues_after_an_empty_window() -> None:
-    """A hole in the memory wider than the window: looks there see nothing, later ones do."""
+    """A masked range wider than the window: steps in it are fully masked, later ones are not."""
     layer = LocalAttention("dot", window=0, kind="monotonic")
     query, value = np.ones((1, 4, 1), "float32"), np.arange(1, 5, dtype="float32")[None, :, None]
     mask = np.array([[1, 0, 0, 1]], "bool")
@@ -242,7 +242,7 @@ def test_any_window_at_any_centre(window: int, share: float, sources: int) -> No
     if window == 0:
         near = np.arange(sources) == min(np.rint(centre), sources - 1)
     assert weights.sum() > 0.1
-    if centre % 1 != 0.5 or window:  # a tie between two places may go either way
+    if centre % 1 != 0.5 or window:  # rounding decides between two equal positions
         assert (weights[0, 0] > 0).tolist() == near.tolist()
     assert all(np.isfinite(x).all() for x in (*by_inputs, *by_weights))
     if 0 < share < 1 and (window or centre % 1):
@@ -261,7 +261,7 @@ def test_window_with_masked_centre(kind: str) -> None:
     assert not weights[0][:, ~mask[0]].any()
     assert not weights[1].any()
     assert not context[1].any()
-    if kind == "monotonic":  # looks 0, 1 and 2 see place 0
+    if kind == "monotonic":  # steps 0, 1 and 2 attend to position 0
         np.testing.assert_allclose(weights[0, :, 0], 1, rtol=1e-6)
     assert all(np.isfinite(x).all() for x in (*by_inputs, *by_weights))
 
@@ -292,7 +292,7 @@ def test_span_covers_first_to_last_valid_position() -> None:
 
 
 def test_distant_centre_in_half_precision() -> None:
-    """float16 knows no odd integers above 2048: the centre is computed in float32."""
+    """float16 has no odd integers above 2048: the centre is computed in float32."""
     for dtype in ("float16", "bfloat16"):
         layer = aimed(3, 7001 / 8192, dtype=dtype)
         share = array(ops.sigmoid(ops.cast(layer.alignment.position_v, "float32")))[0]
@@ -305,7 +305,7 @@ def test_distant_centre_in_half_precision() -> None:
 @pytest.mark.parametrize("score", ["general", "additive", "dot"])
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
 def test_windowed_path_equals_the_full_path(score: str, kind: str) -> None:
-    """Where windows are fewer than places, keys are projected in the windows only."""
+    """If windows cover fewer positions than S, only keys in windows are projected."""
     layer = LocalAttention(score, window=2, kind=kind)
     query, value = normal((2, 4, 6), (2, 80, 6))
     mask = np.arange(80) < np.array([[80], [50]])
@@ -329,7 +329,7 @@ def test_windowed_path_equals_the_full_path(score: str, kind: str) -> None:
 @pytest.mark.skipif(JAX, reason="looks into TensorFlow's graph")
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
 def test_no_tensor_of_all_query_memory_pairs_is_created(kind: str) -> None:
-    """Nor, where looks are few, a second tensor of the memory's size: forward and backward."""
+    """With few queries, no second tensor of the memory's size is created either, in both passes."""
     import tensorflow as tf
 
     steps, sources, width = 5, 1009, 8
@@ -353,13 +353,13 @@ def test_no_tensor_of_all_query_memory_pairs_is_created(kind: str) -> None:
     of_memory = [name for name, size in sizes.items() if size > sources]
     assert {name.split("/")[-1].split(":")[0].rstrip("0123456789_") for name in of_memory} <= {
         "value",
-        "SelectV",  # the memory, cleared
+        "SelectV",  # the memory with masked positions set to 0
         "Reshape",
     }
 
 
 def test_dropout_applies_to_the_window() -> None:
-    """Draws are `(B, T, 2 D + 1)`, and whole weights are dropped or doubled."""
+    """The dropout mask is `(B, T, 2 D + 1)`, and weights are dropped or doubled."""
     layer = LocalAttention("dot", window=2, dropout=0.5, seed=1)
     states = np.eye(7, dtype="float32")[None]
     layer(states, states)

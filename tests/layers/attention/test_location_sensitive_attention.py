@@ -28,7 +28,7 @@ class LocationSensitiveCase(StatefulCase):
 
     def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
-        around = [  # NumPy's convolution turns the filter round, so it gets one turned already
+        around = [  # NumPy's convolution reverses the filter, so it gets a reversed one
             np.convolve(np.pad(state, 1), f[::-1], "valid")
             for f in weights["location_filters"][:, 0].T
         ]
@@ -75,7 +75,7 @@ class TestCumulativeLocationSensitiveAttention(LocationSensitiveCase, NumericCon
 
 
 def walker(taps: list[float], **options: Any) -> LocationSensitiveAttention:
-    """One hidden unit, `tanh(0.1 k + 3 f)`, and a hard choice."""
+    """Return a layer with one hidden unit, `tanh(0.1 k + 3 f)`, and a hard alignment."""
     layer = LocationSensitiveAttention(1, 1, len(taps), alignment="hard", **options)
     layer.build((1, 3, 1), (1, 3, 1))
     weights = [[0]], [[0.1]], np.reshape(taps, (-1, 1, 1)), [[3]], [0], [1]
@@ -89,7 +89,7 @@ QUERY = np.zeros((1, 4, 1), "float32")
 
 @pytest.mark.parametrize("mode", MODES)
 def test_filter_with_earlier_tap_moves_forward(mode: str) -> None:
-    """Each look goes to the place after the last one; from the end, back to the greatest key."""
+    """Each step selects the next position; after the end, the largest key."""
     layer = walker([1, 0, 0])
     run = compiled(lambda q, v: layer(q, v), mode)
     assert array(run(QUERY, KEY))[0, :, 0].tolist() == [3, 1, 0, 3]
@@ -105,14 +105,14 @@ def test_even_filter_reaches_one_position_further_right() -> None:
 
 
 def test_accumulated_weights_repel_attention() -> None:
-    """The last weights alone say nothing of the look before: it is gone to again."""
+    """The last weights contain nothing of the step before, so its position is selected again."""
     forgetful, cumulative = walker([0, -1, 0]), walker([0, -1, 0], cumulative=True)
     assert array(forgetful(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 3, 2]
     assert array(cumulative(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 1, 0]
 
 
 def test_masked_positions_are_zeros_to_the_filter() -> None:
-    """Place 1 is hidden: it is not attention_weights at, and no look walks on from it."""
+    """Position 1 is masked: no step selects it or moves on from it."""
     mask = np.array([[1, 0, 1, 1]], "bool")
     garbage = np.where(mask[..., None], KEY, np.float32(np.nan))
     attention_weights = walker([1, 0, 0])(QUERY, garbage, value_mask=mask)

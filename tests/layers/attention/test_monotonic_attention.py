@@ -51,7 +51,7 @@ def normalized(weights: Weights, query: Array, key: Array) -> Array:
 
 
 def expected_stop(energy: Array, mask: Array, previous: Array) -> Array:
-    """Equation 9 of Raffel et al. as a reader: the chance of coming by, place after place."""
+    """Equation 9 of Raffel et al. as a recurrence over probabilities of reaching positions."""
     p = np.where(mask, 1 / (1 + np.exp(-np.clip(energy, -700, 700))), 0)
     weights, coming = np.zeros(len(p)), 0.0
     for j in range(len(p)):
@@ -181,7 +181,7 @@ def test_inference_equals_a_sequential_reader(chunk_size: int | None, mode: str)
 
 
 def test_step_without_stop_keeps_the_reader_position() -> None:
-    """Energies by look: stops at 1; nowhere; at 1 again; at 2; never goes back to 0."""
+    """Stops by step: at 1; nowhere; at 1 again; at 2; never back to 0."""
     layer = Attention(score="dot", alignment="monotonic")
     value = np.eye(3, dtype="float32")[None]
     query = np.array([[[-1, 1, -1], [1, -1, -1], [1, 2, 3], [9, -1, 1]]], "float32")
@@ -234,7 +234,7 @@ def test_noise_is_sampled_in_every_training_call() -> None:
 
 
 def test_dropout_and_noise_of_one_seed_are_independent() -> None:
-    """Numbers of one generator would drop exactly the places of great noise."""
+    """With a shared generator, dropout would drop exactly the positions of large noise."""
     layer = MonotonicAttention(dropout=0.5, seed=3)
     layer(*(np.ones((1, 1, 2), "float32"),) * 2)
     draws = layer.sample_noise(layer.prepare(np.ones((1, 5000, 2), "float32")), 1, True)
@@ -244,7 +244,7 @@ def test_dropout_and_noise_of_one_seed_are_independent() -> None:
 
 
 def grid(p: Array) -> Array:
-    """Weights of all looks, `(T, S)`, in float64: one diagonal of looks and places at a time."""
+    """Return all weights, `(T, S)`, in float64, by diagonals of steps and positions."""
     steps, sources = p.shape
     q, weights = np.zeros(p.shape), np.zeros(p.shape)
     for diagonal in range(steps + sources - 1):
@@ -261,7 +261,7 @@ def grid(p: Array) -> Array:
     [pytest.param("parallel", 2000, marks=pytest.mark.full), ("parallel", 100), ("recursive", 100)],
 )
 def test_thousands_of_steps_and_positions(form: str, size: int) -> None:
-    """Probabilities 0 and 1 in one row, random ones in the other: right, finite both ways."""
+    """Probabilities 0 and 1 in one row, random in the other: correct values, finite gradients."""
     rng = np.random.default_rng(0)
     certain = np.where(rng.random(size) < 0.05, 1e4, -1e4)
     keys = np.stack([certain, rng.normal(size=size) - 3]).astype("float32")[..., None]

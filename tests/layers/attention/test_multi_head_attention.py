@@ -46,7 +46,7 @@ from tests.tiers import FULL
 
 
 class HeadsNumbers(NumericConformance):
-    """Several heads: the oracle goes head by head."""
+    """Several heads: the oracle computes each head separately."""
 
     covers = MultiHeadAttention
     heads, groups = 2, 2
@@ -65,7 +65,7 @@ class HeadsNumbers(NumericConformance):
     def head_scores(
         self, weights: Weights, query: np.ndarray, key: np.ndarray, head: int
     ) -> np.ndarray:
-        """Of one head, from its queries `(B, T, K)` and keys `(B, S, K)`."""
+        """Return scores of one head from its queries `(B, T, K)` and keys `(B, S, K)`."""
         return query @ key.swapaxes(1, 2) / np.sqrt(query.shape[-1])
 
     def head_context(self, weights: Weights, looked: np.ndarray, value: np.ndarray) -> np.ndarray:
@@ -96,8 +96,8 @@ class HeadsNumbers(NumericConformance):
 
     @pytest.mark.parametrize(("policy", "tolerance"), [("float16", 2e-3), ("bfloat16", 12e-3)])
     def test_half_precision_over_a_long_memory(self, policy: str, tolerance: float) -> None:
-        """Twice the law's: queries, keys, values, contexts and outputs are rounded in turn (Keras's
-        own layer is as far off), and the mean of 8192 random values nearly cancels.
+        """Twice the usual tolerance: queries, keys, values, contexts, outputs are rounded (Keras's
+        layer has the same error), and the mean of 8192 random values nearly cancels.
         """
         super().test_half_precision_over_a_long_memory(policy, tolerance)
 
@@ -118,7 +118,7 @@ class TestMultiHeadAttention(HeadsNumbers, AttentionConformance):
     }
 
     def test_key_defaults_to_value(self) -> None:
-        """The value's projection fixes its width, so both are narrow from the start here."""
+        """The value projection has a fixed width, so both calls use narrow values here."""
         query, value, _ = self.tensors()
         narrow = value[..., : self.widths[1]]
         layer = build_random(self.make(), query, narrow)
@@ -126,7 +126,7 @@ class TestMultiHeadAttention(HeadsNumbers, AttentionConformance):
 
 
 class TestGroupedHeads(HeadsNumbers):
-    """Four queries on two keys and values, of a width of their own, without biases."""
+    """Four query heads on two key-value heads, with `value_dim` and without biases."""
 
     options = {
         "num_heads": 4,
@@ -139,7 +139,7 @@ class TestGroupedHeads(HeadsNumbers):
 
 
 class TestAdditiveHeads(HeadsNumbers):
-    """Another score and another alignment, whose weights the heads share."""
+    """Another score and alignment, whose weights all heads share."""
 
     options = {"num_heads": 2, "key_dim": 4, "score": "additive", "alignment": "sigmoid"}
     sums_to_one = False
@@ -189,7 +189,7 @@ def test_worked_by_hand() -> None:
 
 
 def both(**options: Any) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
-    """Ours and Keras's with the same weights, and what to call them with."""
+    """Return our layer and the Keras layer with the same weights, and the tensors of a call."""
     query, value, key = normal((B, T, 6), (B, S, 7), (B, S, 5))
     theirs = keras.layers.MultiHeadAttention(4, 3, **options)
     ours = MultiHeadAttention(4, 3, **options)
@@ -241,7 +241,7 @@ def test_grouped_keys_equal_those_of_keras() -> None:
 
 
 def test_initial_kernels_are_within_glorot_bounds() -> None:
-    """Glorot's bound for D to H K, whatever H: of three axes one could also make an image."""
+    """The Glorot bound is that of a D to H K matrix for any H, not of a 3D kernel."""
     for heads in (1, 16):
         layer = MultiHeadAttention(heads, 64 // heads, use_bias=False)
         layer(*[np.zeros((1, 1, 64), "float32")] * 2)
@@ -297,7 +297,7 @@ PAIRS = [
 
 @pytest.mark.parametrize("case", PAIRS[:: 7 if JAX else 1], ids=label)
 def test_heads_of_any_score_and_alignment(case: dict[str, Any]) -> None:
-    """On a memory with pads, compiled: shapes, shares, dead rows."""
+    """Compiled, with masked memory: shapes, sums of weights, fully masked rows."""
     score = LocationScore(max_length=S) if case["score"] == "location" else case["score"]
     layer = MultiHeadAttention(
         4, 3, num_key_value_heads=case["groups"], score=score, alignment=case["alignment"]
@@ -364,7 +364,7 @@ def test_heads_have_separate_states_and_windows(alignment: Alignment) -> None:
 
 
 def test_grouped_heads_equal_heads_with_repeated_keys() -> None:
-    """Also where an alignment reads the keys, where it draws, and where a score remembers."""
+    """Also for alignments that use keys, sampled alignments, and stateful scores."""
     query, value = pair()
     for score, alignment in (
         ("coverage", "softmax"),
@@ -418,7 +418,7 @@ def test_heads_load_from_a_file(options: dict[str, Any], tmp_path: Path) -> None
 @pytest.mark.parametrize("input_feeding", [True, False])
 @pytest.mark.parametrize("groups", [2, 1])
 def test_heads_in_a_recurrent_decoder(input_feeding: bool, groups: int) -> None:
-    """Step after step, and all looks after the loop; the history has one row for each head."""
+    """Step by step, and all attention after the loop; the state has one row per head."""
     attention = MultiHeadAttention(2, 3, num_key_value_heads=groups, dropout=0.1, seed=3)
     cell = AttentionCell(
         keras.layers.GRUCell(6), attention, input_feeding=input_feeding, attention_layer_size=4

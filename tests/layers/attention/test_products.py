@@ -1,4 +1,4 @@
-"""Scores times alignments times dtypes times paths: a pairwise cover, and everything in `soak`."""
+"""Scores, alignments, dtypes and modes: pairwise combinations, and all of them in `soak`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(score: str, alignment: str, **rest: Any) -> None:
         widths = (6, 6, 7)
 
         def make(self, **options: Any) -> Attention:
-            """The score is made here, in the dtype of the case."""
+            """The score is created here with the dtype of the case."""
             made = LocationScore(max_length=S) if score == "location" else score
             return super().make(score=made, **options)
 

@@ -98,7 +98,7 @@ class SelfCase(StructureConformance):
 
 
 class TestSelfAttention(SelfCase):
-    """The texts' first form: nothing is learned."""
+    """The simplest form, without weights."""
 
     changed = {
         "use_projection": True,

@@ -64,9 +64,9 @@ class TestWindowedAttention(StructureConformance):
 
 
 def test_worked_by_hand() -> None:
-    """All scores are 0, so each of five places gets the mean of what it sees of 1, 2, 4, 8, 16.
+    """All scores are 0, so each of five positions gets the mean of its window of 1, 2, 4, 8, 16.
 
-    With the first place for all: (1 + 2 + 4 + 8 + 16) / 5, then (1 + 2 + 4) / 3,
+    With a global first position: (1 + 2 + 4 + 8 + 16) / 5, then (1 + 2 + 4) / 3,
     (1 + 2 + 4 + 8) / 4, (1 + 4 + 8 + 16) / 4 and (1 + 8 + 16) / 3.
     """
     x = 2.0 ** np.arange(5, dtype="float32").reshape(1, 5, 1)
@@ -81,7 +81,7 @@ def test_worked_by_hand() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same values and gradients as with all scores at once, with pads and positions."""
+    """Values and gradients equal those of full scores, with padding and positions."""
     x = np.random.default_rng(0).normal(size=(2, 100, D)).astype("float32")
     mask = np.arange(100) < np.array([[100], [61]])
     layer = WindowedAttention(HEADS, K, window=3, global_places=2, positions="alibi")
@@ -92,7 +92,7 @@ def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.full
 @needs_dynamic_shapes
 def test_dynamic_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By blocks, so that the time grows with the length; what dropout drops is the same."""
+    """Blockwise, so that time grows linearly with the length; dropout is the same."""
     x = np.random.default_rng(0).normal(size=(2, 50, D)).astype("float32")
     layer = WindowedAttention(HEADS, K, window=2, positions="t5", dropout=0.4, seed=1)
     build_random(layer, x)

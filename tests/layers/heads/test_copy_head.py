@@ -17,7 +17,7 @@ class TestCopyHead(LayerConformance):
     options = {"copies": 3}
     changed = {"copies": 2}
 
-    # Log probabilities stay in float32 at least, so these two laws read otherwise here.
+    # Log probabilities are at least float32, so these two tests differ here.
     test_dtype_policy = None
     test_dtype_argument_applies_to_every_weight = None
 
@@ -55,7 +55,7 @@ class TestCopyHead(LayerConformance):
 
 
 def test_hypotheses_of_a_search() -> None:
-    """`(B, N, ...)` of one step is as `(B, T, ...)`, and `(B, ...)` of one alone."""
+    """A step takes `(B, N, ...)` or `(B, ...)` and equals the call with `(B, T, ...)`."""
     head, tensors = TestCopyHead().built(), TestCopyHead().tensors()
     whole = head(*tensors)
     one = head(*(x[:, 1] for x in tensors[:-1]), tensors[-1])

@@ -37,7 +37,7 @@ MASKS = {
 
 
 def energies_of(crf: CRF, emissions: np.ndarray, mask: np.ndarray) -> oracle.Energies:
-    """What the oracle computes with: -inf where the scheme forbids."""
+    """Return the potentials of the oracle: -inf for transitions that the scheme forbids."""
     size = emissions.shape[-1]
     zero = np.zeros(size)
     learned = [array(crf.transitions)]
@@ -64,7 +64,7 @@ class TestCRF(LayerConformance):
 
     together = {"tags": {"tag_scheme": "BIO"}}
 
-    # Potentials stay in float32 at least, so these two laws read otherwise here.
+    # Potentials are at least float32, so these two tests differ here.
     test_dtype_policy = None
     test_dtype_argument_applies_to_every_weight = None
 
@@ -77,7 +77,7 @@ class TestCRF(LayerConformance):
         return (np.random.default_rng(0).normal(size=(batch, 5, 4)).astype("float32"),)
 
     def behaviour(self, layer: CRF) -> list[np.ndarray]:
-        """A layer whose number of tags differs from the emissions has none, but raises an error."""
+        """A wrong number of tags raises an error."""
         if layer.num_tags in (None, 4):
             return super().behaviour(layer)
         with pytest.raises(ValueError, match=f"must be .*{layer.num_tags}"):
@@ -86,7 +86,7 @@ class TestCRF(LayerConformance):
 
     @pytest.mark.parametrize("policy", POLICIES)
     def test_potentials_are_float32_under_any_policy(self, policy: str) -> None:
-        """Exactly those of float32 emissions, also inside of a model of half precision."""
+        """Equal to those of float32 emissions, also in a model of half precision."""
         (emissions,) = self.tensors()
         keras.config.set_dtype_policy(policy)
         crf = CRF(dtype="float32" if policy in ("float16", "bfloat16") else None)
@@ -187,12 +187,12 @@ class TestCRF(LayerConformance):
             same(a, b)
         assert not got[1][0][~mask].any()
 
-    # what is forbidden
+    # forbidden tags
 
     def test_forbidden_tags_are_never_decoded_and_get_no_gradient(self) -> None:
         crf = self.built(tag_scheme="BIO")
         emissions = np.zeros((2, 4, 4), "float32")
-        emissions[..., 2] = 1e4  # I-A everywhere: only after B-A, which must come first
+        emissions[..., 2] = 1e4  # I-A is only allowed after B-A
         potentials = crf(emissions)
         tags, scores = arrays(crf.decode(potentials, 4))
         assert tags[:, 0].tolist() == 2 * [[1, 2, 2, 2]]
@@ -275,12 +275,12 @@ def golden(case: str) -> dict[str, np.ndarray]:
 
 
 def near(got: Any, want: np.ndarray) -> None:
-    """The tolerance of the golden vectors."""
+    """Compare with the tolerance of the golden vectors."""
     np.testing.assert_allclose(np.asarray(got, "float64"), want, rtol=1e-5, atol=1e-5)
 
 
 def tagger(**options: Any) -> tuple[keras.Model, CRF]:
-    """Words to potentials, tags, and how long the sentence is: three outputs."""
+    """Return a model from words to potentials, tags and sentence lengths."""
     words = keras.Input((None,), dtype="int32", name="words")
     embedded = keras.layers.Embedding(12, 8, mask_zero=True)(words)
     crf = CRF(**options)
@@ -290,7 +290,7 @@ def tagger(**options: Any) -> tuple[keras.Model, CRF]:
 
 
 def sentences(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
-    """Words, 0 past the end, and tags: a word's is B-A or O at random words, I-A after 1."""
+    """Return words, padded with 0, and tags: B-A or O depending on the word, I-A after 1."""
     rng = np.random.default_rng(0)
     words = rng.integers(1, 12, (count, 7))
     words[np.arange(7) >= rng.integers(1, 8, (count, 1))] = 0
@@ -304,7 +304,7 @@ def sentences(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.full
 def test_trains_with_fit_next_to_another_weighted_output(tmp_path: Path) -> None:
-    """Learns; a sentence of weight 0 counts nothing; what is reloaded answers the same."""
+    """Learns; a sentence of weight 0 is ignored; the reloaded model predicts the same."""
     model, crf = tagger(tag_scheme="BIO", tags=NAMES)
     words, tags = sentences()
     count = (words > 0).sum(1, keepdims=True).astype("float32")

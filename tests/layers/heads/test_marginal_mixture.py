@@ -26,7 +26,7 @@ from tests.layers.running import (
 def random(
     batch: int = 3, steps: int = 4, sources: int = 5, words: int = 6, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weights with zeros among them, and logits."""
+    """Return weights, some of them 0, and logits."""
     rng = np.random.default_rng(seed)
     mask = rng.random((batch, steps, sources)) > 0.3
     mask[..., :1] = True
@@ -36,7 +36,7 @@ def random(
 
 
 def oracle(weights: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """Place by place and word by word, in float64."""
+    """Compute the mixture by loops over positions and words, in float64."""
     weights, logits = weights.astype("float64"), logits.astype("float64")
     answers = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     mixed = np.zeros((*weights.shape[:2], logits.shape[-1]))
@@ -128,9 +128,9 @@ def test_small_sizes(shape: tuple[int, int, int]) -> None:
 
 
 def test_gradient_agrees_with_reinforce() -> None:
-    """With p(y | s) for a reward, REINFORCE climbs the same hill, within 5 standard errors.
+    """With the reward p(y | s), REINFORCE has the same gradient, within 5 standard errors.
 
-    And with log p(y | s), as Show, Attend and Tell has it, one that is lower (Jensen).
+    With log p(y | s), as in Show, Attend and Tell, it maximizes a lower bound (Jensen).
     """
     count, label = 200_000, 2
     rng = np.random.default_rng(0)

@@ -48,7 +48,7 @@ H, D = 4, 6
 
 
 class AbsoluteCase(LayerConformance):
-    """Added to embeddings. A case adds `table`, the vectors of positions in float64."""
+    """Absolute positions. A case implements `table`, the position vectors in float64."""
 
     def tensors(self, batch: int = B, width: int = D) -> tuple[Array, ...]:
         rng = np.random.default_rng(0)
@@ -66,7 +66,7 @@ class AbsoluteCase(LayerConformance):
             close(layer(x, start=start), want, 1e-6)
 
     def test_rows_may_have_different_starts(self) -> None:
-        """Minus the number of pads makes padding on the left invisible."""
+        """With `start` minus the number of padding tokens, left padding does not affect outputs."""
         layer, (x,) = self.built(), self.tensors()
         pads = np.array([0, 2, 3], "int32")
         run = compiled(lambda x, start: layer(x, start=start), MODES[1])
@@ -125,7 +125,7 @@ class TestSinusoidalPositions(AbsoluteCase):
         return np.array(rows)
 
     def test_worked_by_hand(self) -> None:
-        """Four features at places 0 and 1: sines and cosines of 1 and of 1/100."""
+        """Four features at positions 0 and 1: sines and cosines of 1 and of 1/100."""
         y = array(SinusoidalPositions()(np.zeros((1, 2, 4), "float32")))
         want = [[0, 1, 0, 1], [0.84147098, 0.54030231, 0.00999983, 0.99995]]
         np.testing.assert_allclose(y[0], want, atol=1e-6)
@@ -171,7 +171,7 @@ class TestLearnedPositions(AbsoluteCase):
 
 
 class RelativeCase(PartConformance):
-    """Plugged into heads. A case adds `added`, its term for one query and one key, in float64."""
+    """Relative positions. A case implements `added`, the bias of one query and key, in float64."""
 
     registry = POSITIONS
     sections = PART_SECTIONS
@@ -179,7 +179,7 @@ class RelativeCase(PartConformance):
     """How exactly scores are the same at places moved together."""
 
     def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
-        """The whole scores of queries `(..., D)` at place t and keys at place s, `(...)`."""
+        """Return scores `(...)` of queries `(..., D)` at position t and keys at position s."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
     def tensors(
@@ -208,7 +208,7 @@ class RelativeCase(PartConformance):
         check_gradients(layer, differentiable(layer, layer), tensors)
 
     def test_scores_depend_on_distances_only(self) -> None:
-        """Queries and keys moved together, as pads on the left move them, score the same."""
+        """Shifting queries and keys together, as left padding does, keeps the scores."""
         layer, (query, key) = self.built(), self.tensors()
         want = array(layer(query, key))
         for pads in (1, 3, 40):
@@ -236,13 +236,13 @@ class TestRotaryPositions(RelativeCase):
     changed = {"max_wavelength": 1000.0}
 
     def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
-        """The pairs as complex numbers: the real part of q conj(k) e^(i (t - s) rate)."""
+        """With pairs as complex numbers: the real part of q conj(k) e^(i (t - s) rate)."""
         q, k = (x[..., 0::2] + 1j * x[..., 1::2] for x in (query, key))
         turn = np.exp(1j * (t - s) * 100.0 ** (-2 * np.arange(D // 2) / D))
         return (q * np.conj(k) * turn).real.sum(-1) / np.sqrt(D)
 
     def test_worked_by_hand(self) -> None:
-        """One pair turns by one radian a place: (1, 0) at place 2 is (cos 2, sin 2)."""
+        """One pair rotates by one radian per position: (1, 0) at position 2 is (cos 2, sin 2)."""
         x = ops.convert_to_tensor(np.array([[[[1.0, 0.0]] * 3]], "float32"))
         turned = array(RotaryPositions().transform(x))[0, 0]
         want = [[1, 0], [math.cos(1), math.sin(1)], [math.cos(2), math.sin(2)]]
@@ -267,7 +267,7 @@ class TestAlibiPositions(RelativeCase):
         return (query * key).sum(-1) / np.sqrt(D) - slope * abs(t - s)
 
     def test_worked_by_hand(self) -> None:
-        """Eight heads: 1/2 to 1/256 a place; from the last of three places as in the paper."""
+        """Eight heads: slopes 1/2 to 1/256; biases of the third position as in the paper."""
         bias = array(AlibiPositions().bias(ops.zeros((1, 8, 3, 2)), 3))[0]
         for head in range(8):
             slope = 2.0 ** -(head + 1)
@@ -275,7 +275,7 @@ class TestAlibiPositions(RelativeCase):
             assert bias[head, 0].tolist() == [0, -slope, -2 * slope]
 
     def test_head_counts_that_are_not_powers_of_two(self) -> None:
-        """Six: four of 4 heads, then the first and third of 8."""
+        """Six heads: the slopes of 4 heads, then the first and third of 8."""
         bias = array(AlibiPositions().bias(ops.zeros((1, 6, 2, 2)), 2))[0, :, 0, 1]
         assert bias.tolist() == [-1 / 4, -1 / 16, -1 / 64, -1 / 256, -1 / 2, -1 / 8]
 
@@ -287,7 +287,7 @@ class TestT5Positions(RelativeCase):
     changed = {"bidirectional": False, "num_buckets": 10, "max_distance": 20}
 
     def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
-        """Each side: 0, 1, 2 to 3, then 4 (2 * (6 / 2)^(1 / 2) = 3.46) and more."""
+        """Each direction: 0, 1, 2 to 3, then 4 (2 * (6 / 2)^(1 / 2) = 3.46) and more."""
         near = {0: 0, 1: 1, 2: 2, 3: 2}.get(abs(s - t), 3)
         bias = weights["bucket_bias"][near + (4 if s > t else 0), head]
         return (query * key).sum(-1) / np.sqrt(D) + bias
@@ -296,7 +296,7 @@ class TestT5Positions(RelativeCase):
     def test_relative_position_buckets_follow_the_reference_implementation(
         self, bidirectional: bool
     ) -> None:
-        """Their formula, with its logarithm, for all distances from -200 to 200."""
+        """The reference formula, with a logarithm, for all distances from -200 to 200."""
         layer = T5Positions(bidirectional)
         distance = np.arange(-200, 201)
         got = array(layer.bucket(ops.convert_to_tensor(distance.astype("int32"))))
@@ -313,7 +313,7 @@ class TestT5Positions(RelativeCase):
         np.testing.assert_array_equal(got, want)
 
     def test_worked_by_hand(self) -> None:
-        """Two buckets for each side: the query itself, and all the others."""
+        """Two buckets for each direction: distance 0, and all others."""
         layer = T5Positions(num_buckets=4, max_distance=2)
         layer.build((1, 1, 3, 2), (1, 1, 3, 2))
         layer.set_weights([np.array([[1.0], [2.0], [30.0], [40.0]])])
@@ -341,7 +341,7 @@ class TestShawPositions(RelativeCase):
         return (query * (key + vector)).sum(-1) / np.sqrt(D)
 
     def test_values_by_hand(self) -> None:
-        """From the middle of three places all weights are thirds: (c_-1 + c_0 + c_1) / 3."""
+        """All weights of the second of three positions are 1/3: (c_-1 + c_0 + c_1) / 3."""
         layer = ShawPositions(max_distance=1)
         layer.build((1, 1, 3, 1), (1, 1, 3, 1))
         layer.set_weights([np.zeros((3, 1)), np.array([[3.0], [30.0], [300.0]])])
@@ -354,7 +354,7 @@ class TestShawPositions(RelativeCase):
 
 
 class HeadsWithPositions(HeadsNumbers, PaddingConformance):
-    """Numbers, gradients and invisible padding of whole layers, with grouped keys."""
+    """Outputs, gradients and padding of layers with grouped keys."""
 
     options = {"num_heads": H, "key_dim": D, "num_key_value_heads": 2}
     heads, groups = H, 2
@@ -388,7 +388,7 @@ class TestShawHeads(HeadsWithPositions):
     alone = TestShawPositions
 
     def head_context(self, weights: Weights, attention_weights: Array, value: Array) -> Array:
-        """Equation 3, place by place."""
+        """Equation 3, for each pair of positions."""
         context = np.zeros((*attention_weights.shape[:2], D))
         for t, s in np.ndindex(attention_weights.shape[1:]):
             vector = weights["value_table"][min(max(s - t, -2), 2) + 2]
@@ -397,7 +397,7 @@ class TestShawHeads(HeadsWithPositions):
 
 
 class OnEmbeddings(keras.layers.Layer):
-    """Heads that look at sources which were told their places."""
+    """Multi-head attention over sources with absolute positions."""
 
     def __init__(self, places: keras.layers.Layer) -> None:
         super().__init__()
@@ -418,7 +418,7 @@ ORDERED = {
 
 
 def reordered(layer: Any) -> tuple[Array, Array]:
-    """What the layer makes of sources, and of the same ones in another order."""
+    """Return outputs for sources and for the same sources in another order."""
     rng = np.random.default_rng(0)
     query = rng.normal(size=(B, T, 6)).astype("float32")
     value = rng.normal(size=(B, S, 6)).astype("float32")
@@ -502,7 +502,7 @@ def test_single_steps_are_rejected(positions: str) -> None:
 
 @pytest.mark.parametrize("name", POSITIONS.names())
 def test_single_position_equals_a_row_of_the_sequence(name: str) -> None:
-    """What a search asks for step by step: queries at one place, and distances from there."""
+    """As in a search step: queries at one position, and distances from it."""
     positions, place = POSITIONS.get(name)(), 2
     shape = (B, H, S, D)
     positions.build(shape, shape)
@@ -541,7 +541,7 @@ def test_causal_positions_are_unidirectional(name: str) -> None:
 
 
 def test_custom_positions() -> None:
-    """Three lines of another package: distance alone decides."""
+    """User-defined positions in three lines: a bias by distance."""
 
     class Near(RelativePositions):
         def bias(self, query: Any, sources: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Cells for the tests, and the slow, plain way to run any of them with attention."""
+"""Cells for tests, and a slow reference loop that runs any of them with attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attention_zoo.layers.recurrent.cell_steps import list_cells
 
 @keras.saving.register_keras_serializable("attention_zoo_tests")
 class LeakyCell(layers.Layer):
-    """A cell that the library does not know: `h = 0.5 h + tanh(x W)`, one state."""
+    """A user-defined cell with one state: `h = 0.5 h + tanh(x W)`."""
 
     def __init__(self, units: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -55,9 +55,9 @@ def reference(
     live: Any,
     states: list[Any],
 ) -> tuple[Any, list[Any], list[Any]]:
-    """Outputs, weights and last states in a Python loop over Keras's cells and our layers' calls.
+    """Return outputs, weights and last states of a Python loop over Keras cells and layer calls.
 
-    Nothing is hoisted, split or prepared: the definition, written down. `live` is `(B, T)`.
+    Nothing is hoisted, split or precomputed. `live` is `(B, T)`.
     """
     cell = decoder.cell
     left = iter(states)

@@ -19,7 +19,7 @@ from tests.variants import numerics_only
 
 
 class TestAttentionCell(DecoderConformance):
-    """Luong's order, with everything on."""
+    """Step then attend (Luong et al.), with all options."""
 
     covers = AttentionCell
     cell_options = {"attention_layer_size": 5, "attention_activation": "tanh"}
@@ -42,7 +42,7 @@ class TestAttentionCell(DecoderConformance):
 
 @numerics_only
 class TestBahdanauCell(TestAttentionCell):
-    """The other order, which never feeds the attention back by default."""
+    """Attend then step, without input feeding by default."""
 
     cell_options = {"order": "attend_then_step"}
 
@@ -57,7 +57,7 @@ def test_input_feeding_follows_the_papers() -> None:
 
 
 def test_one_step_by_hand() -> None:
-    """h = x, two memory rows with scores ln 1 and ln 3: the context is a quarter and the rest."""
+    """h = x, two memory positions with scores ln 1 and ln 3: weights 1/4 and 3/4."""
     cell = AttentionCell(
         layers.SimpleRNNCell(1, activation=None, kernel_initializer="ones", use_bias=False),
         DotProductAttention(),

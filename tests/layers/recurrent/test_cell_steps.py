@@ -1,4 +1,4 @@
-"""Keras's cells taken apart are Keras's cells; their own dropout is drawn once a call."""
+"""Cell steppers equal the Keras cells; their dropout masks are sampled once per call."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_input_projection_of_known_cells_is_hoisted() -> None:
 
 
 def listening(dropout: float, recurrent_dropout: float, units: int = 64) -> RecurrentDecoder:
-    """A linear cell that shows its dropout masks: h_t = x_t * m + h_{t-1} * r."""
+    """A linear cell that exposes its dropout masks: h_t = x_t * m + h_{t-1} * r."""
     ones = {"kernel_initializer": "identity", "recurrent_initializer": "identity"}
     cell = layers.SimpleRNNCell(
         units, None, False, dropout=dropout, recurrent_dropout=recurrent_dropout, **ones
@@ -59,7 +59,7 @@ def listening(dropout: float, recurrent_dropout: float, units: int = 64) -> Recu
 
 
 def trained(decoder: RecurrentDecoder, mode: str) -> Any:
-    """Calls in training; on JAX the seed's new state is kept, as a Keras trainer does it."""
+    """Call in training; on JAX the new seed state is kept, as in a Keras trainer."""
     if not JAX:
         import tensorflow as tf
 

@@ -73,7 +73,7 @@ def test_values_at_masked_positions_do_not_affect_outputs() -> None:
 
 
 def test_backward_encoder_memory_keeps_source_order() -> None:
-    """Row j was read after the rows behind it: it depends on j and later only."""
+    """Row j depends on positions j and later only."""
     layer, inputs = encoder("lstm_backwards")
     memory, _ = layer(inputs)
     changed = inputs.copy()

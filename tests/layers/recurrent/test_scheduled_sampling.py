@@ -34,7 +34,7 @@ TOKENS = np.array([[2, 5, 6, 7, 8, 4], [2, 8, 3, 0, 0, 0], [0, 0, 2, 7, 5, 6]], 
 
 
 class TestScheduledSampling(LayerConformance):
-    """Outside of training it is the identity; what it does in training stands below."""
+    """Outside of training it is the identity; training is tested below."""
 
     covers = ScheduledSampling
     changed = {"schedule": {"schedule": "constant", "probability": 0.0}, "seed": 5}
@@ -51,7 +51,7 @@ class TestScheduledSampling(LayerConformance):
 
         return layer(tokens, step=step, state=ops.zeros((len(tokens), 1)))
 
-    # Tokens go in and come out, and it counts: integers all, whatever the policy.
+    # Inputs, outputs and the counter are integers under every policy.
     test_dtype_policy = None
     test_dtype_argument_applies_to_every_weight = None
 
@@ -97,7 +97,7 @@ def test_custom_schedule() -> None:
 
 
 class Toy:
-    """A decoder with its embedding and readout, of random weights."""
+    """A decoder with embedding, readout and random weights."""
 
     def __init__(self, cell: Any = None) -> None:
         keras.utils.set_random_seed(7)
@@ -138,7 +138,7 @@ def _fed(sampling: ScheduledSampling, toy: Toy, mask: Any = None, tokens: Any = 
 
 
 def by_hand(toy: Toy, tokens: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Row by row, step by step, in Python; hidden steps are not there at all."""
+    """Loop over rows and steps in Python; masked steps are skipped."""
     fed = tokens.copy()
     for row in range(len(tokens)):
         memory, said = None if toy.memory is None else toy.memory[row : row + 1], None
@@ -191,7 +191,7 @@ def test_outside_of_training_nothing_changes(training: bool | None) -> None:
 
 
 def test_sampling_frequency_equals_the_schedule() -> None:
-    """Over 4000 tokens, of which the truth is 5 and the decoder always says 7."""
+    """Over 4000 tokens, where the truth is 5 and the decoder always predicts 7."""
     tokens = np.full((200, 21), 5, "int32")
 
     def step(fed: Any, state: Any) -> Any:
@@ -293,7 +293,7 @@ TARGET = np.array([[2, 4, 5, 6, 7, 9], [2, 8, 9, 0, 0, 0]], "int32")
 
 
 def translators(schedule: Any) -> list[tuple[Any, Any]]:
-    """Each that may read its own words twice, of the same weights: with sampling, and without."""
+    """Each model with scheduled sampling, and one with the same weights without it."""
     found = []
     for name in az.list_presets():
         cls, numbers = PRESETS.get(name)()
@@ -325,7 +325,7 @@ def test_translators_at_probability_1_are_teacher_forced() -> None:
 
 @pytest.mark.full
 def test_translators_at_probability_0_use_their_predictions() -> None:
-    """What greedy search says, without the end of a sentence: it goes on after that, too."""
+    """Greedy predictions, which do not stop at the end token."""
     for model, plain in translators(ConstantSampling(0)):
         found = plain.search(SOURCE, max_length=5)
         said = np.concatenate([np.full((2, 1), 2), array(found.tokens)[:, 0, :]], axis=1)

@@ -97,7 +97,7 @@ class TestConcatScore(ScoreConformance):
     changed = {"units": 9}
 
     def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Side by side indeed, as the paper writes it."""
+        """Concatenated, as in the paper."""
         steps, sources = query.shape[-2], key.shape[-2]
         pairs = np.concatenate(
             [np.repeat(query[:, :, None], sources, axis=2), np.repeat(key[:, None], steps, axis=1)],
@@ -119,7 +119,7 @@ def test_initial_gain_equals_the_expected_norm() -> None:
 
 
 def test_user_defined_scores_are_supported() -> None:
-    """A score of another package, given as an object."""
+    """A user-defined score, given as an object."""
 
     class Distance(Score):
         def compute_scores(self, query: object, keys: object) -> object:
@@ -133,7 +133,7 @@ def test_user_defined_scores_are_supported() -> None:
 
 
 def only(scores: Any) -> float:
-    """The one number of scores `(1, 1, 1)`."""
+    """Return the single number of scores `(1, 1, 1)`."""
     return float(array(scores)[0, 0, 0])
 
 
@@ -142,7 +142,7 @@ def vectors(*rows: list[float]) -> Array:
 
 
 def convolved(weights: Array, filters: Array) -> Array:
-    """Rows `(..., S)` with taps `(K, 1, F)` to `(..., S, F)`, tap by tap, zeros outside."""
+    """Convolve rows `(..., S)` with taps `(K, 1, F)` to `(..., S, F)`, with zero padding."""
     taps, sources = len(filters), weights.shape[-1]
     found = np.zeros((*weights.shape, filters.shape[-1]))
     for position in range(sources):
@@ -179,7 +179,7 @@ class TestTrilinearScore(ScoreConformance):
     widths = (6, 6)
 
     def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
-        """Side by side indeed, as the paper writes it."""
+        """Concatenated, as in the paper."""
         steps, sources = query.shape[-2], key.shape[-2]
         query = np.repeat(query[:, :, None], sources, axis=2)
         key = np.repeat(key[:, None], steps, axis=1)
@@ -215,7 +215,7 @@ class TestBilinearScore(ScoreConformance):
     changed = {"activation": "relu", "use_bias": False}
 
     def tensors(self, batch: int = 3, seed: int = 0, scale: float = 0.5) -> tuple[Array, ...]:
-        """Small ones: a sum in float32 errs by its terms, and tanh's are then of its own size."""
+        """Small values: a float32 sum has errors of the size of its terms."""
         return super().tensors(batch, seed, scale)
 
     def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
@@ -241,7 +241,7 @@ class TestEuclideanScore(ScoreConformance):
 
 
 class StatefulScoreConformance(ScoreConformance):
-    """A score that reads a state of the shape of scores; `oracle` takes it too."""
+    """A score whose state has the shape of scores; `oracle` takes it too."""
 
     def oracle(self, weights: Weights, query: Array, key: Array, previous: Any = 0.0) -> Array:
         raise TypeError("a case gives its formula")
@@ -389,7 +389,7 @@ def test_trilinear_by_hand() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_trilinear_creates_no_pairwise_tensor(mode: str) -> None:
-    """At T = S = 2000 and D = 64, pairs of 3 D numbers would take 3 GB."""
+    """At T = S = 2000 and D = 64, a tensor of 3 D numbers per pair would take 3 GB."""
     rng = np.random.default_rng(0)
     score = TrilinearScore()
     query, key = rng.normal(size=(2, 1, 2000, 64)).astype("float32")
@@ -455,7 +455,7 @@ def test_euclidean_by_hand() -> None:
 
 
 def test_euclidean_score_of_close_and_distant_vectors() -> None:
-    """Expanding the square would give 0 or noise for the first of these."""
+    """Expanding the square would give 0 or rounding errors for the first of these."""
     query = np.full((1, 1, 4), 1000, "float32")
     near, far = query + np.float32(2**-8), query + np.float32(1e25)
     run = differentiable(EuclideanScore(), EuclideanScore())

@@ -38,7 +38,7 @@ class TestAttentionPooling(StructureConformance):
 
 @numerics_only
 class TestAttentionPoolingWithAQuery(TestAttentionPooling):
-    """The query comes from outside: an LSTM's last state, say."""
+    """With a query input, such as the last state of an LSTM."""
 
     def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
         return (batch, *lengths, 6), (batch, 4)
@@ -89,7 +89,7 @@ def test_dropout_acts_in_training_only() -> None:
 
 
 def test_no_mask_is_passed_on() -> None:
-    """An LSTM's state asks its own outputs; what comes next finds a vector without a mask."""
+    """The state of an LSTM attends to its outputs; the pooled vector has no mask."""
     tokens = keras.Input((None,), dtype="int32")
     embedded = keras.layers.Embedding(9, 4, mask_zero=True)(tokens)
     outputs, state, _ = keras.layers.LSTM(5, return_sequences=True, return_state=True)(embedded)

@@ -20,13 +20,13 @@ class TestCoAttention(StructureConformance):
     together = {"units": {"score": "additive"}}
     names = ("context_mask", "query_mask")
     lengths = (5, 4)
-    seed = 141  # every best match stands clear of the second: at a tie the slope is two
+    seed = 141  # the best match is far from the second: at a tie the gradient is not unique
 
     def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
         return (batch, lengths[0], 6), (batch, lengths[1], 6)
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
-        """Pair by pair, with the paper's w over [h; u; h * u] laid side by side."""
+        """Compute each pair with the paper's w over the concatenated [h; u; h * u]."""
         w = numbers(layer)["kernel"]
         merged, to_query, to_context = [], [], []
         for h, u, h_mask, u_mask in zip(*tensors, *masks, strict=True):
@@ -49,7 +49,7 @@ class TestCoAttention(StructureConformance):
         )
 
     def check_fully_masked(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
-        """Without a query the context is still there, and all that came of looking is 0."""
+        """With a fully masked query the context is returned, and all attended parts are 0."""
         merged, to_query, to_context = outputs
         assert not to_query[1].any()
         assert not to_context[1].any()
@@ -109,7 +109,7 @@ def test_other_widths_are_rejected() -> None:
 
 
 def test_integers_are_read_as_floats() -> None:
-    """Weights are fractions: sums of whole numbers by them are not whole."""
+    """Weights are fractions, so weighted sums of integers are not integers."""
     rng = np.random.default_rng(0)
     context, query = (rng.integers(-3, 4, size=(2, n, 4)) for n in (5, 3))
     layer = CoAttention()

@@ -22,7 +22,7 @@ from tests.variants import numerics_only
 
 
 def gru(cell: Any, inputs: np.ndarray) -> np.ndarray:
-    """Keras's GRU cell over `(L, D)`, from its weights, in float64: the states `(L, H)`."""
+    """Return states `(L, H)` of Keras's GRU cell over `(L, D)`, in float64."""
     kernel, recurrent, bias = (array(v) for v in cell.weights)
     size, state, states = cell.units, np.zeros(cell.units), []
     for x in inputs:
@@ -43,7 +43,7 @@ def both_ways(encoder: Any, inputs: np.ndarray) -> np.ndarray:
 
 
 def pooled(pooling: AttentionPooling, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """HAN's three equations over `(L, D)` of which all is there."""
+    """HAN's three equations over an unmasked `(L, D)`."""
     weights = numbers(pooling)
     bias = weights["query"] @ weights["query_kernel"]
     scores = np.tanh(states @ weights["key_kernel"] + bias) @ weights["v"]
@@ -52,7 +52,7 @@ def pooled(pooling: AttentionPooling, states: np.ndarray) -> tuple[np.ndarray, n
 
 
 def level(layer: Any, number: int, inputs: np.ndarray, mask: np.ndarray) -> Any:
-    """One sequence, only what is there of it: a vector, and weights in their places."""
+    """Pool the unmasked positions of one sequence; return the vector and the weights."""
     attention_weights = np.zeros(len(mask))
     if not mask.any():
         return np.zeros(layer.widths[number]), attention_weights
@@ -65,7 +65,7 @@ def level(layer: Any, number: int, inputs: np.ndarray, mask: np.ndarray) -> Any:
 
 
 def documents(layer: Any, inputs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Two levels, sentence by sentence, document by document; nothing hidden is ever touched."""
+    """Compute two levels by loops over sentences and documents, without masked positions."""
     words, sentences = np.zeros(mask.shape), np.zeros(mask.shape[:2])
     results = np.zeros((len(mask), layer.widths[1]))
     for row in range(len(mask)):
@@ -104,7 +104,7 @@ class TestHierarchicalAttention(StructureConformance):
 
 @numerics_only
 class TestOneLevelWithoutEncoder(StructureConformance):
-    """It is the pooling alone."""
+    """Equals the pooling layer."""
 
     covers = HierarchicalAttention
 
@@ -122,7 +122,7 @@ class TestOneLevelWithoutEncoder(StructureConformance):
 
 
 def han() -> HierarchicalAttention:
-    """The paper's, small: a bidirectional GRU at both levels."""
+    """A small version of the paper's model: a bidirectional GRU at both levels."""
     words, sentences = (layers.Bidirectional(layers.GRU(n, return_sequences=True)) for n in (3, 2))
     return HierarchicalAttention(
         [(words, AttentionPooling(units=4)), (sentences, AttentionPooling())]
@@ -151,7 +151,7 @@ def three_levels() -> HierarchicalAttention:
 
 
 def test_three_levels_are_three_poolings() -> None:
-    """Any number of levels; encoders that give states besides, or none, or are no RNN at all."""
+    """Any number of levels; encoders that also return states, no encoder, encoders without RNN."""
     rng, layer = np.random.default_rng(0), three_levels()
     inputs = rng.normal(size=(2, 2, 3, 4, 6)).astype("float32")
     mask = rng.random((2, 2, 3, 4)) < 0.4
@@ -180,7 +180,7 @@ def test_three_levels_are_three_poolings() -> None:
 
 
 def test_encoder_is_not_called_with_empty_sequences() -> None:
-    """Keras's cuDNN kernels refuse it; and what is shown instead is a 0 at the start."""
+    """Keras's cuDNN kernels reject an empty mask, so the first position is used, with value 0."""
     seen: list[Any] = []
 
     class Spy(layers.Layer):

@@ -10,7 +10,7 @@ from tests.layers.stateful_conformance import StatefulAttentionConformance
 
 
 class TestMixtureWindowAttention(StatefulAttentionConformance):
-    """Narrow bells far along the memory magnify the rounding of kappa itself: hence 1e-5."""
+    """Narrow Gaussians at large positions amplify rounding errors of kappa: hence 1e-5."""
 
     covers = MixtureWindowAttention
     options = {"num_components": 3}
@@ -19,7 +19,7 @@ class TestMixtureWindowAttention(StatefulAttentionConformance):
     tolerance = 1e-5
 
     def tensors(self, *sizes: int, scale: float = 1.0, **named: int) -> tuple[Array, ...]:
-        """Quiet queries: what they say is exponentiated twice."""
+        """Small queries, because they are exponentiated twice."""
         query, value, key = super().tensors(*sizes, scale=scale, **named)
         return 0.3 * query, value, key
 
@@ -27,7 +27,7 @@ class TestMixtureWindowAttention(StatefulAttentionConformance):
         return np.zeros(3)
 
     def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
-        """Equations 46 to 51, place by place and bell by bell."""
+        """Equations 46 to 51, by loops over positions and Gaussians."""
         said = np.exp(query @ weights["kernel"] + weights["bias"])
         alpha, beta, kappa = said[:3], said[3:6], state + said[6:]
         looked = np.zeros(len(key))
@@ -41,7 +41,7 @@ class TestMixtureWindowAttention(StatefulAttentionConformance):
 def one_bell(
     height: float, narrowness: float, step: float, features: int = 1
 ) -> MixtureWindowAttention:
-    """One bell of that form over so wide a memory; a query of 1 moves it on twice as far."""
+    """Return a layer with one Gaussian and its memory; a query of 1 doubles the step."""
     layer = MixtureWindowAttention(num_components=1)
     layer.build((1, 3, 1), (1, 3, features))
     layer.alignment.bias.assign(np.log([height, narrowness, step]))

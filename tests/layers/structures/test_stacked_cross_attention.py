@@ -21,7 +21,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def pair(words: np.ndarray, regions: np.ndarray, sharp: float, pool: Any) -> Any:
-    """The paper's text-to-image equations for one sentence and one image, all of it there."""
+    """The paper's text-to-image equations for one unmasked sentence and image."""
     attended, weights = np.zeros(words.shape), np.zeros((len(words), len(regions)))
     if not len(words) or not len(regions):
         return attended, 0.0, weights
@@ -54,7 +54,7 @@ class TestTextToImage(StructureConformance):
         return float(np.mean(matches))
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
-        """Only what is there is compared; then all goes back to its place."""
+        """Compare unmasked words and regions; return weights with masked ones as 0."""
         (words, regions), (there, shown) = tensors, masks
         attended, similarity = np.zeros(words.shape), np.zeros(len(words))
         weights = np.zeros((*words.shape[:2], regions.shape[1]))
@@ -66,7 +66,7 @@ class TestTextToImage(StructureConformance):
 
 @numerics_only
 class TestImageToText(TestTextToImage):
-    """The same with words and regions in each other's place."""
+    """The same with words and regions exchanged."""
 
     options = {"inverse_temperature": 3.0, "direction": "image_to_text"}
 
@@ -83,7 +83,7 @@ class TestLogSumExp(TestTextToImage):
 
 
 def test_by_hand() -> None:
-    """Word [1, 0] and regions [1, 0], [0, 1]: s = [1, 0], normalised the same.
+    """Word [1, 0] and regions [1, 0], [0, 1]: s = [1, 0], also after normalization.
 
     With l = ln 3 the weights are 3/4 and 1/4, so a = [3, 1] / 4 and the cosine is 3 / sqrt(10).
     """
@@ -97,7 +97,7 @@ def test_by_hand() -> None:
 
 
 def test_words_compete_for_a_region() -> None:
-    """s is divided by its length over the words: of two equal words each gets 1 / sqrt(2)."""
+    """s is divided by its norm over words: each of two equal words gets 1 / sqrt(2)."""
     words, regions = np.array([[[1.0, 0.0], [1.0, 0.0]]]), np.eye(2)[None]
     layer = StackedCrossAttention(inverse_temperature=np.sqrt(2) * np.log(3))
     _, _, weights = layer(words, regions, return_attention_scores=True)
@@ -113,7 +113,7 @@ def test_opposite_vectors_have_zero_similarity() -> None:
 
 @pytest.mark.parametrize("sharpness", [1e-3, 1.0, 500.0])
 def test_log_sum_exp_of_any_sharpness(sharpness: float) -> None:
-    """From the mean of them (and a constant) to the greatest of them, without overflow."""
+    """From the mean (plus a constant) to the maximum, without overflow."""
     rng = np.random.default_rng(0)
     words, regions = rng.normal(size=(1, 4, 6)), -rng.random(size=(1, 5, 6))
     layer = StackedCrossAttention(pooling="log_sum_exp", pooling_sharpness=sharpness)
@@ -124,7 +124,7 @@ def test_log_sum_exp_of_any_sharpness(sharpness: float) -> None:
 
 
 def test_masked_words_are_excluded_at_any_sharpness() -> None:
-    """One that is hidden matches better than the one that is there, by far."""
+    """A masked word has a much higher similarity than the unmasked one."""
     words, regions = np.zeros((1, 3, 4)), np.zeros((1, 2, 4))
     words[0, 0, 0], regions[..., 0] = 1, -1
     layer = StackedCrossAttention(pooling="log_sum_exp", pooling_sharpness=500.0)

@@ -22,7 +22,7 @@ class TestStructuredSelfAttention(StructureConformance):
         return ((batch, *lengths, 6),)
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
-        """The paper's letters: W_s1 `(d_a, D)`, W_s2 `(r, d_a)`, H `(S, D)`."""
+        """In the paper's notation: W_s1 `(d_a, D)`, W_s2 `(r, d_a)`, H `(S, D)`."""
         ws1, ws2 = numbers(layer)["key_kernel"].T, numbers(layer)["queries"]
         (inputs,), (mask,) = tensors, masks
         looked = np.zeros((len(inputs), 3, inputs.shape[1]))
@@ -32,7 +32,7 @@ class TestStructuredSelfAttention(StructureConformance):
 
 
 def penalty(looked: np.ndarray, mask: np.ndarray) -> float:
-    """Mean over the rows that have something of ||A A^T - I||_F^2."""
+    """Mean of ||A A^T - I||_F^2 over rows that are not fully masked."""
     each = [
         np.linalg.norm(a @ a.T - np.eye(len(a))) ** 2
         for a, row in zip(looked, mask, strict=True)
@@ -75,7 +75,7 @@ def test_zero_penalty_adds_no_loss() -> None:
 
 
 def test_penalty_by_hand() -> None:
-    """Two looks at the same one of two places: A A^T is all ones, two entries off by one."""
+    """Two heads on the same of two positions: A A^T is all ones, two entries off by one."""
     layer = StructuredSelfAttention(1, 2)
     inputs = np.array([[[20.0], [-20.0]]], "float32")
     layer(inputs)
@@ -93,7 +93,7 @@ def test_gradient_of_the_penalty() -> None:
     randomise(layer)
 
     def loss(x: Any) -> Any:
-        """What the layer adds, as the tests above show."""
+        """Returns the penalty of the layer, which the tests above check."""
         _, looked = layer(x, mask=MASK, return_attention_scores=True)
         return 0.7 * mean_penalty(PENALTIES.get("diversity"), looked)
 
@@ -101,7 +101,7 @@ def test_gradient_of_the_penalty() -> None:
 
 
 def test_penalty_increases_differences_of_attention() -> None:
-    """Trained on nothing else, four looks at six places end at places of their own."""
+    """Trained on the penalty only, four heads attend to different ones of six positions."""
     inputs = keras.Input((6, 8))
     layer = StructuredSelfAttention(16, 4)
     model = keras.Model(inputs, layer(inputs, return_attention_scores=True)[1])

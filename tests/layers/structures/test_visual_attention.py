@@ -34,7 +34,7 @@ class TestVisualAttentionWithoutGate(NumericConformance):
 
 
 def grid(height: int = 3, width: int = 5, seed: int = 0) -> tuple[Array, ...]:
-    """States, features of an image, and what of it is there."""
+    """Return states, features of an image, and masks."""
     rng = np.random.default_rng(seed)
     shapes = ((2, 4, 6), (2, height, width, 7))
     query, value = (rng.normal(size=shape).astype("float32") for shape in shapes)
@@ -42,7 +42,7 @@ def grid(height: int = 3, width: int = 5, seed: int = 0) -> tuple[Array, ...]:
 
 
 def test_grid_equals_flattened_positions() -> None:
-    """Row by row, as the image is read; every mask, and the keys too."""
+    """Flattened by rows; with every mask, and with keys."""
     layer, (query, value, mask) = VisualAttention(8), grid()
     key = np.random.default_rng(1).normal(size=(2, 3, 5, 4)).astype("float32")
     looks = np.random.default_rng(2).random((2, 4, 3, 5)) < 0.7
@@ -72,7 +72,7 @@ def test_grid_masks_broadcast_and_implicit_masks_apply() -> None:
 
 
 def test_by_hand() -> None:
-    """Nothing to tell four places apart: their mean, 10, through a gate at sigmoid(ln 3) = 3/4."""
+    """Equal scores of four positions: their mean, 10, times the gate sigmoid(ln 3) = 3/4."""
     layer = VisualAttention(1)
     query, value = np.ones((1, 1, 1)), np.array([[[[4.0], [8.0]], [[12.0], [16.0]]]])
     layer(query, value)
@@ -127,7 +127,7 @@ def test_grids_of_unknown_size() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_decoder_attends_before_each_word(mode: str) -> None:
-    """Xu's order: h_{t-1} looks and sets the gate, then the cell reads the word and what it saw."""
+    """As in Xu et al.: h_{t-1} attends and sets the gate, then the cell takes word and context."""
     rng = np.random.default_rng(0)
     words, places = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 6, 7))
     words, places = words.astype("float32"), places.astype("float32")

@@ -15,7 +15,7 @@ WORDS = np.array([[[4, 5, 6, 7], [3, 5, 0, 0]], [[6, 0, 0, 0], [0, 0, 0, 0]]], "
 
 
 class WordConformance(LayerConformance):
-    """`(B, T, C)` characters to `(B, T, units)`."""
+    """Encoders of characters `(B, T, C)` as `(B, T, units)`."""
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return (np.random.default_rng(0).integers(1, 8, size=(batch, 2, 4)).astype("int32"),)
@@ -72,7 +72,7 @@ class TestCharacterCNN(WordConformance):
 
     @pytest.mark.parametrize("width", [1, 2, 3, 5])
     def test_oracle(self, width: int) -> None:
-        """Float64, filter by filter; the wider ones see more than there is."""
+        """Compute each filter in float64; wide filters reach beyond the word."""
         layer = self.built(width=width)
         table, kernel, bias = (array(w) for w in layer.weights)
         kernel = kernel.reshape(width, 3, 5)
@@ -97,7 +97,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 def last_state(
     letters: np.ndarray, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray
 ) -> np.ndarray:
-    """h of an LSTM after these vectors, in float64."""
+    """Return the final h of an LSTM over these vectors, in float64."""
     h = c = np.zeros(len(recurrent))
     for x in letters:
         i, f, new, o = np.split(x @ kernel + h @ recurrent + bias, 4)

@@ -19,7 +19,7 @@ class TestWordDropout(LayerConformance):
     changed = {"rate": 0.4, "seed": 3}
     together = {}
 
-    # Tokens are integers, whatever the policy.
+    # Tokens are integers under every policy.
     test_dtype_policy = None
     test_dtype_argument_applies_to_every_weight = None
 

@@ -1,4 +1,4 @@
-"""Dropout: what it drops, what it leaves, and what it shares with Keras's."""
+"""Dropout: dropped and kept values, and equality with Keras's dropout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_dropout_scales_kept_values(mode: str) -> None:
         left = y != 0
         assert left.mean() == pytest.approx(0.75, abs=0.03)
         np.testing.assert_allclose(y[left], X[left] / 0.75, rtol=1e-6)
-    assert JAX or (first != second).any()  # JAX compiles the seed in
+    assert JAX or (first != second).any()  # JAX compiles the seed as a constant
     np.testing.assert_array_equal(array(Dropout(0.25, seed=3)(X, training=True)), first)
 
 

@@ -70,7 +70,7 @@ def test_causality() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 def test_mask_reaches_the_last_of_twelve_layers(norm: str) -> None:
-    """Padding of any length, in any of them, changes nothing; Keras's own lose it at the second."""
+    """Padding of any length does not affect outputs; Keras's layers lose the mask at the second."""
     inputs = keras.Input((None, 6))
     x = keras.layers.Masking()(inputs)
     for seed in range(12):
@@ -89,7 +89,7 @@ def test_stochastic_depth_drops_layers_per_sequence() -> None:
     layer = TransformerEncoderLayer(8, 2, stochastic_depth=0.5)
     x = np.tile(X[:1], (200, 1, 1))
     moved = np.abs(array(layer(x, training=True)) - x).max((1, 2)) > 1e-6
-    assert 0.15 < (~moved).mean() < 0.35  # both sublayers left out: a quarter
+    assert 0.15 < (~moved).mean() < 0.35  # both sublayers are dropped in a quarter of the cases
 
 
 def test_width_must_be_divisible_by_heads() -> None:

@@ -1,4 +1,4 @@
-"""A Transformer's sublayers in NumPy, as the paper has them."""
+"""Sublayers of a Transformer in NumPy, following the paper."""
 
 from __future__ import annotations
 

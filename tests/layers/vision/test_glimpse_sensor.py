@@ -20,7 +20,7 @@ from tests.layers.running import (
 
 
 def oracle(images: np.ndarray, locations: np.ndarray, size: int, scales: int) -> np.ndarray:
-    """Float64, pixel by pixel: the mean of what stands, or is interpolated, at each of a block."""
+    """Compute each output pixel in float64: the mean of the interpolated pixels of its block."""
     count, height, width, channels = images.shape
     seen = np.zeros((count, scales, size, size, channels))
 
@@ -42,7 +42,7 @@ def oracle(images: np.ndarray, locations: np.ndarray, size: int, scales: int) ->
 
 
 def given(batch: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Images with an odd side, and places in them and at their very corners."""
+    """Return images with an odd side, and locations inside them and at the corners."""
     rng = np.random.default_rng(seed)
     images = rng.normal(size=(batch, 7, 10, 2)).astype("float32")
     locations = rng.uniform(-1, 1, size=(batch, 2)).astype("float32")
@@ -68,7 +68,7 @@ class TestGlimpseSensor(LayerConformance):
 
     @pytest.mark.every_backend
     def test_gradients_are_finite_differences(self) -> None:
-        """By the pixels and by the locations, none of which is right on a pixel."""
+        """By pixels and by locations, none of which is exactly on a pixel."""
         images, locations = given(3)
         locations = np.array([[0.31, -0.62], [-0.47, 0.11], [0.93, 0.77]])
         layer = GlimpseSensor(3, 2, dtype=WIDE)
@@ -77,7 +77,7 @@ class TestGlimpseSensor(LayerConformance):
 
 
 def test_by_hand() -> None:
-    """On whole pixels the finest patch is cut out as it is; outside of the image all is 0."""
+    """At integer pixels the finest patch is an exact crop; outside of the image it is 0."""
     image = np.arange(1, 17, dtype="uint8").reshape(1, 4, 4, 1)
     places = np.array([[0, 0], [-1, -1], [1, 1], [0, 0.5]], "float32")
     seen = array(GlimpseSensor(2, 2)(np.repeat(image, 4, 0), places))[..., 0]
@@ -94,7 +94,7 @@ def test_by_hand() -> None:
 @pytest.mark.fast
 @pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16"])
 def test_locations_are_exact_in_half_precision(policy: str) -> None:
-    """A pixel of 200 is right where it is, also where half precision knows no such number."""
+    """Location of pixel 200 is exact, although half precision cannot represent it."""
     image = np.zeros((1, 200, 200, 1), "uint8")
     image[0, 171, 5] = 200
     place = np.array([[(171.5 / 200) * 2 - 1, (5.5 / 200) * 2 - 1]], "float32")

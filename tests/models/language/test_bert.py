@@ -57,7 +57,7 @@ SIZES = {
 
 @pytest.mark.parametrize("name", SIZES)
 def test_parameter_counts_follow_the_papers(name: str) -> None:
-    """With the released vocabulary."""
+    """With the vocabulary of the release."""
     _, settings = PRESETS.get(name)()
     assert settings["num_heads"] == settings["embedding_dim"] // 64
     total = count_parameters(BERT, settings, vocabulary_size=30522)

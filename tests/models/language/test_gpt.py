@@ -1,4 +1,4 @@
-"""GPT writes on: prompts of any length in one batch, read at once, by every way of searching."""
+"""GPT: continuation of prompts of any length in one batch, by every search method."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ POSITION_NAMES = ["learned", "none", *POSITIONS.names()]
 @pytest.mark.parametrize("positions", POSITION_NAMES)
 @pytest.mark.parametrize("length", [1, 5])
 def test_later_tokens_do_not_affect_logits(length: int, positions: str) -> None:
-    """Bit by bit, whatever comes: other tokens, or none."""
+    """Bit by bit, for other later tokens or none."""
     model, text = (
         tiny(positions=positions),
         np.random.default_rng(1).integers(4, 12, size=(3, 9)).astype("int32"),
@@ -129,7 +129,7 @@ def test_too_many_tokens_are_rejected() -> None:
 
 @pytest.mark.parametrize("positions", POSITIONS.names())
 def test_order_matters_with_relative_positions(positions: str) -> None:
-    """Of one layer, in which the causal mask alone tells the last token nothing of it."""
+    """With one layer, in which the causal mask alone gives the last token no order."""
     first, turned = np.array([[4, 5, 6]], "int32"), np.array([[5, 4, 6]], "int32")
     model = tiny(num_layers=1, positions=positions)
     apart = np.abs(logits_of(model, first)[0, -1] - logits_of(model, turned)[0, -1]).max()
@@ -164,7 +164,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def marks_of(positions: str) -> list[pytest.MarkDecorator]:
-    """Those whose bias a step has to find by its place are always tried."""
+    """Positions whose bias depends on the step are always tested."""
     return [pytest.mark.every_backend if positions in ("rotary", "t5") else pytest.mark.soak]
 
 
@@ -181,7 +181,7 @@ def marks_of(positions: str) -> list[pytest.MarkDecorator]:
     ],
 )
 def test_continues_prompts_of_any_length(way: str, positions: str) -> None:
-    """The same in any batch and padding; and one call says of the whole what each step said."""
+    """Results do not depend on batch and padding, and one call equals the single steps."""
     model = tiny(positions=positions)
     options = {"max_length": 6, **WAYS[way]}
     together = model.compiled_search(TEXT, **options)
@@ -218,7 +218,7 @@ def test_prefix_follows_the_prompt() -> None:
 
 
 def test_prompt_cache_is_not_repeated_per_hypothesis() -> None:
-    """However many hypotheses there are, what was read is not repeated."""
+    """The cache of the prompt does not depend on the number of hypotheses."""
     model = tiny()
     for width in (1, 4):
         state = model.start_decoding(keras.ops.convert_to_tensor(TEXT), width, 5).state
@@ -248,7 +248,7 @@ def test_cache_buckets_do_not_change_results(
 
 @pytest.mark.full
 def test_text_length_is_limited_by_max_length() -> None:
-    """The last token written is never read, so it needs no place."""
+    """The last generated token is not an input, so it needs no position."""
     model = tiny(max_length=9)
     options = {"beam_width": 2, "min_length": 4}
     found = model.compiled_search(TEXT, max_length=4, **options)

@@ -1,4 +1,4 @@
-"""A BERT that `transformers` has written puts out here what it puts out there."""
+"""A BERT checkpoint of `transformers` gives the same outputs here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THERE = GOLDEN / "bert"
 
 
 def check(folder: Path, model: Any) -> None:
-    """Its outputs are those of the checkpoint at every token."""
+    """Outputs equal those of the checkpoint at every token."""
     want = expected(folder)
     tokens, live = want["tokens"], want["tokens"] != 0
     found = model({"tokens": tokens, "segments": want["segments"]})
@@ -66,7 +66,7 @@ def test_custom_arguments() -> None:
 
 
 def test_names_without_the_model_and_of_old(tmp_path: Path) -> None:
-    """`BertModel` writes no prefix; the first releases call scale and shift gamma and beta."""
+    """`BertModel` has no prefix; early releases call scale and shift gamma and beta."""
     folder = copy_of("bert", tmp_path)
     tensors = {
         name.removeprefix("bert.")

@@ -1,4 +1,4 @@
-"""A GPT-2 that `transformers` has written tells here the next token that it tells there."""
+"""A GPT-2 checkpoint of `transformers` predicts the same next tokens here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THERE = GOLDEN / "gpt2"
 
 
 def check(folder: Path, model: Any) -> None:
-    """Logits are those of the checkpoint, each under its id here."""
+    """Logits equal those of the checkpoint, in the order of our token ids."""
     want = expected(folder)
     last = want["logits"].shape[-1] - 1
     tokens = np.where(want["tokens"] == last, 3, want["tokens"] + 4)

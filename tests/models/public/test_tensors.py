@@ -1,4 +1,4 @@
-"""Safetensors are read as they were written, and damage is said in one line."""
+"""Safetensors files are read correctly, and damaged files give one-line errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every tensor has a place and every place a tensor, of the right shape."""
+"""Every tensor maps to a weight and every weight to a tensor, of the correct shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rush's language model that looks: against its equations, and what its window sees."""
+"""Rush et al.'s language model with attention: equations and window."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tiny(**options: Any) -> AttentionSummarizer:
 
 
 def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int]) -> np.ndarray:
-    """Section 3, one word after the other, for a source without padding: `(T, V)`."""
+    """Section 3, word by word, for a source without padding: `(T, V)`."""
     size = model.settings
     f, g, e = (
         array(table.embeddings)
@@ -90,7 +90,7 @@ def test_only_the_last_words_are_encoded(context: int) -> None:
 
 @pytest.mark.parametrize("context", [1, 5])
 def test_search_continues_from_any_context(context: int) -> None:
-    """Of one word there is no state, of more than are written the start stands for the rest."""
+    """The state is a window of previous words, filled with the start token."""
     model = tiny(context=context)
     found = model.compiled_search(SOURCE, beam_width=2, n_best=2, max_length=4)
     trace = model.trace(SOURCE, found.tokens[:, 0])

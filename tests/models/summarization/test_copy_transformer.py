@@ -1,4 +1,4 @@
-"""The Transformer with a pointer: copies what its vocabulary lacks, and is plain without."""
+"""The Transformer with a pointer copies out-of-vocabulary words; without, it is standard."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TestCopyTransformer(GenerationConformance):
 
     @pytest.mark.full
     def test_learns(self) -> None:
-        """The second word of a source comes out, also under an id that no vocabulary has."""
+        """The target is the second word of the source, possibly out of vocabulary."""
         rng = np.random.default_rng(0)
         source = np.array([rng.permutation(8)[:3] for _ in range(256)], "int32") + 4
         source = np.where(source >= 9, 9 + np.cumsum(source >= 9, 1) - 1, source).astype("int32")
@@ -89,7 +89,7 @@ def test_out_of_vocabulary_words_share_an_embedding_and_are_copied_separately() 
 
 
 def test_pointer_attention_has_one_head() -> None:
-    """Of the whole width, without biases."""
+    """With the full width, without biases."""
     pointer = tiny().pointer
     assert {tuple(kernel.shape) for kernel in pointer.weights} == {(8, 1, 8), (1, 8, 8)}
 
@@ -116,7 +116,7 @@ def test_without_copying_it_is_a_transformer() -> None:
 
 @pytest.mark.full
 def test_trace_returns_the_attention_of_the_search() -> None:
-    """Where it looked, and the share of copying in each token's probability, by hand."""
+    """Attention, and the fraction of copying in each token's probability, by hand."""
     model = tiny()
     found = model.compiled_search(EXTENDED, beam_width=2, max_length=5)
     tokens = array(found.tokens)[:, 0]

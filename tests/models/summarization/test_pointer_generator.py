@@ -19,7 +19,7 @@ COVERED = {**SIZES, "coverage": {"from_step": 2, "weight": 0.5}}
 
 
 class TestPointerGenerator(GenerationConformance):
-    """Of the 12 ids the last four are words that the vocabulary lacks."""
+    """The last four of the 12 ids are out-of-vocabulary words."""
 
     covers = PointerGenerator
     vocabulary = {"vocabulary_size": 8}
@@ -72,7 +72,7 @@ def test_parameter_counts_follow_the_paper() -> None:
 
 
 def parts_of(model: PointerGenerator, source: np.ndarray, target: np.ndarray) -> Any:
-    """p_gen, what the vocabulary says and what is copied, `(B, T, V + C)` in float64."""
+    """Return p_gen, the generation and the copy distribution, `(B, T, V + C)` in float64."""
     of = model({"source": source, "target": target}, project=False)
     logits, gate, weights = (array(x) for x in (of.projection.logits(), of.gate, of.weights))
     said = np.zeros((*logits.shape[:2], model.target_vocabulary_size))
@@ -168,14 +168,14 @@ INPUTS = {"source": SOURCE, "target": TARGET}
 
 
 def trained(model: PointerGenerator, steps: int) -> list[float]:
-    """Losses of so many steps of training."""
+    """Train for this number of steps; return the losses."""
     if not model.compiled:
         model.compile(keras.optimizers.Adam(0.05), model.make_loss(), jit_compile=JAX)
     return [float(model.train_on_batch(INPUTS, LABELS)) for _ in range(steps)]
 
 
 def twin(model: PointerGenerator, **options: Any) -> PointerGenerator:
-    """A model of other options with the same weights, as many as both have."""
+    """Return a model with other options and the same values of the common weights."""
     other = PointerGenerator(**{**model.settings, **options})
     for own, its in zip(other.weights, model.weights, strict=False):
         assert own.name == its.name
@@ -201,7 +201,7 @@ def test_coverage_starts_at_its_step_and_not_before() -> None:
 
 
 def test_coverage_loss_follows_the_paper() -> None:
-    """Equation 12, meaned over the words of a text, times its weight, in training alone."""
+    """Equation 12, averaged over the words of a text, times its weight, in training only."""
     model = tiny(coverage={"weight": 0.5})
     of = model(INPUTS, project=False)
     assert model.losses == []
@@ -218,7 +218,7 @@ def test_coverage_loss_follows_the_paper() -> None:
 
 
 def test_coverage_moves_attention_away_from_covered_positions() -> None:
-    """By the w_c of equation 11: only later looks change, and only where it counts already."""
+    """By w_c of equation 11: only later steps change, and only once coverage is active."""
     model = tiny(**COVERED)
     model.attention.score.coverage_kernel.assign(np.full(16, 3.0))
     looks = {}
@@ -232,7 +232,7 @@ def test_coverage_moves_attention_away_from_covered_positions() -> None:
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the same file on every backend")
 def test_resumed_training_is_exact_across_the_coverage_start(tmp_path: Path) -> None:
-    """Saved at step 1 of a coverage from step 2 on, the same to the bit as never stopped."""
+    """Saved at step 1, with coverage from step 2 on: equal to uninterrupted training."""
     keras.utils.set_random_seed(0)
     whole = PointerGenerator(**COVERED)
     trained(whole, 1)
@@ -264,7 +264,7 @@ MARK = 4
 
 
 def reports(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Seven words, two of them in no vocabulary; the one that stands after the mark."""
+    """Seven words, two of them out of vocabulary; the target is the word after the mark."""
     rng = np.random.default_rng(seed)
     source = rng.integers(5, 12, size=(count, 7))
     asked = np.empty(count, "int64")
@@ -306,7 +306,7 @@ def test_learns_to_copy_out_of_vocabulary_words() -> None:
 
 @pytest.mark.skipif(JAX, reason="JAX has float64 only where a switch of its own is on")
 def test_coverage_in_double_precision() -> None:
-    """A row of the source is empty."""
+    """One row of the source is empty."""
     model = PointerGenerator(**{**COVERED, "coverage": {}}, dtype="float64")
     source, target = np.array([[4, 5, 9], [0, 0, 0]]), np.array([[2, 4], [2, 9]])
     log_probs = array(model({"source": source, "target": target}, training=True))

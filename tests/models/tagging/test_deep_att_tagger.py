@@ -51,7 +51,7 @@ def norm(x: np.ndarray, gain: np.ndarray, shift: np.ndarray) -> np.ndarray:
 
 
 def of_lstm(x: np.ndarray, kernel: np.ndarray, again: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """h at every place of a sentence `(T, D)`."""
+    """Return h at every position of a sentence `(T, D)`."""
     h = c = np.zeros(len(again))
     states = []
     for now in x:
@@ -63,7 +63,7 @@ def of_lstm(x: np.ndarray, kernel: np.ndarray, again: np.ndarray, bias: np.ndarr
 
 
 def worked(name: str, x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
-    """What a sublayer makes of a sentence `(T, D)`, by the paper."""
+    """Apply a sublayer to a sentence `(T, D)`, following the paper."""
     if name == "feed_forward":
         first, b_1, second, b_2 = weights
         return np.maximum(x @ first + b_1, 0) @ second + b_2
@@ -88,7 +88,7 @@ def attended(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SUBLAYERS.names())
 def test_layer_follows_the_paper(name: str) -> None:
-    """Float64, sentence by sentence, without its padding."""
+    """Compare with float64, sentence by sentence, without padding."""
     layer = DeepAttLayer({**STACK, "sublayer": name, "units": 12, "num_heads": 2}, 0.1)
     layer.build((None, None, 6))
     randomise(layer)
@@ -109,7 +109,7 @@ def test_layer_follows_the_paper(name: str) -> None:
 
 @pytest.mark.full
 def test_learns_order_with_fit() -> None:
-    """The tag of a word is told by the one before it: without places it could not be known."""
+    """The tag of a word depends on the previous word, so it requires positions."""
     rng = np.random.default_rng(0)
     words = rng.integers(3, 9, size=(256, 5)).astype("int32")
     words[::2, 4] = 0

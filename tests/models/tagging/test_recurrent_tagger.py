@@ -62,10 +62,10 @@ class TestRecurrentTagger(TaggerConformance):
         np.testing.assert_allclose(score, scores[:, 0], rtol=1e-5)
         shares = array(model.marginals(potentials))
         np.testing.assert_allclose(shares.sum(-1), TOKEN_MASK, atol=1e-5)
-        assert not shares[:, 0, [2, 4]].any()  # no sentence begins inside of a span
+        assert not shares[:, 0, [2, 4]].any()  # no sentence begins inside a span
 
     def test_softmax_tagger_predicts_each_word_independently(self) -> None:
-        """Its marginals are the softmax, and its best tags the greatest."""
+        """Marginals are the softmax, and the best tags its argmax."""
         model, given = self.make_random(head=None), self.inputs()
         energies = emissions(model, given)
         shares = np.exp(energies) / np.exp(energies).sum(-1, keepdims=True)
@@ -91,7 +91,7 @@ def test_embeddings_are_initialized_uniformly() -> None:
 
 
 def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Words of one span each after 3, or of two kinds; the kind is told by the word before."""
+    """Return sentences with spans of two types, which depend on the previous word."""
     rng = np.random.default_rng(0)
     words = rng.integers(3, 13, size=(rows, 5)).astype("int32")
     words[:, 4] = 0

@@ -32,7 +32,7 @@ class TestLuongTranslator(GenerationConformance):
     ("score", "input_feeding"), [("dot", True), ("general", False), ("concat", True)]
 )
 def test_attention_weights_follow_source_order(score: str, input_feeding: bool) -> None:
-    """Read from its end or from its front, weight j is that of token j, and pads have none."""
+    """For both directions of the encoder, weight j is that of token j, and padding has none."""
     for reverse in (True, False):
         model = LuongTranslator(
             **VOCABULARY, embedding_dim=6, units=8, num_layers=2, score=score,

@@ -27,7 +27,7 @@ OTHER = {
 
 
 class TestSeq2Seq(GenerationConformance):
-    """Sutskever's: the vector is where the decoder starts."""
+    """Sutskever et al.: the vector is the initial state of the decoder."""
 
     covers = Seq2Seq
     options = {"embedding_dim": 6, "units": 8, "num_layers": 2}
@@ -36,12 +36,12 @@ class TestSeq2Seq(GenerationConformance):
 
 @numerics_only
 class TestSeq2SeqEveryStep(GenerationConformance):
-    """Cho's: the vector is read at every step."""
+    """Cho et al.: the vector is an input of every step."""
 
     covers = Seq2Seq
     options = {"embedding_dim": 6, "units": 8, "cell": "gru", "context": "every_step"}
     changed = {**OTHER, "context": "initial_state"}
-    # The presets are the model's: the other case runs them.
+    # The other case tests the presets.
     test_padding_does_not_affect_outputs = None
     test_batch_members_do_not_affect_each_other = None
     test_steps_equal_the_call = None

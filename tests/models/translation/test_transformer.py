@@ -71,7 +71,7 @@ def test_ties(tie: str) -> None:
 def test_long_sequences_are_computed_blockwise(
     positions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody asks a model for its weights, unless they do."""
+    """Blockwise if attention weights are not requested."""
     model = make_with_positions(positions)
     want, taken = forward(model, SOURCE, TARGET), []
     real = blockwise.attend_blockwise
@@ -102,7 +102,7 @@ CONFORMANCE_TESTS = (
 
 @functools.cache
 def make_with_positions(positions: str) -> Transformer:
-    """A model that hears its places and is sure of nothing: positions learn as much as matters."""
+    """Return a model in which positions have a large effect and no prediction is certain."""
     sizes = {"embedding_dim": 16, "units": 16, "num_heads": 2, "num_layers": 2}
     model = Transformer(**VOCABULARY, **sizes, positions=positions)
     fill(model)
@@ -126,7 +126,7 @@ def test_conformance_with_every_positional_encoding(
 
 
 def also_compiled(positions: str, jit: bool) -> Any:
-    """XLA compiles long: by default one kind of positions for all of them."""
+    """Compiling with XLA is slow: by default only for one kind of positions."""
     return pytest.param(positions, jit, marks=[pytest.mark.soak] * (jit and positions != "t5"))
 
 

@@ -1,4 +1,4 @@
-"""The Transformer that reads places of an image."""
+"""The Transformer that captions images."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TestCaptionTransformer(CaptionerConformance):
 
 
 def test_positions_differ_by_row_and_column() -> None:
-    """Features that are the same everywhere are not the same memory."""
+    """Equal features at different positions give different memory."""
     options = {**TestCaptionTransformer.options, "encoder": {"kind": "features", "width": 5}}
     model = CaptionTransformer(12, **options)
     grid = np.ones((1, 3, 4, 5), "float32")

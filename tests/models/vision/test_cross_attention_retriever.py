@@ -60,12 +60,12 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
     ) -> np.ndarray:
         return array(model({"image": image, "text": text}))
 
-    # what is compared
+    # similarities
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
     def test_oracle(self, direction: str) -> None:
-        """Pair by pair, from the weights on."""
+        """Compute each pair from the weights."""
         model = self.make_random(direction=direction)
         kernel, bias = (array(x) for x in model.input_projection.weights)
         grid = array(model.encoder(ops.convert_to_tensor(IMAGES))).reshape(3, 6, 5)
@@ -105,7 +105,7 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
 
     @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
     def test_attention_weights(self, direction: str) -> None:
-        """Of all places for each word, or of all words for each place."""
+        """Over all positions for each word, or over all words for each position."""
         model = self.make_random(direction=direction)
         looks = array(model.attention_weights(IMAGES, TEXTS))
         assert looks.shape == (3, 4, 2, 3)
@@ -135,7 +135,7 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
         assert np.isfinite(array(model.attention_weights(IMAGES, TEXTS))).all()
 
     def test_small_sizes(self) -> None:
-        """Batches of no row and of one, whose size is not known before."""
+        """Batches of size 0 and 1 with an unknown batch size."""
         model = self.make_random()
 
         def run(x: Any, t: Any) -> Any:
@@ -148,7 +148,7 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
 
     @pytest.mark.every_backend
     def test_gradients_are_finite_and_reach_every_weight(self) -> None:
-        """Also where a text is nothing but padding and an image is of one colour."""
+        """Also for a text of padding only and an image of one colour."""
         model = self.make_random()
         image, text = IMAGES.copy(), TEXTS.copy()
         image[1], text[2] = 0, 0
@@ -173,7 +173,7 @@ def test_presets() -> None:
 
 
 def squares(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Images of two coloured squares, and a token for each, the left one first."""
+    """Return images of two coloured squares, and texts that name them from left to right."""
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, 4, (count, 2))
     colours = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]])
@@ -185,7 +185,7 @@ def squares(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 @pytest.mark.full
 def test_learns_with_fit() -> None:
-    """Images that look the same have one number, and what is said of them is the same too."""
+    """Equal images have the same number and the same text."""
     given, numbers = squares(320)
     keras.utils.set_random_seed(1)
     ranking = {"sharpness": 20.0}

@@ -1,4 +1,4 @@
-"""Grids of features: learnt with the rest, computed before, or of a model of keras.applications."""
+"""Image encoders: trained, precomputed, or a model of keras.applications."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_odd_sizes_and_empty_batch(kind: str) -> None:
 
 @pytest.mark.parametrize(("stages", "around"), [(1, 1), (2, 1), (3, 7), (4, 19)])
 def test_receptive_field_is_centred_on_its_grid_cell(stages: int, around: int) -> None:
-    """By kernels of 1 and images of which one row is light: what a place of the grid covers is in
-    the middle of what it sees, else pictures of looks are drawn aside of what was looked at."""
+    """With kernels of 1 and images with one bright row: the part of the image that a grid cell
+    covers is the centre of its receptive field, so that plots of attention are aligned."""
     made = encoder(filters=[2] * stages)
     size, place = 2**stages, 4
     grid = np.eye(10 * size, dtype="float32")[:, :, None, None] * np.ones((1, 1, 8 * size, 1))
@@ -105,7 +105,7 @@ def test_keras_application_preprocesses_images() -> None:
 
 
 def test_keras_application_is_frozen_or_trainable() -> None:
-    """Frozen, its batch statistics are those that it has learnt, in training too."""
+    """If frozen, it uses its trained batch statistics, also in training."""
     frozen, learns = (encoder(**NORMED, trainable=trainable) for trainable in (False, True))
     assert frozen.trainable_variables == []
     assert len(learns.trainable_variables) > 4
@@ -116,7 +116,7 @@ def test_keras_application_is_frozen_or_trainable() -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, mark_full("trainable")])
 def test_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> None:
-    """What its weights were fetched from is not asked for again."""
+    """A saved captioner loads without fetching the initial weights again."""
     options = {**VGG, "trainable": True, "weights": None} if kind == "trainable" else KINDS[kind][0]
     sizes = {"embedding_dim": 4, "units": 4, "attention_units": 3}
     model = models.ShowAttendTell(12, encoder=options, **sizes)
@@ -163,7 +163,7 @@ def test_preset_grid_follows_the_paper() -> None:
 
 @pytest.mark.full
 def test_imagenet_normalization_is_saved(tmp_path: Path, monkeypatch: Any) -> None:
-    """As an EfficientNet does, by a layer that one without weights of ImageNet has not."""
+    """EfficientNet has a normalization layer only with ImageNet weights."""
     layer = "block2a_expand_activation"
     fetched = keras.applications.EfficientNetB0(include_top=False, weights=None)
     for one in fetched.layers:
@@ -187,7 +187,7 @@ def test_imagenet_normalization_is_saved(tmp_path: Path, monkeypatch: Any) -> No
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "mixed_bfloat16"])
 def test_cnn_is_initialized_from_another_model(dtype: str, tmp_path: Path) -> None:
-    """A retriever's in a folder, then that of a captioner, which is saved without the place."""
+    """From the folder of a retriever, then of a captioner, which is saved without the path."""
     options = {"filters": [4, 5]}
     retriever = models.CrossAttentionRetriever(12, 4, 4, encoder=options)
     rng = np.random.default_rng(1)

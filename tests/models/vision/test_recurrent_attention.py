@@ -88,7 +88,7 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
         assert keras.backend.standardize_dtype(made["log_probabilities"].dtype) == "float32"
 
     def test_small_sizes(self) -> None:
-        """Batches of no row and of one, whose size is not known before; in training too."""
+        """Batches of size 0 and 1 with an unknown batch size; also in training."""
         model = self.make_random()
         want = array(model(IMAGES))
 
@@ -105,11 +105,11 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
         model = self.make_random()
         same(model(IMAGES.astype("float32")), model(IMAGES))
 
-    # what it sees and says
+    # predictions
 
     @pytest.mark.every_backend
     def test_oracle(self) -> None:
-        """Step by step, and the path is that of the answer."""
+        """Compute each step; the path is that of the prediction."""
         model = self.make_random()
         names = ("locator", "patch_encoder", "location_encoder", "glimpse", "core", "classifier")
         kernels = {name: [array(x) for x in getattr(model, name).weights] for name in names}
@@ -167,7 +167,7 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
         np.testing.assert_allclose(noise.mean(0), 0, atol=0.02)
         np.testing.assert_allclose(np.cov(noise.T), 0.09 * np.eye(2), atol=0.006)
 
-    # what trains what
+    # gradients
 
     @pytest.mark.every_backend
     def test_gradients_stop_as_in_the_paper(self) -> None:
@@ -196,7 +196,7 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
 def test_parameter_counts_follow_the_papers(
     name: str, side: int, pixels: int, glimpses: int
 ) -> None:
-    """By hand, weights and biases of: what, where, glimpse, core, locator, classifier, baseline."""
+    """By hand: patch and location encoder, glimpse, core, locator, classifier and baseline."""
     model = RecurrentAttentionModel.from_preset(name, image_shape=(side, side, 1), classes=10)
     sizes = [(pixels, 128), (2, 128), (256, 256), (512, 256), (256, 2), (256, 10)]
     sizes.append((256, glimpses))
@@ -204,7 +204,7 @@ def test_parameter_counts_follow_the_papers(
 
 
 def hidden_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images that tell their class at the right edge only, and elsewhere lie about it."""
+    """Return images with the class at the right edge and misleading values elsewhere."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, count)
     images = rng.integers(0, 2, (count, 6, 12, 1)) * 255
@@ -215,7 +215,7 @@ def hidden_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.full
 @pytest.mark.every_backend
 def test_learns_where_to_attend_with_fit() -> None:
-    """One glimpse: in the middle it is worth nothing, and nothing but rewards moves it away."""
+    """One glimpse: the centre is uninformative, and only rewards move the location."""
     images, labels = hidden_sign(640)
     model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 1, 8, 16, location_std=0.4, seed=1)
     model.compile(keras.optimizers.Adam(0.02), model.make_loss(), metrics=["accuracy"])
@@ -232,7 +232,7 @@ def test_learns_where_to_attend_with_fit() -> None:
 @pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
 def test_trains_in_the_shared_training_loop(jit: bool) -> None:
-    """With hardly any draw at the first step, its loss is the one of inference."""
+    """With almost no noise at the first step, the loss equals that of inference."""
     images, labels = hidden_sign(64)
     model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 2, 8, 16, location_std=1e-4, seed=1)
     steps, batches = make_training_steps(model, images, labels, jit=jit)
@@ -244,7 +244,7 @@ def test_trains_in_the_shared_training_loop(jit: bool) -> None:
 
 
 def test_sampled_gradient_estimates_gradient_of_expected_reward() -> None:
-    """Within 3 standard errors of an integral over all places, clipped ones included."""
+    """Within 3 standard errors of an integral over all locations, clipped ones included."""
     std, baseline, label = 0.5, 0.3, 1
     model = RecurrentAttentionModel((5, 5, 1), 3, 2, 1, 1, 4, 6, location_std=std, seed=1)
     randomise(model, seed=2, scale=1.0)

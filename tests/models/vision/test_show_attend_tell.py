@@ -1,4 +1,4 @@
-"""Soft, hard and pooled looks at an image."""
+"""Soft attention, hard attention and mean pooling of an image."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestShowAttendTell(CaptionerConformance):
 
 
 def model_of(look: str = "soft", **options: Any) -> ShowAttendTell:
-    """A tiny one with random weights."""
+    """Return a tiny model with random weights."""
     model = ShowAttendTell(V, **{**SMALL, "attention": {"kind": look, **options}})
     randomise(model, scale=0.4)
     return model
@@ -87,7 +87,7 @@ def test_readout_uses_dropout() -> None:
 
 
 def test_follows_the_equations_of_the_paper() -> None:
-    """The loss of one caption by NumPy: equations 1 to 3, 7, 9, 13 and 14 in float64."""
+    """The loss of one caption in NumPy: equations 1 to 3, 7, 9, 13 and 14 in float64."""
     grid = np.random.default_rng(1).normal(size=(1, 2, 3, 5))
     options = {**SMALL, "encoder": {"kind": "features", "width": 5}}
     options["attention"] = {"kind": "soft", "doubly_stochastic": 0.7}
@@ -162,7 +162,7 @@ def test_reward_is_the_log_likelihood_of_the_caption() -> None:
 
 
 def test_hard_attention_adds_its_terms_to_the_loss() -> None:
-    """By NumPy, of looks that are as likely anywhere: the paper's section 4.2, and its bonus."""
+    """In NumPy, with uniform attention: section 4.2 of the paper, with the entropy term."""
     rewarded, bonus, baseline, words = 0.5, 0.3, -1.5, 3
     look = {"expected_rate": 0.0, "coefficient": rewarded, "entropy_bonus": bonus}
     model = model_of("hard", **look)
@@ -201,7 +201,7 @@ def test_expected_rate_is_the_fraction_of_soft_steps() -> None:
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="a tape for each path is TensorFlow's")
 def test_hard_attention_gradient_is_unbiased() -> None:
-    """4 places, 2 words: the mean of what 16 forced paths give is the gradient of the paper's L_s.
+    """4 positions, 2 words: the mean over 16 forced paths is the gradient of the paper's L_s.
 
     The bound is on the log likelihood of the caption, its expectation over all paths.
     """
@@ -267,7 +267,7 @@ def test_empty_captions_are_excluded_from_means() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["soft", "hard", "pooled"])
 def test_training_in_double_precision_and_on_several_sizes(kind: str) -> None:
-    dtype = "float32" if JAX else "float64"  # which JAX has not unless asked
+    dtype = "float32" if JAX else "float64"  # which JAX disables by default
     model = ShowAttendTell(V, **{**SMALL, "attention": {"kind": kind}}, dtype=dtype)
     model.compile("sgd", SequenceCrossEntropy(), jit_compile=JAX)
     labels = np.array([[5, 6, 3], [7, 3, 0]])
@@ -279,7 +279,7 @@ def test_training_in_double_precision_and_on_several_sizes(kind: str) -> None:
 
 @pytest.mark.full
 def test_hard_attention_learns_to_attend() -> None:
-    """One of four squares is light: its colour is the word. Soft looks are not needed for it."""
+    """One of four squares is bright; its colour is the word. Learned without soft steps."""
     rng = np.random.default_rng(0)
     where, colours = rng.integers(0, 4, 512), np.argsort(rng.random((512, 4)), axis=1)
     colour = colours[range(512), where]
@@ -301,7 +301,7 @@ def test_hard_attention_learns_to_attend() -> None:
 
 
 def test_word_dropout_acts_in_training() -> None:
-    """With all words left out, only the start, the image and how many words there were are read."""
+    """With all words dropped, only the start token, image and caption length affect outputs."""
     model = ShowAttendTell(V, **{**SMALL, "word_dropout": 1.0})
     randomise(model, scale=0.4)
     image = make_images(SOURCE)[:1]
@@ -317,7 +317,7 @@ def test_word_dropout_acts_in_training() -> None:
 
 
 def test_mean_pooling_ignores_positions() -> None:
-    """And has as many weights as the one that it is compared with."""
+    """It has as many weights as the model with attention."""
     grid = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype("float32")
     options = {**SMALL, "encoder": {"kind": "features", "width": 5}}
     pooled = ShowAttendTell(V, **{**options, "attention": {"kind": "pooled"}})
