@@ -53,9 +53,9 @@ class AttentionCase(LayerCase):
     """A case implements `scores`, in float64, and `align` if it is not a softmax."""
 
     widths: ClassVar[tuple[int, int, int]] = (6, 5, 7)
-    """Of query, key and value."""
+    """Widths of query, key and value."""
     sums_to_one: ClassVar[bool] = True
-    """Whether the weights of a look that has something to attend sum to one."""
+    """Whether weights sum to one in rows that are not fully masked."""
 
     def scores(self, weights: Weights, query: Array, key: Array) -> Array:
         """Return float64 scores `(B, T, S)` from the weights by name."""
@@ -67,8 +67,8 @@ class AttentionCase(LayerCase):
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         """Return context and weights in float64; the mask is `(B, T, S)`."""
         query, value, key = (x.astype("float64") for x in tensors)
-        looked = self.align(self.scores(weights, query, key), mask)
-        return looked @ value, looked
+        attention_weights = self.align(self.scores(weights, query, key), mask)
+        return attention_weights @ value, attention_weights
 
     def tensors(
         self, batch: int = B, steps: int = T, sources: int = S, seed: int = 0, scale: float = 1.0
@@ -100,10 +100,10 @@ class AttentionCase(LayerCase):
 
 def numbers(layer: Any) -> Weights:
     """Return float64 weights by name; the second one of the same name ends in `_2`."""
-    found: Weights = {}
+    result: Weights = {}
     for v in layer.weights:
-        found[f"{v.name}_2" if v.name in found else v.name] = array(v)
-    return found
+        result[f"{v.name}_2" if v.name in result else v.name] = array(v)
+    return result
 
 
 def garbage(x: Array, mask: Array, fill: float) -> Array:

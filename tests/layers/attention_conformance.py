@@ -77,18 +77,20 @@ def check_fully_masked_rows(
 
     def call(query: Any, value: Any, key: Any, value_mask: Any, look_mask: Any) -> Any:
         masks = {"value_mask": value_mask, "attention_mask": look_mask}
-        given = {"return_attention_scores": scores, "training": False, **masks}
-        return case.one_head(layer(query, value, key, **given))
+        inputs = {"return_attention_scores": scores, "training": False, **masks}
+        return case.one_head(layer(query, value, key, **inputs))
 
     run = differentiable(layer, call, mode)
     tensors = case.tensors()
-    memory, look = np.ones((B, S), "bool"), np.ones((B, T, S), "bool")
+    memory, attention_mask = np.ones((B, S), "bool"), np.ones((B, T, S), "bool")
     memory[2, 3:] = False
-    alive, alive_grads, _ = run(*tensors, memory, look)
-    memory[1], look[0, 2] = False, False
-    outputs, grads, weight_grads = run(*tensors, memory, look)
+    unmasked, unmasked_grads, _ = run(*tensors, memory, attention_mask)
+    memory[1], attention_mask[0, 2] = False, False
+    outputs, grads, weight_grads = run(*tensors, memory, attention_mask)
 
-    for output, before in zip(keras.tree.flatten(outputs), keras.tree.flatten(alive), strict=True):
+    for output, before in zip(
+        keras.tree.flatten(outputs), keras.tree.flatten(unmasked), strict=True
+    ):
         assert not output[1].any()
         assert not output[0, 2].any()
         same(output[2], before[2])
@@ -101,7 +103,7 @@ def check_fully_masked_rows(
     for hidden in (value, key):
         assert not hidden[1].any()
         assert not hidden[2, 3:].any()
-    for gradient, before in zip(grads, alive_grads, strict=True):
+    for gradient, before in zip(grads, unmasked_grads, strict=True):
         same(gradient[2], before[2])
 
 
@@ -157,21 +159,23 @@ class PaddingConformance(AttentionCase):
     @pytest.mark.parametrize("pads", [1, 8, 100])
     def test_padding_does_not_affect_outputs(self, pads: int) -> None:
         layer, tensors = self.built(), self.tensors()
-        want, looked = self.attend(layer, *tensors, value_mask=VALUE_MASK, query_mask=QUERY_MASK)
+        want, attention_weights = self.attend(
+            layer, *tensors, value_mask=VALUE_MASK, query_mask=QUERY_MASK
+        )
         rng = np.random.default_rng(1)
-        longer = [
+        padded = [
             np.concatenate([x, 50 * rng.normal(size=(B, pads, x.shape[2]))], 1).astype("float32")
             for x in tensors
         ]
         none = np.zeros((B, pads), "bool")
         got, weights = self.attend(
             layer,
-            *longer,
+            *padded,
             value_mask=np.concatenate([VALUE_MASK, none], 1),
             query_mask=np.concatenate([QUERY_MASK, none], 1),
         )
         close(got[:, :T], want, 1e-5)
-        close(weights[:, :T, :S], looked, 1e-5)
+        close(weights[:, :T, :S], attention_weights, 1e-5)
         assert not got[:, T:].any()
         assert not weights[:, :, S:].any()
 
@@ -183,8 +187,8 @@ class PaddingConformance(AttentionCase):
         together, _ = self.attend(layer, *tensors, value_mask=mask, query_mask=mask)
         for row in (0, 9, 16, 31):
             n = lengths[row]
-            alone, _ = self.attend(layer, *[x[row : row + 1, :n] for x in tensors])
-            close(alone[0], together[row, :n], 1e-5)
+            single, _ = self.attend(layer, *[x[row : row + 1, :n] for x in tensors])
+            close(single[0], together[row, :n], 1e-5)
 
     def test_left_padding_and_causal(self) -> None:
         layer, tensors = self.built(), self.tensors(steps=S)
@@ -195,8 +199,8 @@ class PaddingConformance(AttentionCase):
         allowed = mask[:, None] & mask[:, :, None] & np.tril(np.ones((S, S), "bool"))
         assert not weights[~allowed].any()
         assert not context[~mask].any()
-        alone, _ = self.attend(layer, *[x[1:2, 2:] for x in tensors], use_causal_mask=True)
-        close(context[1:2, 2:], alone, 1e-5)
+        single, _ = self.attend(layer, *[x[1:2, 2:] for x in tensors], use_causal_mask=True)
+        close(context[1:2, 2:], single, 1e-5)
 
     def test_causal_attention_ignores_later_positions(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors(steps=S)
@@ -237,9 +241,9 @@ class NumericConformance(AttentionCase):
                 tensors = self.tensors(batch, steps, sources, seed)
                 mask = rng.random((batch, steps, sources)) > 0.2
                 context, weights = run(*tensors, mask)
-                wanted, looked = self.oracle(numbers(layer), tensors, mask)
-                close(context, wanted, self.tolerance)
-                close(weights, looked, self.tolerance)
+                expected, attention_weights = self.oracle(numbers(layer), tensors, mask)
+                close(context, expected, self.tolerance)
+                close(weights, attention_weights, self.tolerance)
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
@@ -279,8 +283,8 @@ class NumericConformance(AttentionCase):
             if sources == 0:
                 assert not context.any()
             if sources == 1 and self.sums_to_one:
-                seen = np.ones((batch, steps, 1), "bool")
-                close(context, self.oracle(numbers(layer), tensors, seen)[0], 1e-6)
+                mask = np.ones((batch, steps, 1), "bool")
+                close(context, self.oracle(numbers(layer), tensors, mask)[0], 1e-6)
 
 
 class StepConformance(AttentionCase):
@@ -322,10 +326,10 @@ class StepConformance(AttentionCase):
         layer, (query, value, key) = self.built(), self.tensors()
         memory = layer.prepare(value, key, VALUE_MASK)
         start = layer.initial_state(memory)
-        many = keras.tree.map_structure(
+        hypotheses = keras.tree.map_structure(
             lambda x: ops.repeat(ops.expand_dims(x, 1), T, axis=1), start
         )
-        contexts, weights, after = layer.attend(query, memory, many)
+        contexts, weights, after = layer.attend(query, memory, hypotheses)
         for n in range(T):
             one, row, state = layer.attend(query[:, n], memory, start)
             close(array(contexts)[:, n], one, 1e-6)

@@ -11,15 +11,15 @@ TESTS = Path(__file__).resolve().parents[1]
 
 def cases(folder: str) -> list[type]:
     """Return every class of `tests/<folder>/**/test_*.py` that defines `covers`."""
-    found: dict[str, type] = {}
+    result: dict[str, type] = {}
     for path in sorted((TESTS / folder).rglob("test_*.py")):
         module = importlib.import_module(
             ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
         )
         for cls in vars(module).values():
             if inspect.isclass(cls) and hasattr(cls, "covers") and cls.__name__[:4] == "Test":
-                found[f"{path.stem}.{cls.__name__}"] = cls
-    return list(found.values())
+                result[f"{path.stem}.{cls.__name__}"] = cls
+    return list(result.values())
 
 
 def missing(required: set[type], found: list[type]) -> list[str]:

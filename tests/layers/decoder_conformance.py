@@ -71,19 +71,21 @@ class DecoderConformance(LayerConformance):
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         prepared, state = decoder.start(ops.convert_to_tensor(memory), None, MEMORY_MASK, B)
         rng = np.random.default_rng(1)
-        many = keras.tree.map_structure(
+        states = keras.tree.map_structure(
             lambda x: ops.convert_to_tensor(
                 rng.normal(size=(B, T, *x.shape[1:])).astype("float32")
             ),
             state,
         )
-        together, after = decoder.step(ops.convert_to_tensor(inputs), many, prepared)
+        together, after = decoder.step(ops.convert_to_tensor(inputs), states, prepared)
         for n in range(T):
-            own = keras.tree.map_structure(lambda x, n=n: x[:, n], many)
-            alone, left = decoder.step(ops.convert_to_tensor(inputs[:, n]), own, prepared)
-            close(array(together.output)[:, n], alone.output, 1e-5)
-            close(array(together.weights[0])[:, n], alone.weights[0], 1e-5)
-            for a, b in zip(keras.tree.flatten(after), keras.tree.flatten(left), strict=True):
+            row_state = keras.tree.map_structure(lambda x, n=n: x[:, n], states)
+            single, next_state = decoder.step(
+                ops.convert_to_tensor(inputs[:, n]), row_state, prepared
+            )
+            close(array(together.output)[:, n], single.output, 1e-5)
+            close(array(together.weights[0])[:, n], single.weights[0], 1e-5)
+            for a, b in zip(keras.tree.flatten(after), keras.tree.flatten(next_state), strict=True):
                 close(array(a)[:, n], b, 1e-5)
 
     @pytest.mark.numerics
@@ -95,9 +97,9 @@ class DecoderConformance(LayerConformance):
         assert not array(weights[0])[~INPUTS_MASK].any()
         same(implicit_mask(outputs), INPUTS_MASK)
         for row in (1, 2):
-            live = INPUTS_MASK[row]
-            alone, _, last = decoder(inputs[row : row + 1, live], memory[row : row + 1])
-            close(array(outputs)[row, live], alone[0], 1e-5)
+            valid = INPUTS_MASK[row]
+            single, _, last = decoder(inputs[row : row + 1, valid], memory[row : row + 1])
+            close(array(outputs)[row, valid], single[0], 1e-5)
             for got, want in zip(states, last, strict=True):
                 close(got[row], want[0], 1e-5)
 
@@ -136,14 +138,14 @@ class DecoderConformance(LayerConformance):
             50 * rng.normal(size=(B, 9, x.shape[2])).astype("float32") for x in (inputs, memory)
         ]
         none = np.zeros((B, 9), "bool")
-        longer, looked, last = decoder(
+        padded, attention_weights, last = decoder(
             np.concatenate([inputs, pads[0]], 1),
             np.concatenate([memory, pads[1]], 1),
             inputs_mask=np.concatenate([np.ones((B, T), "bool"), none], 1),
             memory_mask=np.concatenate([MEMORY_MASK, none], 1),
         )
-        close(array(longer)[:, :T], outputs, 1e-5)
-        close(array(looked[0])[:, :T, :S], weights[0], 1e-5)
+        close(array(padded)[:, :T], outputs, 1e-5)
+        close(array(attention_weights[0])[:, :T, :S], weights[0], 1e-5)
         close(last, states, 1e-5)
 
     def test_returned_fields_do_not_change_outputs(self) -> None:

@@ -27,13 +27,15 @@ def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None
     if formula:
         head = doc.split("Call arguments:")[0].split("Args:")[0]
         assert "`" in head, "a formula in backticks comes before the arguments"
-    places = [doc.find(f"\n{name}:\n") for name in (*sections, "Reference")]
+    positions = [doc.find(f"\n{name}:\n") for name in (*sections, "Reference")]
     missing = [
-        name for name, place in zip((*sections, "Reference"), places, strict=True) if place < 0
+        name
+        for name, position in zip((*sections, "Reference"), positions, strict=True)
+        if position < 0
     ]
     assert not missing, f"{cls.__name__}'s docstring has no {', '.join(missing)}"
-    assert places == sorted(places), "the sections are out of order"
-    reference = doc[places[-1] :]
+    assert positions == sorted(positions), "the sections are out of order"
+    reference = doc[positions[-1] :]
     # Papers that neither has are named by their titles.
     assert re.search(r"arXiv \d{4}\.\d{4,5}|ACL [A-Z]\d{2}-\d{4}|\d{4}, \"[A-Z]", reference)
     assert re.search(r"equation|section|appendix", reference)
@@ -61,9 +63,9 @@ class ArgumentCase:
 
     covers: ClassVar[type]
     changed: ClassVar[dict[str, Any]] = {}
-    """For each constructor argument another value, or a function or class that makes it."""
+    """Another value for each constructor argument, or a function or class that creates it."""
     together: ClassVar[dict[str, dict[str, Any]]] = {}
-    """For an argument that has an effect only with others: these others."""
+    """Other arguments that an argument needs to have an effect."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Generate a test for each constructor argument, or one for a class without any."""
@@ -87,12 +89,12 @@ class LayerCase(ArgumentCase):
     """A public layer: its class, its constructor arguments, and the tensors of a call."""
 
     options: ClassVar[dict[str, Any]] = {}
-    """What the layers of the tests are made with."""
+    """Constructor arguments in tests."""
     sections: ClassVar[tuple[str, ...]] = SECTIONS
     formula: ClassVar[bool] = True
     tolerance: ClassVar[float] = 1e-6
     keras_cells: ClassVar[bool] = False
-    """Made of Keras's recurrent layers, whose initializer (a QR) knows no half precision."""
+    """Uses Keras's recurrent layers, whose initializer (a QR) does not support half precision."""
 
     def make(self, **options: Any) -> Any:
         return self.covers(**{**self.options, **options})
@@ -158,9 +160,9 @@ class ConfigurationTests(LayerCase):
         saved = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
         behaviour = self.behaviour(layer)
         rebuilt = self.covers.from_config(config), keras.saving.deserialize_keras_object(saved)
-        for again in rebuilt:
-            assert without_names(again.get_config()) == without_names(config)
-            assert same_behaviour(self.behaviour(again), behaviour), "the rebuilt layer differs"
+        for repeated in rebuilt:
+            assert without_names(repeated.get_config()) == without_names(config)
+            assert same_behaviour(self.behaviour(repeated), behaviour), "the rebuilt layer differs"
         return without_names(config), behaviour
 
     def behaviour(self, layer: Any) -> list[np.ndarray]:
@@ -178,8 +180,8 @@ class ConfigurationTests(LayerCase):
 
     def test_name_dtype_and_trainable_are_restored(self) -> None:
         layer = self.make(name="other", dtype="mixed_bfloat16", trainable=False)
-        again = self.covers.from_config(layer.get_config())
-        settings = again.name, again.dtype_policy.name, again.trainable
+        repeated = self.covers.from_config(layer.get_config())
+        settings = repeated.name, repeated.dtype_policy.name, repeated.trainable
         assert settings == ("other", "mixed_bfloat16", False)
 
     def test_dtype_argument_applies_to_every_weight(self) -> None:
@@ -187,16 +189,16 @@ class ConfigurationTests(LayerCase):
         layer = self.make(dtype=policy)
         outputs = flat(self.apply(layer, *self.tensors()))
         assert {keras.backend.standardize_dtype(x.dtype) for x in outputs} == {"float16"}
-        wanted = keras.dtype_policies.get(policy).variable_dtype
-        assert {v.dtype for v in layer.weights} <= {wanted}
+        expected = keras.dtype_policies.get(policy).variable_dtype
+        assert {v.dtype for v in layer.weights} <= {expected}
 
     def test_saves_and_loads(self, tmp_path: Path) -> None:
         """Save a functional model; `test_saving.py` loads all layers in a fresh process."""
         _, model = self.functional()
         model.save(tmp_path / "model.keras")
-        again = keras.models.load_model(tmp_path / "model.keras")
+        repeated = keras.models.load_model(tmp_path / "model.keras")
         tensors = list(self.tensors())
-        same(again(tensors), model(tensors))
+        same(repeated(tensors), model(tensors))
 
 
 class DocumentationTests(LayerCase):

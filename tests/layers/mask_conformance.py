@@ -56,8 +56,8 @@ class MaskConformance(AttentionCase):
         layer, tensors = self.built(), self.tensors()
         first = MASKS[name]
         second = np.roll(first, 1, axis=1)
-        place = PER_TENSOR[name]
-        carrying = [masked(x, first) if i == place else x for i, x in enumerate(tensors)]
+        position = PER_TENSOR[name]
+        carrying = [masked(x, first) if i == position else x for i, x in enumerate(tensors)]
         got = self.attend(layer, *carrying, **{name: second})
         want = self.attend(layer, *tensors, **{name: first & second})
         same(got[0], want[0])
@@ -158,10 +158,10 @@ class MaskConformance(AttentionCase):
 
     def test_inputs_keep_their_masks(self) -> None:
         layer, (query, value, key) = self.built(), self.tensors()
-        given = (masked(query, QUERY_MASK), masked(value, VALUE_MASK), masked(key, OTHER_MASK))
-        before = [implicit_mask(x) for x in given]
-        layer(*given, query_mask=np.roll(QUERY_MASK, 1, 1), value_mask=OTHER_MASK)
-        for x, mask, want in zip(given, before, (QUERY_MASK, VALUE_MASK, OTHER_MASK), strict=True):
+        inputs = (masked(query, QUERY_MASK), masked(value, VALUE_MASK), masked(key, OTHER_MASK))
+        before = [implicit_mask(x) for x in inputs]
+        layer(*inputs, query_mask=np.roll(QUERY_MASK, 1, 1), value_mask=OTHER_MASK)
+        for x, mask, want in zip(inputs, before, (QUERY_MASK, VALUE_MASK, OTHER_MASK), strict=True):
             assert implicit_mask(x) is mask
             same(mask, want)
         bare = [ops.convert_to_tensor(x) for x in self.tensors()]

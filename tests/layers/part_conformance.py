@@ -105,8 +105,8 @@ class ScoreConformance(PartConformance):
     def test_leading_axes_broadcast(self) -> None:
         layer, (query, key) = self.built(), self.tensors()
         keys = layer.project(ops.convert_to_tensor(key))[:, None]
-        many = np.stack([query, 2 * query], axis=1)
-        got = layer.compute_scores(ops.convert_to_tensor(many), keys)
+        states = np.stack([query, 2 * query], axis=1)
+        got = layer.compute_scores(ops.convert_to_tensor(states), keys)
         close(array(got)[:, 0], layer(query, key), 1e-6)
         close(array(got)[:, 1], layer(2 * query, key), 1e-6)
 
@@ -132,7 +132,7 @@ class AlignmentConformance(PartConformance):
     sections = PART_SECTIONS
     sums_to_one: ClassVar[bool] = True
     at_most_one: ClassVar[bool] = True
-    """Whether the weights of a look sum to no more than one."""
+    """Whether weights sum to at most one."""
 
     def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return softmax(scores, mask)
@@ -228,10 +228,10 @@ class AlignmentConformance(PartConformance):
 
     def test_rows_are_independent(self) -> None:
         layer, tensors = self.built(), self.tensors()
-        whole = array(self.apply(layer, *tensors))
+        full = array(self.apply(layer, *tensors))
         for row in range(3):
-            alone = self.apply(layer, *[x[row : row + 1] for x in tensors])
-            close(array(alone)[0], whole[row], 1e-6)
+            single = self.apply(layer, *[x[row : row + 1] for x in tensors])
+            close(array(single)[0], full[row], 1e-6)
 
     def test_state_is_declared(self) -> None:
         """`initial_state` has the structure and shapes of the state that a step returns."""

@@ -19,7 +19,7 @@ from tests.tiers import DIRECTIONS, FULL
 
 JAX = keras.backend.backend() == "jax"
 QUICK = "xla" if JAX else "eager"
-"""The mode that is quickest for a few calls: JAX compiles every single operation anyway."""
+"""The fastest mode for a few calls: JAX compiles every operation anyway."""
 MODES = ("eager", "xla") if JAX else ("eager", "graph", "xla")
 POLICIES = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
 
@@ -27,13 +27,13 @@ POLICIES = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
 JAX_EXCEPTIONS = {
     "gradients against finite differences": "in float32, with a longer step and a wider bound: "
     "keras.ops.tanh computes in float32 there, whatever it is given",
-    "nothing to attend": "compiled only, and all five dtypes for the pairs of score and alignment "
-    "alone: JAX compiles each operation of an eager gradient, which takes minutes",
-    "a file in a fresh process": "left out: it is the same file on every backend",
-    "laws without the mark every_backend": "run for the general layers and one model alone (see "
-    "tests/jax_pass.py): they speak of code without arithmetic of its own, or follow from others",
-    "all cases of a test but one": "JAX compiles every operation of every case anew; which one it "
-    "is goes round, and `make bench` runs all of them (--whole)",
+    "fully masked": "compiled only, and all five dtypes for the pairs of score and alignment "
+    "only: JAX compiles each operation of an eager gradient, which takes minutes",
+    "a file in a fresh process": "skipped: it is the same file on every backend",
+    "inherited tests without every_backend": "run for the general layers and one model (see "
+    "tests/jax_pass.py): they test code without arithmetic, or follow from other tests",
+    "all cases of a test but one": "JAX compiles every operation of every case; the remaining case "
+    "differs between tests, and `make bench` runs all of them (--whole)",
 }
 
 WIDE, STEP, BOUNDS = ("float32", 1e-2, (2e-2, 2e-3)) if JAX else ("float64", 1e-5, (1e-5, 1e-7))

@@ -45,14 +45,14 @@ class StatefulCase(AttentionCase):
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
-        looked = np.zeros((*query.shape[:2], value.shape[1]))
+        attention_weights = np.zeros((*query.shape[:2], value.shape[1]))
         for row in range(len(query)):
             state = self.start(value.shape[1])
             for t in range(query.shape[1]):
                 if mask[row, t].any():
                     look = self.one(weights, query[row, t], key[row], mask[row, t], state)
-                    looked[row, t], state = look
-        return looked @ value, looked
+                    attention_weights[row, t], state = look
+        return attention_weights @ value, attention_weights
 
 
 class InDecoderConformance(AttentionCase):
@@ -101,12 +101,12 @@ class InDecoderConformance(AttentionCase):
         """Compare row by row with single steps that skip the masked ones."""
         decoder, (inputs, memory) = self.decoder(), self.sequences()
         masks = {"inputs_mask": INPUTS_MASK, "memory_mask": VALUE_MASK}
-        whole = compiled(lambda x, y: decoder(x, y, **masks), mode)
-        outputs, (weights,) = arrays(whole(*map(ops.convert_to_tensor, (inputs, memory))))
+        full = compiled(lambda x, y: decoder(x, y, **masks), mode)
+        outputs, (weights,) = arrays(full(*map(ops.convert_to_tensor, (inputs, memory))))
         for row in range(B):
             one = slice(row, row + 1)
-            shown = ops.convert_to_tensor(VALUE_MASK[one])
-            prepared, state = decoder.start(ops.convert_to_tensor(memory[one]), None, shown, 1)
+            mask = ops.convert_to_tensor(VALUE_MASK[one])
+            prepared, state = decoder.start(ops.convert_to_tensor(memory[one]), None, mask, 1)
             for t in np.flatnonzero(INPUTS_MASK[row]):
                 now = ops.convert_to_tensor(inputs[one, t])
                 record, state = decoder.step(now, state, prepared)
@@ -186,8 +186,8 @@ class StatefulConformance(StatefulCase, NumericConformance, InDecoderConformance
         )
         masks = {"value_mask": VALUE_MASK, "query_mask": INPUTS_MASK}
         attention = decoder.cell.attentions[0]
-        _, wanted = attention(record["query"], memory, **masks, return_attention_scores=True)
-        close(record["weights"][0], wanted, 1e-5)
+        _, expected = attention(record["query"], memory, **masks, return_attention_scores=True)
+        close(record["weights"][0], expected, 1e-5)
 
 
 class StatefulAttentionConformance(StatefulConformance, AttentionConformance):

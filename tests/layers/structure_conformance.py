@@ -43,7 +43,7 @@ class StructureConformance(LayerConformance):
     names: ClassVar[tuple[str, ...]] = ("mask",)
     """The mask argument of each tensor."""
     lengths: ClassVar[tuple[int, ...]] = (5,)
-    """Of the sequences of a call, one for each axis that is not the batch's."""
+    """Lengths of the sequences of a call."""
     pads: ClassVar[tuple[int, ...]] = (1, 8, 100)
     seed: ClassVar[int] = 0
     oracle_tolerance: ClassVar[float] = 1e-6
@@ -87,7 +87,7 @@ class StructureConformance(LayerConformance):
     def runs(self, layer: Any, **options: Any) -> Any:
         """Return `run(*tensors, *masks)`, which returns the outputs, in the fastest mode."""
         count = len(self.names)
-        return lambda *given: self.apply(layer, *given[:-count], **self.named(given[-count:]))
+        return lambda *inputs: self.apply(layer, *inputs[:-count], **self.named(inputs[-count:]))
 
     # arithmetic
 
@@ -103,8 +103,8 @@ class StructureConformance(LayerConformance):
             for seed in range(10 if FULL else self.oracle_cases):
                 tensors = self.random(batch, tuple(lengths), seed)
                 masks = self.masks(tensors, seed, share=(0.0, 0.3, 0.7, 1.0)[seed % 4])
-                wanted = self.oracle(layer, tuple(x.astype("float64") for x in tensors), masks)
-                close(run(*tensors, *masks), wanted, self.oracle_tolerance)
+                expected = self.oracle(layer, tuple(x.astype("float64") for x in tensors), masks)
+                close(run(*tensors, *masks), expected, self.oracle_tolerance)
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
@@ -129,10 +129,10 @@ class StructureConformance(LayerConformance):
         for lengths in shapes:
             tensors = self.random(batch, lengths)
             every = tuple(np.ones(x.shape[:-1], "bool") for x in tensors[: len(self.names)])
-            wanted = self.oracle(layer, tuple(x.astype("float64") for x in tensors), every)
+            expected = self.oracle(layer, tuple(x.astype("float64") for x in tensors), every)
             for masks in ({}, self.named(every)):
                 outputs = self.apply(layer, *tensors, **masks)
-                for got, want in zip(outputs, wanted, strict=True):
+                for got, want in zip(outputs, expected, strict=True):
                     assert tuple(got.shape) == want.shape
                     close(got, want, 10 * self.oracle_tolerance)
 
@@ -145,8 +145,8 @@ class StructureConformance(LayerConformance):
         model = keras.Model(inputs, self.apply(layer, *inputs))
         for length in (3, 7):
             tensors = self.random(2, (length,) * len(self.lengths))
-            wanted = self.apply(layer, *tensors)
-            close(model(list(tensors)), wanted, 1e-5)
+            expected = self.apply(layer, *tensors)
+            close(model(list(tensors)), expected, 1e-5)
 
     # masking rules
 
@@ -174,48 +174,50 @@ class StructureConformance(LayerConformance):
         bare = self.apply(layer, *tensors)
         for name, mask in self.named(self.masks(tensors)).items():
             masked = self.apply(layer, *tensors, **{name: mask})
-            apart = [np.abs(array(a) - array(b)).max() for a, b in zip(masked, bare, strict=True)]
-            assert max(apart) > 1e-3
+            differences = [
+                np.abs(array(a) - array(b)).max() for a, b in zip(masked, bare, strict=True)
+            ]
+            assert max(differences) > 1e-3
 
     def test_integers_are_booleans_and_floats_are_rejected(self) -> None:
         layer, tensors = self.built(), self.tensors()
         masks = self.masks(tensors)
-        whole = self.apply(layer, *tensors, **self.named([m.astype("int32") for m in masks]))
-        same(whole, self.apply(layer, *tensors, **self.named(masks)))
+        full = self.apply(layer, *tensors, **self.named([m.astype("int32") for m in masks]))
+        same(full, self.apply(layer, *tensors, **self.named(masks)))
         for name, mask in self.named(masks).items():
             with pytest.raises(ValueError, match=rf"{name} has dtype float32.*`{name} > 0`"):
                 self.apply(layer, *tensors, **{name: mask.astype("float32")})
             with pytest.raises(ValueError, match=rf"{name} has shape.*rank {mask.ndim}"):
                 self.apply(layer, *tensors, **{name: mask[..., None]})
-            longer = np.ones((*mask.shape[:-1], mask.shape[-1] + 2), "bool")
+            padded = np.ones((*mask.shape[:-1], mask.shape[-1] + 2), "bool")
             with pytest.raises(ValueError, match=rf"{name} has shape.*is expected"):
-                self.apply(layer, *tensors, **{name: longer})
+                self.apply(layer, *tensors, **{name: padded})
 
     def test_masks_broadcast(self) -> None:
         layer, tensors = self.built(), self.tensors()
         for name, mask in self.named(self.masks(tensors)).items():
             for axis in range(mask.ndim):
                 narrow = mask.take([-1], axis)
-                whole = np.broadcast_to(narrow, mask.shape)
-                wanted = self.apply(layer, *tensors, **{name: whole})
-                close(self.apply(layer, *tensors, **{name: narrow}), wanted, 1e-6)
+                full = np.broadcast_to(narrow, mask.shape)
+                expected = self.apply(layer, *tensors, **{name: full})
+                close(self.apply(layer, *tensors, **{name: narrow}), expected, 1e-6)
 
     def test_wrong_ranks_are_rejected_at_every_call(self) -> None:
         layer, tensors = self.built(), self.tensors()
         arguments = list(inspect.signature(layer.call).parameters)
         for number, x in enumerate(tensors):
             for wrong in (x[:, 0], x[..., None]):
-                given = [*tensors[:number], wrong, *tensors[number + 1 :]]
+                inputs = [*tensors[:number], wrong, *tensors[number + 1 :]]
                 for called in (self.make(), layer):
                     with pytest.raises(ValueError, match=rf"{arguments[number]} must .*got shape"):
-                        self.apply(called, *given)
+                        self.apply(called, *inputs)
 
     def test_widths_other_than_built_are_rejected(self) -> None:
         layer, tensors = self.built(), self.tensors()
         for number, x in enumerate(tensors):
-            given = [*tensors[:number], x[..., :-1], *tensors[number + 1 :]]
+            inputs = [*tensors[:number], x[..., :-1], *tensors[number + 1 :]]
             with pytest.raises(ValueError, match=r"must be \(.*\), got shape"):
-                self.apply(layer, *given)
+                self.apply(layer, *inputs)
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
@@ -241,16 +243,16 @@ class StructureConformance(LayerConformance):
     def test_padding_does_not_affect_outputs(self) -> None:
         layer, tensors = self.built(), self.tensors()
         masks = self.masks(tensors)
-        wanted = arrays(self.apply(layer, *tensors, **self.named(masks)))
+        expected = arrays(self.apply(layer, *tensors, **self.named(masks)))
         for pads in self.pads:
-            longer = [50 * x for x in self.random(B, tuple(n + pads for n in self.lengths), 9)]
-            shown = [np.zeros(x.shape[:-1], "bool") for x in longer[: len(masks)]]
-            for new, x in zip(longer, tensors, strict=True):
+            padded = [50 * x for x in self.random(B, tuple(n + pads for n in self.lengths), 9)]
+            padding_masks = [np.zeros(x.shape[:-1], "bool") for x in padded[: len(masks)]]
+            for new, x in zip(padded, tensors, strict=True):
                 new[tuple(slice(0, n) for n in x.shape)] = x
-            for new, mask in zip(shown, masks, strict=True):
+            for new, mask in zip(padding_masks, masks, strict=True):
                 new[tuple(slice(0, n) for n in mask.shape)] = mask
-            outputs = arrays(self.apply(layer, *longer, **self.named(shown)))
-            for got, want in zip(outputs, wanted, strict=True):
+            outputs = arrays(self.apply(layer, *padded, **self.named(padding_masks)))
+            for got, want in zip(outputs, expected, strict=True):
                 inner = tuple(slice(0, n) for n in want.shape)
                 close(got[inner], want, 1e-5)
                 got[inner] = 0
@@ -264,21 +266,21 @@ class StructureConformance(LayerConformance):
             mask = np.ones(x.shape[:-1], "bool")
             for row in range(rows):
                 for axis, length in enumerate(mask.shape[1:]):
-                    places = np.arange(length) < rng.integers(1, length + 1)
-                    mask[row] &= places.reshape(
+                    positions = np.arange(length) < rng.integers(1, length + 1)
+                    mask[row] &= positions.reshape(
                         [-1 if a == axis else 1 for a in range(mask.ndim - 1)]
                     )
             masks.append(mask)
         together = arrays(self.apply(layer, *tensors, **self.named(masks)))
         for row in (0, 5, 15):
-            alone = []
+            single = []
             for number, x in enumerate(tensors):
                 x = x[row : row + 1]
                 if number < len(masks):
-                    counts = [place.max() + 1 for place in np.nonzero(masks[number][row])]
+                    counts = [position.max() + 1 for position in np.nonzero(masks[number][row])]
                     x = x[(slice(None), *(slice(0, n) for n in counts))]
-                alone.append(x)
-            for got, want in zip(self.apply(layer, *alone), together, strict=True):
+                single.append(x)
+            for got, want in zip(self.apply(layer, *single), together, strict=True):
                 inner = tuple(slice(0, n) for n in tuple(got.shape)[1:])
                 close(array(got)[0], want[(row, *inner)], 1e-5)
 
@@ -292,7 +294,7 @@ class StructureConformance(LayerConformance):
         layer, tensors = self.built(), self.tensors()
         run = differentiable(layer, self.runs(layer), case["mode"])
         every = [np.ones(x.shape[:-1], "bool") for x in tensors[: len(self.names)]]
-        alive, alive_grads, _ = run(*tensors, *every)
+        unmasked, unmasked_grads, _ = run(*tensors, *every)
         for number, name in enumerate(self.names):
             masks = [mask.copy() for mask in every]
             masks[number][1] = False
@@ -300,5 +302,5 @@ class StructureConformance(LayerConformance):
             self.check_fully_masked(name, tensors, outputs)
             assert all(np.isfinite(x).all() for x in [*outputs, *grads, *weight_grads])
             assert not grads[number][1].any()
-            for after, before in zip([*outputs, *grads], [*alive, *alive_grads], strict=True):
+            for after, before in zip([*outputs, *grads], [*unmasked, *unmasked_grads], strict=True):
                 same(after[[0, 2]], before[[0, 2]])

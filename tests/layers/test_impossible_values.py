@@ -18,7 +18,7 @@ from tests.refusals import refuses
 NUMBERS = (math.nan, "1", True, None)
 COUNTS = (0, -1, 2.0, *NUMBERS)
 LOWEST = (-0.5, math.inf, *NUMBERS)
-"""Of what must be 0 at least and finite."""
+"""Invalid values of arguments that must be finite and at least 0."""
 
 cell = keras.layers.GRUCell
 
@@ -213,13 +213,13 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert layers.CosineScore(temperature=np.float32(0.5)).temperature == 0.5
 
 
-@pytest.mark.parametrize("given", [None, "gru", [], ["gru"], keras.layers.GRU(4)], ids=str)
-def test_non_cell_is_rejected(given: Any) -> None:
+@pytest.mark.parametrize("inputs", [None, "gru", [], ["gru"], keras.layers.GRU(4)], ids=str)
+def test_non_cell_is_rejected(inputs: Any) -> None:
     with pytest.raises(ValueError, match="cell must be a Keras cell, such as GRUCell, or a list"):
-        layers.RecurrentDecoder(given)
+        layers.RecurrentDecoder(inputs)
 
 
-@pytest.mark.parametrize("given", [None, "additive", [layers.AdditiveAttention(3), 4]], ids=str)
-def test_non_attention_is_rejected(given: Any) -> None:
+@pytest.mark.parametrize("inputs", [None, "additive", [layers.AdditiveAttention(3), 4]], ids=str)
+def test_non_attention_is_rejected(inputs: Any) -> None:
     with pytest.raises(ValueError, match="attention must be an Attention, or a list of them"):
-        layers.AttentionCell(cell(4), given)
+        layers.AttentionCell(cell(4), inputs)

@@ -128,8 +128,8 @@ def test_reinforce(tmp_path: Path) -> None:
     model.compile(keras.optimizers.Adam(0.1))
     rewards = np.tile(np.array([0.1, 0.2, 1.0, 0.0, 0.5], "float32"), (3200, 1))
     model.fit(rewards, batch_size=32, epochs=2, shuffle=False, verbose=0)
-    shares = softmax(array(model.scores), np.True_)
-    assert shares[2] > 0.95
+    probabilities = softmax(array(model.scores), np.True_)
+    assert probabilities[2] > 0.95
     assert array(model.reinforce.baseline) == pytest.approx(1, abs=0.05)
     before = array(model.reinforce.baseline)
     model.evaluate(rewards[:64], verbose=0)

@@ -35,12 +35,12 @@ class CaptionerConformance(GenerationConformance):
 
     def test_attention_weights_sum_to_one(self) -> None:
         model = self.make()
-        found = self.search(model, n_best=2, beam_width=2, max_length=LENGTH)
+        result = self.search(model, n_best=2, beam_width=2, max_length=LENGTH)
         height, width = model.grid_shape(make_images(SOURCE))
-        assert found.attention.shape == (3, 2, LENGTH, height * width)
+        assert result.attention.shape == (3, 2, LENGTH, height * width)
         for row, rank in np.ndindex(3, 2):
-            n = int(found.lengths[row, rank])
-            close(found.attention[row, rank, :n].sum(-1), np.ones(n), 1e-5)
+            n = int(result.lengths[row, rank])
+            close(result.attention[row, rank, :n].sum(-1), np.ones(n), 1e-5)
 
     @pytest.mark.full
     def test_sampled_captions_do_not_depend_on_the_batch(self) -> None:
@@ -48,8 +48,8 @@ class CaptionerConformance(GenerationConformance):
         options = {"method": "sampling", "seed": 3}
         together = self.search(model, **options).tokens
         for row in range(len(SOURCE)):
-            alone = self.search(model, SOURCE[row : row + 1], **options).tokens
-            np.testing.assert_array_equal(alone[0], together[row])
+            single = self.search(model, SOURCE[row : row + 1], **options).tokens
+            np.testing.assert_array_equal(single[0], together[row])
 
     @pytest.mark.full
     def test_images_of_several_sizes(self) -> None:
@@ -57,9 +57,9 @@ class CaptionerConformance(GenerationConformance):
         for height, width in ((8, 8), (12, 16), (7, 5)):
             image = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
             want = model.search(image, max_length=3)
-            found = model.compiled_search(image, max_length=3)
-            np.testing.assert_array_equal(found.tokens, array(want.tokens))
-            assert found.attention.shape[-1] == np.prod(model.grid_shape(image))
+            result = model.compiled_search(image, max_length=3)
+            np.testing.assert_array_equal(result.tokens, array(want.tokens))
+            assert result.attention.shape[-1] == np.prod(model.grid_shape(image))
 
     def test_small_feature_differences_affect_outputs(self) -> None:
         model = self.make(encoder={"kind": "features", "width": 5})
@@ -73,8 +73,8 @@ class CaptionerConformance(GenerationConformance):
         """Learns to name the squares of an image from right to left."""
         wide = {"kind": "cnn", "filters": [8, 16]}
         model, words, target, labels = self.train_to_reverse(epochs=24, encoder=wide)
-        said = forward(model, words, target).argmax(-1)
-        assert (said == labels).mean() > 0.6
+        predicted = forward(model, words, target).argmax(-1)
+        assert (predicted == labels).mean() > 0.6
 
     def test_integer_and_float_images_give_the_same_results(self) -> None:
         model = self.make()

@@ -33,8 +33,8 @@ def outputs(model: Any, tokens: np.ndarray) -> list[np.ndarray]:
 
 def select_tokens(results: list[np.ndarray], tokens: np.ndarray) -> list[np.ndarray]:
     """Return the outputs without padding positions."""
-    live = tokens != 0
-    return [x[live] if x.shape[1:2] == tokens.shape[1:] else x for x in results]
+    valid = tokens != 0
+    return [x[valid] if x.shape[1:2] == tokens.shape[1:] else x for x in results]
 
 
 def fill(model: Any) -> None:
@@ -56,7 +56,7 @@ class EncoderConformance(ExportableModelConformance):
 
     fill = staticmethod(fill)
     places: ClassVar[tuple[str, ...]] = ("right", "left", "inside")
-    """Where padding cannot be seen."""
+    """Sides on which padding does not affect outputs."""
 
     def make_deep(self) -> Any:
         """Return a tiny model with the depth of a real one and random weights."""
@@ -81,8 +81,8 @@ class EncoderConformance(ExportableModelConformance):
         want = select_tokens(outputs(model, TOKENS), TOKENS)
         for where in self.places:
             for pads in (50,) if JAX else (1, 7, 50) if FULL else (7,):
-                longer = self.padded(TOKENS, where, pads)
-                got = select_tokens(outputs(model, longer), longer)
+                padded = self.padded(TOKENS, where, pads)
+                got = select_tokens(outputs(model, padded), padded)
                 for a, b in zip(got, want, strict=True):
                     close(a, b, 1e-5)
 
@@ -98,8 +98,8 @@ class EncoderConformance(ExportableModelConformance):
                 else x[row][None]
                 for x in together
             ]
-            for alone, b in zip(outputs(model, one), same_row, strict=True):
-                close(alone, b, 1e-5)
+            for single, b in zip(outputs(model, one), same_row, strict=True):
+                close(single, b, 1e-5)
 
     @pytest.mark.every_backend
     def test_tokens_affect_outputs(self) -> None:

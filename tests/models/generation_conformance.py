@@ -108,8 +108,8 @@ def make_images(source: np.ndarray) -> np.ndarray:
 
 def to_model_inputs(model: Any, source: np.ndarray) -> Any:
     """Convert sources to the inputs of a model."""
-    shown = make_images(source) if isinstance(model, az.models.Captioner) else source
-    return ops.convert_to_tensor(shown)
+    inputs = make_images(source) if isinstance(model, az.models.Captioner) else source
+    return ops.convert_to_tensor(inputs)
 
 
 def forward(model: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -138,15 +138,15 @@ def teacher_forced(
         return log_probs, np.asarray(trace(source, tokens).attention)
     if isinstance(model, az.models.Transformer):
         memory = model.encode(ops.convert_to_tensor(source))
-        given = ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source)
-        written = model.decode(*given, return_attention_scores=True)
-        return log_probs, array(written.weights).mean(1)
+        arguments = ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source)
+        output = model.decode(*arguments, return_attention_scores=True)
+        return log_probs, array(output.weights).mean(1)
     if isinstance(model, az.models.CaptionTransformer):
         memory = model.encode(to_model_inputs(model, source))
-        everywhere = ops.ones(memory.shape[:2], "int32")
-        given = ops.convert_to_tensor(target), memory, everywhere
-        written = model.transformer.decode(*given, return_attention_scores=True)
-        return log_probs, array(written.weights).mean(1)
+        mask = ops.ones(memory.shape[:2], "int32")
+        arguments = ops.convert_to_tensor(target), memory, mask
+        output = model.transformer.decode(*arguments, return_attention_scores=True)
+        return log_probs, array(output.weights).mean(1)
     if isinstance(model, az.models.GPT) or not model.decoder.cell.attentions:
         return log_probs, None
     encoded = model.encode(to_model_inputs(model, source), False)
@@ -172,7 +172,7 @@ class GenerationConformance(ModelConformance):
     vocabulary: ClassVar[dict[str, int]] = VOCABULARY
     rate: ClassVar[float] = 0.02
     half: ClassVar[str] = "float16"
-    """What a model of half precision gives: log probabilities stay in float32."""
+    """Dtype of outputs under a half precision policy: log probabilities stay in float32."""
 
     @staticmethod
     def fill(model: Any) -> None:
@@ -209,8 +209,8 @@ class GenerationConformance(ModelConformance):
     def search(self, model: Any, source: np.ndarray = SOURCE, **options: Any) -> SearchResult:
         """Run a search, eager in the fast tier and compiled in the full one."""
         run = model.compiled_search if FULL or JAX else model.search
-        found = run(to_model_inputs(model, source), **{"max_length": LENGTH, **options})
-        return SearchResult(*(None if x is None else np.asarray(x) for x in found))
+        result = run(to_model_inputs(model, source), **{"max_length": LENGTH, **options})
+        return SearchResult(*(None if x is None else np.asarray(x) for x in result))
 
     # at the depth of every preset
 
@@ -219,17 +219,19 @@ class GenerationConformance(ModelConformance):
         want = forward(model, SOURCE, TARGET)
         for pads in (100,) if JAX else (1, 8, 100) if FULL else (8,):
             none = np.zeros((len(SOURCE), pads), "int32")
-            longer = self.padded(SOURCE, none), np.concatenate([TARGET, none], 1)
-            got = forward(model, *longer)[:, : TARGET.shape[1]]
+            padded = self.padded(SOURCE, none), np.concatenate([TARGET, none], 1)
+            got = forward(model, *padded)[:, : TARGET.shape[1]]
             close(got[TARGET != 0], want[TARGET != 0], 1e-5)
 
     def test_batch_members_do_not_affect_each_other(self, preset: str) -> None:
         model = self.make_preset(preset)
         together = forward(model, SOURCE, TARGET)
         for row in range(len(SOURCE)):
-            live, said = self.tokens_of(SOURCE[row]), TARGET[row] != 0
-            alone = forward(model, SOURCE[row : row + 1, live], TARGET[row : row + 1, said])
-            close(alone[0], together[row, said], 1e-5)
+            source_mask, target_mask = self.tokens_of(SOURCE[row]), TARGET[row] != 0
+            single = forward(
+                model, SOURCE[row : row + 1, source_mask], TARGET[row : row + 1, target_mask]
+            )
+            close(single[0], together[row, target_mask], 1e-5)
 
     @pytest.mark.every_backend
     def test_steps_equal_the_call(self, preset: str) -> None:
@@ -284,23 +286,23 @@ class GenerationConformance(ModelConformance):
 
     def test_greedy_search_takes_the_best_token(self, searched: str) -> None:
         model = self.make_preset(searched) if FULL else self.make_random()
-        found = self.search(model)
-        best = check_hypotheses(model, found, 0).argmax(-1)
-        for tokens, length, wanted in zip(
-            found.tokens[:, 0], found.lengths[:, 0], best, strict=True
+        result = self.search(model)
+        best = check_hypotheses(model, result, 0).argmax(-1)
+        for tokens, length, expected in zip(
+            result.tokens[:, 0], result.lengths[:, 0], best, strict=True
         ):
-            assert tokens[:length].tolist() == wanted[:length].tolist()
+            assert tokens[:length].tolist() == expected[:length].tolist()
 
     def test_beam_search_returns_attention_of_each_hypothesis(self, searched: str) -> None:
         model = self.make_preset(searched) if FULL else self.make_random()
-        found = self.search(model, beam_width=3, n_best=2)
-        assert found.tokens.shape == (len(SOURCE), 2, LENGTH)
-        assert (np.diff(found.scores, axis=1) <= 0).all()
+        result = self.search(model, beam_width=3, n_best=2)
+        assert result.tokens.shape == (len(SOURCE), 2, LENGTH)
+        assert (np.diff(result.scores, axis=1) <= 0).all()
         for rank in (0, 1) if FULL else (1,):
-            check_hypotheses(model, found, rank)
+            check_hypotheses(model, result, rank)
         if FULL:
             greedy = self.search(model)
-            assert (found.scores[:, 0] >= greedy.scores[:, 0] - 1e-4).all()
+            assert (result.scores[:, 0] >= greedy.scores[:, 0] - 1e-4).all()
 
     # small and unusual inputs
 
@@ -315,8 +317,8 @@ class GenerationConformance(ModelConformance):
         target = np.full((batch, steps), 2, "int32")
         inputs, labels = self.training_data(source, target, target)
 
-        def run(*given: Any) -> Any:
-            return model(dict(zip(inputs, given, strict=True)))
+        def run(*arguments: Any) -> Any:
+            return model(dict(zip(inputs, arguments, strict=True)))
 
         tensors = map(ops.convert_to_tensor, inputs.values())
         logits = array((any_batch(run) if FULL or not batch else run)(*tensors))
@@ -330,12 +332,14 @@ class GenerationConformance(ModelConformance):
         source[1], target[2] = 0, 0
         assert np.isfinite(forward(model, source, target)).all()
         for options in ({}, {"beam_width": 2}):
-            found = self.search(model, source, max_length=4 if FULL else 2, **options)
-            assert np.isfinite(found.scores).all()
+            result = self.search(model, source, max_length=4 if FULL else 2, **options)
+            assert np.isfinite(result.scores).all()
             for row in range(3):
-                check_row(found.tokens[row, 0], int(found.lengths[row, 0]), found.finished[row, 0])
-            if found.attention is not None and not self.tokens_of(source[1]).any():
-                assert not found.attention[1].any()
+                check_row(
+                    result.tokens[row, 0], int(result.lengths[row, 0]), result.finished[row, 0]
+                )
+            if result.attention is not None and not self.tokens_of(source[1]).any():
+                assert not result.attention[1].any()
 
     def test_too_small_vocabulary_is_rejected(self) -> None:
         name = list(self.vocabulary)[-1]
@@ -388,34 +392,34 @@ class GenerationConformance(ModelConformance):
         logits = model(self.inputs())
         assert keras.backend.standardize_dtype(logits.dtype) == self.half
         assert np.isfinite(array(logits)).all()
-        found = self.search(model, beam_width=2, max_length=3)
-        assert np.isfinite(found.scores).all()
+        result = self.search(model, beam_width=2, max_length=3)
+        assert np.isfinite(result.scores).all()
 
 
 def check_hypotheses(
-    model: Any, found: SearchResult, rank: int, source: np.ndarray = SOURCE, penalty: str = "none"
+    model: Any, result: SearchResult, rank: int, source: np.ndarray = SOURCE, penalty: str = "none"
 ) -> np.ndarray:
     """Compare scores and attention of the hypotheses of a rank with a teacher-forced pass.
 
     Returns:
         The log probabilities `(B, L, V)` of the teacher-forced pass.
     """
-    tokens = array(found.tokens)[:, rank]
+    tokens = array(result.tokens)[:, rank]
     log_probs, attention_weights = teacher_forced(model, source, tokens)
-    for row, n in enumerate(array(found.lengths)[:, rank].astype(int)):
-        check_row(tokens[row], n, array(found.finished)[row, rank])
+    for row, n in enumerate(array(result.lengths)[:, rank].astype(int)):
+        check_row(tokens[row], n, array(result.finished)[row, rank])
         scores = log_probs[row, range(n), tokens[row, :n]]
-        close(array(found.token_scores)[row, rank, :n], scores, 1e-4)
+        close(array(result.token_scores)[row, rank, :n], scores, 1e-4)
         if penalty == "none":
-            assert array(found.scores)[row, rank] == pytest.approx(scores.sum(), rel=1e-4)
+            assert array(result.scores)[row, rank] == pytest.approx(scores.sum(), rel=1e-4)
         if attention_weights is not None:
-            close(array(found.attention)[row, rank, :n], attention_weights[row, :n], 1e-4)
+            close(array(result.attention)[row, rank, :n], attention_weights[row, :n], 1e-4)
     return log_probs
 
 
 def check_row(tokens: np.ndarray, length: int, finished: bool) -> None:
     """Check for real tokens, the end token last if finished, then padding."""
-    said, rest = tokens[:length].tolist(), tokens[length:].tolist()
-    assert not {PAD, START} & set(said)
+    target_mask, rest = tokens[:length].tolist(), tokens[length:].tolist()
+    assert not {PAD, START} & set(target_mask)
     assert set(rest) <= {PAD}
-    assert said.index(END) + 1 == length if finished else END not in said
+    assert target_mask.index(END) + 1 == length if finished else END not in target_mask

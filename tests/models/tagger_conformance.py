@@ -33,21 +33,21 @@ CHARACTERS = np.where(TOKEN_MASK[..., None], RNG.integers(1, 8, (*TOKENS.shape, 
 CHARACTERS[:, ::2, 2:] = 0
 MARKS = (TOKEN_MASK & (RNG.random(TOKENS.shape) < 0.4)).astype("int32")
 STARTS = np.array([[1, 2, 4], [1, 3, 0], [0, 0, 0]], "int32")
-"""Rows of three words, of two, and of none that counts."""
+"""Rows of three words, two words, and no unmasked word."""
 Given = dict[str, np.ndarray]
 
 
-def run(model: Any, given: Given) -> np.ndarray:
+def run(model: Any, inputs: Given) -> np.ndarray:
     """Return the potentials."""
-    (potentials,) = outputs(model, given)
+    (potentials,) = outputs(model, inputs)
     return potentials
 
 
-def emissions(model: Any, given: Given) -> np.ndarray:
+def emissions(model: Any, inputs: Given) -> np.ndarray:
     """Return the emissions of words, 0 elsewhere; check the word mask."""
-    chain = unpack(keras.ops.convert_to_tensor(run(model, given).astype("float32")))
-    places = given["starts"] if "starts" in given else given["tokens"]
-    np.testing.assert_array_equal(array(chain.mask), places != 0)
+    chain = unpack(keras.ops.convert_to_tensor(run(model, inputs).astype("float32")))
+    positions = inputs["starts"] if "starts" in inputs else inputs["tokens"]
+    np.testing.assert_array_equal(array(chain.mask), positions != 0)
     return array(chain.emissions)
 
 
@@ -66,7 +66,7 @@ class TaggerConformance(ExportableModelConformance):
 
     fill = staticmethod(fill)
     deep: ClassVar[dict[str, Any]] = {}
-    """What makes the model of the law of masks as deep as a real one."""
+    """Options with which the model has the depth of a real one."""
     attentions: ClassVar[int] = 0
 
     def make_deep(self) -> Any:
@@ -81,9 +81,9 @@ class TaggerConformance(ExportableModelConformance):
         return {**self.inputs(), "starts": STARTS}
 
     def inputs_of(self, model: Any) -> Given:
-        given = {"tokens": TOKENS, "characters": CHARACTERS, "marks": MARKS}
-        wanted = {"characters": model.characters is not None, "marks": model.settings["marks"]}
-        return {name: x for name, x in given.items() if wanted.get(name, True)}
+        inputs = {"tokens": TOKENS, "characters": CHARACTERS, "marks": MARKS}
+        expected = {"characters": model.characters is not None, "marks": model.settings["marks"]}
+        return {name: x for name, x in inputs.items() if expected.get(name, True)}
 
     # masking rules
 
@@ -91,64 +91,64 @@ class TaggerConformance(ExportableModelConformance):
         """Return inputs with more padding, and the new index of each position."""
         length = TOKENS.shape[1]
         cut = {"right": length, "left": 0, "inside": length // 2}[where]
-        places = np.r_[0:cut, cut + pads : length + pads]
+        positions = np.r_[0:cut, cut + pads : length + pads]
         longer = {}
         for name, x in self.inputs().items():
             longer[name] = np.zeros((len(x), length + pads, *x.shape[2:]), "int32")
-            longer[name][:, places] = x
-        return longer, places
+            longer[name][:, positions] = x
+        return longer, positions
 
     @pytest.mark.every_backend
     def test_padding_does_not_affect_outputs(self) -> None:
         model = self.make_deep()
         want = emissions(model, self.inputs())
         for where in ("right", "left", "inside") if FULL else ("inside",):
-            longer, places = self.padded(where, 7)
-            close(emissions(model, longer)[:, places], want, 1e-5)
+            padded, positions = self.padded(where, 7)
+            close(emissions(model, padded)[:, positions], want, 1e-5)
 
     def test_values_at_padding_and_other_rows_do_not_affect_outputs(self) -> None:
         """Characters and features at padding have no effect."""
         model = self.make_deep()
-        given = self.inputs()
-        want = emissions(model, given)
-        dirty = {name: np.where(x == 0, 1, x) for name, x in given.items() if name != "tokens"}
+        inputs = self.inputs()
+        want = emissions(model, inputs)
+        dirty = {name: np.where(x == 0, 1, x) for name, x in inputs.items() if name != "tokens"}
         for name, x in dirty.items():
-            live = TOKEN_MASK.reshape(*TOKEN_MASK.shape, *(1,) * (x.ndim - 2))
-            dirty[name] = np.where(live, given[name], x)
-        close(emissions(model, {**given, **dirty}), want, 1e-5)
+            valid = TOKEN_MASK.reshape(*TOKEN_MASK.shape, *(1,) * (x.ndim - 2))
+            dirty[name] = np.where(valid, inputs[name], x)
+        close(emissions(model, {**inputs, **dirty}), want, 1e-5)
         for row in range(len(TOKENS)) if FULL else (1,):
-            alone = {name: x[row : row + 1, TOKEN_MASK[row]] for name, x in given.items()}
-            close(emissions(model, alone), want[row : row + 1, TOKEN_MASK[row]], 1e-5)
+            single = {name: x[row : row + 1, TOKEN_MASK[row]] for name, x in inputs.items()}
+            close(emissions(model, single), want[row : row + 1, TOKEN_MASK[row]], 1e-5)
 
     @pytest.mark.every_backend
     def test_all_inputs_affect_outputs(self) -> None:
         """Rules out constant outputs: a changed input changes outputs at other positions."""
         model = self.make_deep()
-        given = self.inputs()
-        want = emissions(model, given)
-        for name, x in given.items():
+        inputs = self.inputs()
+        want = emissions(model, inputs)
+        for name, x in inputs.items():
             other = x.copy()
             other[0, 0] = 1 - x[0, 0] if name == "marks" else 7
-            moved = np.abs(emissions(model, {**given, name: other}) - want)
-            assert (moved[0].max(axis=-1) > 1e-4 * np.abs(want).max()).sum() > 1, name
-            assert not moved[1:].any()
+            shifted = np.abs(emissions(model, {**inputs, name: other}) - want)
+            assert (shifted[0].max(axis=-1) > 1e-4 * np.abs(want).max()).sum() > 1, name
+            assert not shifted[1:].any()
 
     # words
 
     @pytest.mark.every_backend
     def test_word_outputs_are_at_their_first_token(self) -> None:
-        model, given = self.make_random(), self.inputs()
-        want = emissions(model, given)
-        whole = np.where(TOKEN_MASK, np.arange(1, 7), 0).astype("int32")
-        close(emissions(model, {**given, "starts": whole}), want, 1e-6)
-        got = emissions(model, {**given, "starts": STARTS})
+        model, inputs = self.make_random(), self.inputs()
+        want = emissions(model, inputs)
+        full = np.where(TOKEN_MASK, np.arange(1, 7), 0).astype("int32")
+        close(emissions(model, {**inputs, "starts": full}), want, 1e-6)
+        got = emissions(model, {**inputs, "starts": STARTS})
         for row, word in zip(*np.nonzero(STARTS), strict=True):
             np.testing.assert_allclose(
                 got[row, word], want[row, STARTS[row, word] - 1], rtol=1e-4, atol=1e-5
             )
-        longer, places = self.padded("inside", 5)
-        moved = np.where(STARTS, places[STARTS - 1] + 1, 0).astype("int32")
-        close(emissions(model, {**longer, "starts": moved}), got, 1e-5)
+        padded, positions = self.padded("inside", 5)
+        shifted = np.where(STARTS, positions[STARTS - 1] + 1, 0).astype("int32")
+        close(emissions(model, {**padded, "starts": shifted}), got, 1e-5)
 
     def test_words_without_tokens_have_zero_outputs(self) -> None:
         model = self.make_random()
@@ -169,8 +169,8 @@ class TaggerConformance(ExportableModelConformance):
 
     @pytest.mark.parametrize("sizes", [mark_full((0, 4)), (1, 1), (2, 3)], ids=str)
     def test_small_sizes(self, sizes: tuple[int, int]) -> None:
-        model, given = self.make(), self.inputs()
-        shapes = {name: (*sizes, *x.shape[2:]) for name, x in given.items()}
+        model, inputs = self.make(), self.inputs()
+        shapes = {name: (*sizes, *x.shape[2:]) for name, x in inputs.items()}
         ones = [np.ones(shape, "int32") for shape in shapes.values()]
 
         def call(*tensors: Any) -> Any:
@@ -187,8 +187,8 @@ class TaggerConformance(ExportableModelConformance):
     def test_gradients_are_finite(self, kind: str) -> None:
         """Finite for a batch with a row of padding only, and nonzero for every weight."""
         model = self.make_random(head={"kind": kind})
-        names = list(given := self.inputs())
-        rows = [np.concatenate([x, np.zeros_like(x[:1])]) for x in given.values()]
+        names = list(inputs := self.inputs())
+        rows = [np.concatenate([x, np.zeros_like(x[:1])]) for x in inputs.values()]
         labels = np.where(rows[0] != 0, rows[0] % 5, -1)
         loss = model.make_loss()
         work = differentiable(
@@ -200,8 +200,8 @@ class TaggerConformance(ExportableModelConformance):
 
     @pytest.mark.every_backend
     def test_attention_weights_of_every_layer_are_returned(self) -> None:
-        model, given = self.make_random(), self.inputs()
-        got = model.attention(given)
+        model, inputs = self.make_random(), self.inputs()
+        got = model.attention(inputs)
         if not self.attentions:
             assert got is None
             return
@@ -211,18 +211,18 @@ class TaggerConformance(ExportableModelConformance):
         assert not weights[np.broadcast_to(~both, weights.shape)].any()
         rows = np.broadcast_to(TOKEN_MASK[:, None, None], weights.shape[:4])
         np.testing.assert_allclose(weights.sum(-1), rows, atol=1e-5)
-        longer, places = self.padded("inside", 3)
-        moved = array(model.attention(longer))[:, :, :, places][..., places]
-        close(moved, weights, 1e-5)
+        padded, positions = self.padded("inside", 3)
+        shifted = array(model.attention(padded))[:, :, :, positions][..., positions]
+        close(shifted, weights, 1e-5)
 
     def test_invalid_inputs_are_rejected(self) -> None:
-        model, given = self.make(), self.inputs()
+        model, inputs = self.make(), self.inputs()
         assert isinstance(model, Tagger)
-        for name in given:
-            others = {key: x for key, x in given.items() if key != name}
+        for name in inputs:
+            others = {key: x for key, x in inputs.items() if key != name}
             with pytest.raises(ValueError, match=f"must be a dict with tokens.*, but {name} is"):
                 model(others)
         with pytest.raises(ValueError, match=r"starts must be \(3, words\), got shape \(2, 3\)"):
-            model({**given, "starts": STARTS[:2]})
+            model({**inputs, "starts": STARTS[:2]})
         with pytest.raises(ValueError, match=r"potentials must be \(batch, words \+ tags \+ 2, 6"):
             model.decode(np.zeros((1, 9, 5), "float32"))

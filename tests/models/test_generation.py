@@ -54,10 +54,10 @@ CASES: dict[str, dict[str, Any]] = {
 def test_search_paths_return_the_same_results(name: str) -> None:
     model = translator()
     want = model.compiled_search(SOURCE, jit=True, **CASES[name])
-    found = [model.compiled_search(SOURCE, **CASES[name])]
+    result = [model.compiled_search(SOURCE, **CASES[name])]
     if not JAX:
-        found.append(model.search(SOURCE, **CASES[name]))
-    for other in found:
+        result.append(model.search(SOURCE, **CASES[name]))
+    for other in result:
         np.testing.assert_array_equal(array(other.tokens), array(want.tokens))
         close(array(other.scores), array(want.scores), 1e-5)
         close(array(other.attention), array(want.attention), 1e-5)
@@ -69,30 +69,30 @@ def test_results_do_not_depend_on_the_batch(name: str) -> None:
     model = translator()
     together = model.compiled_search(SOURCE, **CASES[name])
     for row in range(len(SOURCE)):
-        live = SOURCE[row : row + 1, SOURCE[row] != 0]
-        alone = model.compiled_search(live, **CASES[name])
-        steps = alone.tokens.shape[-1]
-        np.testing.assert_array_equal(alone.tokens[0], together.tokens[row, :, :steps])
+        valid = SOURCE[row : row + 1, SOURCE[row] != 0]
+        single = model.compiled_search(valid, **CASES[name])
+        steps = single.tokens.shape[-1]
+        np.testing.assert_array_equal(single.tokens[0], together.tokens[row, :, :steps])
         assert not array(together.tokens)[row, :, steps:].any()
 
 
 @pytest.mark.full
 def test_without_max_length_limits_depend_on_the_source() -> None:
-    found = translator().compiled_search(SOURCE, banned_tokens=(), min_length=99)
+    result = translator().compiled_search(SOURCE, banned_tokens=(), min_length=99)
     lengths = (SOURCE != 0).sum(1)
-    assert array(found.lengths)[:, 0].tolist() == (2 * lengths + 10).tolist()
-    assert not array(found.finished).any()
+    assert array(result.lengths)[:, 0].tolist() == (2 * lengths + 10).tolist()
+    assert not array(result.finished).any()
 
 
 @pytest.mark.full
 def test_target_prefix() -> None:
     model = translator()
     prefix = np.array([[7, 8, 9], [5, 0, 0], [0, 0, 0]], "int32")
-    found = model.compiled_search(SOURCE, prefix=prefix, beam_width=3, max_length=6)
-    assert found.tokens[0, 0, :3].tolist() == [7, 8, 9]
-    assert found.tokens[1, 0, 0] == 5
+    result = model.compiled_search(SOURCE, prefix=prefix, beam_width=3, max_length=6)
+    assert result.tokens[0, 0, :3].tolist() == [7, 8, 9]
+    assert result.tokens[1, 0, 0] == 5
     free = model.compiled_search(SOURCE, beam_width=3, max_length=6)
-    np.testing.assert_array_equal(found.tokens[2], free.tokens[2])
+    np.testing.assert_array_equal(result.tokens[2], free.tokens[2])
 
 
 @pytest.mark.full
@@ -103,8 +103,8 @@ def test_custom_rules() -> None:
         allowed[row, [END, 6 + row]] = True
     options = {"rules": [AllowedTokens(allowed)], "min_length": 4, "max_length": 5}
     for search in (model.search, model.compiled_search):
-        found = search(SOURCE, **options)
-        for row, tokens in enumerate(array(found.tokens)[:, 0]):
+        result = search(SOURCE, **options)
+        for row, tokens in enumerate(array(result.tokens)[:, 0]):
             assert set(tokens[:3]) == {6 + row}
 
 
@@ -126,10 +126,10 @@ def test_other_seeds_and_limits_compile_nothing(jit: bool, monkeypatch: pytest.M
     options = {"method": "sampling", "beam_width": 2, "jit": jit}
     cases = [(1, 4, 64), (2, 4, 64), (3, 4, 8)] + [(2**32 - 1, 9, 64)] * (not jit)
     for seed, limit, size in cases:
-        given = options | {"seed": seed, "max_length": limit, "batch_size": size}
-        found = model.compiled_search(SOURCE, **given)
-        want = translator().search(SOURCE, **given)
-        np.testing.assert_array_equal(found.tokens, array(want.tokens))
+        inputs = options | {"seed": seed, "max_length": limit, "batch_size": size}
+        result = model.compiled_search(SOURCE, **inputs)
+        want = translator().search(SOURCE, **inputs)
+        np.testing.assert_array_equal(result.tokens, array(want.tokens))
     assert len(traced) == 1
 
 
@@ -138,8 +138,8 @@ def test_least_recently_used_searches_are_dropped(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("attention_zoo.models.generation.MAX_COMPILED_SEARCHES", 2)
     model = translator()
     for token in (4, 5, 4, 6):
-        found = model.compiled_search(SOURCE[:1, :2], max_length=1, prefix_tokens=[token])
-        assert found.tokens.tolist() == [[[token]]]
+        result = model.compiled_search(SOURCE[:1, :2], max_length=1, prefix_tokens=[token])
+        assert result.tokens.tolist() == [[[token]]]
     refused: list[tuple[dict[str, Any], str]] = [
         ({"banned_tokens": [99]}, "ids must be from 0 to 11$"),
         ({"rules": [AllowedTokens(np.ones(3, bool))]}, "must be the vocabulary size 12$"),
@@ -162,8 +162,8 @@ def test_results_do_not_depend_on_the_global_policy(dtype: str) -> None:
     model.__dict__.pop("_compiled")
     other = "mixed_bfloat16" if dtype == "float32" else "float32"
     keras.config.set_dtype_policy(other)
-    found = model.compiled_search(SOURCE, max_length=5)
-    np.testing.assert_array_equal(array(found.scores), array(want.scores))
+    result = model.compiled_search(SOURCE, max_length=5)
+    np.testing.assert_array_equal(array(result.scores), array(want.scores))
 
 
 @pytest.mark.full
@@ -177,8 +177,8 @@ def test_rules_without_a_hash_are_distinguished() -> None:
 
     model = translator()
     for token in (5, 6, 5):
-        found = model.compiled_search(SOURCE, max_length=2, rules=iter([Only(token)]))
-        assert (array(found.tokens) == token).all()
+        result = model.compiled_search(SOURCE, max_length=2, rules=iter([Only(token)]))
+        assert (array(result.tokens) == token).all()
 
 
 def test_errors_pass_through_unchanged() -> None:
@@ -212,10 +212,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 def test_source_hashes_depend_on_tokens_and_order_but_not_padding() -> None:
     rows = np.array([[4, 5, 6, 0], [5, 4, 6, 0], [4, 5, 0, 0], [0, 0, 0, 0]], "int32")
-    found = array(hash_sources(rows)).tolist()
-    assert len(set(found)) == 4
+    result = array(hash_sources(rows)).tolist()
+    assert len(set(result)) == 4
     for unpadded in (rows[:1, :3], np.roll(rows[:1], 1, axis=1)):
-        assert array(hash_sources(unpadded)).tolist() == found[:1]
+        assert array(hash_sources(unpadded)).tolist() == result[:1]
 
 
 def test_unknown_search_options_are_rejected() -> None:

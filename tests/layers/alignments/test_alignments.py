@@ -197,10 +197,10 @@ def test_lengths_may_change_from_batch_to_batch(name: str) -> None:
     model.compile("sgd", "mse", jit_compile=JAX)
     rng = np.random.default_rng(0)
     for steps, sources in ((3, 11), (2, 5), (1, 1)):
-        given = [rng.normal(size=(2, n, 4)).astype("float32") for n in (steps, sources)]
-        assert np.isfinite(model.train_on_batch(given, given[0]))
-        want = readout(layer(*[ops.convert_to_tensor(x) for x in given]))
-        np.testing.assert_allclose(model.predict_on_batch(given), array(want), atol=1e-6)
+        inputs = [rng.normal(size=(2, n, 4)).astype("float32") for n in (steps, sources)]
+        assert np.isfinite(model.train_on_batch(inputs, inputs[0]))
+        want = readout(layer(*[ops.convert_to_tensor(x) for x in inputs]))
+        np.testing.assert_allclose(model.predict_on_batch(inputs), array(want), atol=1e-6)
 
 
 class TestLocalMonotonicAlignment(AlignmentConformance):
@@ -248,14 +248,14 @@ def test_steps_are_counted() -> None:
         _, state = layer(scores, state=state)
 
 
-@pytest.mark.parametrize("live", [[1, 1, 1, 1], [0, 0, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]])
-def test_masked_queries_are_not_counted(live: list[int]) -> None:
+@pytest.mark.parametrize("valid", [[1, 1, 1, 1], [0, 0, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]])
+def test_masked_queries_are_not_counted(valid: list[int]) -> None:
     layer = LocalMonotonicAlignment()
-    mask = ops.convert_to_tensor(np.array([live], "bool"))
+    mask = ops.convert_to_tensor(np.array([valid], "bool"))
     (before,) = layer.compute_previous_states(ops.zeros((1, 9)), mask)
-    assert array(before)[0, :, 0].tolist() == [sum(live[:t]) for t in range(4)]
+    assert array(before)[0, :, 0].tolist() == [sum(valid[:t]) for t in range(4)]
     (after,) = layer.compute_final_state((before + 1,), mask)
-    assert array(after).tolist() == [[sum(live)]]
+    assert array(after).tolist() == [[sum(valid)]]
 
 
 class Tiring(DotScore):

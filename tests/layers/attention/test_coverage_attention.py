@@ -18,11 +18,13 @@ class TestCoverageAttention(StatefulAttentionConformance, WrapperConformance):
     def equivalent(self) -> Attention:
         return Attention("coverage", "softmax")
 
-    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
+    def step_oracle(
+        self, weights: Weights, query: Array, key: Array, mask: Array, state: Array
+    ) -> Result:
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
         hidden = hidden + state[:, None] * weights["coverage_kernel"]
-        looked = softmax(np.tanh(hidden) @ weights["v"], mask)
-        return looked, state + looked
+        attention_weights = softmax(np.tanh(hidden) @ weights["v"], mask)
+        return attention_weights, state + attention_weights
 
 
 def by_hand(alignment: str, key_kernel: float, covered: float, v: float) -> CoverageAttention:
@@ -54,8 +56,8 @@ def test_covered_positions_are_not_attended_again(mode: str) -> None:
     query = np.zeros((2, 4, 1), "float32")
     key = np.array([[[2], [3], [1]], [[2], [3], [1]]], "float32")
     memory = np.array([[1, 1, 1], [1, 0, 1]], "bool")
-    asked = np.array([[1, 1, 1, 0], [0, 1, 0, 1]], "bool")
-    run = compiled(lambda q, v: layer(q, v, query_mask=asked, value_mask=memory), mode)
+    query_mask = np.array([[1, 1, 1, 0], [0, 1, 0, 1]], "bool")
+    run = compiled(lambda q, v: layer(q, v, query_mask=query_mask, value_mask=memory), mode)
     assert array(run(query, key))[..., 0].tolist() == [[3, 2, 1, 0], [0, 2, 0, 1]]
 
 

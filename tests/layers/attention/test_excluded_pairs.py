@@ -48,8 +48,8 @@ class SentencePairCase(StructureConformance):
         matrices = np.zeros((batch, *steps))
         for row, (x, y, rows, columns) in enumerate(zip(*tensors, *masks, strict=True)):
             matrices[row] = match_scores(x, y, rows, columns)
-            found = self.pair(layer, x, y, matrices[row], rows, columns)
-            for output, part in zip(outputs, found, strict=True):
+            result = self.pair(layer, x, y, matrices[row], rows, columns)
+            for output, part in zip(outputs, result, strict=True):
                 output[row] = part
         return *outputs, matrices
 
@@ -87,8 +87,8 @@ def test_feature_maps_keep_masks() -> None:
     for output, ids in zip(outputs, (first, second), strict=True):
         same(implicit_mask(output), ids != 0)
         assert not array(output)[ids == 0].any()
-    for alone, output in zip(model([first[:, :2], second[:, :3]]), outputs, strict=True):
-        close(alone, array(output)[:, : alone.shape[1]], 1e-5)
+    for single, output in zip(model([first[:, :2], second[:, :3]]), outputs, strict=True):
+        close(single, array(output)[:, : single.shape[1]], 1e-5)
 
 
 def test_sentences_of_different_widths() -> None:
@@ -108,13 +108,13 @@ def test_feature_map_rejects_invalid_arguments() -> None:
 def test_too_long_sentence_is_rejected_at_run_time() -> None:
     layer = AttentionFeatureMap(4)
     layer(np.ones((2, 3, 4), "float32"), np.ones((2, 3, 4), "float32"))
-    longer = np.ones((2, 5, 4), "float32")
+    padded = np.ones((2, 5, 4), "float32")
     with pytest.raises(ValueError, match="sequence length 5 of first exceeds max_length=4"):
-        layer(longer, longer)
+        layer(padded, padded)
     if not JAX:  # which has static shapes
         run = with_dynamic_shapes(layer, (None, None, 4), (None, None, 4))
         with pytest.raises(Exception, match=r"size\[0\]"):
-            run(longer, longer)
+            run(padded, padded)
 
 
 def windows(x: np.ndarray, weights: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
@@ -179,8 +179,8 @@ def test_pooled_windows_keep_masks() -> None:
     outputs = model([first, second])
     same(implicit_mask(outputs[0]), np.array([[1, 1, 0, 0]], "bool"))
     same(implicit_mask(outputs[1]), np.array([[1, 0]], "bool"))
-    for alone, output in zip(model([first[:, :4], second[:, :3]]), outputs, strict=True):
-        close(alone, array(output)[:, : alone.shape[1]], 1e-5)
+    for single, output in zip(model([first[:, :4], second[:, :3]]), outputs, strict=True):
+        close(single, array(output)[:, : single.shape[1]], 1e-5)
 
 
 def test_pooling_rejects_invalid_arguments() -> None:

@@ -76,15 +76,19 @@ def test_mechanism(name: str) -> None:
     layer.build((4, 1, query.shape[-1]), memory.shape)
     layer.set_weights([case[key] for key in weights])
     if name == "bahdanau_mask":
-        dead = ~mask.any(axis=1)
-        assert dead.sum() == 1, "TFA spreads the weights of this row; the law of masks has none"
-        case["alignments"][dead], case["context"][dead] = 0, 0
-    context, looked = layer(query[:, None], memory, value_mask=mask, return_attention_scores=True)
+        fully_masked = ~mask.any(axis=1)
+        assert fully_masked.sum() == 1, (
+            "TFA spreads the weights of this row; the law of masks has none"
+        )
+        case["alignments"][fully_masked], case["context"][fully_masked] = 0, 0
+    context, attention_weights = layer(
+        query[:, None], memory, value_mask=mask, return_attention_scores=True
+    )
     agree(context[:, 0], case["context"])
-    agree(looked[:, 0], case["alignments"])
-    context, looked, _ = layer.attend(query, layer.prepare(memory, value_mask=mask))
+    agree(attention_weights[:, 0], case["alignments"])
+    context, attention_weights, _ = layer.attend(query, layer.prepare(memory, value_mask=mask))
     agree(context, case["context"])
-    agree(looked, case["alignments"])
+    agree(attention_weights, case["alignments"])
 
 
 def monotonic(name: str, **options: Any) -> tuple[dict[str, np.ndarray], Any]:
@@ -102,11 +106,13 @@ def test_monotonic_mechanism(name: str, form: str) -> None:
     """Six queries, each from the previous weights; the first from all weight at position 0."""
     case, layer = monotonic(name, form=form, hard_at_inference=False)
     queries, memory, mask = case["queries"], case["memory"], memory_mask(case)
-    _, looked = layer(queries, memory, value_mask=mask, return_attention_scores=True)
-    agree(looked, case[f"alignments_{form}"])
+    _, attention_weights = layer(queries, memory, value_mask=mask, return_attention_scores=True)
+    agree(attention_weights, case[f"alignments_{form}"])
     case, layer = monotonic(name, form=form)
-    _, looked = layer(queries, memory, value_mask=mask, return_attention_scores=True, training=True)
-    agree(looked, case[f"alignments_{form}"])
+    _, attention_weights = layer(
+        queries, memory, value_mask=mask, return_attention_scores=True, training=True
+    )
+    agree(attention_weights, case[f"alignments_{form}"])
 
 
 @pytest.mark.parametrize("name", MONOTONIC)
@@ -117,17 +123,17 @@ def test_hard_monotonic_mechanism(name: str) -> None:
     """
     case, layer = monotonic(name)
     queries, memory, mask = case["queries"], case["memory"], memory_mask(case)
-    _, looked = layer(queries, memory, value_mask=mask, return_attention_scores=True)
-    wanted = case["alignments_hard"]
-    before = np.cumprod(wanted.any(axis=-1), axis=1).astype("bool")
+    _, attention_weights = layer(queries, memory, value_mask=mask, return_attention_scores=True)
+    expected = case["alignments_hard"]
+    before = np.cumprod(expected.any(axis=-1), axis=1).astype("bool")
     first_empty = np.concatenate([np.ones((4, 1), "bool"), before[:, :-1]], axis=1)
-    agree(array(looked)[first_empty], wanted[first_empty])
+    agree(array(attention_weights)[first_empty], expected[first_empty])
     prepared = layer.prepare(memory, value_mask=mask)
-    given = np.concatenate([case["initial_alignments"][:, None], wanted[:, :-1]], axis=1)
+    inputs = np.concatenate([case["initial_alignments"][:, None], expected[:, :-1]], axis=1)
     for t in range(6):
-        state = ((), (ops.convert_to_tensor(given[:, t]),))
+        state = ((), (ops.convert_to_tensor(inputs[:, t]),))
         _, row, _ = layer.attend(queries[:, t], prepared, state)
-        agree(row, wanted[:, t])
+        agree(row, expected[:, t])
 
 
 def test_monotonic_function() -> None:
@@ -164,15 +170,15 @@ def test_wrapper(name: str, output_attention: bool) -> None:
     if size:
         cell.attention_kernel.assign(case["attention_layer_kernel"])
     names = ["h", "c"] if lstm else ["h"]
-    outputs, (looked,), states = decoder(
+    outputs, (attention_weights,), states = decoder(
         case["inputs"],
         case["memory"],
         initial_state=[case[f"initial_{x}"] for x in names],
         memory_mask=memory_mask(case),
     )
     agree(outputs, case["outputs_attention" if output_attention else "outputs_cell"])
-    agree(looked, case["alignment_history"])
-    agree(looked[:, -1], case["final_alignments"])
+    agree(attention_weights, case["alignment_history"])
+    agree(attention_weights[:, -1], case["final_alignments"])
     for state, letter in zip(states, names, strict=True):
         agree(state, case[f"final_{letter}"])
     if output_attention:

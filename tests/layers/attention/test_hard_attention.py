@@ -95,8 +95,8 @@ def test_estimators_are_found_by_name() -> None:
         assert type(layer.alignment) is kind
         assert layer.alignment.dtype_policy.name == "mixed_bfloat16"
         assert getattr(layer.alignment, "seed", 3) == 3
-    own = HardAttention(GumbelAlignment(0.3, seed=8), seed=3)
-    assert (own.alignment.first_temperature, own.alignment.seed) == (0.3, 8)
+    custom = HardAttention(GumbelAlignment(0.3, seed=8), seed=3)
+    assert (custom.alignment.first_temperature, custom.alignment.seed) == (0.3, 8)
 
 
 def test_by_hand() -> None:
@@ -117,10 +117,10 @@ def pointing(count: int, seed: int = 0) -> tuple[tuple[np.ndarray, ...], np.ndar
     rng = np.random.default_rng(seed)
     keys = np.stack([rng.permutation(PLACES) for _ in range(count)])
     labels = rng.integers(0, LABELS, size=(count, PLACES))
-    asked = rng.integers(0, PLACES, size=count)
-    place = (keys == asked[:, None]).argmax(1)
-    given = (np.eye(PLACES)[asked][:, None], np.eye(LABELS)[labels], np.eye(PLACES)[keys])
-    return tuple(x.astype("float32") for x in given), labels[np.arange(count), place]
+    targets = rng.integers(0, PLACES, size=count)
+    position = (keys == targets[:, None]).argmax(1)
+    inputs = (np.eye(PLACES)[targets][:, None], np.eye(LABELS)[labels], np.eye(PLACES)[keys])
+    return tuple(x.astype("float32") for x in inputs), labels[np.arange(count), position]
 
 
 @keras.saving.register_keras_serializable("attention_zoo_tests")
@@ -160,14 +160,14 @@ def trained(estimator: str, epochs: int, kernel: np.ndarray | None = None) -> tu
     """Train a pointer, whose score starts from a kernel; return it and its test accuracy."""
     model = Pointer(estimator)
     model.compile(keras.optimizers.Adam(0.03))
-    given, labels = pointing(2048)
+    inputs, labels = pointing(2048)
     if kernel is not None:
-        model(given)
+        model(inputs)
         model.attention.score.set_weights([kernel])
-    model.fit(given, labels, batch_size=64, epochs=epochs, shuffle=False, verbose=0)
-    given, labels = pointing(500, seed=1)
-    answers = model.predict(given, verbose=0)["logits"].argmax(-1)
-    return model, float((answers == labels).mean())
+    model.fit(inputs, labels, batch_size=64, epochs=epochs, shuffle=False, verbose=0)
+    inputs, labels = pointing(500, seed=1)
+    predictions = model.predict(inputs, verbose=0)["logits"].argmax(-1)
+    return model, float((predictions == labels).mean())
 
 
 @pytest.mark.full
@@ -176,10 +176,10 @@ def test_learns_where_to_attend_with_fit(estimator: str, tmp_path: Any) -> None:
     model, accuracy = trained(estimator, 10)
     assert accuracy > 0.95
     model.save(tmp_path / "pointer.keras")
-    again = keras.models.load_model(tmp_path / "pointer.keras")
-    given, _ = pointing(20, seed=2)
-    same(again(given)["logits"], model(given)["logits"])
-    same(again.reinforce.baseline, model.reinforce.baseline)
+    repeated = keras.models.load_model(tmp_path / "pointer.keras")
+    inputs, _ = pointing(20, seed=2)
+    same(repeated(inputs)["logits"], model(inputs)["logits"])
+    same(repeated.reinforce.baseline, model.reinforce.baseline)
     assert bool(array(model.reinforce.baseline) < 0) is (estimator == "reinforce")
 
 

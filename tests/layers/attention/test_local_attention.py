@@ -38,10 +38,10 @@ from tests.layers.wrapper_conformance import WrapperConformance
 
 def local_p(scores: Array, share: Array, mask: Array, reach: int, span: Any = None) -> Array:
     """Equations 9 and 10 of Luong et al. over all positions; `share` is the sigmoid `(..., T)`."""
-    places = np.arange(scores.shape[-1])
+    positions = np.arange(scores.shape[-1])
     centre = (scores.shape[-1] if span is None else span) * share[..., None]
-    near = softmax(scores, mask & (np.abs(places - centre) <= reach))
-    return near * np.exp(-((places - centre) ** 2) / (2 * (reach / 2) ** 2))
+    in_window = softmax(scores, mask & (np.abs(positions - centre) <= reach))
+    return in_window * np.exp(-((positions - centre) ** 2) / (2 * (reach / 2) ** 2))
 
 
 def predicted(weights: Weights, query: Array) -> Array:
@@ -138,9 +138,9 @@ class TestMonotonicLocalAttention(
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
-        places, steps = np.arange(value.shape[1]), np.arange(query.shape[1])
-        near = np.abs(places - steps[:, None]) <= 1
-        attention_weights = softmax(additive_scores(weights, query, key), mask & near)
+        positions, steps = np.arange(value.shape[1]), np.arange(query.shape[1])
+        in_window = np.abs(positions - steps[:, None]) <= 1
+        attention_weights = softmax(additive_scores(weights, query, key), mask & in_window)
         return attention_weights @ value, attention_weights
 
 
@@ -173,9 +173,9 @@ def test_local_p_by_hand() -> None:
     query = np.ones((1, 1, 1), "float32")
     context, weights = aimed(2, 0.5)(query, value, return_attention_scores=True)
     half, two = np.exp(-0.5), np.exp(-2)
-    wanted = [0, 0, 0.1 * two, 0.2 * half, 0.4, 0.2 * half, 0.1 * two, 0]
-    np.testing.assert_allclose(array(weights)[0, 0], wanted, rtol=1e-5)
-    np.testing.assert_allclose(array(context)[0, 0, 0], value[0, :, 0] @ wanted, rtol=1e-5)
+    expected = [0, 0, 0.1 * two, 0.2 * half, 0.4, 0.2 * half, 0.1 * two, 0]
+    np.testing.assert_allclose(array(weights)[0, 0], expected, rtol=1e-5)
+    np.testing.assert_allclose(array(context)[0, 0, 0], value[0, :, 0] @ expected, rtol=1e-5)
 
 
 def test_local_p_by_hand_between_two_positions() -> None:
@@ -191,7 +191,7 @@ def test_local_m_by_hand() -> None:
     query = np.ones((1, 6, 1), "float32")
     layer = LocalAttention("dot", window=1, kind="monotonic")
     _, weights = layer(query, value, return_attention_scores=True)
-    wanted = [
+    expected = [
         [1 / 3, 2 / 3, 0, 0],
         [1 / 7, 2 / 7, 4 / 7, 0],
         [0, 1 / 7, 2 / 7, 4 / 7],
@@ -199,7 +199,7 @@ def test_local_m_by_hand() -> None:
         [0, 0, 0, 1],
         [0, 0, 0, 0],
     ]
-    np.testing.assert_allclose(array(weights)[0], wanted, atol=1e-6)
+    np.testing.assert_allclose(array(weights)[0], expected, atol=1e-6)
 
 
 def test_local_m_counts_unmasked_queries_and_positions() -> None:
@@ -222,11 +222,11 @@ def test_local_m_continues_after_an_empty_window() -> None:
     mask = np.array([[1, 0, 0, 1]], "bool")
     assert array(layer(query, value, value_mask=mask))[0, :, 0].tolist() == [1, 0, 0, 4]
     memory = layer.prepare(value, value_mask=mask)
-    state, seen = layer.initial_state(memory), []
+    state, attended = layer.initial_state(memory), []
     for _ in range(4):
         context, _, state = layer.attend(query[:, 0], memory, state)
-        seen.append(float(array(context)[0, 0]))
-    assert seen == [1, 0, 0, 4]
+        attended.append(float(array(context)[0, 0]))
+    assert attended == [1, 0, 0, 4]
 
 
 @pytest.mark.parametrize("window", [0, 1, 3, 50])
@@ -238,12 +238,12 @@ def test_any_window_at_any_centre(window: int, share: float, sources: int) -> No
     run = differentiable(layer, lambda q, v: layer(q, v, return_attention_scores=True))
     (_, weights), by_inputs, by_weights = run(query, value)
     centre = sources * share
-    near = np.abs(np.arange(sources) - centre) <= window
+    in_window = np.abs(np.arange(sources) - centre) <= window
     if window == 0:
-        near = np.arange(sources) == min(np.rint(centre), sources - 1)
+        in_window = np.arange(sources) == min(np.rint(centre), sources - 1)
     assert weights.sum() > 0.1
     if centre % 1 != 0.5 or window:  # rounding decides between two equal positions
-        assert (weights[0, 0] > 0).tolist() == near.tolist()
+        assert (weights[0, 0] > 0).tolist() == in_window.tolist()
     assert all(np.isfinite(x).all() for x in (*by_inputs, *by_weights))
     if 0 < share < 1 and (window or centre % 1):
         assert by_weights[1].any(), "the centre learns"
@@ -273,8 +273,10 @@ def test_each_row_uses_its_own_length() -> None:
     mask = np.array([[lo <= s < hi for s in range(8)] for lo, hi in spans])
     _, weights = layer(query, value, value_mask=mask, return_attention_scores=True)
     for row, (lo, hi) in zip(array(weights), spans, strict=True):
-        wanted = local_p(np.zeros((1, hi - lo)), np.array([0.5]), np.ones((1, hi - lo), "bool"), 1)
-        np.testing.assert_allclose(row[0, lo:hi], wanted[0], rtol=1e-5)
+        expected = local_p(
+            np.zeros((1, hi - lo)), np.array([0.5]), np.ones((1, hi - lo), "bool"), 1
+        )
+        np.testing.assert_allclose(row[0, lo:hi], expected[0], rtol=1e-5)
         assert not row[0, :lo].any()
         assert not row[0, hi:].any()
 
@@ -298,8 +300,10 @@ def test_distant_centre_in_half_precision() -> None:
         share = array(ops.sigmoid(ops.cast(layer.alignment.position_v, "float32")))[0]
         query, value = np.ones((1, 1, 1), "float32"), np.zeros((1, 8192, 1), "float32")
         _, weights = layer(query, value, return_attention_scores=True)
-        seen = np.flatnonzero(array(weights)[0, 0])
-        assert seen.tolist() == list(range(int(np.ceil(8192 * share - 3)), int(8192 * share) + 4))
+        attended = np.flatnonzero(array(weights)[0, 0])
+        assert attended.tolist() == list(
+            range(int(np.ceil(8192 * share - 3)), int(8192 * share) + 4)
+        )
 
 
 @pytest.mark.parametrize("score", ["general", "additive", "dot"])

@@ -26,17 +26,19 @@ class LocationSensitiveCase(StatefulCase):
     def equivalent(self) -> Attention:
         return Attention("location_sensitive", "softmax")
 
-    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
+    def step_oracle(
+        self, weights: Weights, query: Array, key: Array, mask: Array, state: Array
+    ) -> Result:
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
-        around = [  # NumPy's convolution reverses the filter, so it gets a reversed one
+        neighbours = [  # NumPy's convolution reverses the filter, so it gets a reversed one
             np.convolve(np.pad(state, 1), f[::-1], "valid")
             for f in weights["location_filters"][:, 0].T
         ]
-        hidden = hidden + np.stack(around, axis=-1) @ weights["location_kernel"]
+        hidden = hidden + np.stack(neighbours, axis=-1) @ weights["location_kernel"]
         attention_weights = softmax(np.tanh(hidden) @ weights["v"], mask)
-        return attention_weights, self.left(attention_weights, state)
+        return attention_weights, self.next_state(attention_weights, state)
 
-    def left(self, attention_weights: Array, state: Array) -> Array:
+    def next_state(self, attention_weights: Array, state: Array) -> Array:
         return attention_weights
 
 
@@ -70,7 +72,7 @@ class TestLocationSensitiveAttention(
 class TestCumulativeLocationSensitiveAttention(LocationSensitiveCase, NumericConformance):
     options = {"units": 8, "filters": 3, "kernel_size": 3, "cumulative": True}
 
-    def left(self, attention_weights: Array, state: Array) -> Array:
+    def next_state(self, attention_weights: Array, state: Array) -> Array:
         return state + attention_weights
 
 

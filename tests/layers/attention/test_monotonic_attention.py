@@ -84,10 +84,12 @@ class TestMonotonicAttention(MonotonicCase, StatefulConformance, WrapperConforma
     together = {**WrapperConformance.together, "score": {"units": None}}
     same_results = ("form",)  # both forms compute the same recurrence
 
-    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
+    def step_oracle(
+        self, weights: Weights, query: Array, key: Array, mask: Array, state: Array
+    ) -> Result:
         energy = normalized(weights, query, key) + weights["score_bias"]
-        looked = expected_stop(energy, mask, state)
-        return looked, looked
+        attention_weights = expected_stop(energy, mask, state)
+        return attention_weights, attention_weights
 
     def equivalent(self) -> Attention:
         return Attention(AdditiveScore(normalize=True), MonotonicAlignment(-1.0, 1.0))
@@ -115,7 +117,9 @@ class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, Wrappe
     together = {**TestMonotonicAttention.together, "chunk_score": {"units": None}}
     same_results = TestMonotonicAttention.same_results
 
-    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
+    def step_oracle(
+        self, weights: Weights, query: Array, key: Array, mask: Array, state: Array
+    ) -> Result:
         stop = expected_stop(normalized(weights, query, key) + weights["score_bias"], mask, state)
         hidden = query @ weights["query_kernel_2"] + key @ weights["key_kernel_2"]
         return in_chunks(stop, np.tanh(hidden) @ weights["v_2"], mask, 3), stop
@@ -131,22 +135,22 @@ class TestMasksOfMonotonicChunkwiseAttention(
 ):
     covers = MonotonicChunkwiseAttention
     options = TestMonotonicChunkwiseAttention.options
-    one = TestMonotonicChunkwiseAttention.one
+    step_oracle = TestMonotonicChunkwiseAttention.step_oracle
 
 
-def reader(energy: Array, mask: Array, live: Array, chunk: tuple[int, Array] | None) -> Array:
+def reader(energy: Array, mask: Array, query_mask: Array, chunk: tuple[int, Array] | None) -> Array:
     """Algorithm 1 of Raffel et al., and MoChA's chunk: weights `(T, S)`."""
     weights, last = np.zeros(energy.shape), 0
     for t in range(len(energy)):
-        for j in range(last if live[t] else len(mask), len(mask)):
+        for j in range(last if query_mask[t] else len(mask), len(mask)):
             if mask[j] and energy[t, j] > 0:
                 last = j
                 if chunk is None:
                     weights[t, j] = 1
                 else:
-                    near = [k for k in range(max(0, j - chunk[0] + 1), j + 1) if mask[k]]
-                    exp = np.exp(chunk[1][t, near] - chunk[1][t, near].max())
-                    weights[t, near] = exp / exp.sum()
+                    chunk_positions = [k for k in range(max(0, j - chunk[0] + 1), j + 1) if mask[k]]
+                    exp = np.exp(chunk[1][t, chunk_positions] - chunk[1][t, chunk_positions].max())
+                    weights[t, chunk_positions] = exp / exp.sum()
                 break
     return weights
 
@@ -169,14 +173,14 @@ def test_inference_equals_a_sequential_reader(chunk_size: int | None, mode: str)
     stopped = []
     for _ in range(40 if FULL else 15):
         query, key = (rng.normal(size=(3, 6, 2)).astype("float32") for _ in range(2))
-        mask, live = rng.random((3, 6)) > 0.2, rng.random((3, 6)) > 0.1
-        got = array(run(*map(ops.convert_to_tensor, (query, key, mask, live))))
+        mask, valid = rng.random((3, 6)) > 0.2, rng.random((3, 6)) > 0.1
+        got = array(run(*map(ops.convert_to_tensor, (query, key, mask, valid))))
         scores = query.astype("float64") @ key.astype("float64").swapaxes(1, 2)
         for row in range(3):
             chunk = (chunk_size, scores[row]) if chunk_size else None
-            wanted = reader(scores[row] - 1, mask[row], live[row], chunk)
-            np.testing.assert_allclose(got[row], wanted, atol=1e-6)
-            stopped += wanted[live[row]].any(-1).tolist()
+            expected = reader(scores[row] - 1, mask[row], valid[row], chunk)
+            np.testing.assert_allclose(got[row], expected, atol=1e-6)
+            stopped += expected[valid[row]].any(-1).tolist()
     assert 0.2 < np.mean(stopped) < 0.8
 
 
@@ -186,14 +190,14 @@ def test_step_without_stop_keeps_the_reader_position() -> None:
     value = np.eye(3, dtype="float32")[None]
     query = np.array([[[-1, 1, -1], [1, -1, -1], [1, 2, 3], [9, -1, 1]]], "float32")
     context, (_, (state,)) = layer(query, value, return_state=True)
-    wanted = [[0, 1, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]]
-    assert array(context)[0].tolist() == wanted
+    expected = [[0, 1, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert array(context)[0].tolist() == expected
     assert array(state)[0].tolist() == [0, 0, 1]
     memory = layer.prepare(value)
     state = layer.initial_state(memory)
     for t in range(4):
         context, weights, state = layer.attend(query[:, t], memory, state)
-        assert array(weights)[0].tolist() == array(context)[0].tolist() == wanted[t]
+        assert array(weights)[0].tolist() == array(context)[0].tolist() == expected[t]
 
 
 def test_training_uses_expectation_and_inference_does_not() -> None:
@@ -221,8 +225,8 @@ def test_training_uses_expectation_and_inference_does_not() -> None:
 def test_noise_is_sampled_in_every_training_call() -> None:
     query, value = normal((2, 4, 5), (2, 4, 5))
     quiet = MonotonicAttention(seed=1, hard_at_inference=False, sigmoid_noise=0.0)
-    noisy, twin = (MonotonicAttention(seed=1, hard_at_inference=False) for _ in range(2))
-    for layer in (quiet, noisy, twin):
+    noisy, same_seed = (MonotonicAttention(seed=1, hard_at_inference=False) for _ in range(2))
+    for layer in (quiet, noisy, same_seed):
         layer(query, value)
         layer.set_weights(quiet.get_weights())
     close(noisy(query, value), quiet(query, value), 1e-6)
@@ -230,7 +234,7 @@ def test_noise_is_sampled_in_every_training_call() -> None:
     first, second = (array(noisy(query, value, training=True)) for _ in range(2))
     assert np.abs(first - second).max() > 1e-2
     assert np.abs(first - array(quiet(query, value))).max() > 1e-2
-    close(twin(query, value, training=True), first, 1e-6)
+    close(same_seed(query, value, training=True), first, 1e-6)
 
 
 def test_dropout_and_noise_of_one_seed_are_independent() -> None:
@@ -276,8 +280,8 @@ def test_thousands_of_steps_and_positions(form: str, size: int) -> None:
     (context, weights), gradients, (by_bias,) = differentiable(layer, look, MODES[1])(queries, keys)
     for row in range(2):
         energy = queries[row].astype("float64") @ keys[row].astype("float64").T
-        wanted = grid(1 / (1 + np.exp(-np.clip(energy, -700, 700))))
-        np.testing.assert_allclose(weights[row], wanted, rtol=1e-4, atol=1e-7)
+        expected = grid(1 / (1 + np.exp(-np.clip(energy, -700, 700))))
+        np.testing.assert_allclose(weights[row], expected, rtol=1e-4, atol=1e-7)
     assert all(np.isfinite(x).all() for x in (context, by_bias, *gradients))
     assert gradients[0][1].any()
 

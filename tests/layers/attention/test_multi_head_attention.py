@@ -45,7 +45,7 @@ from tests.layers.running import (
 from tests.tiers import FULL
 
 
-class HeadsNumbers(NumericConformance):
+class MultiHeadCase(NumericConformance):
     """Several heads: the oracle computes each head separately."""
 
     covers = MultiHeadAttention
@@ -68,8 +68,10 @@ class HeadsNumbers(NumericConformance):
         """Return scores of one head from its queries `(B, T, K)` and keys `(B, S, K)`."""
         return query @ key.swapaxes(1, 2) / np.sqrt(query.shape[-1])
 
-    def head_context(self, weights: Weights, looked: np.ndarray, value: np.ndarray) -> np.ndarray:
-        return looked @ value
+    def head_context(
+        self, weights: Weights, attention_weights: np.ndarray, value: np.ndarray
+    ) -> np.ndarray:
+        return attention_weights @ value
 
     def oracle(
         self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
@@ -86,10 +88,12 @@ class HeadsNumbers(NumericConformance):
             scores = self.head_scores(
                 weights, projected(query, "query", head), projected(key, "key", group), head
             )
-            looked = self.align(scores, mask)
-            context = self.head_context(weights, looked, projected(value, "value", group))
+            attention_weights = self.align(scores, mask)
+            context = self.head_context(
+                weights, attention_weights, projected(value, "value", group)
+            )
             output = output + context @ weights["output_projection"][head]
-            all_looked.append(looked)
+            all_looked.append(attention_weights)
         if self.biased:
             output = output + weights["output_bias"]
         return np.where(mask.any(-1)[..., None], output, 0), np.stack(all_looked, 1)
@@ -102,7 +106,7 @@ class HeadsNumbers(NumericConformance):
         super().test_half_precision_over_a_long_memory(policy, tolerance)
 
 
-class TestMultiHeadAttention(HeadsNumbers, AttentionConformance):
+class TestMultiHeadAttention(MultiHeadCase, AttentionConformance):
     options = {"num_heads": 2, "key_dim": 4}
     changed = {
         "num_heads": 4,
@@ -125,7 +129,7 @@ class TestMultiHeadAttention(HeadsNumbers, AttentionConformance):
         same(layer(query, narrow), layer(query, narrow, narrow))
 
 
-class TestGroupedHeads(HeadsNumbers):
+class TestGroupedHeads(MultiHeadCase):
     """Four query heads on two key-value heads, with `value_dim` and without biases."""
 
     options = {
@@ -138,7 +142,7 @@ class TestGroupedHeads(HeadsNumbers):
     heads, groups, biased = 4, 2, False
 
 
-class TestAdditiveHeads(HeadsNumbers):
+class TestAdditiveHeads(MultiHeadCase):
     """Another score and alignment, whose weights all heads share."""
 
     options = {"num_heads": 2, "key_dim": 4, "score": "additive", "alignment": "sigmoid"}
@@ -214,17 +218,17 @@ def test_fully_masked_rows_are_zero_unlike_in_keras() -> None:
     ours, theirs, tensors = both()
     mask = np.ones((B, T, S), "bool")
     mask[1] = False
-    seen, unseen = (
+    with_value, unseen = (
         array(theirs(*tensors, attention_mask=mask, return_attention_scores=True)[0]),
         array(theirs(*tensors, attention_mask=mask)),
     )
-    assert np.abs(seen[1] - unseen[1]).max() > 0.1
-    assert np.abs(seen[1]).max() > 0.1, "Keras gives its bias"
+    assert np.abs(with_value[1] - unseen[1]).max() > 0.1
+    assert np.abs(with_value[1]).max() > 0.1, "Keras gives its bias"
     for scores in (False, True):
         got = ours(*tensors, attention_mask=mask, return_attention_scores=scores)
         got = array(got[0] if scores else got)
         assert not got[1].any()
-        close(got[[0, 2]], seen[[0, 2]], 1e-5)
+        close(got[[0, 2]], with_value[[0, 2]], 1e-5)
 
 
 def test_grouped_keys_equal_those_of_keras() -> None:
@@ -235,8 +239,8 @@ def test_grouped_keys_equal_those_of_keras() -> None:
         layer(query, value)
     randomise(theirs)
     dense = {layer.name: layer for layer in theirs._flatten_layers() if layer is not theirs}
-    given = [w for name in ("query", "key", "value") for w in dense[name].get_weights()]
-    ours.set_weights(given + dense["attention_output"].get_weights())
+    inputs = [w for name in ("query", "key", "value") for w in dense[name].get_weights()]
+    ours.set_weights(inputs + dense["attention_output"].get_weights())
     close(ours(query, value), theirs(query, value), 1e-5)
 
 
@@ -347,20 +351,20 @@ def test_heads_step_by_step(alignment: str, groups: int) -> None:
 def test_heads_have_separate_states_and_windows(alignment: Alignment) -> None:
     """Each head is the attention of its own projections."""
     config = alignment.get_config()
-    made, *alone = (type(alignment).from_config(config) for _ in range(3))
+    layers, *single = (type(alignment).from_config(config) for _ in range(3))
     length = 30 if FULL else 7
     states, mask = normal((2, length, 6))[0], np.arange(length) < [[length], [length - 4]]
-    layer = build_random(MultiHeadAttention(2, 3, score="dot", alignment=made), states, states)
+    layer = build_random(MultiHeadAttention(2, 3, score="dot", alignment=layers), states, states)
     _, weights = layer(states, states, value_mask=mask, return_attention_scores=True)
     memory = layer.prepare(states, value_mask=mask)
     queries = layer.project_query(ops.convert_to_tensor(states))
     for head in range(2):
-        one = Attention("dot", alone[head])
-        given = (queries[:, head], memory.values[:, head], memory.keys[:, head])
-        one(*given)
-        one.alignment.set_weights(made.get_weights())
-        _, wanted = one(*given, value_mask=mask, return_attention_scores=True)
-        close(array(weights)[:, head], wanted, 1e-6)
+        one = Attention("dot", single[head])
+        inputs = (queries[:, head], memory.values[:, head], memory.keys[:, head])
+        one(*inputs)
+        one.alignment.set_weights(layers.get_weights())
+        _, expected = one(*inputs, value_mask=mask, return_attention_scores=True)
+        close(array(weights)[:, head], expected, 1e-6)
 
 
 def test_grouped_heads_equal_heads_with_repeated_keys() -> None:
@@ -372,15 +376,15 @@ def test_grouped_heads_equal_heads_with_repeated_keys() -> None:
         ("scaled_dot", "local_predictive"),
         ("scaled_dot", "gumbel"),
     ):
-        made = [
+        layers = [
             MultiHeadAttention(
                 4, 3, dropout=0.4, seed=7, num_key_value_heads=groups, score=score,
                 alignment=alignment,
             )
             for groups in (2, 4)
         ]  # fmt: skip
-        grouped, plain = made
-        for layer in made:
+        grouped, plain = layers
+        for layer in layers:
             layer(query, value)
         randomise(grouped)
         for weight, source in zip(plain.weights, grouped.weights, strict=False):
@@ -411,8 +415,8 @@ def test_heads_load_from_a_file(options: dict[str, Any], tmp_path: Path) -> None
     model = keras.Model([query, value], layer(query, value))
     randomise(model)
     model.save(tmp_path / "heads.keras")
-    again = keras.models.load_model(tmp_path / "heads.keras")
-    same(again(list(pair())), model(list(pair())))
+    repeated = keras.models.load_model(tmp_path / "heads.keras")
+    same(repeated(list(pair())), model(list(pair())))
 
 
 @pytest.mark.parametrize("input_feeding", [True, False])

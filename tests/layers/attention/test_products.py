@@ -31,8 +31,8 @@ def check(score: str, alignment: str, **rest: Any) -> None:
 
         def make(self, **options: Any) -> Attention:
             """The score is created here with the dtype of the case."""
-            made = LocationScore(max_length=S) if score == "location" else score
-            return super().make(score=made, **options)
+            score_layer = LocationScore(max_length=S) if score == "location" else score
+            return super().make(score=score_layer, **options)
 
     check_fully_masked_rows(Case(), **rest)
 
@@ -54,8 +54,8 @@ def test_pairwise_covers_every_pair() -> None:
     for first in axes:
         for second in axes:
             pairs = {(case[first], case[second]) for case in cases}
-            wanted = len(axes[first]) * (len(axes[second]) if first != second else 1)
-            assert len(pairs) == wanted
+            expected = len(axes[first]) * (len(axes[second]) if first != second else 1)
+            assert len(pairs) == expected
     assert len(cases) < 24 / 2
 
 
@@ -69,6 +69,6 @@ def test_pairwise_skips_impossible_combinations() -> None:
 
 @pytest.mark.parametrize(("score", "alignment"), EXCLUDED_PAIRS)
 def test_excluded_pairs_are_rejected(score: str, alignment: str) -> None:
-    made = LocationScore(max_length=S) if score == "location" else score
+    score_layer = LocationScore(max_length=S) if score == "location" else score
     with pytest.raises(ValueError, match=f"score '{score}' .*, but alignment '{alignment}' att"):
-        Attention(score=made, alignment=alignment)
+        Attention(score=score_layer, alignment=alignment)

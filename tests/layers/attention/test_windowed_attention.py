@@ -23,10 +23,10 @@ from tests.layers.structure_conformance import Arrays, StructureConformance
 HEADS, K, D = 2, 4, 6
 
 
-def near(length: int, window: int, leading: int) -> np.ndarray:
-    place = np.arange(length)
-    apart = np.abs(place[:, None] - place) <= window
-    return apart | (np.minimum(place[:, None], place) < leading)
+def in_window_mask(length: int, window: int, leading: int) -> np.ndarray:
+    position = np.arange(length)
+    in_window = np.abs(position[:, None] - position) <= window
+    return in_window | (np.minimum(position[:, None], position) < leading)
 
 
 class TestWindowedAttention(StructureConformance):
@@ -49,18 +49,18 @@ class TestWindowedAttention(StructureConformance):
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
         (x,), (mask,), weights = tensors, masks, numbers(layer)
-        seen = near(x.shape[1], 1, 1) & mask[:, None] & mask[:, :, None]
+        visible = in_window_mask(x.shape[1], 1, 1) & mask[:, None] & mask[:, :, None]
 
         def heads(name: str) -> np.ndarray:
             projected = np.einsum("btd,dhk->bhtk", x, weights[f"{name}_projection"])
             return projected + weights[f"{name}_bias"][:, None]
 
         scores = np.einsum("bhtk,bhsk->bhts", heads("query"), heads("key")) / np.sqrt(K)
-        looked = softmax(scores, seen[:, None])
-        context = np.einsum("bhts,bhsk->bthk", looked, heads("value"))
+        attention_weights = softmax(scores, visible[:, None])
+        context = np.einsum("bhts,bhsk->bthk", attention_weights, heads("value"))
         output = np.einsum("bthk,hkd->btd", context, weights["output_projection"])
         output = np.where(mask[..., None], output + weights["output_bias"], 0)
-        return output, looked
+        return output, attention_weights
 
 
 def test_worked_by_hand() -> None:

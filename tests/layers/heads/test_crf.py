@@ -96,10 +96,10 @@ class TestCRF(LayerConformance):
         got = model(emissions)
         assert keras.backend.standardize_dtype(got.dtype) == "float32"
         keras.config.set_dtype_policy("float32")
-        again = CRF()
-        again.build((None, 5, 4))
-        again.set_weights(crf.get_weights())
-        same(got, again(emissions))
+        repeated = CRF()
+        repeated.build((None, 5, 4))
+        repeated.set_weights(crf.get_weights())
+        same(got, repeated(emissions))
         half = crf(ops.cast(emissions, "float16"))
         assert keras.backend.standardize_dtype(half.dtype) == "float32"
 
@@ -114,7 +114,7 @@ class TestCRF(LayerConformance):
         tags, score = arrays(crf.decode(potentials))
         several, scores = arrays(crf.decode(potentials, 3))
         marginals = array(crf.marginals(potentials))
-        drawn = array(crf.sample(potentials, 50, seed=1))
+        samples = array(crf.sample(potentials, 50, seed=1))
         costs = array(CRFLoss("none")(tags, potentials))
         for row in range(3):
             paths, listed = oracle.every(of, row)
@@ -127,7 +127,7 @@ class TestCRF(LayerConformance):
             cost = oracle.log_sum(listed) - listed[order[0]]
             assert costs[row] == pytest.approx(cost, abs=1e-5)
             possible = {tuple(path) for path in paths[np.isfinite(listed)].tolist()}
-            assert {tuple(path) for path in drawn[row][:, mask[row]].tolist()} <= possible
+            assert {tuple(path) for path in samples[row][:, mask[row]].tolist()} <= possible
 
     @pytest.mark.full
     @pytest.mark.parametrize("mode", MODES[1:])
@@ -223,17 +223,17 @@ class TestCRF(LayerConformance):
         mask, some = np.arange(steps) < data["lengths"][:, None], data["lengths"] > 0
         chain = zoo_ops.make_chain(data["unary"], data["transitions"], mask=mask)
         likelihood = -array(CRFLoss("none", dtype="float32")(data["tags"], zoo_ops.pack(chain)))
-        near(likelihood, data["log_likelihood"])
-        near(zoo_ops.path_score(chain, data["tags"]), data["sequence_score"])
-        near(zoo_ops.log_partition(chain), data["log_norm"])
+        assert_close_to_golden(likelihood, data["log_likelihood"])
+        assert_close_to_golden(zoo_ops.path_score(chain, data["tags"]), data["sequence_score"])
+        assert_close_to_golden(zoo_ops.log_partition(chain), data["log_norm"])
         allowed = zoo_ops.partial_score(chain, data["tag_bitmap"])
-        near(array(allowed)[some], data["multitag_sequence_score"][some])
+        assert_close_to_golden(array(allowed)[some], data["multitag_sequence_score"][some])
         narrow = np.where(data["tag_bitmap"], data["unary"], -np.inf)
         cut = zoo_ops.make_chain(narrow, data["transitions"], mask=mask)
         for name, of in (("decode", chain), ("constrained", cut)):
             tags, score = arrays(zoo_ops.best_path(of))
             same(tags[some], data[f"{name}_tags"][some])
-            near(score[some], data[f"{name}_score"][some])
+            assert_close_to_golden(score[some], data[f"{name}_score"][some])
             assert not tags[~some].any()
             assert not score[~some].any()
 
@@ -251,9 +251,11 @@ class TestCRF(LayerConformance):
         tags, score = crf.decode(potentials)
         counts = data.get("mask", np.ones(emissions.shape[:2], "bool"))
         same(np.where(counts, array(tags), 0), np.where(counts, data["decode_tags"], 0))
-        near(score, data["decode_score"])
-        near(zoo_ops.log_partition(zoo_ops.unpack(potentials)), data["log_norm"])
-        near(-array(CRFLoss("none")(data["tags"], potentials)), data["log_likelihood"])
+        assert_close_to_golden(score, data["decode_score"])
+        assert_close_to_golden(zoo_ops.log_partition(zoo_ops.unpack(potentials)), data["log_norm"])
+        assert_close_to_golden(
+            -array(CRFLoss("none")(data["tags"], potentials)), data["log_likelihood"]
+        )
 
     # misuse
 
@@ -274,7 +276,7 @@ def golden(case: str) -> dict[str, np.ndarray]:
         return {k.split("/", 1)[1]: data[k] for k in data.files if k.startswith(f"{case}/")}
 
 
-def near(got: Any, want: np.ndarray) -> None:
+def assert_close_to_golden(got: Any, want: np.ndarray) -> None:
     """Compare with the tolerance of the golden vectors."""
     np.testing.assert_allclose(np.asarray(got, "float64"), want, rtol=1e-5, atol=1e-5)
 
@@ -319,8 +321,8 @@ def test_trains_with_fit_next_to_another_weighted_output(tmp_path: Path) -> None
     ).history
     assert history["potentials_loss"][-1] < 0.2 * history["potentials_loss"][0]
     outputs = model.predict(words, verbose=0)
-    there = words > 0
-    assert (outputs["tags"] == tags)[there].mean() > 0.97
+    valid = words > 0
+    assert (outputs["tags"] == tags)[valid].mean() > 0.97
     same(outputs["tags"], crf.decode(outputs["potentials"])[0])
     model.compile("sgd", losses, {"potentials": 1.0, "count": 0.0})
     right = {"potentials": tags, "count": count}
@@ -328,7 +330,7 @@ def test_trains_with_fit_next_to_another_weighted_output(tmp_path: Path) -> None
     measured = model.evaluate(words, right, 64, verbose=0, return_dict=True)
     assert measured["potentials_loss"] == pytest.approx(each.mean(), rel=1e-4)
     model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
+    repeated = keras.models.load_model(tmp_path / "model.keras")
     for name, want in outputs.items():
-        same(again.predict(words, verbose=0)[name], want)
-    assert again.evaluate(words, right, 64, verbose=0, return_dict=True) == measured
+        same(repeated.predict(words, verbose=0)[name], want)
+    assert repeated.evaluate(words, right, 64, verbose=0, return_dict=True) == measured

@@ -38,11 +38,11 @@ def random(
 def oracle(weights: np.ndarray, logits: np.ndarray) -> np.ndarray:
     """Compute the mixture by loops over positions and words, in float64."""
     weights, logits = weights.astype("float64"), logits.astype("float64")
-    answers = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     mixed = np.zeros((*weights.shape[:2], logits.shape[-1]))
-    for place in range(weights.shape[-1]):
+    for position in range(weights.shape[-1]):
         for word in range(logits.shape[-1]):
-            mixed[..., word] += weights[..., place] * answers[..., place, word]
+            mixed[..., word] += weights[..., position] * probabilities[..., position, word]
     with np.errstate(divide="ignore"):
         return np.where(weights.any(-1, keepdims=True), np.log(mixed), 0)
 
@@ -77,8 +77,8 @@ def test_position_with_all_weight_determines_the_output() -> None:
     _, logits = random()
     weights = np.zeros((3, 4, 5), "float32")
     weights[..., 2] = 1
-    alone = ops.log_softmax(ops.convert_to_tensor(logits[..., 2, :]))
-    close(MarginalMixture()(weights, logits), alone, 1e-6)
+    single = ops.log_softmax(ops.convert_to_tensor(logits[..., 2, :]))
+    close(MarginalMixture()(weights, logits), single, 1e-6)
 
 
 def test_gradients_are_finite_differences() -> None:
@@ -136,14 +136,16 @@ def test_gradient_agrees_with_reinforce() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=5).astype("float32")
     logits = rng.normal(size=(1, 1, 5, 4)).astype("float32")
-    answers = softmax(logits[0, 0].astype("float64"), np.True_)[:, label]
+    probabilities = softmax(logits[0, 0].astype("float64"), np.True_)[:, label]
     mixture = MarginalMixture()
 
     def exact(scores: Any) -> Any:
         return ops.exp(mixture(ops.softmax(scores)[None, None], logits)[0, 0, label]) / np.cos(1)
 
     value, (want,), _ = differentiable(mixture, exact)(scores)
-    assert np.log(value * np.cos(1)) > softmax(scores.astype("float64"), np.True_) @ np.log(answers)
+    assert np.log(value * np.cos(1)) > softmax(scores.astype("float64"), np.True_) @ np.log(
+        probabilities
+    )
 
     align, term = ReinforceAlignment(seed=1), Reinforce(entropy_bonus=0)
     align.build((count, 5))
@@ -153,7 +155,7 @@ def test_gradient_agrees_with_reinforce() -> None:
     def drawn(rows: Any) -> Any:
         start = align.initial_state(rows)
         weights, state = align(rows, state=start, noise=noise, training=True)
-        reward = ops.matmul(weights, ops.cast(answers, "float32")[:, None])[:, 0]
+        reward = ops.matmul(weights, ops.cast(probabilities, "float32")[:, None])[:, 0]
         return -term(reward, align.choice(((), state)).log_probability) / np.cos(1)
 
     _, (each,), _ = differentiable(align, drawn)(np.tile(scores, (count, 1)))

@@ -76,11 +76,11 @@ class AbsoluteCase(LayerConformance):
 
     def test_steps_equal_the_call(self) -> None:
         layer, (x,) = self.built(), self.tensors()
-        whole = array(layer(x))
+        full = array(layer(x))
         run = compiled(lambda x, start: layer(x, start=start), MODES[1])
         for t in range(T):
-            close(layer(x[:, t : t + 1], start=t), whole[:, t : t + 1], 1e-6)
-            close(run(x[:, t : t + 1], np.int32(t)), whole[:, t : t + 1], 1e-6)
+            close(layer(x[:, t : t + 1], start=t), full[:, t : t + 1], 1e-6)
+            close(run(x[:, t : t + 1], np.int32(t)), full[:, t : t + 1], 1e-6)
 
     def test_mask_is_passed_on(self) -> None:
         layer, (x,) = self.built(), self.tensors()
@@ -176,7 +176,7 @@ class RelativeCase(PartConformance):
     registry = POSITIONS
     sections = PART_SECTIONS
     shift: ClassVar[float] = 1e-5
-    """How exactly scores are the same at places moved together."""
+    """Tolerance for scores of shifted positions."""
 
     def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
         """Return scores `(...)` of queries `(..., D)` at position t and keys at position s."""
@@ -212,10 +212,10 @@ class RelativeCase(PartConformance):
         layer, (query, key) = self.built(), self.tensors()
         want = array(layer(query, key))
         for pads in (1, 3, 40):
-            moved = [
+            shifted = [
                 np.concatenate([np.ones((B, H, pads, D), "float32"), x], 2) for x in (query, key)
             ]
-            close(array(layer(*moved))[:, :, pads:, pads:], want, self.shift)
+            close(array(layer(*shifted))[:, :, pads:, pads:], want, self.shift)
 
     @needs_dynamic_shapes
     def test_unknown_lengths(self) -> None:
@@ -244,14 +244,14 @@ class TestRotaryPositions(RelativeCase):
     def test_worked_by_hand(self) -> None:
         """One pair rotates by one radian per position: (1, 0) at position 2 is (cos 2, sin 2)."""
         x = ops.convert_to_tensor(np.array([[[[1.0, 0.0]] * 3]], "float32"))
-        turned = array(RotaryPositions().transform(x))[0, 0]
+        rotated = array(RotaryPositions().transform(x))[0, 0]
         want = [[1, 0], [math.cos(1), math.sin(1)], [math.cos(2), math.sin(2)]]
-        np.testing.assert_allclose(turned, want, atol=1e-6)
+        np.testing.assert_allclose(rotated, want, atol=1e-6)
 
     def test_lengths_are_unchanged(self) -> None:
         (x, _) = self.tensors(steps=50)
-        turned = array(self.built().transform(ops.convert_to_tensor(x)))
-        np.testing.assert_allclose((turned**2).sum(-1), (x**2).sum(-1), rtol=1e-5)
+        rotated = array(self.built().transform(ops.convert_to_tensor(x)))
+        np.testing.assert_allclose((rotated**2).sum(-1), (x**2).sum(-1), rtol=1e-5)
 
     def test_odd_widths_are_rejected(self) -> None:
         with pytest.raises(ValueError, match="key_dim must be even, got 5"):
@@ -288,8 +288,8 @@ class TestT5Positions(RelativeCase):
 
     def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
         """Each direction: 0, 1, 2 to 3, then 4 (2 * (6 / 2)^(1 / 2) = 3.46) and more."""
-        near = {0: 0, 1: 1, 2: 2, 3: 2}.get(abs(s - t), 3)
-        bias = weights["bucket_bias"][near + (4 if s > t else 0), head]
+        bucket = {0: 0, 1: 1, 2: 2, 3: 2}.get(abs(s - t), 3)
+        bias = weights["bucket_bias"][bucket + (4 if s > t else 0), head]
         return (query * key).sum(-1) / np.sqrt(D) + bias
 
     @pytest.mark.parametrize("bidirectional", [True, False])
@@ -359,7 +359,7 @@ class HeadsWithPositions(HeadsNumbers, PaddingConformance):
     options = {"num_heads": H, "key_dim": D, "num_key_value_heads": 2}
     heads, groups = H, 2
     alone: ClassVar[type[RelativeCase]]
-    """The case of the positions by themselves, which has the oracle."""
+    """The case of the positions, which has the oracle."""
 
     def make(self, **options: Any) -> MultiHeadAttention:
         positions = self.alone().make(dtype=options.get("dtype"))
@@ -503,17 +503,19 @@ def test_single_steps_are_rejected(positions: str) -> None:
 @pytest.mark.parametrize("name", POSITIONS.names())
 def test_single_position_equals_a_row_of_the_sequence(name: str) -> None:
     """As in a search step: queries at one position, and distances from it."""
-    positions, place = POSITIONS.get(name)(), 2
+    positions, position = POSITIONS.get(name)(), 2
     shape = (B, H, S, D)
     positions.build(shape, shape)
     randomise(positions)
     rng = np.random.default_rng(0)
     x = ops.convert_to_tensor(rng.normal(size=shape).astype("float32"))
     attention_weights = ops.convert_to_tensor(rng.random((B, H, S, S)).astype("float32"))
-    distances = ops.arange(S, dtype="int32") - place
-    row = slice(place, place + 1)
-    turned = positions.transform(x[:, :, row], ops.convert_to_tensor(np.array([place], "int32")))
-    close(turned, array(positions.transform(x))[:, :, row], 1e-6)
+    distances = ops.arange(S, dtype="int32") - position
+    row = slice(position, position + 1)
+    rotated = positions.transform(
+        x[:, :, row], ops.convert_to_tensor(np.array([position], "int32"))
+    )
+    close(rotated, array(positions.transform(x))[:, :, row], 1e-6)
     close(
         positions.transform(x, ops.arange(S, dtype="int32") + 3)[:, :, :2],
         array(positions.transform(ops.concatenate([x[:, :, :3], x], axis=2)))[:, :, 3:5],

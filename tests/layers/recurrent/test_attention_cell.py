@@ -93,8 +93,8 @@ def test_attention_dropout_acts_in_training_only_and_after_returned_weights() ->
     decoder = build_random(RecurrentDecoder(cell, alignment_history=True), inputs, memory)
     outputs, (weights,) = decoder(inputs, memory)
     trained, (shown,) = decoder(inputs, memory, training=True)
-    again, _ = decoder(inputs, memory, training=True)
+    repeated, _ = decoder(inputs, memory, training=True)
     close(shown, weights, 1e-6)
     assert np.abs(array(trained) - array(outputs)).max() > 1e-3
-    assert np.abs(array(trained) - array(again)).max() > 1e-3
+    assert np.abs(array(trained) - array(repeated)).max() > 1e-3
     close(decoder(inputs, memory)[0], outputs, 1e-9)

@@ -88,10 +88,10 @@ def trained(decoder: RecurrentDecoder, mode: str) -> Any:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("where", ["input", "recurrent"])
 def test_dropout_mask_is_sampled_once_per_call(where: str, mode: str) -> None:
-    rates, given = ((0.5, 0.0), (1, 0)) if where == "input" else ((0.0, 0.5), (0, 1))
+    rates, arguments = ((0.5, 0.0), (1, 0)) if where == "input" else ((0.0, 0.5), (0, 1))
     decoder = listening(*rates)
     inputs, start = (
-        np.full(x, n, "float32") for x, n in zip(((2, 3, 64), (2, 64)), given, strict=True)
+        np.full(x, n, "float32") for x, n in zip(((2, 3, 64), (2, 64)), arguments, strict=True)
     )
     decoder(inputs, None, [start])
     run = trained(decoder, mode)

@@ -63,8 +63,8 @@ AXES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def build(inputs: np.ndarray, memory: Any, *given: Any, **options: Any) -> RecurrentDecoder:
-    decoder = RecurrentDecoder(*given, alignment_history=True, return_state=True, **options)
+def build(inputs: np.ndarray, memory: Any, *arguments: Any, **options: Any) -> RecurrentDecoder:
+    decoder = RecurrentDecoder(*arguments, alignment_history=True, return_state=True, **options)
     build_random(decoder, inputs, memory)
     return decoder
 
@@ -77,7 +77,7 @@ def random(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 @pytest.mark.parametrize("case", pairwise(AXES), ids=label)
 def test_equals_its_definition(case: dict[str, Any]) -> None:
     case = dict(case)
-    live, kind = PADDING[case.pop("padding")], case.pop("cell")
+    valid, kind = PADDING[case.pop("padding")], case.pop("cell")
     inputs, memory = random((3, 4, 4), (3, 5, 7))
     hidden = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "bool")
     cell = AttentionCell(
@@ -85,10 +85,10 @@ def test_equals_its_definition(case: dict[str, Any]) -> None:
     )
     decoder = build(inputs, memory, cell)
     states = random(*[(3, size) for size in decoder.state_sizes])
-    run = quick(lambda x, m, *s: decoder(x, m, list(s), inputs_mask=live, memory_mask=hidden))
-    plain = quick(lambda x, m, *s: reference(decoder, x, [m], [hidden], live, list(s)))
-    given = [ops.convert_to_tensor(x) for x in (inputs, memory, *states)]
-    close(run(*given), plain(*given), 1e-5)
+    run = quick(lambda x, m, *s: decoder(x, m, list(s), inputs_mask=valid, memory_mask=hidden))
+    plain = quick(lambda x, m, *s: reference(decoder, x, [m], [hidden], valid, list(s)))
+    arguments = [ops.convert_to_tensor(x) for x in (inputs, memory, *states)]
+    close(run(*arguments), plain(*arguments), 1e-5)
 
 
 @pytest.mark.parametrize("order", AXES["order"])
@@ -101,10 +101,10 @@ def test_several_attentions_over_several_memories(order: str) -> None:
     decoder = build(inputs, [first, second], cell)
     outputs, weights, _ = decoder(inputs, [first, second], memory_mask=masks)
     assert [tuple(w.shape) for w in weights] == [(3, 4, 5), (3, 4, 2)]
-    live = ops.ones((3, 4), "bool")
+    valid = ops.ones((3, 4), "bool")
     zeros = [ops.zeros((3, 6))] * 2
     tensors = [ops.convert_to_tensor(x) for x in (inputs, first, second)]
-    want, attention_weights, _ = reference(decoder, tensors[0], tensors[1:], masks, live, zeros)
+    want, attention_weights, _ = reference(decoder, tensors[0], tensors[1:], masks, valid, zeros)
     close(outputs, want, 1e-5)
     close(weights, attention_weights, 1e-5)
 
@@ -124,7 +124,7 @@ def test_attention_after_the_loop_equals_attention_in_the_loop(
     dropout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs, memory = random((3, 4, 4), (3, 5, 7))
-    live = PADDING["right"]
+    valid = PADDING["right"]
     results = []
     for later in (True, False):
         keras.utils.set_random_seed(3)
@@ -135,7 +135,9 @@ def test_attention_after_the_loop_equals_attention_in_the_loop(
         assert cell.can_attend_after_loop
         monkeypatch.setattr(AttentionCell, "can_attend_after_loop", later)
         decoder = build(inputs, memory, cell)
-        results.append(keras.tree.flatten(decoder(inputs, memory, inputs_mask=live, training=True)))
+        results.append(
+            keras.tree.flatten(decoder(inputs, memory, inputs_mask=valid, training=True))
+        )
         monkeypatch.undo()
     close(*results, 1e-5)
 
@@ -157,15 +159,15 @@ def test_bridge_initializes_every_state_from_one_vector() -> None:
 
 def test_without_attention_it_equals_keras_rnn() -> None:
     (inputs,) = random((3, 4, 4))
-    live = PADDING["left"]
+    valid = PADDING["left"]
     ours = RecurrentDecoder([layers.LSTMCell(6), layers.GRUCell(5)], return_state=True)
     build_random(ours, inputs)
     cells = [layers.LSTMCell(6), layers.GRUCell(5)]
     theirs = layers.RNN(cells, return_sequences=True)
     theirs(inputs)
     theirs.set_weights(ours.get_weights())
-    outputs, states = ours(inputs, inputs_mask=live)
-    close(outputs, np.where(live[..., None], array(theirs(inputs, mask=live)), 0), 1e-5)
+    outputs, states = ours(inputs, inputs_mask=valid)
+    close(outputs, np.where(valid[..., None], array(theirs(inputs, mask=valid)), 0), 1e-5)
     assert len(states) == 3
 
 
@@ -180,10 +182,10 @@ def test_gradients_are_finite_differences(order: str) -> None:
         dtype=WIDE,
     )
     decoder = build_random(RecurrentDecoder(cell, dtype=WIDE), inputs, memory)
-    live = np.array([[1, 1, 1], [0, 1, 0]], "bool")
+    valid = np.array([[1, 1, 1], [0, 1, 0]], "bool")
     mask = np.array([[1, 1, 1, 1], [1, 0, 0, 0]], "bool")
     run = differentiable(
-        decoder, lambda x, m: decoder(x, m, inputs_mask=live, memory_mask=mask), QUICK
+        decoder, lambda x, m: decoder(x, m, inputs_mask=valid, memory_mask=mask), QUICK
     )
     check_gradients(decoder, run, [inputs, memory])
 

@@ -57,8 +57,8 @@ def test_padding_does_not_affect_outputs(kind: str) -> None:
     same(implicit_mask(memory), MASK)
     assert not array(memory)[~MASK].any()
     assert not any(array(state)[2].any() for state in states)
-    alone, last = layer(inputs[1:2, :3])
-    close(array(memory)[1:2, :3], alone, 1e-5)
+    single, last = layer(inputs[1:2, :3])
+    close(array(memory)[1:2, :3], single, 1e-5)
     for got, want in zip(states, last, strict=True):
         close(got[1:2], want, 1e-5)
 
@@ -78,8 +78,8 @@ def test_backward_encoder_memory_keeps_source_order() -> None:
     memory, _ = layer(inputs)
     changed = inputs.copy()
     changed[:, 1] += 1
-    moved = np.abs(array(layer(changed)[0]) - array(memory)).max(axis=(0, 2)) > 1e-6
-    assert moved.tolist() == [True, True, False, False, False]
+    shifted = np.abs(array(layer(changed)[0]) - array(memory)).max(axis=(0, 2)) > 1e-6
+    assert shifted.tolist() == [True, True, False, False, False]
 
 
 def test_directions_are_concatenated_as_in_keras() -> None:

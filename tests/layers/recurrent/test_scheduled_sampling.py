@@ -30,7 +30,7 @@ from tests.layers.conformance import LayerConformance
 from tests.layers.running import JAX, MODES, array, close, compiled, differentiable, randomise, same
 
 TOKENS = np.array([[2, 5, 6, 7, 8, 4], [2, 8, 3, 0, 0, 0], [0, 0, 2, 7, 5, 6]], "int32")
-"""Two sentences that end early or begin late, and one that fills its row."""
+"""Two sentences with padding on the right or left, and one without."""
 
 
 class TestScheduledSampling(LayerConformance):
@@ -141,14 +141,14 @@ def by_hand(toy: Toy, tokens: np.ndarray, truth: np.ndarray, mask: np.ndarray) -
     """Loop over rows and steps in Python; masked steps are skipped."""
     fed = tokens.copy()
     for row in range(len(tokens)):
-        memory, said = None if toy.memory is None else toy.memory[row : row + 1], None
+        memory, predicted = None if toy.memory is None else toy.memory[row : row + 1], None
         constants, state = toy.decoder.start(memory, None, None, 1)
         for t in np.flatnonzero(mask[row]):
-            if said is not None and not truth[row, t]:
-                fed[row, t] = said
+            if predicted is not None and not truth[row, t]:
+                fed[row, t] = predicted
             inputs = toy.embedding(fed[row : row + 1, t])
             record, state = toy.decoder.step(inputs, state, constants)
-            said = int(array(toy.readout(record.output))[0].argmax())
+            predicted = int(array(toy.readout(record.output))[0].argmax())
     return fed
 
 
@@ -206,11 +206,11 @@ def test_sampling_frequency_equals_the_schedule() -> None:
 
 def test_sampling_is_seeded_and_differs_between_calls() -> None:
     toy = Toy()
-    first, again = (ScheduledSampling(ConstantSampling(0.5), seed=3) for _ in range(2))
+    first, repeated = (ScheduledSampling(ConstantSampling(0.5), seed=3) for _ in range(2))
     runs = [array(_fed(first, toy)) for _ in range(4)]
     assert len({x.tobytes() for x in runs}) > 1
     for x in runs:
-        same(_fed(again, toy), x)
+        same(_fed(repeated, toy), x)
 
 
 @pytest.mark.parametrize("mode", MODES if not JAX else ["eager"])
@@ -231,9 +231,9 @@ def test_padding_does_not_affect_outputs() -> None:
     toy, mask = Toy(CELLS["attend_then_step"]()), TOKENS != 0
     sampling = ScheduledSampling(ConstantSampling(0))
     want = array(_fed(sampling, toy, mask))
-    longer = np.concatenate([TOKENS, np.full((3, 5), 8, "int32")], axis=1)
-    shown = np.concatenate([mask, np.zeros((3, 5), "bool")], axis=1)
-    got = array(_fed(sampling, toy, shown, longer))
+    padded = np.concatenate([TOKENS, np.full((3, 5), 8, "int32")], axis=1)
+    padded_mask = np.concatenate([mask, np.zeros((3, 5), "bool")], axis=1)
+    got = array(_fed(sampling, toy, padded_mask, padded))
     same(got[:, :6], want)
     assert (got[:, 6:] == 8).all()
 
@@ -250,8 +250,8 @@ def test_gradients_equal_those_for_the_sampled_tokens() -> None:
             record, state = toy.decoder.step(toy.embedding(tokens), state, constants)
             return toy.readout(record.output), state
 
-        own = ScheduledSampling(ConstantSampling(0))
-        chosen = own(TOKENS, step=step, state=start, training=True)
+        sampling = ScheduledSampling(ConstantSampling(0))
+        chosen = sampling(TOKENS, step=step, state=start, training=True)
         return toy.readout(toy.decoder(toy.embedding(chosen), memory))
 
     def plain(memory: Any) -> Any:
@@ -294,7 +294,7 @@ TARGET = np.array([[2, 4, 5, 6, 7, 9], [2, 8, 9, 0, 0, 0]], "int32")
 
 def translators(schedule: Any) -> list[tuple[Any, Any]]:
     """Each model with scheduled sampling, and one with the same weights without it."""
-    found = []
+    result = []
     for name in az.list_presets():
         cls, numbers = PRESETS.get(name)()
         if not name.endswith("_small") or not issubclass(cls, az.models.EncoderDecoder):
@@ -308,9 +308,9 @@ def translators(schedule: Any) -> list[tuple[Any, Any]]:
         model = az.models.from_preset(name, **options, sampling=ScheduledSampling(schedule))
         for mine, theirs in zip(model.trainable_variables, plain.trainable_variables, strict=True):
             mine.assign(theirs)
-        found.append((model, plain))
-    assert len(found) >= 3
-    return found
+        result.append((model, plain))
+    assert len(result) >= 3
+    return result
 
 
 @pytest.mark.full
@@ -327,12 +327,12 @@ def test_translators_at_probability_1_are_teacher_forced() -> None:
 def test_translators_at_probability_0_use_their_predictions() -> None:
     """Greedy predictions, which do not stop at the end token."""
     for model, plain in translators(ConstantSampling(0)):
-        found = plain.search(SOURCE, max_length=5)
-        said = np.concatenate([np.full((2, 1), 2), array(found.tokens)[:, 0, :]], axis=1)
+        result = plain.search(SOURCE, max_length=5)
+        predicted = np.concatenate([np.full((2, 1), 2), array(result.tokens)[:, 0, :]], axis=1)
         inputs = {"source": SOURCE, "target": np.full((2, 6), 2, "int32")}
         logits = array(model(inputs, training=True))
-        for row, length in enumerate(array(found.lengths)[:, 0]):
-            want = plain({"source": SOURCE, "target": np.maximum(said[:, :6], 1)})
+        for row, length in enumerate(array(result.lengths)[:, 0]):
+            want = plain({"source": SOURCE, "target": np.maximum(predicted[:, :6], 1)})
             close(logits[row, :length], array(want)[row, :length], 1e-5)
 
 
@@ -360,8 +360,8 @@ def test_schedule_arguments_reach_the_translator(sampling: Any) -> None:
     model({"source": SOURCE, "target": TARGET}, training=True)
     want = LinearSampling() if sampling == "linear" else LinearSampling(slope=0.25)
     assert model.sampling.schedule == want
-    again = type(model).from_config(model.get_config())
-    assert again.sampling.schedule == model.sampling.schedule
+    repeated = type(model).from_config(model.get_config())
+    assert repeated.sampling.schedule == model.sampling.schedule
 
 
 def test_saved_translator_continues_with_and_without_sampling(tmp_path: Path) -> None:
@@ -372,6 +372,6 @@ def test_saved_translator_continues_with_and_without_sampling(tmp_path: Path) ->
             model.sampling.updates.assign(7)
         model.save_to_preset(tmp_path)
         assert az.models.from_preset(tmp_path).sampling is None
-        again = az.models.from_preset(tmp_path, sampling="linear")
-        assert int(array(again.sampling.updates)) == (7 if kind else 0)
-        same(again.trainable_variables, model.trainable_variables)
+        repeated = az.models.from_preset(tmp_path, sampling="linear")
+        assert int(array(repeated.sampling.updates)) == (7 if kind else 0)
+        same(repeated.trainable_variables, model.trainable_variables)

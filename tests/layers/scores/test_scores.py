@@ -144,13 +144,13 @@ def vectors(*rows: list[float]) -> Array:
 def convolved(weights: Array, filters: Array) -> Array:
     """Convolve rows `(..., S)` with taps `(K, 1, F)` to `(..., S, F)`, with zero padding."""
     taps, sources = len(filters), weights.shape[-1]
-    found = np.zeros((*weights.shape, filters.shape[-1]))
+    result = np.zeros((*weights.shape, filters.shape[-1]))
     for position in range(sources):
         for tap in range(taps):
             source = position + tap - (taps - 1) // 2
             if 0 <= source < sources:
-                found[..., position, :] += weights[..., source, None] * filters[tap, 0]
-    return found
+                result[..., position, :] += weights[..., source, None] * filters[tap, 0]
+    return result
 
 
 class TestCosineScore(ScoreConformance):
@@ -276,19 +276,19 @@ class StatefulScoreConformance(ScoreConformance):
         layer, (query, key) = self.built(), self.tensors()
         previous = np.random.default_rng(2).random((3, 2, 4, 5)).astype("float32")
         keys = layer.project(ops.convert_to_tensor(key))[:, None]
-        many = ops.convert_to_tensor(np.stack([query, 2 * query], axis=1))
-        got = array(layer.compute_scores(many, keys, (ops.convert_to_tensor(previous),)))
+        states = ops.convert_to_tensor(np.stack([query, 2 * query], axis=1))
+        got = array(layer.compute_scores(states, keys, (ops.convert_to_tensor(previous),)))
         for head in range(2):
-            alone = _compared(layer, (head + 1) * query, key, previous[:, head])
-            close(got[:, head], alone, 1e-6)
+            single = _compared(layer, (head + 1) * query, key, previous[:, head])
+            close(got[:, head], single, 1e-6)
 
     def test_initial_state_is_zero(self) -> None:
         layer = self.built()
         assert layer.is_stateful
-        for dtype, wanted in (("float16", "float32"), ("float32", "float32")):
+        for dtype, expected in (("float16", "float32"), ("float32", "float32")):
             (state,) = layer.initial_state(ops.ones((3, 2, 5), dtype))
             assert tuple(state.shape) == (3, 2, 5)
-            assert keras.backend.standardize_dtype(state.dtype) == wanted
+            assert keras.backend.standardize_dtype(state.dtype) == expected
             assert not array(state).any()
         query, key = self.tensors()
         close(_compared(layer, query, key, np.zeros((3, 4, 5), "float32")), layer(query, key), 1e-6)
@@ -321,10 +321,12 @@ class TestLocationSensitiveScore(StatefulScoreConformance):
     changed = {"units": 9, "filters": 4, "kernel_size": 5, "cumulative": True}
 
     def oracle(self, weights: Weights, query: Array, key: Array, previous: Any = 0.0) -> Array:
-        around = np.zeros(())
+        location_term = np.zeros(())
         if np.ndim(previous):
-            around = convolved(previous, weights["location_filters"]) @ weights["location_kernel"]
-        return np.tanh(additive_hidden(weights, query, key) + around) @ weights["v"]
+            location_term = (
+                convolved(previous, weights["location_filters"]) @ weights["location_kernel"]
+            )
+        return np.tanh(additive_hidden(weights, query, key) + location_term) @ weights["v"]
 
     def test_state_contains_the_last_weights_or_their_sum(self) -> None:
         new, old = np.array([0.25, 0.75]), (np.array([1.0, 0.5]),)

@@ -17,8 +17,8 @@ from tests.variants import numerics_only
 def pooled(query: np.ndarray, weights: Any, inputs: np.ndarray, mask: np.ndarray) -> Any:
     """Bahdanau's attention with one query `(B, Dq)`, in float64."""
     hidden = (query @ weights["query_kernel"])[:, None] + inputs @ weights["key_kernel"]
-    looked = softmax(np.tanh(hidden) @ weights["v"], mask)
-    return np.einsum("bs,bsd->bd", looked, inputs), looked
+    attention_weights = softmax(np.tanh(hidden) @ weights["v"], mask)
+    return np.einsum("bs,bsd->bd", attention_weights, inputs), attention_weights
 
 
 class TestAttentionPooling(StructureConformance):
@@ -61,8 +61,8 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize("score", SCORES.names())
 def test_every_score(score: str) -> None:
-    made = LocationScore(max_length=7) if score == "location" else score
-    layer = AttentionPooling(score=made)
+    score_layer = LocationScore(max_length=7) if score == "location" else score
+    layer = AttentionPooling(score=score_layer)
     out, weights = layer(np.ones((2, 3, 4), "float32"), return_attention_scores=True)
     assert tuple(out.shape) == (2, 4)
     np.testing.assert_allclose(array(weights).sum(-1), 1, atol=1e-6)
@@ -96,25 +96,25 @@ def test_no_mask_is_passed_on() -> None:
     vector, weights = AttentionPooling()(outputs, state, return_attention_scores=True)
     model = keras.Model(tokens, [keras.layers.Dense(2)(vector), weights])
     ids = np.array([[1, 2, 3, 0, 0], [4, 5, 6, 7, 8], [0, 0, 0, 0, 0]])
-    answers, looked = model(ids)
-    assert not array(looked)[ids == 0].any()
-    np.testing.assert_allclose(array(looked).sum(-1), [1, 1, 0], atol=1e-6)
-    close(model(ids[:1, :3])[0], array(answers)[:1], 1e-5)
+    logits, attention_weights = model(ids)
+    assert not array(attention_weights)[ids == 0].any()
+    np.testing.assert_allclose(array(attention_weights).sum(-1), [1, 1, 0], atol=1e-6)
+    close(model(ids[:1, :3])[0], array(logits)[:1], 1e-5)
 
 
 def test_invalid_arguments_are_rejected() -> None:
     inputs, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5), "float32")
-    own, given = AttentionPooling(), AttentionPooling()
-    own(inputs)
-    given(inputs, query)
+    with_weight, with_query = AttentionPooling(), AttentionPooling()
+    with_weight(inputs)
+    with_query(inputs, query)
     with pytest.raises(ValueError, match="built with a learned query"):
-        own(inputs, query)
+        with_weight(inputs, query)
     with pytest.raises(ValueError, match="built with an external query"):
-        given(inputs)
+        with_query(inputs)
     with pytest.raises(ValueError, match=r"query must be \(batch, features\)"):
         AttentionPooling()(inputs, query[:, None])
     with pytest.raises(ValueError, match=r"query must be \(batch, 5\)"):
-        given(inputs, query[:, :4])
+        with_query(inputs, query[:, :4])
     with pytest.raises(ValueError, match="needs equal widths of query and key, got"):
         AttentionPooling(score="dot")(inputs, query)
 

@@ -37,14 +37,18 @@ class TestCoAttention(StructureConformance):
             a = softmax(s, h_mask[:, None] & u_mask)
             best = np.max(np.where(u_mask, s, -np.inf), axis=1, initial=-1e300)
             b = softmax(best, h_mask & u_mask.any())
-            asked, told = a @ u, np.broadcast_to(b @ h, h.shape)
-            merged.append(np.concatenate([h, asked, h * asked, h * told], axis=-1))
+            attended_query, attended_context = a @ u, np.broadcast_to(b @ h, h.shape)
+            merged.append(
+                np.concatenate(
+                    [h, attended_query, h * attended_query, h * attended_context], axis=-1
+                )
+            )
             to_query.append(a)
             to_context.append(b)
-        batch, steps, places = len(tensors[0]), tensors[0].shape[1], tensors[1].shape[1]
+        batch, steps, positions = len(tensors[0]), tensors[0].shape[1], tensors[1].shape[1]
         return (
             np.array(merged).reshape(batch, steps, 24),
-            np.array(to_query).reshape(batch, steps, places),
+            np.array(to_query).reshape(batch, steps, positions),
             np.array(to_context).reshape(batch, steps),
         )
 
@@ -86,20 +90,20 @@ def test_masks_of_embeddings_are_used_and_the_context_mask_is_passed_on() -> Non
     out, states = model([texts, questions])
     same(implicit_mask(out), texts != 0)
     assert not array(out)[texts == 0].any()
-    alone, last = model([texts[:1, :3], questions[:1, :2]])
-    close(array(out)[:1, :3], array(alone), 1e-5)
+    single, last = model([texts[:1, :3], questions[:1, :2]])
+    close(array(out)[:1, :3], array(single), 1e-5)
     close(array(states)[:1, :3], array(last), 1e-5)
 
 
 @pytest.mark.parametrize("score", SCORES.names())
 def test_every_stateless_score(score: str) -> None:
-    made = LocationScore(max_length=7) if score == "location" else score
+    score_layer = LocationScore(max_length=7) if score == "location" else score
     if SCORES.get(score)(**({"max_length": 7} if score == "location" else {})).is_stateful:
         with pytest.raises(ValueError, match="depends on previous attention steps"):
-            CoAttention(made)
+            CoAttention(score_layer)
         return
     context, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    assert tuple(CoAttention(made)(context, query).shape) == (2, 3, 16)
+    assert tuple(CoAttention(score_layer)(context, query).shape) == (2, 3, 16)
 
 
 def test_other_widths_are_rejected() -> None:

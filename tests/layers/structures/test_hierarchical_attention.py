@@ -33,13 +33,13 @@ def gru(cell: Any, inputs: np.ndarray) -> np.ndarray:
     return np.array(states).reshape(-1, size)
 
 
-def ahead(encoder: Any, inputs: np.ndarray) -> np.ndarray:
+def run_gru(encoder: Any, inputs: np.ndarray) -> np.ndarray:
     return gru(encoder.cell, inputs)
 
 
 def both_ways(encoder: Any, inputs: np.ndarray) -> np.ndarray:
-    back = ahead(encoder.backward_layer, inputs[::-1])[::-1]
-    return np.concatenate([ahead(encoder.forward_layer, inputs), back], axis=-1)
+    back = run_gru(encoder.backward_layer, inputs[::-1])[::-1]
+    return np.concatenate([run_gru(encoder.forward_layer, inputs), back], axis=-1)
 
 
 def pooled(pooling: AttentionPooling, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -58,7 +58,7 @@ def level(layer: Any, number: int, inputs: np.ndarray, mask: np.ndarray) -> Any:
         return np.zeros(layer.widths[number]), attention_weights
     states, encoder = inputs[mask], layer.encoders[number]
     if encoder is not None:
-        ways = both_ways if isinstance(encoder, layers.Bidirectional) else ahead
+        ways = both_ways if isinstance(encoder, layers.Bidirectional) else run_gru
         states = ways(encoder, states)
     vector, attention_weights[mask] = pooled(layer.poolings[number], states)
     return vector, attention_weights
@@ -70,9 +70,9 @@ def documents(layer: Any, inputs: np.ndarray, mask: np.ndarray) -> tuple[np.ndar
     results = np.zeros((len(mask), layer.widths[1]))
     for row in range(len(mask)):
         vectors = np.zeros((mask.shape[1], layer.widths[0]))
-        for place in range(mask.shape[1]):
-            vectors[place], words[row, place] = level(
-                layer, 0, inputs[row, place], mask[row, place]
+        for position in range(mask.shape[1]):
+            vectors[position], words[row, position] = level(
+                layer, 0, inputs[row, position], mask[row, position]
             )
         results[row], sentences[row] = level(layer, 1, vectors, mask[row].any(-1))
     return results, words, sentences
@@ -160,23 +160,23 @@ def test_three_levels_are_three_poolings() -> None:
     vector, weights = layer(inputs, mask=mask, return_attention_scores=True)
     assert [tuple(w.shape) for w in weights] == [(2, 2, 3, 4), (2, 2, 3), (2, 2)]
     vectors = np.zeros((2, 2, 3, 4), "float32")
-    for place in np.ndindex(2, 2, 3):
-        if mask[place].any():
-            memory, _ = layer.encoders[0](inputs[place][mask[place]][None])
-            vectors[place] = array(layer.poolings[0](memory))[0]
+    for position in np.ndindex(2, 2, 3):
+        if mask[position].any():
+            memory, _ = layer.encoders[0](inputs[position][mask[position]][None])
+            vectors[position] = array(layer.poolings[0](memory))[0]
     upper = np.zeros((2, 2, 4), "float32")
-    for place in np.ndindex(2, 2):
-        there = mask[place].any(-1)
-        if there.any():
-            upper[place] = array(layer.poolings[1](vectors[place][there][None]))[0]
+    for position in np.ndindex(2, 2):
+        valid = mask[position].any(-1)
+        if valid.any():
+            upper[position] = array(layer.poolings[1](vectors[position][valid][None]))[0]
     for row in range(2):
-        there = mask[row].any((-1, -2))
-        want = layer.poolings[2](layer.encoders[2](upper[row][there][None]))
+        valid = mask[row].any((-1, -2))
+        want = layer.poolings[2](layer.encoders[2](upper[row][valid][None]))
         close(array(vector)[row], array(want)[0], 1e-5)
     present = (mask, mask.any(-1), mask.any((-1, -2)))
-    for attention_weights, there in zip(weights, present, strict=True):
-        assert not array(attention_weights)[~there].any()
-        np.testing.assert_allclose(array(attention_weights).sum(-1), there.any(-1), atol=1e-6)
+    for attention_weights, valid in zip(weights, present, strict=True):
+        assert not array(attention_weights)[~valid].any()
+        np.testing.assert_allclose(array(attention_weights).sum(-1), valid.any(-1), atol=1e-6)
 
 
 def test_encoder_is_not_called_with_empty_sequences() -> None:
@@ -202,8 +202,8 @@ def test_encoder_is_not_called_with_empty_sequences() -> None:
     inputs = np.full((3, 2, 1), 7, "float32")
     mask = np.array([[0, 0], [0, 1], [1, 0]], "bool")
     out = layer(inputs, mask=mask)
-    ((given, shown),) = seen
-    assert given[..., 0].tolist() == [[0, 0], [0, 7], [7, 0]]
+    ((arguments, shown),) = seen
+    assert arguments[..., 0].tolist() == [[0, 0], [0, 7], [7, 0]]
     assert shown.tolist() == [[True, False], [False, True], [True, False]]
     assert array(out).tolist() == [[0], [8], [8]]
 
@@ -233,12 +233,12 @@ def test_mask_of_an_embedding_is_used_and_not_passed_on() -> None:
     model = keras.Model(tokens, [layers.Dense(2)(vector), *weights])
     ids = np.zeros((3, 3, 4), "int32")
     ids[0, 0, :2], ids[0, 1, :3], ids[1, 0] = (1, 2), (3, 4, 5), (5, 6, 7, 8)
-    answer, words, sentences = model(ids)
-    assert implicit_mask(answer) is None
+    outputs, words, sentences = model(ids)
+    assert implicit_mask(outputs) is None
     assert not array(words)[ids == 0].any()
     np.testing.assert_allclose(array(sentences).sum(-1), [1, 1, 0], atol=1e-6)
-    close(model(ids[:1, :2, :3])[0], array(answer)[:1], 1e-5)
-    close(model(ids[1:2, :1])[0], array(answer)[1:2], 1e-5)
+    close(model(ids[:1, :2, :3])[0], array(outputs)[:1], 1e-5)
+    close(model(ids[1:2, :1])[0], array(outputs)[1:2], 1e-5)
 
 
 def test_training_updates_every_level() -> None:
@@ -259,11 +259,11 @@ def test_invalid_arguments_are_rejected() -> None:
         layer(np.ones((2, 3, 4), "float32"))
     inputs = np.ones((2, 3, 4, 5), "float32")
     layer(inputs)
-    for levels, made in (
+    for levels, encoders in (
         ([(layers.GRU(3), AttentionPooling())], r"\(batch, steps, features\)"),
         ([(None, layers.Dense(3))], r"\(batch, features\)"),
     ):
-        with pytest.raises(ValueError, match=rf"must be {made}, .* input shape \(None, 4, 5\)"):
+        with pytest.raises(ValueError, match=rf"must be {encoders}, .* input shape \(None, 4, 5\)"):
             HierarchicalAttention(levels)(inputs[0])
     with pytest.raises(ValueError, match=r"mask has shape.*rank 3"):
         layer(inputs, mask=np.ones((2, 3), "bool"))

@@ -26,16 +26,18 @@ class TestMixtureWindowAttention(StatefulAttentionConformance):
     def start(self, sources: int) -> Array:
         return np.zeros(3)
 
-    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
+    def step_oracle(
+        self, weights: Weights, query: Array, key: Array, mask: Array, state: Array
+    ) -> Result:
         """Equations 46 to 51, by loops over positions and Gaussians."""
-        said = np.exp(query @ weights["kernel"] + weights["bias"])
-        alpha, beta, kappa = said[:3], said[3:6], state + said[6:]
-        looked = np.zeros(len(key))
-        for place in range(len(key)):
+        parameters = np.exp(query @ weights["kernel"] + weights["bias"])
+        alpha, beta, kappa = parameters[:3], parameters[3:6], state + parameters[6:]
+        attention_weights = np.zeros(len(key))
+        for position in range(len(key)):
             for k in range(3):
-                bell = np.exp(-beta[k] * (kappa[k] - (place + 1)) ** 2)
-                looked[place] += alpha[k] * bell * mask[place]
-        return looked, kappa
+                bell = np.exp(-beta[k] * (kappa[k] - (position + 1)) ** 2)
+                attention_weights[position] += alpha[k] * bell * mask[position]
+        return attention_weights, kappa
 
 
 def one_bell(
@@ -85,9 +87,9 @@ def test_components_receive_different_gradients() -> None:
     tensors = normal((2, 6, 4), (2, 9, 4))
     layer(*tensors)
     _, _, (of_kernel, _) = differentiable(layer, layer)(*tensors)
-    bells = of_kernel.reshape(4, 3, 3)
+    gradients = of_kernel.reshape(4, 3, 3)
     for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert np.abs(bells[..., a] - bells[..., b]).max() > 1e-3
+        assert np.abs(gradients[..., a] - gradients[..., b]).max() > 1e-3
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e30])

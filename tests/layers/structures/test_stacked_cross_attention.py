@@ -55,12 +55,14 @@ class TestTextToImage(StructureConformance):
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
         """Compare unmasked words and regions; return weights with masked ones as 0."""
-        (words, regions), (there, shown) = tensors, masks
+        (words, regions), (valid, mask) = tensors, masks
         attended, similarity = np.zeros(words.shape), np.zeros(len(words))
         weights = np.zeros((*words.shape[:2], regions.shape[1]))
-        for row, (e, v) in enumerate(zip(there, shown, strict=True)):
-            seen, similarity[row], looked = pair(words[row][e], regions[row][v], 3.0, self.pool)
-            attended[row, e], weights[row][np.ix_(e, v)] = seen, looked
+        for row, (e, v) in enumerate(zip(valid, mask, strict=True)):
+            seen, similarity[row], attention_weights = pair(
+                words[row][e], regions[row][v], 3.0, self.pool
+            )
+            attended[row, e], weights[row][np.ix_(e, v)] = seen, attention_weights
         return attended, similarity, weights
 
 
@@ -90,9 +92,9 @@ def test_by_hand() -> None:
     words, regions = np.array([[[1.0, 0.0]]]), np.eye(2)[None]
     for pooling in ("average", "log_sum_exp"):
         layer = StackedCrossAttention(inverse_temperature=np.log(3), pooling=pooling)
-        seen, match, weights = layer(words, regions, return_attention_scores=True)
+        attended, match, weights = layer(words, regions, return_attention_scores=True)
         np.testing.assert_allclose(array(weights), [[[0.75, 0.25]]], atol=1e-6)
-        np.testing.assert_allclose(array(seen), [[[0.75, 0.25]]], atol=1e-6)
+        np.testing.assert_allclose(array(attended), [[[0.75, 0.25]]], atol=1e-6)
         np.testing.assert_allclose(array(match), [3 / np.sqrt(10)], atol=1e-6)
 
 
@@ -117,8 +119,8 @@ def test_log_sum_exp_of_any_sharpness(sharpness: float) -> None:
     rng = np.random.default_rng(0)
     words, regions = rng.normal(size=(1, 4, 6)), -rng.random(size=(1, 5, 6))
     layer = StackedCrossAttention(pooling="log_sum_exp", pooling_sharpness=sharpness)
-    seen, match = layer(words, regions)
-    cosines = np.array([cosine(e, a) for e, a in zip(words[0], array(seen)[0], strict=True)])
+    attended, match = layer(words, regions)
+    cosines = np.array([cosine(e, a) for e, a in zip(words[0], array(attended)[0], strict=True)])
     want = cosines.max() + np.log(np.exp(sharpness * (cosines - cosines.max())).sum()) / sharpness
     assert float(array(match)[0]) == pytest.approx(want, rel=1e-5)
 
@@ -135,15 +137,15 @@ def test_masked_words_are_excluded_at_any_sharpness() -> None:
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
 def test_query_mask_is_passed_on(direction: str) -> None:
     tokens, regions = keras.Input((None,), dtype="int32"), keras.Input((None, 6))
-    there = layers.Masking()(regions)
+    masked_regions = layers.Masking()(regions)
     words = layers.Embedding(9, 6, mask_zero=True)(tokens)
-    seen, match = StackedCrossAttention(direction)(words, there)
-    model = keras.Model([tokens, regions], [seen, match])
+    attended, match = StackedCrossAttention(direction)(words, masked_regions)
+    model = keras.Model([tokens, regions], [attended, match])
     ids = np.array([[1, 2, 0, 0], [3, 4, 5, 6]])
     image = np.random.default_rng(0).normal(size=(2, 5, 6))
     image[1, 2:] = 0
-    seen, match = model([ids, image])
-    same(implicit_mask(seen), ids != 0 if direction == "text_to_image" else image[..., 0] != 0)
+    attended, match = model([ids, image])
+    same(implicit_mask(attended), ids != 0 if direction == "text_to_image" else image[..., 0] != 0)
     assert implicit_mask(match) is None
     close(model([ids[:1, :2], image[:1]])[1], array(match)[:1], 1e-5)
     close(model([ids[1:], image[1:, :2]])[1], array(match)[1:], 1e-5)
@@ -151,9 +153,9 @@ def test_query_mask_is_passed_on(direction: str) -> None:
 
 def test_only_regions_are_masked() -> None:
     words, regions = np.ones((2, 5, 3), "float32"), np.ones((2, 5, 3), "float32")
-    shown = np.array([[1, 1, 0, 0, 0]] * 2, "bool")
-    assert implicit_mask(StackedCrossAttention()(words, regions, regions_mask=shown)[0]) is None
-    back = StackedCrossAttention("image_to_text")(words, regions, words_mask=shown)
+    mask = np.array([[1, 1, 0, 0, 0]] * 2, "bool")
+    assert implicit_mask(StackedCrossAttention()(words, regions, regions_mask=mask)[0]) is None
+    back = StackedCrossAttention("image_to_text")(words, regions, words_mask=mask)
     assert implicit_mask(back[0]) is None
 
 
@@ -173,17 +175,17 @@ def test_all_pairs_equal_single_pairs(direction: str, pooling: str) -> None:
     rng = np.random.default_rng(0)
     words = rng.normal(size=(4, 5, 7)).astype("float32")
     regions = (10 * rng.normal(size=(3, 6, 7))).astype("float32")
-    there = np.arange(5) < np.array([5, 3, 1, 0])[:, None]
-    shown = np.arange(6) < np.array([6, 2, 0])[:, None]
-    words[~there] = np.nan
-    got = array(layer.similarities(words, regions, there, shown))
+    valid = np.arange(5) < np.array([5, 3, 1, 0])[:, None]
+    mask = np.arange(6) < np.array([6, 2, 0])[:, None]
+    words[~valid] = np.nan
+    got = array(layer.similarities(words, regions, valid, mask))
     want = np.zeros((3, 4))
     for i, j in np.ndindex(3, 4):
-        pair = words[j : j + 1], regions[i : i + 1], there[j : j + 1], shown[i : i + 1]
+        pair = words[j : j + 1], regions[i : i + 1], valid[j : j + 1], mask[i : i + 1]
         want[i, j] = array(layer(*pair)[1])[0]
     close(got, want, 1e-5)
     assert np.abs(want[:2, :3]).min() > 0
-    huge = array(layer.similarities(words, 1e30 * regions, there, shown))
+    huge = array(layer.similarities(words, 1e30 * regions, valid, mask))
     close(huge, want, 1e-5)
     assert array(layer.similarities(words[:0], regions)).shape == (3, 0)
 

@@ -25,17 +25,17 @@ class TestStructuredSelfAttention(StructureConformance):
         """In the paper's notation: W_s1 `(d_a, D)`, W_s2 `(r, d_a)`, H `(S, D)`."""
         ws1, ws2 = numbers(layer)["key_kernel"].T, numbers(layer)["queries"]
         (inputs,), (mask,) = tensors, masks
-        looked = np.zeros((len(inputs), 3, inputs.shape[1]))
+        attention_weights = np.zeros((len(inputs), 3, inputs.shape[1]))
         for row, states in enumerate(inputs):
-            looked[row] = softmax(ws2 @ np.tanh(ws1 @ states.T), mask[row])
-        return np.einsum("brs,bsd->brd", looked, inputs), looked
+            attention_weights[row] = softmax(ws2 @ np.tanh(ws1 @ states.T), mask[row])
+        return np.einsum("brs,bsd->brd", attention_weights, inputs), attention_weights
 
 
-def penalty(looked: np.ndarray, mask: np.ndarray) -> float:
+def penalty(weights: np.ndarray, mask: np.ndarray) -> float:
     """Mean of ||A A^T - I||_F^2 over rows that are not fully masked."""
     each = [
         np.linalg.norm(a @ a.T - np.eye(len(a))) ** 2
-        for a, row in zip(looked, mask, strict=True)
+        for a, row in zip(weights, mask, strict=True)
         if row.any()
     ]
     return float(np.mean(each)) if each else 0.0
@@ -50,10 +50,12 @@ def test_penalty_is_the_mean_over_unmasked_rows(rate: float) -> None:
     layer = StructuredSelfAttention(8, 3, penalty=rate)
     layer(INPUTS)
     randomise(layer)
-    _, looked = layer(INPUTS, mask=MASK, return_attention_scores=True)
+    _, attention_weights = layer(INPUTS, mask=MASK, return_attention_scores=True)
     (loss,) = layer.losses
     assert keras.backend.standardize_dtype(loss.dtype) == "float32"
-    assert float(array(loss)) == pytest.approx(rate * penalty(array(looked), MASK), rel=1e-5)
+    assert float(array(loss)) == pytest.approx(
+        rate * penalty(array(attention_weights), MASK), rel=1e-5
+    )
 
 
 def test_fully_masked_rows_do_not_change_the_penalty() -> None:
@@ -80,8 +82,8 @@ def test_penalty_by_hand() -> None:
     inputs = np.array([[[20.0], [-20.0]]], "float32")
     layer(inputs)
     layer.set_weights([np.ones((1, 1)), np.full((2, 1), 50.0)])
-    out, looked = layer(inputs, return_attention_scores=True)
-    assert array(looked).tolist() == [[[1, 0], [1, 0]]]
+    out, attention_weights = layer(inputs, return_attention_scores=True)
+    assert array(attention_weights).tolist() == [[[1, 0], [1, 0]]]
     assert array(out).tolist() == [[[20], [20]]]
     assert float(array(layer.losses[0])) == 2
 
@@ -94,8 +96,8 @@ def test_gradient_of_the_penalty() -> None:
 
     def loss(x: Any) -> Any:
         """Returns the penalty of the layer, which the tests above check."""
-        _, looked = layer(x, mask=MASK, return_attention_scores=True)
-        return 0.7 * mean_penalty(PENALTIES.get("diversity"), looked)
+        _, attention_weights = layer(x, mask=MASK, return_attention_scores=True)
+        return 0.7 * mean_penalty(PENALTIES.get("diversity"), attention_weights)
 
     check_gradients(layer, differentiable(layer, loss), [inputs])
 

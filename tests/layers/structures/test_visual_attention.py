@@ -63,12 +63,12 @@ def test_grid_masks_broadcast_and_implicit_masks_apply() -> None:
     layer, (query, value, mask) = VisualAttention(8), grid()
     layer(query, value)
     column = mask[:1, :1]
-    whole = np.broadcast_to(column, (2, 3, 5))
-    want = layer(query, value, value_mask=whole)
+    full = np.broadcast_to(column, (2, 3, 5))
+    want = layer(query, value, value_mask=full)
     same(layer(query, value, value_mask=np.repeat(column, 2, 0)), want)
     same(layer(query, value, attention_mask=np.broadcast_to(column, (1, 4, 3, 5))), want)
     carrying = pass_mask_on(ops.convert_to_tensor(value), ops.convert_to_tensor(mask))
-    same(layer(query, carrying, value_mask=whole), layer(query, value, value_mask=whole & mask))
+    same(layer(query, carrying, value_mask=full), layer(query, value, value_mask=full & mask))
 
 
 def test_by_hand() -> None:
@@ -129,23 +129,25 @@ def test_grids_of_unknown_size() -> None:
 def test_decoder_attends_before_each_word(mode: str) -> None:
     """As in Xu et al.: h_{t-1} attends and sets the gate, then the cell takes word and context."""
     rng = np.random.default_rng(0)
-    words, places = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 6, 7))
-    words, places = words.astype("float32"), places.astype("float32")
+    words, positions = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 6, 7))
+    words, positions = words.astype("float32"), positions.astype("float32")
     mask = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]], "bool")
-    look = VisualAttention(5)
-    cell = AttentionCell(layers.LSTMCell(6), look, order="attend_then_step", output_attention=False)
-    decoder = build_random(RecurrentDecoder(cell, alignment_history=True), words, places)
+    attention = VisualAttention(5)
+    cell = AttentionCell(
+        layers.LSTMCell(6), attention, order="attend_then_step", output_attention=False
+    )
+    decoder = build_random(RecurrentDecoder(cell, alignment_history=True), words, positions)
     run = compiled(lambda x, m: decoder(x, m, memory_mask=mask), mode)
-    outputs, (weights,) = run(words, places)
-    state, kernel = [np.zeros((2, 6), "float32")] * 2, numbers(look)
+    outputs, (weights,) = run(words, positions)
+    state, kernel = [np.zeros((2, 6), "float32")] * 2, numbers(attention)
     for t in range(3):
-        scores = additive_scores(kernel, array(state[0])[:, None], places)[:, 0]
+        scores = additive_scores(kernel, array(state[0])[:, None], positions)[:, 0]
         attention_weights = softmax(scores, mask)
         gate = 1 / (1 + np.exp(-(array(state[0]) @ kernel["gate_kernel"] + kernel["gate_bias"])))
-        seen = gate * np.einsum("bl,blc->bc", attention_weights, places)
+        context = gate * np.einsum("bl,blc->bc", attention_weights, positions)
         close(array(weights)[:, t], attention_weights, 1e-5)
-        given = np.concatenate([words[:, t], seen], axis=-1).astype("float32")
-        output, state = cell.cell(given, state)
+        inputs = np.concatenate([words[:, t], context], axis=-1).astype("float32")
+        output, state = cell.cell(inputs, state)
         close(array(outputs)[:, t], output, 1e-5)
 
 

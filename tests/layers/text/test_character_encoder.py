@@ -78,15 +78,15 @@ class TestCharacterCNN(WordConformance):
         kernel = kernel.reshape(width, 3, 5)
         got = array(layer(WORDS))
         for row, word in np.ndindex(WORDS.shape[:2]):
-            letters = [letter for letter in WORDS[row, word] if letter]
-            want = np.zeros(5) if not letters else np.full(5, -np.inf)
-            for place in range(len(letters)):
-                answer = bias.copy()
+            characters = [letter for letter in WORDS[row, word] if letter]
+            want = np.zeros(5) if not characters else np.full(5, -np.inf)
+            for position in range(len(characters)):
+                response = bias.copy()
                 for n in range(width):
-                    source = place - (width - 1) // 2 + n
-                    if 0 <= source < len(letters):
-                        answer += table[letters[source]] @ kernel[n]
-                want = np.maximum(want, answer)
+                    source = position - (width - 1) // 2 + n
+                    if 0 <= source < len(characters):
+                        response += table[characters[source]] @ kernel[n]
+                want = np.maximum(want, response)
             np.testing.assert_allclose(got[row, word], want, atol=1e-5)
 
 
@@ -95,11 +95,11 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def last_state(
-    letters: np.ndarray, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray
+    vectors: np.ndarray, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray
 ) -> np.ndarray:
     """Return the final h of an LSTM over these vectors, in float64."""
     h = c = np.zeros(len(recurrent))
-    for x in letters:
+    for x in vectors:
         i, f, new, o = np.split(x @ kernel + h @ recurrent + bias, 4)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(new)
         h = sigmoid(o) * np.tanh(c)
@@ -118,6 +118,6 @@ class TestCharacterLSTM(WordConformance):
         table, *cells = (array(w) for w in layer.weights)
         got = array(layer(WORDS))
         for row, word in np.ndindex(WORDS.shape[:2]):
-            letters = table[[letter for letter in WORDS[row, word] if letter]]
-            want = [last_state(letters, *cells[:3]), last_state(letters[::-1], *cells[3:])]
+            characters = table[[letter for letter in WORDS[row, word] if letter]]
+            want = [last_state(characters, *cells[:3]), last_state(characters[::-1], *cells[3:])]
             np.testing.assert_allclose(got[row, word], np.concatenate(want), atol=1e-5)

@@ -36,8 +36,8 @@ class TestWordDropout(LayerConformance):
         lost = got[:, :30] == UNKNOWN
         assert lost.mean() == pytest.approx(0.3, abs=0.03)
         np.testing.assert_array_equal(got[:, :30][~lost], TOKENS[:, :30][~lost])
-        again = WordDropout(0.3, seed=1)(TOKENS, training=True)
-        np.testing.assert_array_equal(array(again), got)
+        repeated = WordDropout(0.3, seed=1)(TOKENS, training=True)
+        np.testing.assert_array_equal(array(repeated), got)
 
     def test_sampling_is_inactive_outside_training(self) -> None:
         for layer, training in ((WordDropout(0.5), None), (WordDropout(0.0), True)):

@@ -92,11 +92,11 @@ def test_segments_affect_outputs() -> None:
 def test_padding_and_words_without_tokens_are_zero(norm_first: bool) -> None:
     model = BERT(**TINY | {"layer": {"norm_first": norm_first}})
     tokens = np.concatenate([TOKENS, np.zeros_like(TOKENS[:1])])
-    found = model({"tokens": tokens})
-    assert not array(found["hidden"])[tokens == 0].any()
-    assert not array(found["pooled"])[-1].any()
-    assert array(found["pooled"])[:-1].any(axis=1).all()
-    np.testing.assert_array_equal(array(found["hidden"]._keras_mask), tokens != 0)
+    result = model({"tokens": tokens})
+    assert not array(result["hidden"])[tokens == 0].any()
+    assert not array(result["pooled"])[-1].any()
+    assert array(result["pooled"])[:-1].any(axis=1).all()
+    np.testing.assert_array_equal(array(result["hidden"]._keras_mask), tokens != 0)
 
 
 def test_without_pooler() -> None:
@@ -107,8 +107,8 @@ def test_without_pooler() -> None:
 
 def test_dropout_acts_in_training_only() -> None:
     model = BERT(**TINY | {"dropout": 0.5})
-    still, again = (array(model({"tokens": TOKENS})["hidden"]) for _ in range(2))
-    np.testing.assert_array_equal(still, again)
+    still, repeated = (array(model({"tokens": TOKENS})["hidden"]) for _ in range(2))
+    np.testing.assert_array_equal(still, repeated)
     assert model.encoder[0].attention.dropout == 0.5
     dropped = array(model({"tokens": TOKENS}, training=True)["hidden"])
     assert np.abs(dropped - still).max() > 1e-3
@@ -140,19 +140,19 @@ def test_distances_count_tokens_only(where: str, positions: str) -> None:
         }[where]
         tokens, sides = np.zeros((2, 1, 13), "int32")
         tokens[0, at], sides[0, at] = TOKENS[row, :length], segments[row, :length]
-        found = model({"tokens": tokens, "segments": sides})
-        close(array(found["hidden"])[0, at], array(want["hidden"])[row, :length], 1e-5)
-        close(array(found["pooled"])[0], array(want["pooled"])[row], 1e-5)
-        assert not array(found["hidden"])[tokens == 0].any()
+        result = model({"tokens": tokens, "segments": sides})
+        close(array(result["hidden"])[0, at], array(want["hidden"])[row, :length], 1e-5)
+        close(array(result["pooled"])[0], array(want["pooled"])[row], 1e-5)
+        assert not array(result["hidden"])[tokens == 0].any()
 
 
 @pytest.mark.parametrize("positions", POSITION_NAMES)
 def test_order_matters_with_positions(positions: str) -> None:
-    model, turned = make_with_positions(positions), TOKENS[:1, [1, 0, 2, 3, 4, 5]]
+    model, reordered = make_with_positions(positions), TOKENS[:1, [1, 0, 2, 3, 4, 5]]
     assert model.positions is None
-    one, other = (array(model({"tokens": x})["hidden"])[0, 2:] for x in (TOKENS[:1], turned))
-    apart = np.abs(one - other).max()
-    assert apart < 1e-5 if positions == "none" else apart > 1e-2
+    one, other = (array(model({"tokens": x})["hidden"])[0, 2:] for x in (TOKENS[:1], reordered))
+    difference = np.abs(one - other).max()
+    assert difference < 1e-5 if positions == "none" else difference > 1e-2
 
 
 @pytest.mark.full
@@ -160,9 +160,9 @@ def test_order_matters_with_positions(positions: str) -> None:
 def test_positions_are_saved_and_keep_half_precision(positions: str, tmp_path: Path) -> None:
     model = make_with_positions(positions, dtype="mixed_float16")
     model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
+    repeated = keras.models.load_model(tmp_path / "model.keras")
     want = array(model({"tokens": TOKENS})["hidden"])
-    np.testing.assert_array_equal(array(again({"tokens": TOKENS})["hidden"]), want)
+    np.testing.assert_array_equal(array(repeated({"tokens": TOKENS})["hidden"]), want)
     assert np.isfinite(want).all()
     run = any_batch(lambda tokens: model({"tokens": tokens})["hidden"])
     for sizes in ((0, 4), (1, 1), (2, 3)):
@@ -200,9 +200,9 @@ def test_too_many_tokens_give_nan_with_dynamic_shapes() -> None:
         input_signature=[tf.TensorSpec((None, None), "int32")],
         autograph=False,
     )
-    found = array(run(TOKENS))
-    assert np.isnan(found[0]).any()
-    assert np.isfinite(found[1:]).all()
+    result = array(run(TOKENS))
+    assert np.isnan(result[0]).any()
+    assert np.isfinite(result[1:]).all()
 
 
 @refuses(

@@ -107,17 +107,17 @@ def test_later_tokens_do_not_affect_logits(length: int, positions: str) -> None:
 @pytest.mark.parametrize("positions", POSITION_NAMES)
 @pytest.mark.parametrize("where", ["left", "right", "between"])
 def test_padding_at_any_position_does_not_affect_outputs(where: str, positions: str) -> None:
-    model, live = tiny(positions=positions), TEXT != 0
+    model, valid = tiny(positions=positions), TEXT != 0
     want = logits_of(model, TEXT)
-    for row, length in enumerate(live.sum(1)):
-        places = {
+    for row, length in enumerate(valid.sum(1)):
+        locations = {
             "left": np.arange(11 - length, 11),
             "right": np.arange(length),
             "between": np.arange(0, 2 * length, 2),
         }[where]
         spread = np.zeros((1, 11 + 2), "int32")
-        spread[0, places] = TEXT[row, :length]
-        close(logits_of(model, spread)[0, places], want[row, :length], 1e-5)
+        spread[0, locations] = TEXT[row, :length]
+        close(logits_of(model, spread)[0, locations], want[row, :length], 1e-5)
 
 
 def test_too_many_tokens_are_rejected() -> None:
@@ -130,13 +130,13 @@ def test_too_many_tokens_are_rejected() -> None:
 @pytest.mark.parametrize("positions", POSITIONS.names())
 def test_order_matters_with_relative_positions(positions: str) -> None:
     """With one layer, in which the causal mask alone gives the last token no order."""
-    first, turned = np.array([[4, 5, 6]], "int32"), np.array([[5, 4, 6]], "int32")
+    first, reordered = np.array([[4, 5, 6]], "int32"), np.array([[5, 4, 6]], "int32")
     model = tiny(num_layers=1, positions=positions)
-    apart = np.abs(logits_of(model, first)[0, -1] - logits_of(model, turned)[0, -1]).max()
-    assert apart > 1e-3
+    difference = np.abs(logits_of(model, first)[0, -1] - logits_of(model, reordered)[0, -1]).max()
+    assert difference > 1e-3
     assert model.positions is None
     blind = tiny(num_layers=1, positions="none")
-    close(logits_of(blind, first)[0, -1], logits_of(blind, turned)[0, -1], 1e-6)
+    close(logits_of(blind, first)[0, -1], logits_of(blind, reordered)[0, -1], 1e-6)
 
 
 @pytest.mark.full
@@ -193,9 +193,9 @@ def test_continues_prompts_of_any_length(way: str, positions: str) -> None:
     padded = model.compiled_search(left, **options)
     np.testing.assert_array_equal(array(padded.tokens), array(together.tokens))
     close(array(padded.scores), array(together.scores), 1e-5)
-    alone = model.compiled_search(TEXT[1:2, TEXT[1] != 0], **options)
-    np.testing.assert_array_equal(array(alone.tokens)[0], array(together.tokens)[1])
-    close(array(alone.scores)[0], array(together.scores)[1], 1e-5)
+    single = model.compiled_search(TEXT[1:2, TEXT[1] != 0], **options)
+    np.testing.assert_array_equal(array(single.tokens)[0], array(together.tokens)[1])
+    close(array(single.scores)[0], array(together.scores)[1], 1e-5)
 
 
 @pytest.mark.full
@@ -203,18 +203,18 @@ def test_continues_prompts_of_any_length(way: str, positions: str) -> None:
 def test_empty_prompt_starts_with_the_start_token(positions: str) -> None:
     model = tiny(positions=positions)
     prompts = np.array([[0, 0], [2, 0]], "int32")
-    found = model.compiled_search(prompts, max_length=4, beam_width=2, n_best=2)
-    np.testing.assert_array_equal(array(found.tokens)[0], array(found.tokens)[1])
+    result = model.compiled_search(prompts, max_length=4, beam_width=2, n_best=2)
+    np.testing.assert_array_equal(array(result.tokens)[0], array(result.tokens)[1])
 
 
 @pytest.mark.full
 def test_prefix_follows_the_prompt() -> None:
     model = tiny()
     prefix = np.array([[7, 8], [9, 0], [0, 0]], "int32")
-    found = model.compiled_search(TEXT, prefix=prefix, max_length=5)
+    result = model.compiled_search(TEXT, prefix=prefix, max_length=5)
     read = model.compiled_search(np.array([[2, 5, 6, 7, 8, 9, 7, 8]], "int32"), max_length=3)
-    assert array(found.tokens)[0, 0].tolist() == [7, 8, *array(read.tokens)[0, 0].tolist()]
-    assert array(found.tokens)[1, 0, 0] == 9
+    assert array(result.tokens)[0, 0].tolist() == [7, 8, *array(read.tokens)[0, 0].tolist()]
+    assert array(result.tokens)[1, 0, 0] == 9
 
 
 def test_prompt_cache_is_not_repeated_per_hypothesis() -> None:
@@ -238,12 +238,12 @@ def test_cache_buckets_do_not_change_results(
     want = model.compiled_search(SOURCE, **options)
     monkeypatch.setattr(kv_cache.call_in_bucket, "__defaults__", ((2, 4),))
     model.__dict__.pop("_compiled")
-    found = model.compiled_search(SOURCE, **options)
-    np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
-    np.testing.assert_allclose(array(found.scores), array(want.scores), rtol=1e-5)
+    result = model.compiled_search(SOURCE, **options)
+    np.testing.assert_array_equal(array(result.tokens), array(want.tokens))
+    np.testing.assert_allclose(array(result.scores), array(want.scores), rtol=1e-5)
     assert (want.attention is None) == (case is TestGPT)
     if want.attention is not None:
-        np.testing.assert_allclose(array(found.attention), array(want.attention), atol=1e-5)
+        np.testing.assert_allclose(array(result.attention), array(want.attention), atol=1e-5)
 
 
 @pytest.mark.full
@@ -251,17 +251,17 @@ def test_text_length_is_limited_by_max_length() -> None:
     """The last generated token is not an input, so it needs no position."""
     model = tiny(max_length=9)
     options = {"beam_width": 2, "min_length": 4}
-    found = model.compiled_search(TEXT, max_length=4, **options)
-    assert np.isfinite(array(found.scores)).all()
-    assert np.isfinite(array(found.token_scores)).all()
+    result = model.compiled_search(TEXT, max_length=4, **options)
+    assert np.isfinite(array(result.scores)).all()
+    assert np.isfinite(array(result.token_scores)).all()
     message = r"a prompt has 6 tokens and its continuation may have 5, .* has max_length=9. .*to a"
     for search in (model.search, model.compiled_search):
         for jit in (False, True):
             with pytest.raises(ValueError, match=f"{message}t most 4.$"):
                 search(TEXT, max_length=5, jit=jit, **options)
     padded = np.concatenate([np.zeros((3, 8), "int32"), TEXT], axis=1)
-    again = model.compiled_search(padded, max_length=4, **options)
-    np.testing.assert_array_equal(array(again.tokens), array(found.tokens))
+    repeated = model.compiled_search(padded, max_length=4, **options)
+    np.testing.assert_array_equal(array(repeated.tokens), array(result.tokens))
 
 
 @pytest.mark.parametrize("options", [{"coverage_penalty": 0.5}, {"replace_unknown": True}], ids=str)
@@ -275,8 +275,8 @@ def test_ensemble_continues_prompts() -> None:
     model = tiny()
     both = az.models.Ensemble([model, model])
     options = {"max_length": 5, "beam_width": 2}
-    found, want = both.compiled_search(TEXT, **options), model.compiled_search(TEXT, **options)
-    np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
+    result, want = both.compiled_search(TEXT, **options), model.compiled_search(TEXT, **options)
+    np.testing.assert_array_equal(array(result.tokens), array(want.tokens))
     with pytest.raises(ValueError, match="but the model has max_length=256"):
         both.compiled_search(TEXT, max_length=300)
 

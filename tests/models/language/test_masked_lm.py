@@ -20,8 +20,8 @@ class TestMaskedLM(EncoderConformance):
     changed = {"bert": {**TINY, "num_layers": 1}}
 
     def make(self, **options: Any) -> Any:
-        given = {name: options.pop(name) for name in ("name", "dtype") if name in options}
-        return MaskedLM(options.pop("bert", None) or {**TINY, **options}, **given)
+        inputs = {name: options.pop(name) for name in ("name", "dtype") if name in options}
+        return MaskedLM(options.pop("bert", None) or {**TINY, **options}, **inputs)
 
     @pytest.mark.full
     @pytest.mark.every_backend
@@ -74,21 +74,21 @@ def test_presets_equal_those_of_bert() -> None:
 def test_policy_applies_to_all_sublayers(tmp_path: Any) -> None:
     MaskedLM(TINY).save_to_preset(tmp_path)
     sizes = {"vocabulary_size": 7, "embedding_dim": 4, "units": 4}
-    for made in (
+    for model in (
         MaskedLM.from_preset(tmp_path, dtype="mixed_bfloat16", name="teller"),
         MaskedLM.from_preset("bert_tiny", **sizes, dtype="mixed_bfloat16", name="teller"),
     ):
-        assert made.name == "teller"
-        for part in (made, made.bert, made.dense, made.bert.encoder[0]):
+        assert model.name == "teller"
+        for part in (model, model.bert, model.dense, model.bert.encoder[0]):
             assert part.compute_dtype == "bfloat16"
 
 
 def test_arguments_of_the_bert_are_merged(tmp_path: Any) -> None:
     model = MaskedLM(TINY)
     model.save_to_preset(tmp_path)
-    again = MaskedLM.from_preset(tmp_path, dropout=0.3)
-    assert again.bert.settings == {**model.bert.settings, "dropout": 0.3}
-    np.testing.assert_array_equal(outputs(again, TOKENS)[0], outputs(model, TOKENS)[0])
+    repeated = MaskedLM.from_preset(tmp_path, dropout=0.3)
+    assert repeated.bert.settings == {**model.bert.settings, "dropout": 0.3}
+    np.testing.assert_array_equal(outputs(repeated, TOKENS)[0], outputs(model, TOKENS)[0])
 
 
 def test_projection_applies_to_logits() -> None:

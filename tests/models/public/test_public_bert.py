@@ -21,14 +21,14 @@ THERE = GOLDEN / "bert"
 def check(folder: Path, model: Any) -> None:
     """Outputs equal those of the checkpoint at every token."""
     want = expected(folder)
-    tokens, live = want["tokens"], want["tokens"] != 0
-    found = model({"tokens": tokens, "segments": want["segments"]})
+    tokens, valid = want["tokens"], want["tokens"] != 0
+    result = model({"tokens": tokens, "segments": want["segments"]})
     if isinstance(model, MaskedLM):
-        found = {"logits": found}
-    for name, output in found.items():
+        result = {"logits": result}
+    for name, output in result.items():
         got, there = array(output), want[name]
         if name != "pooled":
-            got, there = got[live], there[live]
+            got, there = got[valid], there[valid]
         np.testing.assert_allclose(got, there, atol=1e-5 * np.abs(there).max(), rtol=0)
 
 

@@ -25,14 +25,14 @@ def check(folder: Path, model: Any) -> None:
     tokens = np.where(want["tokens"] == last, 3, want["tokens"] + 4)
     assert (tokens[:, 0] == 3).all()
     tokens[:, 0] = 2
-    found, scale = array(model({"tokens": tokens})), 1e-5 * np.abs(want["logits"]).max()
-    assert found.shape[-1] == last + 4
-    np.testing.assert_allclose(found[..., 4:], want["logits"][..., :-1], atol=scale, rtol=0)
+    result, scale = array(model({"tokens": tokens})), 1e-5 * np.abs(want["logits"]).max()
+    assert result.shape[-1] == last + 4
+    np.testing.assert_allclose(result[..., 4:], want["logits"][..., :-1], atol=scale, rtol=0)
     for end in (2, 3):
-        np.testing.assert_allclose(found[..., end], want["logits"][..., -1], atol=scale, rtol=0)
+        np.testing.assert_allclose(result[..., end], want["logits"][..., -1], atol=scale, rtol=0)
     for nothing in (0, 1):
         mean = want["logits"].mean(axis=-1)
-        np.testing.assert_allclose(found[..., nothing], mean, atol=scale, rtol=0)
+        np.testing.assert_allclose(result[..., nothing], mean, atol=scale, rtol=0)
 
 
 def test_logits_equal_those_of_transformers() -> None:
@@ -47,8 +47,8 @@ def test_tokenizer_ids_match_the_model() -> None:
     tokenizer, model = load_tokenizer(THERE), models.from_preset(THERE)
     assert tokenizer.vocabulary_size == model.settings["vocabulary_size"]
     (ids,) = tokenizer.encode(["the cat"])
-    found = model.compiled_search(np.array([[2, *ids]]), max_length=3)
-    assert isinstance(tokenizer.decode(found.tokens[0, 0]), str)
+    result = model.compiled_search(np.array([[2, *ids]]), max_length=3)
+    assert isinstance(tokenizer.decode(result.tokens[0, 0]), str)
 
 
 def test_names_with_the_model_the_mask_and_the_head(tmp_path: Path) -> None:

@@ -51,31 +51,31 @@ def test_tensors_are_assigned_to_their_weights() -> None:
 
 
 def test_layers() -> None:
-    layer, around = keras.layers.Dense(3), keras.layers.LayerNormalization()
+    layer, norm = keras.layers.Dense(3), keras.layers.LayerNormalization()
     layer.build((None, 2))
-    around.build((None, 2))
-    names = [mapping.name for mapping in (*map_dense("a", layer), *map_norm("b", around))]
+    norm.build((None, 2))
+    names = [mapping.name for mapping in (*map_dense("a", layer), *map_norm("b", norm))]
     assert names == ["a.weight", "a.bias", "b.weight", "b.bias"]
 
 
 def test_one_tensor_maps_to_several_weights() -> None:
     one, two = variable(2), variable(3)
-    place = WeightMapping("both", (5,), [one, two], lambda x: [x[:2], x[2:]])
-    assign_weights([place], {"both": np.arange(5.0)}, HERE)
+    mapping = WeightMapping("both", (5,), [one, two], lambda x: [x[:2], x[2:]])
+    assign_weights([mapping], {"both": np.arange(5.0)}, HERE)
     np.testing.assert_array_equal(array(two), [2, 3, 4])
 
 
 def test_invalid_arguments_are_rejected() -> None:
-    place = map_vector("a", variable(3))
+    mapping = map_vector("a", variable(3))
     with pytest.raises(ValueError, match=r"somewhere: tensor a is missing"):
-        assign_weights([place], {}, HERE)
+        assign_weights([mapping], {}, HERE)
     with pytest.raises(
         ValueError, match=r"tensor a has shape \(4,\), but config.json .*require \(3,\)"
     ):
-        assign_weights([place], {"a": np.zeros(4)}, HERE)
-    found = {"a": np.zeros(3), "c": np.zeros(3), "b.1": np.zeros(3), "b.2": np.zeros(3)}
+        assign_weights([mapping], {"a": np.zeros(4)}, HERE)
+    tensors = {"a": np.zeros(3), "c": np.zeros(3), "b.1": np.zeros(3), "b.2": np.zeros(3)}
     with pytest.raises(ValueError, match=r"no weight for tensor b.1 and 2 more$"):
-        assign_weights([place], found, HERE)
+        assign_weights([mapping], tensors, HERE)
     with pytest.raises(ValueError, match=r"no weight for tensor c$"):
-        assign_weights([place], found, HERE, ignored=[r"b\..*"])
-    assign_weights([place], found, HERE, ignored=[r"b\..*", "c"])
+        assign_weights([mapping], tensors, HERE, ignored=[r"b\..*"])
+    assign_weights([mapping], tensors, HERE, ignored=[r"b\..*", "c"])

@@ -57,9 +57,9 @@ def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int
     x = f[source]
     q = size["window"]
     means = np.array([x[max(i - q, 0) : i + q + 1].mean(0) for i in range(len(source))])
-    written, logits = [START] * (size["context"] - 1) + target, []
+    tokens, logits = [START] * (size["context"] - 1) + target, []
     for t in range(len(target)):
-        words = written[t : t + size["context"]]
+        words = tokens[t : t + size["context"]]
         energies = x @ p @ g[words].ravel()
         alignment = np.exp(energies) / np.exp(energies).sum()
         hidden = np.tanh(e[words].ravel() @ u)
@@ -71,10 +71,10 @@ def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int
 @pytest.mark.parametrize(("context", "window"), [(3, 1), (1, 0), (7, 5)])
 def test_follows_the_equations_of_the_paper(context: int, window: int) -> None:
     model = tiny(context=context, window=window)
-    found = forward(model, SOURCE, TARGET)
+    result = forward(model, SOURCE, TARGET)
     for row in range(len(SOURCE)):
         source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
-        close(found[row, : len(target)], by_the_paper(model, source, target), 1e-5)
+        close(result[row, : len(target)], by_the_paper(model, source, target), 1e-5)
 
 
 @pytest.mark.parametrize("context", [1, 3, 7])
@@ -84,21 +84,21 @@ def test_only_the_last_words_are_encoded(context: int) -> None:
     other = target.copy()
     other[0, 2] = 11
     before, after = (forward(model, SOURCE[:1], ids)[0] for ids in (target, other))
-    told = [t for t in range(8) if np.abs(after[t] - before[t]).max() > 1e-6]
-    assert told == list(range(2, min(2 + context, 8)))
+    changed = [t for t in range(8) if np.abs(after[t] - before[t]).max() > 1e-6]
+    assert changed == list(range(2, min(2 + context, 8)))
 
 
 @pytest.mark.parametrize("context", [1, 5])
 def test_search_continues_from_any_context(context: int) -> None:
     """The state is a window of previous words, filled with the start token."""
     model = tiny(context=context)
-    found = model.compiled_search(SOURCE, beam_width=2, n_best=2, max_length=4)
-    trace = model.trace(SOURCE, found.tokens[:, 0])
-    assert array(trace.attention).shape == (3, found.tokens.shape[-1], 6)
+    result = model.compiled_search(SOURCE, beam_width=2, n_best=2, max_length=4)
+    trace = model.trace(SOURCE, result.tokens[:, 0])
+    assert array(trace.attention).shape == (3, result.tokens.shape[-1], 6)
     assert not array(trace.copied).any()
-    for row, length in enumerate(found.lengths[:, 0]):
+    for row, length in enumerate(result.lengths[:, 0]):
         want = array(trace.attention)[row, :length]
-        close(found.attention[row, 0, :length], want, 1e-5)
+        close(result.attention[row, 0, :length], want, 1e-5)
         np.testing.assert_allclose(want.sum(-1), 1, atol=1e-5)
 
 

@@ -56,7 +56,7 @@ def test_search_is_one_graph_without_tiled_memory() -> None:
     rng = np.random.default_rng(0)
     some, others = rng.integers(4, VOCABULARY + COPIES, (2, ARTICLES, PLACES)).astype("int32")
     for source in (some, others):
-        found = search(tf.constant(source))
-        assert found.tokens.shape == (ARTICLES, 1, STEPS)
-        assert np.isfinite(found.scores).all()
-        np.testing.assert_allclose(found.attention.numpy()[:, :, 0].sum(-1), 1, rtol=1e-5)
+        result = search(tf.constant(source))
+        assert result.tokens.shape == (ARTICLES, 1, STEPS)
+        assert np.isfinite(result.scores).all()
+        np.testing.assert_allclose(result.attention.numpy()[:, :, 0].sum(-1), 1, rtol=1e-5)

@@ -71,27 +71,27 @@ def test_parameter_counts_follow_the_paper() -> None:
     assert counts == {"plain": 21_499_600, "pointer": 21_500_753, "coverage": 21_501_265}
 
 
-def parts_of(model: PointerGenerator, source: np.ndarray, target: np.ndarray) -> Any:
+def decode_parts(model: PointerGenerator, source: np.ndarray, target: np.ndarray) -> Any:
     """Return p_gen, the generation and the copy distribution, `(B, T, V + C)` in float64."""
     of = model({"source": source, "target": target}, project=False)
     logits, gate, weights = (array(x) for x in (of.projection.logits(), of.gate, of.weights))
-    said = np.zeros((*logits.shape[:2], model.target_vocabulary_size))
+    generated = np.zeros((*logits.shape[:2], model.target_vocabulary_size))
     exp = np.exp(logits - logits.max(-1, keepdims=True))
-    said[..., : model.vocabulary_size] = exp / exp.sum(-1, keepdims=True)
-    copied = np.zeros_like(said)
-    for row, place in np.ndindex(*source.shape):
-        copied[row, :, source[row, place]] += weights[row, :, place]
-    return 1 / (1 + np.exp(-gate))[..., None], said, copied
+    generated[..., : model.vocabulary_size] = exp / exp.sum(-1, keepdims=True)
+    copied = np.zeros_like(generated)
+    for row, position in np.ndindex(*source.shape):
+        copied[row, :, source[row, position]] += weights[row, :, position]
+    return 1 / (1 + np.exp(-gate))[..., None], generated, copied
 
 
 def test_distribution_follows_the_paper() -> None:
     model = tiny()
-    p_gen, said, copied = parts_of(model, SOURCE, TARGET)
-    live = TARGET != 0
-    want = (p_gen * said + (1 - p_gen) * copied)[live]
-    np.testing.assert_allclose(np.exp(forward(model, SOURCE, TARGET))[live], want, atol=1e-6)
-    assert (p_gen[live] > 0.01).all()
-    assert (p_gen[live] < 0.99).all()
+    p_gen, generated, copied = decode_parts(model, SOURCE, TARGET)
+    valid = TARGET != 0
+    want = (p_gen * generated + (1 - p_gen) * copied)[valid]
+    np.testing.assert_allclose(np.exp(forward(model, SOURCE, TARGET))[valid], want, atol=1e-6)
+    assert (p_gen[valid] > 0.01).all()
+    assert (p_gen[valid] < 0.99).all()
 
 
 def test_out_of_vocabulary_words_are_embedded_as_unknown_and_generated() -> None:
@@ -100,12 +100,14 @@ def test_out_of_vocabulary_words_are_embedded_as_unknown_and_generated() -> None
         array(model.to_vocabulary_ids(SOURCE)).tolist() == np.where(SOURCE >= 8, 1, SOURCE).tolist()
     )
     unknown = np.where(SOURCE >= 8, 1, SOURCE)
-    own, one = (np.exp(forward(model, source, TARGET)) for source in (SOURCE, unknown))
-    live = TARGET != 0
-    np.testing.assert_allclose((own[..., 1] + own[..., 8:].sum(-1))[live], one[..., 1][live], 1e-5)
-    np.testing.assert_allclose(own[..., 2:8], one[..., 2:8], atol=1e-6)
-    assert (own[0, :, [8, 9]] > 1e-3).all()
-    assert own[2, :, 8:].max() < 1e-20, "a source without such words"
+    probabilities, one = (np.exp(forward(model, source, TARGET)) for source in (SOURCE, unknown))
+    valid = TARGET != 0
+    np.testing.assert_allclose(
+        (probabilities[..., 1] + probabilities[..., 8:].sum(-1))[valid], one[..., 1][valid], 1e-5
+    )
+    np.testing.assert_allclose(probabilities[..., 2:8], one[..., 2:8], atol=1e-6)
+    assert (probabilities[0, :, [8, 9]] > 1e-3).all()
+    assert probabilities[2, :, 8:].max() < 1e-20, "a source without such words"
 
 
 def test_trace_contains_copied_words_and_source_positions() -> None:
@@ -116,15 +118,15 @@ def test_trace_contains_copied_words_and_source_positions() -> None:
     np.testing.assert_allclose(trace.attention, array(eager.attention), atol=1e-6)
     np.testing.assert_allclose(trace.copied, array(eager.copied), atol=1e-6)
     target = np.concatenate([np.full((3, 1), 2), tokens[:, :-1]], axis=1).astype("int32")
-    p_gen, said, copied = parts_of(model, SOURCE, target)
-    share = (1 - p_gen) * copied / np.maximum(p_gen * said + (1 - p_gen) * copied, 1e-30)
+    p_gen, generated, copied = decode_parts(model, SOURCE, target)
+    share = (1 - p_gen) * copied / np.maximum(p_gen * generated + (1 - p_gen) * copied, 1e-30)
     want = np.take_along_axis(share, tokens[..., None], axis=-1)[..., 0]
-    live = tokens != 0
-    np.testing.assert_allclose(trace.copied[live], want[live], atol=1e-5)
+    valid = tokens != 0
+    np.testing.assert_allclose(trace.copied[valid], want[valid], atol=1e-5)
     assert trace.copied[0, 0] == pytest.approx(1)
-    assert not trace.copied[~live].any()
-    assert not trace.attention[~live].any()
-    np.testing.assert_allclose(trace.attention[live].sum(-1), 1, atol=1e-5)
+    assert not trace.copied[~valid].any()
+    assert not trace.attention[~valid].any()
+    np.testing.assert_allclose(trace.attention[valid].sum(-1), 1, atol=1e-5)
     nothing = model.trace(SOURCE, tokens[:, :0])
     assert tuple(nothing.attention.shape) == (3, 0, 6)
 
@@ -137,10 +139,10 @@ def test_without_copying_nothing_is_copied() -> None:
     loss = model.make_loss(0.1)
     assert isinstance(loss, SequenceCrossEntropy)
     assert loss.label_smoothing == 0.1
-    found = model.compiled_search(SOURCE % 8, max_length=4)
-    trace = model.compiled_trace(SOURCE % 8, np.asarray(found.tokens)[:, 0])
+    result = model.compiled_search(SOURCE % 8, max_length=4)
+    trace = model.compiled_trace(SOURCE % 8, np.asarray(result.tokens)[:, 0])
     assert not trace.copied.any()
-    close(trace.attention, np.asarray(found.attention)[:, 0], 1e-4)
+    close(trace.attention, np.asarray(result.attention)[:, 0], 1e-4)
 
 
 def test_invalid_arguments_are_rejected() -> None:
@@ -174,19 +176,19 @@ def trained(model: PointerGenerator, steps: int) -> list[float]:
     return [float(model.train_on_batch(INPUTS, LABELS)) for _ in range(steps)]
 
 
-def twin(model: PointerGenerator, **options: Any) -> PointerGenerator:
+def copy_weights_to(model: PointerGenerator, **options: Any) -> PointerGenerator:
     """Return a model with other options and the same values of the common weights."""
     other = PointerGenerator(**{**model.settings, **options})
-    for own, its in zip(other.weights, model.weights, strict=False):
-        assert own.name == its.name
-        own.assign(array(its))
+    for weight, source in zip(other.weights, model.weights, strict=False):
+        assert weight.name == source.name
+        weight.assign(array(source))
     return other
 
 
 @pytest.mark.full
 def test_coverage_starts_at_its_step_and_not_before() -> None:
     covered = PointerGenerator(**COVERED)
-    plain = twin(covered, coverage=None)
+    plain = copy_weights_to(covered, coverage=None)
     w_c = covered.attention.score.coverage_kernel
     np.testing.assert_allclose(trained(covered, 2), trained(plain, 2), rtol=1e-6)
     assert not array(w_c).any()
@@ -234,16 +236,16 @@ def test_coverage_moves_attention_away_from_covered_positions() -> None:
 def test_resumed_training_is_exact_across_the_coverage_start(tmp_path: Path) -> None:
     """Saved at step 1, with coverage from step 2 on: equal to uninterrupted training."""
     keras.utils.set_random_seed(0)
-    whole = PointerGenerator(**COVERED)
-    trained(whole, 1)
-    whole.save(tmp_path / "model.keras")
-    first = trained(whole, 3)
-    again = keras.models.load_model(tmp_path / "model.keras")
-    assert int(again.switch.steps) == 1
-    assert trained(again, 3) == first
-    for one, other in zip(whole.weights, again.weights, strict=True):
+    full = PointerGenerator(**COVERED)
+    trained(full, 1)
+    full.save(tmp_path / "model.keras")
+    first = trained(full, 3)
+    repeated = keras.models.load_model(tmp_path / "model.keras")
+    assert int(repeated.switch.steps) == 1
+    assert trained(repeated, 3) == first
+    for one, other in zip(full.weights, repeated.weights, strict=True):
         np.testing.assert_array_equal(array(other), array(one))
-    assert int(again.switch.steps) == 4
+    assert int(repeated.switch.steps) == 4
 
 
 @pytest.mark.full
@@ -255,9 +257,11 @@ def test_weights_transfer_to_a_model_with_coverage(tmp_path: Path) -> None:
     np.testing.assert_array_equal(forward(covered, SOURCE, TARGET), forward(plain, SOURCE, TARGET))
     trained(covered, 2)
     covered.save_to_preset(tmp_path / "covered")
-    again = az.models.from_preset(tmp_path / "covered")
-    assert int(again.switch.steps) == 2
-    np.testing.assert_array_equal(forward(again, SOURCE, TARGET), forward(covered, SOURCE, TARGET))
+    repeated = az.models.from_preset(tmp_path / "covered")
+    assert int(repeated.switch.steps) == 2
+    np.testing.assert_array_equal(
+        forward(repeated, SOURCE, TARGET), forward(covered, SOURCE, TARGET)
+    )
 
 
 MARK = 4
@@ -267,14 +271,14 @@ def reports(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Seven words, two of them out of vocabulary; the target is the word after the mark."""
     rng = np.random.default_rng(seed)
     source = rng.integers(5, 12, size=(count, 7))
-    asked = np.empty(count, "int64")
+    targets = np.empty(count, "int64")
     for row in range(count):
         first, second = np.sort(rng.choice([1, 3, 5], size=2, replace=False))
         source[row, [first, second]] = [12, 13]
-        place = rng.choice([first, second])
-        source[row, place - 1] = MARK
-        asked[row] = source[row, place]
-    return source.astype("int32"), np.stack([asked, np.full(count, 3)], 1).astype("int32")
+        position = rng.choice([first, second])
+        source[row, position - 1] = MARK
+        targets[row] = source[row, position]
+    return source.astype("int32"), np.stack([targets, np.full(count, 3)], 1).astype("int32")
 
 
 @pytest.mark.slow
@@ -293,15 +297,15 @@ def test_learns_to_copy_out_of_vocabulary_words() -> None:
         verbose=0,
     )
     source, labels = reports(128, 1)
-    found = model.compiled_search(source, beam_width=2, max_length=3)
-    tokens = np.asarray(found.tokens)[:, 0, :2]
+    result = model.compiled_search(source, beam_width=2, max_length=3)
+    tokens = np.asarray(result.tokens)[:, 0, :2]
     assert (tokens == labels).all(1).mean() > 0.95
     trace = model.compiled_trace(source, tokens)
     copied = trace.copied[:, 0]
     assert copied.mean() > 0.95, "it was copied"
     assert trace.copied[:, 1].mean() < 0.1, "the end was said"
-    places = trace.attention[:, 0].argmax(1)
-    assert (source[np.arange(128), places] == labels[:, 0]).mean() > 0.95
+    positions = trace.attention[:, 0].argmax(1)
+    assert (source[np.arange(128), positions] == labels[:, 0]).mean() > 0.95
 
 
 @pytest.mark.skipif(JAX, reason="JAX has float64 only where a switch of its own is on")

@@ -50,25 +50,27 @@ def norm(x: np.ndarray, gain: np.ndarray, shift: np.ndarray) -> np.ndarray:
     return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6) * gain + shift
 
 
-def of_lstm(x: np.ndarray, kernel: np.ndarray, again: np.ndarray, bias: np.ndarray) -> np.ndarray:
+def run_lstm(
+    x: np.ndarray, kernel: np.ndarray, recurrent_kernel: np.ndarray, bias: np.ndarray
+) -> np.ndarray:
     """Return h at every position of a sentence `(T, D)`."""
-    h = c = np.zeros(len(again))
+    h = c = np.zeros(len(recurrent_kernel))
     states = []
     for now in x:
-        i, f, new, o = np.split(now @ kernel + h @ again + bias, 4)
+        i, f, new, o = np.split(now @ kernel + h @ recurrent_kernel + bias, 4)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(new)
         h = sigmoid(o) * np.tanh(c)
         states.append(h)
     return np.array(states)
 
 
-def worked(name: str, x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
+def apply_sublayer(name: str, x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
     """Apply a sublayer to a sentence `(T, D)`, following the paper."""
     if name == "feed_forward":
         first, b_1, second, b_2 = weights
         return np.maximum(x @ first + b_1, 0) @ second + b_2
     if name == "recurrent":
-        return of_lstm(x, *weights[:3]) + of_lstm(x[::-1], *weights[3:])[::-1]
+        return run_lstm(x, *weights[:3]) + run_lstm(x[::-1], *weights[3:])[::-1]
     kernel, bias = weights
     padded = np.pad(x, ((1, 1), (0, 0)))
     rows = [np.concatenate(padded[t : t + 3]) @ kernel + bias for t in range(len(x))]
@@ -100,11 +102,11 @@ def test_layer_follows_the_paper(name: str) -> None:
         part: [array(w) for w in getattr(layer, part).weights]
         for part in ("sublayer", "sublayer_residual", "attention", "attention_residual")
     }
-    for row, live in enumerate(MASK):
-        want = x[row, live].astype("float64")
-        want = norm(want + worked(name, want, of["sublayer"]), *of["sublayer_residual"])
+    for row, valid in enumerate(MASK):
+        want = x[row, valid].astype("float64")
+        want = norm(want + apply_sublayer(name, want, of["sublayer"]), *of["sublayer_residual"])
         want = norm(want + attended(want, of["attention"]), *of["attention_residual"])
-        np.testing.assert_allclose(got[row, live], want, atol=1e-4)
+        np.testing.assert_allclose(got[row, valid], want, atol=1e-4)
 
 
 @pytest.mark.full
@@ -122,7 +124,7 @@ def test_learns_order_with_fit() -> None:
 @pytest.mark.full
 def test_parameter_count_follows_the_paper() -> None:
     """By hand; two norms a layer, and every map with its bias."""
-    given = {"vocabulary_size": 1000, "tags": TAGS}
+    inputs = {"vocabulary_size": 1000, "tags": TAGS}
     embeddings = 1000 * 100 + 2 * 100
     attention = 4 * (200 * 200 + 200)
     norms, head = 2 * 2 * 200, 200 * 5 + 5
@@ -132,9 +134,9 @@ def test_parameter_count_follows_the_paper() -> None:
         ("deep_att_rnn", 2 * 4 * (200 + 200 + 1) * 200),
     ):
         count = 10 if name == "deep_att_ffn" else 2
-        model = DeepAttTagger.from_preset(name, **given, stack={"num_layers": count})
+        model = DeepAttTagger.from_preset(name, **inputs, stack={"num_layers": count})
         assert model.count_params() == embeddings + count * (sublayer + attention + norms) + head
-    small = DeepAttTagger.from_preset("deep_att_small", **given, characters={"vocabulary_size": 8})
+    small = DeepAttTagger.from_preset("deep_att_small", **inputs, characters={"vocabulary_size": 8})
     assert small.features.width == small.settings["units"] == 128
     assert small.settings["stack"]["num_heads"] == 4
 

@@ -53,25 +53,25 @@ class TestRecurrentTagger(TaggerConformance):
         potentials = model(self.inputs())
         tags, scores = arrays(model.decode(potentials, 4))
         rules = tag_constraints("BIO", TAGS)
-        for row, live in enumerate(TOKEN_MASK):
+        for row, valid in enumerate(TOKEN_MASK):
             assert (np.diff(scores[row]) <= 0).all()
             for some in tags[row][np.isfinite(scores[row])]:
-                assert rules.first_broken(some[live]) is None
+                assert rules.first_broken(some[valid]) is None
         best, score = arrays(model.decode(potentials))
         np.testing.assert_array_equal(best, tags[:, 0])
         np.testing.assert_allclose(score, scores[:, 0], rtol=1e-5)
-        shares = array(model.marginals(potentials))
-        np.testing.assert_allclose(shares.sum(-1), TOKEN_MASK, atol=1e-5)
-        assert not shares[:, 0, [2, 4]].any()  # no sentence begins inside a span
+        probabilities = array(model.marginals(potentials))
+        np.testing.assert_allclose(probabilities.sum(-1), TOKEN_MASK, atol=1e-5)
+        assert not probabilities[:, 0, [2, 4]].any()  # no sentence begins inside a span
 
     def test_softmax_tagger_predicts_each_word_independently(self) -> None:
         """Marginals are the softmax, and the best tags its argmax."""
-        model, given = self.make_random(head=None), self.inputs()
-        energies = emissions(model, given)
-        shares = np.exp(energies) / np.exp(energies).sum(-1, keepdims=True)
-        potentials = model(given)
+        model, inputs = self.make_random(head=None), self.inputs()
+        energies = emissions(model, inputs)
+        probabilities = np.exp(energies) / np.exp(energies).sum(-1, keepdims=True)
+        potentials = model(inputs)
         got = array(model.marginals(potentials))
-        np.testing.assert_allclose(got, shares * TOKEN_MASK[..., None], atol=1e-5)
+        np.testing.assert_allclose(got, probabilities * TOKEN_MASK[..., None], atol=1e-5)
         tags = array(model.decode(potentials)[0])
         np.testing.assert_array_equal(tags[TOKEN_MASK], energies.argmax(-1)[TOKEN_MASK])
 
@@ -103,11 +103,11 @@ def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
 def test_characters_by_an_lstm_and_no_attention() -> None:
     model = RecurrentTagger(**{**TINY, "characters": {**TINY["characters"], "kind": "lstm"}})
     randomise(model)
-    given = {"tokens": TOKENS, "characters": CHARACTERS}
+    inputs = {"tokens": TOKENS, "characters": CHARACTERS}
     pads = ((0, 0), (2, 1))
-    longer = {name: np.pad(x, (*pads, *[(0, 0)] * (x.ndim - 2))) for name, x in given.items()}
-    close(emissions(model, longer)[:, 2:-1], emissions(model, given), 1e-5)
-    assert model.attention(given) is None
+    padded = {name: np.pad(x, (*pads, *[(0, 0)] * (x.ndim - 2))) for name, x in inputs.items()}
+    close(emissions(model, padded)[:, 2:-1], emissions(model, inputs), 1e-5)
+    assert model.attention(inputs) is None
 
 
 @pytest.mark.full
@@ -126,17 +126,17 @@ def test_one_width_is_one_layer() -> None:
 
 def test_parameter_counts_follow_the_papers() -> None:
     """By hand: embeddings, characters, LSTMs (4 (in + D + 1) D a direction), emissions, CRF."""
-    given = {"vocabulary_size": 1000, "tags": TAGS, "characters": {"vocabulary_size": 80}}
+    inputs = {"vocabulary_size": 1000, "tags": TAGS, "characters": {"vocabulary_size": 80}}
     crf = 5 * 5 + 5 + 5
-    lample = RecurrentTagger.from_preset("bilstm_crf", **given)
+    lample = RecurrentTagger.from_preset("bilstm_crf", **inputs)
     characters = 80 * 25 + 2 * 4 * (25 + 25 + 1) * 25
     lstm = 2 * 4 * (100 + 50 + 100 + 1) * 100
     assert lample.count_params() == 1000 * 100 + characters + lstm + 200 * 5 + 5 + crf
-    hovy = RecurrentTagger.from_preset("bilstm_cnn_crf", **given)
+    hovy = RecurrentTagger.from_preset("bilstm_cnn_crf", **inputs)
     characters = 80 * 30 + 3 * 30 * 30 + 30
     lstm = 2 * 4 * (100 + 30 + 200 + 1) * 200
     assert hovy.count_params() == 1000 * 100 + characters + lstm + 400 * 5 + 5 + crf
-    small = RecurrentTagger.from_preset("tagger_small", **{**given, "characters": None})
+    small = RecurrentTagger.from_preset("tagger_small", **{**inputs, "characters": None})
     assert small.characters is None
     assert small.count_params() == 1000 * 100 + 2 * 4 * (100 + 100 + 1) * 100 + 200 * 5 + 5
 

@@ -69,7 +69,7 @@ def test_presets_equal_those_of_bert(tmp_path: Path) -> None:
     assert model.bert.settings["num_layers"] == 2
     assert (model.name, model.settings["dropout"]) == ("tagger", 0.2)
     model.save_to_preset(tmp_path / "saved")
-    again = TransformerTagger.from_preset(tmp_path / "saved", dropout=0.0)
-    assert again.settings == {**model.settings, "dropout": 0.0}
+    repeated = TransformerTagger.from_preset(tmp_path / "saved", dropout=0.0)
+    assert repeated.settings == {**model.settings, "dropout": 0.0}
     with pytest.raises(ValueError, match="Transformer has no argument"):
         TransformerTagger.from_preset("transformer_tiny", vocabulary_size=7, tags=TAGS)

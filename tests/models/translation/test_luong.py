@@ -39,16 +39,16 @@ def test_attention_weights_follow_source_order(score: str, input_feeding: bool) 
             input_feeding=input_feeding, reverse_source=reverse,
         )  # fmt: skip
         randomise(model)
-        found = model.compiled_search(SOURCE, max_length=3)
+        result = model.compiled_search(SOURCE, max_length=3)
         for row in range(len(SOURCE)):
-            looked = np.asarray(found.attention)[row, 0, 0]
-            assert (looked[SOURCE[row] != 0] > 0).all()
-            assert not looked[SOURCE[row] == 0].any()
+            attention_weights = np.asarray(result.attention)[row, 0, 0]
+            assert (attention_weights[SOURCE[row] != 0] > 0).all()
+            assert not attention_weights[SOURCE[row] == 0].any()
         changed = SOURCE.copy()
         changed[0, 2] = 10
         memories = [
             array(model.encode(ops.convert_to_tensor(x), False).memory)[0]
             for x in (SOURCE, changed)
         ]
-        moved = np.abs(memories[0] - memories[1]).max(-1) > 1e-6
-        assert moved.tolist() == [j <= 2 if reverse else j >= 2 for j in range(6)]
+        shifted = np.abs(memories[0] - memories[1]).max(-1) > 1e-6
+        assert shifted.tolist() == [j <= 2 if reverse else j >= 2 for j in range(6)]

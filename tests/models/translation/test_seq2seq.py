@@ -60,8 +60,8 @@ def test_decoder_sees_the_source_only_through_its_vector() -> None:
         model = Seq2Seq(**VOCABULARY, embedding_dim=4, units=6, context=context)
         changed = SOURCE.copy()
         changed[:, 0] = 10
-        moved = np.abs(forward(model, SOURCE, TARGET) - forward(model, changed, TARGET))
-        assert (moved[TARGET != 0].max(-1) > 1e-6).all()
+        shifted = np.abs(forward(model, SOURCE, TARGET) - forward(model, changed, TARGET))
+        assert (shifted[TARGET != 0].max(-1) > 1e-6).all()
 
 
 def test_invalid_arguments_are_rejected() -> None:

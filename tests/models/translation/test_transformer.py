@@ -73,17 +73,17 @@ def test_long_sequences_are_computed_blockwise(
 ) -> None:
     """Blockwise if attention weights are not requested."""
     model = make_with_positions(positions)
-    want, taken = forward(model, SOURCE, TARGET), []
+    want, gathered = forward(model, SOURCE, TARGET), []
     real = blockwise.attend_blockwise
     monkeypatch.setattr(
-        blockwise, "attend_blockwise", lambda *given: [taken.append(1), real(*given)][1]
+        blockwise, "attend_blockwise", lambda *inputs: [gathered.append(1), real(*inputs)][1]
     )
     monkeypatch.setattr(blockwise, "LONG", 1)
     close(forward(model, SOURCE, TARGET)[TARGET != 0], want[TARGET != 0], 1e-5)
-    assert len(taken) == 6, "each attention of two layers on either side"
+    assert len(gathered) == 6, "each attention of two layers on either side"
     source = ops.convert_to_tensor(SOURCE)
-    given = ops.convert_to_tensor(TARGET), model.encode(source), source
-    _, weights = model.decode(*given, return_attention_scores=True)
+    inputs = ops.convert_to_tensor(TARGET), model.encode(source), source
+    _, weights = model.decode(*inputs, return_attention_scores=True)
     assert tuple(weights.shape) == (3, 2, 5, 6)
 
 
@@ -142,28 +142,28 @@ def test_cache_buckets_keep_relative_distances(
     model = make_with_positions(positions)
     model.__dict__.pop("_compiled", None)
     options = {"beam_width": 3, "n_best": 2, "min_length": 7, "max_length": 9, "jit": jit}
-    found = model.compiled_search(SOURCE, **options)
+    result = model.compiled_search(SOURCE, **options)
     model.__dict__.pop("_compiled")
     for rank in range(2):
-        check_hypotheses(model, found, rank)
+        check_hypotheses(model, result, rank)
 
 
 @pytest.mark.parametrize("positions", RELATIVE_NAMES)
 def test_left_padding_of_a_source_shifts_positions(positions: str) -> None:
     model = make_with_positions(positions)
     left = np.array([np.concatenate([row[row == 0], row[row != 0]]) for row in SOURCE])
-    moved = np.concatenate([np.zeros((3, 9), "int32"), left], 1)
+    shifted = np.concatenate([np.zeros((3, 9), "int32"), left], 1)
     want = forward(model, SOURCE, TARGET)[TARGET != 0]
-    close(forward(model, moved, TARGET)[TARGET != 0], want, 1e-5)
+    close(forward(model, shifted, TARGET)[TARGET != 0], want, 1e-5)
 
 
 @pytest.mark.parametrize("positions", RELATIVE_NAMES)
 def test_positions_go_on_at_any_length(positions: str) -> None:
     model, rng = make_with_positions(positions), np.random.default_rng(0)
     source, target = (rng.integers(4, 11, (2, length)).astype("int32") for length in (70, 60))
-    whole = forward(model, source, target)
-    assert np.isfinite(whole).all()
-    close(forward(model, source, target[:, :5]), whole[:, :5], 1e-5)
+    full = forward(model, source, target)
+    assert np.isfinite(full).all()
+    close(forward(model, source, target[:, :5]), full[:, :5], 1e-5)
 
 
 def test_layers_do_not_share_position_weights() -> None:

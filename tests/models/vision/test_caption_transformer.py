@@ -36,8 +36,8 @@ def test_positions_differ_by_row_and_column() -> None:
     grid = np.ones((1, 3, 4, 5), "float32")
     memory = array(model.encode(grid))[0]
     assert memory.shape == (12, 8)
-    apart = np.abs(memory[:, None] - memory[None]).max(-1)
-    assert (apart + np.eye(12) > 1e-3).all()
+    differences = np.abs(memory[:, None] - memory[None]).max(-1)
+    assert (differences + np.eye(12) > 1e-3).all()
     logits = model({"image": grid, "target": TARGET[:1]})
     assert tuple(logits.shape) == (*TARGET[:1].shape, 12)
 

@@ -87,8 +87,8 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
     def test_padding_and_batch_do_not_affect_results(self) -> None:
         model = self.make_random()
         want = self.compute_similarities(model)
-        longer = np.concatenate([TEXTS, np.zeros((3, 9), "int32")], 1)
-        close(self.compute_similarities(model, text=longer), want, 1e-5)
+        padded = np.concatenate([TEXTS, np.zeros((3, 9), "int32")], 1)
+        close(self.compute_similarities(model, text=padded), want, 1e-5)
         close(self.compute_similarities(model, IMAGES[1:2], TEXTS[1:2, :2]), want[1:2, 1:2], 1e-5)
         nothing = np.where(np.arange(3)[:, None] == 1, 0, TEXTS)
         assert not self.compute_similarities(model, text=nothing)[:, 1].any()
@@ -96,10 +96,10 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
     def test_blocks_equal_a_single_pass(self, monkeypatch: pytest.MonkeyPatch) -> None:
         model = self.make_random()
         encoded = model.encode_images(IMAGES), model.encode_texts(TEXTS[:2])
-        whole = array(model.similarities(*encoded))
-        close(whole, self.compute_similarities(model)[:, :2], 1e-6)
+        full = array(model.similarities(*encoded))
+        close(full, self.compute_similarities(model)[:, :2], 1e-6)
         monkeypatch.setattr(cross_attention_retriever, "MAX_BLOCK_WEIGHTS", 6 * 4)
-        close(model.similarities(*encoded), whole, 1e-6)
+        close(model.similarities(*encoded), full, 1e-6)
         none = model.encode_images(IMAGES[:0])
         assert model.similarities(none, encoded[1]).shape == (0, 2)
 
@@ -107,12 +107,12 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
     def test_attention_weights(self, direction: str) -> None:
         """Over all positions for each word, or over all words for each position."""
         model = self.make_random(direction=direction)
-        looks = array(model.attention_weights(IMAGES, TEXTS))
-        assert looks.shape == (3, 4, 2, 3)
+        weights = array(model.attention_weights(IMAGES, TEXTS))
+        assert weights.shape == (3, 4, 2, 3)
         assert model.grid_shape(IMAGES) == (2, 3)
-        there = TEXTS != 0
-        assert not looks[~there].any()
-        over = looks.sum((2, 3))[there] if direction == "text_to_image" else looks.sum(1)
+        valid = TEXTS != 0
+        assert not weights[~valid].any()
+        over = weights.sum((2, 3))[valid] if direction == "text_to_image" else weights.sum(1)
         close(over, np.ones_like(over), 1e-5)
 
     def test_float_images_equal_byte_images(self) -> None:
@@ -129,9 +129,9 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
     @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
     def test_half_precision(self, policy: str) -> None:
         model = self.with_policy(policy)
-        alike = model({"image": IMAGES, "text": TEXTS}, training=True)
-        assert keras.backend.standardize_dtype(alike.dtype) == "float32"
-        assert np.isfinite(array(alike)).all()
+        similarities = model({"image": IMAGES, "text": TEXTS}, training=True)
+        assert keras.backend.standardize_dtype(similarities.dtype) == "float32"
+        assert np.isfinite(array(similarities)).all()
         assert np.isfinite(array(model.attention_weights(IMAGES, TEXTS))).all()
 
     def test_small_sizes(self) -> None:
@@ -186,25 +186,25 @@ def squares(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
 @pytest.mark.full
 def test_learns_with_fit() -> None:
     """Equal images have the same number and the same text."""
-    given, numbers = squares(320)
+    inputs, numbers = squares(320)
     keras.utils.set_random_seed(1)
     ranking = {"sharpness": 20.0}
     model = CrossAttentionRetriever(9, 8, 16, {"filters": [8, 16]}, ranking=ranking)
     model.compile(keras.optimizers.Adam(0.01), model.make_loss())
-    history = model.fit(given, numbers, batch_size=32, epochs=12, verbose=0).history["loss"]
+    history = model.fit(inputs, numbers, batch_size=32, epochs=12, verbose=0).history["loss"]
     assert history[-1] < 0.5 * history[0]
     _, first = np.unique(numbers, return_index=True)
-    alike = array(model({name: x[first] for name, x in given.items()}))
-    assert (alike.argmax(0) == np.arange(len(first))).mean() > 0.8
+    similarities = array(model({name: x[first] for name, x in inputs.items()}))
+    assert (similarities.argmax(0) == np.arange(len(first))).mean() > 0.8
 
 
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
 def test_trains_in_the_shared_training_loop() -> None:
-    given, numbers = squares(16)
+    inputs, numbers = squares(16)
     model = CrossAttentionRetriever(9, 8, 16, {"filters": [8]})
-    steps, batches = make_training_steps(model, given, numbers)
-    want = 16 * float(model.loss(numbers, model(given)))
+    steps, batches = make_training_steps(model, inputs, numbers)
+    want = 16 * float(model.loss(numbers, model(inputs)))
     outcome = steps.train(batches)
     assert (outcome.count, outcome.code) == (16, 0)
     assert outcome.loss == pytest.approx(want, rel=1e-4)
@@ -238,5 +238,5 @@ def test_attention_weights_in_a_graph_of_unknown_image_size() -> None:
     image = np.random.default_rng(0).integers(0, 256, (2, 12, 8, 3), np.uint8)
     text = np.array([[5, 6, 7], [8, 9, 0]])
     spec = tf.TensorSpec((None, None, None, 3), "uint8")
-    look = tf.function(lambda one: model.attention_weights(one, text), input_signature=[spec])
-    close(look(image), model.attention_weights(image, text), 1e-5)
+    compute = tf.function(lambda one: model.attention_weights(one, text), input_signature=[spec])
+    close(compute(image), model.attention_weights(image, text), 1e-5)

@@ -80,12 +80,12 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
     def test_half_precision(self, policy: str) -> None:
         model = self.with_policy(policy)
         for training in (False, True):
-            made = model(IMAGES, training=training)
-            logits = made["logits"] if training else made
+            outputs = model(IMAGES, training=training)
+            logits = outputs["logits"] if training else outputs
             half = keras.dtype_policies.get(policy).compute_dtype
             assert keras.backend.standardize_dtype(logits.dtype) == half
-            assert all(np.isfinite(array(x)).all() for x in keras.tree.flatten(made))
-        assert keras.backend.standardize_dtype(made["log_probabilities"].dtype) == "float32"
+            assert all(np.isfinite(array(x)).all() for x in keras.tree.flatten(outputs))
+        assert keras.backend.standardize_dtype(outputs["log_probabilities"].dtype) == "float32"
 
     def test_small_sizes(self) -> None:
         """Batches of size 0 and 1 with an unknown batch size; also in training."""
@@ -120,12 +120,12 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
         path = [array(x) for x in model.glimpse_path(IMAGES)]
         state = np.zeros((4, 6))
         for t in range(3):
-            place = np.tanh(dense("locator", state))
-            close(path[0][:, t], place, 1e-5)
-            seen = array(model.sensor(IMAGES / np.float32(255), place.astype("float32")))
-            close(path[1][:, t], seen, 1e-5)
-            what = np.maximum(dense("what", seen.reshape(4, -1)), 0)
-            where = np.maximum(dense("where", place), 0)
+            location = np.tanh(dense("locator", state))
+            close(path[0][:, t], location, 1e-5)
+            patches = array(model.sensor(IMAGES / np.float32(255), location.astype("float32")))
+            close(path[1][:, t], patches, 1e-5)
+            what = np.maximum(dense("what", patches.reshape(4, -1)), 0)
+            where = np.maximum(dense("where", location), 0)
             glimpse = np.maximum(dense("glimpse", what, where), 0)
             state = np.maximum(dense("core", state, glimpse), 0)
             close(path[2][:, t], dense("classifier", state), 1e-5)
@@ -134,31 +134,31 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
 
     def test_samples_depend_on_the_seed(self) -> None:
         models = [self.make_random(seed=seed) for seed in (1, 1, 2)]
-        drawn = [array(model(IMAGES, training=True)["log_probabilities"]) for model in models]
-        same(drawn[0], drawn[1])
-        assert np.abs(drawn[0] - drawn[2]).min() > 0
-        again = array(models[0](IMAGES, training=True)["log_probabilities"])
-        assert np.abs(again - drawn[0]).min() > 0
+        samples = [array(model(IMAGES, training=True)["log_probabilities"]) for model in models]
+        same(samples[0], samples[1])
+        assert np.abs(samples[0] - samples[2]).min() > 0
+        repeated = array(models[0](IMAGES, training=True)["log_probabilities"])
+        assert np.abs(repeated - samples[0]).min() > 0
         same(models[0](IMAGES), models[2](IMAGES))
 
     @pytest.mark.every_backend
     def test_vote_averages_probabilities_over_noisy_paths(self) -> None:
         model = self.make_random(location_std=0.3)
         votes = array(model.vote(IMAGES, 3))
-        shares = np.exp(votes)
-        np.testing.assert_allclose(shares.sum(-1), 1, atol=1e-5)
+        probabilities = np.exp(votes)
+        np.testing.assert_allclose(probabilities.sum(-1), 1, atol=1e-5)
         close(model.vote(IMAGES[1:2], 3), votes[1:2], 1e-5)
         noise = [array(x) for x in model._make_fixed_noise(3)]
         paths = [
             model._take_glimpses(IMAGES, x[None].astype("float32")).states[:, -1] for x in noise
         ]
         logits = np.stack([array(model.classifier(state)) for state in paths])
-        each = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-        close(shares, each.mean(0), 1e-5)
-        assert np.ptp(each, axis=0).max() > 0.01
-        sure = np.exp(array(model(IMAGES)))
+        per_path = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        close(probabilities, per_path.mean(0), 1e-5)
+        assert np.ptp(per_path, axis=0).max() > 0.01
+        deterministic = np.exp(array(model(IMAGES)))
         steady = np.exp(array(self.make_random(location_std=1e-6).vote(IMAGES, 2)))
-        close(steady, sure / sure.sum(-1, keepdims=True), 1e-4)
+        close(steady, deterministic / deterministic.sum(-1, keepdims=True), 1e-4)
         with pytest.raises(ValueError, match="paths must be at least 1, got 0"):
             model.vote(IMAGES, 0)
 
@@ -253,11 +253,11 @@ def test_sampled_gradient_estimates_gradient_of_expected_reward() -> None:
     model.locator.bias.assign(np.arctanh(middle))
     model.baseline.bias.assign([baseline])
 
-    def reward(places: np.ndarray) -> np.ndarray:
-        at = ops.convert_to_tensor(places.clip(-1, 1).astype("float32"))
-        seen = model.sensor(np.repeat(image / np.float32(255), len(places), 0), at)
-        empty = ops.zeros((len(places), 6))
-        state = model.core(ops.concatenate([empty, model._read(seen, at)], -1))
+    def reward(locations: np.ndarray) -> np.ndarray:
+        at = ops.convert_to_tensor(locations.clip(-1, 1).astype("float32"))
+        patches = model.sensor(np.repeat(image / np.float32(255), len(locations), 0), at)
+        empty = ops.zeros((len(locations), 6))
+        state = model.core(ops.concatenate([empty, model._read(patches, at)], -1))
         return array(model.classifier(state)).argmax(-1) == label
 
     steps = (np.arange(400) + 0.5) / 400 * 10 - 5
@@ -266,9 +266,9 @@ def test_sampled_gradient_estimates_gradient_of_expected_reward() -> None:
     share /= share.sum()
     won = reward(middle + std * off)[:, None]
     assert 0.1 < (share * won).sum() < 0.9
-    each = -(won - baseline) * off / std * (1 - middle.astype("float64") ** 2)
-    want = (share * each).sum(0)
-    error = np.sqrt(((share * each**2).sum(0) - want**2) / WALKS)
+    per_path = -(won - baseline) * off / std * (1 - middle.astype("float64") ** 2)
+    want = (share * per_path).sum(0)
+    error = np.sqrt(((share * per_path**2).sum(0) - want**2) / WALKS)
 
     loss = GlimpseLoss()
     images, labels = np.repeat(image, WALKS, 0), np.full(WALKS, label)
