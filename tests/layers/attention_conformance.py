@@ -73,7 +73,7 @@ def check_fully_masked_rows(
     Gradients of the other rows must not change at all; those of masked tensors are exactly 0.
     """
     keras.config.set_dtype_policy(policy)
-    layer = case.built(dropout=dropout)
+    layer = case.make_random(dropout=dropout)
 
     def call(query: Any, value: Any, key: Any, value_mask: Any, look_mask: Any) -> Any:
         masks = {"value_mask": value_mask, "attention_mask": look_mask}
@@ -131,7 +131,7 @@ class PaddingConformance(AttentionCase):
     @pytest.mark.every_backend
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
     def test_values_at_masked_positions_do_not_affect_outputs(self, fill: float) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+        layer, (query, value, key) = self.make_random(), self.tensors()
         hidden = VALUE_MASK & OTHER_MASK
         masks = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "key_mask": OTHER_MASK}
         run = differentiable(
@@ -152,13 +152,13 @@ class PaddingConformance(AttentionCase):
             assert not gradient[~mask].any()
 
     def test_masked_queries_give_zeros(self) -> None:
-        context, weights = self.attend(self.built(), *self.tensors(), query_mask=QUERY_MASK)
+        context, weights = self.attend(self.make_random(), *self.tensors(), query_mask=QUERY_MASK)
         assert not context[~QUERY_MASK].any()
         assert not weights[~QUERY_MASK].any()
 
     @pytest.mark.parametrize("pads", [1, 8, 100])
     def test_padding_does_not_affect_outputs(self, pads: int) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         want, attention_weights = self.attend(
             layer, *tensors, value_mask=VALUE_MASK, query_mask=QUERY_MASK
         )
@@ -181,7 +181,7 @@ class PaddingConformance(AttentionCase):
 
     def test_batch_members_do_not_affect_each_other(self) -> None:
         rows, steps = 32, 6
-        layer, tensors = self.built(), self.tensors(rows, steps, steps, seed=2)
+        layer, tensors = self.make_random(), self.tensors(rows, steps, steps, seed=2)
         lengths = np.arange(rows) % steps + 1
         mask = np.arange(steps) < lengths[:, None]
         together, _ = self.attend(layer, *tensors, value_mask=mask, query_mask=mask)
@@ -191,7 +191,7 @@ class PaddingConformance(AttentionCase):
             close(single[0], together[row, :n], 1e-5)
 
     def test_left_padding_and_causal(self) -> None:
-        layer, tensors = self.built(), self.tensors(steps=S)
+        layer, tensors = self.make_random(), self.tensors(steps=S)
         mask = np.arange(S) >= np.array([0, 2, S])[:, None]
         context, weights = self.attend(
             layer, *tensors, value_mask=mask, query_mask=mask, use_causal_mask=True
@@ -203,7 +203,7 @@ class PaddingConformance(AttentionCase):
         close(context[1:2, 2:], single, 1e-5)
 
     def test_causal_attention_ignores_later_positions(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors(steps=S)
+        layer, (query, value, key) = self.make_random(), self.tensors(steps=S)
         before, _ = self.attend(layer, query, value, key, use_causal_mask=True)
         for j in (1, S - 1):
             later = [np.array(x) for x in (query, value, key)]
@@ -229,7 +229,7 @@ class NumericConformance(AttentionCase):
         shapes = 4 if JAX else 20 if FULL else 2
         for shape in range(shapes):
             batch, steps, sources = (int(rng.integers(1, 7)) for _ in range(3))
-            layer = self.built()
+            layer = self.make_random()
             randomise(layer, shape)
             run = quick(
                 lambda q, v, k, mask, layer=layer: layer(
@@ -274,7 +274,7 @@ class NumericConformance(AttentionCase):
         ("batch", "steps", "sources"), [(0, T, S), (B, 0, S), (B, T, 0), (B, T, 1), (B, 1, 1)]
     )
     def test_small_sizes(self, batch: int, steps: int, sources: int) -> None:
-        layer, tensors = self.built(), self.tensors(batch, steps, sources)
+        layer, tensors = self.make_random(), self.tensors(batch, steps, sources)
         for masks in ({}, {"value_mask": np.ones((batch, sources), "bool")}):
             context, weights = self.attend(layer, *tensors, use_causal_mask=not masks, **masks)
             assert context.shape == (batch, steps, self.output_width)
@@ -300,7 +300,7 @@ class StepConformance(AttentionCase):
             close(contexts[0], contexts[1], 1e-6)
 
     def test_dropout_acts_in_training_only(self) -> None:
-        plain, layer = self.built(), self.built(dropout=0.5, seed=3)
+        plain, layer = self.make_random(), self.make_random(dropout=0.5, seed=3)
         context, weights = self.attend(plain, *self.tensors())
         for training in (None, False):
             same(self.attend(layer, *self.tensors(), training=training)[0], context)
@@ -312,7 +312,7 @@ class StepConformance(AttentionCase):
 
     @pytest.mark.every_backend
     def test_attend_equals_the_call_step_by_step(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+        layer, (query, value, key) = self.make_random(), self.tensors()
         context, weights = self.attend(layer, query, value, key, value_mask=VALUE_MASK)
         memory = layer.prepare(value, key, VALUE_MASK)
         state = layer.initial_state(memory)
@@ -323,7 +323,7 @@ class StepConformance(AttentionCase):
             close(row, weights[:, t], 1e-6)
 
     def test_hypotheses_do_not_affect_each_other(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+        layer, (query, value, key) = self.make_random(), self.tensors()
         memory = layer.prepare(value, key, VALUE_MASK)
         start = layer.initial_state(memory)
         hypotheses = keras.tree.map_structure(
@@ -338,7 +338,7 @@ class StepConformance(AttentionCase):
                 close(array(a)[:, n], b, 1e-6)
 
     def test_steps_reject_symbolic_tensors(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+        layer, (query, value, key) = self.make_random(), self.tensors()
         symbolic = keras.KerasTensor(value.shape)
         with pytest.raises(ValueError, match="call the layer itself instead"):
             layer.prepare(symbolic, key)
@@ -348,7 +348,7 @@ class StepConformance(AttentionCase):
     def test_key_defaults_to_value(self) -> None:
         query, value, _ = self.tensors()
         narrow = value[..., :1] + np.zeros(self.widths[1], "float32")
-        layer = self.built()
+        layer = self.make_random()
         same(layer(query, narrow), layer(query, narrow, narrow))
 
     def test_wrong_shapes_are_rejected(self) -> None:
@@ -359,7 +359,7 @@ class StepConformance(AttentionCase):
             self.make()(query, value, key[:, :4])
 
     def test_shapes_other_than_built_are_rejected(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+        layer, (query, value, key) = self.make_random(), self.tensors()
         wide = [np.concatenate([x, x], axis=-1) for x in (query, key)]
         for match, tensors in {
             r"query must be \(batch, steps, \d+\), got shape": (query[:, 0], value, key),

@@ -106,18 +106,18 @@ class LayerCase(ArgumentCase):
     def apply(self, layer: Any, *tensors: Any) -> Any:
         return layer(*tensors)
 
-    def built(self, **options: Any) -> Any:
+    def make_random(self, **options: Any) -> Any:
         """Return a layer with random weights."""
         layer = self.make(**options)
         self.apply(layer, *self.tensors())
         randomise(layer)
         return layer
 
-    def functional(self) -> tuple[Any, keras.Model]:
+    def make_functional(self) -> tuple[Any, keras.Model]:
         """Return a layer and a functional model that contains it."""
         layer = self.make()
         inputs = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in self.tensors()]
-        model = keras.Model(inputs, flat(self.apply(layer, *inputs)))
+        model = keras.Model(inputs, flatten(self.apply(layer, *inputs)))
         randomise(model)
         return layer, model
 
@@ -167,14 +167,14 @@ class ConfigurationTests(LayerCase):
 
     def behaviour(self, layer: Any) -> list[np.ndarray]:
         """Return initial weights and outputs, and outputs and losses of training."""
-        run = InTraining(self.respond, layer)
+        run = WithTrainingArgument(self.compute_outputs, layer)
         results = [run(self.tensors(), training=False)]
         weights = [array(v) for v in layer.weights]
         randomise(layer)
         results += [run(self.tensors(), training=True), list(layer.losses)]
-        return [*weights, *map(array, filter(keras.ops.is_tensor, flat(results)))]
+        return [*weights, *map(array, filter(keras.ops.is_tensor, flatten(results)))]
 
-    def respond(self, layer: Any, *tensors: Any) -> Any:
+    def compute_outputs(self, layer: Any, *tensors: Any) -> Any:
         """Return the outputs that `behaviour` compares."""
         return self.apply(layer, *tensors)
 
@@ -187,14 +187,14 @@ class ConfigurationTests(LayerCase):
     def test_dtype_argument_applies_to_every_weight(self) -> None:
         policy = "mixed_float16" if self.keras_cells else "float16"
         layer = self.make(dtype=policy)
-        outputs = flat(self.apply(layer, *self.tensors()))
+        outputs = flatten(self.apply(layer, *self.tensors()))
         assert {keras.backend.standardize_dtype(x.dtype) for x in outputs} == {"float16"}
         expected = keras.dtype_policies.get(policy).variable_dtype
         assert {v.dtype for v in layer.weights} <= {expected}
 
     def test_saves_and_loads(self, tmp_path: Path) -> None:
         """Save a functional model; `test_saving.py` loads all layers in a fresh process."""
-        _, model = self.functional()
+        _, model = self.make_functional()
         model.save(tmp_path / "model.keras")
         repeated = keras.models.load_model(tmp_path / "model.keras")
         tensors = list(self.tensors())
@@ -217,15 +217,15 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_compiled_equals_eager(self, mode: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         want = self.apply(layer, *tensors)
         got = compiled(lambda *x: self.apply(layer, *x), mode)(*tensors)
         close(got, want, self.tolerance)
 
     def test_functional_model_equals_eager(self) -> None:
-        layer, model = self.functional()
+        layer, model = self.make_functional()
         tensors = self.tensors()
-        outputs = flat(self.apply(layer, *tensors))
+        outputs = flatten(self.apply(layer, *tensors))
         close(model(list(tensors)), outputs, self.tolerance)
 
     @pytest.mark.every_backend
@@ -236,8 +236,8 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
         keras.config.set_dtype_policy(policy)
         layer, tensors = self.make(), self.tensors()
         symbolic = [keras.KerasTensor(x.shape, str(x.dtype)) for x in tensors]
-        spec = flat(self.apply(layer, *symbolic))
-        outputs = flat(self.apply(layer, *tensors))
+        spec = flatten(self.apply(layer, *symbolic))
+        outputs = flatten(self.apply(layer, *tensors))
         wanted = keras.dtype_policies.get(policy)
         for expected, output in zip(spec, outputs, strict=True):
             dtype = keras.backend.standardize_dtype(output.dtype)
@@ -248,11 +248,11 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
 
     @pytest.mark.every_backend
     def test_empty_batch(self) -> None:
-        outputs = flat(self.apply(self.make(), *self.tensors(batch=0)))
+        outputs = flatten(self.apply(self.make(), *self.tensors(batch=0)))
         assert all(x.shape[0] == 0 for x in outputs)
 
 
-class InTraining(keras.layers.Layer):
+class WithTrainingArgument(keras.layers.Layer):
     """Passes its own `training` argument on to a layer."""
 
     def __init__(self, apply: Any, layer: Any) -> None:
@@ -287,5 +287,5 @@ def same_behaviour(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
     )
 
 
-def flat(nest: Any) -> list[Any]:
+def flatten(nest: Any) -> list[Any]:
     return keras.tree.flatten(nest)

@@ -42,7 +42,7 @@ class MaskConformance(AttentionCase):
 
     @pytest.mark.parametrize("name", PER_TENSOR)
     def test_explicit_mask_is_implicit_mask(self, name: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         explicit = self.attend(layer, *tensors, **{name: MASKS[name]})
         carrying = [
             masked(x, MASKS[name]) if i == PER_TENSOR[name] else x for i, x in enumerate(tensors)
@@ -53,7 +53,7 @@ class MaskConformance(AttentionCase):
 
     @pytest.mark.parametrize("name", PER_TENSOR)
     def test_explicit_and_implicit_masks_combine_by_and(self, name: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         first = MASKS[name]
         second = np.roll(first, 1, axis=1)
         position = PER_TENSOR[name]
@@ -64,7 +64,7 @@ class MaskConformance(AttentionCase):
         same(got[1], want[1])
 
     def test_all_masks_combine_by_and(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         causal = np.tril(np.ones((T, S), "bool"))
         every = (
             QUERY_MASK[:, :, None]
@@ -81,7 +81,7 @@ class MaskConformance(AttentionCase):
 
     @pytest.mark.parametrize("name", MASKS)
     def test_every_mask_has_an_effect(self, name: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         without, with_mask = (
             self.attend(layer, *tensors),
             self.attend(layer, *tensors, **{name: MASKS[name]}),
@@ -91,7 +91,7 @@ class MaskConformance(AttentionCase):
 
     @pytest.mark.parametrize("name", [*PER_TENSOR, "attention_mask"])
     def test_integers_are_booleans(self, name: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         got = self.attend(layer, *tensors, **{name: MASKS[name].astype("int32")})
         want = self.attend(layer, *tensors, **{name: MASKS[name]})
         same(got[0], want[0])
@@ -118,7 +118,7 @@ class MaskConformance(AttentionCase):
                 self.make()(*square, attention_mask=np.ones(shape, "bool"))
 
     def test_attention_mask_broadcasts(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         one = ATTENTION_MASK[:1]
         got = self.attend(layer, *tensors, attention_mask=one)
         want = self.attend(layer, *tensors, attention_mask=np.repeat(one, B, axis=0))
@@ -131,7 +131,7 @@ class MaskConformance(AttentionCase):
             self.make()(query, narrow, key_mask=VALUE_MASK)
 
     def test_query_mask_is_passed_on(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+        layer, (query, value, key) = self.make_random(), self.tensors()
         other = np.roll(QUERY_MASK, 1, axis=1)
         assert implicit_mask(layer(query, value, key)) is None
         same(implicit_mask(layer(query, value, key, query_mask=QUERY_MASK)), QUERY_MASK)
@@ -157,7 +157,7 @@ class MaskConformance(AttentionCase):
         close(array(out)[:1, :3], array(_shorter(model, ids[:1, :3])), 1e-5)
 
     def test_inputs_keep_their_masks(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+        layer, (query, value, key) = self.make_random(), self.tensors()
         inputs = (masked(query, QUERY_MASK), masked(value, VALUE_MASK), masked(key, OTHER_MASK))
         before = [implicit_mask(x) for x in inputs]
         layer(*inputs, query_mask=np.roll(QUERY_MASK, 1, 1), value_mask=OTHER_MASK)
@@ -170,7 +170,7 @@ class MaskConformance(AttentionCase):
 
     def test_implicit_mask_is_kept_for_a_second_layer(self) -> None:
         """Call the same layer twice, then another layer, on one masked memory."""
-        first, second = self.built(), self.built()
+        first, second = self.make_random(), self.make_random()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
         want = self.attend(first, query, value, key, attention_mask=_rows(VALUE_MASK & OTHER_MASK))
@@ -180,7 +180,7 @@ class MaskConformance(AttentionCase):
             assert not got[1][~_rows(VALUE_MASK & OTHER_MASK)].any()
 
     def test_mask_survives_another_dtype(self) -> None:
-        layer, (query, value, key) = self.built(dtype="float16"), self.tensors()
+        layer, (query, value, key) = self.make_random(dtype="float16"), self.tensors()
         out = layer(masked(query, QUERY_MASK), masked(value, VALUE_MASK), key)
         same(implicit_mask(out), QUERY_MASK)
         same(out, layer(query, value, key, query_mask=QUERY_MASK, value_mask=VALUE_MASK))

@@ -62,7 +62,7 @@ class ScoreConformance(PartConformance):
     sections = PART_SECTIONS
     widths: ClassVar[tuple[int, int]] = (6, 5)
 
-    def respond(self, layer: Any, query: Any, key: Any) -> Any:
+    def compute_outputs(self, layer: Any, query: Any, key: Any) -> Any:
         """Return context and weights of an attention with the score."""
         return Attention(layer)(query, key, return_attention_scores=True)
 
@@ -78,7 +78,7 @@ class ScoreConformance(PartConformance):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_oracle(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         run = differentiable(layer, layer)
         for seed in range(ORACLE_CASES):
             randomise(layer, seed)
@@ -96,14 +96,14 @@ class ScoreConformance(PartConformance):
         check_gradients(layer, differentiable(layer, layer), tensors)
 
     def test_keys_are_projected_once(self) -> None:
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         keys = layer.project(ops.convert_to_tensor(key))
         for t in range(4):
             one = layer.compute_scores(ops.convert_to_tensor(query[:, t : t + 1]), keys)
             close(one, array(layer(query, key))[:, t : t + 1], 1e-6)
 
     def test_leading_axes_broadcast(self) -> None:
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         keys = layer.project(ops.convert_to_tensor(key))[:, None]
         states = np.stack([query, 2 * query], axis=1)
         got = layer.compute_scores(ops.convert_to_tensor(states), keys)
@@ -111,7 +111,7 @@ class ScoreConformance(PartConformance):
         close(array(got)[:, 1], layer(2 * query, key), 1e-6)
 
     def test_shapes_other_than_built_are_rejected(self) -> None:
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         wide = [np.concatenate([x, x], axis=-1) for x in (query, key)]
         for pair in ((query[0, 0], key), (query, key[0, 0]), (wide[0], key), (query, wide[1])):
             with pytest.raises(
@@ -146,7 +146,7 @@ class AlignmentConformance(PartConformance):
     def apply(self, layer: Any, scores: Any, *state: Any) -> Any:
         return layer(scores, state=state)[0]
 
-    def respond(self, layer: Any, query: Any, *state: Any) -> Any:
+    def compute_outputs(self, layer: Any, query: Any, *state: Any) -> Any:
         """Return context and weights of an attention with the alignment."""
         return Attention("dot", layer)(query, query[:, ::-1], return_attention_scores=True)
 
@@ -157,7 +157,7 @@ class AlignmentConformance(PartConformance):
 
     @functools.cached_property
     def compiled(self) -> Any:
-        layer = self.built()
+        layer = self.make_random()
         return compiled(lambda scores, mask: self.align(layer, scores, mask), MODES[1])
 
     @pytest.mark.numerics
@@ -186,7 +186,7 @@ class AlignmentConformance(PartConformance):
     def test_masked_positions_have_zero_weight(self, dtype: str) -> None:
         """A mask by a large negative number fails here: the masked score is even larger."""
         mask = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [0, 0, 1, 1]], "bool")
-        layer = self.built()
+        layer = self.make_random()
         for size in (1e4, 6e4, 1e5, -1e4, -6e4, -1e5):
             tops = np.array([[size, size, -size, 0], [size] * 4, [-np.inf, np.nan, 1, 2]])
             if dtype == "float16":
@@ -200,7 +200,7 @@ class AlignmentConformance(PartConformance):
 
     @pytest.mark.parametrize("hidden", [0.0, -1e9])
     def test_float_masks_are_rejected(self, hidden: float) -> None:
-        layer, (scores, *state) = self.built(), self.tensors()
+        layer, (scores, *state) = self.make_random(), self.tensors()
         mask = np.full(scores.shape, hidden, "float32")
         with pytest.raises(ValueError, match="mask has dtype float32, but masks are boolean"):
             layer(scores, mask=mask, state=tuple(state))
@@ -210,7 +210,7 @@ class AlignmentConformance(PartConformance):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_masked_scores_have_zero_gradient(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         mask = np.array([[1, 1, 0, 1], [0, 0, 0, 0]], "bool")
         scores = np.array([[1, 2, np.nan, 3], [np.inf, 1e5, -1e5, np.nan]], "float32")
         run = differentiable(layer, lambda x: self.align(layer, x, mask))
@@ -222,12 +222,12 @@ class AlignmentConformance(PartConformance):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_fully_masked(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         for shape in ((0, 3), (2, 0)):
             assert tuple(self.align(layer, np.zeros(shape, "float32")).shape) == shape
 
     def test_rows_are_independent(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         full = array(self.apply(layer, *tensors))
         for row in range(3):
             single = self.apply(layer, *[x[row : row + 1] for x in tensors])
@@ -235,7 +235,7 @@ class AlignmentConformance(PartConformance):
 
     def test_state_is_declared(self) -> None:
         """`initial_state` has the structure and shapes of the state that a step returns."""
-        layer, (scores, *_) = self.built(), self.tensors()
+        layer, (scores, *_) = self.make_random(), self.tensors()
         state = layer.initial_state(ops.convert_to_tensor(scores))
         _, after = layer(scores, state=state)
         assert bool(state) is layer.is_stateful

@@ -63,7 +63,7 @@ class InDecoderConformance(AttentionCase):
         """Return outputs and gradients."""
         import tensorflow as tf
 
-        layer = self.built()
+        layer = self.make_random()
 
         def call(query: Any, value: Any, key: Any, mask: Any) -> Any:
             with tf.GradientTape() as tape:
@@ -153,7 +153,7 @@ class StatefulConformance(StatefulCase, NumericConformance, InDecoderConformance
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES)
     def test_state_equals_that_of_the_last_step(self, mode: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         run = compiled(
             lambda *x: layer(*x, value_mask=VALUE_MASK, query_mask=INPUTS_MASK, return_state=True),
             mode,
@@ -168,7 +168,7 @@ class StatefulConformance(StatefulCase, NumericConformance, InDecoderConformance
                 close(array(a)[row], array(b)[row], 1e-5)
 
     def test_state_of_symbolic_tensors(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         _, eager = layer(*tensors, return_state=True)
         inputs = [keras.Input(x.shape[1:]) for x in tensors]
         _, symbolic = self.make()(*inputs, return_state=True)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.layers.layer_conformance import LayerConformance, flat
+from tests.layers.layer_conformance import LayerConformance, flatten
 from tests.layers.mask_conformance import masked
 from tests.layers.running import (
     JAX,
@@ -82,7 +82,7 @@ class StructureConformance(LayerConformance):
         return dict(zip(self.names, masks, strict=True))
 
     def apply(self, layer: Any, *tensors: Any, **masks: Any) -> Any:
-        return flat(layer(*tensors, return_attention_scores=True, **masks))
+        return flatten(layer(*tensors, return_attention_scores=True, **masks))
 
     def runs(self, layer: Any, **options: Any) -> Any:
         """Return `run(*tensors, *masks)`, which returns the outputs, in the fastest mode."""
@@ -97,7 +97,7 @@ class StructureConformance(LayerConformance):
         rng = np.random.default_rng(7)
         for shape in range(6 if FULL and not JAX else 2):
             batch, *lengths = (int(n) for n in rng.integers(1, 6, size=len(self.lengths) + 1))
-            layer = self.built()
+            layer = self.make_random()
             randomise(layer, shape)
             run = quick(self.runs(layer))
             for seed in range(10 if FULL else self.oracle_cases):
@@ -121,7 +121,7 @@ class StructureConformance(LayerConformance):
     @pytest.mark.numerics
     @pytest.mark.parametrize("batch", [0, 2])
     def test_small_sizes(self, batch: int) -> None:
-        layer = self.built()
+        layer = self.make_random()
         shapes = [self.lengths]
         for axis in range(len(self.lengths)):
             for size in (0, 1):
@@ -139,7 +139,7 @@ class StructureConformance(LayerConformance):
     test_empty_batch = None  # a case of test_small_sizes
 
     def test_unknown_lengths(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         unknown = self.shapes(B, *(None for _ in self.lengths))
         inputs = [keras.Input(shape[1:]) for shape in unknown]
         model = keras.Model(inputs, self.apply(layer, *inputs))
@@ -151,7 +151,7 @@ class StructureConformance(LayerConformance):
     # masking rules
 
     def test_explicit_mask_is_implicit_mask(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         masks = self.masks(tensors)
         want = self.apply(layer, *tensors, **self.named(masks))
         carrying = [masked(x, mask) for x, mask in zip(tensors, masks, strict=False)]
@@ -160,7 +160,7 @@ class StructureConformance(LayerConformance):
             same(self.apply(layer, *carrying), want)
 
     def test_explicit_and_implicit_masks_combine_by_and(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         first, second = self.masks(tensors, 1), self.masks(tensors, 2)
         both = tuple(a & b for a, b in zip(first, second, strict=True))
         carrying = [masked(x, mask) for x, mask in zip(tensors, first, strict=False)]
@@ -170,7 +170,7 @@ class StructureConformance(LayerConformance):
         same(got, want)
 
     def test_every_mask_has_an_effect(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         bare = self.apply(layer, *tensors)
         for name, mask in self.named(self.masks(tensors)).items():
             masked = self.apply(layer, *tensors, **{name: mask})
@@ -180,7 +180,7 @@ class StructureConformance(LayerConformance):
             assert max(differences) > 1e-3
 
     def test_integers_are_booleans_and_floats_are_rejected(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         masks = self.masks(tensors)
         full = self.apply(layer, *tensors, **self.named([m.astype("int32") for m in masks]))
         same(full, self.apply(layer, *tensors, **self.named(masks)))
@@ -194,7 +194,7 @@ class StructureConformance(LayerConformance):
                 self.apply(layer, *tensors, **{name: padded})
 
     def test_masks_broadcast(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         for name, mask in self.named(self.masks(tensors)).items():
             for axis in range(mask.ndim):
                 narrow = mask.take([-1], axis)
@@ -203,7 +203,7 @@ class StructureConformance(LayerConformance):
                 close(self.apply(layer, *tensors, **{name: narrow}), expected, 1e-6)
 
     def test_wrong_ranks_are_rejected_at_every_call(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         arguments = list(inspect.signature(layer.call).parameters)
         for number, x in enumerate(tensors):
             for wrong in (x[:, 0], x[..., None]):
@@ -213,7 +213,7 @@ class StructureConformance(LayerConformance):
                         self.apply(called, *inputs)
 
     def test_widths_other_than_built_are_rejected(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         for number, x in enumerate(tensors):
             inputs = [*tensors[:number], x[..., :-1], *tensors[number + 1 :]]
             with pytest.raises(ValueError, match=r"must be \(.*\), got shape"):
@@ -223,7 +223,7 @@ class StructureConformance(LayerConformance):
     @pytest.mark.every_backend
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
     def test_values_at_masked_positions_do_not_affect_outputs(self, fill: float) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         masks = self.masks(tensors)
         run = differentiable(layer, lambda *x: self.apply(layer, *x, **self.named(masks)))
 
@@ -241,7 +241,7 @@ class StructureConformance(LayerConformance):
             assert not gradient[~mask].any()
 
     def test_padding_does_not_affect_outputs(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         masks = self.masks(tensors)
         expected = arrays(self.apply(layer, *tensors, **self.named(masks)))
         for pads in self.pads:
@@ -259,7 +259,7 @@ class StructureConformance(LayerConformance):
                 assert not got.any()
 
     def test_batch_members_do_not_affect_each_other(self) -> None:
-        layer, rows = self.built(), 16
+        layer, rows = self.make_random(), 16
         tensors = self.random(rows, self.lengths, 2)
         rng, masks = np.random.default_rng(3), []
         for x in tensors[: len(self.names)]:
@@ -291,7 +291,7 @@ class StructureConformance(LayerConformance):
         if self.keras_cells and policy in ("float16", "bfloat16"):
             policy = f"mixed_{policy}"
         keras.config.set_dtype_policy(policy)
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         run = differentiable(layer, self.runs(layer), case["mode"])
         every = [np.ones(x.shape[:-1], "bool") for x in tensors[: len(self.names)]]
         unmasked, unmasked_grads, _ = run(*tensors, *every)

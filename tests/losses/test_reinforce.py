@@ -28,7 +28,7 @@ class TestReinforce(LayerConformance):
         reward, log_probability = rng.normal(size=batch), -rng.random(batch)
         return tuple(x.astype("float32") for x in (reward, log_probability, rng.random(batch)))
 
-    def respond(self, layer: Any, *tensors: Any) -> Any:
+    def compute_outputs(self, layer: Any, *tensors: Any) -> Any:
         """Call twice: the second call uses the baseline that the first one updated."""
         return [layer(*tensors) for _ in range(2)]
 

@@ -97,7 +97,7 @@ class TestLearnedEntmax(SparseConformance):
     covers = EntmaxAlignment
     options = {"alpha": 1.3, "learn_alpha": True}
 
-    def built(self, **options: Any) -> EntmaxAlignment:
+    def make_random(self, **options: Any) -> EntmaxAlignment:
         """Keep the initial alpha, which the oracle uses."""
         layer = self.make(**options)
         layer.build((3, 4, 7))
@@ -128,7 +128,7 @@ class TestSigmoidAlignment(SparseConformance):
     sums_to_one = False
     at_most_one = False
 
-    def built(self, **options: Any) -> SigmoidAlignment:
+    def make_random(self, **options: Any) -> SigmoidAlignment:
         """The oracle needs the bias, so it is a constructor argument and weights are not random."""
         layer = self.make(bias_init=0.5, **options)
         layer.build((3, 4, 7))
@@ -235,7 +235,7 @@ class TestLocalPredictiveAlignment(AlignmentConformance):
         return softmax(scores, mask) * np.exp(-(distance**2) / (2 * 2**2))
 
     def test_state_is_declared(self) -> None:
-        layer, (scores,) = self.built(), self.tensors()
+        layer, (scores,) = self.make_random(), self.tensors()
         assert not layer.is_stateful
         assert layer(scores, aux=self.window(scores))[1] == ()
 
@@ -258,7 +258,7 @@ def test_masked_queries_are_not_counted(valid: list[int]) -> None:
     assert array(after).tolist() == [[sum(valid)]]
 
 
-class Tiring(DotScore):
+class StatefulDotScore(DotScore):
     """A stateful score that is not in the list of excluded pairs."""
 
     def initial_state(self, like: Any) -> Any:
@@ -272,4 +272,4 @@ def test_stateful_score_is_rejected(alignment: str) -> None:
     with pytest.raises(ValueError, match="scores all source positions, but"):
         Attention(score="coverage", alignment=alignment)
     with pytest.raises(ValueError, match="stateful score needs all source positions; use a"):
-        Attention(score=Tiring(), alignment=alignment)(states, states)
+        Attention(score=StatefulDotScore(), alignment=alignment)(states, states)

@@ -32,7 +32,9 @@ def first_stop(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return (stops & (np.cumsum(stops, axis=-1) == 1)).astype("float64")
 
 
-def in_chunks(stop: np.ndarray, energy: np.ndarray, mask: np.ndarray, width: int) -> np.ndarray:
+def distribute_in_chunks(
+    stop: np.ndarray, energy: np.ndarray, mask: np.ndarray, width: int
+) -> np.ndarray:
     """Distribute the weight of each stop by a softmax over its chunk; sum over stops."""
     weights = np.zeros(stop.shape)
     for index in np.ndindex(stop.shape):
@@ -62,7 +64,7 @@ class TestMonotonicAlignment(AlignmentConformance):
     sums_to_one = False
     tolerance = 1e-5
 
-    def built(self, **options: Any) -> Any:
+    def make_random(self, **options: Any) -> Any:
         layer = self.make(score_bias_init=BIAS, **options)
         layer.build((3, 4, 7))
         return layer
@@ -104,14 +106,14 @@ class TestMochaAlignment(TestMonotonicAlignment):
 
     def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         energy = np.broadcast_to(4 * np.cos(np.arange(scores.shape[-1]) + 1.0), scores.shape)
-        return in_chunks(self.stop(scores, mask), energy, mask, 3)
+        return distribute_in_chunks(self.stop(scores, mask), energy, mask, 3)
 
     def stop(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return first_step(scores, mask)
 
     def test_state_is_declared(self) -> None:
         """The state contains the stop position, not the chunk weights."""
-        layer, (scores, *_) = self.built(), self.tensors()
+        layer, (scores, *_) = self.make_random(), self.tensors()
         state = layer.initial_state(ops.convert_to_tensor(scores))
         weights, (after,) = layer(scores, state=state, aux=self.aux(scores))
         assert layer.is_stateful
@@ -254,7 +256,11 @@ def test_chunk_widths(width: int) -> None:
     layer.build(scores.shape)
     state = layer.initial_state(scores)
     weights, (stop,) = layer(scores, mask=mask, state=state, aux=energy)
-    close(weights, in_chunks(first_step(scores, mask), energy.astype("float64"), mask, width), 1e-5)
+    close(
+        weights,
+        distribute_in_chunks(first_step(scores, mask), energy.astype("float64"), mask, width),
+        1e-5,
+    )
     if width == 1:
         close(weights, stop, 1e-6)
     np.testing.assert_allclose(array(weights).sum(-1), array(stop).sum(-1), rtol=1e-5)
@@ -277,7 +283,7 @@ def test_chunks_at_extreme_energies(mode: str) -> None:
         return layer(scores, mask=mask, state=state, aux=energy)[0]
 
     weights, gradients, _ = differentiable(layer, step, mode)(scores, energy)
-    expected = in_chunks(first_step(scores, mask, 0), energy.astype("float64"), mask, 2)
+    expected = distribute_in_chunks(first_step(scores, mask, 0), energy.astype("float64"), mask, 2)
     np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-30)
     assert all(np.isfinite(x).all() for x in gradients)
     assert not gradients[0][~mask].any()
@@ -303,4 +309,4 @@ def test_energies_at_masked_positions_do_not_affect_outputs() -> None:
 
 def test_chunk_energies_are_required() -> None:
     with pytest.raises(ValueError, match="mocha needs aux, the chunk scores"):
-        TestMochaAlignment().built()(np.zeros((1, 3)), state=(np.zeros((1, 3)),))
+        TestMochaAlignment().make_random()(np.zeros((1, 3)), state=(np.zeros((1, 3)),))

@@ -34,7 +34,7 @@ def test_takes_the_keywords_of_multi_head_attention(layer: type) -> None:
 
 
 @keras.saving.register_keras_serializable("attention_zoo_tests")
-class NeverTwice(Alignment):
+class WithoutReplacement(Alignment):
     """A stateful alignment that selects the best position not selected before."""
 
     def initial_state(self, like: object) -> tuple[object, ...]:
@@ -48,7 +48,7 @@ class NeverTwice(Alignment):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_stateful_alignment_attends_step_by_step(mode: str) -> None:
-    layer = Attention(score="dot", alignment=NeverTwice())
+    layer = Attention(score="dot", alignment=WithoutReplacement())
     value = np.array([[[3.0], [1.0], [2.0]], [[1.0], [3.0], [2.0]]], "float32")
     query = np.ones((2, 4, 1), "float32")
     mask = np.array([[1, 1, 1], [1, 1, 0]], "bool")

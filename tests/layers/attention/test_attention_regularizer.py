@@ -43,7 +43,7 @@ def test_weights_are_returned_and_the_penalty_is_added(name: str, heads: bool) -
     assert float(array(loss)) == pytest.approx(0.3 * want, rel=1e-6)
 
 
-def fitted(
+def fit_and_compare(
     penalty: str, rate: float, attach: Any, steps: int = 4
 ) -> tuple[float, float, np.ndarray]:
     """Train on the penalty only; return it before and after training, and the weights."""
@@ -90,14 +90,14 @@ TRAINED = [
 @pytest.mark.full
 @pytest.mark.parametrize(("penalty", "attach", "steps"), TRAINED[:1] if JAX else TRAINED)
 def test_regularizes_any_attention_in_fit(penalty: str, attach: Any, steps: int) -> None:
-    before, after, _ = fitted(penalty, 1.0, attach, steps)
+    before, after, _ = fit_and_compare(penalty, 1.0, attach, steps)
     assert after < 0.6 * before
 
 
 @pytest.mark.full
 def test_negative_rate_spreads_attention() -> None:
-    _, _, sharp = fitted("entropy", 1.0, attention)
-    _, _, broad = fitted("entropy", -1.0, attention)
+    _, _, sharp = fit_and_compare("entropy", 1.0, attention)
+    _, _, broad = fit_and_compare("entropy", -1.0, attention)
     assert sharp.max(-1).min() > 0.9
     close(broad, np.full((4, 4), 0.25), 0.1)
 

@@ -125,7 +125,7 @@ def test_dropout_differs_between_calls(blockwise_calls: list[int]) -> None:
     assert np.abs(first - second).max() > 1e-2
 
 
-class Squared(Attention):
+class SquaredAttention(Attention):
     """An attention layer with its own score."""
 
     def compute_scores(self, query: Any, keys: Any, state: Any) -> Any:
@@ -136,7 +136,7 @@ def test_other_scores_are_not_computed_blockwise(blockwise_calls: list[int]) -> 
     for layer in (
         Attention("cosine"),
         Attention(alignment="sparsemax"),
-        Squared(),
+        SquaredAttention(),
         heads(positions="shaw"),
         MultiHeadAttention(2, 4, score="additive"),
     ):

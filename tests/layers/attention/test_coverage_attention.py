@@ -27,7 +27,7 @@ class TestCoverageAttention(StatefulAttentionConformance, WrapperConformance):
         return attention_weights, state + attention_weights
 
 
-def by_hand(alignment: str, key_kernel: float, covered: float, v: float) -> CoverageAttention:
+def make_layer(alignment: str, key_kernel: float, covered: float, v: float) -> CoverageAttention:
     """Return a layer with one hidden unit, `v tanh(key_kernel k + covered c)`."""
     layer = CoverageAttention(units=1, alignment=alignment)
     layer.build((1, 3, 1), (1, 3, 1))
@@ -39,7 +39,7 @@ def by_hand(alignment: str, key_kernel: float, covered: float, v: float) -> Cove
 def test_two_steps_by_hand() -> None:
     """First scores 0 and ln 3; the coverage of the first step sets the second score to 0."""
     a = np.arctanh(np.log(3) / 2)
-    layer = by_hand("softmax", a, -4 * a / 3, 2)
+    layer = make_layer("softmax", a, -4 * a / 3, 2)
     query, key = np.zeros((1, 2, 1), "float32"), np.array([[[0], [1]]], "float32")
     _, weights, state = layer(query, key, return_attention_scores=True, return_state=True)
     np.testing.assert_allclose(array(weights)[0, 0], [1 / 4, 3 / 4], rtol=1e-6)
@@ -52,7 +52,7 @@ def test_two_steps_by_hand() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_covered_positions_are_not_attended_again(mode: str) -> None:
     """Hard attention selects keys from largest to smallest and skips masked ones and queries."""
-    layer = by_hand("hard", 0.1, -5, 1)
+    layer = make_layer("hard", 0.1, -5, 1)
     query = np.zeros((2, 4, 1), "float32")
     key = np.array([[[2], [3], [1]], [[2], [3], [1]]], "float32")
     memory = np.array([[1, 1, 1], [1, 0, 1]], "bool")

@@ -71,8 +71,8 @@ class TestHardAttentionNumerics(NumericConformance):
 def test_dropout_acts_in_training_only(estimator: str) -> None:
     """In training positions are sampled, so the weights before dropout differ from inference."""
     case = TestHardAttentionNumerics()
-    plain = case.built(estimator=estimator)
-    layer = case.built(estimator=estimator, dropout=0.5, seed=3)
+    plain = case.make_random(estimator=estimator)
+    layer = case.make_random(estimator=estimator, dropout=0.5, seed=3)
     tensors = case.tensors(sources=40)
     context, _ = case.attend(plain, *tensors)
     for training in (None, False):
@@ -112,7 +112,7 @@ def test_by_hand() -> None:
 PLACES, LABELS = 6, 4
 
 
-def pointing(count: int, seed: int = 0) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+def make_pointing_data(count: int, seed: int = 0) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Return query, value and key: the label is at the position whose key equals the query."""
     rng = np.random.default_rng(seed)
     keys = np.stack([rng.permutation(PLACES) for _ in range(count)])
@@ -156,16 +156,18 @@ class Pointer(keras.Model):
         return {**super().get_config(), "estimator": self.estimator, "seed": self.seed}
 
 
-def trained(estimator: str, epochs: int, kernel: np.ndarray | None = None) -> tuple[Pointer, float]:
+def train_pointer(
+    estimator: str, epochs: int, kernel: np.ndarray | None = None
+) -> tuple[Pointer, float]:
     """Train a pointer, whose score starts from a kernel; return it and its test accuracy."""
     model = Pointer(estimator)
     model.compile(keras.optimizers.Adam(0.03))
-    inputs, labels = pointing(2048)
+    inputs, labels = make_pointing_data(2048)
     if kernel is not None:
         model(inputs)
         model.attention.score.set_weights([kernel])
     model.fit(inputs, labels, batch_size=64, epochs=epochs, shuffle=False, verbose=0)
-    inputs, labels = pointing(500, seed=1)
+    inputs, labels = make_pointing_data(500, seed=1)
     predictions = model.predict(inputs, verbose=0)["logits"].argmax(-1)
     return model, float((predictions == labels).mean())
 
@@ -173,11 +175,11 @@ def trained(estimator: str, epochs: int, kernel: np.ndarray | None = None) -> tu
 @pytest.mark.full
 @pytest.mark.parametrize("estimator", ["gumbel", "reinforce"])
 def test_learns_where_to_attend_with_fit(estimator: str, tmp_path: Any) -> None:
-    model, accuracy = trained(estimator, 10)
+    model, accuracy = train_pointer(estimator, 10)
     assert accuracy > 0.95
     model.save(tmp_path / "pointer.keras")
     repeated = keras.models.load_model(tmp_path / "pointer.keras")
-    inputs, _ = pointing(20, seed=2)
+    inputs, _ = make_pointing_data(20, seed=2)
     same(repeated(inputs)["logits"], model(inputs)["logits"])
     same(repeated.reinforce.baseline, model.reinforce.baseline)
     assert bool(array(model.reinforce.baseline) < 0) is (estimator == "reinforce")
@@ -187,7 +189,7 @@ def test_learns_where_to_attend_with_fit(estimator: str, tmp_path: Any) -> None:
 def test_without_estimator_the_pointer_does_not_learn() -> None:
     """The argmax has no gradient, so a score that points to wrong positions stays wrong."""
     wrong = np.roll(np.eye(PLACES, dtype="float32"), 1, axis=1)
-    model, accuracy = trained("argmax", 4, wrong)
+    model, accuracy = train_pointer("argmax", 4, wrong)
     same(model.attention.score.weights[0], wrong)
     assert accuracy < 0.6
 
@@ -195,7 +197,7 @@ def test_without_estimator_the_pointer_does_not_learn() -> None:
 def test_conformance_weights_are_random() -> None:
     """The case of the oracle attends to different positions for different queries."""
     case = TestHardAttentionNumerics()
-    layer, tensors = case.built(), case.tensors()
+    layer, tensors = case.make_random(), case.tensors()
     randomise(layer, 4, scale=2)
     _, weights = case.attend(layer, *tensors)
     assert len(np.unique(weights.argmax(-1))) > 2

@@ -66,7 +66,7 @@ class LocalAttentionConformance(AttentionCase):
         super(LocalAttentionConformance, case).test_gradients_are_finite_differences()
 
     def test_all_masks_combine_by_and(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK & OTHER_MASK}
         causal = np.tril(np.ones((T, S), "bool"))
         want = self.attend(layer, *tensors, **per_tensor, attention_mask=ATTENTION_MASK & causal)
@@ -81,7 +81,7 @@ class LocalAttentionConformance(AttentionCase):
         assert not got[1][~hidden].any()
 
     def test_implicit_mask_is_kept_for_a_second_layer(self) -> None:
-        first, second = self.built(), self.built()
+        first, second = self.make_random(), self.make_random()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
         want = self.attend(first, query, value, key, value_mask=VALUE_MASK & OTHER_MASK)
@@ -157,7 +157,7 @@ class TestMasksOfMonotonicLocalAttention(
     test_gradients_are_finite_differences = None
 
 
-def aimed(window: int, share: float, **options: Any) -> LocalAttention:
+def make_aimed_layer(window: int, share: float, **options: Any) -> LocalAttention:
     """Return a layer with `score = q . k` for width 1 and centre `share` of S for query 1."""
     layer = LocalAttention("dot", window=window, **options)
     layer(np.ones((1, 1, 1), "float32"), np.ones((1, 1, 1), "float32"))
@@ -171,7 +171,7 @@ def test_local_p_by_hand() -> None:
     """S = 8, p = 4, D = 2, sigma = 1: positions 2 to 6 at distances 2, 1, 0, 1, 2."""
     value = np.log(np.array([9, 9, 1, 2, 4, 2, 1, 9], "float32"))[None, :, None]
     query = np.ones((1, 1, 1), "float32")
-    context, weights = aimed(2, 0.5)(query, value, return_attention_scores=True)
+    context, weights = make_aimed_layer(2, 0.5)(query, value, return_attention_scores=True)
     half, two = np.exp(-0.5), np.exp(-2)
     expected = [0, 0, 0.1 * two, 0.2 * half, 0.4, 0.2 * half, 0.1 * two, 0]
     np.testing.assert_allclose(array(weights)[0, 0], expected, rtol=1e-5)
@@ -181,7 +181,7 @@ def test_local_p_by_hand() -> None:
 def test_local_p_by_hand_between_two_positions() -> None:
     """S = 5, p = 2.5, D = 1: positions 2 and 3 at distance 1/2, sigma = 1/2."""
     query, value = np.ones((1, 1, 1), "float32"), np.zeros((1, 5, 1), "float32")
-    _, weights = aimed(1, 0.5)(query, value, return_attention_scores=True)
+    _, weights = make_aimed_layer(1, 0.5)(query, value, return_attention_scores=True)
     each = 0.5 * np.exp(-0.5)
     np.testing.assert_allclose(array(weights)[0, 0], [0, 0, each, each, 0], rtol=1e-5)
 
@@ -233,7 +233,7 @@ def test_local_m_continues_after_an_empty_window() -> None:
 @pytest.mark.parametrize("share", [0, 1e-3, 0.5, 0.999, 1])
 @pytest.mark.parametrize("sources", [1, 2, 7])
 def test_any_window_at_any_centre(window: int, share: float, sources: int) -> None:
-    layer, query = aimed(window, share), np.ones((1, 1, 1), "float32")
+    layer, query = make_aimed_layer(window, share), np.ones((1, 1, 1), "float32")
     value = np.random.default_rng(0).normal(size=(1, sources, 1)).astype("float32")
     run = differentiable(layer, lambda q, v: layer(q, v, return_attention_scores=True))
     (_, weights), by_inputs, by_weights = run(query, value)
@@ -267,7 +267,7 @@ def test_window_with_masked_centre(kind: str) -> None:
 
 
 def test_each_row_uses_its_own_length() -> None:
-    layer = aimed(1, 0.5)
+    layer = make_aimed_layer(1, 0.5)
     query, value = np.ones((4, 1, 1), "float32"), np.zeros((4, 8, 1), "float32")
     spans = [(0, 8), (0, 4), (2, 8), (5, 6)]
     mask = np.array([[lo <= s < hi for s in range(8)] for lo, hi in spans])
@@ -296,7 +296,7 @@ def test_span_covers_first_to_last_valid_position() -> None:
 def test_distant_centre_in_half_precision() -> None:
     """float16 has no odd integers above 2048: the centre is computed in float32."""
     for dtype in ("float16", "bfloat16"):
-        layer = aimed(3, 7001 / 8192, dtype=dtype)
+        layer = make_aimed_layer(3, 7001 / 8192, dtype=dtype)
         share = array(ops.sigmoid(ops.cast(layer.alignment.position_v, "float32")))[0]
         query, value = np.ones((1, 1, 1), "float32"), np.zeros((1, 8192, 1), "float32")
         _, weights = layer(query, value, return_attention_scores=True)
@@ -387,7 +387,7 @@ def test_centre_units_are_configurable() -> None:
 
 
 def test_value_mask_moves_the_window_but_attention_mask_does_not() -> None:
-    layer = aimed(0, 0.4)
+    layer = make_aimed_layer(0, 0.4)
     query, value = np.ones((1, 1, 1), "float32"), np.arange(1, 11, dtype="float32")[None, :, None]
     half = np.arange(10)[None] < 5
     assert float(array(layer(query, value))[0, 0, 0]) == 5

@@ -76,7 +76,7 @@ class TestCumulativeLocationSensitiveAttention(LocationSensitiveCase, NumericCon
         return state + attention_weights
 
 
-def walker(taps: list[float], **options: Any) -> LocationSensitiveAttention:
+def make_layer(taps: list[float], **options: Any) -> LocationSensitiveAttention:
     """Return a layer with one hidden unit, `tanh(0.1 k + 3 f)`, and a hard alignment."""
     layer = LocationSensitiveAttention(1, 1, len(taps), alignment="hard", **options)
     layer.build((1, 3, 1), (1, 3, 1))
@@ -92,23 +92,23 @@ QUERY = np.zeros((1, 4, 1), "float32")
 @pytest.mark.parametrize("mode", MODES)
 def test_filter_with_earlier_tap_moves_forward(mode: str) -> None:
     """Each step selects the next position; after the end, the largest key."""
-    layer = walker([1, 0, 0])
+    layer = make_layer([1, 0, 0])
     run = compiled(lambda q, v: layer(q, v), mode)
     assert array(run(QUERY, KEY))[0, :, 0].tolist() == [3, 1, 0, 3]
 
 
 def test_filter_with_later_tap_moves_backward() -> None:
-    assert array(walker([0, 0, 1])(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 3, 2]
+    assert array(make_layer([0, 0, 1])(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 3, 2]
 
 
 def test_even_filter_reaches_one_position_further_right() -> None:
-    assert array(walker([1, 0])(QUERY, KEY))[0, :, 0].tolist() == [3, 3, 3, 3]
-    assert array(walker([0, 1])(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 3, 2]
+    assert array(make_layer([1, 0])(QUERY, KEY))[0, :, 0].tolist() == [3, 3, 3, 3]
+    assert array(make_layer([0, 1])(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 3, 2]
 
 
 def test_accumulated_weights_repel_attention() -> None:
     """The last weights contain nothing of the step before, so its position is selected again."""
-    forgetful, cumulative = walker([0, -1, 0]), walker([0, -1, 0], cumulative=True)
+    forgetful, cumulative = make_layer([0, -1, 0]), make_layer([0, -1, 0], cumulative=True)
     assert array(forgetful(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 3, 2]
     assert array(cumulative(QUERY, KEY))[0, :, 0].tolist() == [3, 2, 1, 0]
 
@@ -117,7 +117,7 @@ def test_masked_positions_are_zeros_to_the_filter() -> None:
     """Position 1 is masked: no step selects it or moves on from it."""
     mask = np.array([[1, 0, 1, 1]], "bool")
     garbage = np.where(mask[..., None], KEY, np.float32(np.nan))
-    attention_weights = walker([1, 0, 0])(QUERY, garbage, value_mask=mask)
+    attention_weights = make_layer([1, 0, 0])(QUERY, garbage, value_mask=mask)
     assert array(attention_weights)[0, :, 0].tolist() == [2, 2, 2, 2]
 
 

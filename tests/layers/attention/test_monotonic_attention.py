@@ -18,7 +18,7 @@ from attention_zoo.layers import (
     MonotonicChunkwiseAttention,
     RecurrentDecoder,
 )
-from tests.layers.alignments.test_monotonic_alignments import in_chunks
+from tests.layers.alignments.test_monotonic_alignments import distribute_in_chunks
 from tests.layers.attention_case import Array, Result, Weights
 from tests.layers.attention_conformance import (
     FullyMaskedRowConformance,
@@ -122,7 +122,7 @@ class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, Wrappe
     ) -> Result:
         stop = expected_stop(normalized(weights, query, key) + weights["score_bias"], mask, state)
         hidden = query @ weights["query_kernel_2"] + key @ weights["key_kernel_2"]
-        return in_chunks(stop, np.tanh(hidden) @ weights["v_2"], mask, 3), stop
+        return distribute_in_chunks(stop, np.tanh(hidden) @ weights["v_2"], mask, 3), stop
 
     def equivalent(self) -> Attention:
         alignment = MochaAlignment(2, "additive", None, -1.0, 1.0)

@@ -46,7 +46,7 @@ class TestCopyHead(LayerConformance):
 
     @pytest.mark.every_backend
     def test_gate_follows_the_paper(self) -> None:
-        head, (context, state, inputs, logits, weights, source) = self.built(), self.tensors()
+        head, (context, state, inputs, logits, weights, source) = self.make_random(), self.tensors()
         w_h, w_s, w_x = (array(kernel)[:, 0] for kernel in head.kernels)
         gate = context @ w_h + state @ w_s + inputs @ w_x + float(array(head.bias))
         close(head.gate(context, state, inputs), gate.astype("float32"), 1e-6)
@@ -56,7 +56,7 @@ class TestCopyHead(LayerConformance):
 
 def test_hypotheses_of_a_search() -> None:
     """A step takes `(B, N, ...)` or `(B, ...)` and equals the call with `(B, T, ...)`."""
-    head, tensors = TestCopyHead().built(), TestCopyHead().tensors()
+    head, tensors = TestCopyHead().make_random(), TestCopyHead().tensors()
     full = head(*tensors)
     one = head(*(x[:, 1] for x in tensors[:-1]), tensors[-1])
     close(one, array(full)[:, 1], 1e-6)
@@ -82,7 +82,7 @@ def test_trains_in_a_plain_keras_model() -> None:
 
 def test_wrong_shapes_are_rejected() -> None:
     tensors = list(TestCopyHead().tensors())
-    head = TestCopyHead().built()
+    head = TestCopyHead().make_random()
     for at, message in ((3, r"logits must be \(3, 4, v"), (4, r"weights must be \(3, 4, s")):
         inputs = [*tensors]
         inputs[at] = inputs[at][:, :1]

@@ -108,7 +108,7 @@ class TestCRF(LayerConformance):
     @pytest.mark.parametrize("where", MASKS)
     def test_equals_brute_force(self, where: str, scheme: str | None) -> None:
         mask, (emissions,) = MASKS[where], self.tensors()
-        crf = self.built(**({} if scheme is None else {"tag_scheme": scheme}))
+        crf = self.make_random(**({} if scheme is None else {"tag_scheme": scheme}))
         of = energies_of(crf, emissions, mask)
         potentials = crf(emissions, mask=mask)
         tags, score = arrays(crf.decode(potentials))
@@ -132,7 +132,7 @@ class TestCRF(LayerConformance):
     @pytest.mark.full
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_methods_compile(self, mode: str) -> None:
-        crf, (emissions,) = self.built(tag_scheme="BIO"), self.tensors()
+        crf, (emissions,) = self.make_random(tag_scheme="BIO"), self.tensors()
 
         def run(emissions: Any, mask: Any) -> Any:
             potentials, tags = crf(emissions, mask=mask, return_tags=True)
@@ -153,7 +153,7 @@ class TestCRF(LayerConformance):
     # masks
 
     def test_masks_combine_and_no_mask_is_passed_on(self) -> None:
-        crf, (emissions,) = self.built(), self.tensors()
+        crf, (emissions,) = self.make_random(), self.tensors()
         first, second = MASKS["right"], MASKS["holes"]
         want = crf(emissions, mask=first & second)
         carrying = pass_mask_on(ops.convert_to_tensor(emissions), ops.convert_to_tensor(first))
@@ -173,7 +173,7 @@ class TestCRF(LayerConformance):
 
     @pytest.mark.parametrize("fill", [np.nan, np.inf])
     def test_values_at_masked_positions_do_not_affect_outputs(self, fill: float) -> None:
-        crf, (emissions,) = self.built(tag_scheme="BIO"), self.tensors()
+        crf, (emissions,) = self.make_random(tag_scheme="BIO"), self.tensors()
         mask, labels = MASKS["holes"], np.zeros((3, 5), "int32")
         loss = CRFLoss("none")
         run = differentiable(crf, lambda x: loss(labels, crf(x, mask=mask)))
@@ -190,7 +190,7 @@ class TestCRF(LayerConformance):
     # forbidden tags
 
     def test_forbidden_tags_are_never_decoded_and_get_no_gradient(self) -> None:
-        crf = self.built(tag_scheme="BIO")
+        crf = self.make_random(tag_scheme="BIO")
         emissions = np.zeros((2, 4, 4), "float32")
         emissions[..., 2] = 1e4  # I-A is only allowed after B-A
         potentials = crf(emissions)
@@ -208,7 +208,7 @@ class TestCRF(LayerConformance):
             assert not gradient[~allowed].any()
 
     def test_scheme_constrains_the_ends_without_boundaries(self) -> None:
-        crf = self.built(tag_scheme="BIO", use_boundaries=False)
+        crf = self.make_random(tag_scheme="BIO", use_boundaries=False)
         assert len(crf.weights) == 1
         emissions = np.zeros((1, 1, 4), "float32")
         emissions[..., 2] = 9
@@ -262,7 +262,7 @@ class TestCRF(LayerConformance):
     def test_invalid_arguments_are_rejected(self) -> None:
         with pytest.raises(ValueError, match=r"inputs must be \(batch, positions, 3\), got shape"):
             CRF(3)(np.zeros((2, 5, 4), "float32"))
-        crf = self.built()
+        crf = self.make_random()
         with pytest.raises(ValueError, match=r"inputs must be \(batch, positions, 4\), got shape"):
             crf(np.zeros((2, 4), "float32"))
         with pytest.raises(ValueError, match=r"potentials must be \(batch, .*, 5\), got shape"):
@@ -281,7 +281,7 @@ def assert_close_to_golden(got: Any, want: np.ndarray) -> None:
     np.testing.assert_allclose(np.asarray(got, "float64"), want, rtol=1e-5, atol=1e-5)
 
 
-def tagger(**options: Any) -> tuple[keras.Model, CRF]:
+def make_tagger(**options: Any) -> tuple[keras.Model, CRF]:
     """Return a model from words to potentials, tags and sentence lengths."""
     words = keras.Input((None,), dtype="int32", name="words")
     embedded = keras.layers.Embedding(12, 8, mask_zero=True)(words)
@@ -291,7 +291,7 @@ def tagger(**options: Any) -> tuple[keras.Model, CRF]:
     return keras.Model(words, {"potentials": potentials, "tags": tags, "count": count}), crf
 
 
-def sentences(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
+def make_sentences(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
     """Return words, padded with 0, and tags: B-A or O depending on the word, I-A after 1."""
     rng = np.random.default_rng(0)
     words = rng.integers(1, 12, (count, 7))
@@ -307,8 +307,8 @@ def sentences(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.full
 def test_trains_with_fit_next_to_another_weighted_output(tmp_path: Path) -> None:
     """Learns; a sentence of weight 0 is ignored; the reloaded model predicts the same."""
-    model, crf = tagger(tag_scheme="BIO", tags=NAMES)
-    words, tags = sentences()
+    model, crf = make_tagger(tag_scheme="BIO", tags=NAMES)
+    words, tags = make_sentences()
     count = (words > 0).sum(1, keepdims=True).astype("float32")
     wrong = tags.copy()
     wrong[::2] = 1

@@ -23,7 +23,7 @@ from attention_zoo.layers import (
 )
 from attention_zoo.layers.positions import make_positions
 from attention_zoo.ops import implicit_mask
-from tests.layers.attention.test_multi_head_attention import HeadsNumbers
+from tests.layers.attention.test_multi_head_attention import MultiHeadCase
 from tests.layers.attention_case import Array, B, S, T, Weights, numbers
 from tests.layers.attention_conformance import PaddingConformance
 from tests.layers.conformance import LayerConformance
@@ -67,7 +67,7 @@ class AbsoluteCase(LayerConformance):
 
     def test_rows_may_have_different_starts(self) -> None:
         """With `start` minus the number of padding tokens, left padding does not affect outputs."""
-        layer, (x,) = self.built(), self.tensors()
+        layer, (x,) = self.make_random(), self.tensors()
         pads = np.array([0, 2, 3], "int32")
         run = compiled(lambda x, start: layer(x, start=start), MODES[1])
         got = array(run(x, -pads))
@@ -75,7 +75,7 @@ class AbsoluteCase(LayerConformance):
             close(got[row : row + 1, count:], layer(x[row : row + 1, count:]), 1e-6)
 
     def test_steps_equal_the_call(self) -> None:
-        layer, (x,) = self.built(), self.tensors()
+        layer, (x,) = self.make_random(), self.tensors()
         full = array(layer(x))
         run = compiled(lambda x, start: layer(x, start=start), MODES[1])
         for t in range(T):
@@ -83,7 +83,7 @@ class AbsoluteCase(LayerConformance):
             close(run(x[:, t : t + 1], np.int32(t)), full[:, t : t + 1], 1e-6)
 
     def test_mask_is_passed_on(self) -> None:
-        layer, (x,) = self.built(), self.tensors()
+        layer, (x,) = self.make_random(), self.tensors()
         mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]], "bool")
         same(implicit_mask(layer(masked(x, mask))), mask)
         assert implicit_mask(layer(x)) is None
@@ -98,10 +98,10 @@ class AbsoluteCase(LayerConformance):
         with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, features\)"):
             self.make()(np.ones((2, 3), "float32"))
         with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, .*got shape \(3, 4"):
-            self.built()(np.ones((3, 4), "float32"))
+            self.make_random()(np.ones((3, 4), "float32"))
 
     def test_invalid_word_starts_are_rejected(self) -> None:
-        layer, (x,) = self.built(), self.tensors()
+        layer, (x,) = self.make_random(), self.tensors()
         with pytest.raises(ValueError, match=r"start must be \(\d+\), got shape \(7,\)"):
             layer(x, start=np.arange(7))
         for start in (0.5, np.zeros(len(x), "float32")):
@@ -190,7 +190,7 @@ class RelativeCase(PartConformance):
         return tuple(rng.normal(size=shape).astype("float32") for shape in shapes)
 
     def test_oracle(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         for seed, (steps, sources) in enumerate([(4, 5), (5, 4), (1, 7), (7, 1), (9, 9)]):
             randomise(layer, seed)
             query, key = self.tensors(2, steps, sources, seed)
@@ -209,7 +209,7 @@ class RelativeCase(PartConformance):
 
     def test_scores_depend_on_distances_only(self) -> None:
         """Shifting queries and keys together, as left padding does, keeps the scores."""
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         want = array(layer(query, key))
         for pads in (1, 3, 40):
             shifted = [
@@ -219,13 +219,13 @@ class RelativeCase(PartConformance):
 
     @needs_dynamic_shapes
     def test_unknown_lengths(self) -> None:
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         run = with_dynamic_shapes(layer, (None, H, None, D), (None, H, None, D))
         close(run(query, key), layer(query, key), 1e-6)
 
     @pytest.mark.parametrize(("steps", "sources"), [(0, 3), (3, 0), (0, 0), (1, 1)])
     def test_small_sizes(self, steps: int, sources: int) -> None:
-        scores = self.built()(*self.tensors(2, steps, sources))
+        scores = self.make_random()(*self.tensors(2, steps, sources))
         assert tuple(scores.shape) == (2, H, steps, sources)
 
 
@@ -250,7 +250,7 @@ class TestRotaryPositions(RelativeCase):
 
     def test_lengths_are_unchanged(self) -> None:
         (x, _) = self.tensors(steps=50)
-        rotated = array(self.built().transform(ops.convert_to_tensor(x)))
+        rotated = array(self.make_random().transform(ops.convert_to_tensor(x)))
         np.testing.assert_allclose((rotated**2).sum(-1), (x**2).sum(-1), rtol=1e-5)
 
     def test_odd_widths_are_rejected(self) -> None:
@@ -353,7 +353,7 @@ class TestShawPositions(RelativeCase):
         MultiHeadAttention(2, 4, value_dim=5, positions=ShawPositions(use_values=False))
 
 
-class HeadsWithPositions(HeadsNumbers, PaddingConformance):
+class HeadsWithPositions(MultiHeadCase, PaddingConformance):
     """Outputs, gradients and padding of layers with grouped keys."""
 
     options = {"num_heads": H, "key_dim": D, "num_key_value_heads": 2}

@@ -44,7 +44,7 @@ class TestRecurrentDecoder(DecoderConformance):
     def make(self, dtype: Any = None, **options: Any) -> RecurrentDecoder:
         return RecurrentDecoder(**{"cell": self.cell(dtype), "dtype": dtype, **options})
 
-    def respond(self, layer: Any, inputs: Any, memory: Any) -> Any:
+    def compute_outputs(self, layer: Any, inputs: Any, memory: Any) -> Any:
         return layer(inputs, memory, initial_state=memory[:, 0] if layer.bridge else None)
 
 

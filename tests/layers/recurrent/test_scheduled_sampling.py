@@ -43,7 +43,7 @@ class TestScheduledSampling(LayerConformance):
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return (TOKENS[:batch],)
 
-    def respond(self, layer: Any, tokens: Any) -> Any:
+    def compute_outputs(self, layer: Any, tokens: Any) -> Any:
         """Return the tokens fed to a decoder that predicts the next token id."""
 
         def step(tokens: Any, state: Any) -> Any:
@@ -92,11 +92,11 @@ def test_custom_schedule() -> None:
 
     sampling = ScheduledSampling(Alternating())
     assert float(array(sampling.probability)) == 0
-    _fed(sampling, Toy())
+    _sample_inputs(sampling, ToyDecoder())
     assert float(array(sampling.probability)) == 1
 
 
-class Toy:
+class ToyDecoder:
     """A decoder with embedding, readout and random weights."""
 
     def __init__(self, cell: Any = None) -> None:
@@ -133,11 +133,15 @@ CELLS = {
 }
 
 
-def _fed(sampling: ScheduledSampling, toy: Toy, mask: Any = None, tokens: Any = TOKENS) -> Any:
+def _sample_inputs(
+    sampling: ScheduledSampling, toy: ToyDecoder, mask: Any = None, tokens: Any = TOKENS
+) -> Any:
     return sampling(tokens, step=toy.step, state=toy.start, mask=mask, training=True)
 
 
-def by_hand(toy: Toy, tokens: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def sample_by_loop(
+    toy: ToyDecoder, tokens: np.ndarray, truth: np.ndarray, mask: np.ndarray
+) -> np.ndarray:
     """Loop over rows and steps in Python; masked steps are skipped."""
     fed = tokens.copy()
     for row in range(len(tokens)):
@@ -155,10 +159,14 @@ def by_hand(toy: Toy, tokens: np.ndarray, truth: np.ndarray, mask: np.ndarray) -
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("cell", CELLS)
 def test_probability_0_feeds_greedy_predictions(cell: str, mode: str) -> None:
-    toy, sampling, mask = Toy(CELLS[cell]()), ScheduledSampling(ConstantSampling(0)), TOKENS != 0
-    run = compiled(lambda tokens: _fed(sampling, toy, mask, tokens), mode)
+    toy, sampling, mask = (
+        ToyDecoder(CELLS[cell]()),
+        ScheduledSampling(ConstantSampling(0)),
+        TOKENS != 0,
+    )
+    run = compiled(lambda tokens: _sample_inputs(sampling, toy, mask, tokens), mode)
     fed = array(run(ops.convert_to_tensor(TOKENS)))
-    want = by_hand(toy, TOKENS, np.zeros(TOKENS.shape, "bool"), mask)
+    want = sample_by_loop(toy, TOKENS, np.zeros(TOKENS.shape, "bool"), mask)
     assert fed.tolist() == want.tolist()
     assert (fed != TOKENS).any()
     assert not fed[~mask].any()
@@ -169,18 +177,18 @@ def test_probability_0_feeds_greedy_predictions(cell: str, mode: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("cell", ["plain", "input_feeding"])
 def test_sampled_mask_selects_truth_or_prediction(cell: str) -> None:
-    toy, mask = Toy(CELLS[cell]()), TOKENS != 0
+    toy, mask = ToyDecoder(CELLS[cell]()), TOKENS != 0
     for seed in range(3):
         truth = np.random.default_rng(seed).random(TOKENS.shape) < 0.5
         first = (mask.cumsum(1) <= 1) | truth
         fed = sample_decoder_inputs(toy.step, toy.start, TOKENS, ops.convert_to_tensor(first), mask)
-        assert array(fed).tolist() == by_hand(toy, TOKENS, truth, mask).tolist()
+        assert array(fed).tolist() == sample_by_loop(toy, TOKENS, truth, mask).tolist()
 
 
 def test_probability_1_is_teacher_forcing() -> None:
-    toy = Toy(CELLS["input_feeding"]())
+    toy = ToyDecoder(CELLS["input_feeding"]())
     sampling = ScheduledSampling(ConstantSampling(1))
-    same(_fed(sampling, toy, TOKENS != 0), TOKENS)
+    same(_sample_inputs(sampling, toy, TOKENS != 0), TOKENS)
 
 
 @pytest.mark.parametrize("training", [None, False])
@@ -205,18 +213,18 @@ def test_sampling_frequency_equals_the_schedule() -> None:
 
 
 def test_sampling_is_seeded_and_differs_between_calls() -> None:
-    toy = Toy()
+    toy = ToyDecoder()
     first, repeated = (ScheduledSampling(ConstantSampling(0.5), seed=3) for _ in range(2))
-    runs = [array(_fed(first, toy)) for _ in range(4)]
+    runs = [array(_sample_inputs(first, toy)) for _ in range(4)]
     assert len({x.tobytes() for x in runs}) > 1
     for x in runs:
-        same(_fed(repeated, toy), x)
+        same(_sample_inputs(repeated, toy), x)
 
 
 @pytest.mark.parametrize("mode", MODES if not JAX else ["eager"])
 def test_schedule_depends_on_updates(mode: str) -> None:
-    toy, sampling = Toy(), ScheduledSampling(LinearSampling(1.0, 0.5))
-    run = compiled(lambda tokens: _fed(sampling, toy, None, tokens), mode)
+    toy, sampling = ToyDecoder(), ScheduledSampling(LinearSampling(1.0, 0.5))
+    run = compiled(lambda tokens: _sample_inputs(sampling, toy, None, tokens), mode)
     tokens, chances = ops.convert_to_tensor(TOKENS), []
     for _ in range(3):
         chances.append(float(array(sampling.probability)))
@@ -224,24 +232,24 @@ def test_schedule_depends_on_updates(mode: str) -> None:
     assert chances == [1, 0.5, 0]
     assert int(array(sampling.updates)) == 3
     every = np.ones(TOKENS.shape, "bool")
-    assert array(last).tolist() == by_hand(toy, TOKENS, ~every, every).tolist()
+    assert array(last).tolist() == sample_by_loop(toy, TOKENS, ~every, every).tolist()
 
 
 def test_padding_does_not_affect_outputs() -> None:
-    toy, mask = Toy(CELLS["attend_then_step"]()), TOKENS != 0
+    toy, mask = ToyDecoder(CELLS["attend_then_step"]()), TOKENS != 0
     sampling = ScheduledSampling(ConstantSampling(0))
-    want = array(_fed(sampling, toy, mask))
+    want = array(_sample_inputs(sampling, toy, mask))
     padded = np.concatenate([TOKENS, np.full((3, 5), 8, "int32")], axis=1)
     padded_mask = np.concatenate([mask, np.zeros((3, 5), "bool")], axis=1)
-    got = array(_fed(sampling, toy, padded_mask, padded))
+    got = array(_sample_inputs(sampling, toy, padded_mask, padded))
     same(got[:, :6], want)
     assert (got[:, 6:] == 8).all()
 
 
 def test_gradients_equal_those_for_the_sampled_tokens() -> None:
-    toy = Toy(CELLS["input_feeding"]())
+    toy = ToyDecoder(CELLS["input_feeding"]())
     model = keras.Sequential([toy.embedding, toy.decoder.cell.cell, toy.readout])
-    fed = _fed(ScheduledSampling(ConstantSampling(0)), toy)
+    fed = _sample_inputs(ScheduledSampling(ConstantSampling(0)), toy)
 
     def sampled(memory: Any) -> Any:
         constants, start = toy.decoder.start(memory, None, None, 3)
@@ -265,7 +273,7 @@ def test_gradients_equal_those_for_the_sampled_tokens() -> None:
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (3, 1)])
 def test_small_sizes(shape: tuple[int, int]) -> None:
     tokens = np.full(shape, 2, "int32")
-    toy = Toy()
+    toy = ToyDecoder()
     _, start = toy.decoder.start(None, None, None, shape[0])
     sampling = ScheduledSampling(ConstantSampling(0))
     fed = sampling(tokens, step=toy.step, state=start, training=True)
@@ -273,7 +281,7 @@ def test_small_sizes(shape: tuple[int, int]) -> None:
 
 
 def test_invalid_arguments_are_rejected() -> None:
-    toy, sampling = Toy(), ScheduledSampling("constant")
+    toy, sampling = ToyDecoder(), ScheduledSampling("constant")
     with pytest.raises(ValueError, match="needs step, the"):
         sampling(TOKENS, training=True)
     with pytest.raises(ValueError, match=r"tokens must be \(batch, steps\)"):
@@ -283,7 +291,7 @@ def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="tokens must be integers, got dtype"):
         sampling(TOKENS.astype("float32"), step=toy.step, state=toy.start, training=True)
     with pytest.raises(ValueError, match="mask has dtype float32"):
-        _fed(sampling, toy, np.ones(TOKENS.shape, "float32"))
+        _sample_inputs(sampling, toy, np.ones(TOKENS.shape, "float32"))
 
 
 SIZES = {"source_vocabulary_size": 11, "target_vocabulary_size": 12}

@@ -201,7 +201,7 @@ class TestLocationScore(ScoreConformance):
             Attention(score="location")
 
     def test_leading_axes_of_the_keys_only(self) -> None:
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         heads = ops.convert_to_tensor(np.stack([key, key], axis=1))
         got = array(layer.compute_scores(ops.convert_to_tensor(query[:, None]), heads))
         for head in range(2):
@@ -248,7 +248,7 @@ class StatefulScoreConformance(ScoreConformance):
 
     @pytest.mark.numerics
     def test_scores_of_later_steps(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         for seed in range(20):
             randomise(layer, seed)
             query, key = self.tensors(seed=seed)
@@ -273,7 +273,7 @@ class StatefulScoreConformance(ScoreConformance):
 
     def test_state_of_every_leading_axis(self) -> None:
         """Heads and hypotheses: `(B, H, T, S)`, each attention step from its own state."""
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         previous = np.random.default_rng(2).random((3, 2, 4, 5)).astype("float32")
         keys = layer.project(ops.convert_to_tensor(key))[:, None]
         states = ops.convert_to_tensor(np.stack([query, 2 * query], axis=1))
@@ -283,7 +283,7 @@ class StatefulScoreConformance(ScoreConformance):
             close(got[:, head], single, 1e-6)
 
     def test_initial_state_is_zero(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         assert layer.is_stateful
         for dtype, expected in (("float16", "float32"), ("float32", "float32")):
             (state,) = layer.initial_state(ops.ones((3, 2, 5), dtype))

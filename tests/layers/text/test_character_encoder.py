@@ -22,7 +22,7 @@ class WordConformance(LayerConformance):
 
     @pytest.mark.every_backend
     def test_padding_does_not_affect_outputs(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         want = array(layer(WORDS))
         assert want[:1].any(axis=-1).all()
         assert not want[1, 1].any()
@@ -43,12 +43,12 @@ class WordConformance(LayerConformance):
         assert y.any() == (0 not in sizes)
 
     def test_gradients_are_finite_with_empty_words(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         _, _, by_weights = differentiable(layer, layer)(WORDS)
         assert all(np.isfinite(x).all() and x.any() for x in by_weights)
 
     def test_dropout_acts_in_training_only(self) -> None:
-        layer = self.built(dropout=0.5)
+        layer = self.make_random(dropout=0.5)
         words: Any = WORDS[:1]
         np.testing.assert_array_equal(array(layer(words)), array(layer(words, training=False)))
         assert (array(layer(words, training=True)) != array(layer(words))).any()
@@ -73,7 +73,7 @@ class TestCharacterCNN(WordConformance):
     @pytest.mark.parametrize("width", [1, 2, 3, 5])
     def test_oracle(self, width: int) -> None:
         """Compute each filter in float64; wide filters reach beyond the word."""
-        layer = self.built(width=width)
+        layer = self.make_random(width=width)
         table, kernel, bias = (array(w) for w in layer.weights)
         kernel = kernel.reshape(width, 3, 5)
         got = array(layer(WORDS))
@@ -114,7 +114,7 @@ class TestCharacterLSTM(WordConformance):
     keras_cells = True
 
     def test_oracle(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         table, *cells = (array(w) for w in layer.weights)
         got = array(layer(WORDS))
         for row, word in np.ndindex(WORDS.shape[:2]):

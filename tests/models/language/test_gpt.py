@@ -163,7 +163,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def marks_of(positions: str) -> list[pytest.MarkDecorator]:
+def get_marks(positions: str) -> list[pytest.MarkDecorator]:
     """Positions whose bias depends on the step are always tested."""
     return [pytest.mark.every_backend if positions in ("rotary", "t5") else pytest.mark.soak]
 
@@ -177,7 +177,7 @@ def marks_of(positions: str) -> list[pytest.MarkDecorator]:
             pytest.param(way, "learned", marks=pytest.mark.soak)
             for way in ("diverse", "contrast", "rules")
         ),
-        *(pytest.param("beam", name, marks=marks_of(name)) for name in POSITION_NAMES[1:]),
+        *(pytest.param("beam", name, marks=get_marks(name)) for name in POSITION_NAMES[1:]),
     ],
 )
 def test_continues_prompts_of_any_length(way: str, positions: str) -> None:

@@ -169,7 +169,7 @@ LABELS = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], axis=1)
 INPUTS = {"source": SOURCE, "target": TARGET}
 
 
-def trained(model: PointerGenerator, steps: int) -> list[float]:
+def train(model: PointerGenerator, steps: int) -> list[float]:
     """Train for this number of steps; return the losses."""
     if not model.compiled:
         model.compile(keras.optimizers.Adam(0.05), model.make_loss(), jit_compile=JAX)
@@ -190,14 +190,14 @@ def test_coverage_starts_at_its_step_and_not_before() -> None:
     covered = PointerGenerator(**COVERED)
     plain = copy_weights_to(covered, coverage=None)
     w_c = covered.attention.score.coverage_kernel
-    np.testing.assert_allclose(trained(covered, 2), trained(plain, 2), rtol=1e-6)
+    np.testing.assert_allclose(train(covered, 2), train(plain, 2), rtol=1e-6)
     assert not array(w_c).any()
     forward(covered, SOURCE, TARGET)
     assert int(covered.switch.steps) == 2
     np.testing.assert_allclose(
         forward(covered, SOURCE, TARGET), forward(plain, SOURCE, TARGET), atol=1e-5
     )
-    (with_it,), (without,) = trained(covered, 1), trained(plain, 1)
+    (with_it,), (without,) = train(covered, 1), train(plain, 1)
     assert with_it > without + 1e-3, "the coverage loss counts"
     assert array(w_c).any()
 
@@ -237,12 +237,12 @@ def test_resumed_training_is_exact_across_the_coverage_start(tmp_path: Path) -> 
     """Saved at step 1, with coverage from step 2 on: equal to uninterrupted training."""
     keras.utils.set_random_seed(0)
     full = PointerGenerator(**COVERED)
-    trained(full, 1)
+    train(full, 1)
     full.save(tmp_path / "model.keras")
-    first = trained(full, 3)
+    first = train(full, 3)
     repeated = keras.models.load_model(tmp_path / "model.keras")
     assert int(repeated.switch.steps) == 1
-    assert trained(repeated, 3) == first
+    assert train(repeated, 3) == first
     for one, other in zip(full.weights, repeated.weights, strict=True):
         np.testing.assert_array_equal(array(other), array(one))
     assert int(repeated.switch.steps) == 4
@@ -255,7 +255,7 @@ def test_weights_transfer_to_a_model_with_coverage(tmp_path: Path) -> None:
     covered = az.models.from_preset(tmp_path / "plain", coverage={"from_step": 1})
     assert int(covered.switch.steps) == 0
     np.testing.assert_array_equal(forward(covered, SOURCE, TARGET), forward(plain, SOURCE, TARGET))
-    trained(covered, 2)
+    train(covered, 2)
     covered.save_to_preset(tmp_path / "covered")
     repeated = az.models.from_preset(tmp_path / "covered")
     assert int(repeated.switch.steps) == 2
@@ -267,7 +267,7 @@ def test_weights_transfer_to_a_model_with_coverage(tmp_path: Path) -> None:
 MARK = 4
 
 
-def reports(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def make_reports(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Seven words, two of them out of vocabulary; the target is the word after the mark."""
     rng = np.random.default_rng(seed)
     source = rng.integers(5, 12, size=(count, 7))
@@ -286,7 +286,7 @@ def test_learns_to_copy_out_of_vocabulary_words() -> None:
     keras.utils.set_random_seed(1)
     model = PointerGenerator(12, embedding_dim=12, units=24, copies=2)
     model.compile(keras.optimizers.Adam(0.01), model.make_loss(), jit_compile=JAX)
-    source, labels = reports(768, 0)
+    source, labels = make_reports(768, 0)
     target = np.concatenate([np.full((768, 1), 2), labels[:, :1]], 1).astype("int32")
     model.fit(
         {"source": source, "target": target},
@@ -296,7 +296,7 @@ def test_learns_to_copy_out_of_vocabulary_words() -> None:
         shuffle=False,
         verbose=0,
     )
-    source, labels = reports(128, 1)
+    source, labels = make_reports(128, 1)
     result = model.compiled_search(source, beam_width=2, max_length=3)
     tokens = np.asarray(result.tokens)[:, 0, :2]
     assert (tokens == labels).all(1).mean() > 0.95

@@ -78,7 +78,7 @@ def apply_sublayer(name: str, x: np.ndarray, weights: list[np.ndarray]) -> np.nd
     return value * sigmoid(gate)
 
 
-def attended(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
+def attend(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
     (q, bq), (k, bk), (v, bv), (o, bo) = zip(weights[::2], weights[1::2], strict=True)
     total = np.tile(bo, (len(x), 1))
     for head in range(q.shape[1]):
@@ -105,7 +105,7 @@ def test_layer_follows_the_paper(name: str) -> None:
     for row, valid in enumerate(MASK):
         want = x[row, valid].astype("float64")
         want = norm(want + apply_sublayer(name, want, of["sublayer"]), *of["sublayer_residual"])
-        want = norm(want + attended(want, of["attention"]), *of["attention_residual"])
+        want = norm(want + attend(want, of["attention"]), *of["attention_residual"])
         np.testing.assert_allclose(got[row, valid], want, atol=1e-4)
 
 

@@ -90,7 +90,7 @@ def test_embeddings_are_initialized_uniformly() -> None:
     assert 0.49 < largest <= 0.5
 
 
-def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
+def make_sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Return sentences with spans of two types, which depend on the previous word."""
     rng = np.random.default_rng(0)
     words = rng.integers(3, 13, size=(rows, 5)).astype("int32")
@@ -113,7 +113,7 @@ def test_characters_by_an_lstm_and_no_attention() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["softmax", "crf"])
 def test_learns_with_fit(kind: str) -> None:
-    words, labels = sentences(256)
+    words, labels = make_sentences(256)
     model = RecurrentTagger(13, TAGS, 8, 16, head={"kind": kind}, dropout=0.0, word_dropout=0.01)
     assert fit_and_evaluate(model, words, labels, 0.03, 10) > 0.97
 

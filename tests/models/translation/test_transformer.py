@@ -125,7 +125,7 @@ def test_conformance_with_every_positional_encoding(
     test(case, positions)
 
 
-def also_compiled(positions: str, jit: bool) -> Any:
+def make_param(positions: str, jit: bool) -> Any:
     """Compiling with XLA is slow: by default only for one kind of positions."""
     return pytest.param(positions, jit, marks=[pytest.mark.soak] * (jit and positions != "t5"))
 
@@ -133,7 +133,7 @@ def also_compiled(positions: str, jit: bool) -> Any:
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("positions", "jit"),
-    [also_compiled(name, jit) for name in RELATIVE_NAMES for jit in (False, True)],
+    [make_param(name, jit) for name in RELATIVE_NAMES for jit in (False, True)],
 )
 def test_cache_buckets_keep_relative_distances(
     positions: str, jit: bool, monkeypatch: pytest.MonkeyPatch

@@ -172,7 +172,7 @@ def test_presets() -> None:
     assert model.make_loss().sharpness is None
 
 
-def squares(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def make_square_images(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return images of two coloured squares, and texts that name them from left to right."""
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, 4, (count, 2))
@@ -186,7 +186,7 @@ def squares(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
 @pytest.mark.full
 def test_learns_with_fit() -> None:
     """Equal images have the same number and the same text."""
-    inputs, numbers = squares(320)
+    inputs, numbers = make_square_images(320)
     keras.utils.set_random_seed(1)
     ranking = {"sharpness": 20.0}
     model = CrossAttentionRetriever(9, 8, 16, {"filters": [8, 16]}, ranking=ranking)
@@ -201,7 +201,7 @@ def test_learns_with_fit() -> None:
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
 def test_trains_in_the_shared_training_loop() -> None:
-    inputs, numbers = squares(16)
+    inputs, numbers = make_square_images(16)
     model = CrossAttentionRetriever(9, 8, 16, {"filters": [8]})
     steps, batches = make_training_steps(model, inputs, numbers)
     want = 16 * float(model.loss(numbers, model(inputs)))

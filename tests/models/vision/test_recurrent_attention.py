@@ -203,7 +203,7 @@ def test_parameter_counts_follow_the_papers(
     assert model.count_params() == sum((rows + 1) * columns for rows, columns in sizes)
 
 
-def hidden_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
+def make_images_with_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return images with the class at the right edge and misleading values elsewhere."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, count)
@@ -216,7 +216,7 @@ def hidden_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.every_backend
 def test_learns_where_to_attend_with_fit() -> None:
     """One glimpse: the centre is uninformative, and only rewards move the location."""
-    images, labels = hidden_sign(640)
+    images, labels = make_images_with_sign(640)
     model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 1, 8, 16, location_std=0.4, seed=1)
     model.compile(keras.optimizers.Adam(0.02), model.make_loss(), metrics=["accuracy"])
     keras.utils.set_random_seed(1)
@@ -233,7 +233,7 @@ def test_learns_where_to_attend_with_fit() -> None:
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
 def test_trains_in_the_shared_training_loop(jit: bool) -> None:
     """With almost no noise at the first step, the loss equals that of inference."""
-    images, labels = hidden_sign(64)
+    images, labels = make_images_with_sign(64)
     model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 2, 8, 16, location_std=1e-4, seed=1)
     steps, batches = make_training_steps(model, images, labels, jit=jit)
     tested = steps.test(batches)
@@ -317,12 +317,12 @@ def test_loss_includes_layer_losses() -> None:
 
 @pytest.mark.full
 def test_added_losses_are_trained() -> None:
-    class Weighed(RecurrentAttentionModel):
+    class RegularizedModel(RecurrentAttentionModel):
         def call(self, images: Any, training: bool | None = None) -> Any:
             self.add_loss(keras.ops.convert_to_tensor(100.0))
             return super().call(images, training=training)
 
-    model = Weighed((8, 8, 1), 3, 3, glimpses=2, glimpse_units=4, units=5)
+    model = RegularizedModel((8, 8, 1), 3, 3, glimpses=2, glimpse_units=4, units=5)
     model.compile("sgd", model.make_loss(), jit_compile=JAX)
     images, labels = np.zeros((2, 8, 8, 1), "uint8"), np.array([0, 1])
     assert model.train_on_batch(images, labels) > 100
