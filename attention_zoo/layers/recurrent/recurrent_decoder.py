@@ -231,14 +231,10 @@ class RecurrentDecoder(keras.layers.Layer):
         noise = self._sample_noise(inputs, constants, training)
         steps |= _flatten_noise(noise)
 
-        def step(
-            state: CellState, step_inputs: dict[str, Tensor]
-        ) -> tuple[CellState, dict[str, Any]]:
-            step_noise = _get_step_noise(step_inputs, len(noise))
-            record, new = self.cell.step(
-                step_inputs["hoisted"], state, constants, step_noise, training
-            )
-            return _keep_masked_states(step_inputs, new, state), {
+        def step(state: CellState, xs: dict[str, Tensor]) -> tuple[CellState, dict[str, Any]]:
+            step_noise = _get_step_noise(xs, len(noise))
+            record, new = self.cell.step(xs["hoisted"], state, constants, step_noise, training)
+            return _keep_masked_states(xs, new, state), {
                 name: getattr(record, name) for name in fields
             }
 
@@ -257,11 +253,9 @@ class RecurrentDecoder(keras.layers.Layer):
     ) -> tuple[dict[str, Any], CellState]:
         """Run the cells over all steps, then attend for all steps at once; nothing is fed back."""
 
-        def step(cells: Any, step_inputs: dict[str, Tensor]) -> tuple[Any, Tensor]:
-            hidden, new = self.cell.step_cells(
-                step_inputs["hoisted"], [], cells, constants, training
-            )
-            return _keep_masked_states(step_inputs, new, cells), hidden
+        def step(cells: Any, xs: dict[str, Tensor]) -> tuple[Any, Tensor]:
+            hidden, new = self.cell.step_cells(xs["hoisted"], [], cells, constants, training)
+            return _keep_masked_states(xs, new, cells), hidden
 
         like = self._make_zero_record(ops.shape(inputs)[0], constants, ("hidden",))["hidden"]
         steps = self._step_inputs(inputs, mask, training)
@@ -383,20 +377,19 @@ def _flatten_noise(noise: tuple[Noise | None, ...]) -> dict[str, Tensor]:
     }
 
 
-def _get_step_noise(step_inputs: dict[str, Tensor], count: int) -> tuple[Noise | None, ...]:
+def _get_step_noise(xs: dict[str, Tensor], count: int) -> tuple[Noise | None, ...]:
     """Return the noise of one step for each attention, from the names of `_flatten_noise`."""
     return tuple(
         Noise(*leaves) if any(leaf is not None for leaf in leaves) else None
         for leaves in (
-            [step_inputs.get(f"{name}_{number}") for name in Noise._fields]
-            for number in range(count)
+            [xs.get(f"{name}_{number}") for name in Noise._fields] for number in range(count)
         )
     )
 
 
-def _keep_masked_states(step_inputs: dict[str, Tensor], new: Any, old: Any) -> Any:
+def _keep_masked_states(xs: dict[str, Tensor], new: Any, old: Any) -> Any:
     """Return the new state, but the old state in rows whose step is masked."""
-    if "mask" not in step_inputs:
+    if "mask" not in xs:
         return new
-    mask = step_inputs["mask"]
+    mask = xs["mask"]
     return keras.tree.map_structure(lambda a, b: ops.where(mask, a, b), new, old)
