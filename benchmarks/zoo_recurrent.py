@@ -40,7 +40,7 @@ class Translator(EncoderDecoder):
         self.decoder = az.layers.RecurrentDecoder(cell, bridge=True)
         self.vocabulary = layers.Dense(common.VOCABULARY)
         self.drop = layers.Dropout(0)
-        self.finish(dict.fromkeys(("source_vocabulary_size", "target_vocabulary_size"), 8000))
+        self.set_up(dict.fromkeys(("source_vocabulary_size", "target_vocabulary_size"), 8000))
 
     def build(self, input_shape: object = None) -> None:
         units, width = common.UNITS, common.EMBEDDING

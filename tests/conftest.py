@@ -82,13 +82,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the full tier; on JAX, deselect tests whose result does not depend on the backend."""
-    from tests.jax_pass import left_out
+    from tests.jax_pass import find_deselected
     from tests.tiers import runs_in_full_tier
 
     if keras.backend.backend() != "jax":
         for item in filter(runs_in_full_tier, items):
             item.add_marker(pytest.mark.full)
     elif config.getoption("--full") and not config.getoption("--whole"):
-        left = left_out(items)
-        config.hook.pytest_deselected(items=list(left))
-        items[:] = [item for item in items if item not in left]
+        deselected = find_deselected(items)
+        config.hook.pytest_deselected(items=list(deselected))
+        items[:] = [item for item in items if item not in deselected]

@@ -13,17 +13,18 @@ GENERAL = (
     "TestRecurrentDecoder",
     "TestRNNSearch",
 )
-"""The conformance cases that every law is run for."""
+"""The conformance cases for which every inherited test is run."""
 
 
-def left_out(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Of the collected tests those that are not run."""
-    left = {item for item in items if _is_a_law_of_one_backend(item) or _is_of_one_model(item)}
-    return left | _all_but_one_case([item for item in items if item not in left])
+def find_deselected(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the collected tests that are not run on JAX."""
+    deselected = {item for item in items if _is_for_one_backend(item) or _is_for_one_model(item)}
+    remaining = [item for item in items if item not in deselected]
+    return deselected | _all_but_one_case(remaining)
 
 
-def _is_a_law_of_one_backend(item: pytest.Item) -> bool:
-    """Whether it is an inherited law not marked `every_backend`, of a case that is not general."""
+def _is_for_one_backend(item: pytest.Item) -> bool:
+    """Whether it is an inherited test without the mark `every_backend`, of another case."""
     if not (isinstance(item, pytest.Function) and hasattr(item.cls, "covers")):
         return False
     inherited = item.originalname not in vars(item.cls)
@@ -31,8 +32,8 @@ def _is_a_law_of_one_backend(item: pytest.Item) -> bool:
     return inherited and not marked and item.cls.__name__ not in GENERAL
 
 
-def _is_of_one_model(item: pytest.Item) -> bool:
-    """Whether a model's own file says it beside the laws: its layers are run with their tests."""
+def _is_for_one_model(item: pytest.Item) -> bool:
+    """Whether it is a model's own test, not inherited: its layers have their own tests."""
     if "models" not in item.path.parts or not isinstance(item, pytest.Function):
         return False
     own = item.cls is None or item.originalname in vars(item.cls)
@@ -40,10 +41,10 @@ def _is_of_one_model(item: pytest.Item) -> bool:
 
 
 def _all_but_one_case(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Of each test with several cases all but one.
+    """Return all but one of the cases of each test.
 
-    Which one follows from the test's name alone: a law that many layers share meets all its cases,
-    and a new test does not change what is run of the others.
+    The case depends only on the test's id: a test that many layers inherit runs in all its cases,
+    and a new test does not change the cases of other tests.
     """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:

@@ -13,6 +13,7 @@ from attention_zoo.layers.alignments import ALIGNMENTS, Alignment
 from attention_zoo.layers.alignments.reinforce import Choice
 from attention_zoo.layers.attention.additive_attention import AdditiveAttention
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.attention.attention_regularizer import AttentionRegularizer
 from attention_zoo.layers.attention.coverage_attention import CoverageAttention
 from attention_zoo.layers.attention.dot_product_attention import DotProductAttention
 from attention_zoo.layers.attention.excluded_pairs import EXCLUDED_PAIRS
@@ -25,7 +26,6 @@ from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttenti
 from attention_zoo.layers.attention.multiplicative_attention import MultiplicativeAttention
 from attention_zoo.layers.attention.self_attention import SelfAttention
 from attention_zoo.layers.attention.steps import Memory, Noise
-from attention_zoo.layers.attention.weight_penalty import WeightPenalty
 from attention_zoo.layers.attention.windowed_attention import WindowedAttention
 from attention_zoo.layers.heads.copy_head import CopyHead
 from attention_zoo.layers.heads.crf import CRF
@@ -36,8 +36,8 @@ from attention_zoo.layers.positions.learned import LearnedPositions
 from attention_zoo.layers.positions.sinusoidal import SinusoidalPositions
 from attention_zoo.layers.recurrent.attention_cell import (
     AttentionCell,
+    CellConstants,
     CellState,
-    Prepared,
     StepRecord,
 )
 from attention_zoo.layers.recurrent.recurrent_decoder import RecurrentDecoder
@@ -92,7 +92,9 @@ __all__ = [
     "AttentionCell",
     "AttentionFeatureMap",
     "AttentionPooling",
+    "AttentionRegularizer",
     "AttentionWeightedPooling",
+    "CellConstants",
     "CellState",
     "CharacterCNN",
     "CharacterLSTM",
@@ -121,7 +123,6 @@ __all__ = [
     "MultiHeadAttention",
     "MultiplicativeAttention",
     "Noise",
-    "Prepared",
     "RecurrentDecoder",
     "RecurrentEncoder",
     "RelativePositions",
@@ -136,7 +137,6 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoderLayer",
     "VisualAttention",
-    "WeightPenalty",
     "WindowedAttention",
     "WordDropout",
     *_REGISTERED,

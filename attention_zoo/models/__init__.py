@@ -14,7 +14,7 @@ from attention_zoo.models.presets import (
     preset_config,
 )
 from attention_zoo.models.public import from_public
-from attention_zoo.models.summarization.copying import Copying, Trace
+from attention_zoo.models.summarization.copying import CopyingMixin, Trace
 from attention_zoo.models.tagging.tagger import Tagger
 from attention_zoo.models.vision.captioner import Captioner
 from attention_zoo.models.vision.cross_attention_retriever import EncodedTexts
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MODELS",
     "Captioner",
-    "Copying",
+    "CopyingMixin",
     "EncodedTexts",
     "EncoderDecoder",
     "GlimpsePath",

@@ -14,45 +14,45 @@ from attention_zoo.typing import Tensor
 State = dict[str, Any]
 
 
-def nothing_written(
-    read: Sequence[KeysAndValues | None],
+def make_empty_state(
+    prompts: Sequence[KeysAndValues | None],
     batch_size: Tensor,
     heads: tuple[int, int],
     width: int,
-    room: Any,
+    max_steps: Any,
     dtype: str,
 ) -> State:
     """Return the state before the first step, with an empty KV cache.
 
     Args:
-        read: for each layer, the keys and values of the prompt, `(B, H, K, P)` and
+        prompts: for each layer, the keys and values of the prompt, `(B, H, K, P)` and
             `(B, H, P, V)`, or None.
         batch_size: B.
         heads: H, and the width of a head.
         width: W, hypotheses per source.
-        room: L, maximum number of steps.
+        max_steps: L, maximum number of steps.
         dtype: of the cached keys and values.
     """
     count, size = heads
-    keys = ops.zeros((batch_size, count, size, room * width), dtype=dtype)
-    values = ops.zeros((batch_size, count, room * width, size), dtype=dtype)
+    keys = ops.zeros((batch_size, count, size, max_steps * width), dtype=dtype)
+    values = ops.zeros((batch_size, count, max_steps * width, size), dtype=dtype)
 
-    def place(before: KeysAndValues | None) -> list[Tensor]:
-        if before is None:
+    def append_empty(prompt: KeysAndValues | None) -> list[Tensor]:
+        if prompt is None:
             return [keys, values]
         return [
-            ops.concatenate([ops.cast(before.keys, dtype), keys], axis=3),
-            ops.concatenate([ops.cast(before.values, dtype), values], axis=2),
+            ops.concatenate([ops.cast(prompt.keys, dtype), keys], axis=3),
+            ops.concatenate([ops.cast(prompt.values, dtype), values], axis=2),
         ]
 
     return {
-        "at": ops.zeros((batch_size,), dtype="int32"),
-        "parents": ops.zeros((batch_size, room), dtype="int32"),
-        "rooms": InPlace([place(before) for before in read]),
+        "num_steps": ops.zeros((batch_size,), dtype="int32"),
+        "parents": ops.zeros((batch_size, max_steps), dtype="int32"),
+        "cache": InPlace([append_empty(prompt) for prompt in prompts]),
     }
 
 
-def one_step_on(ancestors: Ancestors, rooms: Sequence[KeysAndValues]) -> State:
+def make_next_state(ancestors: Ancestors, cache: Sequence[KeysAndValues]) -> State:
     """Return the state after the step of `ancestors`, with the updated cache of each layer."""
-    kept = InPlace([list(room) for room in rooms])
-    return {"at": ancestors.at + 1, "parents": ancestors.parents, "rooms": kept}
+    updated = InPlace([list(layer_cache) for layer_cache in cache])
+    return {"num_steps": ancestors.num_steps + 1, "parents": ancestors.parents, "cache": updated}

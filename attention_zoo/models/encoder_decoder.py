@@ -9,8 +9,8 @@ from keras import ops
 
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import (
+    CellConstants,
     CellState,
-    Prepared,
     RecurrentDecoder,
     ScheduledSampling,
     StepRecord,
@@ -39,7 +39,7 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
     A subclass has a Dense layer `vocabulary` without bias and defines `encode` and `readout`. It
     overrides `decoder_inputs` if the decoder takes more than the last token, and
     `add_auxiliary_losses` for further training losses. Its constructor ends in
-    `self.finish(settings)`. Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
+    `self.set_up(settings)`. Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
 
     Args:
         sampling: a `ScheduledSampling`, or its schedule, which feeds the decoder some of its own
@@ -67,12 +67,12 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         super().__init__(**kwargs)
         if isinstance(sampling, dict) and "class_name" in sampling:
             sampling = keras.saving.deserialize_keras_object(sampling)
-        whole = sampling is None or isinstance(sampling, ScheduledSampling)
-        self.sampling = sampling if whole else ScheduledSampling(sampling)
+        is_layer = sampling is None or isinstance(sampling, ScheduledSampling)
+        self.sampling = sampling if is_layer else ScheduledSampling(sampling)
 
-    def finish(self, settings: dict[str, Any]) -> None:
+    def set_up(self, settings: dict[str, Any]) -> None:
         """Store the constructor's arguments and build all weights."""
-        for name in self.vocabularies:
+        for name in self.vocabulary_settings:
             if settings[name] < END + 2:
                 raise ValueError(
                     f"{name} must be at least {END + 2} (4 special tokens and one more), "
@@ -82,7 +82,7 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         self.settings = settings
         self.build()
 
-    vocabularies: tuple[str, ...] = ("source_vocabulary_size", "target_vocabulary_size")
+    vocabulary_settings: tuple[str, ...] = ("source_vocabulary_size", "target_vocabulary_size")
     """The settings that are vocabulary sizes."""
 
     source_name = "source"
@@ -102,15 +102,15 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         """Return the tokens that the decoder takes as input in training, `(B, T)`."""
         if self.sampling is None:
             return target
-        prepared, state = self.begin(encoded, ops.shape(target)[0])
+        constants, state = self.prepare_decoder(encoded, ops.shape(target)[0])
 
         def step(tokens: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-            logits, _, state = self._decode_step(tokens[:, None], state, prepared, encoded)
+            logits, _, state = self._decode_step(tokens[:, None], state, constants, encoded)
             return logits[:, 0], state
 
-        one = keras.tree.map_structure(lambda x: x[:, None], state)
+        single_hypothesis = keras.tree.map_structure(lambda x: x[:, None], state)
         mask = ops.not_equal(target, PAD)
-        return self.sampling(target, step=step, state=one, mask=mask, training=True)
+        return self.sampling(target, step=step, state=single_hypothesis, mask=mask, training=True)
 
     def readout(
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
@@ -128,39 +128,39 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
     def call(
         self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
     ) -> Any:
-        source = self.as_source(inputs[self.source_name])
+        source = self.convert_source(inputs[self.source_name])
         target = ops.cast(inputs["target"], "int32")
         encoded = self.encode(source, bool(training))
-        prepared, state = self.begin(encoded, ops.shape(source)[0], bool(training))
-        fed = self.make_decoder_input_ids(target, encoded) if training else target
-        embedded = self.drop(self.target_embedding(fed), training=training)
+        constants, state = self.prepare_decoder(encoded, ops.shape(source)[0], bool(training))
+        decoder_ids = self.make_decoder_input_ids(target, encoded) if training else target
+        embedded = self.drop(self.target_embedding(decoder_ids), training=training)
         record, state = self.decoder.unroll(
             self.decoder_inputs(embedded, encoded),
-            prepared,
+            constants,
             state,
             ops.not_equal(target, 0),
-            self.reads,
+            self.readout_fields,
             bool(training),
         )
-        read = self.readout(record, embedded, encoded, bool(training))
-        projection = Projection(read, self.vocabulary.kernel)
+        hidden = self.readout(record, embedded, encoded, bool(training))
+        projection = Projection(hidden, self.vocabulary.kernel)
         if training:
             self.add_auxiliary_losses(record, state, target, projection)
-        return self.vocabulary(read) if project else projection
+        return self.vocabulary(hidden) if project else projection
 
-    def begin(
+    def prepare_decoder(
         self, encoded: Encoded, batch_size: Tensor, training: bool = False
-    ) -> tuple[Prepared, CellState]:
+    ) -> tuple[CellConstants, CellState]:
         """Return the decoder's prepared memories and its initial state."""
         return self.decoder.start(
             encoded.memory, encoded.initial_state, encoded.mask, batch_size, training
         )
 
-    reads: tuple[str, ...] = ("output",)
+    readout_fields: tuple[str, ...] = ("output",)
     """The fields of `StepRecord` that `readout` needs."""
 
     def _decode_step(
-        self, tokens: Tensor, state: CellState, prepared: Prepared, encoded: Encoded
+        self, tokens: Tensor, state: CellState, constants: CellConstants, encoded: Encoded
     ) -> tuple[Tensor, StepRecord, CellState]:
         """Run one step; return logits `(B, N, V)` after tokens `(B, N)`, the record and the state.
 
@@ -168,22 +168,22 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         """
         embedded = self.target_embedding(tokens)
         inputs = self.decoder_inputs(embedded, encoded)
-        record, state = self.decoder.step(inputs, state, prepared)
+        record, state = self.decoder.step(inputs, state, constants)
         logits = self.vocabulary(self.readout(record._asdict(), embedded, encoded, False))
-        known = ops.arange(self.target_vocabulary_size)
-        never = ops.logical_or(known == PAD, known == START)
-        return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits), record, state
+        ids = ops.arange(self.target_vocabulary_size)
+        is_forbidden = ops.logical_or(ids == PAD, ids == START)
+        return ops.where(is_forbidden, ops.cast(float("-inf"), logits.dtype), logits), record, state
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+    def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state."""
-        return self.writing(self.encode(source, False), ops.shape(source)[0])
+        return self.make_decoder_start(self.encode(source, False), ops.shape(source)[0])
 
-    def writing(self, encoded: Encoded, batch_size: Tensor) -> DecoderStart:
+    def make_decoder_start(self, encoded: Encoded, batch_size: Tensor) -> DecoderStart:
         """Return the decoder's step function and initial state for encoded sources."""
-        prepared, state = self.begin(encoded, batch_size)
+        constants, state = self.prepare_decoder(encoded, batch_size)
 
         def step(tokens: Tensor, state: CellState) -> StepOutput:
-            logits, record, state = self._decode_step(tokens, state, prepared, encoded)
+            logits, record, state = self._decode_step(tokens, state, constants, encoded)
             weights = record.weights[0] if record.weights else None
             return StepOutput(logits, state, weights, record.hidden)
 
@@ -198,10 +198,10 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         return config
 
 
-def over_steps(vector: Tensor, like: Tensor) -> Tensor:
+def repeat_over_steps(vector: Tensor, like: Tensor) -> Tensor:
     """Repeat a vector `(B, D)` over the T steps of `like`; return `(B, T, D)`."""
     batch, steps = ops.shape(like)[:2]
     return ops.broadcast_to(vector[:, None, :], (batch, steps, vector.shape[-1]))
 
 
-__all__ = ["END", "START", "Encoded", "EncoderDecoder", "StepRecord", "over_steps"]
+__all__ = ["END", "START", "Encoded", "EncoderDecoder", "StepRecord", "repeat_over_steps"]

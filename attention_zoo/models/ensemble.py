@@ -66,11 +66,11 @@ class Ensemble(GenerationMixin, keras.Model):
         for member in self.members:
             member.check_search(source, options)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+    def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` with every member and return the joint step function and state."""
-        readings = [member.decoder_step(source, width, room) for member in self.members]
-        step = ensemble([reading.step for reading in readings])
-        return DecoderStart(step, tuple(reading.state for reading in readings), readings[0].start)
+        starts = [member.start_decoding(source, width, max_steps) for member in self.members]
+        step = ensemble([start.step for start in starts])
+        return DecoderStart(step, tuple(start.state for start in starts), starts[0].start)
 
     def save_to_preset(self, folder: Any) -> None:
         """Save config, weights and their sha256 to a folder that `from_preset` can load."""

@@ -15,12 +15,12 @@ from attention_zoo.decoding import Rule, SearchOptions, SearchResult, search
 from attention_zoo.decoding.plan import Vocabulary, known
 from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
-from attention_zoo.layers.positions.absolute import positions_of
+from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.ops.random import scramble
 from attention_zoo.typing import Tensor
 
 PAD, START, END = 0, 2, 3
-MOST_COMPILED = 16  # compiled searches kept per model
+MAX_COMPILED_SEARCHES = 16  # compiled searches kept per model
 
 
 class DecoderStart(NamedTuple):
@@ -29,34 +29,34 @@ class DecoderStart(NamedTuple):
     step: see `decoding.StepFunction`.
     state: before the first token, a nest of `(B, ...)`.
     start: input of the first step, an id or ids `(B,)`.
-    places: source mask `(B, S)`, for sources that are not tokens.
-    keys: `(B,)` int32 that identify each source in sampling, for sources that are not tokens.
+    source_mask: `(B, S)`, only for sources that are not tokens.
+    source_keys: `(B,)` int32, which identify each source in sampling; only for such sources.
     """
 
     step: Callable[..., Any]
     state: Any
     start: Any = START
-    places: Tensor | None = None
-    keys: Tensor | None = None
+    source_mask: Tensor | None = None
+    source_keys: Tensor | None = None
 
 
 class GenerationMixin:
-    """Mixin for models that generate: with a `target_vocabulary_size` and `decoder_step`.
+    """Mixin for models that generate: with a `target_vocabulary_size` and `start_decoding`.
 
     Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
     """
 
     target_vocabulary_size: int
-    """Number of tokens in the logits of `decoder_step`."""
+    """Number of tokens in the logits of `start_decoding`."""
 
-    decoder_step: Callable[[Tensor, int, Any], DecoderStart]
-    """Encodes `source (B, S)` for `width` hypotheses each and at most `room` steps."""
+    start_decoding: Callable[[Tensor, int, Any], DecoderStart]
+    """Encodes `source (B, S)` for `width` hypotheses each and at most `max_steps` steps."""
 
     def check_search(self, source: Tensor, options: SearchOptions) -> None:
         """Raise ValueError for invalid sources, as far as their values are known."""
         check_source(source, getattr(self, "source_vocabulary_size", None))
 
-    def as_source(self, source: Any) -> Tensor:
+    def convert_source(self, source: Any) -> Tensor:
         """Convert sources to the model's input, by default to int32 tokens."""
         return ops.cast(source, "int32")
 
@@ -83,19 +83,19 @@ class GenerationMixin:
         """
         options = (options or SearchOptions()).override(**changes)
         self.check_search(source, options)
-        source = self.as_source(source)
-        reading = self.decoder_step(source, options.width, options.limit(ops.shape(source)[1]) + 1)
-        places, keys = reading.places, reading.keys
+        source = self.convert_source(source)
+        start = self.start_decoding(source, options.width, options.limit(ops.shape(source)[1]) + 1)
+        source_mask, source_keys = start.source_mask, start.source_keys
         return search(
-            reading.step,
-            reading.state,
+            start.step,
+            start.state,
             options,
             batch_size=ops.shape(source)[0],
-            start_token=reading.start,
+            start_token=start.start,
             end_token=END,
             pad_token=PAD,
-            source_mask=ops.not_equal(source, PAD) if places is None else places,
-            source_keys=fingerprints(source) if keys is None else keys,
+            source_mask=ops.not_equal(source, PAD) if source_mask is None else source_mask,
+            source_keys=hash_sources(source) if source_keys is None else source_keys,
             prefix=prefix,
             rules=rules,
         )
@@ -126,8 +126,8 @@ class GenerationMixin:
         rules = as_rules(rules)
         self.check_search(source, options)
         check_ids(options, prefix, Vocabulary(self.target_vocabulary_size, END, PAD))
-        fixed, inputs = _fed(options)
-        inputs["source"] = self.as_source(source)
+        fixed, inputs = _split_options(options)
+        inputs["source"] = self.convert_source(source)
         if prefix is not None:
             inputs["prefix"] = ops.cast(prefix, "int32")
         key = (repr(fixed), tuple(inputs), tuple(map(id, rules)))
@@ -138,8 +138,8 @@ class GenerationMixin:
 def mask_special_tokens(logits: Tensor) -> Tensor:
     """Set the logits `(..., V)` of padding and start to -inf."""
     ids = ops.arange(logits.shape[-1])
-    never = ops.logical_or(ids == PAD, ids == START)
-    return ops.where(never, ops.cast(float("-inf"), logits.dtype), logits)
+    is_forbidden = ops.logical_or(ids == PAD, ids == START)
+    return ops.where(is_forbidden, ops.cast(float("-inf"), logits.dtype), logits)
 
 
 def check_source(source: Tensor, vocabulary: int | None) -> None:
@@ -160,73 +160,73 @@ def check_source(source: Tensor, vocabulary: int | None) -> None:
             )
 
 
-def fingerprints(source: Tensor) -> Tensor:
+def hash_sources(source: Tensor) -> Tensor:
     """Return `(B,)` int32 hashes of the tokens of each source and their order, without padding."""
-    live = ops.not_equal(source, PAD)
-    places = ops.cast(positions_of(live) + 1, "uint32")
-    bits = scramble(ops.cast(source, "uint32") + scramble(places))
+    mask = ops.not_equal(source, PAD)
+    positions = ops.cast(compute_positions(mask) + 1, "uint32")
+    bits = scramble(ops.cast(source, "uint32") + scramble(positions))
     bits = ops.cast(ops.right_shift(bits, ops.cast(1, "uint32")), "int32")
-    return ops.sum(ops.where(live, bits, 0), axis=1)
+    return ops.sum(ops.where(mask, bits, 0), axis=1)
 
 
-def _fed(options: SearchOptions) -> tuple[SearchOptions, dict[str, Tensor]]:
+def _split_options(options: SearchOptions) -> tuple[SearchOptions, dict[str, Tensor]]:
     """Split options into static ones and tensor inputs, whose values do not recompile."""
-    fixed, fed = options.override(batch_size=1), {}
+    fixed, inputs = options.override(batch_size=1), {}
     if options.method == "sampling":
-        fed["seed"] = ops.convert_to_tensor(np.uint32(options.seed))
+        inputs["seed"] = ops.convert_to_tensor(np.uint32(options.seed))
         fixed = fixed.override(seed=0)
     shapes_vary = keras.backend.backend() == "tensorflow" and not options.jit
     if shapes_vary and options.max_length is not None:
-        fed["max_length"] = ops.convert_to_tensor(np.int32(options.max_length))
+        inputs["max_length"] = ops.convert_to_tensor(np.int32(options.max_length))
         fixed = fixed.override(max_length=None)
-    return fixed, fed
+    return fixed, inputs
 
 
 class _Searches:
     """Cache of compiled searches; a separate object, so that Keras does not track them."""
 
     def __init__(self) -> None:
-        self.known: OrderedDict[tuple[Any, ...], _Search] = OrderedDict()
+        self.searches: OrderedDict[tuple[Any, ...], _Search] = OrderedDict()
 
     def run(
         self, key: tuple[Any, ...], make: Callable[[], _Search], inputs: dict[str, Tensor]
     ) -> SearchResult:
         """Run the search of a key and cache it if it succeeds; evict the least recently used."""
-        search = self.known.pop(key, None) or make()
-        found = search.find(inputs)
-        self.known[key] = search
-        while len(self.known) > MOST_COMPILED:
-            self.known.popitem(last=False)
-        return found
+        search = self.searches.pop(key, None) or make()
+        result = search.run(inputs)
+        self.searches[key] = search
+        while len(self.searches) > MAX_COMPILED_SEARCHES:
+            self.searches.popitem(last=False)
+        return result
 
 
 class _Search(keras.Model):
     """`search` as the call of a model, which is what Keras compiles on every backend."""
 
     def __init__(
-        self, writer: GenerationMixin, options: SearchOptions, rules: Sequence[Rule]
+        self, generator: GenerationMixin, options: SearchOptions, rules: Sequence[Rule]
     ) -> None:
         super().__init__(name="search", dtype="float32")  # whatever the global dtype policy
-        self.writer, self.search_options, self.rules = writer, options, rules
+        self.generator, self.search_options, self.rules = generator, options, rules
         self.jit_compile = options.jit or keras.backend.backend() != "tensorflow"
 
-    def find(self, inputs: dict[str, Tensor]) -> SearchResult:
+    def run(self, inputs: dict[str, Tensor]) -> SearchResult:
         """Run the search; raise its own ValueError, not Keras's wrapper of it."""
-        refused.error = None
+        _thread_state.error = None
         try:
-            parts = self.predict_on_batch(inputs)
+            fields = self.predict_on_batch(inputs)
         except ValueError:
-            if refused.error is None:
+            if _thread_state.error is None:
                 raise
-            raise refused.error from None
+            raise _thread_state.error from None
         finally:
-            refused.error = None
-        return SearchResult(**{"attention": None, **parts})
+            _thread_state.error = None
+        return SearchResult(**{"attention": None, **fields})
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         options = {name: inputs[name] for name in ("seed", "max_length") if name in inputs}
         try:
-            found = self.writer.search(
+            result = self.generator.search(
                 inputs["source"],
                 self.search_options,
                 prefix=inputs.get("prefix"),
@@ -234,10 +234,10 @@ class _Search(keras.Model):
                 **options,
             )
         except ValueError as error:
-            refused.error = error
+            _thread_state.error = error
             raise
-        return {name: part for name, part in found._asdict().items() if part is not None}
+        return {name: value for name, value in result._asdict().items() if value is not None}
 
 
-refused = threading.local()
+_thread_state = threading.local()
 """Holds the error of this thread's search, which Keras and TensorFlow wrap in other messages."""

@@ -62,9 +62,9 @@ def run_left_aligned(run: Callable[[Tensor, Tensor], Tensor], x: Tensor, mask: T
         mask: `(B, T)`, True at tokens.
     """
     order = to_front(mask)
-    x = run(_ordered(x, order), ops.take_along_axis(mask, order, axis=1))
-    return _ordered(x, ops.argsort(order, axis=1))
+    x = run(_reorder(x, order), ops.take_along_axis(mask, order, axis=1))
+    return _reorder(x, ops.argsort(order, axis=1))
 
 
-def _ordered(x: Tensor, order: Tensor) -> Tensor:
+def _reorder(x: Tensor, order: Tensor) -> Tensor:
     return ops.take_along_axis(x, order[..., None], axis=1)

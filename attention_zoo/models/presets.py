@@ -35,11 +35,11 @@ def model(cls: M) -> M:
 def preset(cls: type, name: str) -> Callable[[Callable[[], Config]], Callable[[], Config]]:
     """Register a function that returns constructor arguments of `cls` as a preset."""
 
-    def file(numbers: Callable[[], Config]) -> Callable[[], Config]:
-        PRESETS.register(name)(lambda: (cls, numbers()))
-        return numbers
+    def register(make_config: Callable[[], Config]) -> Callable[[], Config]:
+        PRESETS.register(name)(lambda: (cls, make_config()))
+        return make_config
 
-    return file
+    return register
 
 
 def list_presets() -> list[str]:
@@ -74,8 +74,8 @@ def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
     return _load(None, name_or_folder, overrides)
 
 
-def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) -> Any:
-    """Implement `from_preset`; a public checkpoint is loaded as the class `wanted`."""
+def _load(expected_class: type | None, name_or_folder: str | Path, overrides: Config) -> Any:
+    """Implement `from_preset`; a public checkpoint is loaded as the class `expected_class`."""
     if str(name_or_folder) in PRESETS:
         cls, config = PRESETS.get(str(name_or_folder))()
         return cls(**merge(cls, config, overrides))
@@ -86,7 +86,7 @@ def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) ->
         PRESETS.get(str(name_or_folder))
     if not (folder / MANIFEST).exists():
         for load in LOADERS:
-            if (loaded := load(folder, wanted, overrides)) is not None:
+            if (loaded := load(folder, expected_class, overrides)) is not None:
                 return loaded
     _verify(folder)
     saved = json.loads((folder / "config.json").read_text("utf-8"))
@@ -97,7 +97,7 @@ def _load(wanted: type | None, name_or_folder: str | Path, overrides: Config) ->
     return loaded
 
 
-def from_preset_of(cls: type, name_or_folder: str | Path, **overrides: Any) -> Any:
+def load_preset_as(cls: type, name_or_folder: str | Path, **overrides: Any) -> Any:
     """Run `from_preset`; raise ValueError if the result is not a `cls`."""
     loaded = _load(cls, name_or_folder, overrides)
     if not isinstance(loaded, cls):
@@ -119,9 +119,9 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     weights = _WeightsFile()
-    trained_by = getattr(instance, "optimizer", None)
+    optimizer = getattr(instance, "optimizer", None)
     # The optimizer's state is not part of a preset.
-    keras.saving.save_weights(instance, weights, objects_to_skip=[trained_by])
+    keras.saving.save_weights(instance, weights, objects_to_skip=[optimizer])
     with HashedFile(folder / "model.weights.h5") as file:
         file.write(weights.getbuffer())
     seal(folder, ("config.json", "model.weights.h5"), {"model.weights.h5": file.entry})
@@ -152,7 +152,7 @@ class PresetMixin:
     @classmethod
     def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
         """Build or load a model of this class; see `models.from_preset`."""
-        return from_preset_of(cls, name_or_folder, **overrides)
+        return load_preset_as(cls, name_or_folder, **overrides)
 
     def save_to_preset(self, folder: str | Path) -> None:
         """Save config, weights and their sha256 to a folder that `from_preset` can load."""
@@ -166,19 +166,19 @@ class _WeightsFile(io.BytesIO):
         return "model.weights.h5"  # Keras infers the format from the suffix
 
 
-def options_of(name: str, given: Config | None) -> Config:
+def check_options_dict(name: str, given: Config | None) -> Config:
     """Return the options in argument `name` as a dict, {} for None; ValueError if not a dict."""
     if not isinstance(given, Mapping | None):
         raise ValueError(f"{name} must be a dict of options, as {{name: value}}, got {given!r}")
     return dict(given or {})
 
 
-def plain(value: Any) -> Any:
+def to_json_types(value: Any) -> Any:
     """Convert settings to JSON types: NumPy numbers to Python's, tuples to lists."""
     if isinstance(value, Mapping):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: to_json_types(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [to_json_types(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -214,9 +214,11 @@ def merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
 
 def _verify(folder: Path) -> None:
     """Raise ValueError unless all files match the manifest."""
-    found = damage(folder)
-    if found is None:
+    damaged = damage(folder)
+    if damaged is None:
         return
-    if found.name == MANIFEST:
-        raise ValueError(f"{folder}: not a model folder ({found})")
-    raise ValueError(f"{folder / found.name}: missing or damaged (sha256 differs from {MANIFEST})")
+    if damaged.name == MANIFEST:
+        raise ValueError(f"{folder}: not a model folder ({damaged})")
+    raise ValueError(
+        f"{folder / damaged.name}: missing or damaged (sha256 differs from {MANIFEST})"
+    )

@@ -1,8 +1,9 @@
 """Attention regularizers: penalties on attention weights, registered by name.
 
 Each penalty takes weights `(B, [H], T, S)` and returns one value per example (and head),
-`(B, [H])`, in at least float32. Use it with the layer `WeightPenalty`, or with `mean_penalty` in a
-custom loss. Masked queries, and steps whose weights are all 0 (nothing to attend), are excluded.
+`(B, [H])`, in at least float32. Use it with the layer `AttentionRegularizer`, or with
+`mean_penalty` in a custom loss. Masked queries, and steps whose weights are all 0 (nothing to
+attend), are excluded.
 """
 
 from __future__ import annotations

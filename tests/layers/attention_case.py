@@ -1,4 +1,4 @@
-"""What every test of an attention layer starts from: sizes, tensors, masks, one look."""
+"""Base class of attention tests: sizes, tensors, masks and a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ B, T, S = 3, 4, 5
 VALUE_MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 1, 0]], "bool")
 OTHER_MASK = np.array([[1, 0, 1, 1, 1], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], "bool")
 QUERY_MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]], "bool")
-LOOK_MASK = np.random.default_rng(5).random((B, T, S)) > 0.3
+ATTENTION_MASK = np.random.default_rng(5).random((B, T, S)) > 0.3
 
 Array = np.ndarray
 Weights = dict[str, Array]
@@ -22,7 +22,7 @@ Result = tuple[Array, Array]  # context and weights
 
 
 def softmax(scores: Array, mask: Array) -> Array:
-    """Float64; rows with nothing to attend are 0."""
+    """Softmax in float64; fully masked rows are 0."""
     scores = np.where(mask, scores, -np.inf)
     top = np.max(scores, axis=-1, keepdims=True, initial=-1e300)
     exp = np.exp(scores - top)
@@ -30,7 +30,7 @@ def softmax(scores: Array, mask: Array) -> Array:
 
 
 def hard(scores: Array, mask: Array) -> Array:
-    """One at the first greatest allowed score; rows with nothing to attend are 0."""
+    """One-hot at the first largest unmasked score; fully masked rows are 0."""
     weights = np.zeros(np.broadcast_shapes(scores.shape, mask.shape))
     ranked = np.where(mask, scores, -np.inf)
     for row in np.ndindex(weights.shape[:-1]):
@@ -40,7 +40,7 @@ def hard(scores: Array, mask: Array) -> Array:
 
 
 def additive_hidden(weights: Weights, query: Array, key: Array) -> Array:
-    """`q W + k U + b` for every query and key, `(..., T, S, H)`."""
+    """Return `q W + k U + b` for every query and key, `(..., T, S, H)`."""
     queries = (query @ weights["query_kernel"])[..., :, None, :]
     return queries + (key @ weights["key_kernel"])[..., None, :, :] + weights.get("bias", 0)
 
@@ -50,62 +50,62 @@ def additive_scores(weights: Weights, query: Array, key: Array) -> Array:
 
 
 class AttentionCase(LayerCase):
-    """A case adds `scores`, its float64 oracle, and `align` where it is no softmax."""
+    """A case implements `scores`, in float64, and `align` if it is not a softmax."""
 
     widths: ClassVar[tuple[int, int, int]] = (6, 5, 7)
-    """Of query, key and value."""
+    """Widths of query, key and value."""
     sums_to_one: ClassVar[bool] = True
-    """Whether the weights of a look that has something to attend sum to one."""
+    """Whether weights sum to one in rows that are not fully masked."""
 
     def scores(self, weights: Weights, query: Array, key: Array) -> Array:
-        """Float64 scores `(B, T, S)` from the weights by name: the case's own formula."""
+        """Return float64 scores `(B, T, S)` from the weights by name."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
     def align(self, scores: Array, mask: Array) -> Array:
         return softmax(scores, mask)
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
-        """Context and weights in float64; the mask is `(B, T, S)`."""
+        """Return context and weights in float64; the mask is `(B, T, S)`."""
         query, value, key = (x.astype("float64") for x in tensors)
-        looked = self.align(self.scores(weights, query, key), mask)
-        return looked @ value, looked
+        attention_weights = self.align(self.scores(weights, query, key), mask)
+        return attention_weights @ value, attention_weights
 
     def tensors(
         self, batch: int = B, steps: int = T, sources: int = S, seed: int = 0, scale: float = 1.0
     ) -> tuple[Array, ...]:
-        """Query, value and key."""
+        """Return query, value and key."""
         rng = np.random.default_rng(seed)
         wq, wk, wv = self.widths
         shapes = ((batch, steps, wq), (batch, sources, wv), (batch, sources, wk))
         return tuple((scale * rng.normal(size=shape)).astype("float32") for shape in shapes)
 
     def attend(self, layer: Any, *tensors: Any, **masks: Any) -> Result:
-        """Context and weights as float64 arrays."""
+        """Return context and weights as float64 arrays."""
         outputs = layer(*tensors, return_attention_scores=True, **masks)
         context, weights = self.one_head(outputs)
         return array(context), array(weights)
 
     def one_head(self, outputs: Any) -> Any:
-        """The context, or it and the weights, with one row of weights for each look.
+        """Return the context, or context and weights with one row per query.
 
-        A case of several heads gives the mean of their weights.
+        With several heads, return the mean of their weights.
         """
         return outputs
 
     @property
     def output_width(self) -> int:
-        """Of the context."""
+        """Return the width of the context."""
         return self.widths[2]
 
 
 def numbers(layer: Any) -> Weights:
-    """The layer's weights by name, in float64; the second one of a name has `_2` behind it."""
-    found: Weights = {}
+    """Return float64 weights by name; the second one of the same name ends in `_2`."""
+    result: Weights = {}
     for v in layer.weights:
-        found[f"{v.name}_2" if v.name in found else v.name] = array(v)
-    return found
+        result[f"{v.name}_2" if v.name in result else v.name] = array(v)
+    return result
 
 
 def garbage(x: Array, mask: Array, fill: float) -> Array:
-    """`x` with `fill` where the mask hides."""
+    """Return `x` with `fill` at masked positions."""
     return np.where(mask[..., None], x, np.asarray(fill, x.dtype))

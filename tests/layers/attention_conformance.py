@@ -1,4 +1,4 @@
-"""The law of masks and the numerics of every attention layer."""
+"""Masking rules and numerics of every attention layer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 from tests.layers.attention_case import (
-    LOOK_MASK,
+    ATTENTION_MASK,
     OTHER_MASK,
     QUERY_MASK,
     VALUE_MASK,
@@ -22,7 +22,7 @@ from tests.layers.attention_case import (
     numbers,
 )
 from tests.layers.layer_conformance import LayerConformance
-from tests.layers.mask_conformance import MaskLaws
+from tests.layers.mask_conformance import MaskConformance
 from tests.layers.masking_rules import masking_rule
 from tests.layers.running import (
     JAX,
@@ -44,7 +44,7 @@ from tests.layers.running import (
 )
 from tests.tiers import FULL, ORACLE_CASES
 
-DEAD_AXES: dict[str, tuple[Any, ...]] = {
+FULLY_MASKED_AXES: dict[str, tuple[Any, ...]] = {
     "policy": ("float32", "mixed_float16") if JAX else POLICIES,
     "mode": MODES[1:] if JAX else MODES,
     "scores": (True, False),
@@ -52,45 +52,47 @@ DEAD_AXES: dict[str, tuple[Any, ...]] = {
 }
 
 
-class DeadRowLaws(AttentionCase):
-    """Law 4: nothing left to attend."""
+class FullyMaskedRowConformance(AttentionCase):
+    """Rule 4: fully masked rows give zeros and zero gradients."""
 
     @pytest.mark.every_backend
-    @pytest.mark.parametrize("case", pairwise(DEAD_AXES), ids=label)
-    def test_nothing_to_attend(self, case: dict[str, Any]) -> None:
-        check_dead_rows(self, **case)
+    @pytest.mark.parametrize("case", pairwise(FULLY_MASKED_AXES), ids=label)
+    def test_fully_masked(self, case: dict[str, Any]) -> None:
+        check_fully_masked_rows(self, **case)
 
     @pytest.mark.soak
-    @pytest.mark.parametrize("case", full_product(DEAD_AXES), ids=label)
-    def test_nothing_to_attend_in_all_combinations(self, case: dict[str, Any]) -> None:
-        check_dead_rows(self, **case)
+    @pytest.mark.parametrize("case", full_product(FULLY_MASKED_AXES), ids=label)
+    def test_fully_masked_in_all_combinations(self, case: dict[str, Any]) -> None:
+        check_fully_masked_rows(self, **case)
 
 
 @masking_rule(4)
-def check_dead_rows(
+def check_fully_masked_rows(
     case: AttentionCase, policy: str, mode: str, scores: bool, dropout: float
 ) -> None:
-    """Row 1 hides its memory, query 2 of row 0 its look; against the same call with both alive.
+    """Mask the memory of row 1 and query 2 of row 0; compare with the unmasked call.
 
-    The gradient of the other rows must not change by a bit, that into hidden tensors is exactly 0.
+    Gradients of the other rows must not change at all; those of masked tensors are exactly 0.
     """
     keras.config.set_dtype_policy(policy)
-    layer = case.built(dropout=dropout)
+    layer = case.make_random(dropout=dropout)
 
     def call(query: Any, value: Any, key: Any, value_mask: Any, look_mask: Any) -> Any:
         masks = {"value_mask": value_mask, "attention_mask": look_mask}
-        given = {"return_attention_scores": scores, "training": False, **masks}
-        return case.one_head(layer(query, value, key, **given))
+        inputs = {"return_attention_scores": scores, "training": False, **masks}
+        return case.one_head(layer(query, value, key, **inputs))
 
     run = differentiable(layer, call, mode)
     tensors = case.tensors()
-    memory, look = np.ones((B, S), "bool"), np.ones((B, T, S), "bool")
+    memory, attention_mask = np.ones((B, S), "bool"), np.ones((B, T, S), "bool")
     memory[2, 3:] = False
-    alive, alive_grads, _ = run(*tensors, memory, look)
-    memory[1], look[0, 2] = False, False
-    outputs, grads, weight_grads = run(*tensors, memory, look)
+    unmasked, unmasked_grads, _ = run(*tensors, memory, attention_mask)
+    memory[1], attention_mask[0, 2] = False, False
+    outputs, grads, weight_grads = run(*tensors, memory, attention_mask)
 
-    for output, before in zip(keras.tree.flatten(outputs), keras.tree.flatten(alive), strict=True):
+    for output, before in zip(
+        keras.tree.flatten(outputs), keras.tree.flatten(unmasked), strict=True
+    ):
         assert not output[1].any()
         assert not output[0, 2].any()
         same(output[2], before[2])
@@ -103,17 +105,17 @@ def check_dead_rows(
     for hidden in (value, key):
         assert not hidden[1].any()
         assert not hidden[2, 3:].any()
-    for gradient, before in zip(grads, alive_grads, strict=True):
+    for gradient, before in zip(grads, unmasked_grads, strict=True):
         same(gradient[2], before[2])
 
 
-class PaddingLaws(AttentionCase):
-    """Laws 3 and 5: what is hidden weighs nothing, reaches nothing, and cannot be seen."""
+class PaddingConformance(AttentionCase):
+    """Rules 3 and 5: masked positions have zero weight and do not affect outputs."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", ["float32", "float16", "bfloat16"])
     @masking_rule(3)
-    def test_hidden_weighs_exactly_nothing_at_great_scores(self, policy: str) -> None:
+    def test_masked_positions_have_zero_weight_at_large_scores(self, policy: str) -> None:
         keras.config.set_dtype_policy(policy)
         layer = self.make()
         query, value, key = self.tensors(scale=200)
@@ -131,8 +133,8 @@ class PaddingLaws(AttentionCase):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
-    def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+    def test_values_at_masked_positions_do_not_affect_outputs(self, fill: float) -> None:
+        layer, (query, value, key) = self.make_random(), self.tensors()
         hidden = VALUE_MASK & OTHER_MASK
         masks = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "key_mask": OTHER_MASK}
         run = differentiable(
@@ -152,45 +154,47 @@ class PaddingLaws(AttentionCase):
         for gradient, mask in zip(got[1], (QUERY_MASK, hidden, hidden), strict=True):
             assert not gradient[~mask].any()
 
-    def test_hidden_queries_give_nothing(self) -> None:
-        context, weights = self.attend(self.built(), *self.tensors(), query_mask=QUERY_MASK)
+    def test_masked_queries_give_zeros(self) -> None:
+        context, weights = self.attend(self.make_random(), *self.tensors(), query_mask=QUERY_MASK)
         assert not context[~QUERY_MASK].any()
         assert not weights[~QUERY_MASK].any()
 
     @pytest.mark.parametrize("pads", [1, 8, 100])
-    def test_pads_cannot_be_seen(self, pads: int) -> None:
-        layer, tensors = self.built(), self.tensors()
-        want, looked = self.attend(layer, *tensors, value_mask=VALUE_MASK, query_mask=QUERY_MASK)
+    def test_padding_does_not_affect_outputs(self, pads: int) -> None:
+        layer, tensors = self.make_random(), self.tensors()
+        want, attention_weights = self.attend(
+            layer, *tensors, value_mask=VALUE_MASK, query_mask=QUERY_MASK
+        )
         rng = np.random.default_rng(1)
-        longer = [
+        padded = [
             np.concatenate([x, 50 * rng.normal(size=(B, pads, x.shape[2]))], 1).astype("float32")
             for x in tensors
         ]
         none = np.zeros((B, pads), "bool")
         got, weights = self.attend(
             layer,
-            *longer,
+            *padded,
             value_mask=np.concatenate([VALUE_MASK, none], 1),
             query_mask=np.concatenate([QUERY_MASK, none], 1),
         )
         close(got[:, :T], want, 1e-5)
-        close(weights[:, :T, :S], looked, 1e-5)
+        close(weights[:, :T, :S], attention_weights, 1e-5)
         assert not got[:, T:].any()
         assert not weights[:, :, S:].any()
 
-    def test_batch_cannot_be_seen(self) -> None:
+    def test_batch_members_do_not_affect_each_other(self) -> None:
         rows, steps = 32, 6
-        layer, tensors = self.built(), self.tensors(rows, steps, steps, seed=2)
+        layer, tensors = self.make_random(), self.tensors(rows, steps, steps, seed=2)
         lengths = np.arange(rows) % steps + 1
         mask = np.arange(steps) < lengths[:, None]
         together, _ = self.attend(layer, *tensors, value_mask=mask, query_mask=mask)
         for row in (0, 9, 16, 31):
             n = lengths[row]
-            alone, _ = self.attend(layer, *[x[row : row + 1, :n] for x in tensors])
-            close(alone[0], together[row, :n], 1e-5)
+            single, _ = self.attend(layer, *[x[row : row + 1, :n] for x in tensors])
+            close(single[0], together[row, :n], 1e-5)
 
     def test_left_padding_and_causal(self) -> None:
-        layer, tensors = self.built(), self.tensors(steps=S)
+        layer, tensors = self.make_random(), self.tensors(steps=S)
         mask = np.arange(S) >= np.array([0, 2, S])[:, None]
         context, weights = self.attend(
             layer, *tensors, value_mask=mask, query_mask=mask, use_causal_mask=True
@@ -198,11 +202,11 @@ class PaddingLaws(AttentionCase):
         allowed = mask[:, None] & mask[:, :, None] & np.tril(np.ones((S, S), "bool"))
         assert not weights[~allowed].any()
         assert not context[~mask].any()
-        alone, _ = self.attend(layer, *[x[1:2, 2:] for x in tensors], use_causal_mask=True)
-        close(context[1:2, 2:], alone, 1e-5)
+        single, _ = self.attend(layer, *[x[1:2, 2:] for x in tensors], use_causal_mask=True)
+        close(context[1:2, 2:], single, 1e-5)
 
-    def test_causal_sees_no_future(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors(steps=S)
+    def test_causal_attention_ignores_later_positions(self) -> None:
+        layer, (query, value, key) = self.make_random(), self.tensors(steps=S)
         before, _ = self.attend(layer, query, value, key, use_causal_mask=True)
         for j in (1, S - 1):
             later = [np.array(x) for x in (query, value, key)]
@@ -218,8 +222,8 @@ class PaddingLaws(AttentionCase):
         assert grads[1][:, :3].any()
 
 
-class NumericLaws(AttentionCase):
-    """Values and gradients against arithmetic that is not ours."""
+class NumericConformance(AttentionCase):
+    """Values and gradients compared with NumPy and finite differences."""
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
@@ -228,7 +232,7 @@ class NumericLaws(AttentionCase):
         shapes = 4 if JAX else 20 if FULL else 2
         for shape in range(shapes):
             batch, steps, sources = (int(rng.integers(1, 7)) for _ in range(3))
-            layer = self.built()
+            layer = self.make_random()
             randomise(layer, shape)
             run = quick(
                 lambda q, v, k, mask, layer=layer: layer(
@@ -240,9 +244,9 @@ class NumericLaws(AttentionCase):
                 tensors = self.tensors(batch, steps, sources, seed)
                 mask = rng.random((batch, steps, sources)) > 0.2
                 context, weights = run(*tensors, mask)
-                wanted, looked = self.oracle(numbers(layer), tensors, mask)
-                close(context, wanted, self.tolerance)
-                close(weights, looked, self.tolerance)
+                expected, attention_weights = self.oracle(numbers(layer), tensors, mask)
+                close(context, expected, self.tolerance)
+                close(weights, attention_weights, self.tolerance)
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
@@ -250,7 +254,7 @@ class NumericLaws(AttentionCase):
         layer = self.make(dtype=WIDE)
         tensors = [x.astype(WIDE) for x in self.tensors()]
         build_random(layer, *tensors)
-        masks = {"value_mask": VALUE_MASK, "attention_mask": LOOK_MASK}
+        masks = {"value_mask": VALUE_MASK, "attention_mask": ATTENTION_MASK}
         run = differentiable(
             layer, lambda q, v, k: layer(q, v, k, return_attention_scores=True, **masks)
         )
@@ -274,7 +278,7 @@ class NumericLaws(AttentionCase):
         ("batch", "steps", "sources"), [(0, T, S), (B, 0, S), (B, T, 0), (B, T, 1), (B, 1, 1)]
     )
     def test_small_sizes(self, batch: int, steps: int, sources: int) -> None:
-        layer, tensors = self.built(), self.tensors(batch, steps, sources)
+        layer, tensors = self.make_random(), self.tensors(batch, steps, sources)
         for masks in ({}, {"value_mask": np.ones((batch, sources), "bool")}):
             context, weights = self.attend(layer, *tensors, use_causal_mask=not masks, **masks)
             assert context.shape == (batch, steps, self.output_width)
@@ -283,14 +287,14 @@ class NumericLaws(AttentionCase):
             if sources == 0:
                 assert not context.any()
             if sources == 1 and self.sums_to_one:
-                seen = np.ones((batch, steps, 1), "bool")
-                close(context, self.oracle(numbers(layer), tensors, seen)[0], 1e-6)
+                mask = np.ones((batch, steps, 1), "bool")
+                close(context, self.oracle(numbers(layer), tensors, mask)[0], 1e-6)
 
 
-class LookLaws(AttentionCase):
-    """Asking to see, dropout, and `prepare` / `attend`."""
+class StepConformance(AttentionCase):
+    """Returned weights, dropout, and `prepare` / `attend`."""
 
-    def test_asking_for_the_weights_changes_nothing(self) -> None:
+    def test_returning_weights_does_not_change_outputs(self) -> None:
         for training in (False, True):
             contexts = []
             for scores in (True, False):
@@ -300,7 +304,7 @@ class LookLaws(AttentionCase):
             close(contexts[0], contexts[1], 1e-6)
 
     def test_dropout_acts_in_training_only(self) -> None:
-        plain, layer = self.built(), self.built(dropout=0.5, seed=3)
+        plain, layer = self.make_random(), self.make_random(dropout=0.5, seed=3)
         context, weights = self.attend(plain, *self.tensors())
         for training in (None, False):
             same(self.attend(layer, *self.tensors(), training=training)[0], context)
@@ -311,8 +315,8 @@ class LookLaws(AttentionCase):
         assert np.abs(first - second).max() > 1e-3
 
     @pytest.mark.every_backend
-    def test_attend_is_the_call_row_by_row(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+    def test_attend_equals_the_call_step_by_step(self) -> None:
+        layer, (query, value, key) = self.make_random(), self.tensors()
         context, weights = self.attend(layer, query, value, key, value_mask=VALUE_MASK)
         memory = layer.prepare(value, key, VALUE_MASK)
         state = layer.initial_state(memory)
@@ -322,14 +326,14 @@ class LookLaws(AttentionCase):
             close(one, context[:, t], 1e-6)
             close(row, weights[:, t], 1e-6)
 
-    def test_hypotheses_know_nothing_of_each_other(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+    def test_hypotheses_do_not_affect_each_other(self) -> None:
+        layer, (query, value, key) = self.make_random(), self.tensors()
         memory = layer.prepare(value, key, VALUE_MASK)
         start = layer.initial_state(memory)
-        many = keras.tree.map_structure(
+        hypotheses = keras.tree.map_structure(
             lambda x: ops.repeat(ops.expand_dims(x, 1), T, axis=1), start
         )
-        contexts, weights, after = layer.attend(query, memory, many)
+        contexts, weights, after = layer.attend(query, memory, hypotheses)
         for n in range(T):
             one, row, state = layer.attend(query[:, n], memory, start)
             close(array(contexts)[:, n], one, 1e-6)
@@ -337,29 +341,29 @@ class LookLaws(AttentionCase):
             for a, b in zip(*map(keras.tree.flatten, (after, state)), strict=True):
                 close(array(a)[:, n], b, 1e-6)
 
-    def test_symbolic_tensors_are_refused_by_steps(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+    def test_steps_reject_symbolic_tensors(self) -> None:
+        layer, (query, value, key) = self.make_random(), self.tensors()
         symbolic = keras.KerasTensor(value.shape)
         with pytest.raises(ValueError, match="call the layer itself instead"):
             layer.prepare(symbolic, key)
         with pytest.raises(ValueError, match="call the layer itself instead"):
             layer.attend(keras.KerasTensor(query[:, 0].shape), layer.prepare(value, key))
 
-    def test_value_is_the_key_when_none_is_given(self) -> None:
+    def test_key_defaults_to_value(self) -> None:
         query, value, _ = self.tensors()
         narrow = value[..., :1] + np.zeros(self.widths[1], "float32")
-        layer = self.built()
+        layer = self.make_random()
         same(layer(query, narrow), layer(query, narrow, narrow))
 
-    def test_wrong_shapes_are_refused(self) -> None:
+    def test_wrong_shapes_are_rejected(self) -> None:
         query, value, key = self.tensors()
         with pytest.raises(ValueError, match="query must be"):
             self.make()(query[:, 0], value, key)
         with pytest.raises(ValueError, match=r"value and key .* of steps, got 5 and 4"):
             self.make()(query, value, key[:, :4])
 
-    def test_shapes_that_it_was_not_built_for_are_refused(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+    def test_shapes_other_than_built_are_rejected(self) -> None:
+        layer, (query, value, key) = self.make_random(), self.tensors()
         wide = [np.concatenate([x, x], axis=-1) for x in (query, key)]
         for match, tensors in {
             r"query must be \(batch, steps, \d+\), got shape": (query[:, 0], value, key),
@@ -376,12 +380,17 @@ class LookLaws(AttentionCase):
 
 
 class AttentionConformance(
-    MaskLaws, DeadRowLaws, PaddingLaws, NumericLaws, LookLaws, LayerConformance
+    MaskConformance,
+    FullyMaskedRowConformance,
+    PaddingConformance,
+    NumericConformance,
+    StepConformance,
+    LayerConformance,
 ):
-    """An attention layer: every law of the contract.
+    """Conformance of an attention layer.
 
-    A case says `covers`, `options`, `changed`, `widths` where they are not any, and `scores`, its
+    A case defines `covers`, `options`, `changed`, `widths` if constrained, and `scores`, its
     oracle.
     """
 
-    test_no_rows = None  # a case of test_small_sizes
+    test_empty_batch = None  # a case of test_small_sizes

@@ -1,17 +1,17 @@
-"""The conformance suite: a new layer is one file, and one small class that inherits its laws.
+"""The conformance suite: a new layer needs one small test class that inherits the tests.
 
     class TestAdditiveAttention(AttentionConformance):
         covers = AdditiveAttention
-        options = {"units": 8}                       # what the tests make it with
+        options = {"units": 8}                       # constructor arguments in tests
         changed = {"units": 9, "normalize": True}    # every constructor argument, changed
 
         def scores(self, weights, query, key):       # the oracle: float64 NumPy
             ...
 
-`tests/layers/attention/test_coverage.py` fails while something public or registered has no case.
+`tests/layers/attention/test_coverage.py` fails if a public or registered class has no case.
 """
 
-from tests.layers.attention_conformance import AttentionConformance, NumericLaws
+from tests.layers.attention_conformance import AttentionConformance, NumericConformance
 from tests.layers.decoder_conformance import DecoderConformance
 from tests.layers.layer_conformance import LayerConformance
 from tests.layers.part_conformance import AlignmentConformance, ScoreConformance
@@ -21,6 +21,6 @@ __all__ = [
     "AttentionConformance",
     "DecoderConformance",
     "LayerConformance",
-    "NumericLaws",
+    "NumericConformance",
     "ScoreConformance",
 ]

@@ -1,4 +1,4 @@
-"""What holds for everything that runs a cell over the target with attention."""
+"""Conformance of recurrent decoders with attention."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMORY_MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "boo
 
 
 class DecoderConformance(LayerConformance):
-    """A cell that attends, or the loop over it. A case says in `cell_options` what kind."""
+    """An attention cell or its decoder. A case sets arguments of the cell in `cell_options`."""
 
     cell_options: ClassVar[dict[str, Any]] = {}
     tolerance = 1e-5
@@ -41,7 +41,7 @@ class DecoderConformance(LayerConformance):
         )
 
     def decoder(self, **options: Any) -> RecurrentDecoder:
-        """A built decoder with random weights that gives outputs, weights and states."""
+        """Return a built decoder with random weights that returns outputs, weights and states."""
         decoder = RecurrentDecoder(
             self.cell(), alignment_history=True, return_state=True, **options
         )
@@ -56,8 +56,8 @@ class DecoderConformance(LayerConformance):
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
-    def test_steps_are_the_whole(self) -> None:
-        """One step at a time, as a search does it, is the teacher-forced pass."""
+    def test_steps_equal_the_call(self) -> None:
+        """Single steps, as in a search, equal the teacher-forced pass."""
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         outputs, weights, states = decoder(inputs, memory, memory_mask=MEMORY_MASK)
         prepared, state = decoder.start(ops.convert_to_tensor(memory), None, MEMORY_MASK, B)
@@ -67,37 +67,39 @@ class DecoderConformance(LayerConformance):
             close(record.weights[0], array(weights[0])[:, t], 1e-5)
         close(state.cells, states, 1e-5)
 
-    def test_hypotheses_know_nothing_of_each_other(self) -> None:
+    def test_hypotheses_do_not_affect_each_other(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         prepared, state = decoder.start(ops.convert_to_tensor(memory), None, MEMORY_MASK, B)
         rng = np.random.default_rng(1)
-        many = keras.tree.map_structure(
+        states = keras.tree.map_structure(
             lambda x: ops.convert_to_tensor(
                 rng.normal(size=(B, T, *x.shape[1:])).astype("float32")
             ),
             state,
         )
-        together, after = decoder.step(ops.convert_to_tensor(inputs), many, prepared)
+        together, after = decoder.step(ops.convert_to_tensor(inputs), states, prepared)
         for n in range(T):
-            own = keras.tree.map_structure(lambda x, n=n: x[:, n], many)
-            alone, left = decoder.step(ops.convert_to_tensor(inputs[:, n]), own, prepared)
-            close(array(together.output)[:, n], alone.output, 1e-5)
-            close(array(together.weights[0])[:, n], alone.weights[0], 1e-5)
-            for a, b in zip(keras.tree.flatten(after), keras.tree.flatten(left), strict=True):
+            row_state = keras.tree.map_structure(lambda x, n=n: x[:, n], states)
+            single, next_state = decoder.step(
+                ops.convert_to_tensor(inputs[:, n]), row_state, prepared
+            )
+            close(array(together.output)[:, n], single.output, 1e-5)
+            close(array(together.weights[0])[:, n], single.weights[0], 1e-5)
+            for a, b in zip(keras.tree.flatten(after), keras.tree.flatten(next_state), strict=True):
                 close(array(a)[:, n], b, 1e-5)
 
     @pytest.mark.numerics
-    def test_hidden_steps_hold_the_state(self) -> None:
-        """Left, right and inner padding: as if the hidden steps were not there."""
+    def test_masked_steps_keep_the_state(self) -> None:
+        """Left, right and inner padding: the same as without the masked steps."""
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         outputs, weights, states = decoder(inputs, memory, inputs_mask=INPUTS_MASK)
         assert not array(outputs)[~INPUTS_MASK].any()
         assert not array(weights[0])[~INPUTS_MASK].any()
         same(implicit_mask(outputs), INPUTS_MASK)
         for row in (1, 2):
-            live = INPUTS_MASK[row]
-            alone, _, last = decoder(inputs[row : row + 1, live], memory[row : row + 1])
-            close(array(outputs)[row, live], alone[0], 1e-5)
+            valid = INPUTS_MASK[row]
+            single, _, last = decoder(inputs[row : row + 1, valid], memory[row : row + 1])
+            close(array(outputs)[row, valid], single[0], 1e-5)
             for got, want in zip(states, last, strict=True):
                 close(got[row], want[0], 1e-5)
 
@@ -115,7 +117,7 @@ class DecoderConformance(LayerConformance):
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
-    def test_garbage_in_hidden_places_reaches_nothing(self) -> None:
+    def test_values_at_masked_positions_do_not_affect_outputs(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         run = differentiable(
             decoder, lambda x, m: decoder(x, m, inputs_mask=INPUTS_MASK, memory_mask=MEMORY_MASK)
@@ -128,7 +130,7 @@ class DecoderConformance(LayerConformance):
         assert not got[1][1][~MEMORY_MASK].any()
         assert not got[0][1][0][2].any(), "a memory with nothing to attend weighs 0"
 
-    def test_padding_cannot_be_seen(self) -> None:
+    def test_padding_does_not_affect_outputs(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         outputs, weights, states = decoder(inputs, memory, memory_mask=MEMORY_MASK)
         rng = np.random.default_rng(2)
@@ -136,17 +138,17 @@ class DecoderConformance(LayerConformance):
             50 * rng.normal(size=(B, 9, x.shape[2])).astype("float32") for x in (inputs, memory)
         ]
         none = np.zeros((B, 9), "bool")
-        longer, looked, last = decoder(
+        padded, attention_weights, last = decoder(
             np.concatenate([inputs, pads[0]], 1),
             np.concatenate([memory, pads[1]], 1),
             inputs_mask=np.concatenate([np.ones((B, T), "bool"), none], 1),
             memory_mask=np.concatenate([MEMORY_MASK, none], 1),
         )
-        close(array(longer)[:, :T], outputs, 1e-5)
-        close(array(looked[0])[:, :T, :S], weights[0], 1e-5)
+        close(array(padded)[:, :T], outputs, 1e-5)
+        close(array(attention_weights[0])[:, :T, :S], weights[0], 1e-5)
         close(last, states, 1e-5)
 
-    def test_what_is_asked_for_changes_nothing(self) -> None:
+    def test_returned_fields_do_not_change_outputs(self) -> None:
         decoder, tensors = self.decoder(), self.tensors()
         outputs = quick(lambda *x: decoder(*x))(*tensors)[0]
         decoder.alignment_history = decoder.return_state = False

@@ -1,4 +1,4 @@
-"""What holds for every public layer."""
+"""Conformance of every public layer."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ BASES: dict[tuple[type, str], tuple[Any, list[np.ndarray]]] = {}  # by case and 
 
 
 def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None:
-    """One line, a formula, the sections in order, a paper with the place in it or this library."""
+    """Check the summary line, formula, sections, explained arguments and the reference."""
     doc = inspect.cleandoc(cls.__doc__ or "")
     assert re.match(r"[A-Z].*[.:]\n\n", doc), "the docstring starts with one line"
     if formula:
         head = doc.split("Call arguments:")[0].split("Args:")[0]
         assert "`" in head, "a formula in backticks comes before the arguments"
-    places = [doc.find(f"\n{name}:\n") for name in (*sections, "Reference")]
+    positions = [doc.find(f"\n{name}:\n") for name in (*sections, "Reference")]
     missing = [
-        name for name, place in zip((*sections, "Reference"), places, strict=True) if place < 0
+        name
+        for name, position in zip((*sections, "Reference"), positions, strict=True)
+        if position < 0
     ]
     assert not missing, f"{cls.__name__}'s docstring has no {', '.join(missing)}"
-    assert places == sorted(places), "the sections are out of order"
+    assert positions == sorted(positions), "the sections are out of order"
     for name in constructor_arguments(cls):
         assert re.search(rf"\b{name}\b", doc), f"the docstring does not explain {name}"
-    reference = doc[places[-1] :]
+    reference = doc[positions[-1] :]
     if re.match(r"\nReference:\n    [Tt]his library\b", reference):
         return  # an idea without a paper
     # Papers that neither has are named by their titles.
@@ -44,7 +46,7 @@ def check_docstring(cls: type, sections: tuple[str, ...], formula: bool) -> None
 
 
 def run_example(cls: type) -> None:
-    """Runs the docstring's example as a doctest."""
+    """Run the example of a docstring as a doctest."""
     test = doctest.DocTestParser().get_doctest(cls.__doc__ or "", {}, cls.__name__, None, 0)
     assert test.examples, "the docstring has no example"
     report: list[str] = []
@@ -63,9 +65,9 @@ class ArgumentCase:
 
     covers: ClassVar[type]
     changed: ClassVar[dict[str, Any]] = {}
-    """For each constructor argument another value, or a function or class that makes it."""
+    """Another value for each constructor argument, or a function or class that creates it."""
     together: ClassVar[dict[str, dict[str, Any]]] = {}
-    """For an argument that has an effect only with others: these others."""
+    """Other arguments that an argument needs to have an effect."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Generate a test for each constructor argument, or one for a class without any."""
@@ -86,50 +88,50 @@ class ArgumentCase:
 
 
 class LayerCase(ArgumentCase):
-    """One public layer: its class, how it is made, and the tensors that it is called with."""
+    """A public layer: its class, its constructor arguments, and the tensors of a call."""
 
     options: ClassVar[dict[str, Any]] = {}
-    """What the layers of the tests are made with."""
+    """Constructor arguments in tests."""
     sections: ClassVar[tuple[str, ...]] = SECTIONS
     formula: ClassVar[bool] = True
     tolerance: ClassVar[float] = 1e-6
     keras_cells: ClassVar[bool] = False
-    """Made of Keras's recurrent layers, whose initializer (a QR) knows no half precision."""
+    """Uses Keras's recurrent layers, whose initializer (a QR) does not support half precision."""
 
     def make(self, **options: Any) -> Any:
         return self.covers(**{**self.options, **options})
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
-        """What the layer is called with."""
+        """Return the tensors of a call."""
         raise TypeError(f"{type(self).__name__} does not say what to call the layer with")
 
     def apply(self, layer: Any, *tensors: Any) -> Any:
         return layer(*tensors)
 
-    def built(self, **options: Any) -> Any:
-        """A layer with random weights."""
+    def make_random(self, **options: Any) -> Any:
+        """Return a layer with random weights."""
         layer = self.make(**options)
         self.apply(layer, *self.tensors())
         randomise(layer)
         return layer
 
-    def functional(self) -> tuple[Any, keras.Model]:
-        """A layer, and a functional model around it."""
+    def make_functional(self) -> tuple[Any, keras.Model]:
+        """Return a layer and a functional model that contains it."""
         layer = self.make()
         inputs = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in self.tensors()]
-        model = keras.Model(inputs, flat(self.apply(layer, *inputs)))
+        model = keras.Model(inputs, flatten(self.apply(layer, *inputs)))
         randomise(model)
         return layer, model
 
 
 class ConfigurationTests(LayerCase):
-    """Every constructor argument has an effect, and survives `get_config` and saving."""
+    """Every constructor argument has an effect and is restored from the config and from files."""
 
     together: ClassVar[dict[str, dict[str, Any]]] = {"seed": {"dropout": 0.5}}
     same_results: ClassVar[tuple[str, ...]] = ()
     """Arguments that, as documented, do not change results."""
 
-    def test_every_constructor_argument_survives(self, argument: str | None) -> None:
+    def test_every_constructor_argument_is_saved_and_restored(self, argument: str | None) -> None:
         """A changed argument changes the behaviour, and the rebuilt layer behaves the same."""
         self.check_names()
         others = self.together.get(argument, {})
@@ -160,45 +162,45 @@ class ConfigurationTests(LayerCase):
         saved = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
         behaviour = self.behaviour(layer)
         rebuilt = self.covers.from_config(config), keras.saving.deserialize_keras_object(saved)
-        for again in rebuilt:
-            assert without_names(again.get_config()) == without_names(config)
-            assert same_behaviour(self.behaviour(again), behaviour), "the rebuilt layer differs"
+        for repeated in rebuilt:
+            assert without_names(repeated.get_config()) == without_names(config)
+            assert same_behaviour(self.behaviour(repeated), behaviour), "the rebuilt layer differs"
         return without_names(config), behaviour
 
     def behaviour(self, layer: Any) -> list[np.ndarray]:
         """Return initial weights and outputs, and outputs and losses of training."""
-        run = InTraining(self.respond, layer)
+        run = WithTrainingArgument(self.compute_outputs, layer)
         results = [run(self.tensors(), training=False)]
         weights = [array(v) for v in layer.weights]
         randomise(layer)
         results += [run(self.tensors(), training=True), list(layer.losses)]
-        return [*weights, *map(array, filter(keras.ops.is_tensor, flat(results)))]
+        return [*weights, *map(array, filter(keras.ops.is_tensor, flatten(results)))]
 
-    def respond(self, layer: Any, *tensors: Any) -> Any:
+    def compute_outputs(self, layer: Any, *tensors: Any) -> Any:
         """Return the outputs that `behaviour` compares."""
         return self.apply(layer, *tensors)
 
-    def test_name_dtype_and_trainable_survive(self) -> None:
+    def test_name_dtype_and_trainable_are_restored(self) -> None:
         layer = self.make(name="other", dtype="mixed_bfloat16", trainable=False)
-        again = self.covers.from_config(layer.get_config())
-        settings = again.name, again.dtype_policy.name, again.trainable
+        repeated = self.covers.from_config(layer.get_config())
+        settings = repeated.name, repeated.dtype_policy.name, repeated.trainable
         assert settings == ("other", "mixed_bfloat16", False)
 
-    def test_own_dtype_reaches_every_weight(self) -> None:
+    def test_dtype_argument_applies_to_every_weight(self) -> None:
         policy = "mixed_float16" if self.keras_cells else "float16"
         layer = self.make(dtype=policy)
-        outputs = flat(self.apply(layer, *self.tensors()))
+        outputs = flatten(self.apply(layer, *self.tensors()))
         assert {keras.backend.standardize_dtype(x.dtype) for x in outputs} == {"float16"}
-        wanted = keras.dtype_policies.get(policy).variable_dtype
-        assert {v.dtype for v in layer.weights} <= {wanted}
+        expected = keras.dtype_policies.get(policy).variable_dtype
+        assert {v.dtype for v in layer.weights} <= {expected}
 
     def test_saves_and_loads(self, tmp_path: Path) -> None:
-        """In a functional model; `test_saving.py` loads all of them in a fresh process."""
-        _, model = self.functional()
+        """Save a functional model; `test_saving.py` loads all layers in a fresh process."""
+        _, model = self.make_functional()
         model.save(tmp_path / "model.keras")
-        again = keras.models.load_model(tmp_path / "model.keras")
+        repeated = keras.models.load_model(tmp_path / "model.keras")
         tensors = list(self.tensors())
-        same(again(tensors), model(tensors))
+        same(repeated(tensors), model(tensors))
 
 
 class DocumentationTests(LayerCase):
@@ -212,20 +214,20 @@ class DocumentationTests(LayerCase):
 
 
 class LayerConformance(ConfigurationTests, DocumentationTests):
-    """Configuration, documentation, paths and dtypes."""
+    """Configuration, documentation, execution modes and dtypes."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
-    def test_compiled_is_eager(self, mode: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+    def test_compiled_equals_eager(self, mode: str) -> None:
+        layer, tensors = self.make_random(), self.tensors()
         want = self.apply(layer, *tensors)
         got = compiled(lambda *x: self.apply(layer, *x), mode)(*tensors)
         close(got, want, self.tolerance)
 
-    def test_functional_model_is_eager(self) -> None:
-        layer, model = self.functional()
+    def test_functional_model_equals_eager(self) -> None:
+        layer, model = self.make_functional()
         tensors = self.tensors()
-        outputs = flat(self.apply(layer, *tensors))
+        outputs = flatten(self.apply(layer, *tensors))
         close(model(list(tensors)), outputs, self.tolerance)
 
     @pytest.mark.every_backend
@@ -236,8 +238,8 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
         keras.config.set_dtype_policy(policy)
         layer, tensors = self.make(), self.tensors()
         symbolic = [keras.KerasTensor(x.shape, str(x.dtype)) for x in tensors]
-        spec = flat(self.apply(layer, *symbolic))
-        outputs = flat(self.apply(layer, *tensors))
+        spec = flatten(self.apply(layer, *symbolic))
+        outputs = flatten(self.apply(layer, *tensors))
         wanted = keras.dtype_policies.get(policy)
         for expected, output in zip(spec, outputs, strict=True):
             dtype = keras.backend.standardize_dtype(output.dtype)
@@ -247,12 +249,12 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
         assert {v.dtype for v in layer.weights} <= {wanted.variable_dtype}
 
     @pytest.mark.every_backend
-    def test_no_rows(self) -> None:
-        outputs = flat(self.apply(self.make(), *self.tensors(batch=0)))
+    def test_empty_batch(self) -> None:
+        outputs = flatten(self.apply(self.make(), *self.tensors(batch=0)))
         assert all(x.shape[0] == 0 for x in outputs)
 
 
-class InTraining(keras.layers.Layer):
+class WithTrainingArgument(keras.layers.Layer):
     """Passes its own `training` argument on to a layer."""
 
     def __init__(self, apply: Any, layer: Any) -> None:
@@ -287,5 +289,5 @@ def same_behaviour(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
     )
 
 
-def flat(nest: Any) -> list[Any]:
+def flatten(nest: Any) -> list[Any]:
     return keras.tree.flatten(nest)

@@ -1,4 +1,4 @@
-"""The law of masks, as an interface: what a mask means, how masks combine, where they go on."""
+"""Masking rules: meaning, combination and propagation of masks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras import ops
 
 from attention_zoo.ops import implicit_mask, pass_mask_on
 from tests.layers.attention_case import (
-    LOOK_MASK,
+    ATTENTION_MASK,
     OTHER_MASK,
     QUERY_MASK,
     VALUE_MASK,
@@ -26,23 +26,23 @@ MASKS: dict[str, Any] = {
     "query_mask": QUERY_MASK,
     "value_mask": VALUE_MASK,
     "key_mask": OTHER_MASK,
-    "attention_mask": LOOK_MASK,
+    "attention_mask": ATTENTION_MASK,
     "use_causal_mask": True,
 }
 PER_TENSOR = {"query_mask": 0, "value_mask": 1, "key_mask": 2}
 
 
 def masked(x: np.ndarray, mask: np.ndarray) -> Any:
-    """A tensor that carries a Keras mask, as an Embedding makes it."""
+    """Return a tensor with an implicit Keras mask, as set by an Embedding."""
     return pass_mask_on(ops.convert_to_tensor(x), ops.convert_to_tensor(mask))
 
 
-class MaskLaws(AttentionCase):
-    """Laws 1 and 2: meaning, combination, propagation, refusal."""
+class MaskConformance(AttentionCase):
+    """Rules 1 and 2: meaning, combination, propagation and validation of masks."""
 
     @pytest.mark.parametrize("name", PER_TENSOR)
     def test_explicit_mask_is_implicit_mask(self, name: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         explicit = self.attend(layer, *tensors, **{name: MASKS[name]})
         carrying = [
             masked(x, MASKS[name]) if i == PER_TENSOR[name] else x for i, x in enumerate(tensors)
@@ -53,21 +53,25 @@ class MaskLaws(AttentionCase):
 
     @pytest.mark.parametrize("name", PER_TENSOR)
     def test_explicit_and_implicit_masks_combine_by_and(self, name: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         first = MASKS[name]
         second = np.roll(first, 1, axis=1)
-        place = PER_TENSOR[name]
-        carrying = [masked(x, first) if i == place else x for i, x in enumerate(tensors)]
+        position = PER_TENSOR[name]
+        carrying = [masked(x, first) if i == position else x for i, x in enumerate(tensors)]
         got = self.attend(layer, *carrying, **{name: second})
         want = self.attend(layer, *tensors, **{name: first & second})
         same(got[0], want[0])
         same(got[1], want[1])
 
     def test_all_masks_combine_by_and(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         causal = np.tril(np.ones((T, S), "bool"))
         every = (
-            QUERY_MASK[:, :, None] & VALUE_MASK[:, None] & OTHER_MASK[:, None] & LOOK_MASK & causal
+            QUERY_MASK[:, :, None]
+            & VALUE_MASK[:, None]
+            & OTHER_MASK[:, None]
+            & ATTENTION_MASK
+            & causal
         )
         got = self.attend(layer, *tensors, **MASKS)
         want = self.attend(layer, *tensors, attention_mask=every)
@@ -77,7 +81,7 @@ class MaskLaws(AttentionCase):
 
     @pytest.mark.parametrize("name", MASKS)
     def test_every_mask_has_an_effect(self, name: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         without, with_mask = (
             self.attend(layer, *tensors),
             self.attend(layer, *tensors, **{name: MASKS[name]}),
@@ -87,47 +91,47 @@ class MaskLaws(AttentionCase):
 
     @pytest.mark.parametrize("name", [*PER_TENSOR, "attention_mask"])
     def test_integers_are_booleans(self, name: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         got = self.attend(layer, *tensors, **{name: MASKS[name].astype("int32")})
         want = self.attend(layer, *tensors, **{name: MASKS[name]})
         same(got[0], want[0])
         same(got[1], want[1])
 
     @pytest.mark.parametrize("name", [*PER_TENSOR, "attention_mask"])
-    def test_float_mask_is_refused(self, name: str) -> None:
+    def test_float_mask_is_rejected(self, name: str) -> None:
         with pytest.raises(ValueError, match=rf"{name} has dtype float32.*`{name} > 0`"):
             self.make()(*self.tensors(), **{name: MASKS[name].astype("float32")})
 
     @pytest.mark.parametrize("name", PER_TENSOR)
-    def test_mask_of_wrong_shape_is_refused(self, name: str) -> None:
+    def test_mask_of_wrong_shape_is_rejected(self, name: str) -> None:
         layer, tensors = self.make(), self.tensors()
         with pytest.raises(ValueError, match=rf"{name} has shape.*rank 2"):
             layer(*tensors, **{name: np.ones((B, 1, S), "bool")})
         with pytest.raises(ValueError, match=rf"{name} has shape.*is expected"):
             layer(*tensors, **{name: np.ones((B, S + T), "bool")})
 
-    def test_two_dimensional_attention_mask_is_refused(self) -> None:
-        """`(T, S)`, or `(B, S)`, or `(T, T)` with B = T: which one cannot be told."""
+    def test_two_dimensional_attention_mask_is_rejected(self) -> None:
+        """With B = T, `(T, S)` and `(B, S)` cannot be distinguished."""
         square = self.tensors(batch=S, steps=S)
         for shape in ((S, S), (T, S)):
             with pytest.raises(ValueError, match=r"attention_mask has shape.*mask\[None\]"):
                 self.make()(*square, attention_mask=np.ones(shape, "bool"))
 
     def test_attention_mask_broadcasts(self) -> None:
-        layer, tensors = self.built(), self.tensors()
-        one = LOOK_MASK[:1]
+        layer, tensors = self.make_random(), self.tensors()
+        one = ATTENTION_MASK[:1]
         got = self.attend(layer, *tensors, attention_mask=one)
         want = self.attend(layer, *tensors, attention_mask=np.repeat(one, B, axis=0))
         same(got[0], want[0])
 
-    def test_mask_of_an_absent_tensor_is_refused(self) -> None:
+    def test_mask_of_an_absent_tensor_is_rejected(self) -> None:
         query, value, _ = self.tensors()
         narrow = value[..., :1] + np.zeros(self.widths[1], "float32")
         with pytest.raises(ValueError, match="key_mask was given, but the tensor"):
             self.make()(query, narrow, key_mask=VALUE_MASK)
 
-    def test_query_mask_goes_on(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
+    def test_query_mask_is_passed_on(self) -> None:
+        layer, (query, value, key) = self.make_random(), self.tensors()
         other = np.roll(QUERY_MASK, 1, axis=1)
         assert implicit_mask(layer(query, value, key)) is None
         same(implicit_mask(layer(query, value, key, query_mask=QUERY_MASK)), QUERY_MASK)
@@ -137,8 +141,8 @@ class MaskLaws(AttentionCase):
         context, _ = layer(masked(query, QUERY_MASK), value, key, return_attention_scores=True)
         same(implicit_mask(context), QUERY_MASK)
 
-    def test_query_mask_goes_on_in_a_functional_model(self) -> None:
-        """Two layers in a row: the second one still sees which queries are padding."""
+    def test_query_mask_is_passed_on_in_a_functional_model(self) -> None:
+        """In a stack of two layers, the second one also receives the query mask."""
         width = self.widths[1]
         tokens = keras.Input((S,), dtype="int32")
         embedded = keras.layers.Embedding(9, width, mask_zero=True)(tokens)
@@ -153,20 +157,20 @@ class MaskLaws(AttentionCase):
         close(array(out)[:1, :3], array(_shorter(model, ids[:1, :3])), 1e-5)
 
     def test_inputs_keep_their_masks(self) -> None:
-        layer, (query, value, key) = self.built(), self.tensors()
-        given = (masked(query, QUERY_MASK), masked(value, VALUE_MASK), masked(key, OTHER_MASK))
-        before = [implicit_mask(x) for x in given]
-        layer(*given, query_mask=np.roll(QUERY_MASK, 1, 1), value_mask=OTHER_MASK)
-        for x, mask, want in zip(given, before, (QUERY_MASK, VALUE_MASK, OTHER_MASK), strict=True):
+        layer, (query, value, key) = self.make_random(), self.tensors()
+        inputs = (masked(query, QUERY_MASK), masked(value, VALUE_MASK), masked(key, OTHER_MASK))
+        before = [implicit_mask(x) for x in inputs]
+        layer(*inputs, query_mask=np.roll(QUERY_MASK, 1, 1), value_mask=OTHER_MASK)
+        for x, mask, want in zip(inputs, before, (QUERY_MASK, VALUE_MASK, OTHER_MASK), strict=True):
             assert implicit_mask(x) is mask
             same(mask, want)
         bare = [ops.convert_to_tensor(x) for x in self.tensors()]
         layer(*bare, query_mask=QUERY_MASK, value_mask=VALUE_MASK, key_mask=OTHER_MASK)
         assert [implicit_mask(x) for x in bare] == [None] * 3
 
-    def test_second_reader_of_a_tensor_finds_its_mask(self) -> None:
-        """The same layer twice, then another layer, on one masked memory."""
-        first, second = self.built(), self.built()
+    def test_implicit_mask_is_kept_for_a_second_layer(self) -> None:
+        """Call the same layer twice, then another layer, on one masked memory."""
+        first, second = self.make_random(), self.make_random()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
         want = self.attend(first, query, value, key, attention_mask=_rows(VALUE_MASK & OTHER_MASK))
@@ -176,19 +180,19 @@ class MaskLaws(AttentionCase):
             assert not got[1][~_rows(VALUE_MASK & OTHER_MASK)].any()
 
     def test_mask_survives_another_dtype(self) -> None:
-        layer, (query, value, key) = self.built(dtype="float16"), self.tensors()
+        layer, (query, value, key) = self.make_random(dtype="float16"), self.tensors()
         out = layer(masked(query, QUERY_MASK), masked(value, VALUE_MASK), key)
         same(implicit_mask(out), QUERY_MASK)
         same(out, layer(query, value, key, query_mask=QUERY_MASK, value_mask=VALUE_MASK))
 
 
 def _rows(mask: np.ndarray) -> np.ndarray:
-    """`(B, S)` as `(B, T, S)`."""
+    """Return a `(B, S)` mask as `(B, T, S)`."""
     return np.repeat(mask[:, None], T, axis=1)
 
 
 def _shorter(model: keras.Model, ids: np.ndarray) -> Any:
-    """The model's layers on ids of another length."""
+    """Apply the model's layers to ids of another length."""
     inputs = keras.Input((ids.shape[1],), dtype="int32")
     rebuilt = keras.models.clone_model(model, input_tensors=inputs)
     rebuilt.set_weights(model.get_weights())

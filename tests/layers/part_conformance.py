@@ -1,4 +1,4 @@
-"""What holds for every score and for every alignment."""
+"""Conformance of scores and alignments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PART_SECTIONS = ("Call arguments", "Returns", "Cost", "Example")
 
 
 class PartConformance(LayerConformance):
-    """A score or an alignment: a layer that is also found by name."""
+    """A score or alignment: a layer that is registered by name."""
 
     registry: ClassVar[Registry]
     registered: ClassVar[str]
@@ -47,29 +47,29 @@ class PartConformance(LayerConformance):
 
     @masking_rule(4)
     def test_other_precisions_compute_in_float32(self) -> None:
-        """Overrides nothing: scores and weights are float32 at least, whatever comes in."""
+        """Scores and weights are at least float32 for inputs of any dtype."""
         layer = self.make(dtype="float16")
         for output in keras.tree.flatten(self.apply(layer, *self.tensors())):
             assert keras.backend.standardize_dtype(output.dtype) == "float32"
 
-    # Scores and weights leave a part in float32, so these two laws read otherwise here.
+    # Scores and weights are returned in float32, so these two tests differ here.
     test_dtype_policy = None
-    test_own_dtype_reaches_every_weight = None
+    test_dtype_argument_applies_to_every_weight = None
 
 
 class ScoreConformance(PartConformance):
-    """A score. A case adds `oracle`, its float64 formula."""
+    """A score. A case implements `oracle`, its formula in float64."""
 
     registry = SCORES
     sections = PART_SECTIONS
     widths: ClassVar[tuple[int, int]] = (6, 5)
 
-    def respond(self, layer: Any, query: Any, key: Any) -> Any:
+    def compute_outputs(self, layer: Any, query: Any, key: Any) -> Any:
         """Return context and weights of an attention with the score."""
         return Attention(layer)(query, key, return_attention_scores=True)
 
     def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Float64 scores `(..., T, S)`."""
+        """Return scores `(..., T, S)` in float64."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
     def tensors(self, batch: int = 3, seed: int = 0, scale: float = 1.0) -> tuple[np.ndarray, ...]:
@@ -80,7 +80,7 @@ class ScoreConformance(PartConformance):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_oracle(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         run = differentiable(layer, layer)
         for seed in range(ORACLE_CASES):
             randomise(layer, seed)
@@ -98,22 +98,22 @@ class ScoreConformance(PartConformance):
         check_gradients(layer, differentiable(layer, layer), tensors)
 
     def test_keys_are_projected_once(self) -> None:
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         keys = layer.project(ops.convert_to_tensor(key))
         for t in range(4):
             one = layer.compute_scores(ops.convert_to_tensor(query[:, t : t + 1]), keys)
             close(one, array(layer(query, key))[:, t : t + 1], 1e-6)
 
     def test_leading_axes_broadcast(self) -> None:
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         keys = layer.project(ops.convert_to_tensor(key))[:, None]
-        many = np.stack([query, 2 * query], axis=1)
-        got = layer.compute_scores(ops.convert_to_tensor(many), keys)
+        states = np.stack([query, 2 * query], axis=1)
+        got = layer.compute_scores(ops.convert_to_tensor(states), keys)
         close(array(got)[:, 0], layer(query, key), 1e-6)
         close(array(got)[:, 1], layer(2 * query, key), 1e-6)
 
-    def test_shapes_that_it_was_not_built_for_are_refused(self) -> None:
-        layer, (query, key) = self.built(), self.tensors()
+    def test_shapes_other_than_built_are_rejected(self) -> None:
+        layer, (query, key) = self.make_random(), self.tensors()
         wide = [np.concatenate([x, x], axis=-1) for x in (query, key)]
         for pair in ((query[0, 0], key), (query, key[0, 0]), (wide[0], key), (query, wide[1])):
             with pytest.raises(
@@ -122,26 +122,26 @@ class ScoreConformance(PartConformance):
                 layer(*pair)
 
     @masking_rule(4)
-    def test_great_numbers_do_not_overflow(self) -> None:
+    def test_large_inputs_do_not_overflow(self) -> None:
         layer = self.make(dtype="float16")
         query, key = self.tensors(scale=200)
         assert np.isfinite(array(layer(query, key))).all()
 
 
 class AlignmentConformance(PartConformance):
-    """An alignment. A case adds `oracle`, its float64 formula."""
+    """An alignment. A case implements `oracle`, its formula in float64."""
 
     registry = ALIGNMENTS
     sections = PART_SECTIONS
     sums_to_one: ClassVar[bool] = True
     at_most_one: ClassVar[bool] = True
-    """Whether the weights of a look sum to no more than one."""
+    """Whether weights sum to at most one."""
 
     def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return softmax(scores, mask)
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
-        """Scores, and the tensors of the state of an alignment that remembers."""
+        """Return scores, and the state tensors of a stateful alignment."""
         scores = np.random.default_rng(0).normal(size=(batch, 4, 7)).astype("float32")
         state = self.make().initial_state(ops.convert_to_tensor(scores))
         return (scores, *(ops.convert_to_numpy(leaf) for leaf in state))
@@ -149,18 +149,18 @@ class AlignmentConformance(PartConformance):
     def apply(self, layer: Any, scores: Any, *state: Any) -> Any:
         return layer(scores, state=state)[0]
 
-    def respond(self, layer: Any, query: Any, *state: Any) -> Any:
+    def compute_outputs(self, layer: Any, query: Any, *state: Any) -> Any:
         """Return context and weights of an attention with the alignment."""
         return Attention("dot", layer)(query, query[:, ::-1], return_attention_scores=True)
 
     def align(self, layer: Any, scores: Any, mask: Any = None) -> Any:
-        """The weights of a first look."""
+        """Return the weights of the first step."""
         scores = ops.convert_to_tensor(scores)
         return layer(scores, mask=mask, state=layer.initial_state(scores))[0]
 
     @functools.cached_property
     def compiled(self) -> Any:
-        layer = self.built()
+        layer = self.make_random()
         return compiled(lambda scores, mask: self.align(layer, scores, mask), MODES[1])
 
     @pytest.mark.numerics
@@ -172,8 +172,8 @@ class AlignmentConformance(PartConformance):
         ),
         hnp.arrays("bool", (3, 7)),
     )
-    def test_rows_are_shares(self, scores: np.ndarray, mask: np.ndarray) -> None:
-        """Not below 0, exactly 0 where hidden, and a whole where anything is left."""
+    def test_rows_sum_to_at_most_one(self, scores: np.ndarray, mask: np.ndarray) -> None:
+        """Weights are not negative, exactly 0 at masked positions, and sum to 1 otherwise."""
         scores = scores + np.float32(0)  # no -0.0, which argmax ranks below 0.0
         weights = array(self.compiled(scores, mask))
         assert (weights >= 0).all()
@@ -187,10 +187,10 @@ class AlignmentConformance(PartConformance):
     @pytest.mark.every_backend
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
     @masking_rule(3)
-    def test_hidden_weighs_nothing_however_great(self, dtype: str) -> None:
-        """A mask by a great negative number fails here: the hidden score is greater still."""
+    def test_masked_positions_have_zero_weight(self, dtype: str) -> None:
+        """A mask by a large negative number fails here: the masked score is even larger."""
         mask = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [0, 0, 1, 1]], "bool")
-        layer = self.built()
+        layer = self.make_random()
         for size in (1e4, 6e4, 1e5, -1e4, -6e4, -1e5):
             tops = np.array([[size, size, -size, 0], [size] * 4, [-np.inf, np.nan, 1, 2]])
             if dtype == "float16":
@@ -203,8 +203,8 @@ class AlignmentConformance(PartConformance):
                 np.testing.assert_allclose(weights.sum(-1), [1, 0, 1], atol=1e-6)
 
     @pytest.mark.parametrize("hidden", [0.0, -1e9])
-    def test_masks_of_floats_are_refused(self, hidden: float) -> None:
-        layer, (scores, *state) = self.built(), self.tensors()
+    def test_float_masks_are_rejected(self, hidden: float) -> None:
+        layer, (scores, *state) = self.make_random(), self.tensors()
         mask = np.full(scores.shape, hidden, "float32")
         with pytest.raises(ValueError, match="mask has dtype float32, but masks are boolean"):
             layer(scores, mask=mask, state=tuple(state))
@@ -213,8 +213,8 @@ class AlignmentConformance(PartConformance):
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
-    def test_gradient_of_hidden_scores_is_nothing(self) -> None:
-        layer = self.built()
+    def test_masked_scores_have_zero_gradient(self) -> None:
+        layer = self.make_random()
         mask = np.array([[1, 1, 0, 1], [0, 0, 0, 0]], "bool")
         scores = np.array([[1, 2, np.nan, 3], [np.inf, 1e5, -1e5, np.nan]], "float32")
         run = differentiable(layer, lambda x: self.align(layer, x, mask))
@@ -225,21 +225,21 @@ class AlignmentConformance(PartConformance):
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
-    def test_nothing_to_look_at(self) -> None:
-        layer = self.built()
+    def test_fully_masked(self) -> None:
+        layer = self.make_random()
         for shape in ((0, 3), (2, 0)):
             assert tuple(self.align(layer, np.zeros(shape, "float32")).shape) == shape
 
     def test_rows_are_independent(self) -> None:
-        layer, tensors = self.built(), self.tensors()
-        whole = array(self.apply(layer, *tensors))
+        layer, tensors = self.make_random(), self.tensors()
+        full = array(self.apply(layer, *tensors))
         for row in range(3):
-            alone = self.apply(layer, *[x[row : row + 1] for x in tensors])
-            close(array(alone)[0], whole[row], 1e-6)
+            single = self.apply(layer, *[x[row : row + 1] for x in tensors])
+            close(array(single)[0], full[row], 1e-6)
 
     def test_state_is_declared(self) -> None:
-        """What `initial_state` gives is what a look returns, leaf by leaf."""
-        layer, (scores, *_) = self.built(), self.tensors()
+        """`initial_state` has the structure and shapes of the state that a step returns."""
+        layer, (scores, *_) = self.make_random(), self.tensors()
         state = layer.initial_state(ops.convert_to_tensor(scores))
         _, after = layer(scores, state=state)
         assert bool(state) is layer.is_stateful

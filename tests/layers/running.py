@@ -1,4 +1,4 @@
-"""Running the same code eagerly, as a graph and compiled, with gradients, on either backend."""
+"""Helpers that run code eagerly, as a graph and compiled, with gradients, on both backends."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tests.tiers import DIRECTIONS, FULL
 
 JAX = keras.backend.backend() == "jax"
 QUICK = "xla" if JAX else "eager"
-"""The mode that is quickest for a few calls: JAX compiles every single operation anyway."""
+"""The fastest mode for a few calls: JAX compiles every operation anyway."""
 MODES = ("eager", "xla") if JAX else ("eager", "graph", "xla")
 POLICIES = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
 
-# What is tested otherwise on JAX, at most five, each with its reason.
+# Tests that differ on JAX, at most five, each with its reason.
 JAX_EXCEPTIONS = {
     "gradients against finite differences": "in float32, with a longer step and a wider bound: "
     "keras.ops.tanh computes in float32 there, whatever it is given",
-    "nothing to attend": "compiled only, and all five dtypes for the pairs of score and alignment "
-    "alone: JAX compiles each operation of an eager gradient, which takes minutes",
-    "a file in a fresh process": "left out: it is the same file on every backend",
-    "laws without the mark every_backend": "run for the general layers and one model alone (see "
-    "tests/jax_pass.py): they speak of code without arithmetic of its own, or follow from others",
-    "all cases of a test but one": "JAX compiles every operation of every case anew; which one it "
-    "is goes round, and `make bench` runs all of them (--whole)",
+    "fully masked": "compiled only, and all five dtypes for the pairs of score and alignment "
+    "only: JAX compiles each operation of an eager gradient, which takes minutes",
+    "a file in a fresh process": "skipped: it is the same file on every backend",
+    "inherited tests without every_backend": "run for the general layers and one model (see "
+    "tests/jax_pass.py): they test code without arithmetic, or follow from other tests",
+    "all cases of a test but one": "JAX compiles every operation of every case; the remaining case "
+    "differs between tests, and `make bench` runs all of them (--whole)",
 }
 
 WIDE, STEP, BOUNDS = ("float32", 1e-2, (2e-2, 2e-3)) if JAX else ("float64", 1e-5, (1e-5, 1e-7))
@@ -41,7 +41,7 @@ WIDE, STEP, BOUNDS = ("float32", 1e-2, (2e-2, 2e-3)) if JAX else ("float64", 1e-
 
 
 def array(x: Any) -> np.ndarray:
-    """A tensor as float64 (which holds every shorter float exactly); other dtypes as they are."""
+    """Return a float tensor as float64 (exact for every narrower dtype), others unchanged."""
     if keras.backend.standardize_dtype(x.dtype) == "bfloat16":
         x = ops.cast(x, "float32")
     x = ops.convert_to_numpy(x)
@@ -53,7 +53,7 @@ def arrays(nest: Any) -> Any:
 
 
 def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
-    """The function run eagerly, as a graph, or compiled by XLA. It changes no variable on JAX."""
+    """Return the function eager, as a graph, or compiled by XLA. On JAX it changes no variable."""
     if JAX:
         import jax
 
@@ -70,14 +70,14 @@ def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
 
 
 def quick(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function in the quickest mode. Weights are constants in it."""
+    """Return the function in the fastest mode. Weights are constants in it."""
     return compiled(function, QUICK)
 
 
 def any_batch(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of tensors whose batch size is not known when it is traced, as in serving.
+    """Return the function traced with an unknown batch size, as in serving.
 
-    TensorFlow's own LSTM cell fails where it can see that there are no rows.
+    TensorFlow's LSTM implementation fails for a static batch size of 0.
     """
     if JAX:
         return function
@@ -112,7 +112,7 @@ def with_dynamic_shapes(
 
 @contextlib.contextmanager
 def double_precision() -> Iterator[None]:
-    """float64 means float64 inside (JAX otherwise makes it float32)."""
+    """Enable float64 (JAX otherwise converts it to float32)."""
     if not JAX:
         yield
         return
@@ -123,7 +123,7 @@ def double_precision() -> Iterator[None]:
 
 
 def probed(outputs: Any) -> Any:
-    """A number that depends on every output element, each with a weight of its own."""
+    """Return a sum of all output elements, each with a different weight."""
     total = None
     for x in keras.tree.flatten(outputs):
         x = x if keras.backend.standardize_dtype(x.dtype) == "float64" else ops.cast(x, "float32")
@@ -140,9 +140,9 @@ Differentiated = tuple[Any, list[np.ndarray], list[np.ndarray]]
 def differentiable(
     layer: keras.layers.Layer, function: Callable[..., Any], mode: str = QUICK
 ) -> Callable[..., Differentiated]:
-    """`run(*arrays)`: outputs, and gradients of `probed(outputs)` by the float arrays and weights.
+    """Return `run(*arrays)`: outputs, and gradients of `probed(outputs)` by floats and weights.
 
-    Compiled once for all calls; arrays that are no floats (masks) are not differentiated.
+    Compiled once for all calls; arrays of other dtypes (masks) are not differentiated.
     """
     run = _by_jax(layer, function, mode) if JAX else _by_tape(layer, function, mode)
     return lambda *given: arrays(run(*[ops.convert_to_tensor(x) for x in given]))
@@ -238,7 +238,7 @@ def build_random(layer: Any, *inputs: Any) -> Any:
 
 
 def randomise(layer: keras.layers.Layer, seed: int = 0, scale: float = 0.5) -> None:
-    """Gives every weight random values: a bias of 0 hides mistakes."""
+    """Set every weight to random values, since a bias of 0 hides errors."""
     rng = np.random.default_rng(seed)
     for variable in layer.trainable_variables:
         variable.assign(scale * rng.normal(size=tuple(variable.shape)))
@@ -279,9 +279,9 @@ def check_gradients(layer: Any, run: Any, tensors: list[np.ndarray]) -> None:
 def pairwise(
     axes: Mapping[str, tuple[Any, ...]], possible: Callable[[dict[str, Any]], bool] | None = None
 ) -> list[dict[str, Any]]:
-    """Few cases in which every pair of values of two axes meets, greedily; always the same ones.
+    """Return few cases that contain every pair of values of two axes (greedy, deterministic).
 
-    Where only some cases are possible, every pair that a possible one has.
+    If only some cases are possible, they contain every pair of a possible case.
     """
     everything = full_product(axes, possible)
     pairs = [set(itertools.combinations(case.items(), 2)) for case in everything]
@@ -302,12 +302,12 @@ def full_product(
 
 
 def label(case: Any) -> str:
-    """A readable test id of a case."""
+    """Return a readable test id of a case."""
     return "-".join(str(value) for value in case.values()) if isinstance(case, dict) else str(case)
 
 
 def in_fresh_process(code: str, *arguments: str | Path) -> str:
-    """Runs Python code in a new interpreter in the repository; what it prints."""
+    """Run Python code in a new interpreter in the repository; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,

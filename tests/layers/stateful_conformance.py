@@ -1,4 +1,4 @@
-"""What holds for every attention whose looks depend on the looks before them."""
+"""Conformance of stateful attention layers, whose steps depend on previous steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras import layers, ops
 
 from attention_zoo.layers import AttentionCell, RecurrentDecoder
 from tests.layers.attention_case import VALUE_MASK, Array, AttentionCase, Result, Weights
-from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.conformance import AttentionConformance, NumericConformance
 from tests.layers.decoder_conformance import INPUTS_MASK, B, S, T
 from tests.layers.running import (
     JAX,
@@ -30,40 +30,40 @@ from tests.layers.running import (
 from tests.tiers import FULL, mark_others_full
 
 
-class RememberingCase(AttentionCase):
-    """A case says in NumPy where a row of looks starts, what one look weighs, and what it leaves.
+class StatefulCase(AttentionCase):
+    """A case implements in NumPy the initial state, and the weights and next state of a step.
 
-    One look: `state`, `(..., X)`, and query `(Dq,)`, keys `(S, Dk)`, mask `(S,)`.
+    One step: `state`, `(..., X)`, and query `(Dq,)`, keys `(S, Dk)`, mask `(S,)`.
     """
 
     def start(self, sources: int) -> Array:
         return np.zeros(sources)
 
     def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
-        """Weights and the next state."""
+        """Return weights and the next state."""
         raise TypeError("a case says what a look does")
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
-        looked = np.zeros((*query.shape[:2], value.shape[1]))
+        attention_weights = np.zeros((*query.shape[:2], value.shape[1]))
         for row in range(len(query)):
             state = self.start(value.shape[1])
             for t in range(query.shape[1]):
                 if mask[row, t].any():
                     look = self.one(weights, query[row, t], key[row], mask[row, t], state)
-                    looked[row, t], state = look
-        return looked @ value, looked
+                    attention_weights[row, t], state = look
+        return attention_weights @ value, attention_weights
 
 
-class DecoderLaws(AttentionCase):
+class InDecoderConformance(AttentionCase):
     """Use inside a decoder, and sequences of dynamic length."""
 
     @needs_dynamic_shapes
-    def test_lengths_known_only_when_it_runs(self) -> None:
-        """Outputs and gradients."""
+    def test_dynamic_lengths(self) -> None:
+        """Return outputs and gradients."""
         import tensorflow as tf
 
-        layer = self.built()
+        layer = self.make_random()
 
         def call(query: Any, value: Any, key: Any, mask: Any) -> Any:
             with tf.GradientTape() as tape:
@@ -92,21 +92,21 @@ class DecoderLaws(AttentionCase):
         return build_random(decoder, *self.sequences())
 
     def sequences(self) -> list[Array]:
-        """Inputs and memory."""
+        """Return inputs and memory."""
         return normal((B, T, 4), (B, S, 7))
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", mark_others_full(MODES))
-    def test_decoder_steps_are_the_whole(self, mode: str) -> None:
-        """Row by row, one step at a time, without the masked ones."""
+    def test_decoder_steps_equal_the_call(self, mode: str) -> None:
+        """Compare row by row with single steps that skip the masked ones."""
         decoder, (inputs, memory) = self.decoder(), self.sequences()
         masks = {"inputs_mask": INPUTS_MASK, "memory_mask": VALUE_MASK}
-        whole = compiled(lambda x, y: decoder(x, y, **masks), mode)
-        outputs, (weights,) = arrays(whole(*map(ops.convert_to_tensor, (inputs, memory))))
+        full = compiled(lambda x, y: decoder(x, y, **masks), mode)
+        outputs, (weights,) = arrays(full(*map(ops.convert_to_tensor, (inputs, memory))))
         for row in range(B):
             one = slice(row, row + 1)
-            shown = ops.convert_to_tensor(VALUE_MASK[one])
-            prepared, state = decoder.start(ops.convert_to_tensor(memory[one]), None, shown, 1)
+            mask = ops.convert_to_tensor(VALUE_MASK[one])
+            prepared, state = decoder.start(ops.convert_to_tensor(memory[one]), None, mask, 1)
             for t in np.flatnonzero(INPUTS_MASK[row]):
                 now = ops.convert_to_tensor(inputs[one, t])
                 record, state = decoder.step(now, state, prepared)
@@ -131,7 +131,7 @@ class DecoderLaws(AttentionCase):
 
     @pytest.mark.full
     def test_trains_in_a_decoder(self) -> None:
-        """A step of `fit`, in graph mode on TensorFlow, moves every weight and nothing to NaN."""
+        """A step of `fit`, in graph mode on TensorFlow, changes every weight and gives no NaN."""
         inputs, memory = self.sequences()
         read = [keras.Input(x.shape[1:]) for x in (inputs, memory)]
         outputs, (weights,) = self.decoder()(*read)
@@ -147,13 +147,13 @@ class DecoderLaws(AttentionCase):
             assert np.abs(array(new) - old).max() > 0, new.path
 
 
-class StatefulConformance(RememberingCase, NumericLaws, DecoderLaws):
+class StatefulConformance(StatefulCase, NumericConformance, InDecoderConformance):
     """Values and gradients over several steps, the state, and use inside a decoder."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES)
-    def test_state_is_that_of_the_last_look(self, mode: str) -> None:
-        layer, tensors = self.built(), self.tensors()
+    def test_state_equals_that_of_the_last_step(self, mode: str) -> None:
+        layer, tensors = self.make_random(), self.tensors()
         run = compiled(
             lambda *x: layer(*x, value_mask=VALUE_MASK, query_mask=INPUTS_MASK, return_state=True),
             mode,
@@ -168,27 +168,27 @@ class StatefulConformance(RememberingCase, NumericLaws, DecoderLaws):
                 close(array(a)[row], array(b)[row], 1e-5)
 
     def test_state_of_symbolic_tensors(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         _, eager = layer(*tensors, return_state=True)
         inputs = [keras.Input(x.shape[1:]) for x in tensors]
         _, symbolic = self.make()(*inputs, return_state=True)
         shapes = [tuple(x.shape[1:]) for x in keras.tree.flatten(eager)]
         assert [tuple(x.shape[1:]) for x in keras.tree.flatten(symbolic)] == shapes
 
-    def test_decoder_looks_as_the_attention_does(self) -> None:
+    def test_decoder_attention_equals_the_layer(self) -> None:
         """Without feedback, the decoder's weights are those of one call with its queries."""
         decoder, (inputs, memory) = self.decoder(), self.sequences()
         decoder.cell.input_feeding = False
         prepared, state = decoder.start(ops.convert_to_tensor(memory), None, VALUE_MASK, B)
-        assert not decoder.cell.attends_after_loop
+        assert not decoder.cell.can_attend_after_loop
         record, _ = decoder.unroll(
             ops.convert_to_tensor(inputs), prepared, state, INPUTS_MASK, ("query", "weights")
         )
         masks = {"value_mask": VALUE_MASK, "query_mask": INPUTS_MASK}
         attention = decoder.cell.attentions[0]
-        _, wanted = attention(record["query"], memory, **masks, return_attention_scores=True)
-        close(record["weights"][0], wanted, 1e-5)
+        _, expected = attention(record["query"], memory, **masks, return_attention_scores=True)
+        close(record["weights"][0], expected, 1e-5)
 
 
-class RememberingConformance(StatefulConformance, AttentionConformance):
+class StatefulAttentionConformance(StatefulConformance, AttentionConformance):
     """Attention conformance, with tests of the state."""

@@ -1,4 +1,4 @@
-"""What holds for every layer over whole sequences: pooling, co-attention and the like."""
+"""Conformance of layers over full sequences: pooling, co-attention and similar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.layers.layer_conformance import LayerConformance, flat
+from tests.layers.layer_conformance import LayerConformance, flatten
 from tests.layers.mask_conformance import masked
 from tests.layers.masking_rules import masking_rule
 from tests.layers.running import (
@@ -31,7 +31,7 @@ from tests.layers.running import (
 from tests.tiers import FULL
 
 B = 3
-DEAD_CASES = [
+FULLY_MASKED_CASES = [
     *({"policy": "float32", "mode": mode} for mode in (MODES[1:] if JAX else MODES)),
     *({"policy": policy, "mode": MODES[1]} for policy in (POLICIES[3:4] if JAX else POLICIES[1:])),
 ]
@@ -39,27 +39,27 @@ Arrays = tuple[np.ndarray, ...]
 
 
 class StructureConformance(LayerConformance):
-    """A layer over masked sequences. A case says `names`, `shapes` and `oracle`."""
+    """A layer over masked sequences. A case defines `names`, `shapes` and `oracle`."""
 
     names: ClassVar[tuple[str, ...]] = ("mask",)
     """The mask argument of each tensor."""
     lengths: ClassVar[tuple[int, ...]] = (5,)
-    """Of the sequences of a call, one for each axis that is not the batch's."""
+    """Lengths of the sequences of a call."""
     pads: ClassVar[tuple[int, ...]] = (1, 8, 100)
     seed: ClassVar[int] = 0
     oracle_tolerance: ClassVar[float] = 1e-6
     oracle_cases: ClassVar[int] = 12  # of each of two shapes, in the fast tier
 
     def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
-        """Of the tensors of a call."""
+        """Return the shapes of the tensors of a call."""
         raise TypeError(f"{type(self).__name__} does not say what to call the layer with")
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
-        """Float64 outputs, those on request too."""
+        """Return all outputs in float64, optional ones included."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
-    def when_dead(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
-        """Asserts what row 1 gives when the mask of that name hides all of it."""
+    def check_fully_masked(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
+        """Check the outputs of row 1 if it is fully masked by the mask of that name."""
         for output in outputs:
             assert not output[1].any()
 
@@ -72,7 +72,7 @@ class StructureConformance(LayerConformance):
         return self.random(batch, self.lengths, self.seed)
 
     def masks(self, tensors: Arrays, seed: int = 0, share: float = 0.6) -> Arrays:
-        """With holes, and in row 0 without any."""
+        """Return masks with gaps, except in row 0."""
         rng = np.random.default_rng(seed + 1)
         masks = [rng.random(x.shape[:-1]) < share for x in tensors[: len(self.names)]]
         for mask in masks:
@@ -83,12 +83,12 @@ class StructureConformance(LayerConformance):
         return dict(zip(self.names, masks, strict=True))
 
     def apply(self, layer: Any, *tensors: Any, **masks: Any) -> Any:
-        return flat(layer(*tensors, return_attention_scores=True, **masks))
+        return flatten(layer(*tensors, return_attention_scores=True, **masks))
 
     def runs(self, layer: Any, **options: Any) -> Any:
-        """`run(*tensors, *masks)`: the outputs, quickly."""
+        """Return `run(*tensors, *masks)`, which returns the outputs, in the fastest mode."""
         count = len(self.names)
-        return lambda *given: self.apply(layer, *given[:-count], **self.named(given[-count:]))
+        return lambda *inputs: self.apply(layer, *inputs[:-count], **self.named(inputs[-count:]))
 
     # arithmetic
 
@@ -98,14 +98,14 @@ class StructureConformance(LayerConformance):
         rng = np.random.default_rng(7)
         for shape in range(6 if FULL and not JAX else 2):
             batch, *lengths = (int(n) for n in rng.integers(1, 6, size=len(self.lengths) + 1))
-            layer = self.built()
+            layer = self.make_random()
             randomise(layer, shape)
             run = quick(self.runs(layer))
             for seed in range(10 if FULL else self.oracle_cases):
                 tensors = self.random(batch, tuple(lengths), seed)
                 masks = self.masks(tensors, seed, share=(0.0, 0.3, 0.7, 1.0)[seed % 4])
-                wanted = self.oracle(layer, tuple(x.astype("float64") for x in tensors), masks)
-                close(run(*tensors, *masks), wanted, self.oracle_tolerance)
+                expected = self.oracle(layer, tuple(x.astype("float64") for x in tensors), masks)
+                close(run(*tensors, *masks), expected, self.oracle_tolerance)
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
@@ -122,7 +122,7 @@ class StructureConformance(LayerConformance):
     @pytest.mark.numerics
     @pytest.mark.parametrize("batch", [0, 2])
     def test_small_sizes(self, batch: int) -> None:
-        layer = self.built()
+        layer = self.make_random()
         shapes = [self.lengths]
         for axis in range(len(self.lengths)):
             for size in (0, 1):
@@ -130,38 +130,38 @@ class StructureConformance(LayerConformance):
         for lengths in shapes:
             tensors = self.random(batch, lengths)
             every = tuple(np.ones(x.shape[:-1], "bool") for x in tensors[: len(self.names)])
-            wanted = self.oracle(layer, tuple(x.astype("float64") for x in tensors), every)
+            expected = self.oracle(layer, tuple(x.astype("float64") for x in tensors), every)
             for masks in ({}, self.named(every)):
                 outputs = self.apply(layer, *tensors, **masks)
-                for got, want in zip(outputs, wanted, strict=True):
+                for got, want in zip(outputs, expected, strict=True):
                     assert tuple(got.shape) == want.shape
                     close(got, want, 10 * self.oracle_tolerance)
 
-    test_no_rows = None  # a case of test_small_sizes
+    test_empty_batch = None  # a case of test_small_sizes
 
     def test_unknown_lengths(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         unknown = self.shapes(B, *(None for _ in self.lengths))
         inputs = [keras.Input(shape[1:]) for shape in unknown]
         model = keras.Model(inputs, self.apply(layer, *inputs))
         for length in (3, 7):
             tensors = self.random(2, (length,) * len(self.lengths))
-            wanted = self.apply(layer, *tensors)
-            close(model(list(tensors)), wanted, 1e-5)
+            expected = self.apply(layer, *tensors)
+            close(model(list(tensors)), expected, 1e-5)
 
-    # the law of masks
+    # masking rules
 
     def test_explicit_mask_is_implicit_mask(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         masks = self.masks(tensors)
         want = self.apply(layer, *tensors, **self.named(masks))
         carrying = [masked(x, mask) for x, mask in zip(tensors, masks, strict=False)]
         carrying += list(tensors[len(masks) :])
-        for _ in range(2):  # the first call leaves the masks where they are
+        for _ in range(2):  # the first call does not change the implicit masks
             same(self.apply(layer, *carrying), want)
 
     def test_explicit_and_implicit_masks_combine_by_and(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         first, second = self.masks(tensors, 1), self.masks(tensors, 2)
         both = tuple(a & b for a, b in zip(first, second, strict=True))
         carrying = [masked(x, mask) for x, mask in zip(tensors, first, strict=False)]
@@ -171,58 +171,60 @@ class StructureConformance(LayerConformance):
         same(got, want)
 
     def test_every_mask_has_an_effect(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         bare = self.apply(layer, *tensors)
         for name, mask in self.named(self.masks(tensors)).items():
             masked = self.apply(layer, *tensors, **{name: mask})
-            apart = [np.abs(array(a) - array(b)).max() for a, b in zip(masked, bare, strict=True)]
-            assert max(apart) > 1e-3
+            differences = [
+                np.abs(array(a) - array(b)).max() for a, b in zip(masked, bare, strict=True)
+            ]
+            assert max(differences) > 1e-3
 
-    def test_integers_are_booleans_and_floats_are_refused(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+    def test_integers_are_booleans_and_floats_are_rejected(self) -> None:
+        layer, tensors = self.make_random(), self.tensors()
         masks = self.masks(tensors)
-        whole = self.apply(layer, *tensors, **self.named([m.astype("int32") for m in masks]))
-        same(whole, self.apply(layer, *tensors, **self.named(masks)))
+        full = self.apply(layer, *tensors, **self.named([m.astype("int32") for m in masks]))
+        same(full, self.apply(layer, *tensors, **self.named(masks)))
         for name, mask in self.named(masks).items():
             with pytest.raises(ValueError, match=rf"{name} has dtype float32.*`{name} > 0`"):
                 self.apply(layer, *tensors, **{name: mask.astype("float32")})
             with pytest.raises(ValueError, match=rf"{name} has shape.*rank {mask.ndim}"):
                 self.apply(layer, *tensors, **{name: mask[..., None]})
-            longer = np.ones((*mask.shape[:-1], mask.shape[-1] + 2), "bool")
+            padded = np.ones((*mask.shape[:-1], mask.shape[-1] + 2), "bool")
             with pytest.raises(ValueError, match=rf"{name} has shape.*is expected"):
-                self.apply(layer, *tensors, **{name: longer})
+                self.apply(layer, *tensors, **{name: padded})
 
     def test_masks_broadcast(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         for name, mask in self.named(self.masks(tensors)).items():
             for axis in range(mask.ndim):
                 narrow = mask.take([-1], axis)
-                whole = np.broadcast_to(narrow, mask.shape)
-                wanted = self.apply(layer, *tensors, **{name: whole})
-                close(self.apply(layer, *tensors, **{name: narrow}), wanted, 1e-6)
+                full = np.broadcast_to(narrow, mask.shape)
+                expected = self.apply(layer, *tensors, **{name: full})
+                close(self.apply(layer, *tensors, **{name: narrow}), expected, 1e-6)
 
-    def test_every_call_refuses_other_ranks(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+    def test_wrong_ranks_are_rejected_at_every_call(self) -> None:
+        layer, tensors = self.make_random(), self.tensors()
         arguments = list(inspect.signature(layer.call).parameters)
         for number, x in enumerate(tensors):
             for wrong in (x[:, 0], x[..., None]):
-                given = [*tensors[:number], wrong, *tensors[number + 1 :]]
+                inputs = [*tensors[:number], wrong, *tensors[number + 1 :]]
                 for called in (self.make(), layer):
                     with pytest.raises(ValueError, match=rf"{arguments[number]} must .*got shape"):
-                        self.apply(called, *given)
+                        self.apply(called, *inputs)
 
-    def test_other_widths_than_built_for_are_refused(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+    def test_widths_other_than_built_are_rejected(self) -> None:
+        layer, tensors = self.make_random(), self.tensors()
         for number, x in enumerate(tensors):
-            given = [*tensors[:number], x[..., :-1], *tensors[number + 1 :]]
+            inputs = [*tensors[:number], x[..., :-1], *tensors[number + 1 :]]
             with pytest.raises(ValueError, match=r"must be \(.*\), got shape"):
-                self.apply(layer, *given)
+                self.apply(layer, *inputs)
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
-    def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:
-        layer, tensors = self.built(), self.tensors()
+    def test_values_at_masked_positions_do_not_affect_outputs(self, fill: float) -> None:
+        layer, tensors = self.make_random(), self.tensors()
         masks = self.masks(tensors)
         run = differentiable(layer, lambda *x: self.apply(layer, *x, **self.named(masks)))
 
@@ -239,68 +241,68 @@ class StructureConformance(LayerConformance):
         for gradient, mask in zip(got[1], masks, strict=False):
             assert not gradient[~mask].any()
 
-    def test_pads_cannot_be_seen(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+    def test_padding_does_not_affect_outputs(self) -> None:
+        layer, tensors = self.make_random(), self.tensors()
         masks = self.masks(tensors)
-        wanted = arrays(self.apply(layer, *tensors, **self.named(masks)))
+        expected = arrays(self.apply(layer, *tensors, **self.named(masks)))
         for pads in self.pads:
-            longer = [50 * x for x in self.random(B, tuple(n + pads for n in self.lengths), 9)]
-            shown = [np.zeros(x.shape[:-1], "bool") for x in longer[: len(masks)]]
-            for new, x in zip(longer, tensors, strict=True):
+            padded = [50 * x for x in self.random(B, tuple(n + pads for n in self.lengths), 9)]
+            padding_masks = [np.zeros(x.shape[:-1], "bool") for x in padded[: len(masks)]]
+            for new, x in zip(padded, tensors, strict=True):
                 new[tuple(slice(0, n) for n in x.shape)] = x
-            for new, mask in zip(shown, masks, strict=True):
+            for new, mask in zip(padding_masks, masks, strict=True):
                 new[tuple(slice(0, n) for n in mask.shape)] = mask
-            outputs = arrays(self.apply(layer, *longer, **self.named(shown)))
-            for got, want in zip(outputs, wanted, strict=True):
+            outputs = arrays(self.apply(layer, *padded, **self.named(padding_masks)))
+            for got, want in zip(outputs, expected, strict=True):
                 inner = tuple(slice(0, n) for n in want.shape)
                 close(got[inner], want, 1e-5)
                 got[inner] = 0
                 assert not got.any()
 
-    def test_batch_cannot_be_seen(self) -> None:
-        layer, rows = self.built(), 16
+    def test_batch_members_do_not_affect_each_other(self) -> None:
+        layer, rows = self.make_random(), 16
         tensors = self.random(rows, self.lengths, 2)
         rng, masks = np.random.default_rng(3), []
         for x in tensors[: len(self.names)]:
             mask = np.ones(x.shape[:-1], "bool")
             for row in range(rows):
                 for axis, length in enumerate(mask.shape[1:]):
-                    places = np.arange(length) < rng.integers(1, length + 1)
-                    mask[row] &= places.reshape(
+                    positions = np.arange(length) < rng.integers(1, length + 1)
+                    mask[row] &= positions.reshape(
                         [-1 if a == axis else 1 for a in range(mask.ndim - 1)]
                     )
             masks.append(mask)
         together = arrays(self.apply(layer, *tensors, **self.named(masks)))
         for row in (0, 5, 15):
-            alone = []
+            single = []
             for number, x in enumerate(tensors):
                 x = x[row : row + 1]
                 if number < len(masks):
-                    counts = [place.max() + 1 for place in np.nonzero(masks[number][row])]
+                    counts = [position.max() + 1 for position in np.nonzero(masks[number][row])]
                     x = x[(slice(None), *(slice(0, n) for n in counts))]
-                alone.append(x)
-            for got, want in zip(self.apply(layer, *alone), together, strict=True):
+                single.append(x)
+            for got, want in zip(self.apply(layer, *single), together, strict=True):
                 inner = tuple(slice(0, n) for n in tuple(got.shape)[1:])
                 close(array(got)[0], want[(row, *inner)], 1e-5)
 
     @pytest.mark.every_backend
-    @pytest.mark.parametrize("case", DEAD_CASES, ids=label)
+    @pytest.mark.parametrize("case", FULLY_MASKED_CASES, ids=label)
     @masking_rule(4)
-    def test_nothing_to_attend(self, case: dict[str, Any]) -> None:
+    def test_fully_masked(self, case: dict[str, Any]) -> None:
         policy = case["policy"]
         if self.keras_cells and policy in ("float16", "bfloat16"):
             policy = f"mixed_{policy}"
         keras.config.set_dtype_policy(policy)
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         run = differentiable(layer, self.runs(layer), case["mode"])
         every = [np.ones(x.shape[:-1], "bool") for x in tensors[: len(self.names)]]
-        alive, alive_grads, _ = run(*tensors, *every)
+        unmasked, unmasked_grads, _ = run(*tensors, *every)
         for number, name in enumerate(self.names):
             masks = [mask.copy() for mask in every]
             masks[number][1] = False
             outputs, grads, weight_grads = run(*tensors, *masks)
-            self.when_dead(name, tensors, outputs)
+            self.check_fully_masked(name, tensors, outputs)
             assert all(np.isfinite(x).all() for x in [*outputs, *grads, *weight_grads])
             assert not grads[number][1].any()
-            for after, before in zip([*outputs, *grads], [*alive, *alive_grads], strict=True):
+            for after, before in zip([*outputs, *grads], [*unmasked, *unmasked_grads], strict=True):
                 same(after[[0, 2]], before[[0, 2]])

@@ -1,4 +1,4 @@
-"""Numbers that no layer can be made with: each constructor says which of its own is wrong."""
+"""Invalid constructor arguments: the error of each constructor names the argument."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.refusals import refuses
 NUMBERS = (math.nan, "1", True, None)
 COUNTS = (0, -1, 2.0, *NUMBERS)
 LOWEST = (-0.5, math.inf, *NUMBERS)
-"""Of what must be 0 at least and finite."""
+"""Invalid values of arguments that must be finite and at least 0."""
 
 cell = keras.layers.GRUCell
 
@@ -88,7 +88,7 @@ NUMERIC: list[tuple[Callable[..., Any], str, tuple[Any, ...]]] = [
     (layers.CRF, "num_tags", COUNTS[:-1]),
     (layers.CopyHead, "copies", COUNTS[1:]),
     (layers.WordDropout, "rate", (1.1, *LOWEST)),
-    (partial(layers.WeightPenalty, "coverage"), "rate", (math.inf, *NUMBERS)),
+    (partial(layers.AttentionRegularizer, "coverage"), "rate", (math.inf, *NUMBERS)),
     (layers.LearnedPositions, "max_length", COUNTS),
     (layers.SinusoidalPositions, "max_wavelength", (1, *LOWEST)),
     (layers.RotaryPositions, "max_wavelength", (1, *LOWEST)),
@@ -123,7 +123,7 @@ NUMERIC: list[tuple[Callable[..., Any], str, tuple[Any, ...]]] = [
         for value in values
     ],
 )
-def test_impossible_values_are_refused(make: Callable[..., Any], name: str, value: Any) -> None:
+def test_invalid_values_are_rejected(make: Callable[..., Any], name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=rf"\b{name}\b.*, got {re.escape(repr(value))}"):
         make(**{name: value})
 
@@ -181,9 +181,13 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (STACKED, {"pooling": "mean"}, "pooling must be one of average, log_sum_exp"),
     (ENCODER, {"norm": "layr"}, "unknown norm 'layr'; did you mean 'layer'"),
     (layers.Maxout, {"units": 0}, "at least 1, got 0 and 2"),
-    (layers.WeightPenalty, {"penalty": "coverag"}, "unknown penalty 'coverag'; did.*'coverage'"),
+    (
+        layers.AttentionRegularizer,
+        {"penalty": "coverag"},
+        "unknown penalty 'coverag'; did.*'coverage'",
+    ),
     (attending, {"order": "sideways"}, "order must be one of attend_then_step, step_then_attend"),
-    (attending, {"attention": [], "input_feeding": True}, r"input_feeding needs an .*=\[\]"),
+    (attending, {"attention": [], "input_feeding": True}, r"input_feeding requires an .*=\[\]"),
     (READER, {"cell": "lsmt"}, "cell must be one of lstm, gru, simple_rnn"),
     (READER, {"go_backwards": True}, "go_backwards and bidirectional cannot be"),
     (READER, {"units": 5}, "even number of units"),
@@ -193,13 +197,13 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (layers.CRF, {"tags": "BMES"}, "tags must be a list of names, got 'BMES'"),
     (layers.CRF, {"tags": TAGS, "tag_scheme": "BIOE"}, "did you mean 'BIOES'"),
     (layers.ScheduledSampling, {"schedule": "lineer"}, "did you mean 'linear'"),
-    (layers.ScheduledSampling, {"schedule": SLOP}, "no constant 'slop'; did you mean 'slope'"),
+    (layers.ScheduledSampling, {"schedule": SLOP}, "has no argument 'slop'; did you mean 'slope'"),
     (losses.GuidedAlignment, {"kind": "crossentropy"}, "did you mean 'cross_entropy'"),
 ]
 
 
 @refuses(*REFUSED)
-def test_impossible_options_are_refused(make: Callable[..., Any], options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(make: Callable[..., Any], options: dict[str, Any]) -> None:
     make(**options)
 
 
@@ -209,13 +213,13 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert layers.CosineScore(temperature=np.float32(0.5)).temperature == 0.5
 
 
-@pytest.mark.parametrize("given", [None, "gru", [], ["gru"], keras.layers.GRU(4)], ids=str)
-def test_what_is_no_cell_is_refused(given: Any) -> None:
+@pytest.mark.parametrize("inputs", [None, "gru", [], ["gru"], keras.layers.GRU(4)], ids=str)
+def test_non_cell_is_rejected(inputs: Any) -> None:
     with pytest.raises(ValueError, match="cell must be a Keras cell, such as GRUCell, or a list"):
-        layers.RecurrentDecoder(given)
+        layers.RecurrentDecoder(inputs)
 
 
-@pytest.mark.parametrize("given", [None, "additive", [layers.AdditiveAttention(3), 4]], ids=str)
-def test_what_is_no_attention_is_refused(given: Any) -> None:
+@pytest.mark.parametrize("inputs", [None, "additive", [layers.AdditiveAttention(3), 4]], ids=str)
+def test_non_attention_is_rejected(inputs: Any) -> None:
     with pytest.raises(ValueError, match="attention must be an Attention, or a list of them"):
-        layers.AttentionCell(cell(4), given)
+        layers.AttentionCell(cell(4), inputs)

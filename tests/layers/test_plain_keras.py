@@ -24,7 +24,7 @@ from attention_zoo.layers import (
 )
 from attention_zoo.losses import CRFLoss, Reinforce, SequenceCrossEntropy
 from tests.layers.attention_case import softmax
-from tests.layers.heads.test_crf import NAMES, sentences, tagger
+from tests.layers.heads.test_crf import NAMES, make_sentences, make_tagger
 from tests.layers.running import JAX, array, in_fresh_process
 
 pytestmark = pytest.mark.full
@@ -128,8 +128,8 @@ def test_reinforce(tmp_path: Path) -> None:
     model.compile(keras.optimizers.Adam(0.1))
     rewards = np.tile(np.array([0.1, 0.2, 1.0, 0.0, 0.5], "float32"), (3200, 1))
     model.fit(rewards, batch_size=32, epochs=2, shuffle=False, verbose=0)
-    shares = softmax(array(model.scores), np.True_)
-    assert shares[2] > 0.95
+    probabilities = softmax(array(model.scores), np.True_)
+    assert probabilities[2] > 0.95
     assert array(model.reinforce.baseline) == pytest.approx(1, abs=0.05)
     before = array(model.reinforce.baseline)
     model.evaluate(rewards[:64], verbose=0)
@@ -144,12 +144,12 @@ def test_attention_feature_map() -> None:
     """ABCNN-1: the sentence and its map are two channels of one convolution."""
     tokens = [keras.Input((6,), dtype="int32") for _ in range(2)]
     embed = layers.Embedding(9, 4, mask_zero=True)
-    sentences = [embed(x) for x in tokens]
-    maps = AttentionFeatureMap(max_length=6)(*sentences)
+    make_sentences = [embed(x) for x in tokens]
+    maps = AttentionFeatureMap(max_length=6)(*make_sentences)
     convolution = layers.Conv2D(5, (3, 4), activation="tanh")
     vectors = [
         ops.mean(convolution(ops.stack([x, extra], axis=-1)), axis=(1, 2))
-        for x, extra in zip(sentences, maps, strict=True)
+        for x, extra in zip(make_sentences, maps, strict=True)
     ]
     match = layers.Dense(1, activation="sigmoid")(ops.multiply(*vectors))
     model = keras.Model(tokens, match)
@@ -165,8 +165,8 @@ def test_attention_feature_map() -> None:
 
 @pytest.mark.skipif(JAX, reason="exports need TensorFlow")
 def test_crf_export(tmp_path: Path) -> None:
-    model, _ = tagger(tag_scheme="BIO", tags=NAMES)
-    words, _ = sentences(3)
+    model, _ = make_tagger(tag_scheme="BIO", tags=NAMES)
+    words, _ = make_sentences(3)
     want = array(model(words)["tags"])
     model.export(tmp_path / "saved", verbose=False)
     code = (
@@ -182,7 +182,7 @@ def test_crf_export(tmp_path: Path) -> None:
 
 def test_crf_in_mixed_precision() -> None:
     keras.config.set_dtype_policy("mixed_float16")
-    words, tags = sentences(64)
+    words, tags = make_sentences(64)
     inputs = keras.Input((None,), dtype="int32")
     embedded = keras.layers.Embedding(12, 8, mask_zero=True)(inputs)
     model = keras.Model(inputs, CRF()(keras.layers.Dense(4)(embedded)))

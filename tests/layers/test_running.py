@@ -1,4 +1,4 @@
-"""The helpers of the suite itself: what they compare and differentiate is what they say."""
+"""Tests of the test helpers that compare and differentiate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.layers.running import (
 )
 
 
-def test_few_exceptions_on_jax_each_with_its_reason() -> None:
+def test_jax_exceptions_are_few_and_have_reasons() -> None:
     assert len(JAX_EXCEPTIONS) <= 5
     assert all(JAX_EXCEPTIONS.values())
 
@@ -36,11 +36,11 @@ def test_gradients_of_inputs_and_weights(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_compiled_computes_the_same(mode: str) -> None:
+def test_compiled_equals_eager(mode: str) -> None:
     assert float(compiled(lambda x: x * 2, mode)(ops.convert_to_tensor(3.0))) == 6
 
 
-def test_comparisons_fail_where_they_should() -> None:
+def test_comparison_helpers_detect_differences() -> None:
     close(np.array([1.0, 100.0]), np.array([1.0, 100.00001]), 1e-6)
     for got, want in (([1.0], [1.1]), ([1.0], [1.0, 1.0]), ([np.nan], [1.0])):
         with pytest.raises(AssertionError):

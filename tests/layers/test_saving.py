@@ -17,7 +17,7 @@ from attention_zoo.layers import (
 )
 from tests.layers.attention_case import AttentionCase
 from tests.layers.cases import cases
-from tests.layers.layer_conformance import LayerCase, flat
+from tests.layers.layer_conformance import LayerCase, flatten
 from tests.layers.running import JAX, JAX_EXCEPTIONS, in_fresh_process, randomise
 
 LOAD = """
@@ -52,7 +52,7 @@ def decoder_with_everything() -> tuple[keras.Model, list[np.ndarray]]:
     )
     decoder = RecurrentDecoder(cell, bridge=True, alignment_history=True, return_state=True)
     outputs = decoder(embed(target), [embed(source), second], vector)
-    model = keras.Model([target, source, second, vector], flat(outputs))
+    model = keras.Model([target, source, second, vector], flatten(outputs))
     ids = [rng.integers(0, 8, size=(3, n)).astype("int32") for n in (4, 5)]
     rest = [rng.normal(size=shape).astype("float32") for shape in ((3, 2, 3), (3, 9))]
     return model, [*ids, *rest]
@@ -60,7 +60,7 @@ def decoder_with_everything() -> tuple[keras.Model, list[np.ndarray]]:
 
 def write(folder: Path, name: str, model: keras.Model, tensors: list[np.ndarray]) -> None:
     randomise(model)
-    outputs = [keras.ops.convert_to_numpy(x) for x in flat(model(tensors))]
+    outputs = [keras.ops.convert_to_numpy(x) for x in flatten(model(tensors))]
     model.save(folder / f"{name}.keras")
     np.savez(
         folder / f"{name}.npz",
@@ -75,7 +75,7 @@ def test_every_layer_loads_in_a_fresh_process(tmp_path: Path) -> None:
     expected = []
     for case in cases("layers"):
         if issubclass(case, LayerCase):
-            _, model = case().functional()
+            _, model = case().make_functional()
             name = f"{len(expected):02d}_{case.__name__}"
             write(tmp_path, name, model, list(case().tensors()))
             expected.append(name)

@@ -28,11 +28,11 @@ class TestReinforce(LayerConformance):
         reward, log_probability = rng.normal(size=batch), -rng.random(batch)
         return tuple(x.astype("float32") for x in (reward, log_probability, rng.random(batch)))
 
-    def respond(self, layer: Any, *tensors: Any) -> Any:
+    def compute_outputs(self, layer: Any, *tensors: Any) -> Any:
         """Call twice: the second call uses the baseline that the first one updated."""
         return [layer(*tensors) for _ in range(2)]
 
-    def test_no_rows(self) -> None:
+    def test_empty_batch(self) -> None:
         term = Reinforce()
         term.baseline.assign(0.5)
         assert array(term(*self.tensors(0), training=True)) == 0
@@ -49,7 +49,7 @@ class TestReinforce(LayerConformance):
         assert {v.dtype for v in term.weights} == {"float32"}
         assert array(term.baseline) == pytest.approx(1e5)
 
-    test_own_dtype_reaches_every_weight = None  # float32 whatever its dtype, as above
+    test_dtype_argument_applies_to_every_weight = None  # float32 whatever its dtype, as above
 
 
 def test_by_hand() -> None:

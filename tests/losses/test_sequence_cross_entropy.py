@@ -46,7 +46,7 @@ class LossConformance(ArgumentCase):
     def behaviour(self, loss: keras.losses.Loss) -> list[np.ndarray]:
         return [array(loss(*self.labels_and_predictions()))]
 
-    def test_every_constructor_argument_survives(self, argument: str) -> None:
+    def test_every_constructor_argument_is_saved_and_restored(self, argument: str) -> None:
         """A changed argument changes the value, and the rebuilt loss gives the same value."""
         self.check_names()
         base, loss = self.covers(), self.covers(**self.changed_option(argument))

@@ -1,4 +1,4 @@
-"""What holds for every model that tells what images show, beside what holds for all that write."""
+"""Conformance of captioners, in addition to that of all generation models."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from tests.models.generation_conformance import (
     LENGTH,
     SOURCE,
     TARGET,
-    ModelConformance,
+    GenerationConformance,
     forward,
-    picture_of,
+    make_images,
 )
 
 
-class CaptionerConformance(ModelConformance):
-    """One captioner. Its sources are drawn: a square for each token, no two of them alike."""
+class CaptionerConformance(GenerationConformance):
+    """A captioner. Images show the source: one square per token, each of another colour."""
 
     numpy_numbers = True
 
     def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray = TARGET) -> Any:
-        return {"image": picture_of(source), "target": target}
+        return {"image": make_images(source), "target": target}
 
     def padded(self, source: np.ndarray, none: np.ndarray) -> np.ndarray:
         return source
 
     def tokens_of(self, source: np.ndarray) -> np.ndarray:
-        """All True: token 0 is a square too."""
+        """Return True everywhere: token 0 is a square too."""
         return np.ones(len(source), bool)
 
-    def test_looks_add_up_to_one(self) -> None:
+    def test_attention_weights_sum_to_one(self) -> None:
         model = self.make()
-        found = self.search(model, n_best=2, beam_width=2, max_length=LENGTH)
-        height, width = model.grid_shape(picture_of(SOURCE))
-        assert found.attention.shape == (3, 2, LENGTH, height * width)
+        result = self.search(model, n_best=2, beam_width=2, max_length=LENGTH)
+        height, width = model.grid_shape(make_images(SOURCE))
+        assert result.attention.shape == (3, 2, LENGTH, height * width)
         for row, rank in np.ndindex(3, 2):
-            n = int(found.lengths[row, rank])
-            close(found.attention[row, rank, :n].sum(-1), np.ones(n), 1e-5)
+            n = int(result.lengths[row, rank])
+            close(result.attention[row, rank, :n].sum(-1), np.ones(n), 1e-5)
 
     @pytest.mark.full
-    def test_draws_depend_on_the_image_alone(self) -> None:
+    def test_sampled_captions_do_not_depend_on_the_batch(self) -> None:
         model = self.make()
         options = {"method": "sampling", "seed": 3}
         together = self.search(model, **options).tokens
         for row in range(len(SOURCE)):
-            alone = self.search(model, SOURCE[row : row + 1], **options).tokens
-            np.testing.assert_array_equal(alone[0], together[row])
+            single = self.search(model, SOURCE[row : row + 1], **options).tokens
+            np.testing.assert_array_equal(single[0], together[row])
 
     @pytest.mark.full
     def test_images_of_several_sizes(self) -> None:
@@ -57,27 +57,27 @@ class CaptionerConformance(ModelConformance):
         for height, width in ((8, 8), (12, 16), (7, 5)):
             image = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
             want = model.search(image, max_length=3)
-            found = model.compiled_search(image, max_length=3)
-            np.testing.assert_array_equal(found.tokens, array(want.tokens))
-            assert found.attention.shape[-1] == np.prod(model.grid_shape(image))
+            result = model.compiled_search(image, max_length=3)
+            np.testing.assert_array_equal(result.tokens, array(want.tokens))
+            assert result.attention.shape[-1] == np.prod(model.grid_shape(image))
 
-    def test_small_features_are_told_apart(self) -> None:
+    def test_small_feature_differences_affect_outputs(self) -> None:
         model = self.make(encoder={"kind": "features", "width": 5})
         grid = np.random.default_rng(0).uniform(0, 1e-3, (16, 2, 2, 5)).astype("float32")
-        keys = array(model.decoder_step(grid, 1, 4).keys)
+        keys = array(model.start_decoding(grid, 1, 4).source_keys)
         assert len(set(keys.tolist())) == 16
 
     @pytest.mark.full
     @pytest.mark.numerics
     def test_learns(self) -> None:
-        """Names the squares of an image from right to left."""
+        """Learns to name the squares of an image from right to left."""
         wide = {"kind": "cnn", "filters": [8, 16]}
         model, words, target, labels = self.train_to_reverse(epochs=24, encoder=wide)
-        said = forward(model, words, target).argmax(-1)
-        assert (said == labels).mean() > 0.6
+        predicted = forward(model, words, target).argmax(-1)
+        assert (predicted == labels).mean() > 0.6
 
-    def test_images_of_whole_numbers_and_of_others_are_the_same(self) -> None:
+    def test_integer_and_float_images_give_the_same_results(self) -> None:
         model = self.make()
-        image = picture_of(SOURCE)
+        image = make_images(SOURCE)
         want = model({"image": image, "target": TARGET})
         close(model({"image": image.astype("float32"), "target": TARGET}), want, 1e-6)

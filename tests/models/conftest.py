@@ -9,9 +9,9 @@ __all__ = ["pytest_generate_tests"]
 
 
 @pytest.fixture(scope="class", autouse=True)
-def _shipped_models(request: pytest.FixtureRequest) -> None:
+def _build_presets(request: pytest.FixtureRequest) -> None:
     """Build the presets of the fast tier before the first test of a model."""
-    if hasattr(request.cls, "shipped"):
+    if hasattr(request.cls, "make_preset"):
         for name in presets_of(request.cls.covers):
             if depth(name) <= 2:
-                request.cls().shipped(name)
+                request.cls().make_preset(name)

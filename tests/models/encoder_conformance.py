@@ -1,12 +1,12 @@
-"""What holds for every model that reads one sequence of tokens, padded with 0.
+"""Conformance of encoders of one sequence of tokens, padded with 0.
 
-    class TestBERT(ReadingConformance):
+    class TestBERT(EncoderConformance):
         covers = BERT
-        options = {"vocabulary_size": 13, ...}   # the tiny model of the tests
+        options = {"vocabulary_size": 13, ...}   # a tiny model
         changed = {"vocabulary_size": 15, ...}   # every constructor argument, changed
 
-A model calls `{"tokens": (B, T)}` and gives tensors `(B, T, ...)`, of which those at padding mean
-nothing, or `(B, ...)`.
+A model takes `{"tokens": (B, T)}` and returns tensors `(B, T, ...)`, whose values at padding are
+undefined, or `(B, ...)`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from tests.layers.running import JAX, any_batch, array, close, differentiable
-from tests.models.model_conformance import PathTests, assert_finite_and_nonzero
+from tests.models.model_conformance import ExportableModelConformance, assert_finite_and_nonzero
 from tests.models.model_conformance import outputs as outputs_of
 from tests.tiers import FULL, mark_full
 
 TOKENS = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
-LIVE = TOKENS != 0
+TOKEN_MASK = TOKENS != 0
 DEPTH = 12 if FULL else 2
 
 
@@ -31,16 +31,16 @@ def outputs(model: Any, tokens: np.ndarray) -> list[np.ndarray]:
     return outputs_of(model, {"tokens": tokens})
 
 
-def of_tokens(results: list[np.ndarray], tokens: np.ndarray) -> list[np.ndarray]:
-    """The outputs without those at padding."""
-    live = tokens != 0
-    return [x[live] if x.shape[1:2] == tokens.shape[1:] else x for x in results]
+def select_tokens(results: list[np.ndarray], tokens: np.ndarray) -> list[np.ndarray]:
+    """Return the outputs without padding positions."""
+    valid = tokens != 0
+    return [x[valid] if x.shape[1:2] == tokens.shape[1:] else x for x in results]
 
 
 def fill(model: Any) -> None:
-    """Random biases and embeddings; kernels as they begin, for larger ones drown what goes around.
+    """Set random biases and embeddings; keep kernels, since larger ones hide the residual.
 
-    Those narrower than what goes around them would be heard too little: embeddings are wide.
+    Embeddings get a large scale, so that tokens have a clear effect on outputs.
     """
     rng = np.random.default_rng(0)
     for variable in model.trainable_variables:
@@ -51,22 +51,22 @@ def fill(model: Any) -> None:
             variable.assign(noise)
 
 
-class ReadingConformance(PathTests):
-    """One public model. A case says `covers`, `options` and `changed`, and `make` if need be."""
+class EncoderConformance(ExportableModelConformance):
+    """A public model. A case defines `covers`, `options`, `changed` and, if needed, `make`."""
 
     fill = staticmethod(fill)
     places: ClassVar[tuple[str, ...]] = ("right", "left", "inside")
-    """Where padding cannot be seen."""
+    """Sides on which padding does not affect outputs."""
 
-    def deep(self) -> Any:
-        """As tiny, as deep as a real one, with random weights."""
-        return self.filled(num_layers=DEPTH)
+    def make_deep(self) -> Any:
+        """Return a tiny model with the depth of a real one and random weights."""
+        return self.make_random(num_layers=DEPTH)
 
     def inputs(self) -> dict[str, np.ndarray]:
-        """What a model of this case can be called with."""
+        """Return the inputs of a call."""
         return {"tokens": TOKENS}
 
-    # the law of masks
+    # masking rules
 
     def padded(self, tokens: np.ndarray, where: str, pads: int) -> np.ndarray:
         rows, length = tokens.shape
@@ -76,39 +76,41 @@ class ReadingConformance(PathTests):
 
     @pytest.mark.numerics
     @pytest.mark.every_backend
-    def test_pads_cannot_be_seen(self) -> None:
-        model = self.deep()
-        want = of_tokens(outputs(model, TOKENS), TOKENS)
+    def test_padding_does_not_affect_outputs(self) -> None:
+        model = self.make_deep()
+        want = select_tokens(outputs(model, TOKENS), TOKENS)
         for where in self.places:
             for pads in (50,) if JAX else (1, 7, 50) if FULL else (7,):
-                longer = self.padded(TOKENS, where, pads)
-                got = of_tokens(outputs(model, longer), longer)
+                padded = self.padded(TOKENS, where, pads)
+                got = select_tokens(outputs(model, padded), padded)
                 for a, b in zip(got, want, strict=True):
                     close(a, b, 1e-5)
 
     @pytest.mark.numerics
-    def test_batch_cannot_be_seen(self) -> None:
-        model = self.deep()
+    def test_batch_members_do_not_affect_each_other(self) -> None:
+        model = self.make_deep()
         together = outputs(model, TOKENS)
         for row in range(len(TOKENS)):
-            one = TOKENS[row : row + 1, LIVE[row]]
+            one = TOKENS[row : row + 1, TOKEN_MASK[row]]
             same_row = [
-                x[row : row + 1, LIVE[row]] if x.shape[1:2] == TOKENS.shape[1:] else x[row][None]
+                x[row : row + 1, TOKEN_MASK[row]]
+                if x.shape[1:2] == TOKENS.shape[1:]
+                else x[row][None]
                 for x in together
             ]
-            for alone, b in zip(outputs(model, one), same_row, strict=True):
-                close(alone, b, 1e-5)
+            for single, b in zip(outputs(model, one), same_row, strict=True):
+                close(single, b, 1e-5)
 
     @pytest.mark.every_backend
-    def test_tokens_can_be_seen(self) -> None:
-        """A law kept by saying nothing would be none: another token changes what follows it."""
-        model = self.deep()
+    def test_tokens_affect_outputs(self) -> None:
+        """Rules out constant outputs: a changed token changes the outputs."""
+        model = self.make_deep()
         changed = TOKENS.copy()
         changed[:, 0] = 10
         for a, b in zip(outputs(model, changed), outputs(model, TOKENS), strict=True):
             assert (np.abs(a - b)[0] > 1e-4 * np.abs(b).max()).any()
 
-    # paths
+    # execution modes
 
     @pytest.mark.full
     @pytest.mark.parametrize("own", [False, True])
@@ -133,8 +135,8 @@ class ReadingConformance(PathTests):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_gradients_are_finite(self) -> None:
-        """Of a batch in which a row is nothing but padding; every weight has some."""
-        model = self.filled()
+        """Finite for a batch with a row of padding only, and nonzero for every weight."""
+        model = self.make_random()
         tokens = np.concatenate([TOKENS, np.zeros_like(TOKENS[:1])])
         run = differentiable(
             model, lambda t: keras.tree.flatten(model({"tokens": t}, training=False))

@@ -1,12 +1,12 @@
-"""What holds for every model that writes, at the depth of its presets and at tiny widths.
+"""Conformance of generation models, with the depth of their presets and small widths.
 
-    class TestRNNSearch(ModelConformance):
+    class TestRNNSearch(GenerationConformance):
         covers = RNNSearch
-        options = {"units": 8, ...}      # the tiny model of the tests
+        options = {"units": 8, ...}      # a tiny model
         changed = {"units": 10, ...}     # every constructor argument, changed
 
-Presets are found by themselves; those that take an option of `options` take it. Of a model that
-writes on, the source is what a text begins with and the target what follows: see `text_of`.
+Presets are found automatically and take the applicable values of `options`. For a language
+model, the source is the prompt and the target its continuation: see `make_text`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from attention_zoo.decoding import SearchResult
 from attention_zoo.decoding.step import staying
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import JAX, any_batch, array, close, differentiable, quick, randomise
-from tests.models.model_conformance import ConfigurationTests, assert_every_weight_changes
+from tests.models.model_conformance import ModelConformance, assert_every_weight_changes
 from tests.tiers import FULL, mark_full
 
 SOURCE = np.array([[4, 5, 6, 7, 8, 9], [9, 8, 7, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
@@ -41,7 +41,7 @@ OTHER_STACK = {
     "layer": {"activation": "swiglu", "norm": "rms", "norm_first": False},
     "dropout": 0.25,
 }
-LENGTH = 7 if FULL or JAX else 2  # of searches, which are eager in the fast tier
+LENGTH = 7 if FULL or JAX else 2  # max_length of searches, which are eager in the fast tier
 
 
 def presets_of(cls: type) -> list[str]:
@@ -49,9 +49,9 @@ def presets_of(cls: type) -> list[str]:
 
 
 def pytest_generate_presets(metafunc: pytest.Metafunc) -> None:
-    """Gives a test with the argument `preset` every preset of its model; deep ones run later.
+    """Run a test with the argument `preset` for every preset of its model.
 
-    With the argument `searched` the first runs in the fast tier. Presets of more than two layers,
+    With the argument `searched`, the first runs in the fast tier. Presets of more than two layers,
     except the shallowest, run in the soak tier: the tests of their steps cover searches too.
     """
     if not {"preset", "searched"} & set(metafunc.fixturenames):
@@ -80,83 +80,85 @@ def tier(preset: str) -> list[pytest.MarkDecorator]:
 
 
 @functools.cache
-def shipped(preset: str, sizes: tuple[tuple[str, int], ...], fill: Callable[[Any], None]) -> Any:
-    """A preset's model, as deep as shipped, narrow, with random weights."""
+def build_preset(
+    preset: str, sizes: tuple[tuple[str, int], ...], fill: Callable[[Any], None]
+) -> Any:
+    """Build a preset with its depth, small widths and random weights."""
     model = az.models.from_preset(preset, **dict(sizes))
     fill(model)
     return model
 
 
-def text_of(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """One text `(B, S + T - 1)`: the source, or the start where there is none, and the target.
+def make_text(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Join source (or start token, if empty) and target to one text `(B, S + T - 1)`.
 
-    There is padding between them where the source is short, and the target's own start is not in
-    it: its first token follows the last one of the source.
+    There is padding between them if the source is short, and the start token of the target is
+    left out: its first token follows the last one of the source.
     """
     first = source.copy()
     first[~source.any(1), :1] = START
     return np.concatenate([first, target[:, 1:]], axis=1)
 
 
-def picture_of(source: np.ndarray) -> np.ndarray:
-    """Images `(B, 8, 8 S, 3)` that show the tokens of sources `(B, S)` side by side."""
+def make_images(source: np.ndarray) -> np.ndarray:
+    """Return images `(B, 8, 8 S, 3)` that show the tokens of sources `(B, S)` as squares."""
     squares = np.kron(source, np.ones((8, 8), "int64")).reshape(len(source), 8, 8 * source.shape[1])
     return (squares[..., None] * [20, 12, 5] % 256).astype("uint8")
 
 
-def read_by(model: Any, source: np.ndarray) -> Any:
-    """Sources as what a model reads."""
-    shown = picture_of(source) if isinstance(model, az.models.Captioner) else source
-    return ops.convert_to_tensor(shown)
+def to_model_inputs(model: Any, source: np.ndarray) -> Any:
+    """Convert sources to the inputs of a model."""
+    inputs = make_images(source) if isinstance(model, az.models.Captioner) else source
+    return ops.convert_to_tensor(inputs)
 
 
 def forward(model: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     if isinstance(model, az.models.GPT):
-        text, width = text_of(source, target), source.shape[1]
+        text, width = make_text(source, target), source.shape[1]
         logits = array(quick(lambda t: model({"tokens": t}))(ops.convert_to_tensor(text)))
         last = width - 1 - (text[:, :width] != PAD)[:, ::-1].argmax(1)
         return np.concatenate([logits[range(len(text)), last][:, None], logits[:, width:]], 1)
     name = getattr(model, "source_name", "source")
     run = quick(lambda s, t: model({name: s, "target": t}, training=False))
-    return array(run(read_by(model, source), ops.convert_to_tensor(target)))
+    return array(run(to_model_inputs(model, source), ops.convert_to_tensor(target)))
 
 
 def teacher_forced(
     model: Any, source: np.ndarray, tokens: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return log probabilities of tokens, `(B, L, V)`, and attention weights, if there are any."""
+    """Return log probabilities of tokens, `(B, L, V)`, and attention weights, if any."""
     start = np.full((len(tokens), 1), START, "int32")
     target = np.concatenate([start, tokens[:, :-1]], axis=1)
     logits = forward(model, source, target)
     logits[..., [PAD, START]] = -np.inf
     top = logits.max(-1, keepdims=True)
     log_probs = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
-    if isinstance(model, az.models.Copying):
+    if isinstance(model, az.models.CopyingMixin):
         trace = model.compiled_trace if FULL or JAX else model.trace
         return log_probs, np.asarray(trace(source, tokens).attention)
     if isinstance(model, az.models.Transformer):
         memory = model.encode(ops.convert_to_tensor(source))
-        given = ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source)
-        written = model.decode(*given, return_attention_scores=True)
-        return log_probs, array(written.weights).mean(1)
+        arguments = ops.convert_to_tensor(target), memory, ops.convert_to_tensor(source)
+        output = model.decode(*arguments, return_attention_scores=True)
+        return log_probs, array(output.weights).mean(1)
     if isinstance(model, az.models.CaptionTransformer):
-        memory = model.encode(read_by(model, source))
-        everywhere = ops.ones(memory.shape[:2], "int32")
-        given = ops.convert_to_tensor(target), memory, everywhere
-        written = model.transformer.decode(*given, return_attention_scores=True)
-        return log_probs, array(written.weights).mean(1)
+        memory = model.encode(to_model_inputs(model, source))
+        mask = ops.ones(memory.shape[:2], "int32")
+        arguments = ops.convert_to_tensor(target), memory, mask
+        output = model.transformer.decode(*arguments, return_attention_scores=True)
+        return log_probs, array(output.weights).mean(1)
     if isinstance(model, az.models.GPT) or not model.decoder.cell.attentions:
         return log_probs, None
-    encoded = model.encode(read_by(model, source), False)
-    prepared, state = model.begin(encoded, len(source))
+    encoded = model.encode(to_model_inputs(model, source), False)
+    constants, state = model.prepare_decoder(encoded, len(source))
     embedded = model.target_embedding(target)
     inputs = model.decoder_inputs(embedded, encoded)
-    record, _ = model.decoder.unroll(inputs, prepared, state, None, ("weights",))
+    record, _ = model.decoder.unroll(inputs, constants, state, None, ("weights",))
     return log_probs, array(record["weights"][0])
 
 
 def one_hypothesis(state: Any) -> Any:
-    """The state `(B, ...)` as a search hands it on: `(B, 1, ...)`, but for what stays in place."""
+    """Add the axis of hypotheses of a search to a state, except to parts that are not reordered."""
     leaves = [
         leaf if stays else ops.expand_dims(leaf, 1)
         for leaf, stays in zip(keras.tree.flatten(state), staying(state), strict=True)
@@ -164,17 +166,17 @@ def one_hypothesis(state: Any) -> Any:
     return keras.tree.pack_sequence_as(state, leaves)
 
 
-class ModelConformance(ConfigurationTests):
-    """One public model. A case says `covers`, `options` and `changed`."""
+class GenerationConformance(ModelConformance):
+    """A generation model. A case defines `covers`, `options` and `changed`."""
 
     vocabulary: ClassVar[dict[str, int]] = VOCABULARY
     rate: ClassVar[float] = 0.02
     half: ClassVar[str] = "float16"
-    """What a model of half precision gives: log probabilities stay in float32."""
+    """Dtype of outputs under a half precision policy: log probabilities stay in float32."""
 
     @staticmethod
     def fill(model: Any) -> None:
-        """Random weights, such that what is said at one end is heard at the other."""
+        """Set random weights with which inputs have a clear effect on outputs."""
         randomise(model, scale=0.4)
 
     def padded(self, source: np.ndarray, none: np.ndarray) -> np.ndarray:
@@ -189,54 +191,56 @@ class ModelConformance(ConfigurationTests):
         return self.covers(**{**self.vocabulary, **self.options, **options})
 
     def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray = TARGET) -> Any:
-        """What the model is called with."""
+        """Return the inputs of a call."""
         return {"source": source, "target": target}
 
     def loss(self, model: Any, label_smoothing: float) -> keras.losses.Loss:
-        """What the model trains by."""
+        """Return the training loss."""
         return az.losses.SequenceCrossEntropy(label_smoothing)
 
-    def lesson(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
-        """What it is called with, and labels of its logits, where these are of the target."""
+    def training_data(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
+        """Return inputs and labels for training."""
         return self.inputs(source, target), labels
 
-    def shipped(self, preset: str) -> Any:
+    def make_preset(self, preset: str) -> Any:
         sizes = {k: v for k, v in self.options.items() if isinstance(v, int) and k != "num_layers"}
-        return shipped(preset, tuple(sorted({**sizes, **self.vocabulary}.items())), self.fill)
+        return build_preset(preset, tuple(sorted({**sizes, **self.vocabulary}.items())), self.fill)
 
     def search(self, model: Any, source: np.ndarray = SOURCE, **options: Any) -> SearchResult:
         """Run a search, eager in the fast tier and compiled in the full one."""
         run = model.compiled_search if FULL or JAX else model.search
-        found = run(read_by(model, source), **{"max_length": LENGTH, **options})
-        return SearchResult(*(None if x is None else np.asarray(x) for x in found))
+        result = run(to_model_inputs(model, source), **{"max_length": LENGTH, **options})
+        return SearchResult(*(None if x is None else np.asarray(x) for x in result))
 
     # at the depth of every preset
 
-    def test_pads_cannot_be_seen(self, preset: str) -> None:
-        model = self.shipped(preset)
+    def test_padding_does_not_affect_outputs(self, preset: str) -> None:
+        model = self.make_preset(preset)
         want = forward(model, SOURCE, TARGET)
         for pads in (100,) if JAX else (1, 8, 100) if FULL else (8,):
             none = np.zeros((len(SOURCE), pads), "int32")
-            longer = self.padded(SOURCE, none), np.concatenate([TARGET, none], 1)
-            got = forward(model, *longer)[:, : TARGET.shape[1]]
+            padded = self.padded(SOURCE, none), np.concatenate([TARGET, none], 1)
+            got = forward(model, *padded)[:, : TARGET.shape[1]]
             close(got[TARGET != 0], want[TARGET != 0], 1e-5)
 
-    def test_batch_cannot_be_seen(self, preset: str) -> None:
-        model = self.shipped(preset)
+    def test_batch_members_do_not_affect_each_other(self, preset: str) -> None:
+        model = self.make_preset(preset)
         together = forward(model, SOURCE, TARGET)
         for row in range(len(SOURCE)):
-            live, said = self.tokens_of(SOURCE[row]), TARGET[row] != 0
-            alone = forward(model, SOURCE[row : row + 1, live], TARGET[row : row + 1, said])
-            close(alone[0], together[row, said], 1e-5)
+            source_mask, target_mask = self.tokens_of(SOURCE[row]), TARGET[row] != 0
+            single = forward(
+                model, SOURCE[row : row + 1, source_mask], TARGET[row : row + 1, target_mask]
+            )
+            close(single[0], together[row, target_mask], 1e-5)
 
     @pytest.mark.every_backend
-    def test_steps_are_the_whole(self, preset: str) -> None:
-        """One token at a time from the state, as a search does it, is the teacher-forced pass."""
-        model = self.shipped(preset)
+    def test_steps_equal_the_call(self, preset: str) -> None:
+        """Single steps from the state, as in a search, equal the teacher-forced pass."""
+        model = self.make_preset(preset)
         want = forward(model, SOURCE, TARGET)
 
         def steps(source: Any, target: Any) -> Any:
-            reading = model.decoder_step(source, 1, TARGET.shape[1])
+            reading = model.start_decoding(source, 1, TARGET.shape[1])
             state, logits = one_hypothesis(reading.state), []
             start = ops.broadcast_to(reading.start, (len(SOURCE),))[:, None]
             for t in range(TARGET.shape[1]):
@@ -245,19 +249,19 @@ class ModelConformance(ConfigurationTests):
                 logits.append(output.logits[:, 0])
             return ops.stack(logits, axis=1)
 
-        got = array(quick(steps)(read_by(model, SOURCE), ops.convert_to_tensor(TARGET)))
+        got = array(quick(steps)(to_model_inputs(model, SOURCE), ops.convert_to_tensor(TARGET)))
         assert np.isneginf(got[..., [PAD, START]]).all()
         got[..., [PAD, START]] = want[..., [PAD, START]]
         close(got[TARGET != 0], want[TARGET != 0], 1e-5)
 
     @pytest.mark.numerics
-    def test_the_loss_needs_no_logits(self) -> None:
-        """The same from what is not projected yet, gradients by all weights included."""
+    def test_loss_is_computed_without_logits(self) -> None:
+        """The loss from unprojected outputs equals that from logits, including gradients."""
         model = self.make()
         loss = self.loss(model, 0.1)
         self.fill(model)
         labels = np.where(TARGET != 0, np.maximum(np.roll(TARGET, -1, axis=1), END), 0)
-        inputs, labels = self.lesson(SOURCE, TARGET, labels)
+        inputs, labels = self.training_data(SOURCE, TARGET, labels)
         inputs = {name: ops.convert_to_tensor(value) for name, value in inputs.items()}
 
         def total(labels: Any) -> Any:
@@ -272,8 +276,8 @@ class ModelConformance(ConfigurationTests):
         for gradient, expected in zip(got[2], want[2], strict=True):
             np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5 * scale)
 
-    def test_later_tokens_cannot_be_seen(self, preset: str) -> None:
-        model = self.shipped(preset)
+    def test_later_tokens_do_not_affect_outputs(self, preset: str) -> None:
+        model = self.make_preset(preset)
         changed = TARGET.copy()
         changed[0, 3:] = 11
         before, after = forward(model, SOURCE, TARGET), forward(model, SOURCE, changed)
@@ -281,26 +285,26 @@ class ModelConformance(ConfigurationTests):
         assert np.abs(after[0, 3] - before[0, 3]).max() > 1e-4
 
     def test_greedy_search_takes_the_best_token(self, searched: str) -> None:
-        model = self.shipped(searched) if FULL else self.filled()
-        found = self.search(model)
-        best = check_hypotheses(model, found, 0).argmax(-1)
-        for tokens, length, wanted in zip(
-            found.tokens[:, 0], found.lengths[:, 0], best, strict=True
+        model = self.make_preset(searched) if FULL else self.make_random()
+        result = self.search(model)
+        best = check_hypotheses(model, result, 0).argmax(-1)
+        for tokens, length, expected in zip(
+            result.tokens[:, 0], result.lengths[:, 0], best, strict=True
         ):
-            assert tokens[:length].tolist() == wanted[:length].tolist()
+            assert tokens[:length].tolist() == expected[:length].tolist()
 
-    def test_beam_search_tells_where_each_hypothesis_looked(self, searched: str) -> None:
-        model = self.shipped(searched) if FULL else self.filled()
-        found = self.search(model, beam_width=3, n_best=2)
-        assert found.tokens.shape == (len(SOURCE), 2, LENGTH)
-        assert (np.diff(found.scores, axis=1) <= 0).all()
+    def test_beam_search_returns_attention_of_each_hypothesis(self, searched: str) -> None:
+        model = self.make_preset(searched) if FULL else self.make_random()
+        result = self.search(model, beam_width=3, n_best=2)
+        assert result.tokens.shape == (len(SOURCE), 2, LENGTH)
+        assert (np.diff(result.scores, axis=1) <= 0).all()
         for rank in (0, 1) if FULL else (1,):
-            check_hypotheses(model, found, rank)
+            check_hypotheses(model, result, rank)
         if FULL:
             greedy = self.search(model)
-            assert (found.scores[:, 0] >= greedy.scores[:, 0] - 1e-4).all()
+            assert (result.scores[:, 0] >= greedy.scores[:, 0] - 1e-4).all()
 
-    # small and strange inputs
+    # small and unusual inputs
 
     @pytest.mark.numerics
     @pytest.mark.parametrize(
@@ -311,10 +315,10 @@ class ModelConformance(ConfigurationTests):
         model = self.make()
         source = np.full((batch, sources), 4, "int32")
         target = np.full((batch, steps), 2, "int32")
-        inputs, labels = self.lesson(source, target, target)
+        inputs, labels = self.training_data(source, target, target)
 
-        def run(*given: Any) -> Any:
-            return model(dict(zip(inputs, given, strict=True)))
+        def run(*arguments: Any) -> Any:
+            return model(dict(zip(inputs, arguments, strict=True)))
 
         tensors = map(ops.convert_to_tensor, inputs.values())
         logits = array((any_batch(run) if FULL or not batch else run)(*tensors))
@@ -322,20 +326,22 @@ class ModelConformance(ConfigurationTests):
         assert np.isfinite(logits).all()
 
     @pytest.mark.numerics
-    def test_nothing_but_padding(self) -> None:
+    def test_source_of_padding_only(self) -> None:
         model = self.make()
         source, target = SOURCE.copy(), TARGET.copy()
         source[1], target[2] = 0, 0
         assert np.isfinite(forward(model, source, target)).all()
         for options in ({}, {"beam_width": 2}):
-            found = self.search(model, source, max_length=4 if FULL else 2, **options)
-            assert np.isfinite(found.scores).all()
+            result = self.search(model, source, max_length=4 if FULL else 2, **options)
+            assert np.isfinite(result.scores).all()
             for row in range(3):
-                check_row(found.tokens[row, 0], int(found.lengths[row, 0]), found.finished[row, 0])
-            if found.attention is not None and not self.tokens_of(source[1]).any():
-                assert not found.attention[1].any()
+                check_row(
+                    result.tokens[row, 0], int(result.lengths[row, 0]), result.finished[row, 0]
+                )
+            if result.attention is not None and not self.tokens_of(source[1]).any():
+                assert not result.attention[1].any()
 
-    def test_a_vocabulary_without_room_is_refused(self) -> None:
+    def test_too_small_vocabulary_is_rejected(self) -> None:
         name = list(self.vocabulary)[-1]
         with pytest.raises(ValueError, match=rf"{name} must be at least 5 .*got 4"):
             self.make(**{name: 4})
@@ -359,7 +365,7 @@ class ModelConformance(ConfigurationTests):
         model.compile(
             optimizer=keras.optimizers.Adam(self.rate), loss=self.loss(model, 0.0), jit_compile=JAX
         )
-        data, labels = self.lesson(words, target, labels)
+        data, labels = self.training_data(words, target, labels)
         untrained = model.evaluate(data, labels, batch_size=32, verbose=0)
         history = model.fit(
             data, labels, batch_size=32, epochs=epochs, shuffle=False, verbose=0
@@ -375,7 +381,7 @@ class ModelConformance(ConfigurationTests):
         model = self.make(dropout=0.2)
         model.compile(optimizer="adam", loss=self.loss(model, 0.1), jit_compile=True)
         labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
-        inputs, labels = self.lesson(SOURCE, TARGET, labels)
+        inputs, labels = self.training_data(SOURCE, TARGET, labels)
         with assert_every_weight_changes(model):
             assert np.isfinite(model.train_on_batch(inputs, labels))
 
@@ -386,34 +392,34 @@ class ModelConformance(ConfigurationTests):
         logits = model(self.inputs())
         assert keras.backend.standardize_dtype(logits.dtype) == self.half
         assert np.isfinite(array(logits)).all()
-        found = self.search(model, beam_width=2, max_length=3)
-        assert np.isfinite(found.scores).all()
+        result = self.search(model, beam_width=2, max_length=3)
+        assert np.isfinite(result.scores).all()
 
 
 def check_hypotheses(
-    model: Any, found: SearchResult, rank: int, source: np.ndarray = SOURCE, penalty: str = "none"
+    model: Any, result: SearchResult, rank: int, source: np.ndarray = SOURCE, penalty: str = "none"
 ) -> np.ndarray:
     """Compare scores and attention of the hypotheses of a rank with a teacher-forced pass.
 
     Returns:
         The log probabilities `(B, L, V)` of the teacher-forced pass.
     """
-    tokens = array(found.tokens)[:, rank]
+    tokens = array(result.tokens)[:, rank]
     log_probs, attention_weights = teacher_forced(model, source, tokens)
-    for row, n in enumerate(array(found.lengths)[:, rank].astype(int)):
-        check_row(tokens[row], n, array(found.finished)[row, rank])
+    for row, n in enumerate(array(result.lengths)[:, rank].astype(int)):
+        check_row(tokens[row], n, array(result.finished)[row, rank])
         scores = log_probs[row, range(n), tokens[row, :n]]
-        close(array(found.token_scores)[row, rank, :n], scores, 1e-4)
+        close(array(result.token_scores)[row, rank, :n], scores, 1e-4)
         if penalty == "none":
-            assert array(found.scores)[row, rank] == pytest.approx(scores.sum(), rel=1e-4)
+            assert array(result.scores)[row, rank] == pytest.approx(scores.sum(), rel=1e-4)
         if attention_weights is not None:
-            close(array(found.attention)[row, rank, :n], attention_weights[row, :n], 1e-4)
+            close(array(result.attention)[row, rank, :n], attention_weights[row, :n], 1e-4)
     return log_probs
 
 
 def check_row(tokens: np.ndarray, length: int, finished: bool) -> None:
-    """Real tokens, the end token last where finished, then pads."""
-    said, rest = tokens[:length].tolist(), tokens[length:].tolist()
-    assert not {PAD, START} & set(said)
+    """Check for real tokens, the end token last if finished, then padding."""
+    target_mask, rest = tokens[:length].tolist(), tokens[length:].tolist()
+    assert not {PAD, START} & set(target_mask)
     assert set(rest) <= {PAD}
-    assert said.index(END) + 1 == length if finished else END not in said
+    assert target_mask.index(END) + 1 == length if finished else END not in target_mask

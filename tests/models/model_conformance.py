@@ -49,13 +49,13 @@ np.savez(sys.argv[3], *outputs)
 """
 
 
-def outputs(model: Any, given: Any, mode: str = QUICK) -> list[np.ndarray]:
-    """All outputs, in the order of their names."""
+def outputs(model: Any, inputs: Any, mode: str = QUICK) -> list[np.ndarray]:
+    """Return all outputs in the order of their names."""
     run = compiled(lambda x: keras.tree.flatten(model(x, training=False)), mode)
-    return [array(x) for x in run(keras.tree.map_structure(ops.convert_to_tensor, given))]
+    return [array(x) for x in run(keras.tree.map_structure(ops.convert_to_tensor, inputs))]
 
 
-def served_outputs(model: Any, given: Any, folder: Path) -> list[np.ndarray]:
+def served_outputs(model: Any, inputs: Any, folder: Path) -> list[np.ndarray]:
     """Return outputs of the exported model from a process that imports only TensorFlow.
 
     Integer inputs have dynamic shapes; of images only the batch size is dynamic.
@@ -65,14 +65,14 @@ def served_outputs(model: Any, given: Any, folder: Path) -> list[np.ndarray]:
         sizes = x.shape[1:] if x.dtype == np.uint8 else (None,) * (x.ndim - 1)
         return keras.InputSpec(shape=(None, *sizes), dtype=str(x.dtype), name=name or None)
 
-    named = given if isinstance(given, dict) else {"": given}
+    named = inputs if isinstance(inputs, dict) else {"": inputs}
     specs = {name: spec(name, x) for name, x in named.items()}
     model.export(folder / "served", input_signature=[specs.get("", specs)], verbose=False)
     files = [folder / name for name in ("served", "given.npz", "outputs.npz")]
     np.savez(files[1], **named)
     in_fresh_process(SERVE, *files)
-    with np.load(files[2]) as found:
-        return [found[name] for name in found.files]
+    with np.load(files[2]) as result:
+        return [result[name] for name in result.files]
 
 
 def with_numpy_numbers(options: Any) -> Any:
@@ -94,8 +94,8 @@ def assert_finite_and_nonzero(model: Any, gradients: list[np.ndarray]) -> None:
 def assert_every_weight_changes(model: Any) -> Iterator[None]:
     before = [array(v) for v in model.trainable_variables]
     yield
-    moved = zip(model.trainable_variables, before, strict=True)
-    assert [v.path for v, old in moved if (array(v) == old).all()] == [], "unchanged weights"
+    shifted = zip(model.trainable_variables, before, strict=True)
+    assert [v.path for v, old in shifted if (array(v) == old).all()] == [], "unchanged weights"
 
 
 def make_training_steps(model: Any, inputs: Any, labels: Any, **options: Any) -> tuple[Any, Any]:
@@ -124,8 +124,8 @@ def count_parameters(cls: type, settings: dict[str, Any], **vocabulary: int) -> 
     return one + (settings["num_layers"] - 1) * (two - one) + words
 
 
-class ConfigurationTests(ArgumentCase):
-    """Every constructor argument has an effect, and survives `get_config` and `from_config`."""
+class ModelConformance(ArgumentCase):
+    """Every constructor argument has an effect and is restored from the config."""
 
     small: ClassVar[dict[str, Any]] = {}
     """Options of smaller models for these tests."""
@@ -139,7 +139,7 @@ class ConfigurationTests(ArgumentCase):
     def make(self, **options: Any) -> Any:
         return self.covers(**{**self.options, **options})
 
-    def filled(self, **options: Any) -> Any:
+    def make_random(self, **options: Any) -> Any:
         model = self.make(**options)
         self.fill(model)
         return model
@@ -151,36 +151,36 @@ class ConfigurationTests(ArgumentCase):
         """Return inputs of a model whose options may require others."""
         return self.inputs()
 
-    def test_every_constructor_argument_survives(self, argument: str) -> None:
+    def test_every_constructor_argument_is_saved_and_restored(self, argument: str) -> None:
         """A model rebuilt with one argument changed has other weight shapes, outputs or losses."""
         self.check_names()
         others = {**self.small, **self.together.get(argument, {})}
         with mock.patch("random.randint", return_value=7):  # the default seed
             model = self.make(**{**others, **self.changed_option(argument)})
             config = saved_config(model)
-            again = self.covers.from_config(config)
-            assert without_names(again.get_config()) == without_names(model.get_config())
-            assert shapes(again) == shapes(model)
+            repeated = self.covers.from_config(config)
+            assert without_names(repeated.get_config()) == without_names(model.get_config())
+            assert shapes(repeated) == shapes(model)
             base = self.base(others)
             assert config[argument] != saved_config(base)[argument]
-            given = self.changed_option(argument)[argument]
-            if isinstance(given, bool | int | float | str):
-                assert config[argument] == given
-            if shapes(again) != shapes(base):
+            inputs = self.changed_option(argument)[argument]
+            if isinstance(inputs, bool | int | float | str):
+                assert config[argument] == inputs
+            if shapes(repeated) != shapes(base):
                 return
             unchanged = (
-                same_behaviour(self.behaviour(again, mode), self.base_behaviour(others, mode))
+                same_behaviour(self.behaviour(repeated, mode), self.base_behaviour(others, mode))
                 for mode in (True, False)
             )
             assert not all(unchanged), f"{argument} has no effect"
 
     def test_rebuilt_model_computes_the_same(self) -> None:
-        """In training too: noise and dropout masks depend only on the seed."""
+        """Also in training: noise and dropout masks depend only on the seed."""
         options = {**self.options, **self.small}
         options = with_numpy_numbers(options) if self.numpy_numbers else options
         with mock.patch("random.randint", return_value=7):
-            again = self.covers.from_config(saved_config(self.make(**options)))
-            behaviour = self.behaviour(again, training=True)
+            repeated = self.covers.from_config(saved_config(self.make(**options)))
+            behaviour = self.behaviour(repeated, training=True)
             assert same_behaviour(behaviour, self.base_behaviour(self.small, training=True))
 
     def base(self, options: dict[str, Any]) -> Any:
@@ -209,14 +209,14 @@ class ConfigurationTests(ArgumentCase):
         assert [v.path for v in model.variables] == before
 
     def test_preset_folder(self, tmp_path: Path) -> None:
-        model = self.filled()
+        model = self.make_random()
         model.save_to_preset(tmp_path / "saved")
         loads = (az.models.from_preset, self.covers.from_preset)
         for load in loads if FULL else loads[:1]:
-            again = load(str(tmp_path / "saved"))
-            assert type(again) is self.covers
-            assert again.settings == model.settings
-            for a, b in zip(*(outputs(x, self.inputs()) for x in (again, model)), strict=True):
+            repeated = load(str(tmp_path / "saved"))
+            assert type(repeated) is self.covers
+            assert repeated.settings == model.settings
+            for a, b in zip(*(outputs(x, self.inputs()) for x in (repeated, model)), strict=True):
                 same(a, b)
 
     def with_policy(self, policy: str, own: bool = True) -> Any:
@@ -226,15 +226,15 @@ class ConfigurationTests(ArgumentCase):
         model = self.make(**({"dtype": policy} if own else {}))
         sublayers = model._flatten_layers(include_self=False)
         assert {layer.dtype_policy.name for layer in sublayers} == {policy}
-        wanted = keras.dtype_policies.get(policy).variable_dtype
-        assert {v.dtype for v in model.trainable_variables} == {wanted}
+        expected = keras.dtype_policies.get(policy).variable_dtype
+        assert {v.dtype for v in model.trainable_variables} == {expected}
         return model
 
     def test_docstring(self) -> None:
         check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Masking"), formula=True)
 
 
-class PathTests(ConfigurationTests):
+class ExportableModelConformance(ModelConformance):
     """A model that predicts in one call, compiled and exported."""
 
     def all_inputs(self) -> Any:
@@ -243,17 +243,17 @@ class PathTests(ConfigurationTests):
     @pytest.mark.numerics
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
-    def test_compiled_is_eager(self, mode: str) -> None:
-        model, given = self.filled(**({} if FULL else self.small)), self.all_inputs()
-        for a, b in zip(outputs(model, given, mode), outputs(model, given, "eager"), strict=True):
+    def test_compiled_equals_eager(self, mode: str) -> None:
+        model, inputs = self.make_random(**({} if FULL else self.small)), self.all_inputs()
+        for a, b in zip(outputs(model, inputs, mode), outputs(model, inputs, "eager"), strict=True):
             close(a, b, 1e-5)
 
     @pytest.mark.full
     @pytest.mark.skipif(JAX, reason="exports need TensorFlow")
-    def test_export_answers_without_this_library(self, tmp_path: Path) -> None:
-        model, given = self.filled(), self.all_inputs()
-        want = outputs(model, given, "graph")
-        for a, b in zip(served_outputs(model, given, tmp_path), want, strict=True):
+    def test_export_runs_without_this_library(self, tmp_path: Path) -> None:
+        model, inputs = self.make_random(), self.all_inputs()
+        want = outputs(model, inputs, "graph")
+        for a, b in zip(served_outputs(model, inputs, tmp_path), want, strict=True):
             close(a, b, 1e-5)
 
 

@@ -1,8 +1,8 @@
-"""What holds for every model that tags words.
+"""Conformance of taggers.
 
-class TestRecurrentTagger(TaggingConformance):
+class TestRecurrentTagger(TaggerConformance):
     covers = RecurrentTagger
-    options = {"vocabulary_size": 13, "tags": TAGS, ...}   # the tiny model of the tests
+    options = {"vocabulary_size": 13, "tags": TAGS, ...}   # a tiny model
     changed = {"vocabulary_size": 15, ...}   # every constructor argument, changed
 """
 
@@ -17,31 +17,37 @@ import pytest
 from attention_zoo.models import Tagger
 from attention_zoo.ops import unpack
 from tests.layers.running import JAX, any_batch, array, close, differentiable
-from tests.models.encoder_conformance import LIVE, TOKENS, fill
-from tests.models.model_conformance import PathTests, assert_finite_and_nonzero, outputs
+from tests.models.encoder_conformance import TOKEN_MASK, TOKENS, fill
+from tests.models.model_conformance import (
+    ExportableModelConformance,
+    assert_finite_and_nonzero,
+    outputs,
+)
 from tests.tiers import FULL, mark_full
 
 TAGS = ["O", "B-A", "I-A", "B-B", "I-B"]
 RNG = np.random.default_rng(0)
-CHARACTERS = np.where(LIVE[..., None], RNG.integers(1, 8, (*TOKENS.shape, 4)), 0).astype("int32")
+CHARACTERS = np.where(TOKEN_MASK[..., None], RNG.integers(1, 8, (*TOKENS.shape, 4)), 0).astype(
+    "int32"
+)
 CHARACTERS[:, ::2, 2:] = 0
-MARKS = (LIVE & (RNG.random(TOKENS.shape) < 0.4)).astype("int32")
+MARKS = (TOKEN_MASK & (RNG.random(TOKENS.shape) < 0.4)).astype("int32")
 STARTS = np.array([[1, 2, 4], [1, 3, 0], [0, 0, 0]], "int32")
-"""Rows of three words, of two, and of none that counts."""
+"""Rows of three words, two words, and no unmasked word."""
 Given = dict[str, np.ndarray]
 
 
-def run(model: Any, given: Given) -> np.ndarray:
-    """The potentials."""
-    (potentials,) = outputs(model, given)
+def run(model: Any, inputs: Given) -> np.ndarray:
+    """Return the potentials."""
+    (potentials,) = outputs(model, inputs)
     return potentials
 
 
-def emissions(model: Any, given: Given) -> np.ndarray:
-    """Those of words, 0 elsewhere; which places are words is as it should be."""
-    chain = unpack(keras.ops.convert_to_tensor(run(model, given).astype("float32")))
-    places = given["starts"] if "starts" in given else given["tokens"]
-    np.testing.assert_array_equal(array(chain.mask), places != 0)
+def emissions(model: Any, inputs: Given) -> np.ndarray:
+    """Return the emissions of words, 0 elsewhere; check the word mask."""
+    chain = unpack(keras.ops.convert_to_tensor(run(model, inputs).astype("float32")))
+    positions = inputs["starts"] if "starts" in inputs else inputs["tokens"]
+    np.testing.assert_array_equal(array(chain.mask), positions != 0)
     return array(chain.emissions)
 
 
@@ -55,107 +61,107 @@ def fit_and_evaluate(
     return float((tags == labels)[words > 0].mean())
 
 
-class TaggingConformance(PathTests):
-    """One public tagger. A case says `covers`, `options` and `changed`, and `make` if need be."""
+class TaggerConformance(ExportableModelConformance):
+    """A public tagger. A case defines `covers`, `options`, `changed` and, if needed, `make`."""
 
     fill = staticmethod(fill)
     deep: ClassVar[dict[str, Any]] = {}
-    """What makes the model of the law of masks as deep as a real one."""
+    """Options with which the model has the depth of a real one."""
     attentions: ClassVar[int] = 0
 
     def make_deep(self) -> Any:
         """Return a model with the depth of a real one in the full tier."""
-        return self.filled(**(self.deep if FULL else {}))
+        return self.make_random(**(self.deep if FULL else {}))
 
     def inputs(self) -> Given:
-        """What a model of this case can be called with: all that it reads."""
+        """Return all inputs of the model."""
         return self.inputs_of(self.make())
 
     def all_inputs(self) -> Given:
         return {**self.inputs(), "starts": STARTS}
 
     def inputs_of(self, model: Any) -> Given:
-        given = {"tokens": TOKENS, "characters": CHARACTERS, "marks": MARKS}
-        wanted = {"characters": model.characters is not None, "marks": model.settings["marks"]}
-        return {name: x for name, x in given.items() if wanted.get(name, True)}
+        inputs = {"tokens": TOKENS, "characters": CHARACTERS, "marks": MARKS}
+        expected = {"characters": model.characters is not None, "marks": model.settings["marks"]}
+        return {name: x for name, x in inputs.items() if expected.get(name, True)}
 
-    # the law of masks
+    # masking rules
 
     def padded(self, where: str, pads: int) -> tuple[Given, np.ndarray]:
-        """The inputs with more pads, and where each position went."""
+        """Return inputs with more padding, and the new index of each position."""
         length = TOKENS.shape[1]
         cut = {"right": length, "left": 0, "inside": length // 2}[where]
-        places = np.r_[0:cut, cut + pads : length + pads]
+        positions = np.r_[0:cut, cut + pads : length + pads]
         longer = {}
         for name, x in self.inputs().items():
             longer[name] = np.zeros((len(x), length + pads, *x.shape[2:]), "int32")
-            longer[name][:, places] = x
-        return longer, places
+            longer[name][:, positions] = x
+        return longer, positions
 
     @pytest.mark.every_backend
-    def test_pads_cannot_be_seen(self) -> None:
+    def test_padding_does_not_affect_outputs(self) -> None:
         model = self.make_deep()
         want = emissions(model, self.inputs())
         for where in ("right", "left", "inside") if FULL else ("inside",):
-            longer, places = self.padded(where, 7)
-            close(emissions(model, longer)[:, places], want, 1e-5)
+            padded, positions = self.padded(where, 7)
+            close(emissions(model, padded)[:, positions], want, 1e-5)
 
-    def test_garbage_at_pads_and_the_batch_cannot_be_seen(self) -> None:
-        """Characters and marks of padding are not read."""
+    def test_values_at_padding_and_other_rows_do_not_affect_outputs(self) -> None:
+        """Characters and features at padding have no effect."""
         model = self.make_deep()
-        given = self.inputs()
-        want = emissions(model, given)
-        dirty = {name: np.where(x == 0, 1, x) for name, x in given.items() if name != "tokens"}
+        inputs = self.inputs()
+        want = emissions(model, inputs)
+        dirty = {name: np.where(x == 0, 1, x) for name, x in inputs.items() if name != "tokens"}
         for name, x in dirty.items():
-            live = LIVE.reshape(*LIVE.shape, *(1,) * (x.ndim - 2))
-            dirty[name] = np.where(live, given[name], x)
-        close(emissions(model, {**given, **dirty}), want, 1e-5)
+            valid = TOKEN_MASK.reshape(*TOKEN_MASK.shape, *(1,) * (x.ndim - 2))
+            dirty[name] = np.where(valid, inputs[name], x)
+        close(emissions(model, {**inputs, **dirty}), want, 1e-5)
         for row in range(len(TOKENS)) if FULL else (1,):
-            alone = {name: x[row : row + 1, LIVE[row]] for name, x in given.items()}
-            close(emissions(model, alone), want[row : row + 1, LIVE[row]], 1e-5)
+            single = {name: x[row : row + 1, TOKEN_MASK[row]] for name, x in inputs.items()}
+            close(emissions(model, single), want[row : row + 1, TOKEN_MASK[row]], 1e-5)
 
     @pytest.mark.every_backend
-    def test_all_inputs_can_be_seen(self) -> None:
-        """A law kept by saying nothing would be none: what is changed here is told elsewhere."""
+    def test_all_inputs_affect_outputs(self) -> None:
+        """Rules out constant outputs: a changed input changes outputs at other positions."""
         model = self.make_deep()
-        given = self.inputs()
-        want = emissions(model, given)
-        for name, x in given.items():
+        inputs = self.inputs()
+        want = emissions(model, inputs)
+        for name, x in inputs.items():
             other = x.copy()
             other[0, 0] = 1 - x[0, 0] if name == "marks" else 7
-            moved = np.abs(emissions(model, {**given, name: other}) - want)
-            assert (moved[0].max(axis=-1) > 1e-4 * np.abs(want).max()).sum() > 1, name
-            assert not moved[1:].any()
+            shifted = np.abs(emissions(model, {**inputs, name: other}) - want)
+            assert (shifted[0].max(axis=-1) > 1e-4 * np.abs(want).max()).sum() > 1, name
+            assert not shifted[1:].any()
 
     # words
 
     @pytest.mark.every_backend
-    def test_words_are_where_they_start(self) -> None:
-        model, given = self.filled(), self.inputs()
-        want = emissions(model, given)
-        whole = np.where(LIVE, np.arange(1, 7), 0).astype("int32")
-        close(emissions(model, {**given, "starts": whole}), want, 1e-6)
-        got = emissions(model, {**given, "starts": STARTS})
+    def test_word_outputs_are_at_their_first_token(self) -> None:
+        model, inputs = self.make_random(), self.inputs()
+        want = emissions(model, inputs)
+        full = np.where(TOKEN_MASK, np.arange(1, 7), 0).astype("int32")
+        close(emissions(model, {**inputs, "starts": full}), want, 1e-6)
+        got = emissions(model, {**inputs, "starts": STARTS})
         for row, word in zip(*np.nonzero(STARTS), strict=True):
             np.testing.assert_allclose(
                 got[row, word], want[row, STARTS[row, word] - 1], rtol=1e-4, atol=1e-5
             )
-        longer, places = self.padded("inside", 5)
-        moved = np.where(STARTS, places[STARTS - 1] + 1, 0).astype("int32")
-        close(emissions(model, {**longer, "starts": moved}), got, 1e-5)
+        padded, positions = self.padded("inside", 5)
+        shifted = np.where(STARTS, positions[STARTS - 1] + 1, 0).astype("int32")
+        close(emissions(model, {**padded, "starts": shifted}), got, 1e-5)
 
-    def test_places_that_hold_no_token_are_no_words(self) -> None:
-        model = self.filled()
+    def test_words_without_tokens_have_zero_outputs(self) -> None:
+        model = self.make_random()
         wrong = np.array([[7, 0], [4, 1], [2, 99]], "int32")
         chain = unpack(model({**self.inputs(), "starts": wrong}))
         assert array(chain.mask).tolist() == [[False, False], [False, True], [False, False]]
         assert not array(chain.emissions)[[0, 0, 1, 2, 2], [0, 1, 0, 0, 1]].any()
 
-    # paths
+    # execution modes
 
     @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
     def test_mixed_precision(self, policy: str) -> None:
-        """Potentials are of float32; every layer is of the policy."""
+        """Potentials are float32; every layer has the policy."""
         got = self.with_policy(policy)(self.inputs())
         assert keras.backend.standardize_dtype(got.dtype) == "float32"
         assert getattr(got, "_keras_mask", None) is None
@@ -163,8 +169,8 @@ class TaggingConformance(PathTests):
 
     @pytest.mark.parametrize("sizes", [mark_full((0, 4)), (1, 1), (2, 3)], ids=str)
     def test_small_sizes(self, sizes: tuple[int, int]) -> None:
-        model, given = self.make(), self.inputs()
-        shapes = {name: (*sizes, *x.shape[2:]) for name, x in given.items()}
+        model, inputs = self.make(), self.inputs()
+        shapes = {name: (*sizes, *x.shape[2:]) for name, x in inputs.items()}
         ones = [np.ones(shape, "int32") for shape in shapes.values()]
 
         def call(*tensors: Any) -> Any:
@@ -179,10 +185,10 @@ class TaggingConformance(PathTests):
     @pytest.mark.every_backend
     @pytest.mark.parametrize("kind", ["softmax", "crf"])
     def test_gradients_are_finite(self, kind: str) -> None:
-        """Of a batch in which a row is nothing but padding; every weight has some."""
-        model = self.filled(head={"kind": kind})
-        names = list(given := self.inputs())
-        rows = [np.concatenate([x, np.zeros_like(x[:1])]) for x in given.values()]
+        """Finite for a batch with a row of padding only, and nonzero for every weight."""
+        model = self.make_random(head={"kind": kind})
+        names = list(inputs := self.inputs())
+        rows = [np.concatenate([x, np.zeros_like(x[:1])]) for x in inputs.values()]
         labels = np.where(rows[0] != 0, rows[0] % 5, -1)
         loss = model.make_loss()
         work = differentiable(
@@ -193,30 +199,30 @@ class TaggingConformance(PathTests):
         assert_finite_and_nonzero(model, by_weights)
 
     @pytest.mark.every_backend
-    def test_attention_is_that_of_every_layer(self) -> None:
-        model, given = self.filled(), self.inputs()
-        got = model.attention(given)
+    def test_attention_weights_of_every_layer_are_returned(self) -> None:
+        model, inputs = self.make_random(), self.inputs()
+        got = model.attention(inputs)
         if not self.attentions:
             assert got is None
             return
         weights = array(got)
         assert weights.shape[:2] == (3, self.attentions)
-        both = LIVE[:, None, None, :, None] & LIVE[:, None, None, None, :]
+        both = TOKEN_MASK[:, None, None, :, None] & TOKEN_MASK[:, None, None, None, :]
         assert not weights[np.broadcast_to(~both, weights.shape)].any()
-        rows = np.broadcast_to(LIVE[:, None, None], weights.shape[:4])
+        rows = np.broadcast_to(TOKEN_MASK[:, None, None], weights.shape[:4])
         np.testing.assert_allclose(weights.sum(-1), rows, atol=1e-5)
-        longer, places = self.padded("inside", 3)
-        moved = array(model.attention(longer))[:, :, :, places][..., places]
-        close(moved, weights, 1e-5)
+        padded, positions = self.padded("inside", 3)
+        shifted = array(model.attention(padded))[:, :, :, positions][..., positions]
+        close(shifted, weights, 1e-5)
 
-    def test_bad_inputs_are_refused(self) -> None:
-        model, given = self.make(), self.inputs()
+    def test_invalid_inputs_are_rejected(self) -> None:
+        model, inputs = self.make(), self.inputs()
         assert isinstance(model, Tagger)
-        for name in given:
-            others = {key: x for key, x in given.items() if key != name}
+        for name in inputs:
+            others = {key: x for key, x in inputs.items() if key != name}
             with pytest.raises(ValueError, match=f"must be a dict with tokens.*, but {name} is"):
                 model(others)
         with pytest.raises(ValueError, match=r"starts must be \(3, words\), got shape \(2, 3\)"):
-            model({**given, "starts": STARTS[:2]})
+            model({**inputs, "starts": STARTS[:2]})
         with pytest.raises(ValueError, match=r"potentials must be \(batch, words \+ tags \+ 2, 6"):
             model.decode(np.zeros((1, 9, 5), "float32"))

@@ -1,4 +1,4 @@
-"""An ensemble against the mean of its members' probabilities."""
+"""An ensemble equals the mean of its members' probabilities."""
 
 from __future__ import annotations
 
@@ -43,35 +43,35 @@ class TestEnsemble:
     def test_search_scores_by_the_mean(self) -> None:
         models = members()
         both = az.models.Ensemble(models)
-        found = both.compiled_search(SOURCE, beam_width=3, n_best=2, max_length=6)
+        result = both.compiled_search(SOURCE, beam_width=3, n_best=2, max_length=6)
         for rank in range(2):
-            tokens = found.tokens[:, rank]
+            tokens = result.tokens[:, rank]
             start = np.full((len(tokens), 1), 2, "int32")
             target = np.where(tokens == 0, 1, tokens)[:, :-1].astype("int32")
             inputs = {"source": SOURCE, "target": np.concatenate([start, target], 1)}
             parts = [array(keras.ops.softmax(model(inputs), axis=-1)) for model in models]
-            for part in parts:  # a search never takes padding or the start
+            for part in parts:  # a search never selects padding or the start token
                 part[..., [0, 2]] = 0
             parts = [part / part.sum(-1, keepdims=True) for part in parts]
             log_probs = np.log(np.mean(parts, axis=0) + 1e-30)
             for row in range(len(tokens)):
-                n = int(found.lengths[row, rank])
+                n = int(result.lengths[row, rank])
                 want = log_probs[row, range(n), tokens[row, :n]]
-                close(found.token_scores[row, rank, :n], want, 1e-4)
+                close(result.token_scores[row, rank, :n], want, 1e-4)
 
     @pytest.mark.full
     def test_files(self, tmp_path: Path) -> None:
         both = self.make()
         both.save_to_preset(tmp_path / "folder")
         both.save(tmp_path / "both.keras")
-        for again in (
+        for repeated in (
             az.models.from_preset(tmp_path / "folder"),
             keras.saving.load_model(tmp_path / "both.keras"),
         ):
-            assert type(again) is az.models.Ensemble
-            close(probabilities(again), probabilities(both), 1e-7)
+            assert type(repeated) is az.models.Ensemble
+            close(probabilities(repeated), probabilities(both), 1e-7)
 
-    def test_what_is_no_ensemble_is_refused(self) -> None:
+    def test_invalid_members_are_rejected(self) -> None:
         with pytest.raises(ValueError, match="members is empty"):
             az.models.Ensemble([])
         small, large = (

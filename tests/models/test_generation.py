@@ -1,4 +1,4 @@
-"""The search of a model: on every path the same, traced once, its draws those of the source."""
+"""Search of a model: equal results on every path, tracing, and sampling per source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras import ops
 
 import attention_zoo as az
 from attention_zoo.decoding import AllowedTokens, Rule, SearchOptions
-from attention_zoo.models.generation import fingerprints
+from attention_zoo.models.generation import hash_sources
 from tests.layers.running import JAX, array, close, randomise
 from tests.models.generation_conformance import END, SOURCE, VOCABULARY
 
@@ -28,13 +28,13 @@ def translator() -> Any:
 def counted(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Any]]:
     """Return a translator and a list of the source shapes for which its decoder step is traced."""
     model, traced = translator(), []
-    step = model.decoder_step
+    step = model.start_decoding
 
     def counting(source: Any, *rest: Any) -> Any:
         traced.append(source.shape)
         return step(source, *rest)
 
-    monkeypatch.setattr(model, "decoder_step", counting)
+    monkeypatch.setattr(model, "start_decoding", counting)
     return model, traced
 
 
@@ -51,13 +51,13 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
-def test_every_path_finds_the_same(name: str) -> None:
+def test_search_paths_return_the_same_results(name: str) -> None:
     model = translator()
     want = model.compiled_search(SOURCE, jit=True, **CASES[name])
-    found = [model.compiled_search(SOURCE, **CASES[name])]
+    result = [model.compiled_search(SOURCE, **CASES[name])]
     if not JAX:
-        found.append(model.search(SOURCE, **CASES[name]))
-    for other in found:
+        result.append(model.search(SOURCE, **CASES[name]))
+    for other in result:
         np.testing.assert_array_equal(array(other.tokens), array(want.tokens))
         close(array(other.scores), array(want.scores), 1e-5)
         close(array(other.attention), array(want.attention), 1e-5)
@@ -65,54 +65,52 @@ def test_every_path_finds_the_same(name: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
-def test_a_source_gets_the_same_in_any_batch(name: str) -> None:
+def test_results_do_not_depend_on_the_batch(name: str) -> None:
     model = translator()
     together = model.compiled_search(SOURCE, **CASES[name])
     for row in range(len(SOURCE)):
-        live = SOURCE[row : row + 1, SOURCE[row] != 0]
-        alone = model.compiled_search(live, **CASES[name])
-        steps = alone.tokens.shape[-1]
-        np.testing.assert_array_equal(alone.tokens[0], together.tokens[row, :, :steps])
+        valid = SOURCE[row : row + 1, SOURCE[row] != 0]
+        single = model.compiled_search(valid, **CASES[name])
+        steps = single.tokens.shape[-1]
+        np.testing.assert_array_equal(single.tokens[0], together.tokens[row, :, :steps])
         assert not array(together.tokens)[row, :, steps:].any()
 
 
 @pytest.mark.full
-def test_limits_without_max_length_are_those_of_the_source() -> None:
-    found = translator().compiled_search(SOURCE, banned_tokens=(), min_length=99)
+def test_without_max_length_limits_depend_on_the_source() -> None:
+    result = translator().compiled_search(SOURCE, banned_tokens=(), min_length=99)
     lengths = (SOURCE != 0).sum(1)
-    assert array(found.lengths)[:, 0].tolist() == (2 * lengths + 10).tolist()
-    assert not array(found.finished).any()
+    assert array(result.lengths)[:, 0].tolist() == (2 * lengths + 10).tolist()
+    assert not array(result.finished).any()
 
 
 @pytest.mark.full
-def test_what_a_target_begins_with() -> None:
+def test_target_prefix() -> None:
     model = translator()
     prefix = np.array([[7, 8, 9], [5, 0, 0], [0, 0, 0]], "int32")
-    found = model.compiled_search(SOURCE, prefix=prefix, beam_width=3, max_length=6)
-    assert found.tokens[0, 0, :3].tolist() == [7, 8, 9]
-    assert found.tokens[1, 0, 0] == 5
+    result = model.compiled_search(SOURCE, prefix=prefix, beam_width=3, max_length=6)
+    assert result.tokens[0, 0, :3].tolist() == [7, 8, 9]
+    assert result.tokens[1, 0, 0] == 5
     free = model.compiled_search(SOURCE, beam_width=3, max_length=6)
-    np.testing.assert_array_equal(found.tokens[2], free.tokens[2])
+    np.testing.assert_array_equal(result.tokens[2], free.tokens[2])
 
 
 @pytest.mark.full
-def test_rules_of_ones_own() -> None:
+def test_custom_rules() -> None:
     model = translator()
     allowed = np.zeros((len(SOURCE), VOCABULARY["target_vocabulary_size"]), bool)
     for row in range(len(SOURCE)):
         allowed[row, [END, 6 + row]] = True
     options = {"rules": [AllowedTokens(allowed)], "min_length": 4, "max_length": 5}
     for search in (model.search, model.compiled_search):
-        found = search(SOURCE, **options)
-        for row, tokens in enumerate(array(found.tokens)[:, 0]):
+        result = search(SOURCE, **options)
+        for row, tokens in enumerate(array(result.tokens)[:, 0]):
             assert set(tokens[:3]) == {6 + row}
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("jit", [False, True])
-def test_is_traced_no_more_after_the_second_shape(
-    jit: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_traces_at_most_two_shapes(jit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model, traced = counted(monkeypatch)
     shapes = [(3, 6)] * 3 if JAX else [(3, 6), (2, 5), (1, 4), (3, 2), (2, 6)]
     for batch, width in shapes:
@@ -128,20 +126,20 @@ def test_other_seeds_and_limits_compile_nothing(jit: bool, monkeypatch: pytest.M
     options = {"method": "sampling", "beam_width": 2, "jit": jit}
     cases = [(1, 4, 64), (2, 4, 64), (3, 4, 8)] + [(2**32 - 1, 9, 64)] * (not jit)
     for seed, limit, size in cases:
-        given = options | {"seed": seed, "max_length": limit, "batch_size": size}
-        found = model.compiled_search(SOURCE, **given)
-        want = translator().search(SOURCE, **given)
-        np.testing.assert_array_equal(found.tokens, array(want.tokens))
+        inputs = options | {"seed": seed, "max_length": limit, "batch_size": size}
+        result = model.compiled_search(SOURCE, **inputs)
+        want = translator().search(SOURCE, **inputs)
+        np.testing.assert_array_equal(result.tokens, array(want.tokens))
     assert len(traced) == 1
 
 
 @pytest.mark.full
-def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attention_zoo.models.generation.MOST_COMPILED", 2)
+def test_least_recently_used_searches_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attention_zoo.models.generation.MAX_COMPILED_SEARCHES", 2)
     model = translator()
     for token in (4, 5, 4, 6):
-        found = model.compiled_search(SOURCE[:1, :2], max_length=1, prefix_tokens=[token])
-        assert found.tokens.tolist() == [[[token]]]
+        result = model.compiled_search(SOURCE[:1, :2], max_length=1, prefix_tokens=[token])
+        assert result.tokens.tolist() == [[[token]]]
     refused: list[tuple[dict[str, Any], str]] = [
         ({"banned_tokens": [99]}, "ids must be from 0 to 11$"),
         ({"rules": [AllowedTokens(np.ones(3, bool))]}, "must be the vocabulary size 12$"),
@@ -149,13 +147,13 @@ def test_only_the_last_searches_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     for wrong, message in refused:
         with pytest.raises(ValueError, match=message):
             model.compiled_search(SOURCE[:1, :2], **wrong)
-    kept = [key[0] for key in model._compiled.known]
+    kept = [key[0] for key in model._compiled.searches]
     assert ["prefix_tokens=(4,)" in key for key in kept] == [True, False]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_what_is_found_is_the_models_own_whatever_the_policy_outside(dtype: str) -> None:
+def test_results_do_not_depend_on_the_global_policy(dtype: str) -> None:
     model = az.models.from_preset(
         "rnnsearch_small", **VOCABULARY, units=6, embedding_dim=5, dtype=dtype
     )
@@ -164,12 +162,12 @@ def test_what_is_found_is_the_models_own_whatever_the_policy_outside(dtype: str)
     model.__dict__.pop("_compiled")
     other = "mixed_bfloat16" if dtype == "float32" else "float32"
     keras.config.set_dtype_policy(other)
-    found = model.compiled_search(SOURCE, max_length=5)
-    np.testing.assert_array_equal(array(found.scores), array(want.scores))
+    result = model.compiled_search(SOURCE, max_length=5)
+    np.testing.assert_array_equal(array(result.scores), array(want.scores))
 
 
 @pytest.mark.full
-def test_rules_without_a_hash_are_told_apart() -> None:
+def test_rules_without_a_hash_are_distinguished() -> None:
     @dataclass
     class Only(Rule):
         token: int
@@ -179,11 +177,11 @@ def test_rules_without_a_hash_are_told_apart() -> None:
 
     model = translator()
     for token in (5, 6, 5):
-        found = model.compiled_search(SOURCE, max_length=2, rules=iter([Only(token)]))
-        assert (array(found.tokens) == token).all()
+        result = model.compiled_search(SOURCE, max_length=2, rules=iter([Only(token)]))
+        assert (array(result.tokens) == token).all()
 
 
-def test_errors_come_as_they_are() -> None:
+def test_errors_pass_through_unchanged() -> None:
     for search in (translator().search, translator().compiled_search):
         for options, message in REFUSED:
             with pytest.raises(ValueError) as caught:
@@ -212,15 +210,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_fingerprints_know_tokens_and_order_but_no_padding() -> None:
+def test_source_hashes_depend_on_tokens_and_order_but_not_padding() -> None:
     rows = np.array([[4, 5, 6, 0], [5, 4, 6, 0], [4, 5, 0, 0], [0, 0, 0, 0]], "int32")
-    found = array(fingerprints(rows)).tolist()
-    assert len(set(found)) == 4
+    result = array(hash_sources(rows)).tolist()
+    assert len(set(result)) == 4
     for unpadded in (rows[:1, :3], np.roll(rows[:1], 1, axis=1)):
-        assert array(fingerprints(unpadded)).tolist() == found[:1]
+        assert array(hash_sources(unpadded)).tolist() == result[:1]
 
 
-def test_options_that_are_none_are_refused() -> None:
+def test_unknown_search_options_are_rejected() -> None:
     with pytest.raises(ValueError, match="option 'beam_with'; did you mean 'beam_width'"):
         translator().search(SOURCE, beam_with=3)
     with pytest.raises(ValueError, match="n_best is 3 but beam_width is 2"):

@@ -45,10 +45,14 @@ def test_every_model_loads_in_a_fresh_process(tmp_path: Path) -> None:
         model, title = case().make(**options), case.__name__ + "".join(options)
         randomise(model)
         model.compile("adam", SequenceCrossEntropy(0.1))
-        given = case().inputs() if hasattr(case, "inputs") else {"source": SOURCE, "target": TARGET}
-        named = given if isinstance(given, dict) else {"": given}  # one tensor, or several by name
+        inputs = (
+            case().inputs() if hasattr(case, "inputs") else {"source": SOURCE, "target": TARGET}
+        )
+        named = (
+            inputs if isinstance(inputs, dict) else {"": inputs}
+        )  # one tensor, or several by name
         kept = {f"in.{name}": value for name, value in named.items()}
-        for number, output in enumerate(keras.tree.flatten(model(given))):
+        for number, output in enumerate(keras.tree.flatten(model(inputs))):
             kept[f"out.{number}"] = keras.ops.convert_to_numpy(output)
         model.save(tmp_path / f"{title}.keras")
         np.savez(tmp_path / f"{title}.npz", **kept)

@@ -24,7 +24,7 @@ def test_other_names_leave_the_heads_to_the_layer() -> None:
         assert make_self_attention(name, 2, 8) is None
 
 
-def test_unknown_names_are_refused() -> None:
+def test_unknown_names_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"^unknown positions 'learned' \(known: none, sinusoid"):
         check_positions("learned", ("sinusoidal",))
     with pytest.raises(ValueError, match="unknown positions 'learnd'; did you mean 'learned'"):

@@ -20,7 +20,7 @@ def test_presets_are_listed() -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS.names())
-def test_preset_is_plain_numbers_that_its_model_takes(name: str) -> None:
+def test_preset_contains_valid_json_arguments(name: str) -> None:
     cls, numbers = PRESETS.get(name)()
     check_arguments(cls, numbers)
     assert az.models.preset_class(name) is cls
@@ -43,7 +43,7 @@ def test_options_of_layers_are_merged() -> None:
     assert model.settings["layer"] == {"norm_first": False, "norm": "rms"}
 
 
-def test_a_folder_holds_the_weights_and_not_what_trained_them(tmp_path: Path) -> None:
+def test_folder_contains_no_optimizer_state(tmp_path: Path) -> None:
     model = az.models.from_preset("rnnsearch_small", **TINY)
     model.save_to_preset(tmp_path / "fresh")
     model.compile("adam", "mse")
@@ -56,7 +56,7 @@ def test_a_folder_holds_the_weights_and_not_what_trained_them(tmp_path: Path) ->
     )
 
 
-def test_unknown_names_are_refused(tmp_path: Path) -> None:
+def test_unknown_names_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="did you mean 'rnnsearch_small'"):
         az.models.from_preset("rnnsearch_smal", **TINY)
     with pytest.raises(ValueError, match="no such folder"):
@@ -68,13 +68,13 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
         az.models.from_preset(tmp_path)
 
 
-def test_wrong_class_is_refused() -> None:
+def test_wrong_class_is_rejected() -> None:
     with pytest.raises(ValueError, match="luong_small is a LuongTranslator, not a RNNSearch"):
         az.models.RNNSearch.from_preset("luong_small", **TINY)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.weights.h5"])
-def test_a_flipped_byte_is_refused(tmp_path: Path, name: str) -> None:
+def test_flipped_byte_is_rejected(tmp_path: Path, name: str) -> None:
     az.models.from_preset("rnnsearch_small", **TINY).save_to_preset(tmp_path)
     sound = (tmp_path / name).read_bytes()
     for position in (0, len(sound) // 2, len(sound) - 1):
@@ -88,6 +88,6 @@ def test_a_flipped_byte_is_refused(tmp_path: Path, name: str) -> None:
         az.models.from_preset(tmp_path)
 
 
-def test_an_unknown_argument_is_refused() -> None:
+def test_unknown_argument_is_rejected() -> None:
     with pytest.raises(ValueError, match="no argument 'unit'; did you mean 'units'"):
         az.models.from_preset("rnnsearch_small", **VOCABULARY, unit=3)

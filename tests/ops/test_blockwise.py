@@ -1,4 +1,4 @@
-"""Blocks against all scores at once: the same values, the same gradients, none of the memory."""
+"""Blockwise attention: values and gradients of direct attention, with less memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.layers.running import (
     same,
     with_dynamic_shapes,
 )
-from tests.ops.test_mask_pattern import by_hand
+from tests.ops.test_mask_pattern import make_expected_mask
 
 B, H, G, K, V = 2, 4, 2, 5, 3
 SCALE = 0.4
@@ -41,7 +41,7 @@ CASES: list[tuple[tuple[int, int], MaskPattern, set[str]]] = [
 
 
 def tensors(steps: int, sources: int, batch: int = B) -> list[np.ndarray]:
-    """Query, key, value and bias."""
+    """Return query, key, value and bias."""
     rng = np.random.default_rng(0)
     shapes = ((batch, H, steps, K), (batch, G, sources, K), (batch, G, sources, V))
     every = (*shapes, (H, steps + sources + 1))
@@ -49,7 +49,7 @@ def tensors(steps: int, sources: int, batch: int = B) -> list[np.ndarray]:
 
 
 def masks(names: set[str], steps: int, sources: int) -> dict[str, np.ndarray]:
-    """With holes, and nothing left in the last row of the batch."""
+    """Return masks with gaps; the last row of the batch is fully masked."""
     rng = np.random.default_rng(1)
     every = {
         "mask": rng.random((B, sources)) > 0.3,
@@ -59,49 +59,51 @@ def masks(names: set[str], steps: int, sources: int) -> dict[str, np.ndarray]:
     return {name: mask for name, mask in every.items() if name in names}
 
 
-def by_blocks(reach: MaskPattern, names: set[str], **given: Any) -> Any:
+def run_blockwise(pattern: MaskPattern, names: set[str], **options: Any) -> Any:
     def run(query: Any, key: Any, value: Any, bias: Any) -> Any:
         extra = {"bias": bias} if "bias" in names else {}
         both = blockwise_attention(
-            query, key, value, scale=SCALE, pattern=reach, block=8, **extra, **given
+            query, key, value, scale=SCALE, pattern=pattern, block=8, **extra, **options
         )
         return both[0], ops.where(both[1] > -1e30, both[1], 0)
 
     return run
 
 
-def at_once(reach: MaskPattern, names: set[str], **given: Any) -> Any:
+def run_direct(pattern: MaskPattern, names: set[str], **options: Any) -> Any:
     def run(query: Any, key: Any, value: Any, bias: Any) -> Any:
         key, value = (ops.repeat(x, H // G, axis=1) for x in (key, value))
         steps, sources = query.shape[2], key.shape[2]
         scores = ops.matmul(query, ops.swapaxes(key, -1, -2)) * SCALE
         if "bias" in names:
             scores = scores + skew(ops.repeat(bias[:, None], steps, axis=1), sources)
-        seen = np.ones((B, 1, 1, 1), "bool") & by_hand(reach, steps, sources)
-        if "mask" in given:
-            seen = seen & given["mask"][:, None, None]
-        if "attention_mask" in given:
-            seen = seen & given["attention_mask"][:, None]
-        context = ops.matmul(masked_softmax(scores, ops.convert_to_tensor(seen)), value)
-        total = ops.log(ops.sum(ops.where(seen, ops.exp(scores), 0), axis=-1) + 1e-35)
-        return context, ops.where(seen.any(-1), total, 0)
+        visible = np.ones((B, 1, 1, 1), "bool") & make_expected_mask(pattern, steps, sources)
+        if "mask" in options:
+            visible = visible & options["mask"][:, None, None]
+        if "attention_mask" in options:
+            visible = visible & options["attention_mask"][:, None]
+        context = ops.matmul(masked_softmax(scores, ops.convert_to_tensor(visible)), value)
+        total = ops.log(ops.sum(ops.where(visible, ops.exp(scores), 0), axis=-1) + 1e-35)
+        return context, ops.where(visible.any(-1), total, 0)
 
     return run
 
 
 def compare(case: tuple[tuple[int, int], MaskPattern, set[str]], mode: str) -> None:
-    lengths, reach, names = case
-    given, x = masks(names, *lengths), tensors(*lengths)
+    lengths, pattern, names = case
+    options, x = masks(names, *lengths), tensors(*lengths)
     layer = keras.layers.Identity()
-    got = differentiable(layer, by_blocks(reach, names, **given), mode)(*x)
-    want = differentiable(layer, at_once(reach, names, **given))(*x)
+    got = differentiable(layer, run_blockwise(pattern, names, **options), mode)(*x)
+    want = differentiable(layer, run_direct(pattern, names, **options))(*x)
     for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
         assert a.shape == b.shape
         assert np.abs(a - b).max(initial=0) <= 1e-5
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]} {sorted(case[2])}")
-def test_blocks_are_all_at_once(case: tuple[tuple[int, int], MaskPattern, set[str]]) -> None:
+def test_blockwise_equals_direct_attention(
+    case: tuple[tuple[int, int], MaskPattern, set[str]],
+) -> None:
     compare(case, QUICK)
 
 
@@ -110,7 +112,7 @@ def test_blocks_in_every_mode(mode: str) -> None:
     compare(CASES[1], mode)
 
 
-def test_no_rows() -> None:
+def test_empty_batch() -> None:
     x = tensors(9, 9, batch=0)
     context, total = blockwise_attention(*x[:3], pattern=MaskPattern(causal=True), block=4)
     assert tuple(context.shape) == (0, H, 9, V)
@@ -118,13 +120,13 @@ def test_no_rows() -> None:
 
 
 @pytest.mark.parametrize("fill", [np.nan, np.inf])
-def test_nothing_to_attend_and_garbage_in_hidden_places(fill: float) -> None:
-    """What is hidden reaches nothing; of nothing left come exactly 0 and no gradient."""
+def test_fully_masked_rows_and_values_at_masked_positions(fill: float) -> None:
+    """Masked values have no effect; fully masked rows give exactly 0 and zero gradients."""
     query, key, value, bias = tensors(20, 20)
     mask = masks({"mask"}, 20, 20)["mask"]
     hidden = ~mask[:, None, :, None]
     run = differentiable(
-        keras.layers.Identity(), lambda *x: by_blocks(MaskPattern(), {"mask"}, mask=mask)(*x)[0]
+        keras.layers.Identity(), lambda *x: run_blockwise(MaskPattern(), {"mask"}, mask=mask)(*x)[0]
     )
     clean = run(query, np.where(hidden, 0, key), np.where(hidden, 0, value), bias)
     dirty = run(
@@ -143,8 +145,8 @@ def test_nothing_to_attend_and_garbage_in_hidden_places(fill: float) -> None:
     assert (array(total)[-1] == -np.inf).all()
 
 
-def test_great_scores_neither_overflow_nor_vanish() -> None:
-    """Of scores of thousands, the greatest in the first block, in the last and in one between."""
+def test_large_scores_neither_overflow_nor_underflow() -> None:
+    """Scores of several thousand, the largest in the first, the last or a middle block."""
     key = np.zeros((1, 1, 24, 1), "float32")
     key[0, 0, :, 0] = 1000 - np.arange(24)
     query = np.array([1, -1, 3e3], "float32").reshape(1, 1, 3, 1)
@@ -159,11 +161,11 @@ def test_great_scores_neither_overflow_nor_vanish() -> None:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-3), ("bfloat16", 1e-2)])
 def test_half_precision(dtype: str, tolerance: float) -> None:
-    """Sums are in float32: only what comes in and the gradients that go out are rounded."""
+    """Sums are in float32: only inputs and returned gradients are rounded."""
     rounded = [ops.cast(ops.convert_to_tensor(x), dtype) for x in tensors(16, 20)]
     exact = [array(x).astype("float32") for x in rounded]
-    run = differentiable(keras.layers.Identity(), by_blocks(MaskPattern(), {"bias"}))
-    context, _ = by_blocks(MaskPattern(), {"bias"})(*rounded)
+    run = differentiable(keras.layers.Identity(), run_blockwise(MaskPattern(), {"bias"}))
+    context, _ = run_blockwise(MaskPattern(), {"bias"})(*rounded)
     assert keras.backend.standardize_dtype(context.dtype) == "float32"
     got, want = run(*rounded), run(*exact)
     close(got, want, tolerance)
@@ -172,17 +174,17 @@ def test_half_precision(dtype: str, tolerance: float) -> None:
 SEED = np.array([3, 7], "uint32")
 
 
-def test_a_block_drops_what_all_at_once_would() -> None:
-    whole = array(dropout_mask(SEED, 0.3, 6, (40, 50)))
-    assert sorted(set(whole.ravel().round(5))) == [0, round(1 / 0.7, 5)]
-    assert abs(whole.mean() - 1) < 0.02
+def test_dropout_of_a_block_equals_dropout_of_the_full_matrix() -> None:
+    full = array(dropout_mask(SEED, 0.3, 6, (40, 50)))
+    assert sorted(set(full.ravel().round(5))) == [0, round(1 / 0.7, 5)]
+    assert abs(full.mean() - 1) < 0.02
     part = array(dropout_mask(SEED, 0.3, 6, (8, 5), (16, 45)))
-    np.testing.assert_array_equal(part, whole[:, 16:24, 45:])
-    assert (whole != array(dropout_mask(SEED + 1, 0.3, 6, (40, 50)))).any()
+    np.testing.assert_array_equal(part, full[:, 16:24, 45:])
+    assert (full != array(dropout_mask(SEED + 1, 0.3, 6, (40, 50)))).any()
 
 
 def test_dropout() -> None:
-    given = tensors(20, 28)
+    options = tensors(20, 28)
     keep = array(dropout_mask(SEED, 0.3, B * H, (20, 28))).reshape(B, H, 20, 28).astype("float32")
 
     def want(query: Any, key: Any, value: Any) -> Any:
@@ -194,13 +196,13 @@ def test_dropout() -> None:
         return blockwise_attention(query, key, value, dropout=0.3, seed=SEED, block=8)[0]
 
     layer = keras.layers.Identity()
-    results = [differentiable(layer, run)(*given[:3]) for run in (got, want)]
+    results = [differentiable(layer, run)(*options[:3]) for run in (got, want)]
     close(*results, 1e-5)
 
 
 @needs_dynamic_shapes
 @pytest.mark.parametrize("mode", ["graph", "xla"])
-def test_lengths_known_only_when_it_runs(mode: str) -> None:
+def test_dynamic_lengths(mode: str) -> None:
     import tensorflow as tf
 
     def call(*x: Any) -> Any:
@@ -212,12 +214,12 @@ def test_lengths_known_only_when_it_runs(mode: str) -> None:
     specs = (None, H, None, K), (None, G, None, K), (None, G, None, V)
     run = with_dynamic_shapes(call, *specs, mode=mode)
     for lengths in ((21, 30), (5, 0)) if mode == "graph" else ((21, 30),):
-        given = tensors(*lengths)[:3]
-        close(run(*given), call(*map(tf.constant, given)), 1e-5)
+        options = tensors(*lengths)[:3]
+        close(run(*options), call(*map(tf.constant, options)), 1e-5)
 
 
 @needs_dynamic_shapes
-def test_nothing_of_the_size_of_all_scores_is_made() -> None:
+def test_no_tensor_of_all_scores_is_created() -> None:
     import tensorflow as tf
 
     length = 500

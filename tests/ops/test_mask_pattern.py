@@ -9,7 +9,7 @@ from keras import ops
 from attention_zoo.ops.mask_pattern import BlockIterator, MaskPattern
 from tests.layers.running import array
 
-REACHES = [
+PATTERNS = [
     MaskPattern(),
     MaskPattern(causal=True),
     *(
@@ -19,33 +19,35 @@ REACHES = [
 ]
 
 
-def by_hand(reach: MaskPattern, steps: int, sources: int) -> np.ndarray:
-    seen = np.ones((steps, sources), "bool")
+def make_expected_mask(pattern: MaskPattern, steps: int, sources: int) -> np.ndarray:
+    visible = np.ones((steps, sources), "bool")
     for t, s in itertools.product(range(steps), range(sources)):
-        if reach.window is not None:
-            seen[t, s] = abs(s - t) <= reach.window or min(s, t) < reach.leading
-        seen[t, s] &= not reach.causal or s <= t
-    return seen
+        if pattern.window is not None:
+            visible[t, s] = abs(s - t) <= pattern.window or min(s, t) < pattern.leading
+        visible[t, s] &= not pattern.causal or s <= t
+    return visible
 
 
-@pytest.mark.parametrize("reach", REACHES, ids=str)
-def test_mask(reach: MaskPattern) -> None:
-    mask = reach.mask(ops.arange(9), ops.arange(12))
-    want = by_hand(reach, 9, 12)
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+def test_mask(pattern: MaskPattern) -> None:
+    mask = pattern.mask(ops.arange(9), ops.arange(12))
+    want = make_expected_mask(pattern, 9, 12)
     assert (np.ones((9, 12), "bool") if mask is None else array(mask)).tolist() == want.tolist()
-    assert (mask is None) == (reach == MaskPattern())
+    assert (mask is None) == (pattern == MaskPattern())
 
 
-@pytest.mark.parametrize("reach", REACHES, ids=str)
-def test_blocks_out_of_reach_are_not_visited(reach: MaskPattern) -> None:
-    """Each block with a place in reach once, in order; and one of a row in which there is none."""
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+def test_excluded_blocks_are_skipped(pattern: MaskPattern) -> None:
+    """Each block with a visible position once, in order; one block for a row without any."""
     for steps, sources in ((12, 12), (8, 16), (16, 4), (24, 4)):
-        walk = BlockIterator(reach, 4, steps // 4, sources // 4)
+        walk = BlockIterator(pattern, 4, steps // 4, sources // 4)
         pair, visited = walk.first(), []
         while bool(walk.is_valid(pair)):
             visited.append((int(pair[0]), int(pair[1])))
             assert len(visited) < 100
             pair = walk.next(pair)
-        blocks = by_hand(reach, steps, sources).reshape(steps // 4, 4, -1, 4).any((1, 3))
+        blocks = (
+            make_expected_mask(pattern, steps, sources).reshape(steps // 4, 4, -1, 4).any((1, 3))
+        )
         blocks[~blocks.any(1), -1] = True
         assert visited == [(int(i), int(j)) for i, j in np.argwhere(blocks)]

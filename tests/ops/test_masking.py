@@ -28,7 +28,7 @@ def test_integers_and_booleans_are_masks() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
-def test_float_masks_are_refused_with_both_ways_out(dtype: str) -> None:
+def test_float_masks_are_rejected_with_two_suggestions(dtype: str) -> None:
     mask = ops.zeros((1, 2), dtype)
     with pytest.raises(
         ValueError, match=f"my_mask has dtype {dtype}.*`my_mask > 0`.*`my_mask >= 0`"
@@ -56,7 +56,7 @@ def test_masks_combine_by_and() -> None:
     assert ops.convert_to_numpy(combine_masks(a, None, b)).tolist() == [True, False, False]
 
 
-def test_masks_ride_on_tensors() -> None:
+def test_pass_mask_on_sets_the_implicit_mask() -> None:
     x, mask = ops.ones((1, 2, 3)), ops.ones((1, 2), "bool")
     assert implicit_mask(None) is None
     assert implicit_mask(x) is None
@@ -66,7 +66,7 @@ def test_masks_ride_on_tensors() -> None:
     assert implicit_mask(x) is mask
 
 
-def test_an_explicit_mask_is_spread_out_where_it_broadcasts() -> None:
+def test_explicit_mask_is_broadcast() -> None:
     x = ops.ones((2, 3, 4))
     for mask in ([[True], [False]], [[True, False, True]], [[False]]):
         got = merge_masks("mask", np.array(mask), x)
@@ -79,7 +79,7 @@ def test_causal_mask() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
-def test_clear_hides_whatever_stands_there(dtype: str) -> None:
+def test_zero_masked_replaces_any_value_with_zero(dtype: str) -> None:
     x = np.array([[[1.0, 2.0], [9.0, 9.0]]])
     if dtype != "int32":
         x[0, 1] = np.nan, np.inf
@@ -91,7 +91,7 @@ def test_clear_hides_whatever_stands_there(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_hidden_positions_go_behind_or_in_front(mode: str) -> None:
+def test_masked_positions_are_moved_to_either_end(mode: str) -> None:
     mask = np.array([[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
     behind = array(compiled(to_front, mode)(mask))
     np.testing.assert_array_equal(behind, [[1, 2, 0, 3], [0, 3, 1, 2], range(4), range(4)])
@@ -101,7 +101,7 @@ def test_hidden_positions_go_behind_or_in_front(mode: str) -> None:
         assert compiled(to_front, mode)(np.ones(shape, bool)).shape == shape
 
 
-def test_rows_that_hide_all_show_one() -> None:
+def test_fully_masked_rows_get_one_valid_position() -> None:
     mask = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 1]], "bool")
     want = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 1]], "bool")
     np.testing.assert_array_equal(array(unmask_empty_rows(ops.convert_to_tensor(mask))), want)

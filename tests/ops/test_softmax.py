@@ -23,8 +23,8 @@ LOWEST = np.finfo("float32").min
     hnp.arrays("float32", (2, 5), elements=st.floats(width=32, allow_nan=False)),
     hnp.arrays("bool", (2, 5)),
 )
-def test_rows_are_shares_whatever_the_scores(scores: np.ndarray, mask: np.ndarray) -> None:
-    """All finite and infinite float32; an infinite score that is allowed may make no number."""
+def test_rows_sum_to_one_for_any_scores(scores: np.ndarray, mask: np.ndarray) -> None:
+    """All finite and infinite float32; an unmasked infinite score may give NaN."""
     weights = array(COMPILED(scores, mask))
     assert not weights[~mask].any()
     sane = np.isfinite(np.where(mask, scores, 0)).all(-1)
@@ -34,7 +34,7 @@ def test_rows_are_shares_whatever_the_scores(scores: np.ndarray, mask: np.ndarra
     np.testing.assert_allclose(weights[sane], want, atol=1e-6)
 
 
-def test_precision_is_float32_or_the_inputs() -> None:
+def test_precision_is_at_least_float32() -> None:
     for dtype, want in (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float32")):
         assert (
             keras.backend.standardize_dtype(masked_softmax(ops.zeros((1, 2), dtype)).dtype) == want
@@ -45,7 +45,7 @@ def test_precision_is_float32_or_the_inputs() -> None:
         assert keras.backend.standardize_dtype(masked_softmax(x).dtype) == "float64"
 
 
-def test_one_place_and_none() -> None:
+def test_rows_of_length_one_and_zero() -> None:
     assert array(masked_softmax(ops.ones((2, 1)))).tolist() == [[1], [1]]
     assert array(masked_softmax(ops.ones((2, 1)), np.array([[True], [False]]))).tolist() == [
         [1],
@@ -55,7 +55,7 @@ def test_one_place_and_none() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_dead_rows_pass_no_gradient(mode: str) -> None:
+def test_fully_masked_rows_have_no_gradient(mode: str) -> None:
     mask = np.array([[False, False], [True, False]])
     scores = np.array([[np.nan, np.inf], [1.0, -np.inf]], "float32")
     layer = keras.layers.Identity()

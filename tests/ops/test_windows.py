@@ -19,17 +19,17 @@ from tests.layers.running import (
 )
 
 
-def by_hand(x: np.ndarray, places: np.ndarray, lead: int) -> np.ndarray:
-    taken = np.zeros((*places.shape, *x.shape[lead + 1 :]), x.dtype)
-    for index in np.ndindex(places.shape):
-        place = min(max(places[index], 0), x.shape[lead] - 1)
-        taken[index] = x[index[:lead]][place]
-    return taken
+def gather_windows_by_loop(x: np.ndarray, positions: np.ndarray, lead: int) -> np.ndarray:
+    gathered = np.zeros((*positions.shape, *x.shape[lead + 1 :]), x.dtype)
+    for index in np.ndindex(positions.shape):
+        position = min(max(positions[index], 0), x.shape[lead] - 1)
+        gathered[index] = x[index[:lead]][position]
+    return gathered
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("shape", "looked", "lead"),
+    ("shape", "attention_weights", "lead"),
     [
         ((2, 5, 3), (2, 4, 2), 1),
         ((2, 3, 5, 4), (2, 3, 4, 2), 2),
@@ -40,56 +40,59 @@ def by_hand(x: np.ndarray, places: np.ndarray, lead: int) -> np.ndarray:
         ((2, 1, 3), (2, 4, 2), 1),
     ],
 )
-def test_takes_in_each_row_its_own_places(
-    shape: tuple[int, ...], looked: tuple[int, ...], lead: int, mode: str
+def test_gathers_separate_positions_in_each_row(
+    shape: tuple[int, ...], attention_weights: tuple[int, ...], lead: int, mode: str
 ) -> None:
-    """Places outside of the memory read the nearest end."""
+    """Positions outside of the memory are clipped to its ends."""
     rng = np.random.default_rng(0)
-    places = rng.integers(-3, 8, size=looked).astype("int32")
+    positions = rng.integers(-3, 8, size=attention_weights).astype("int32")
     for x in (rng.normal(size=shape).astype("float32"), rng.random(shape) > 0.5):
         got = compiled(lambda x, p: gather_positions(x, p, lead), mode)(
-            ops.convert_to_tensor(x), ops.convert_to_tensor(places)
+            ops.convert_to_tensor(x), ops.convert_to_tensor(positions)
         )
-        same(got, by_hand(x, places, lead))
+        same(got, gather_windows_by_loop(x, positions, lead))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_to_take(mode: str) -> None:
+def test_empty_windows(mode: str) -> None:
     run = compiled(lambda x, p: gather_positions(x, p, 1), mode)
-    places = ops.convert_to_tensor(np.ones((2, 4, 3), "int32"))
-    same(run(ops.zeros((2, 0, 5)), places), np.zeros((2, 4, 3, 5)))
-    same(run(ops.zeros((2, 0)), places), np.zeros((2, 4, 3)))
+    positions = ops.convert_to_tensor(np.ones((2, 4, 3), "int32"))
+    same(run(ops.zeros((2, 0, 5)), positions), np.zeros((2, 4, 3, 5)))
+    same(run(ops.zeros((2, 0)), positions), np.zeros((2, 4, 3)))
 
 
 @needs_dynamic_shapes
-def test_lengths_known_only_when_it_runs() -> None:
+def test_dynamic_lengths() -> None:
     import tensorflow as tf
 
-    def call(x: Any, places: Any) -> Any:
+    def call(x: Any, positions: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            taken = gather_positions(x, places, 1)
-        return taken, tape.gradient(taken, x)
+            gathered = gather_positions(x, positions, 1)
+        return gathered, tape.gradient(gathered, x)
 
     run = with_dynamic_shapes(call, (None, None, 3), ((None, None, 2), "int32"))
     rng = np.random.default_rng(0)
     for batch, steps, sources in ((2, 4, 5), (1, 1, 1), (0, 4, 5), (2, 0, 5), (2, 4, 0)):
         x = rng.normal(size=(batch, sources, 3)).astype("float32")
-        places = rng.integers(-1, 7, size=(batch, steps, 2)).astype("int32")
-        taken, gradient = run(x, places)
+        positions = rng.integers(-1, 7, size=(batch, steps, 2)).astype("int32")
+        gathered, gradient = run(x, positions)
         assert tuple(gradient.shape) == x.shape
-        same(taken, by_hand(x, places, 1) if sources else np.zeros((batch, steps, 2, 3)))
+        same(
+            gathered,
+            gather_windows_by_loop(x, positions, 1) if sources else np.zeros((batch, steps, 2, 3)),
+        )
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_gradient_counts_the_looks(mode: str) -> None:
-    """A place that is read n times gets n gradients, one that is not read gets exactly 0."""
-    places = np.array([[[0, 1], [1, 9]], [[2, 2], [2, -4]]], "int32")
+def test_gradient_sums_over_windows(mode: str) -> None:
+    """A position in n windows gets n gradients, one in no window exactly 0."""
+    positions = np.array([[[0, 1], [1, 9]], [[2, 2], [2, -4]]], "int32")
     run = differentiable(keras.layers.Identity(), lambda x, p: gather_positions(x, p, 1), mode)
-    _, (gradient,), _ = run(np.ones((2, 4, 1), "float32"), places)
+    _, (gradient,), _ = run(np.ones((2, 4, 1), "float32"), positions)
     probe = np.cos(np.arange(8) + 1.0)
-    wanted = [[probe[0], probe[1] + probe[2], 0, probe[3]], [probe[7], 0, probe[4:7].sum(), 0]]
-    np.testing.assert_allclose(gradient[..., 0], wanted, atol=1e-6)
+    expected = [[probe[0], probe[1] + probe[2], 0, probe[3]], [probe[7], 0, probe[4:7].sum(), 0]]
+    np.testing.assert_allclose(gradient[..., 0], expected, atol=1e-6)
     assert gradient[0, 2] == gradient[1, 1] == gradient[1, 3] == 0
 
 
@@ -99,31 +102,31 @@ def window(start: np.ndarray, width: int) -> Window:
 
 
 def test_positions_of_a_window() -> None:
-    places = window(np.array([[[-1], [3]]]), 3).positions
-    assert array(places).tolist() == [[[-1, 0, 1], [3, 4, 5]]]
+    positions = window(np.array([[[-1], [3]]]), 3).positions
+    assert array(positions).tolist() == [[[-1, 0, 1], [3, 4, 5]]]
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rows", [(2,), (2, 3), (0,)])
-def test_spread_is_the_way_back(rows: tuple[int, ...], mode: str) -> None:
-    """Weights come to stand where they were taken; those outside of the memory are lost."""
+def test_scatter_inverts_gather(rows: tuple[int, ...], mode: str) -> None:
+    """Weights return to their positions; those outside of the memory are dropped."""
     rng = np.random.default_rng(0)
     start = rng.integers(-4, 8, size=(*rows, 5, 1))
     weights = rng.random((*rows, 5, 3)).astype("float32")
-    wanted = np.zeros((*rows, 5, 6))
+    expected = np.zeros((*rows, 5, 6))
     for index in np.ndindex(*rows, 5):
         for slot in range(3):
-            place = start[index][0] + slot
-            if 0 <= place < 6:
-                wanted[index][place] = weights[index][slot]
+            position = start[index][0] + slot
+            if 0 <= position < 6:
+                expected[index][position] = weights[index][slot]
     run = compiled(lambda w, s: scatter_window(w, window(s, 3), 6), mode)
-    same(run(ops.convert_to_tensor(weights), ops.convert_to_tensor(start)), wanted)
+    same(run(ops.convert_to_tensor(weights), ops.convert_to_tensor(start)), expected)
 
 
-def test_gradient_of_a_spread() -> None:
+def test_gradient_of_scatter() -> None:
     start = np.array([[[-1], [4]]])
     run = differentiable(keras.layers.Identity(), lambda w: scatter_window(w, window(start, 3), 6))
     _, (gradient,), _ = run(np.ones((1, 2, 3), "float32"))
     probe = np.cos(np.arange(12) + 1.0).reshape(2, 6)
-    wanted = [[0, probe[0, 0], probe[0, 1]], [probe[1, 4], probe[1, 5], 0]]
-    np.testing.assert_allclose(gradient[0], wanted, atol=1e-6)
+    expected = [[0, probe[0, 0], probe[0, 1]], [probe[1, 4], probe[1, 5], 0]]
+    np.testing.assert_allclose(gradient[0], expected, atol=1e-6)

@@ -81,7 +81,9 @@ def test_a_summarizer_has_one_vocabulary_of_both_sides_and_may_copy() -> None:
 
 def test_a_model_that_sums_up_nothing_is_refused() -> None:
     gpt = {"preset": "gpt_tiny", "num_layers": 1}
-    with pytest.raises(ValueError, match=r"model\.preset=gpt_tiny: model must be a models.Copying"):
+    with pytest.raises(
+        ValueError, match=r"model\.preset=gpt_tiny: model must be a models.CopyingMixin"
+    ):
         build_task(summarization(**gpt), REPORTS)
 
 

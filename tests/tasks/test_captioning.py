@@ -67,7 +67,7 @@ def test_looks_lie_as_the_grid_does() -> None:
     answer = task._answer(image, result, (0, 0))
     model = task.model
     encoded = model.encode(image[None], training=False)
-    trace = model.decoder_step(image[None], 1, 4)
+    trace = model.start_decoding(image[None], 1, 4)
     looked = trace.step(np.array([[2]]), trace.state).attention
     assert answer.attention.shape[1:] == encoded.memory.shape[1:3] == (2, 6)
     np.testing.assert_allclose(answer.attention[0].ravel(), np.ravel(looked), atol=1e-5)

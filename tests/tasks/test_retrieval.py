@@ -88,7 +88,9 @@ def test_evaluate_is_recall_of_all_captions() -> None:
 def test_looks_that_are_spread_evenly_have_the_mass_of_the_area(direction: str) -> None:
     """Regions of no bias and kernel are 0, and so nothing is liker than anything else."""
     task = untrained(direction=direction)
-    task.model.enter.set_weights([0 * weight for weight in task.model.enter.get_weights()])
+    task.model.input_projection.set_weights(
+        [0 * weight for weight in task.model.input_projection.get_weights()]
+    )
     report = task.evaluate(SCENES)
     assert report["mass_in_boxes"] == pytest.approx(report["area_of_boxes"], abs=1e-5)
     assert report["image_recall1"] == report["text_recall1"] == 0  # ties count against

@@ -164,7 +164,9 @@ def test_bad_input(texts: Any, options: Any) -> None:
 def test_what_cannot_be_a_task() -> None:
     tokenizer = train_tokenizer("word", KNOWN)
     model = models.from_preset("gpt_tiny", vocabulary_size=20, units=8, num_heads=2, num_layers=1)
-    with pytest.raises(ValueError, match=r"model must be a models.Copying, such as .*, got GPT"):
+    with pytest.raises(
+        ValueError, match=r"model must be a models.CopyingMixin, such as .*, got GPT"
+    ):
         Summarization(model, tokenizer)
     with pytest.raises(ValueError, match="the tokenizer has 7 tokens, but the model's vocab"):
         Summarization(summarizer().model, train_tokenizer("word", ["a b c"]))

@@ -66,8 +66,8 @@ def _position_bias(
 ) -> Tensor | None:
     """Return the relative position bias `(H, T + S + 1)` of the distances -T .. S, or None."""
     positions = getattr(attention, "positions", None)
-    if positions is None or not positions.biases:
+    if positions is None or not positions.has_bias:
         return None
     dtype = backend.standardize_dtype(zoo_ops.at_least_float32(query[:0]).dtype)
     distances = ops.arange(num_queries + num_sources + 1, dtype="int32") - num_queries
-    return positions.of_distances(distances, query.shape[1], dtype)
+    return positions.distance_bias(distances, query.shape[1], dtype)

@@ -115,12 +115,12 @@ class MultiHeadAttention(Attention):
         positions = self.positions
         if positions is None:
             return
-        if positions.biases and self.score.is_stateful:
+        if positions.has_bias and self.score.is_stateful:
             raise ValueError(
                 f"{positions.name} adds a position bias to the scores, which a stateful score does "
                 'not support; use positions="rotary" or a stateless score'
             )
-        if positions.offsets and self.value_dim != self.key_dim:
+        if positions.has_offset and self.value_dim != self.key_dim:
             raise ValueError(
                 f"{positions.name} adds vectors of width key_dim to values, so value_dim must be "
                 f"{self.key_dim} too, got {self.value_dim}"
@@ -179,7 +179,7 @@ class MultiHeadAttention(Attention):
         values = self._project(values, self.value_projection, self.value_bias)  # (B, G, S, V)
         keys = self._project(keys, self.key_projection, self.key_bias)  # (B, G, S, K)
         if self.positions is not None:
-            keys = self.positions.turn(keys, positions)
+            keys = self.positions.transform(keys, positions)
         extra = ()
         if self.alignment.has_precompute:
             extra = self.alignment.prepare(self._repeat_groups(keys))
@@ -193,7 +193,7 @@ class MultiHeadAttention(Attention):
                 0 .. T-1 when None.
         """
         query = self._project(query, self.query_projection, self.query_bias)
-        return query if self.positions is None else self.positions.turn(query, positions)
+        return query if self.positions is None else self.positions.transform(query, positions)
 
     def attend(
         self,
@@ -222,12 +222,12 @@ class MultiHeadAttention(Attention):
             states = tree.map_structure(self._fold, states)
             scores = self.score.compute_scores(self._fold(query), keys, *states)  # (B, G, ., S)
             scores = self._unfold(scores)  # (B, H, T, S)
-        if self.positions is None or not self.positions.biases:
+        if self.positions is None or not self.positions.has_bias:
             return scores
         return scores + self.positions.bias(query, ops.shape(keys)[-2])
 
     def _refuse_position_bias(self) -> None:
-        if self.positions is not None and self.positions.biases:
+        if self.positions is not None and self.positions.has_bias:
             raise ValueError(
                 f"{self.positions.name} adds a bias to the scores of all positions, but alignment "
                 f"{self.alignment.name} scores only a window; use "

@@ -143,7 +143,7 @@ def _is_inner_product_softmax(attention: Any) -> bool:
         return False
     positions = getattr(attention, "positions", None)
     return positions is None or (
-        not positions.offsets and (not positions.biases or positions.by_distance)
+        not positions.has_offset and (not positions.has_bias or positions.has_distance_bias)
     )
 
 

@@ -90,17 +90,17 @@ class CopyHead(keras.layers.Layer):
         axes = zoo_ops.sizes_or(tuple(f"axis {n}" for n in range(len(gate.shape))), gate.shape)
         zoo_ops.check_shape("logits", logits.shape, (*axes, "vocabulary"))
         zoo_ops.check_shape("weights", weights.shape, (*axes, "sources"))
-        places = zoo_ops.sizes_or(("batch", "sources"), (weights.shape[0], weights.shape[-1]))
-        zoo_ops.check_shape("source", source.shape, places)
+        source_shape = zoo_ops.sizes_or(("batch", "sources"), (weights.shape[0], weights.shape[-1]))
+        zoo_ops.check_shape("source", source.shape, source_shape)
         return zoo_ops.copied_log_probs(logits, gate, weights, source, self.copies)
 
     def gate(self, context: Tensor, state: Tensor, inputs: Tensor) -> Tensor:
         """Return p_gen's logit `h* . w_h + s . w_s + x . w_x + b`, `(B, ...)`, float32 at least."""
-        parts = [
-            ops.matmul(ops.cast(read, self.compute_dtype), ops.cast(kernel, self.compute_dtype))
-            for read, kernel in zip((context, state, inputs), self.kernels, strict=True)
+        terms = [
+            ops.matmul(ops.cast(x, self.compute_dtype), ops.cast(kernel, self.compute_dtype))
+            for x, kernel in zip((context, state, inputs), self.kernels, strict=True)
         ]
-        gate = sum(zoo_ops.at_least_float32(part[..., 0]) for part in parts)
+        gate = sum(zoo_ops.at_least_float32(term[..., 0]) for term in terms)
         return gate + ops.cast(self.bias, gate.dtype)
 
     def get_config(self) -> dict[str, Any]:

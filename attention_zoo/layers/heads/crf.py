@@ -178,9 +178,9 @@ class CRF(keras.layers.Layer):
     def _chain(self, potentials: Tensor) -> Any:
         """Unpack the potentials; raise ValueError if their number of tags is not K."""
         potentials = ops.convert_to_tensor(potentials)
-        wanted = "tags + 1" if self.num_tags is None else self.num_tags + 1
+        width = "tags + 1" if self.num_tags is None else self.num_tags + 1
         rows = "positions + tags + 2"
-        zoo_ops.check_shape("potentials", potentials.shape, ("batch", rows, wanted))
+        zoo_ops.check_shape("potentials", potentials.shape, ("batch", rows, width))
         return zoo_ops.unpack(potentials)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:

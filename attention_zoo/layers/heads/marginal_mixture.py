@@ -62,14 +62,14 @@ class MarginalMixture(keras.layers.Layer):
         _check_pair(weights.shape, logits.shape)
         weights, logits = at_least_float32(weights), at_least_float32(logits)
         limits = np.finfo(backend.standardize_dtype(weights.dtype))
-        some = weights >= limits.tiny  # smaller weights have no finite gradient of the log
+        is_positive = weights >= limits.tiny  # smaller weights have no finite gradient of the log
         one, zero = ops.ones((), weights.dtype), ops.zeros((), weights.dtype)
-        log_weights = ops.log(ops.where(some, weights, one))[..., None]
-        log_answers = ops.log_softmax(ops.where(some[..., None], logits, zero), axis=-1)
+        log_weights = ops.log(ops.where(is_positive, weights, one))[..., None]
+        log_probs = ops.log_softmax(ops.where(is_positive[..., None], logits, zero), axis=-1)
         lowest = ops.cast(limits.min, weights.dtype)
-        each = ops.where(some[..., None], log_weights + log_answers, lowest)
-        mixed = ops.logsumexp(each, axis=-2)
-        row_mask = ops.any(some, axis=-1, keepdims=True)
+        terms = ops.where(is_positive[..., None], log_weights + log_probs, lowest)
+        mixed = ops.logsumexp(terms, axis=-2)
+        row_mask = ops.any(is_positive, axis=-1, keepdims=True)
         return ops.cast(ops.where(row_mask, mixed, zero), self.compute_dtype)
 
     def compute_output_shape(self, weights_shape: Shape, logits_shape: Shape) -> Shape:

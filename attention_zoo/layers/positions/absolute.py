@@ -32,7 +32,7 @@ def absolute_positions(inputs: Tensor, start: Any) -> Tensor:
     return ops.cast(start, "int32")[..., None] + steps
 
 
-def positions_of(mask: Tensor) -> Tensor:
+def compute_positions(mask: Tensor) -> Tensor:
     """Return the position of each token among the unmasked ones, `(B, T)` int32.
 
     Padding gets the position of the token before it, or -1 before the first token.

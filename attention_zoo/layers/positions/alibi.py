@@ -56,7 +56,7 @@ class AlibiPositions(RelativePositions):
         for other numbers of heads are those of the authors' code.
     """
 
-    def of_distances(self, distances: Tensor, heads: int, dtype: str) -> Tensor:
+    def distance_bias(self, distances: Tensor, heads: int, dtype: str) -> Tensor:
         slopes = ops.convert_to_tensor(zoo_ops.linear_slopes(heads), dtype)
-        far = ops.cast(ops.abs(distances), dtype)
-        return -ops.reshape(slopes, (heads, *(1 for _ in far.shape))) * far
+        distance = ops.cast(ops.abs(distances), dtype)
+        return -ops.reshape(slopes, (heads, *(1 for _ in distance.shape))) * distance

@@ -18,15 +18,15 @@ POSITIONS = Registry("positions")
 class RelativePositions(keras.layers.Layer):
     """Base class of relative position encodings, for `MultiHeadAttention(positions=...)`.
 
-    `score(q_t, k_s) = turn(q_t) . turn(k_s) / sqrt(D) + bias(q_t, s - t)`
+    `score(q_t, k_s) = transform(q_t) . transform(k_s) / sqrt(D) + bias(q_t, s - t)`
 
-    Subclasses override some of three hooks. `turn` transforms queries and keys by their position.
-    `bias` (or `of_distances`, if it depends only on head and distance) adds to the scores. `offset`
-    adds to the contexts. Query and source positions both count from 0. Step-by-step decoding, where
-    all queries have the same position, uses `bias_at` and `offset_at`.
+    Subclasses override some of three hooks. `transform` changes queries and keys by their position.
+    `bias` (or `distance_bias`, if it depends only on head and distance) is added to the scores.
+    `offset` is added to the contexts. Query and source positions both count from 0. Step-by-step
+    decoding, where all queries have the same position, uses `bias_at` and `offset_at`.
 
     The layer's own call returns scaled dot products. In a `MultiHeadAttention` the hooks apply to
-    any score. An alignment's own scores (MoChA's chunk scores) use `turn`, but no bias.
+    any score. An alignment's own scores (MoChA's chunk scores) use `transform`, but no bias.
 
     Args:
         **kwargs: arguments of `keras.layers.Layer`.
@@ -55,22 +55,22 @@ class RelativePositions(keras.layers.Layer):
         """Create an instance for attention with a causal mask."""
         return cls(**kwargs)
 
-    def turn(self, x: Tensor, places: Tensor | None = None) -> Tensor:
+    def transform(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """Transform queries or keys `(B, H, L, D)` by their positions; the identity here.
 
         Args:
-            places: positions `(L,)`, or `(1,)` if all have the same; 0 .. L-1 when None.
+            positions: positions `(L,)`, or `(1,)` if all have the same; 0 .. L-1 when None.
         """
         return x
 
     def bias(self, query: Tensor, sources: Tensor) -> Tensor | None:
         """Return the bias on the scores of queries `(B, H, T, D)`: `(B or 1, H, T, S)`, or None."""
-        if not self.by_distance:
+        if not self.has_distance_bias:
             return None
         dtype = backend.standardize_dtype(at_least_float32(query).dtype)
-        every = distances(ops.shape(query)[-2], sources)
-        added: Tensor = self.of_distances(every, query.shape[1], dtype)
-        return added[None]
+        all_distances = distances(ops.shape(query)[-2], sources)
+        bias: Tensor = self.distance_bias(all_distances, query.shape[1], dtype)
+        return bias[None]
 
     def bias_at(self, query: Tensor, distances: Tensor) -> Tensor | None:
         """Return the bias of queries that all have the same position.
@@ -82,15 +82,15 @@ class RelativePositions(keras.layers.Layer):
         Returns:
             `(B or 1, H, T or 1, S)`, or None.
         """
-        if self.by_distance:
+        if self.has_distance_bias:
             dtype = backend.standardize_dtype(at_least_float32(query).dtype)
-            added: Tensor = self.of_distances(distances, query.shape[1], dtype)
-            return added[None, :, None]
-        if self.biases:
-            raise self._unknown("bias", "bias_at")
+            bias: Tensor = self.distance_bias(distances, query.shape[1], dtype)
+            return bias[None, :, None]
+        if self.has_bias:
+            raise self._make_hook_error("bias", "bias_at")
         return None
 
-    def of_distances(self, distances: Tensor, heads: int, dtype: str) -> Tensor | None:
+    def distance_bias(self, distances: Tensor, heads: int, dtype: str) -> Tensor | None:
         """Return the bias at distances s - t, `(H, *distances.shape)`, or None.
 
         A subclass whose bias depends only on head and distance overrides this method only.
@@ -108,40 +108,40 @@ class RelativePositions(keras.layers.Layer):
             weights: `(B, H, T, S)`.
             distances: `(S,)`, from that position to each source.
         """
-        if self.offsets:
-            raise self._unknown("offset", "offset_at")
+        if self.has_offset:
+            raise self._make_hook_error("offset", "offset_at")
         return None
 
-    def _unknown(self, whole: str, hook: str) -> ValueError:
+    def _make_hook_error(self, overridden: str, hook: str) -> ValueError:
         return ValueError(
-            f"{type(self).__name__} overrides {whole} but not {hook}, which step-by-step decoding "
-            f"calls; override {hook} too"
+            f"{type(self).__name__} overrides {overridden} but not {hook}, which step-by-step "
+            f"decoding calls; override {hook} too"
         )
 
     @property
-    def biases(self) -> bool:
+    def has_bias(self) -> bool:
         """Whether a bias is added to the scores, which requires the position of each query."""
-        return self.by_distance or type(self).bias is not RelativePositions.bias
+        return self.has_distance_bias or type(self).bias is not RelativePositions.bias
 
     @property
-    def by_distance(self) -> bool:
+    def has_distance_bias(self) -> bool:
         """Whether the bias depends only on the head and the distance."""
         return (
-            type(self).of_distances is not RelativePositions.of_distances
+            type(self).distance_bias is not RelativePositions.distance_bias
             and type(self).bias is RelativePositions.bias
         )
 
     @property
-    def offsets(self) -> bool:
+    def has_offset(self) -> bool:
         """Whether vectors of the width of queries and keys are added to the contexts."""
         return type(self).offset is not RelativePositions.offset
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
-        """Compute scaled dot products with `turn` and `bias` applied."""
+        """Compute scaled dot products with `transform` and `bias` applied."""
         check_shape("query", query.shape, ("batch", "heads", "steps", "features"))
         check_shape("key", key.shape, ("batch", "heads", "steps", query.shape[-1]))
         scale = query.shape[-1] ** -0.5
-        scores = dot(at_least_float32(self.turn(query)) * scale, self.turn(key))
+        scores = dot(at_least_float32(self.transform(query)) * scale, self.transform(key))
         bias = self.bias(query, ops.shape(key)[-2])
         return scores if bias is None else scores + bias
 
@@ -165,5 +165,5 @@ def make_positions(
     if positions is None or isinstance(positions, RelativePositions):
         return positions
     factory: Any = POSITIONS.get(positions)
-    made: RelativePositions = (factory.causal if causal else factory)(dtype=dtype)
-    return made
+    created: RelativePositions = (factory.causal if causal else factory)(dtype=dtype)
+    return created

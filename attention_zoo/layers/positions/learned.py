@@ -74,17 +74,17 @@ class LearnedPositions(keras.layers.Layer):
         length = inputs.shape[1]
         if isinstance(start, int) and length is not None and start + length > self.max_length:
             raise ValueError(
-                f"the last position of inputs, {start + length - 1}, must be below "
-                f"max_length={self.max_length}; increase max_length, or use SinusoidalPositions"
+                f"sequence length {start + length} of inputs, including start={start}, exceeds "
+                f"max_length={self.max_length}. Increase max_length, or use SinusoidalPositions."
             )
-        return inputs + ops.cast(self.at(absolute_positions(inputs, start)), inputs.dtype)
+        return inputs + ops.cast(self.embed(absolute_positions(inputs, start)), inputs.dtype)
 
-    def at(self, place: Tensor) -> Tensor:
-        """Return the embeddings `(..., D)` of integer positions `(...)`; NaN from L on."""
+    def embed(self, positions: Tensor) -> Tensor:
+        """Look up the embeddings `(..., D)` of integer positions `(...)`; NaN from L on."""
         table = ops.cast(self.table, self.compute_dtype)
-        vectors = ops.take(table, ops.clip(place, 0, self.max_length - 1), axis=0)
-        unknown = ops.full((), float("nan"), vectors.dtype)
-        return ops.where(place[..., None] < self.max_length, vectors, unknown)
+        vectors = ops.take(table, ops.clip(positions, 0, self.max_length - 1), axis=0)
+        nan = ops.full((), float("nan"), vectors.dtype)
+        return ops.where(positions[..., None] < self.max_length, vectors, nan)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length}

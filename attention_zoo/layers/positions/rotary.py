@@ -73,15 +73,15 @@ class RotaryPositions(RelativePositions):
             )
         self.built = True
 
-    def turn(self, x: Tensor, places: Tensor | None = None) -> Tensor:
+    def transform(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         exact = zoo_ops.at_least_float32(x)
         dtype = backend.standardize_dtype(exact.dtype)
-        if places is None:
-            places = ops.arange(ops.shape(x)[-2], dtype="int32")
-        turned = zoo_ops.rotate(
-            exact, zoo_ops.angles(places, x.shape[-1], self.max_wavelength, dtype)
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[-2], dtype="int32")
+        rotated = zoo_ops.rotate(
+            exact, zoo_ops.angles(positions, x.shape[-1], self.max_wavelength, dtype)
         )
-        return ops.cast(turned, x.dtype)
+        return ops.cast(rotated, x.dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_wavelength": self.max_wavelength}

@@ -74,22 +74,22 @@ class ShawPositions(RelativePositions):
         self.built = True
 
     @property
-    def offsets(self) -> bool:
+    def has_offset(self) -> bool:
         return self.use_values
 
     def bias(self, query: Tensor, sources: Tensor) -> Tensor:
-        near = self._by_near_distance(query)
-        return zoo_ops.skew(zoo_ops.stretch(near, ops.shape(query)[-2], sources), sources)
+        clipped = self._compute_distance_scores(query)
+        return zoo_ops.skew(zoo_ops.stretch(clipped, ops.shape(query)[-2], sources), sources)
 
     def bias_at(self, query: Tensor, distances: Tensor) -> Tensor:
-        return ops.take(self._by_near_distance(query), self._columns(distances), axis=-1)
+        return ops.take(self._compute_distance_scores(query), self._table_rows(distances), axis=-1)
 
-    def _by_near_distance(self, query: Tensor) -> Tensor:
+    def _compute_distance_scores(self, query: Tensor) -> Tensor:
         """Compute `q . a / sqrt(D)` for the distances -n .. n, `(B, H, T, 2 n + 1)`."""
         scaled = zoo_ops.at_least_float32(query) * query.shape[-1] ** -0.5
         return dot(scaled, ops.cast(self.key_table, scaled.dtype))
 
-    def _columns(self, distances: Tensor) -> Tensor:
+    def _table_rows(self, distances: Tensor) -> Tensor:
         """Return the row of each distance in the tables."""
         return ops.clip(distances, -self.max_distance, self.max_distance) + self.max_distance
 
@@ -97,14 +97,14 @@ class ShawPositions(RelativePositions):
         if self.value_table is None:
             return None
         steps, sources = ops.shape(weights)[-2:]
-        near = zoo_ops.shrink(zoo_ops.unskew(weights), self.max_distance, steps, sources)
-        return ops.matmul(near, ops.cast(self.value_table, weights.dtype))
+        clipped = zoo_ops.shrink(zoo_ops.unskew(weights), self.max_distance, steps, sources)
+        return ops.matmul(clipped, ops.cast(self.value_table, weights.dtype))
 
     def offset_at(self, weights: Tensor, distances: Tensor) -> Tensor | None:
         if self.value_table is None:
             return None
         table = ops.cast(self.value_table, weights.dtype)
-        return ops.matmul(weights, ops.take(table, self._columns(distances), axis=0))
+        return ops.matmul(weights, ops.take(table, self._table_rows(distances), axis=0))
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -95,7 +95,7 @@ class T5Positions(RelativePositions):
         self.bucket_bias = self.add_weight(shape=shape, name="bucket_bias")
         self.built = True
 
-    def of_distances(self, distances: Tensor, heads: int, dtype: str) -> Tensor:
+    def distance_bias(self, distances: Tensor, heads: int, dtype: str) -> Tensor:
         table = ops.cast(self.bucket_bias, dtype)
         return ops.moveaxis(ops.take(table, self.bucket(distances), axis=0), -1, 0)
 

@@ -9,12 +9,12 @@ from keras import ops
 
 from attention_zoo.layers.attention.steps import Memory, Noise
 from attention_zoo.layers.recurrent.cell_steps import (
-    WholeCell,
-    cells_of,
-    draw_dropout_masks,
-    forget_dropout_masks,
-    split_cell,
-    state_sizes,
+    CellStepper,
+    get_state_sizes,
+    list_cells,
+    make_stepper,
+    reset_dropout_masks,
+    sample_dropout_masks,
 )
 from attention_zoo.ops import check_shape, whole_number
 from attention_zoo.typing import Shape, Tensor
@@ -22,8 +22,8 @@ from attention_zoo.typing import Shape, Tensor
 ORDERS = ("attend_then_step", "step_then_attend")
 
 
-class Prepared(NamedTuple):
-    """Inputs that all steps share: the prepared memories and the cells' kernels."""
+class CellConstants(NamedTuple):
+    """Constants of all steps: the prepared memories and the cells' kernels."""
 
     memories: tuple[Memory, ...]
     kernels: tuple[tuple[Tensor, ...], ...]
@@ -73,7 +73,7 @@ class AttentionCell(keras.layers.Layer):
     Call arguments:
         inputs: `(B, E)`, or `(B, N, E)` for N hypotheses per memory.
         state: a `CellState`, from `initial_state` or the previous step.
-        prepared: from `prepare`.
+        constants: from `prepare`.
         noise: noise of the attention steps in training, one `Noise` or None per attention.
         training: enables dropout.
 
@@ -118,23 +118,26 @@ class AttentionCell(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if order not in ORDERS:
-            raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
-        self.cell = _one_cell(cell, self.dtype_policy)
-        self.attentions = _attentions(attention)
+            raise ValueError(f"order must be one of {', '.join(ORDERS)}, got order={order!r}.")
+        self.cell = _check_cell(cell, self.dtype_policy)
+        self.attentions = _check_attentions(attention)
         self.order = order
-        look_first = order == "attend_then_step"
+        attend_first = order == "attend_then_step"
         self.input_feeding = (
-            bool(self.attentions) and not look_first if input_feeding is None else input_feeding
+            bool(self.attentions) and not attend_first if input_feeding is None else input_feeding
         )
         if self.input_feeding and not self.attentions:
-            raise ValueError(f"input_feeding needs an attention, got attention={attention!r}")
+            raise ValueError(
+                f"input_feeding requires an attention, got attention={attention!r}. Pass an "
+                "attention, or input_feeding=False."
+            )
         self.attention_layer_size = attention_layer_size
         if attention_layer_size is not None:
             self.attention_layer_size = whole_number("attention_layer_size", attention_layer_size)
         self.attention_activation = keras.activations.get(attention_activation)
         self.output_attention = output_attention and bool(self.attentions)
-        self.attends_first = look_first and bool(self.attentions)
-        self.hidden_size = state_sizes(cells_of(self.cell)[-1])[0]
+        self.attends_first = attend_first and bool(self.attentions)
+        self.hidden_size = get_state_sizes(list_cells(self.cell)[-1])[0]
 
     def build(self, inputs_shape: Shape, memory_shapes: list[Shape]) -> None:
         """Build the cell and the attentions; `memory_shapes` has one shape per attention."""
@@ -164,60 +167,62 @@ class AttentionCell(keras.layers.Layer):
         self.built = True
 
     @property
-    def attends_after_loop(self) -> bool:
+    def can_attend_after_loop(self) -> bool:
         """Whether attention can run after the loop: it is stateless and does not feed the cell."""
         is_stateful = any(attention.is_stateful for attention in self.attentions)
         return not (self.attends_first or self.input_feeding or is_stateful)
 
     def prepare(
         self, memories: list[Tensor], masks: list[Tensor | None], training: bool = False
-    ) -> Prepared:
+    ) -> CellConstants:
         """Project the memories and arrange the cells' kernels, once before all steps."""
         prepared = tuple(
             attention.prepare(memory, value_mask=mask)
             for attention, memory, mask in zip(self.attentions, memories, masks, strict=True)
         )
-        kernels = tuple(cell.kernels(self.compute_dtype) for cell in self._steppers(training))
-        return Prepared(prepared, kernels)
+        kernels = tuple(cell.kernels(self.compute_dtype) for cell in self._make_steppers(training))
+        return CellConstants(prepared, kernels)
 
     def initial_state(
-        self, prepared: Prepared, batch_size: Tensor, states: list[Tensor] | None = None
+        self, constants: CellConstants, batch_size: Tensor, states: list[Tensor] | None = None
     ) -> CellState:
         """Return the initial state. `states` has one tensor per cell state; None means zeros."""
-        sizes = [size for cell in cells_of(self.cell) for size in state_sizes(cell)]
+        sizes = [size for cell in list_cells(self.cell) for size in get_state_sizes(cell)]
         if states is None:
             states = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
         _check_states(states, sizes, batch_size)
-        left = iter([ops.cast(state, self.compute_dtype) for state in states])
-        cells = tuple(tuple(next(left) for _ in state_sizes(cell)) for cell in cells_of(self.cell))
-        fed: tuple[Tensor, ...] = ()
+        remaining = iter([ops.cast(state, self.compute_dtype) for state in states])
+        cells = tuple(
+            tuple(next(remaining) for _ in get_state_sizes(cell)) for cell in list_cells(self.cell)
+        )
+        feedback: tuple[Tensor, ...] = ()
         if self.input_feeding:
-            fed = (ops.zeros((batch_size, self.attention_size), self.compute_dtype),)
+            feedback = (ops.zeros((batch_size, self.attention_size), self.compute_dtype),)
         alignments = tuple(
             attention.initial_state(memory)
-            for attention, memory in zip(self.attentions, prepared.memories, strict=True)
+            for attention, memory in zip(self.attentions, constants.memories, strict=True)
         )
-        return CellState(cells, fed, alignments)
+        return CellState(cells, feedback, alignments)
 
     def hoist(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Compute the part of a step that depends only on inputs `(..., E)`, once for all steps."""
-        return self._steppers(training)[0].hoist(ops.cast(inputs, self.compute_dtype))
+        return self._make_steppers(training)[0].hoist(ops.cast(inputs, self.compute_dtype))
 
     def call(
         self,
         inputs: Tensor,
         state: CellState,
-        prepared: Prepared,
+        constants: CellConstants,
         noise: tuple[Noise | None, ...] | None = None,
         training: bool = False,
     ) -> tuple[StepRecord, CellState]:
-        return self.step(self.hoist(inputs, training), state, prepared, noise, training)
+        return self.step(self.hoist(inputs, training), state, constants, noise, training)
 
     def step(
         self,
         hoisted: Tensor,
         state: CellState,
-        prepared: Prepared,
+        constants: CellConstants,
         noise: tuple[Noise | None, ...] | None = None,
         training: bool = False,
     ) -> tuple[StepRecord, CellState]:
@@ -225,41 +230,45 @@ class AttentionCell(keras.layers.Layer):
         context, weights, alignments = None, (), state.alignments
         query = state.cells[-1][0]
         if self.attends_first:
-            context, weights, alignments = self.attend(query, prepared, alignments, noise, training)
-        fed = ([context] if self.attends_first else []) + list(state.attention)
-        hidden, cells = self.advance(hoisted, fed, state.cells, prepared, training)
+            context, weights, alignments = self.attend(
+                query, constants, alignments, noise, training
+            )
+        feedback = ([context] if self.attends_first else []) + list(state.attention)
+        hidden, cells = self.step_cells(hoisted, feedback, state.cells, constants, training)
         if not self.attends_first:
             query = hidden
-            context, weights, alignments = self.attend(query, prepared, alignments, noise, training)
+            context, weights, alignments = self.attend(
+                query, constants, alignments, noise, training
+            )
         attention = self.combine(hidden, context)
         record = StepRecord(
             attention if self.output_attention else hidden, hidden, context, query, weights
         )
         return record, CellState(cells, (attention,) if self.input_feeding else (), alignments)
 
-    def advance(
+    def step_cells(
         self,
         hoisted: Tensor,
-        fed: list[Tensor],
+        feedback: list[Tensor],
         cells: tuple[tuple[Tensor, ...], ...],
-        prepared: Prepared,
+        constants: CellConstants,
         training: bool = False,
     ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
         """Run one step of the cells alone; return the top cell's output and all next states."""
-        output, new = hoisted, []
-        for number, stepper in enumerate(self._steppers(training)):
-            given = output if number == 0 else stepper.hoist(output)
-            below = fed if number == 0 else []
+        output, next_states = hoisted, []
+        for number, stepper in enumerate(self._make_steppers(training)):
+            hoisted_inputs = output if number == 0 else stepper.hoist(output)
+            extra_inputs = feedback if number == 0 else []
             output, states = stepper.step(
-                given, below, cells[number], prepared.kernels[number], training
+                hoisted_inputs, extra_inputs, cells[number], constants.kernels[number], training
             )
-            new.append(states)
-        return output, tuple(new)
+            next_states.append(states)
+        return output, tuple(next_states)
 
     def attend(
         self,
         query: Tensor,
-        prepared: Prepared,
+        constants: CellConstants,
         alignments: tuple[tuple[Any, ...], ...],
         noise: tuple[Noise | None, ...] | None,
         training: bool = False,
@@ -268,10 +277,10 @@ class AttentionCell(keras.layers.Layer):
         if not self.attentions:
             return None, (), ()
         results = [
-            attention.attend(query, memory, state, drawn, training)
-            for attention, memory, state, drawn in zip(
+            attention.attend(query, memory, state, step_noise, training)
+            for attention, memory, state, step_noise in zip(
                 self.attentions,
-                prepared.memories,
+                constants.memories,
                 alignments,
                 noise or (None,) * len(self.attentions),
                 strict=True,
@@ -287,33 +296,35 @@ class AttentionCell(keras.layers.Layer):
             return None
         attention = context
         if self.attention_kernel is not None:
-            both = ops.concatenate([hidden, context], axis=-1)
-            attention = ops.matmul(both, ops.cast(self.attention_kernel, both.dtype))
+            concatenated = ops.concatenate([hidden, context], axis=-1)
+            attention = ops.matmul(
+                concatenated, ops.cast(self.attention_kernel, concatenated.dtype)
+            )
         return self.attention_activation(attention)
 
-    def draw_dropout(self, batch_size: Tensor) -> None:
+    def sample_dropout_masks(self, batch_size: Tensor) -> None:
         """Sample the cells' dropout masks for one call, before its loop."""
         width = self.cell_input_size
-        for cell in cells_of(self.cell):
-            draw_dropout_masks(cell, batch_size, width, self.compute_dtype)
-            width = state_sizes(cell)[0]
+        for cell in list_cells(self.cell):
+            sample_dropout_masks(cell, batch_size, width, self.compute_dtype)
+            width = get_state_sizes(cell)[0]
 
-    def forget_dropout(self) -> None:
+    def reset_dropout_masks(self) -> None:
         """Reset the cells' dropout masks after the loop."""
-        for cell in cells_of(self.cell):
-            forget_dropout_masks(cell)
+        for cell in list_cells(self.cell):
+            reset_dropout_masks(cell)
 
     @property
     def cell_input_size(self) -> int:
         """Input width of the bottom cell: inputs, context and fed-back attention."""
-        fed = self.context_size * self.attends_first + self.attention_size * self.input_feeding
-        return self.input_size + fed
+        feedback = self.context_size * self.attends_first + self.attention_size * self.input_feeding
+        return self.input_size + feedback
 
-    def _steppers(self, training: bool) -> list[WholeCell]:
-        widths = [self.input_size] + [state_sizes(cell)[0] for cell in cells_of(self.cell)]
+    def _make_steppers(self, training: bool) -> list[CellStepper]:
+        widths = [self.input_size] + [get_state_sizes(cell)[0] for cell in list_cells(self.cell)]
         return [
-            split_cell(cell, width, training)
-            for cell, width in zip(cells_of(self.cell), widths, strict=False)
+            make_stepper(cell, width, training)
+            for cell, width in zip(list_cells(self.cell), widths, strict=False)
         ]
 
     def get_config(self) -> dict[str, Any]:
@@ -338,24 +349,24 @@ class AttentionCell(keras.layers.Layer):
         return cls(**config)
 
 
-def _one_cell(cell: Any, dtype: Any) -> Any:
+def _check_cell(cell: Any, dtype: Any) -> Any:
     """Return the cell, or a stack of the listed cells; raise ValueError for anything else."""
-    several = cell if isinstance(cell, list) else [cell]
-    good = [hasattr(x, "state_size") and not isinstance(x, keras.layers.RNN) for x in several]
-    if not several or not all(good):
+    cells = cell if isinstance(cell, list) else [cell]
+    are_cells = [hasattr(x, "state_size") and not isinstance(x, keras.layers.RNN) for x in cells]
+    if not cells or not all(are_cells):
         raise ValueError(
             f"cell must be a Keras cell, such as GRUCell, or a list of them, got {cell!r}"
         )
     return keras.layers.StackedRNNCells(cell, dtype=dtype) if isinstance(cell, list) else cell
 
 
-def _attentions(attention: Any) -> list[Any]:
+def _check_attentions(attention: Any) -> list[Any]:
     """Return the attentions as a list; raise ValueError for anything else."""
-    several = list(attention) if isinstance(attention, (list, tuple)) else [attention]
-    for one in several:
-        if not hasattr(one, "attend"):
-            raise ValueError(f"attention must be an Attention, or a list of them, got {one!r}")
-    return several
+    attentions = list(attention) if isinstance(attention, (list, tuple)) else [attention]
+    for layer in attentions:
+        if not hasattr(layer, "attend"):
+            raise ValueError(f"attention must be an Attention, or a list of them, got {layer!r}")
+    return attentions
 
 
 def _check_states(states: Any, sizes: list[int], batch_size: Tensor) -> None:

@@ -2,8 +2,8 @@
 
 A Keras cell computes `inputs @ kernel + state @ recurrent_kernel` at every step. Here `hoist`
 computes the input part for all steps at once, and `step` adds the rest in the loop. Tensors fed
-back from the previous step (`fed`) are further input features. Cells of other classes, and cells
-with dropout in training, run unchanged.
+back from the previous step (`feedback`) are further input features. Cells of other classes, and
+cells with dropout in training, run unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attention_zoo.typing import Tensor
 States = tuple[Tensor, ...]
 
 
-class WholeCell:
+class CellStepper:
     """Any cell, called once per step."""
 
     def __init__(self, cell: Any, width: int) -> None:
@@ -33,10 +33,15 @@ class WholeCell:
         return inputs
 
     def step(
-        self, hoisted: Tensor, fed: list[Tensor], states: States, kernels: States, training: bool
+        self,
+        hoisted: Tensor,
+        feedback: list[Tensor],
+        states: States,
+        kernels: States,
+        training: bool,
     ) -> tuple[Tensor, States]:
         """Run one step. All tensors have the same leading axes, any number of them."""
-        inputs = ops.concatenate([hoisted, *fed], axis=-1) if fed else hoisted
+        inputs = ops.concatenate([hoisted, *feedback], axis=-1) if feedback else hoisted
         lead = ops.shape(inputs)[:-1]
         flat = [ops.reshape(x, (-1, x.shape[-1])) for x in (inputs, *states)]
         output, new = self.cell(flat[0], flat[1:], training=training)
@@ -45,8 +50,8 @@ class WholeCell:
         return shaped[0], tuple(shaped[1:])
 
 
-class _SplitCell(WholeCell):
-    """Cell whose kernel is split into the rows of the inputs and the rows of `fed`."""
+class _SplitKernelStepper(CellStepper):
+    """Cell whose kernel is split into the rows of the inputs and the rows of `feedback`."""
 
     def hoist(self, inputs: Tensor) -> Tensor:
         kernel = ops.cast(self.cell.kernel, inputs.dtype)[: self.width]
@@ -58,18 +63,25 @@ class _SplitCell(WholeCell):
         return self.cell.bias
 
     def kernels(self, dtype: str) -> States:
-        fed = ops.cast(self.cell.kernel, dtype)[self.width :]
-        return (ops.concatenate([fed, ops.cast(self.cell.recurrent_kernel, dtype)], axis=0),)
+        feedback = ops.cast(self.cell.kernel, dtype)[self.width :]
+        return (ops.concatenate([feedback, ops.cast(self.cell.recurrent_kernel, dtype)], axis=0),)
 
 
-class SplitLSTM(_SplitCell):
+class LSTMStepper(_SplitKernelStepper):
     """`LSTMCell`: gates i, f, c, o."""
 
     def step(
-        self, hoisted: Tensor, fed: list[Tensor], states: States, kernels: States, training: bool
+        self,
+        hoisted: Tensor,
+        feedback: list[Tensor],
+        states: States,
+        kernels: States,
+        training: bool,
     ) -> tuple[Tensor, States]:
         h, c = states
-        z = hoisted + ops.matmul(ops.concatenate([*fed, h], axis=-1) if fed else h, kernels[0])
+        z = hoisted + ops.matmul(
+            ops.concatenate([*feedback, h], axis=-1) if feedback else h, kernels[0]
+        )
         i, f, g, o = ops.split(z, 4, axis=-1)
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         c = gate(f) * c + gate(i) * activation(g)
@@ -77,18 +89,25 @@ class SplitLSTM(_SplitCell):
         return h, (h, c)
 
 
-class SplitSimpleRNN(_SplitCell):
+class SimpleRNNStepper(_SplitKernelStepper):
     """`SimpleRNNCell`."""
 
     def step(
-        self, hoisted: Tensor, fed: list[Tensor], states: States, kernels: States, training: bool
+        self,
+        hoisted: Tensor,
+        feedback: list[Tensor],
+        states: States,
+        kernels: States,
+        training: bool,
     ) -> tuple[Tensor, States]:
-        read = ops.concatenate([*fed, states[0]], axis=-1) if fed else states[0]
-        h = self.cell.activation(hoisted + ops.matmul(read, kernels[0]))
+        recurrent_inputs = (
+            ops.concatenate([*feedback, states[0]], axis=-1) if feedback else states[0]
+        )
+        h = self.cell.activation(hoisted + ops.matmul(recurrent_inputs, kernels[0]))
         return h, (h,)
 
 
-class SplitGRU(_SplitCell):
+class GRUStepper(_SplitKernelStepper):
     """`GRUCell`: gates z, r, h, with the reset after or before the recurrent product."""
 
     def _input_bias(self) -> Tensor | None:
@@ -96,23 +115,28 @@ class SplitGRU(_SplitCell):
         return bias[0] if bias is not None and self.cell.reset_after else bias
 
     def kernels(self, dtype: str) -> States:
-        fed = ops.cast(self.cell.kernel, dtype)[self.width :]
+        feedback = ops.cast(self.cell.kernel, dtype)[self.width :]
         bias = self.cell.bias
         inner = ops.cast(bias, dtype)[1] if bias is not None and self.cell.reset_after else None
         recurrent = ops.cast(self.cell.recurrent_kernel, dtype)
         if self.cell.reset_after:
-            return (fed, recurrent) if inner is None else (fed, recurrent, inner)
+            return (feedback, recurrent) if inner is None else (feedback, recurrent, inner)
         split = 2 * self.cell.units
-        return fed, recurrent[:, :split], recurrent[:, split:]
+        return feedback, recurrent[:, :split], recurrent[:, split:]
 
     def step(
-        self, hoisted: Tensor, fed: list[Tensor], states: States, kernels: States, training: bool
+        self,
+        hoisted: Tensor,
+        feedback: list[Tensor],
+        states: States,
+        kernels: States,
+        training: bool,
     ) -> tuple[Tensor, States]:
         h, units = states[0], self.cell.units
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         x = hoisted
-        if fed:
-            x = x + ops.matmul(ops.concatenate(fed, axis=-1), kernels[0])
+        if feedback:
+            x = x + ops.matmul(ops.concatenate(feedback, axis=-1), kernels[0])
         inner = ops.matmul(h, kernels[1])
         if self.cell.reset_after:
             inner = inner + kernels[2] if len(kernels) == 3 else inner
@@ -126,43 +150,43 @@ class SplitGRU(_SplitCell):
         return h, (h,)
 
 
-_SPLIT: dict[type, type[WholeCell]] = {
-    keras.layers.LSTMCell: SplitLSTM,
-    keras.layers.GRUCell: SplitGRU,
-    keras.layers.SimpleRNNCell: SplitSimpleRNN,
+_STEPPERS: dict[type, type[CellStepper]] = {
+    keras.layers.LSTMCell: LSTMStepper,
+    keras.layers.GRUCell: GRUStepper,
+    keras.layers.SimpleRNNCell: SimpleRNNStepper,
 }
 
 
-def split_cell(cell: Any, width: int, training: bool) -> WholeCell:
+def make_stepper(cell: Any, width: int, training: bool) -> CellStepper:
     """Return the fastest stepper for a built cell whose first `width` features are the inputs."""
     rates = (getattr(cell, "dropout", 0.0), getattr(cell, "recurrent_dropout", 0.0))
-    drops = training and any(rates)
-    kind = WholeCell if drops else _SPLIT.get(type(cell), WholeCell)
-    return kind(cell, width)
+    has_dropout = training and any(rates)
+    stepper = CellStepper if has_dropout else _STEPPERS.get(type(cell), CellStepper)
+    return stepper(cell, width)
 
 
-def cells_of(cell: Any) -> list[Any]:
+def list_cells(cell: Any) -> list[Any]:
     """Return a list of a stack's cells, bottom first, or of the single cell."""
     return list(cell.cells) if isinstance(cell, keras.layers.StackedRNNCells) else [cell]
 
 
-def state_sizes(cell: Any) -> list[int]:
+def get_state_sizes(cell: Any) -> list[int]:
     """Return the widths of a single cell's states."""
     size = cell.state_size
     return list(size) if isinstance(size, (list, tuple)) else [size]
 
 
-def draw_dropout_masks(cell: Any, batch: Tensor, input_width: int, dtype: str) -> None:
+def sample_dropout_masks(cell: Any, batch: Tensor, input_width: int, dtype: str) -> None:
     """Sample new dropout masks for a cell, outside the loop that uses them."""
     if not hasattr(cell, "reset_dropout_mask"):
         return
     cell.reset_dropout_mask()
     cell.reset_recurrent_dropout_mask()
     cell.get_dropout_mask(ops.ones((batch, input_width), dtype))
-    cell.get_recurrent_dropout_mask(ops.ones((batch, state_sizes(cell)[0]), dtype))
+    cell.get_recurrent_dropout_mask(ops.ones((batch, get_state_sizes(cell)[0]), dtype))
 
 
-def forget_dropout_masks(cell: Any) -> None:
+def reset_dropout_masks(cell: Any) -> None:
     """Reset a cell's dropout masks after the loop: they belong to one call (and one graph)."""
     if hasattr(cell, "reset_dropout_mask"):
         cell.reset_dropout_mask()

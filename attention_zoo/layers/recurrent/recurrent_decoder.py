@@ -11,11 +11,11 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.steps import Noise
 from attention_zoo.layers.recurrent.attention_cell import (
     AttentionCell,
+    CellConstants,
     CellState,
-    Prepared,
     StepRecord,
 )
-from attention_zoo.layers.recurrent.cell_steps import cells_of, state_sizes
+from attention_zoo.layers.recurrent.cell_steps import get_state_sizes, list_cells
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -97,7 +97,7 @@ class RecurrentDecoder(keras.layers.Layer):
     ) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
         if not self.cell.built:
-            self.cell.build(inputs_shape, self._per_attention(memory_shape, is_shape=True))
+            self.cell.build(inputs_shape, self._list_per_attention(memory_shape, is_shape=True))
         self.bridges = []
         if self.bridge:
             if initial_state_shape is None or not isinstance(initial_state_shape[-1], int):
@@ -115,7 +115,7 @@ class RecurrentDecoder(keras.layers.Layer):
     @property
     def state_sizes(self) -> list[int]:
         """Widths of all states of all cells, bottom cell first."""
-        return [size for cell in cells_of(self.cell.cell) for size in state_sizes(cell)]
+        return [size for cell in list_cells(self.cell.cell) for size in get_state_sizes(cell)]
 
     def call(
         self,
@@ -126,11 +126,11 @@ class RecurrentDecoder(keras.layers.Layer):
         memory_mask: Any = None,
         training: bool | None = None,
     ) -> Any:
-        prepared, state = self.start(
+        constants, state = self.start(
             memory, initial_state, memory_mask, ops.shape(inputs)[0], bool(training)
         )
-        wanted = ("output", "weights") if self.alignment_history else ("output",)
-        record, state = self.unroll(inputs, prepared, state, inputs_mask, wanted, bool(training))
+        fields = ("output", "weights") if self.alignment_history else ("output",)
+        record, state = self.unroll(inputs, constants, state, inputs_mask, fields, bool(training))
         results = [record["output"]]
         if self.alignment_history:
             results.append(list(record["weights"]))
@@ -145,58 +145,58 @@ class RecurrentDecoder(keras.layers.Layer):
         memory_mask: Any,
         batch_size: Tensor,
         training: bool = False,
-    ) -> tuple[Prepared, CellState]:
+    ) -> tuple[CellConstants, CellState]:
         """Return the prepared memories and kernels that all steps share, and the initial state."""
-        memories = self._per_attention(memory)
+        memories = self._list_per_attention(memory)
         masks: list[Any] = [None] * len(memories)
         if memory_mask is not None:
-            masks = self._per_attention(memory_mask, name="memory masks")
+            masks = self._list_per_attention(memory_mask, name="memory masks")
         batch = batch_size if isinstance(batch_size, int) else "batch"
         for memory, shape in zip(memories, self.cell.memory_shapes, strict=True):
-            places = ("positions",) * (len(shape) - 2)
-            zoo_ops.check_shape("memory", memory.shape, (batch, *places, shape[-1]))
+            axes = ("positions",) * (len(shape) - 2)
+            zoo_ops.check_shape("memory", memory.shape, (batch, *axes, shape[-1]))
         masks = [
             None if m is None else zoo_ops.as_boolean_mask(m, "memory_mask", tuple(x.shape[:-1]))
             for m, x in zip(masks, memories, strict=True)
         ]
-        prepared = self.cell.prepare(memories, masks, training)
+        constants = self.cell.prepare(memories, masks, training)
         if self.bridge:
-            initial_state = self._cross_all(initial_state, batch)
-        return prepared, self.cell.initial_state(prepared, batch_size, initial_state)
+            initial_state = self._bridge_states(initial_state, batch)
+        return constants, self.cell.initial_state(constants, batch_size, initial_state)
 
-    def _cross_all(self, vector: Any, batch: Any) -> list[Tensor]:
+    def _bridge_states(self, vector: Any, batch: Any) -> list[Tensor]:
         """Compute all initial states from one vector `(B, D)`."""
         if vector is None or isinstance(vector, (list, tuple)):
             raise ValueError("with bridge, initial_state must be one tensor (batch, features)")
-        wanted = (batch, self.bridges[0][0].shape[0])
-        zoo_ops.check_shape("initial_state", vector.shape, wanted)
+        expected = (batch, self.bridges[0][0].shape[0])
+        zoo_ops.check_shape("initial_state", vector.shape, expected)
         vector = ops.cast(vector, self.compute_dtype)
-        return [self._cross(vector, *weights) for weights in self.bridges]
+        return [self._bridge_state(vector, *weights) for weights in self.bridges]
 
-    def _cross(self, vector: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+    def _bridge_state(self, vector: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
         """Compute one initial state, `tanh(vector W + b)`."""
         dtype = vector.dtype
         return ops.tanh(ops.matmul(vector, ops.cast(kernel, dtype)) + ops.cast(bias, dtype))
 
     def step(
-        self, inputs: Tensor, state: CellState, prepared: Prepared
+        self, inputs: Tensor, state: CellState, constants: CellConstants
     ) -> tuple[StepRecord, CellState]:
         """Run one inference step of a search: inputs `(B, E)`, or `(B, N, E)` for N hypotheses."""
-        return self.cell.step(self.cell.hoist(inputs), state, prepared)
+        return self.cell.step(self.cell.hoist(inputs), state, constants)
 
     def unroll(
         self,
         inputs: Tensor,
-        prepared: Prepared,
+        constants: CellConstants,
         state: CellState,
         inputs_mask: Tensor | None = None,
-        wanted: tuple[str, ...] = ("output",),
+        fields: tuple[str, ...] = ("output",),
         training: bool = False,
     ) -> tuple[dict[str, Any], CellState]:
         """Run all steps.
 
         Returns:
-            The fields of `StepRecord` named in `wanted`, each `(B, T, ...)`, and the final state.
+            The fields of `StepRecord` named in `fields`, each `(B, T, ...)`, and the final state.
         """
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.cell.input_size))
         mask = zoo_ops.combine_masks(
@@ -206,64 +206,66 @@ class RecurrentDecoder(keras.layers.Layer):
             zoo_ops.implicit_mask(inputs),
         )
         if training:
-            self.cell.draw_dropout(ops.shape(inputs)[0])
-        run = self._cells_then_looks if self.cell.attends_after_loop else self._steps
+            self.cell.sample_dropout_masks(ops.shape(inputs)[0])
+        run = self._run_cells_then_attend if self.cell.can_attend_after_loop else self._run_steps
         record, state = run(
-            zoo_ops.zero_masked(inputs, mask), prepared, state, mask, wanted, training
+            zoo_ops.zero_masked(inputs, mask), constants, state, mask, fields, training
         )
-        self.cell.forget_dropout()
+        self.cell.reset_dropout_masks()
         record = keras.tree.map_structure(lambda x: zoo_ops.zero_masked(x, mask), record)
         if "output" in record:
             zoo_ops.pass_mask_on(record["output"], mask)
         return record, state
 
-    def _steps(
+    def _run_steps(
         self,
         inputs: Tensor,
-        prepared: Prepared,
+        constants: CellConstants,
         state: CellState,
         mask: Tensor | None,
-        wanted: tuple[str, ...],
+        fields: tuple[str, ...],
         training: bool,
     ) -> tuple[dict[str, Any], CellState]:
         """Run cell and attention together, step by step."""
         steps = self._step_inputs(inputs, mask, training)
-        noise = self._draw(inputs, prepared, training)
-        steps |= _by_step(noise)
+        noise = self._sample_noise(inputs, constants, training)
+        steps |= _flatten_noise(noise)
 
-        def step(state: CellState, now: dict[str, Tensor]) -> tuple[CellState, dict[str, Any]]:
-            drawn = _of_step(now, len(noise))
-            record, new = self.cell.step(now["hoisted"], state, prepared, drawn, training)
-            return _unless_hidden(now, new, state), {name: getattr(record, name) for name in wanted}
+        def step(state: CellState, xs: dict[str, Tensor]) -> tuple[CellState, dict[str, Any]]:
+            step_noise = _get_step_noise(xs, len(noise))
+            record, new = self.cell.step(xs["hoisted"], state, constants, step_noise, training)
+            return _keep_masked_states(xs, new, state), {
+                name: getattr(record, name) for name in fields
+            }
 
-        like = self._record_like(ops.shape(inputs)[0], prepared, wanted)
+        like = self._make_zero_record(ops.shape(inputs)[0], constants, fields)
         state, record = zoo_ops.scan(step, state, steps, like)
         return keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), record), state
 
-    def _cells_then_looks(
+    def _run_cells_then_attend(
         self,
         inputs: Tensor,
-        prepared: Prepared,
+        constants: CellConstants,
         state: CellState,
         mask: Tensor | None,
-        wanted: tuple[str, ...],
+        fields: tuple[str, ...],
         training: bool,
     ) -> tuple[dict[str, Any], CellState]:
         """Run the cells over all steps, then attend for all steps at once; nothing is fed back."""
 
-        def step(cells: Any, now: dict[str, Tensor]) -> tuple[Any, Tensor]:
-            hidden, new = self.cell.advance(now["hoisted"], [], cells, prepared, training)
-            return _unless_hidden(now, new, cells), hidden
+        def step(cells: Any, xs: dict[str, Tensor]) -> tuple[Any, Tensor]:
+            hidden, new = self.cell.step_cells(xs["hoisted"], [], cells, constants, training)
+            return _keep_masked_states(xs, new, cells), hidden
 
-        like = self._record_like(ops.shape(inputs)[0], prepared, ("hidden",))["hidden"]
+        like = self._make_zero_record(ops.shape(inputs)[0], constants, ("hidden",))["hidden"]
         steps = self._step_inputs(inputs, mask, training)
         cells, hidden = zoo_ops.scan(step, state.cells, steps, like)
         hidden = ops.swapaxes(hidden, 0, 1)
-        noise = self._draw(inputs, prepared, training)
-        context, weights, _ = self.cell.attend(hidden, prepared, state.alignments, noise, training)
+        noise = self._sample_noise(inputs, constants, training)
+        context, weights, _ = self.cell.attend(hidden, constants, state.alignments, noise, training)
         output = self.cell.combine(hidden, context) if self.cell.output_attention else hidden
         record = StepRecord(output, hidden, context, hidden, weights)
-        return {name: getattr(record, name) for name in wanted}, state._replace(cells=cells)
+        return {name: getattr(record, name) for name in fields}, state._replace(cells=cells)
 
     def _step_inputs(
         self, inputs: Tensor, mask: Tensor | None, training: bool
@@ -271,18 +273,20 @@ class RecurrentDecoder(keras.layers.Layer):
         """Return the inputs of each step, time axis first."""
         steps = {"hoisted": self.cell.hoist(ops.swapaxes(inputs, 0, 1), training)}
         if mask is not None:
-            steps["live"] = ops.swapaxes(mask, 0, 1)[..., None]
+            steps["mask"] = ops.swapaxes(mask, 0, 1)[..., None]
         return steps
 
-    def _draw(self, inputs: Tensor, prepared: Prepared, training: bool) -> tuple[Noise | None, ...]:
+    def _sample_noise(
+        self, inputs: Tensor, constants: CellConstants, training: bool
+    ) -> tuple[Noise | None, ...]:
         """Generate the noise of each attention, for all steps at once and outside the loop."""
         return tuple(
             attention.sample_noise(memory, ops.shape(inputs)[1], training)
-            for attention, memory in zip(self.cell.attentions, prepared.memories, strict=True)
+            for attention, memory in zip(self.cell.attentions, constants.memories, strict=True)
         )
 
-    def _record_like(
-        self, batch_size: Tensor, prepared: Prepared, wanted: tuple[str, ...]
+    def _make_zero_record(
+        self, batch_size: Tensor, constants: CellConstants, fields: tuple[str, ...]
     ) -> dict[str, Any]:
         """Return zeros with the shapes of one step's record."""
         sizes = {
@@ -294,21 +298,21 @@ class RecurrentDecoder(keras.layers.Layer):
         like: dict[str, Any] = {
             name: ops.zeros((batch_size, size), self.compute_dtype)
             for name, size in sizes.items()
-            if name in wanted
+            if name in fields
         }
-        if "weights" in wanted:
+        if "weights" in fields:
             like["weights"] = tuple(
                 ops.zeros(ops.shape(attention.weights_like(memory)), self.compute_dtype)
-                for attention, memory in zip(self.cell.attentions, prepared.memories, strict=True)
+                for attention, memory in zip(self.cell.attentions, constants.memories, strict=True)
             )
         return like
 
-    def _per_attention(
+    def _list_per_attention(
         self, given: Any, is_shape: bool = False, name: str = "memories"
     ) -> list[Any]:
         """Return a list with one entry per attention, from one shared entry or a list."""
         count = len(self.cell.attentions)
-        one = not isinstance(given, (list, tuple)) or (
+        is_single = not isinstance(given, (list, tuple)) or (
             is_shape and all(not isinstance(x, (list, tuple)) for x in given)
         )
         if given is None:
@@ -317,13 +321,13 @@ class RecurrentDecoder(keras.layers.Layer):
                     "this decoder has an attention, so it needs memory (batch, steps, features)"
                 )
             return []
-        several = [given] * count if one else list(given)
-        if len(several) != count:
+        entries = [given] * count if is_single else list(given)
+        if len(entries) != count:
             raise ValueError(
-                f"{count} attentions but {len(several)} {name}: "
+                f"{count} attentions but {len(entries)} {name}: "
                 "give each attention its own (the same tensor twice is fine)"
             )
-        return several
+        return entries
 
     def compute_output_spec(
         self, inputs: Tensor, memory: Any = None, initial_state: Any = None, **kwargs: Any
@@ -334,7 +338,7 @@ class RecurrentDecoder(keras.layers.Layer):
         batch, steps = inputs.shape[:2]
         results: list[Any] = [spec(batch, steps, self.cell.output_size)]
         if self.alignment_history:
-            memories = self._per_attention(memory)
+            memories = self._list_per_attention(memory)
             rows = [(a.heads,) if a.heads else () for a in self.cell.attentions]
             results.append(
                 [
@@ -362,30 +366,30 @@ class RecurrentDecoder(keras.layers.Layer):
         return cls(**config)
 
 
-def _by_step(noise: tuple[Noise | None, ...]) -> dict[str, Tensor]:
+def _flatten_noise(noise: tuple[Noise | None, ...]) -> dict[str, Tensor]:
     """Return the noise of all steps, leaves `(B, [H], T, S)`, as named tensors, time axis first."""
     return {
         f"{name}_{number}": ops.moveaxis(leaf, -2, 0)
-        for number, drawn in enumerate(noise)
-        if drawn is not None
-        for name, leaf in drawn._asdict().items()
+        for number, step_noise in enumerate(noise)
+        if step_noise is not None
+        for name, leaf in step_noise._asdict().items()
         if leaf is not None
     }
 
 
-def _of_step(now: dict[str, Tensor], count: int) -> tuple[Noise | None, ...]:
-    """Return the noise of one step for each attention, from the tensors that `_by_step` named."""
+def _get_step_noise(xs: dict[str, Tensor], count: int) -> tuple[Noise | None, ...]:
+    """Return the noise of one step for each attention, from the names of `_flatten_noise`."""
     return tuple(
         Noise(*leaves) if any(leaf is not None for leaf in leaves) else None
         for leaves in (
-            [now.get(f"{name}_{number}") for name in Noise._fields] for number in range(count)
+            [xs.get(f"{name}_{number}") for name in Noise._fields] for number in range(count)
         )
     )
 
 
-def _unless_hidden(now: dict[str, Tensor], new: Any, old: Any) -> Any:
+def _keep_masked_states(xs: dict[str, Tensor], new: Any, old: Any) -> Any:
     """Return the new state, but the old state in rows whose step is masked."""
-    if "live" not in now:
+    if "mask" not in xs:
         return new
-    live = now["live"]
-    return keras.tree.map_structure(lambda a, b: ops.where(live, a, b), new, old)
+    mask = xs["mask"]
+    return keras.tree.map_structure(lambda a, b: ops.where(mask, a, b), new, old)

@@ -85,11 +85,11 @@ class RecurrentEncoder(keras.layers.Layer):
             raise ValueError(f"bidirectional needs an even number of units, got {units}")
         self.cell, self.units, self.num_layers = cell, units, num_layers
         self.bidirectional, self.go_backwards, self.dropout = bidirectional, go_backwards, dropout
-        self.stack = [self._layer(number) for number in range(num_layers)]
+        self.stack = [self._make_layer(number) for number in range(num_layers)]
         self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.supports_masking = True
 
-    def _layer(self, number: int) -> keras.layers.Layer:
+    def _make_layer(self, number: int) -> keras.layers.Layer:
         options = {
             "return_sequences": True,
             "return_state": True,
@@ -116,18 +116,18 @@ class RecurrentEncoder(keras.layers.Layer):
         for number, layer in enumerate(self.stack):
             if number:
                 memory = self.drop(memory, training=training)
-            memory, *last = layer(memory, mask=mask, training=training)
+            memory, *final_states = layer(memory, mask=mask, training=training)
             memory = ops.flip(memory, axis=1) if self.go_backwards else memory
             memory = zoo_ops.zero_masked(memory, mask)
-            states += self._join(last)
+            states += self._merge_directions(final_states)
         return zoo_ops.pass_mask_on(memory, mask), states
 
-    def _join(self, last: list[Tensor]) -> list[Tensor]:
+    def _merge_directions(self, final_states: list[Tensor]) -> list[Tensor]:
         """Concatenate the states of both directions."""
         if not self.bidirectional:
-            return last
-        half = len(last) // 2
-        pairs = zip(last[:half], last[half:], strict=True)
+            return final_states
+        half = len(final_states) // 2
+        pairs = zip(final_states[:half], final_states[half:], strict=True)
         return [ops.concatenate(pair, axis=-1) for pair in pairs]
 
     def compute_output_spec(self, inputs: Tensor, **kwargs: Any) -> Any:

@@ -28,7 +28,7 @@ class SamplingSchedule:
 
     def __call__(self, update: Tensor) -> Tensor:
         """Return the teacher-forcing probability at `update`, a float32 scalar, counted from 0."""
-        raise TypeError(f"{type(self).__name__} is a base class: a schedule defines `__call__`")
+        raise TypeError(f"{type(self).__name__} is a base class. Define `__call__` in a subclass.")
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -39,7 +39,7 @@ class SamplingSchedule:
         """Create a schedule from the constructor's arguments."""
         return cls(**config)
 
-    def require(self, name: str, low: float, high: float) -> None:
+    def check_range(self, name: str, low: float, high: float) -> None:
         """Raise ValueError if the field `name` is not between `low` and `high`."""
         if not low <= zoo_ops.number(getattr(self, name)) <= high:
             raise ValueError(
@@ -56,7 +56,7 @@ class ConstantSampling(SamplingSchedule):
     probability: float = 0.75
 
     def __post_init__(self) -> None:
-        self.require("probability", 0, 1)
+        self.check_range("probability", 0, 1)
 
     def __call__(self, update: Tensor) -> Tensor:
         return ops.cast(self.probability, "float32")
@@ -73,9 +73,9 @@ class LinearSampling(SamplingSchedule):
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        self.require("start", 0, 1)
-        self.require("slope", 0, 1)
-        self.require("floor", 0, 1)
+        self.check_range("start", 0, 1)
+        self.check_range("slope", 0, 1)
+        self.check_range("floor", 0, 1)
 
     def __call__(self, update: Tensor) -> Tensor:
         return ops.maximum(self.start - self.slope * update, self.floor)
@@ -90,7 +90,7 @@ class ExponentialSampling(SamplingSchedule):
     base: float = 0.9999
 
     def __post_init__(self) -> None:
-        self.require("base", 0, 1)
+        self.check_range("base", 0, 1)
 
     def __call__(self, update: Tensor) -> Tensor:
         return ops.power(ops.cast(self.base, "float32"), update)
@@ -108,7 +108,7 @@ class InverseSigmoidSampling(SamplingSchedule):
     k: float = 1000.0
 
     def __post_init__(self) -> None:
-        self.require("k", 1, 1e12)
+        self.check_range("k", 1, 1e12)
 
     def __call__(self, update: Tensor) -> Tensor:
         return ops.sigmoid(math.log(self.k) - update / self.k)
@@ -122,33 +122,33 @@ def make_sampling_schedule(schedule: Any) -> SamplingSchedule:
     """
     if isinstance(schedule, dict) and "schedule" in schedule:
         constants = {name: value for name, value in schedule.items() if name != "schedule"}
-        return _with_constants(SAMPLING_SCHEDULES.get(schedule["schedule"]), constants)
+        return _create_schedule(SAMPLING_SCHEDULES.get(schedule["schedule"]), constants)
     if isinstance(schedule, dict):
         schedule = keras.saving.deserialize_keras_object(schedule)
     if isinstance(schedule, SamplingSchedule):
         return schedule
-    made: SamplingSchedule = SAMPLING_SCHEDULES.get(schedule)()
-    return made
+    created: SamplingSchedule = SAMPLING_SCHEDULES.get(schedule)()
+    return created
 
 
-def _with_constants(factory: Any, constants: dict[str, Any]) -> SamplingSchedule:
+def _create_schedule(schedule_class: Any, constants: dict[str, Any]) -> SamplingSchedule:
     """Create a schedule with these arguments; raise ValueError for an unknown one."""
-    known = [one.name for one in dataclasses.fields(factory)]
+    known = [field.name for field in dataclasses.fields(schedule_class)]
     for name in constants:
         if name not in known:
             raise ValueError(
-                f"schedule {factory.__name__} has no constant {name!r}{did_you_mean(name, known)}"
+                f"{schedule_class.__name__} has no argument {name!r}{did_you_mean(name, known)}"
                 f" (known: {', '.join(known)})"
             )
-    made: SamplingSchedule = factory(**constants)
-    return made
+    created: SamplingSchedule = schedule_class(**constants)
+    return created
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class ScheduledSampling(keras.layers.Layer):
     """Scheduled sampling: replaces some decoder inputs with the decoder's own predictions.
 
-    `fed_t = truth_t` with probability `p(update)`, else `argmax_y P(y | fed_1 .. fed_t-1)`
+    `input_t = truth_t` with probability `p(update)`, else `argmax_y P(y | input_1 .. input_t-1)`
 
     In training the decoder runs twice. The first pass, in this layer, selects the input tokens; it
     runs step by step, as at inference (no dropout, no gradient). The second pass, in the model, is
@@ -195,13 +195,13 @@ class ScheduledSampling(keras.layers.Layer):
         ...     record, state = decoder.step(embedding(tokens), state, prepared)
         ...     return readout(record.output), state
         >>> sampling = ScheduledSampling("linear")
-        >>> fed = sampling(tokens, step=step, state=start, training=True)
-        >>> tuple(fed.shape), int(fed[0, 0]), int(sampling.updates)
+        >>> inputs = sampling(tokens, step=step, state=start, training=True)
+        >>> tuple(inputs.shape), int(inputs[0, 0]), int(sampling.updates)
         ((1, 3), 2, 1)
 
     Reference:
         Bengio et al. 2015, arXiv 1506.03099, section 2.4 (i is the update, epsilon_i is p, y_t-1 is
-        fed_t). The paper samples a token from the model or takes the most likely one; this layer
+        input_t). The paper samples a token from the model or takes the most likely one; this layer
         takes the most likely one.
     """
 
@@ -235,24 +235,24 @@ class ScheduledSampling(keras.layers.Layer):
             raise ValueError(
                 "in training, scheduled sampling needs step, the decoder's step function"
             )
-        live = ops.ones(ops.shape(tokens), "bool")
+        valid = ops.ones(ops.shape(tokens), "bool")
         if mask is not None:
             shape = tuple(tokens.shape)
-            live = ops.logical_and(live, zoo_ops.as_boolean_mask(mask, "mask", shape))
-        truth = self._toss(live)
+            valid = ops.logical_and(valid, zoo_ops.as_boolean_mask(mask, "mask", shape))
+        use_truth = self._sample_teacher_forcing(valid)
         self.updates.assign_add(1)
-        return feed_own(step, state, tokens, truth, live)
+        return sample_decoder_inputs(step, state, tokens, use_truth, valid)
 
     @property
     def probability(self) -> Tensor:
         """Teacher-forcing probability p at the next update."""
         return self.schedule(ops.cast(self.updates, "float32"))
 
-    def _toss(self, live: Tensor) -> Tensor:
+    def _sample_teacher_forcing(self, mask: Tensor) -> Tensor:
         """Sample which steps use the true token; True up to the first valid token of each row."""
-        coins = keras.random.uniform(ops.shape(live), dtype="float32", seed=self.seed_generator)
-        first = ops.cumsum(ops.cast(live, "int32"), axis=1) <= 1
-        return ops.logical_or(coins < self.probability, first)
+        uniform = keras.random.uniform(ops.shape(mask), dtype="float32", seed=self.seed_generator)
+        first = ops.cumsum(ops.cast(mask, "int32"), axis=1) <= 1
+        return ops.logical_or(uniform < self.probability, first)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the tokens carry no mask, because an embedding computes its own."""
@@ -271,34 +271,40 @@ class ScheduledSampling(keras.layers.Layer):
         return {**super().get_config(), "schedule": schedule, "seed": self.seed}
 
 
-def feed_own(step: Step, state: State, tokens: Tensor, truth: Tensor, live: Tensor) -> Tensor:
-    """Return the decoder inputs: true tokens, and the decoder's predictions where `truth` is False.
+def sample_decoder_inputs(
+    step: Step, state: State, tokens: Tensor, use_truth: Tensor, mask: Tensor
+) -> Tensor:
+    """Return true tokens where `use_truth` is True, and the decoder's predictions elsewhere.
 
     Args:
         step: as in `ScheduledSampling`.
         state: initial decoder state.
         tokens: `(B, T)` integers, the true tokens.
-        truth: `(B, T)` booleans, True where the true token is used.
-        live: `(B, T)` booleans, the padding mask.
+        use_truth: `(B, T)` booleans, True where the true token is used.
+        mask: `(B, T)` booleans, the padding mask.
 
     Returns:
         `(B, T)` token ids.
     """
     tokens = ops.convert_to_tensor(tokens)
 
-    def one(carry: tuple[State, Tensor], now: dict[str, Tensor]) -> tuple[Any, Tensor]:
+    def scan_step(
+        carry: tuple[State, Tensor], step_inputs: dict[str, Tensor]
+    ) -> tuple[Any, Tensor]:
         state, predicted = carry
-        fed = ops.where(now["truth"], now["token"], predicted)
-        logits, new = step(fed, state)
-        new = new, ops.cast(ops.argmax(logits, axis=-1), fed.dtype)
-        return tree.map_structure(lambda a, b: _where_row(now["live"], a, b), new, carry), fed
+        inputs = ops.where(step_inputs["use_truth"], step_inputs["token"], predicted)
+        logits, next_carry = step(inputs, state)
+        next_carry = next_carry, ops.cast(ops.argmax(logits, axis=-1), inputs.dtype)
+        return tree.map_structure(
+            lambda a, b: _where_row(step_inputs["mask"], a, b), next_carry, carry
+        ), inputs
 
-    given = {"token": tokens, "truth": truth, "live": live}
-    given = {name: ops.swapaxes(x, 0, 1) for name, x in given.items()}
-    nothing = ops.zeros(ops.shape(tokens)[:1], tokens.dtype)
-    start = tree.map_structure(ops.stop_gradient, state), nothing
-    _, fed = zoo_ops.scan(one, start, given, like=nothing)
-    return ops.where(live, ops.swapaxes(fed, 0, 1), tokens)
+    sequences = {"token": tokens, "use_truth": use_truth, "mask": mask}
+    sequences = {name: ops.swapaxes(x, 0, 1) for name, x in sequences.items()}
+    no_token = ops.zeros(ops.shape(tokens)[:1], tokens.dtype)
+    start = tree.map_structure(ops.stop_gradient, state), no_token
+    _, inputs = zoo_ops.scan(scan_step, start, sequences, like=no_token)
+    return ops.where(mask, ops.swapaxes(inputs, 0, 1), tokens)
 
 
 def _where_row(rows: Tensor, a: Tensor, b: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ class AttentionFeatureMap(keras.layers.Layer):
 
     def build(self, first_shape: Shape, second_shape: Shape) -> None:
         self.widths = build_pairwise(self.score, first_shape, second_shape)
-        self._refuse_too_long(first_shape, second_shape)
+        self._check_lengths(first_shape, second_shape)
         rows = self.max_length
         self.first_kernel = self.add_weight(shape=(rows, first_shape[-1]), name="first_kernel")
         self.second_kernel = self.add_weight(shape=(rows, second_shape[-1]), name="second_kernel")
@@ -85,33 +85,33 @@ class AttentionFeatureMap(keras.layers.Layer):
         return_attention_scores: bool = False,
     ) -> Any:
         check_pair(first.shape, second.shape, *self.widths)
-        self._refuse_too_long(first.shape, second.shape)
+        self._check_lengths(first.shape, second.shape)
         first_mask = zoo_ops.merge_masks("first_mask", first_mask, first)
         second_mask = zoo_ops.merge_masks("second_mask", second_mask, second)
-        alike = attention_matrix(self.score, first, second, first_mask, second_mask)
+        scores = attention_matrix(self.score, first, second, first_mask, second_mask)
         results = (
-            zoo_ops.pass_mask_on(self._map(alike, self.first_kernel), first_mask),
+            zoo_ops.pass_mask_on(self._map(scores, self.first_kernel), first_mask),
             zoo_ops.pass_mask_on(
-                self._map(ops.swapaxes(alike, 1, 2), self.second_kernel), second_mask
+                self._map(ops.swapaxes(scores, 1, 2), self.second_kernel), second_mask
             ),
-            ops.cast(alike, self.compute_dtype),
+            ops.cast(scores, self.compute_dtype),
         )
         return results if return_attention_scores else results[:2]
 
-    def _refuse_too_long(self, first_shape: Shape, second_shape: Shape) -> None:
+    def _check_lengths(self, first_shape: Shape, second_shape: Shape) -> None:
         for name, shape in (("first", first_shape), ("second", second_shape)):
             if shape[1] is not None and shape[1] > self.max_length:
                 raise ValueError(
-                    f"the length of {name}, {shape[1]}, exceeds max_length={self.max_length}; "
-                    "truncate the input, or create the layer with a larger max_length"
+                    f"sequence length {shape[1]} of {name} exceeds max_length={self.max_length}. "
+                    "Truncate the input, or create the layer with a larger max_length."
                 )
 
-    def _map(self, alike: Tensor, kernel: Tensor) -> Tensor:
+    def _map(self, scores: Tensor, kernel: Tensor) -> Tensor:
         """Multiply `(B, S, T)` by the first T rows of the kernel; return `(B, S, D)`."""
         # With dynamic shapes, `slice` raises if T exceeds max_length; `[:T]` would not.
-        kernel = ops.cast(kernel, alike.dtype)
-        rows = ops.slice(kernel, (0, 0), (ops.shape(alike)[2], kernel.shape[1]))
-        return ops.cast(ops.matmul(alike, rows), self.compute_dtype)
+        kernel = ops.cast(kernel, scores.dtype)
+        rows = ops.slice(kernel, (0, 0), (ops.shape(scores)[2], kernel.shape[1]))
+        return ops.cast(ops.matmul(scores, rows), self.compute_dtype)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the call sets the mask of each map."""
@@ -142,13 +142,13 @@ class AttentionFeatureMap(keras.layers.Layer):
 
 def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:
     """Return a stateless score; raise ValueError for a stateful one."""
-    made = make_score(score, dtype, **options)
-    if made.is_stateful:
+    created = make_score(score, dtype, **options)
+    if created.is_stateful:
         raise ValueError(
-            f"{type(made).__name__} depends on previous attention steps, but this layer scores all "
-            "pairs at once; use a stateless score"
+            f"{type(created).__name__} depends on previous attention steps, but this layer scores "
+            "all pairs at once; use a stateless score"
         )
-    return made
+    return created
 
 
 def check_pair(first_shape: Shape, second_shape: Shape, *widths: int | None) -> None:
@@ -180,9 +180,9 @@ def attention_matrix(
 ) -> Tensor:
     """Compute the scores `(B, S, T)` of all pairs of positions, 0 where either is masked."""
     first, second = zoo_ops.zero_masked(first, first_mask), zoo_ops.zero_masked(second, second_mask)
-    alike = score.compute_scores(first, score.project(second))
-    shown = zoo_ops.combine_masks(
+    scores = score.compute_scores(first, score.project(second))
+    mask = zoo_ops.combine_masks(
         None if first_mask is None else first_mask[:, :, None],
         None if second_mask is None else second_mask[:, None, :],
     )
-    return alike if shown is None else ops.where(shown, alike, ops.zeros((), alike.dtype))
+    return scores if mask is None else ops.where(mask, scores, ops.zeros((), scores.dtype))

@@ -129,6 +129,6 @@ class AttentionPooling(keras.layers.Layer):
         return None
 
     def get_config(self) -> dict[str, Any]:
-        of_attention = self.attention.get_config()
-        kept = ("score", "alignment", "dropout", "seed")
-        return {**super().get_config(), **{name: of_attention[name] for name in kept}}
+        attention_config = self.attention.get_config()
+        names = ("score", "alignment", "dropout", "seed")
+        return {**super().get_config(), **{name: attention_config[name] for name in names}}

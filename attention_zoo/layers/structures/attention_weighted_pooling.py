@@ -86,31 +86,31 @@ class AttentionWeightedPooling(keras.layers.Layer):
         second_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
-        one_width = not self.weights and len(set(self.widths)) == 1
-        widths = (None, first.shape[-1]) if one_width else self.widths
+        is_width_free = not self.weights and len(set(self.widths)) == 1
+        widths = (None, first.shape[-1]) if is_width_free else self.widths
         check_pair(first.shape, second.shape, *widths)
         first_mask = zoo_ops.merge_masks("first_mask", first_mask, first)
         second_mask = zoo_ops.merge_masks("second_mask", second_mask, second)
-        alike = attention_matrix(self.score, first, second, first_mask, second_mask)
+        scores = attention_matrix(self.score, first, second, first_mask, second_mask)
         results = (
-            self._pool(first, first_mask, ops.sum(alike, axis=2)),
-            self._pool(second, second_mask, ops.sum(alike, axis=1)),
-            ops.cast(alike, self.compute_dtype),
+            self._pool(first, first_mask, ops.sum(scores, axis=2)),
+            self._pool(second, second_mask, ops.sum(scores, axis=1)),
+            ops.cast(scores, self.compute_dtype),
         )
         return results if return_attention_scores else results[:2]
 
     def _pool(self, x: Tensor, mask: Tensor | None, weights: Tensor) -> Tensor:
         """Pool `(B, S, D)` with weights `(B, S)` to `(B, S - w + 1, D)`; set the window mask."""
         weighted = ops.cast(zoo_ops.zero_masked(x, mask), weights.dtype) * weights[..., None]
-        pooled = ops.cast(sum(self._shifted(weighted)), self.compute_dtype)
-        whole = self._windows(mask)
-        return zoo_ops.pass_mask_on(zoo_ops.zero_masked(pooled, whole), whole)
+        pooled = ops.cast(sum(self._make_shifts(weighted)), self.compute_dtype)
+        window_mask = self._make_window_mask(mask)
+        return zoo_ops.pass_mask_on(zoo_ops.zero_masked(pooled, window_mask), window_mask)
 
-    def _windows(self, mask: Tensor | None) -> Tensor | None:
+    def _make_window_mask(self, mask: Tensor | None) -> Tensor | None:
         """Return the window mask `(B, S - w + 1)`, False for windows with a masked position."""
-        return None if mask is None else zoo_ops.combine_masks(*self._shifted(mask))
+        return None if mask is None else zoo_ops.combine_masks(*self._make_shifts(mask))
 
-    def _shifted(self, x: Tensor) -> list[Tensor]:
+    def _make_shifts(self, x: Tensor) -> list[Tensor]:
         """Return w slices of `(B, S, ...)`: the first, second, ... position of every window."""
         last = self.window - 1
         return [x[:, shift : (shift - last) or None] for shift in range(self.window)]
@@ -133,8 +133,10 @@ class AttentionWeightedPooling(keras.layers.Layer):
         def pooled(x: Tensor, mask: Tensor | None) -> keras.KerasTensor:
             batch, length, width = x.shape
             count = None if length is None else max(length - self.window + 1, 0)
-            whole = None if mask is None else self._windows(zoo_ops.broadcast_mask(mask, x))
-            return zoo_ops.pass_mask_on(spec(batch, count, width), whole)
+            window_mask = (
+                None if mask is None else self._make_window_mask(zoo_ops.broadcast_mask(mask, x))
+            )
+            return zoo_ops.pass_mask_on(spec(batch, count, width), window_mask)
 
         results = (
             pooled(first, first_mask),

@@ -96,10 +96,10 @@ class CoAttention(keras.layers.Layer):
         context = zoo_ops.zero_masked(ops.cast(context, self.compute_dtype), context_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)
         scores = self.score.compute_scores(context, self.score.project(query))  # (B, T, J)
-        to_query = _to_query(scores, context_mask, query_mask)
-        to_context = _to_context(scores, context_mask, query_mask)
-        attended_query = _weigh(to_query, query)  # (B, T, D)
-        attended_context = _weigh(to_context[:, None], context)  # (B, 1, D)
+        to_query = _compute_query_weights(scores, context_mask, query_mask)
+        to_context = _compute_context_weights(scores, context_mask, query_mask)
+        attended_query = _weighted_sum(to_query, query)  # (B, T, D)
+        attended_context = _weighted_sum(to_context[:, None], context)  # (B, 1, D)
         merged = ops.concatenate(
             [context, attended_query, context * attended_query, context * attended_context], axis=-1
         )
@@ -130,7 +130,9 @@ class CoAttention(keras.layers.Layer):
         return {**super().get_config(), "score": score}
 
 
-def _to_query(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None) -> Tensor:
+def _compute_query_weights(
+    scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None
+) -> Tensor:
     """Compute the weights over the query for each context position, `(B, T, J)`."""
     mask = zoo_ops.combine_masks(
         None if context_mask is None else context_mask[:, :, None],
@@ -139,16 +141,18 @@ def _to_query(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | 
     return zoo_ops.masked_softmax(scores, mask)
 
 
-def _to_context(scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None) -> Tensor:
+def _compute_context_weights(
+    scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None
+) -> Tensor:
     """Compute the weights over the context, `(B, T)`, from the maximal score of each position."""
-    nothing = float("-inf")
+    lowest = float("-inf")
     unmasked = ops.ones(ops.shape(scores)[::2], "bool") if query_mask is None else query_mask
-    seen = ops.where(unmasked[:, None, :], scores, ops.cast(nothing, scores.dtype))
-    best = ops.max(seen, axis=-1, initial=nothing)
-    any_asked = ops.any(unmasked, axis=-1, keepdims=True)
-    return zoo_ops.masked_softmax(best, zoo_ops.combine_masks(context_mask, any_asked))
+    unmasked_scores = ops.where(unmasked[:, None, :], scores, ops.cast(lowest, scores.dtype))
+    best = ops.max(unmasked_scores, axis=-1, initial=lowest)
+    any_unmasked = ops.any(unmasked, axis=-1, keepdims=True)
+    return zoo_ops.masked_softmax(best, zoo_ops.combine_masks(context_mask, any_unmasked))
 
 
-def _weigh(weights: Tensor, values: Tensor) -> Tensor:
+def _weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Return weighted sums in the values' dtype, summed in float32 at least."""
     return ops.cast(ops.matmul(weights, ops.cast(values, weights.dtype)), values.dtype)

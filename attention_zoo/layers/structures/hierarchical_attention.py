@@ -93,8 +93,8 @@ class HierarchicalAttention(keras.layers.Layer):
             self.encoders, self.poolings, reversed(inputs_shape[1:-1]), strict=True
         ):
             if encoder is not None:
-                width = _built(encoder, (None, length, width), "(batch, steps, features)")
-            width = _built(pooling, (None, length, width), "(batch, features)")
+                width = _build_layer(encoder, (None, length, width), "(batch, steps, features)")
+            width = _build_layer(pooling, (None, length, width), "(batch, features)")
             self.widths.append(width)
         self.built = True
 
@@ -116,12 +116,12 @@ class HierarchicalAttention(keras.layers.Layer):
             mask = ops.ones(ops.shape(inputs)[:-1], "bool")
         vectors, weights = inputs, []
         for number in range(len(self.poolings)):
-            vectors, context = self._level(number, vectors, mask, training)
+            vectors, context = self._pool_level(number, vectors, mask, training)
             weights.append(context)
             mask = ops.any(mask, axis=-1)
         return (vectors, weights) if return_attention_scores else vectors
 
-    def _level(
+    def _pool_level(
         self, number: int, vectors: Tensor, mask: Tensor, training: bool | None
     ) -> tuple[Tensor, Tensor]:
         """Encode and pool `(B, ..., L, D)` to `(B, ..., D')`; also return the weights."""
@@ -130,31 +130,32 @@ class HierarchicalAttention(keras.layers.Layer):
         if any(isinstance(size, int) and size == 0 for size in (rows, length)):  # RNNs reject it
             dtype = self.compute_dtype
             return ops.zeros((*lead, self.widths[number]), dtype), ops.zeros((*lead, length), dtype)
-        there = ops.reshape(mask, (rows, length))
-        seen = ops.reshape(zoo_ops.zero_masked(vectors, mask), (rows, length, width))
+        flat_mask = ops.reshape(mask, (rows, length))
+        x = ops.reshape(zoo_ops.zero_masked(vectors, mask), (rows, length, width))
         if self.encoders[number] is not None:
-            seen = self._encode(self.encoders[number], seen, there, training)
+            x = self._encode(self.encoders[number], x, flat_mask, training)
         pooled, weights = self.poolings[number](
-            seen, mask=there, return_attention_scores=True, training=training
+            x, mask=flat_mask, return_attention_scores=True, training=training
         )
         pooled = ops.reshape(pooled, (*lead, self.widths[number]))
         return pooled, ops.reshape(weights, (*lead, length))
 
-    def _encode(self, encoder: Any, seen: Tensor, there: Tensor, training: bool | None) -> Tensor:
+    def _encode(self, encoder: Any, x: Tensor, flat_mask: Tensor, training: bool | None) -> Tensor:
         """Encode `(N, L, D)` to `(N, L, D')`.
 
         Fully masked sequences get one unmasked position, because the encoder needs one.
         """
-        length = ops.shape(seen)[1]
-        known = isinstance(length, int)
-        places = there if known else _one_more(there)  # a dynamic length may be 0
-        nothing = ops.logical_not(ops.any(places, axis=-1, keepdims=True))
-        first = ops.arange(ops.shape(places)[1], dtype="int32") == 0
-        shown = ops.logical_or(places, ops.logical_and(nothing, first))
-        seen = zoo_ops.pass_mask_on(seen if known else _one_more(seen), shown)
-        encoded = encoder(seen, training=training)
+        length = ops.shape(x)[1]
+        is_static = isinstance(length, int)
+        # A dynamic length may be 0.
+        padded_mask = flat_mask if is_static else _append_position(flat_mask)
+        is_empty = ops.logical_not(ops.any(padded_mask, axis=-1, keepdims=True))
+        first = ops.arange(ops.shape(padded_mask)[1], dtype="int32") == 0
+        encoder_mask = ops.logical_or(padded_mask, ops.logical_and(is_empty, first))
+        x = zoo_ops.pass_mask_on(x if is_static else _append_position(x), encoder_mask)
+        encoded = encoder(x, training=training)
         encoded = encoded[0] if isinstance(encoded, (list, tuple)) else encoded
-        return zoo_ops.zero_masked(encoded if known else encoded[:, :length], there)
+        return zoo_ops.zero_masked(encoded if is_static else encoded[:, :length], flat_mask)
 
     def _check_rank(self, name: str, shape: Shape, rank: int) -> None:
         if len(shape) != rank:
@@ -196,24 +197,24 @@ def _is_pair(level: Any) -> bool:
     )
 
 
-def _one_more(x: Tensor) -> Tensor:
+def _append_position(x: Tensor) -> Tensor:
     """Append a position to `(N, L, ...)`: zeros, or False in a mask."""
     return ops.pad(x, [[0, 0], [0, 1], *([0, 0] for _ in x.shape[2:])])
 
 
-def _built(layer: Any, shape: Shape, wanted: str) -> int:
+def _build_layer(layer: Any, shape: Shape, expected: str) -> int:
     """Build a layer for an input shape and return its output width.
 
     Args:
-        wanted: the expected output axes, as text; ValueError if the output has another rank.
+        expected: the expected output axes, as text; ValueError if the output has another rank.
     """
     if not layer.built:
         layer.build(shape)
-    made = layer.compute_output_spec(keras.KerasTensor(shape, dtype=layer.compute_dtype))
-    made = made[0] if isinstance(made, (list, tuple)) else made
-    if len(made.shape) != wanted.count(",") + 1:
+    output = layer.compute_output_spec(keras.KerasTensor(shape, dtype=layer.compute_dtype))
+    output = output[0] if isinstance(output, (list, tuple)) else output
+    if len(output.shape) != expected.count(",") + 1:
         raise ValueError(
-            f"the output of {layer.name} must be {wanted}, got shape {tuple(made.shape)} for input "
-            f"shape {shape}; an RNN returns the sequence with return_sequences=True"
+            f"the output of {layer.name} must be {expected}, got shape {tuple(output.shape)} for "
+            f"input shape {shape}; an RNN returns the sequence with return_sequences=True"
         )
-    return int(made.shape[-1])
+    return int(output.shape[-1])

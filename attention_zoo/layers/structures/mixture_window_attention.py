@@ -14,7 +14,7 @@ from attention_zoo.layers.scores import Score
 from attention_zoo.ops import at_least_float32, whole_number
 from attention_zoo.typing import Shape, State, Tensor
 
-GREATEST = 20.0
+MAX_EXPONENT = 20.0
 """Upper limit of the exponents. No memory needs a height, precision or step above e^20. Squares
 and products of such numbers stay far below the float32 maximum."""
 
@@ -118,9 +118,9 @@ class _MixtureWindow(Alignment):
         self.kernel = self.add_weight(
             shape=(query_shape[-1], width), initializer="zeros", name="kernel"
         )
-        self.bias = self.add_weight(shape=(width,), initializer=self._first_bias, name="bias")
+        self.bias = self.add_weight(shape=(width,), initializer=self._initialize_bias, name="bias")
 
-    def _first_bias(self, shape: Shape, dtype: Any = None) -> Tensor:
+    def _initialize_bias(self, shape: Shape, dtype: Any = None) -> Tensor:
         """Initialize components of area `1 / K`, increasing width and a step of one position."""
         narrowness = -2 * np.log(np.arange(1, self.num_components + 1))
         heights = (narrowness - np.log(np.pi)) / 2 - np.log(self.num_components)
@@ -135,13 +135,13 @@ class _MixtureWindow(Alignment):
         query = at_least_float32(query)
         parameters = ops.matmul(query, ops.cast(self.kernel, query.dtype))
         parameters = parameters + ops.cast(self.bias, query.dtype)
-        places = ops.arange(1, ops.shape(memory.values)[-2] + 1, dtype="int32")
+        positions = ops.arange(1, ops.shape(memory.values)[-2] + 1, dtype="int32")
         if memory.mask is not None:
-            seen = ops.cumsum(ops.cast(memory.mask, "int32"), axis=-1)
-            before = ops.sum(ops.cast(seen == 0, "int32"), axis=-1, keepdims=True)
-            places = (places - before)[..., None, :]
+            num_unmasked = ops.cumsum(ops.cast(memory.mask, "int32"), axis=-1)
+            num_leading = ops.sum(ops.cast(num_unmasked == 0, "int32"), axis=-1, keepdims=True)
+            positions = (positions - num_leading)[..., None, :]
         shape = (*ops.shape(query)[:-1], ops.shape(memory.values)[-2])
-        return parameters, ops.broadcast_to(ops.cast(places, query.dtype), shape)
+        return parameters, ops.broadcast_to(ops.cast(positions, query.dtype), shape)
 
     def call(
         self,
@@ -151,12 +151,14 @@ class _MixtureWindow(Alignment):
         training: bool = False,
         aux: Any = None,
     ) -> tuple[Tensor, State]:
-        parameters, places = aux
-        height, narrowness, step = ops.split(ops.exp(ops.minimum(parameters, GREATEST)), 3, axis=-1)
+        parameters, positions = aux
+        height, narrowness, step = ops.split(
+            ops.exp(ops.minimum(parameters, MAX_EXPONENT)), 3, axis=-1
+        )
         kappa = state[0] + step
-        apart = kappa[..., None, :] - places[..., :, None]
-        bells = ops.exp(-narrowness[..., None, :] * ops.square(apart))
-        weights = ops.sum(height[..., None, :] * bells, axis=-1)
+        differences = kappa[..., None, :] - positions[..., :, None]
+        gaussians = ops.exp(-narrowness[..., None, :] * ops.square(differences))
+        weights = ops.sum(height[..., None, :] * gaussians, axis=-1)
         if mask is not None:
             weights = ops.where(mask, weights, ops.zeros((), weights.dtype))
         return weights, (kappa,)

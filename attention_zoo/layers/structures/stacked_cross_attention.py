@@ -14,24 +14,24 @@ from attention_zoo.layers.scores import make_score
 from attention_zoo.registry import did_you_mean
 from attention_zoo.typing import Shape, Tensor
 
-Masked = tuple[Tensor, Tensor | None]
+MaskedSequence = tuple[Tensor, Tensor | None]
 
 DIRECTIONS = ("text_to_image", "image_to_text")
 
 
 def _average(matches: Tensor, mask: Tensor, sharpness: float) -> Tensor:
     """Return the mean of the unmasked matches."""
-    there = ops.cast(mask, matches.dtype)
-    return ops.sum(matches * there, axis=-1) / ops.maximum(ops.sum(there, axis=-1), 1)
+    weights = ops.cast(mask, matches.dtype)
+    return ops.sum(matches * weights, axis=-1) / ops.maximum(ops.sum(weights, axis=-1), 1)
 
 
 def _log_sum_exp(matches: Tensor, mask: Tensor, sharpness: float) -> Tensor:
     """Return `log(sum exp(sharpness match)) / sharpness` over the unmasked matches (cosines)."""
-    least = ops.cast(-1.0, matches.dtype)
-    best = ops.max(ops.where(mask, matches, least), axis=-1, keepdims=True, initial=-1.0)
+    lowest = ops.cast(-1.0, matches.dtype)
+    best = ops.max(ops.where(mask, matches, lowest), axis=-1, keepdims=True, initial=-1.0)
     best = ops.stop_gradient(best)
-    apart = ops.where(mask, matches - best, ops.zeros((), matches.dtype))
-    terms = ops.exp(sharpness * apart) * ops.cast(mask, matches.dtype)
+    differences = ops.where(mask, matches - best, ops.zeros((), matches.dtype))
+    terms = ops.exp(sharpness * differences) * ops.cast(mask, matches.dtype)
     # The best match adds 1. Only a fully masked row has less, and the caller discards it.
     total = ops.maximum(ops.sum(terms, axis=-1), 1)
     return best[..., 0] + ops.log(total) / sharpness
@@ -91,8 +91,8 @@ class StackedCrossAttention(keras.layers.Layer):
         >>> import numpy as np
         >>> from attention_zoo.layers import StackedCrossAttention
         >>> words, regions = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-        >>> seen, similarity = StackedCrossAttention()(words, regions)
-        >>> tuple(seen.shape), [round(float(x), 4) for x in similarity]
+        >>> attended, similarity = StackedCrossAttention()(words, regions)
+        >>> tuple(attended.shape), [round(float(x), 4) for x in similarity]
         ((2, 3, 4), [1.0, 1.0])
 
     Reference:
@@ -153,19 +153,22 @@ class StackedCrossAttention(keras.layers.Layer):
         zoo_ops.check_shape("regions", regions.shape, ("batch", "positions", width))
         words_mask = zoo_ops.merge_masks("words_mask", words_mask, words)
         regions_mask = zoo_ops.merge_masks("regions_mask", regions_mask, regions)
-        attending, attended_pair = (words, words_mask), (regions, regions_mask)
+        query_side, value_side = (words, words_mask), (regions, regions_mask)
         if self.direction == "image_to_text":
-            attending, attended_pair = attended_pair, attending
-        queries, values = zoo_ops.zero_masked(*attending), zoo_ops.zero_masked(*attended_pair)
-        there, shown = _or_all(attending[1], queries), _or_all(attended_pair[1], values)
-        pairs = ops.logical_and(there[:, :, None], shown[:, None, :])
-        weights = self._look(
+            query_side, value_side = value_side, query_side
+        queries, values = zoo_ops.zero_masked(*query_side), zoo_ops.zero_masked(*value_side)
+        query_mask, value_mask = (
+            _mask_or_ones(query_side[1], queries),
+            _mask_or_ones(value_side[1], values),
+        )
+        pairs = ops.logical_and(query_mask[:, :, None], value_mask[:, None, :])
+        weights = self._compute_weights(
             self.cosine.compute_scores(queries, self.cosine.project(values)), pairs
         )
         attended = ops.matmul(weights, ops.cast(values, weights.dtype))
-        similarity = self._compare(queries, attended, there, ops.any(pairs, axis=(1, 2)))
+        similarity = self._compare(queries, attended, query_mask, ops.any(pairs, axis=(1, 2)))
         results = tuple(ops.cast(x, self.compute_dtype) for x in (attended, similarity, weights))
-        zoo_ops.pass_mask_on(results[0], attending[1])
+        zoo_ops.pass_mask_on(results[0], query_side[1])
         return results if return_attention_scores else results[:2]
 
     def similarities(
@@ -194,42 +197,42 @@ class StackedCrossAttention(keras.layers.Layer):
         zoo_ops.check_shape("regions", regions.shape, ("batch", "positions", words.shape[-1]))
         words_mask = zoo_ops.merge_masks("words_mask", words_mask, words)
         regions_mask = zoo_ops.merge_masks("regions_mask", regions_mask, regions)
-        attending, attended_pair = (words, words_mask), (regions, regions_mask)
+        query_side, value_side = (words, words_mask), (regions, regions_mask)
         if self.direction == "image_to_text":
-            return ops.transpose(self._compare_all(attended_pair, attending))
-        return self._compare_all(attending, attended_pair)
+            return ops.transpose(self._compare_all(value_side, query_side))
+        return self._compare_all(query_side, value_side)
 
-    def _compare_all(self, attending: Masked, attended_pair: Masked) -> Tensor:
+    def _compare_all(self, query_side: MaskedSequence, value_side: MaskedSequence) -> Tensor:
         """Compute the similarities `(M, L)` of L query sequences and M value sequences."""
-        there, shown = (
-            _or_all(attending[1], attending[0]),
-            _or_all(attended_pair[1], attended_pair[0]),
+        query_mask, value_mask = (
+            _mask_or_ones(query_side[1], query_side[0]),
+            _mask_or_ones(value_side[1], value_side[0]),
         )
-        queries = self.cosine.project(zoo_ops.zero_masked(*attending))
-        values = zoo_ops.zero_masked(*attended_pair)
+        queries = self.cosine.project(zoo_ops.zero_masked(*query_side))
+        values = zoo_ops.zero_masked(*value_side)
         units = self.cosine.project(values)
-        rows, places, size = ops.shape(queries)
-        cosines = ops.matmul(units, ops.transpose(ops.reshape(queries, (rows * places, size))))
-        shape = (ops.shape(units)[0], ops.shape(units)[1], rows, places)
+        count, length, size = ops.shape(queries)
+        cosines = ops.matmul(units, ops.transpose(ops.reshape(queries, (count * length, size))))
+        shape = (ops.shape(units)[0], ops.shape(units)[1], count, length)
         cosines = ops.transpose(ops.reshape(cosines, shape), (0, 2, 3, 1))
-        pairs = ops.logical_and(there[None, :, :, None], shown[:, None, None, :])
-        weights = self._look(cosines, pairs)
-        matches = self._match_all(cosines, weights * _sizes(values, units), units)
-        pooled = POOLINGS[self.pooling](matches, there[None], self.pooling_sharpness)
+        pairs = ops.logical_and(query_mask[None, :, :, None], value_mask[:, None, None, :])
+        weights = self._compute_weights(cosines, pairs)
+        matches = self._match_all(cosines, weights * _relative_norms(values, units), units)
+        pooled = POOLINGS[self.pooling](matches, query_mask[None], self.pooling_sharpness)
         return ops.where(ops.any(pairs, axis=(2, 3)), pooled, ops.zeros((), pooled.dtype))
 
-    def _match_all(self, cosines: Tensor, shares: Tensor, units: Tensor) -> Tensor:
-        """Compute `cos(e, a)` `(M, L, T)`; a is the sum of `units` `(M, S, D)` times `shares`."""
-        rows, attending, places, width = ops.shape(shares)
-        alike = ops.matmul(units, ops.swapaxes(units, 1, 2))
-        flat = ops.reshape(shares, (rows, attending * places, width))
-        spread = ops.reshape(ops.matmul(flat, alike), (rows, attending, places, width))
-        squares = ops.sum(spread * shares, axis=-1)
-        some, one = squares > 0, ops.ones((), squares.dtype)
-        lengths = ops.rsqrt(ops.where(some, squares, one))
-        return ops.where(some, ops.sum(shares * cosines, axis=-1) * lengths, 0 * one)
+    def _match_all(self, cosines: Tensor, scaled_weights: Tensor, units: Tensor) -> Tensor:
+        """Compute `cos(e, a)` `(M, L, T)`, where a sums `units` `(M, S, D)` times the weights."""
+        count, num_queries, length, width = ops.shape(scaled_weights)
+        gram_matrix = ops.matmul(units, ops.swapaxes(units, 1, 2))
+        flat = ops.reshape(scaled_weights, (count, num_queries * length, width))
+        projected = ops.reshape(ops.matmul(flat, gram_matrix), (count, num_queries, length, width))
+        squares = ops.sum(projected * scaled_weights, axis=-1)
+        is_nonzero, one = squares > 0, ops.ones((), squares.dtype)
+        lengths = ops.rsqrt(ops.where(is_nonzero, squares, one))
+        return ops.where(is_nonzero, ops.sum(scaled_weights * cosines, axis=-1) * lengths, 0 * one)
 
-    def _look(self, scores: Tensor, pairs: Tensor) -> Tensor:
+    def _compute_weights(self, scores: Tensor, pairs: Tensor) -> Tensor:
         """Compute weights `(..., T, S)` from cosines, normalized over the queries of each value."""
         scores = ops.where(pairs, ops.relu(scores), ops.zeros((), scores.dtype))
         squares = ops.sum(ops.square(scores), axis=-2, keepdims=True)
@@ -238,12 +241,12 @@ class StackedCrossAttention(keras.layers.Layer):
         return zoo_ops.masked_softmax(self.inverse_temperature * scores, pairs)
 
     def _compare(
-        self, queries: Tensor, attended: Tensor, there: Tensor, row_mask: Tensor
+        self, queries: Tensor, attended: Tensor, query_mask: Tensor, row_mask: Tensor
     ) -> Tensor:
         """Compute the similarity of each pair, `(B,)`."""
         queries = ops.cast(queries, attended.dtype)[..., None, :]
         matches = self.cosine.compute_scores(queries, self.cosine.project(attended[..., None, :]))
-        pooled = POOLINGS[self.pooling](matches[..., 0, 0], there, self.pooling_sharpness)
+        pooled = POOLINGS[self.pooling](matches[..., 0, 0], query_mask, self.pooling_sharpness)
         return ops.where(row_mask, pooled, ops.zeros((), pooled.dtype))
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
@@ -261,11 +264,11 @@ class StackedCrossAttention(keras.layers.Layer):
         def spec(*shape: int | None) -> keras.KerasTensor:
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-        attending, attended_pair, mask = words.shape, regions.shape, words_mask
+        query_shape, value_shape, mask = words.shape, regions.shape, words_mask
         if self.direction == "image_to_text":
-            attending, attended_pair, mask = attended_pair, attending, regions_mask
-        attended = zoo_ops.pass_mask_on(spec(*attending), mask)
-        results = attended, spec(attending[0]), spec(*attending[:2], attended_pair[1])
+            query_shape, value_shape, mask = value_shape, query_shape, regions_mask
+        attended = zoo_ops.pass_mask_on(spec(*query_shape), mask)
+        results = attended, spec(query_shape[0]), spec(*query_shape[:2], value_shape[1])
         return results if return_attention_scores else results[:2]
 
     def get_config(self) -> dict[str, Any]:
@@ -278,14 +281,14 @@ class StackedCrossAttention(keras.layers.Layer):
         }
 
 
-def _or_all(mask: Tensor | None, x: Tensor) -> Tensor:
+def _mask_or_ones(mask: Tensor | None, x: Tensor) -> Tensor:
     """Return the mask of `x` `(B, L, D)`, or an all-True mask if it is None."""
     return ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
 
 
-def _sizes(values: Tensor, units: Tensor) -> Tensor:
+def _relative_norms(values: Tensor, units: Tensor) -> Tensor:
     """Return norms of values `(M, S, D)` relative to the largest entry per row, `(M, 1, 1, S)`."""
     values = ops.cast(values, units.dtype)
-    greatest = ops.max(ops.abs(values), axis=(1, 2), keepdims=True, initial=0)
-    greatest = ops.stop_gradient(ops.where(greatest > 0, greatest, ops.ones_like(greatest)))
-    return ops.sum(values / greatest * units, axis=-1)[:, None, None, :]
+    largest = ops.max(ops.abs(values), axis=(1, 2), keepdims=True, initial=0)
+    largest = ops.stop_gradient(ops.where(largest > 0, largest, ops.ones_like(largest)))
+    return ops.sum(values / largest * units, axis=-1)[:, None, None, :]

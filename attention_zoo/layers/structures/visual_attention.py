@@ -78,8 +78,10 @@ class VisualAttention(Attention):
         self.units, self.use_gate = units, use_gate
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
-        _refuse_other_places(value_shape, key_shape or value_shape)
-        super().build(query_shape, _row_shape(value_shape), key_shape and _row_shape(key_shape))
+        _check_same_grid(value_shape, key_shape or value_shape)
+        super().build(
+            query_shape, _flatten_shape(value_shape), key_shape and _flatten_shape(key_shape)
+        )
         self.gate_kernel = self.gate_bias = None
         if self.use_gate:
             self.gate_kernel = self.add_weight(shape=(query_shape[-1], 1), name="gate_kernel")
@@ -99,17 +101,17 @@ class VisualAttention(Attention):
         return_state: bool = False,
         training: bool | None = None,
     ) -> Any:
-        _refuse_other_places(value.shape, value.shape if key is None else key.shape)
+        _check_same_grid(value.shape, value.shape if key is None else key.shape)
         value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)
         key_mask = zoo_ops.merge_masks("key_mask", key_mask, key)
         grid = ops.shape(value)[1:-1]
         if len(grid) == 2:
-            value, key = _in_a_row(value), _in_a_row(key)
-            value_mask, key_mask = _mask_in_a_row(value_mask, grid), _mask_in_a_row(key_mask, grid)
+            value, key = _flatten_grid(value), _flatten_grid(key)
+            value_mask, key_mask = _flatten_mask(value_mask, grid), _flatten_mask(key_mask, grid)
             if attention_mask is not None:
                 shape = (value.shape[0], query.shape[1], None, None)
                 attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
-                attention_mask = _mask_in_a_row(attention_mask, grid)
+                attention_mask = _flatten_mask(attention_mask, grid)
         results = super().call(
             query,
             value,
@@ -138,8 +140,8 @@ class VisualAttention(Attention):
         """Prepare the memory, as in `Attention`; a grid is flattened first."""
         if len(value.shape) == 4:
             value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)
-            value_mask = _mask_in_a_row(value_mask, ops.shape(value)[1:-1])
-            value, key = _in_a_row(value), _in_a_row(key)
+            value_mask = _flatten_mask(value_mask, ops.shape(value)[1:-1])
+            value, key = _flatten_grid(value), _flatten_grid(key)
         return super().prepare(value, key, value_mask, num_queries)
 
     def project_output(self, context: Tensor, query: Tensor, row_mask: Tensor | None) -> Tensor:
@@ -159,9 +161,9 @@ class VisualAttention(Attention):
         return_state: bool = False,
         **kwargs: Any,
     ) -> Any:
-        row = keras.KerasTensor(_row_shape(value.shape), dtype=value.dtype)
+        flat_value = keras.KerasTensor(_flatten_shape(value.shape), dtype=value.dtype)
         results = super().compute_output_spec(
-            query, row, None, query_mask, return_attention_scores, return_state
+            query, flat_value, None, query_mask, return_attention_scores, return_state
         )
         if not return_attention_scores:
             return results
@@ -175,7 +177,7 @@ class VisualAttention(Attention):
         return {**config, "units": self.units, "use_gate": self.use_gate}
 
 
-def _row_shape(shape: Shape) -> Shape:
+def _flatten_shape(shape: Shape) -> Shape:
     """Return `(B, L, C)` for a grid `(B, h, w, C)`, and any other shape unchanged."""
     if len(shape) != 4:
         return tuple(shape)
@@ -183,7 +185,7 @@ def _row_shape(shape: Shape) -> Shape:
     return batch, None if None in (height, width) else height * width, features
 
 
-def _refuse_other_places(value: Shape, key: Shape) -> None:
+def _check_same_grid(value: Shape, key: Shape) -> None:
     """Raise ValueError unless keys and values have the same grid."""
     pairs = zip(tuple(value)[1:-1], tuple(key)[1:-1], strict=False)
     same = len(value) == len(key) and all(None in pair or pair[0] == pair[1] for pair in pairs)
@@ -194,7 +196,7 @@ def _refuse_other_places(value: Shape, key: Shape) -> None:
         )
 
 
-def _in_a_row(x: Tensor | None) -> Tensor | None:
+def _flatten_grid(x: Tensor | None) -> Tensor | None:
     """Flatten the grid axes: `(B, h, w, C)` to `(B, h w, C)`."""
     if x is None:
         return None
@@ -202,7 +204,7 @@ def _in_a_row(x: Tensor | None) -> Tensor | None:
     return ops.reshape(x, (batch, height * width, features))
 
 
-def _mask_in_a_row(mask: Tensor | None, grid: tuple[Any, ...]) -> Tensor | None:
+def _flatten_mask(mask: Tensor | None, grid: tuple[Any, ...]) -> Tensor | None:
     """Flatten a mask that broadcasts to `(..., h, w)` to `(..., h w)`."""
     if mask is None:
         return None

@@ -8,12 +8,12 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.text.character_reader import PAD, CharacterReader
+from attention_zoo.layers.text.character_encoder import PAD, CharacterEncoder
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CharacterCNN(CharacterReader):
+class CharacterCNN(CharacterEncoder):
     """Character CNN: word vectors by a convolution over characters and max pooling.
 
     `y_t = max_i [x_{i-1}; x_i; x_{i+1}] W + b`, `x_i = drop(E[character_i])`,
@@ -73,12 +73,12 @@ class CharacterCNN(CharacterReader):
         super().build(inputs_shape)
         self.filters.build((None, None, self.width * self.embedding_dim))
 
-    def read(self, tokens: Tensor, training: bool | None) -> Tensor:
+    def encode(self, tokens: Tensor, training: bool | None) -> Tensor:
         mask = ops.not_equal(tokens, PAD)
         x = zoo_ops.zero_masked(self.embed(tokens, training), mask)
-        answers = self.filters(zoo_ops.sliding_windows(x, self.width))
-        answers = ops.where(mask[..., None], answers, ops.cast(float("-inf"), answers.dtype))
-        best = ops.max(answers, axis=1, initial=float("-inf"))
+        features = self.filters(zoo_ops.sliding_windows(x, self.width))
+        features = ops.where(mask[..., None], features, ops.cast(float("-inf"), features.dtype))
+        best = ops.max(features, axis=1, initial=float("-inf"))
         return zoo_ops.zero_masked(best, ops.any(mask, axis=1))
 
     def get_config(self) -> dict[str, Any]:

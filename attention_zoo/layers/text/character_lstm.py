@@ -9,12 +9,12 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.recurrent.recurrent_encoder import RecurrentEncoder
-from attention_zoo.layers.text.character_reader import PAD, CharacterReader
+from attention_zoo.layers.text.character_encoder import PAD, CharacterEncoder
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CharacterLSTM(CharacterReader):
+class CharacterLSTM(CharacterEncoder):
     """Character LSTM: word vectors by the last states of a bidirectional LSTM.
 
     `y_t = [h_C; h'_1]`, `h_i = LSTM(x_i, h_{i-1})`, `h'_i = LSTM'(x_i, h'_{i+1})`,
@@ -64,17 +64,17 @@ class CharacterLSTM(CharacterReader):
         **kwargs: Any,
     ) -> None:
         super().__init__(vocabulary_size, embedding_dim, units, dropout, seed, **kwargs)
-        self.reader = RecurrentEncoder("lstm", units, bidirectional=True, dtype=self.dtype_policy)
+        self.encoder = RecurrentEncoder("lstm", units, bidirectional=True, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape) -> None:
         super().build(inputs_shape)
-        self.reader.build((None, None, self.embedding_dim))
+        self.encoder.build((None, None, self.embedding_dim))
 
-    def read(self, tokens: Tensor, training: bool | None) -> Tensor:
+    def encode(self, tokens: Tensor, training: bool | None) -> Tensor:
         # Keras's LSTM needs at least one row and one step; cuDNN needs all padding at the end.
         tokens = ops.pad(tokens, ((0, 1), (0, 1)))
         tokens = ops.take_along_axis(tokens, zoo_ops.to_front(ops.not_equal(tokens, PAD)), axis=1)
         mask = ops.not_equal(tokens, PAD)
         x = self.embed(tokens, training)
-        _, states = self.reader(x, mask=zoo_ops.unmask_empty_rows(mask), training=training)
+        _, states = self.encoder(x, mask=zoo_ops.unmask_empty_rows(mask), training=training)
         return zoo_ops.zero_masked(states[0], ops.any(mask, axis=1))[:-1]

@@ -65,8 +65,8 @@ class WordDropout(keras.layers.Layer):
         if not (training and self.rate):
             return inputs
         keep = kept(self.seed_generator.next(), self.rate, ops.shape(inputs))
-        left = ops.logical_or(ops.equal(inputs, PAD), keep)
-        return ops.where(left, inputs, ops.cast(UNKNOWN, inputs.dtype))
+        is_kept = ops.logical_or(ops.equal(inputs, PAD), keep)
+        return ops.where(is_kept, inputs, ops.cast(UNKNOWN, inputs.dtype))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}

@@ -11,10 +11,10 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.transformer.encoder_layer import (
     TransformerEncoderLayer,
     attend_cached,
-    heads,
-    keys_and_values,
+    make_multi_head_attention,
+    project_keys_and_values,
 )
-from attention_zoo.layers.transformer.kv_cache import Cache, KeysAndValues
+from attention_zoo.layers.transformer.kv_cache import KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import Residual
 from attention_zoo.typing import Shape, Tensor
 
@@ -69,11 +69,11 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
 
     def build(self, inputs_shape: Shape, memory_shape: Shape) -> None:  # type: ignore[override]
         zoo_ops.check_shape("memory", memory_shape, ("batch", "sources", "features"))
-        own: dict[str, Any] = {"seed": self._given["seed"], "dtype": self.dtype_policy}
+        layer_options: dict[str, Any] = {"seed": self._options["seed"], "dtype": self.dtype_policy}
         super().build(inputs_shape)
-        self.around_memory = Residual(**self._around, **own)
-        self.memory_attention = heads(self, self.width)
-        self.around_memory.build(inputs_shape)
+        self.memory_residual = Residual(**self._residual_options, **layer_options)
+        self.memory_attention = make_multi_head_attention(self, self.width)
+        self.memory_residual.build(inputs_shape)
         self.memory_attention.build(inputs_shape, memory_shape)
 
     def call(  # type: ignore[override]
@@ -91,9 +91,9 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         memory_mask = zoo_ops.merge_masks("memory_mask", memory_mask, memory)
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
-        x, own = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
+        x, self_weights = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
         context = self.memory_attention(
-            self.around_memory.before(x),
+            self.memory_residual.prepare_input(x),
             memory,
             query_mask=mask,
             value_mask=memory_mask,
@@ -101,34 +101,34 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
             training=training,
         )
         context, weights = context if return_attention_scores else (context, None)
-        x = self.work(self.around_memory.after(x, context, training), training)
+        x = self.apply_feed_forward(self.memory_residual.add_output(x, context, training), training)
         x = zoo_ops.pass_mask_on(zoo_ops.zero_masked(x, mask), mask)
-        return (x, own, weights) if return_attention_scores else x
+        return (x, self_weights, weights) if return_attention_scores else x
 
     # Decoding with a KV cache.
 
-    def read(self, memory: Tensor, mask: Tensor) -> KeysAndValues:
+    def project_memory(self, memory: Tensor, mask: Tensor) -> KeysAndValues:
         """Project a memory `(B, S, Dm)` to keys and values for decoding; `mask` is `(B, S)`."""
-        return keys_and_values(self.memory_attention, zoo_ops.zero_masked(memory, mask))
+        return project_keys_and_values(self.memory_attention, zoo_ops.zero_masked(memory, mask))
 
     def step(  # type: ignore[override]
-        self, x: Tensor, cache: Cache, memory: KeysAndValues, memory_mask: Tensor
-    ) -> tuple[Tensor, Cache, Tensor]:
+        self, x: Tensor, cache: KVCache, memory: KeysAndValues, memory_mask: Tensor
+    ) -> tuple[Tensor, KVCache, Tensor]:
         """Decode one token of each of N hypotheses.
 
         Args:
             x: `(B, N, D)`.
             cache: the KV cache of the prefix.
-            memory: from `read`.
+            memory: from `project_memory`.
             memory_mask: `(B, S)`.
 
         Returns:
             `(B, N, D)`, the updated cache, and the cross-attention weights `(B, H, N, S)`.
         """
         x, cache = self.attend_step(x, cache)
-        read = self.around_memory.before(x)
+        query = self.memory_residual.prepare_input(x)
         context, weights = attend_cached(
-            self.memory_attention, read, memory, memory_mask[:, None, None]
+            self.memory_attention, query, memory, memory_mask[:, None, None]
         )
-        x = self.around_memory.after(x, context, False)
-        return self.work(x), cache, weights
+        x = self.memory_residual.add_output(x, context, False)
+        return self.apply_feed_forward(x), cache, weights

@@ -40,7 +40,7 @@ class Dropout(keras.layers.Dropout):
             return inputs
         sizes = ops.shape(inputs)
         noise = self.noise_shape or (None,) * len(sizes)
-        shape = [size if own is None else own for size, own in zip(sizes, noise, strict=True)]
+        shape = [size if fixed is None else fixed for size, fixed in zip(sizes, noise, strict=True)]
         keep = kept(self.seed_generator.next(), self.rate, shape)
         scale = 1 / (1 - self.rate) if self.rate < 1 else 0.0
         return ops.where(keep, inputs * scale, ops.zeros((), inputs.dtype))

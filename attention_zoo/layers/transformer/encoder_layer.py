@@ -10,12 +10,12 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttention
 from attention_zoo.layers.transformer.feed_forward import FeedForward
-from attention_zoo.layers.transformer.kv_cache import Ancestors, Cache, KeysAndValues
+from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import Residual
 from attention_zoo.registry import did_you_mean
 from attention_zoo.typing import Shape, Tensor
 
-STYLE = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
+LAYER_OPTIONS = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
 """Arguments of this layer that a model accepts in its `layer` argument."""
 
 
@@ -91,39 +91,39 @@ class TransformerEncoderLayer(keras.layers.Layer):
             attention = keras.saving.deserialize_keras_object(attention)
         self.units = zoo_ops.whole_number("units", units)
         self.num_heads = zoo_ops.whole_number("num_heads", num_heads)
-        own: dict[str, Any] = {"seed": seed, "dtype": self.dtype_policy}
-        around: dict[str, Any] = {
+        layer_options: dict[str, Any] = {"seed": seed, "dtype": self.dtype_policy}
+        residual_options: dict[str, Any] = {
             "norm": norm,
             "norm_first": norm_first,
             "epsilon": epsilon,
             "dropout": dropout,
         }
-        around |= {"stochastic_depth": stochastic_depth}
-        self._around = around
-        self.around_attention, self.around_feed_forward = (
-            Residual(**around, **own) for _ in range(2)
+        residual_options |= {"stochastic_depth": stochastic_depth}
+        self._residual_options = residual_options
+        self.attention_residual, self.feed_forward_residual = (
+            Residual(**residual_options, **layer_options) for _ in range(2)
         )
-        self.feed_forward = FeedForward(self.units, activation, **own)
+        self.feed_forward = FeedForward(self.units, activation, **layer_options)
         self.attention = attention
-        self._given = {
+        self._options = {
             "units": self.units,
             "num_heads": self.num_heads,
             "activation": self.feed_forward.get_config()["activation"],
-            **around,
+            **residual_options,
             "seed": seed,
         }
-        self._own_attention = attention is None
+        self._is_default_attention = attention is None
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
         self.width = inputs_shape[-1]
         if self.attention is None:
-            self.attention = heads(self, self.width)
+            self.attention = make_multi_head_attention(self, self.width)
         if not self.attention.built:
             self.attention.build(inputs_shape, inputs_shape)
-        self.around_attention.build(inputs_shape)
-        self.around_feed_forward.build(inputs_shape)
+        self.attention_residual.build(inputs_shape)
+        self.feed_forward_residual.build(inputs_shape)
         self.feed_forward.build(inputs_shape)
         self.built = True
 
@@ -139,7 +139,9 @@ class TransformerEncoderLayer(keras.layers.Layer):
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         x, weights = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
-        x = zoo_ops.pass_mask_on(zoo_ops.zero_masked(self.work(x, training), mask), mask)
+        x = zoo_ops.pass_mask_on(
+            zoo_ops.zero_masked(self.apply_feed_forward(x, training), mask), mask
+        )
         return (x, weights) if return_attention_scores else x
 
     def attend(
@@ -147,27 +149,27 @@ class TransformerEncoderLayer(keras.layers.Layer):
         x: Tensor,
         mask: Tensor | None,
         use_causal_mask: bool,
-        seen: bool,
+        return_weights: bool,
         training: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Apply the self-attention sublayer with its residual; return the weights too if `seen`."""
-        read = self.around_attention.before(x)
+        """Apply the self-attention sublayer with its residual; return its weights on request."""
+        normalized = self.attention_residual.prepare_input(x)
         attended = self.attention(
-            read,
-            read,
+            normalized,
+            normalized,
             query_mask=mask,
             value_mask=mask,
             use_causal_mask=use_causal_mask,
-            return_attention_scores=seen,
+            return_attention_scores=return_weights,
             training=training,
         )
-        attended, weights = attended if seen else (attended, None)
-        return self.around_attention.after(x, attended, training), weights
+        attended, weights = attended if return_weights else (attended, None)
+        return self.attention_residual.add_output(x, attended, training), weights
 
-    def work(self, x: Tensor, training: bool | None = None) -> Tensor:
+    def apply_feed_forward(self, x: Tensor, training: bool | None = None) -> Tensor:
         """Apply the feed-forward sublayer with its residual."""
-        y = self.feed_forward(self.around_feed_forward.before(x), training=training)
-        return self.around_feed_forward.after(x, y, training)
+        y = self.feed_forward(self.feed_forward_residual.prepare_input(x), training=training)
+        return self.feed_forward_residual.add_output(x, y, training)
 
     # Decoding with a KV cache.
 
@@ -182,13 +184,13 @@ class TransformerEncoderLayer(keras.layers.Layer):
             `(B, T, D)`, and the keys and values of the prefix.
         """
         x = zoo_ops.zero_masked(ops.cast(x, self.compute_dtype), mask)
-        kept = keys_and_values(
-            self.attention, zoo_ops.zero_masked(self.around_attention.before(x), mask)
+        cached = project_keys_and_values(
+            self.attention, zoo_ops.zero_masked(self.attention_residual.prepare_input(x), mask)
         )
         x, _ = self.attend(x, mask, True, False, False)
-        return zoo_ops.zero_masked(self.work(x), mask), kept
+        return zoo_ops.zero_masked(self.apply_feed_forward(x), mask), cached
 
-    def step(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+    def step(self, x: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
         """Apply the layer in one decoding step, to one token of each of N hypotheses.
 
         Args:
@@ -199,24 +201,24 @@ class TransformerEncoderLayer(keras.layers.Layer):
             `(B, N, D)`, and the updated cache.
         """
         x, cache = self.attend_step(x, cache)
-        return self.work(x), cache
+        return self.apply_feed_forward(x), cache
 
-    def attend_step(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+    def attend_step(self, x: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
         """Apply the self-attention sublayer in one decoding step, and update the KV cache."""
-        read, written = self.around_attention.before(x), cache.ancestors
-        cache = cache.write(keys_and_values(self.attention, read, written))
+        query, ancestors = self.attention_residual.prepare_input(x), cache.ancestors
+        cache = cache.write(project_keys_and_values(self.attention, query, ancestors))
         attended = cache.apply_to_bucket(
-            lambda at, seen: attend_cached(self.attention, read, at, seen, written)[0]
+            lambda cached, mask: attend_cached(self.attention, query, cached, mask, ancestors)[0]
         )
-        return self.around_attention.after(x, attended, False), cache
+        return self.attention_residual.add_output(x, attended, False), cache
 
     def get_config(self) -> dict[str, Any]:
-        given = None if self._own_attention else self.attention
-        config = {**self._given, "attention": keras.saving.serialize_keras_object(given)}
+        attention = None if self._is_default_attention else self.attention
+        config = {**self._options, "attention": keras.saving.serialize_keras_object(attention)}
         return {**super().get_config(), **config}
 
 
-def heads(layer: Any, width: int) -> MultiHeadAttention:
+def make_multi_head_attention(layer: Any, width: int) -> MultiHeadAttention:
     """Create the multi-head attention of a layer; ValueError unless num_heads divides the width."""
     count = layer.num_heads
     if width % count:
@@ -224,15 +226,15 @@ def heads(layer: Any, width: int) -> MultiHeadAttention:
     return MultiHeadAttention(count, width // count, dtype=layer.dtype_policy)
 
 
-def check_style(style: dict[str, Any], more: tuple[str, ...] = ()) -> None:
+def check_layer_options(options: dict[str, Any], extra: tuple[str, ...] = ()) -> None:
     """Raise ValueError for arguments that a model's `layer` does not accept.
 
     Args:
-        style: the value of `layer`, arguments by name.
-        more: names that the model accepts in addition to `STYLE`.
+        options: the value of `layer`, arguments by name.
+        extra: names that the model accepts in addition to `LAYER_OPTIONS`.
     """
-    known = (*STYLE, *more)
-    for name in style:
+    known = (*LAYER_OPTIONS, *extra)
+    for name in options:
         if name not in known:
             raise ValueError(
                 f"layer has no option {name!r}{did_you_mean(name, known)}"
@@ -240,46 +242,46 @@ def check_style(style: dict[str, Any], more: tuple[str, ...] = ()) -> None:
             )
 
 
-def keys_and_values(
-    heads: MultiHeadAttention, x: Tensor, written: Ancestors | None = None
+def project_keys_and_values(
+    heads: MultiHeadAttention, x: Tensor, ancestors: Ancestors | None = None
 ) -> KeysAndValues:
     """Project `x (B, S, D)` to keys and values, as the KV cache stores them.
 
     Args:
-        written: ancestors of the hypotheses in a decoding step; all of `x` then has the current
+        ancestors: ancestors of the hypotheses in a decoding step; all of `x` then has the current
             token's position. If None, `x` has the positions 0 .. S-1.
     """
-    place = None if written is None or heads.positions is None else written.place[None]
-    memory = heads.prepare(x, positions=place)
+    position = None if ancestors is None or heads.positions is None else ancestors.position[None]
+    memory = heads.prepare(x, positions=position)
     return KeysAndValues(ops.transpose(memory.keys, (0, 1, 3, 2)), memory.values)
 
 
 def attend_cached(
     heads: MultiHeadAttention,
     x: Tensor,
-    at: KeysAndValues,
+    cached: KeysAndValues,
     mask: Tensor,
-    written: Ancestors | None = None,
+    ancestors: Ancestors | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attend from `x (B, N, D)` to cached keys and values; `mask` broadcasts to `(B, H, N, S)`.
 
     Args:
-        written: ancestors of the hypotheses in the cache; used only with relative positions.
+        ancestors: ancestors of the hypotheses in the cache; used only with relative positions.
 
     Returns:
         `(B, N, D)`, 0 in fully masked rows, and the weights `(B, H, N, S)`.
     """
     positions: Any = heads.positions
-    here = None if positions is None else written
-    query = heads.project_query(x, None if here is None else here.place[None])
-    scores = ops.matmul(query * heads.key_dim**-0.5, at.keys)
-    if here is not None:
-        distances = here.distances(ops.shape(at.values)[-2])
+    relative = None if positions is None else ancestors
+    query = heads.project_query(x, None if relative is None else relative.position[None])
+    scores = ops.matmul(query * heads.key_dim**-0.5, cached.keys)
+    if relative is not None:
+        distances = relative.distances(ops.shape(cached.values)[-2])
         bias = positions.bias_at(query, distances)
         scores = scores if bias is None else zoo_ops.at_least_float32(scores) + bias
     weights = zoo_ops.masked_softmax(scores, mask)
-    context = ops.matmul(ops.cast(weights, at.values.dtype), at.values)
-    if here is not None:
+    context = ops.matmul(ops.cast(weights, cached.values.dtype), cached.values)
+    if relative is not None:
         offset = positions.offset_at(weights, distances)
         context = context if offset is None else context + ops.cast(offset, context.dtype)
     return heads.project_output(context, x, ops.any(mask, axis=-1, keepdims=True)), weights

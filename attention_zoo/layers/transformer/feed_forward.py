@@ -20,10 +20,10 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return keras.activations.gelu(x, approximate=True)
 
 
-NAMED = {"gelu_tanh": gelu_tanh}
+CUSTOM_ACTIVATIONS = {"gelu_tanh": gelu_tanh}
 """Activations that Keras does not know by name."""
 
-GATED = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
+GATED_ACTIVATIONS = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
 """Gated activations by name, and the activation function of each."""
 
 
@@ -86,18 +86,24 @@ class FeedForward(keras.layers.Layer):
             dropout,
             seed,
         )
-        gated = isinstance(activation, str) and activation in GATED
-        own: dict[str, Any] = {"use_bias": use_bias, "dtype": self.dtype_policy}
-        named = {**GATED, **NAMED}.get(activation) if isinstance(activation, str) else None
-        self.first = keras.layers.Dense(self.units, named or activation, **own)
-        self.gate = keras.layers.Dense(self.units, **own) if gated else None
+        gated = isinstance(activation, str) and activation in GATED_ACTIVATIONS
+        dense_options: dict[str, Any] = {"use_bias": use_bias, "dtype": self.dtype_policy}
+        activation_function = (
+            {**GATED_ACTIVATIONS, **CUSTOM_ACTIVATIONS}.get(activation)
+            if isinstance(activation, str)
+            else None
+        )
+        self.first = keras.layers.Dense(
+            self.units, activation_function or activation, **dense_options
+        )
+        self.gate = keras.layers.Dense(self.units, **dense_options) if gated else None
         self.drop = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
         width = inputs_shape[-1]
-        own: dict[str, Any] = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
-        self.second = keras.layers.Dense(width, **own)
+        dense_options: dict[str, Any] = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
+        self.second = keras.layers.Dense(width, **dense_options)
         self.first.build((None, width))
         if self.gate is not None:
             self.gate.build((None, width))

@@ -30,91 +30,96 @@ class Ancestors(NamedTuple):
     step t stay at cache position `P + t W + n`, where W is the beam width; only `parents` is
     reordered.
 
-    at: `(B,)` int32, number of previous steps, equal in all rows. parents: `(B, N, L)` int32, beam
-    index of the ancestor at each of L steps. width: W. read: P, number of cache positions that are
-    filled before the first step (the prompt), shared by all hypotheses of a source.
+    num_steps: `(B,)` int32, number of previous steps, equal in all rows. parents: `(B, N, L)`
+    int32, beam index of the ancestor at each of L steps. width: W. prompt_length: P, number of
+    cache positions that are filled before the first step, shared by all hypotheses of a source.
     """
 
-    at: Tensor
+    num_steps: Tensor
     parents: Tensor
     width: int
-    read: Any = 0
+    prompt_length: Any = 0
 
     @property
     def step(self) -> Tensor:
         """Index of the current step, a scalar."""
-        return ops.max(self.at, initial=0)
+        return ops.max(self.num_steps, initial=0)
 
     @property
-    def place(self) -> Tensor:
+    def position(self) -> Tensor:
         """Position of the current token, a scalar, including the P prefilled positions."""
-        return self.read + self.step
+        return self.prompt_length + self.step
 
-    def here(self) -> Ancestors:
+    def add_current_step(self) -> Ancestors:
         """Return the ancestors, including each hypothesis as its own at the current step."""
         batch, count, _ = ops.shape(self.parents)
-        itself = ops.broadcast_to(ops.arange(count, dtype="int32"), (batch, count))
-        parents = ops.slice_update(self.parents, (0, 0, self.step), itself[..., None])
+        beam_indices = ops.broadcast_to(ops.arange(count, dtype="int32"), (batch, count))
+        parents = ops.slice_update(self.parents, (0, 0, self.step), beam_indices[..., None])
         return self._replace(parents=parents)
 
-    def seen(self) -> Tensor:
+    def make_mask(self) -> Tensor:
         """Return the mask of generated entries, `(B, 1, N, L W)` bool, True at ancestors."""
-        places = ops.arange(self.width, dtype="int32")
-        written = ops.arange(ops.shape(self.parents)[2], dtype="int32") <= self.step
-        mine = ops.logical_and(self.parents[..., None] == places, written[:, None])
-        batch, count, steps, _ = ops.shape(mine)
-        return ops.reshape(mine, (batch, 1, count, steps * self.width))
+        beams = ops.arange(self.width, dtype="int32")
+        is_written = ops.arange(ops.shape(self.parents)[2], dtype="int32") <= self.step
+        is_ancestor = ops.logical_and(self.parents[..., None] == beams, is_written[:, None])
+        batch, count, steps, _ = ops.shape(is_ancestor)
+        return ops.reshape(is_ancestor, (batch, 1, count, steps * self.width))
 
-    def distances(self, places: Tensor) -> Tensor:
+    def distances(self, num_entries: Tensor) -> Tensor:
         """Return the positions of the first S entries relative to the current token, `(S,)`."""
-        every = ops.arange(places, dtype="int32")
-        written = (every - self.read) // self.width + self.read
-        return ops.where(every < self.read, every, written) - self.place
+        entries = ops.arange(num_entries, dtype="int32")
+        positions = (entries - self.prompt_length) // self.width + self.prompt_length
+        return ops.where(entries < self.prompt_length, entries, positions) - self.position
 
 
-class Cache(NamedTuple):
+class KVCache(NamedTuple):
     """KV cache of one layer, and its mask.
 
-    room: cached keys `(B, H, K, P + L W)` and values `(B, H, P + L W, V)`. seen: attention mask
+    entries: cached keys `(B, H, K, P + L W)` and values `(B, H, P + L W, V)`. mask: attention mask
     `(B, 1, N, P + L W)` bool, True where a hypothesis may attend.
     """
 
-    room: KeysAndValues
+    entries: KeysAndValues
     ancestors: Ancestors
-    seen: Tensor
+    mask: Tensor
 
-    def write(self, new: KeysAndValues) -> Cache:
+    def write(self, new: KeysAndValues) -> KVCache:
         """Return the cache with the keys `(B, H, K, N)` and values `(B, H, N, V)` of this step."""
-        place = self.ancestors.read + self.ancestors.step * self.ancestors.width
-        keys = ops.slice_update(self.room.keys, (0, 0, 0, place), new.keys)
-        values = ops.slice_update(self.room.values, (0, 0, place, 0), new.values)
-        return self._replace(room=KeysAndValues(keys, values))
+        position = self.ancestors.prompt_length + self.ancestors.step * self.ancestors.width
+        keys = ops.slice_update(self.entries.keys, (0, 0, 0, position), new.keys)
+        values = ops.slice_update(self.entries.values, (0, 0, position, 0), new.values)
+        return self._replace(entries=KeysAndValues(keys, values))
 
     def apply_to_bucket(self, function: Callable[[KeysAndValues, Tensor], Tensor]) -> Tensor:
         """Call `function(keys_and_values, mask)` on the current bucket; mask `(B, 1, N, S)`."""
-        width, read = self.ancestors.width, self.ancestors.read
+        width, prompt_length = self.ancestors.width, self.ancestors.prompt_length
 
-        def within(steps: Tensor) -> Tensor:
-            end = read + steps * width
-            keys, values = self.room
+        def call_on(steps: Tensor) -> Tensor:
+            end = prompt_length + steps * width
+            keys, values = self.entries
             bucket = KeysAndValues(keys[..., :end], values[:, :, :end])
-            return function(bucket, self.seen[..., :end])
+            return function(bucket, self.mask[..., :end])
 
-        room = (ops.shape(self.room.values)[2] - read) // width
-        return in_bucket(self.ancestors.step, within, room)
+        max_steps = (ops.shape(self.entries.values)[2] - prompt_length) // width
+        return call_in_bucket(self.ancestors.step, call_on, max_steps)
 
 
-def in_bucket(
-    at: Tensor, function: Callable[[Any], Tensor], room: Any, sizes: tuple[int, ...] = BUCKETS
+def call_in_bucket(
+    step: Tensor,
+    function: Callable[[Any], Tensor],
+    max_steps: Any,
+    sizes: tuple[int, ...] = BUCKETS,
 ) -> Tensor:
-    """Call `function(n)` for the smallest bucket of n steps that contains step `at`.
+    """Call `function(n)` for the smallest bucket of n steps that contains `step`.
 
-    The largest bucket is the whole cache, `room` steps. The cost of a step thus grows with the
-    filled part of the cache, although each bucket has a static shape (if `room` is static).
+    The largest bucket is the whole cache, `max_steps` steps. The cost of a step thus grows with the
+    filled part of the cache, although each bucket has a static shape (if `max_steps` is static).
     """
-    if not sizes or (isinstance(room, int) and 2 * sizes[0] > room):
-        return function(room)
-    size = sizes[0] if isinstance(room, int) else ops.minimum(sizes[0], room)
+    if not sizes or (isinstance(max_steps, int) and 2 * sizes[0] > max_steps):
+        return function(max_steps)
+    size = sizes[0] if isinstance(max_steps, int) else ops.minimum(sizes[0], max_steps)
     return ops.cond(
-        at < sizes[0], lambda: function(size), lambda: in_bucket(at, function, room, sizes[1:])
+        step < sizes[0],
+        lambda: function(size),
+        lambda: call_in_bucket(step, function, max_steps, sizes[1:]),
     )

@@ -18,8 +18,9 @@ NORMS.register("rms")(keras.layers.RMSNormalization)
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class Residual(keras.layers.Layer):
-    """Residual connection around a sublayer f, in two halves: `before` f and `after` f.
+    """Residual connection around a sublayer f, in two halves.
 
+    `prepare_input` returns the input of f, `add_output` adds its output:
     `y = x + drop(f(norm(x)))` with `norm_first`, else `y = norm(x + drop(f(x)))`
 
     Args:
@@ -47,32 +48,38 @@ class Residual(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        layer_options: dict[str, Any] = {"dtype": self.dtype_policy}
         for name, rate in (("dropout", dropout), ("stochastic_depth", stochastic_depth)):
             if not 0 <= zoo_ops.number(rate) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {rate!r}")
-        self.norm = NORMS.get(norm)(epsilon=epsilon, **own)
+        self.norm = NORMS.get(norm)(epsilon=epsilon, **layer_options)
         self.norm_first = norm_first
-        self.drop = Dropout(dropout, seed=seed, **own)
-        self.leave_out = Dropout(stochastic_depth, noise_shape=(None, 1, 1), seed=seed, **own)
+        self.drop = Dropout(dropout, seed=seed, **layer_options)
+        self.stochastic_depth = Dropout(
+            stochastic_depth, noise_shape=(None, 1, 1), seed=seed, **layer_options
+        )
 
     def build(self, inputs_shape: Shape) -> None:
         self.norm.build(tuple(inputs_shape))
         self.built = True
 
-    def before(self, x: Tensor) -> Tensor:
+    def prepare_input(self, x: Tensor) -> Tensor:
         """Return the input of the sublayer."""
         return self.norm(x) if self.norm_first else x
 
-    def after(self, x: Tensor, y: Tensor, training: bool | None) -> Tensor:
+    def add_output(self, x: Tensor, y: Tensor, training: bool | None) -> Tensor:
         """Add the sublayer's output `y (B, T, D)`, after dropout, to the residual `x (B, T, D)`."""
-        y = self.leave_out(self.drop(y, training=training), training=training)
+        y = self.stochastic_depth(self.drop(y, training=training), training=training)
         return x + y if self.norm_first else self.norm(x + y)
 
 
-def closing_norm(
+def make_final_norm(
     norm: str = "layer", norm_first: bool = True, epsilon: float = 1e-6, **other: Any
 ) -> keras.layers.Layer:
     """Return the final normalization of a stack: a norm after pre-norm layers, else an Identity."""
-    own = {key: value for key, value in other.items() if key == "dtype"}
-    return NORMS.get(norm)(epsilon=epsilon, **own) if norm_first else keras.layers.Identity(**own)
+    layer_options = {key: value for key, value in other.items() if key == "dtype"}
+    return (
+        NORMS.get(norm)(epsilon=epsilon, **layer_options)
+        if norm_first
+        else keras.layers.Identity(**layer_options)
+    )

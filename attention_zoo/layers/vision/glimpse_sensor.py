@@ -47,8 +47,8 @@ class GlimpseSensor(keras.layers.Layer):
         >>> import numpy as np
         >>> from attention_zoo.layers import GlimpseSensor
         >>> image = np.arange(16.0).reshape(1, 4, 4, 1)
-        >>> seen = GlimpseSensor(2, scales=2)(image, np.zeros((1, 2)))
-        >>> np.array(seen)[0, :, :, :, 0].tolist()
+        >>> glimpse = GlimpseSensor(2, scales=2)(image, np.zeros((1, 2)))
+        >>> np.array(glimpse)[0, :, :, :, 0].tolist()
         [[[5.0, 6.0], [9.0, 10.0]], [[2.5, 4.5], [10.5, 12.5]]]
 
     Reference:
@@ -70,10 +70,12 @@ class GlimpseSensor(keras.layers.Layer):
         _check(images.shape, locations.shape)
         height, width = ops.shape(images)[1:3]
         images = ops.cast(images, self.compute_dtype)
-        rows = ops.einsum("bsih,bhwc->bsiwc", self._shares(locations[:, 0], height), images)
-        return ops.einsum("bsjw,bsiwc->bsijc", self._shares(locations[:, 1], width), rows)
+        rows = ops.einsum(
+            "bsih,bhwc->bsiwc", self._pooling_weights(locations[:, 0], height), images
+        )
+        return ops.einsum("bsjw,bsiwc->bsijc", self._pooling_weights(locations[:, 1], width), rows)
 
-    def _shares(self, centres: Tensor, length: Any) -> Tensor:
+    def _pooling_weights(self, centres: Tensor, length: Any) -> Tensor:
         """Compute pooling weights along one axis of the image, `(B, scales, g, length)`.
 
         A block of n pixels that starts at a gives each pixel the weight 1 / n, and the pixels at
@@ -81,13 +83,13 @@ class GlimpseSensor(keras.layers.Layer):
         """
         centres = zoo_ops.at_least_float32(centres)
         dtype = centres.dtype
-        wide = ops.cast([[2.0**scale] for scale in range(self.scales)], dtype)
+        widths = ops.cast([[2.0**scale] for scale in range(self.scales)], dtype)
         blocks = ops.cast(ops.arange(self.size), dtype) - self.size / 2
         middles = (centres + 1) * ops.cast(length, dtype) / 2
-        starts = (middles[:, None, None] + wide * blocks)[..., None]
-        places, wide = ops.cast(ops.arange(length), dtype), wide[..., None]
-        inside = ops.minimum(places - starts + 1, starts + wide - places)
-        return ops.cast(ops.clip(inside, 0.0, 1.0) / wide, self.compute_dtype)
+        starts = (middles[:, None, None] + widths * blocks)[..., None]
+        pixels, widths = ops.cast(ops.arange(length), dtype), widths[..., None]
+        overlap = ops.minimum(pixels - starts + 1, starts + widths - pixels)
+        return ops.cast(ops.clip(overlap, 0.0, 1.0) / widths, self.compute_dtype)
 
     def compute_output_shape(self, images_shape: Shape, locations_shape: Shape) -> Shape:
         return (images_shape[0], self.scales, self.size, self.size, images_shape[-1])

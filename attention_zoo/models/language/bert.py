@@ -14,10 +14,10 @@ from attention_zoo.layers import (
     MultiHeadAttention,
     TransformerEncoderLayer,
 )
-from attention_zoo.layers.positions.absolute import positions_of
+from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.layers.transformer.dropout import Dropout
-from attention_zoo.layers.transformer.encoder_layer import check_style
-from attention_zoo.layers.transformer.residual import NORMS, closing_norm
+from attention_zoo.layers.transformer.encoder_layer import check_layer_options
+from attention_zoo.layers.transformer.residual import NORMS, make_final_norm
 from attention_zoo.models.positional_encoding import (
     LEARNED,
     check_positions,
@@ -104,18 +104,22 @@ class BERT(PresetMixin, keras.Model):
             "dropout": dropout,
             "use_pooler": use_pooler,
         }
-        self._refuse()
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        self._check_settings()
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.token_embedding, self.segment_embedding = (
-            layers.Embedding(size, embedding_dim, _narrow(), **own)
+            layers.Embedding(size, embedding_dim, _make_initializer(), **common)
             for size in (vocabulary_size, num_segments)
         )
         positions = layer.pop("positions", LEARNED)
-        absolute = positions == LEARNED
-        self.positions: Any = LearnedPositions(max_length, **own) if absolute else None
-        self.relative = positions in POSITIONS
-        self.norm = NORMS.get(layer.get("norm", "layer"))(epsilon=layer.get("epsilon", 1e-6), **own)
-        self.drop = Dropout(dropout, **own)
+        has_absolute_positions = positions == LEARNED
+        self.positions: Any = (
+            LearnedPositions(max_length, **common) if has_absolute_positions else None
+        )
+        self.has_relative_positions = positions in POSITIONS
+        self.norm = NORMS.get(layer.get("norm", "layer"))(
+            epsilon=layer.get("epsilon", 1e-6), **common
+        )
+        self.drop = Dropout(dropout, **common)
         key_dim = embedding_dim // num_heads
         self.encoder = [
             TransformerEncoderLayer(
@@ -125,42 +129,42 @@ class BERT(PresetMixin, keras.Model):
                     num_heads,
                     key_dim,
                     dropout=dropout,
-                    positions=make_relative_positions(positions, **own),
-                    **own,
+                    positions=make_relative_positions(positions, **common),
+                    **common,
                 ),
-                **{"dropout": dropout, **layer, **own},
+                **{"dropout": dropout, **layer, **common},
             )
             for _ in range(num_layers)
         ]
-        self.closing_norm = closing_norm(**layer, **own)
-        self.pooler: Any = layers.Dense(embedding_dim, "tanh", **own) if use_pooler else None
+        self.final_norm = make_final_norm(**layer, **common)
+        self.pooler: Any = layers.Dense(embedding_dim, "tanh", **common) if use_pooler else None
         self.build()
 
-    def _refuse(self) -> None:
+    def _check_settings(self) -> None:
         """Raise ValueError for invalid settings."""
-        size = self.settings
+        settings = self.settings
         for name in ("vocabulary_size", "embedding_dim", "units", "num_heads", "num_layers"):
-            zoo_ops.whole_number(name, size[name])
+            zoo_ops.whole_number(name, settings[name])
         for name in ("max_length", "num_segments"):
-            zoo_ops.whole_number(name, size[name])
-        check_style(size["layer"], more=("positions",))
+            zoo_ops.whole_number(name, settings[name])
+        check_layer_options(settings["layer"], extra=("positions",))
         check_positions(
-            size["layer"].get("positions", LEARNED),
+            settings["layer"].get("positions", LEARNED),
             (LEARNED,),
         )
-        if size["embedding_dim"] % size["num_heads"]:
+        if settings["embedding_dim"] % settings["num_heads"]:
             raise ValueError(
-                f"num_heads must divide embedding_dim, got num_heads={size['num_heads']}, "
-                f"embedding_dim={size['embedding_dim']}"
+                f"num_heads must divide embedding_dim, got num_heads={settings['num_heads']}, "
+                f"embedding_dim={settings['embedding_dim']}"
             )
 
     def build(self, input_shape: Any = None) -> None:
         width = self.settings["embedding_dim"]
         for embedding in (self.token_embedding, self.segment_embedding):
             embedding.build(None)
-        for one in (self.positions, self.norm, *self.encoder, self.closing_norm):
-            if one is not None:
-                one.build((None, None, width))
+        for layer in (self.positions, self.norm, *self.encoder, self.final_norm):
+            if layer is not None:
+                layer.build((None, None, width))
         if self.pooler is not None:
             self.pooler.build((None, width))
         self.built = True
@@ -178,8 +182,8 @@ class BERT(PresetMixin, keras.Model):
                 x = layer(x, mask=mask, training=training)
             return x
 
-        x = run_left_aligned(encode, x, mask) if self.relative else encode(x, mask)
-        hidden = zoo_ops.pass_mask_on(zoo_ops.zero_masked(self.closing_norm(x), mask), mask)
+        x = run_left_aligned(encode, x, mask) if self.has_relative_positions else encode(x, mask)
+        hidden = zoo_ops.pass_mask_on(zoo_ops.zero_masked(self.final_norm(x), mask), mask)
         pooled = {} if self.pooler is None else {"pooled": self.pool(hidden, mask)}
         return {"hidden": hidden, **pooled}
 
@@ -189,40 +193,40 @@ class BERT(PresetMixin, keras.Model):
         Raises:
             ValueError: the sequences are longer than `max_length`.
         """
-        length, most = tokens.shape[1], self.settings["max_length"]
-        if length is not None and length > most:
+        length, max_length = tokens.shape[1], self.settings["max_length"]
+        if length is not None and length > max_length:
             raise ValueError(
-                f"tokens: sequence length {length} exceeds max_length={most}; truncate the input "
-                "or build the model with a larger max_length"
+                f"sequence length {length} of tokens exceeds max_length={max_length}. Truncate the "
+                "input, or build the model with a larger max_length."
             )
         segments = ops.zeros_like(tokens) if segments is None else ops.cast(segments, "int32")
         x = self.token_embedding(tokens) + self.segment_embedding(segments)
-        return x if self.positions is None else x + self.positions.at(positions_of(mask))
+        return x if self.positions is None else x + self.positions.embed(compute_positions(mask))
 
     def pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Return the pooled output `(B, D)` of the first token; 0 for rows without tokens."""
         first = ops.argmax(ops.cast(mask, "int32"), axis=1)
-        taken = ops.take_along_axis(hidden, first[:, None, None], axis=1)
-        return zoo_ops.zero_masked(self.pooler(ops.squeeze(taken, 1)), ops.any(mask, axis=1))
+        first_hidden = ops.take_along_axis(hidden, first[:, None, None], axis=1)
+        return zoo_ops.zero_masked(self.pooler(ops.squeeze(first_hidden, 1)), ops.any(mask, axis=1))
 
 
-def _narrow() -> keras.initializers.Initializer:
+def _make_initializer() -> keras.initializers.Initializer:
     """Return the embeddings' initializer: a normal of stddev 0.02, truncated at twice that."""
     return keras.initializers.TruncatedNormal(stddev=0.02)
 
 
-RELEASED = {"norm_first": False, "activation": "gelu", "epsilon": 1e-12}
+RELEASED_LAYER_OPTIONS = {"norm_first": False, "activation": "gelu", "epsilon": 1e-12}
 """Layer options of the released models."""
 
 
-def _of_size(embedding_dim: int, num_layers: int) -> Config:
+def _make_config(embedding_dim: int, num_layers: int) -> Config:
     """Return the settings of a size: heads of 64, feed-forward networks four times as wide."""
     return {
         "embedding_dim": embedding_dim,
         "units": 4 * embedding_dim,
         "num_heads": embedding_dim // 64,
         "num_layers": num_layers,
-        "layer": dict(RELEASED),
+        "layer": dict(RELEASED_LAYER_OPTIONS),
     }
 
 
@@ -232,34 +236,34 @@ def _of_size(embedding_dim: int, num_layers: int) -> Config:
 @preset(BERT, "bert_tiny")
 def bert_tiny() -> Config:
     """Return the sizes of Turc et al. 2019, arXiv 1908.08962, table 1: 2 layers of width 128."""
-    return _of_size(128, 2)
+    return _make_config(128, 2)
 
 
 @preset(BERT, "bert_mini")
 def bert_mini() -> Config:
     """Return the sizes of Turc et al. 2019, table 1: 4 layers of width 256."""
-    return _of_size(256, 4)
+    return _make_config(256, 4)
 
 
 @preset(BERT, "bert_small")
 def bert_small() -> Config:
     """Return the sizes of Turc et al. 2019, table 1: 4 layers of width 512."""
-    return _of_size(512, 4)
+    return _make_config(512, 4)
 
 
 @preset(BERT, "bert_medium")
 def bert_medium() -> Config:
     """Return the sizes of Turc et al. 2019, table 1: 8 layers of width 512."""
-    return _of_size(512, 8)
+    return _make_config(512, 8)
 
 
 @preset(BERT, "bert_base")
 def bert_base() -> Config:
     """Return the sizes of Devlin et al. 2018, section 3, "base"."""
-    return _of_size(768, 12)
+    return _make_config(768, 12)
 
 
 @preset(BERT, "bert_large")
 def bert_large() -> Config:
     """Return the sizes of Devlin et al. 2018, section 3, "large"."""
-    return _of_size(1024, 24)
+    return _make_config(1024, 24)

@@ -17,12 +17,12 @@ from attention_zoo.layers import (
     MultiHeadAttention,
     TransformerEncoderLayer,
 )
-from attention_zoo.layers.positions.absolute import positions_of
+from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.layers.transformer.dropout import Dropout
-from attention_zoo.layers.transformer.encoder_layer import check_style
-from attention_zoo.layers.transformer.kv_cache import Ancestors, Cache, KeysAndValues
-from attention_zoo.layers.transformer.residual import closing_norm
-from attention_zoo.models.caching import nothing_written, one_step_on
+from attention_zoo.layers.transformer.encoder_layer import check_layer_options
+from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
+from attention_zoo.layers.transformer.residual import make_final_norm
+from attention_zoo.models.caching import make_empty_state, make_next_state
 from attention_zoo.models.generation import (
     END,
     PAD,
@@ -40,7 +40,7 @@ from attention_zoo.models.positional_encoding import (
 from attention_zoo.models.presets import Config, PresetMixin, model, preset
 from attention_zoo.typing import Tensor
 
-STYLE = {"activation": "gelu_tanh", "epsilon": 1e-5}
+DEFAULT_LAYER_OPTIONS = {"activation": "gelu_tanh", "epsilon": 1e-5}
 """Default layer options, as in the released models."""
 
 
@@ -117,54 +117,58 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
             "dropout": dropout,
             "positions": positions,
         }
-        self._refuse()
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
-        style = {**STYLE, **(layer or {})}
-        narrow = keras.initializers.RandomNormal(stddev=0.02)
-        self.token_embedding = layers.Embedding(vocabulary_size, embedding_dim, narrow, **own)
-        absolute = positions == LEARNED
-        self.positions: Any = LearnedPositions(max_length, **own) if absolute else None
-        self.drop = Dropout(dropout, **own)
+        self._check_settings()
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
+        layer_options = {**DEFAULT_LAYER_OPTIONS, **(layer or {})}
+        initializer = keras.initializers.RandomNormal(stddev=0.02)
+        self.token_embedding = layers.Embedding(
+            vocabulary_size, embedding_dim, initializer, **common
+        )
+        has_absolute_positions = positions == LEARNED
+        self.positions: Any = (
+            LearnedPositions(max_length, **common) if has_absolute_positions else None
+        )
+        self.drop = Dropout(dropout, **common)
         key_dim = embedding_dim // num_heads
-        relative = partial(make_relative_positions, positions, causal=True, **own)
+        make_positions = partial(make_relative_positions, positions, causal=True, **common)
         self.decoder = [
             TransformerEncoderLayer(
                 units,
                 num_heads,
                 MultiHeadAttention(
-                    num_heads, key_dim, dropout=dropout, positions=relative(), **own
+                    num_heads, key_dim, dropout=dropout, positions=make_positions(), **common
                 ),
-                **{"dropout": dropout, **style, **own},
+                **{"dropout": dropout, **layer_options, **common},
             )
             for _ in range(num_layers)
         ]
-        self.norm = closing_norm(**style, **own)
+        self.norm = make_final_norm(**layer_options, **common)
         self.build()
 
-    def _refuse(self) -> None:
+    def _check_settings(self) -> None:
         """Raise ValueError for invalid settings."""
-        size = self.settings
+        settings = self.settings
         for name in ("embedding_dim", "units", "num_heads", "num_layers", "max_length"):
-            zoo_ops.whole_number(name, size[name])
-        if size["vocabulary_size"] < END + 2:
+            zoo_ops.whole_number(name, settings[name])
+        if settings["vocabulary_size"] < END + 2:
             raise ValueError(
                 f"vocabulary_size must be at least {END + 2} (4 special tokens and one more), "
-                f"got {size['vocabulary_size']}"
+                f"got {settings['vocabulary_size']}"
             )
-        check_style(size["layer"])
-        check_positions(size["positions"], (LEARNED,))
-        if size["embedding_dim"] % size["num_heads"]:
+        check_layer_options(settings["layer"])
+        check_positions(settings["positions"], (LEARNED,))
+        if settings["embedding_dim"] % settings["num_heads"]:
             raise ValueError(
-                f"num_heads must divide embedding_dim, got num_heads={size['num_heads']}, "
-                f"embedding_dim={size['embedding_dim']}"
+                f"num_heads must divide embedding_dim, got num_heads={settings['num_heads']}, "
+                f"embedding_dim={settings['embedding_dim']}"
             )
 
     def build(self, input_shape: Any = None) -> None:
         shape = (None, None, self.settings["embedding_dim"])
         self.token_embedding.build(None)
-        for one in (self.positions, *self.decoder, self.norm):
-            if one is not None:
-                one.build(shape)
+        for layer in (self.positions, *self.decoder, self.norm):
+            if layer is not None:
+                layer.build(shape)
         self.built = True
 
     # computation
@@ -173,97 +177,103 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
     ) -> Any:
         tokens = ops.cast(inputs["tokens"], "int32")
-        length, most = tokens.shape[1], self.settings["max_length"]
-        if length is not None and length > most:
+        length, max_length = tokens.shape[1], self.settings["max_length"]
+        if length is not None and length > max_length:
             raise ValueError(
-                f"tokens: sequence length {length} exceeds max_length={most}; truncate the input "
-                "or build the model with a larger max_length"
+                f"sequence length {length} of tokens exceeds max_length={max_length}. Truncate the "
+                "input, or build the model with a larger max_length."
             )
         mask = ops.not_equal(tokens, PAD)
-        x = self.drop(self._embed(tokens, positions_of(mask)), training=training)
+        x = self.drop(self._embed(tokens, compute_positions(mask)), training=training)
 
         def decode(x: Tensor, mask: Tensor) -> Tensor:
             for layer in self.decoder:
                 x = layer(x, mask=mask, use_causal_mask=True, training=training)
             return x
 
-        relative = self.settings["positions"] in POSITIONS
-        x = run_left_aligned(decode, x, mask) if relative else decode(x, mask)
-        of = self.projection(self.norm(x))
-        return of.logits() if project else of
+        has_relative_positions = self.settings["positions"] in POSITIONS
+        x = run_left_aligned(decode, x, mask) if has_relative_positions else decode(x, mask)
+        projection = self.projection(self.norm(x))
+        return projection.logits() if project else projection
 
     def projection(self, hidden: Tensor) -> zoo_ops.Projection:
         """Return the output projection of normalized hidden states; its logits are `(..., V)`."""
         return zoo_ops.Projection(hidden, ops.transpose(self.token_embedding.embeddings))
 
-    def _embed(self, tokens: Tensor, place: Tensor) -> Tensor:
+    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x = self.token_embedding(tokens)
-        return x if self.positions is None else x + self.positions.at(place)
+        return x if self.positions is None else x + self.positions.embed(positions)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+    def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode the prompts `source (B, S)` and return the step function and initial state.
 
         The last token of a prompt (2 if it is empty) is not encoded: the first step takes it.
         """
         order = zoo_ops.to_end(ops.not_equal(source, PAD))
         source = ops.pad(ops.take_along_axis(source, order, axis=1), ((0, 0), (1, 0)))
-        begun, last = source[:, :-1], source[:, -1]
+        prompt, last = source[:, :-1], source[:, -1]
         start = ops.where(last == PAD, START, last)
-        before = ops.not_equal(begun, PAD)
-        place = positions_of(before)
-        first = ops.sum(ops.cast(before, "int32"), axis=1)
-        read = self._read(begun, place, before)
+        prompt_mask = ops.not_equal(prompt, PAD)
+        positions = compute_positions(prompt_mask)
+        prompt_lengths = ops.sum(ops.cast(prompt_mask, "int32"), axis=1)
+        prompt_cache = self._prefill(prompt, positions, prompt_mask)
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
-            length = ops.shape(begun)[1]
-            ancestors = Ancestors(state["at"], state["parents"], width, length).here()
-            seen = _behind(before, ancestors.seen())
-            rooms, x = [], self._embed(tokens, (first + ancestors.step)[:, None])
-            for layer, kept in zip(self.decoder, state["rooms"].value, strict=True):
-                cache = Cache(KeysAndValues(*kept), ancestors, seen)
+            length = ops.shape(prompt)[1]
+            ancestors = Ancestors(
+                state["num_steps"], state["parents"], width, length
+            ).add_current_step()
+            mask = _concatenate_masks(prompt_mask, ancestors.make_mask())
+            updated, x = [], self._embed(tokens, (prompt_lengths + ancestors.step)[:, None])
+            for layer, entries in zip(self.decoder, state["cache"].value, strict=True):
+                cache = KVCache(KeysAndValues(*entries), ancestors, mask)
                 x, cache = layer.step(x, cache)
-                rooms.append(cache.room)
+                updated.append(cache.entries)
             x = self.norm(x)
             logits = mask_special_tokens(self.projection(x).logits())
-            return StepOutput(logits, one_step_on(ancestors, rooms), hidden=x)
+            return StepOutput(logits, make_next_state(ancestors, updated), hidden=x)
 
         heads = self.settings["num_heads"]
         size = heads, self.settings["embedding_dim"] // heads
-        state = nothing_written(read, ops.shape(source)[0], size, width, room, self.compute_dtype)
+        state = make_empty_state(
+            prompt_cache, ops.shape(source)[0], size, width, max_steps, self.compute_dtype
+        )
         return DecoderStart(step, state, start)
 
-    def _read(self, tokens: Tensor, place: Tensor, mask: Tensor) -> list[KeysAndValues]:
+    def _prefill(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> list[KeysAndValues]:
         """Return the keys and values of tokens `(B, S)` in every layer."""
-        x, read = self._embed(tokens, place), []
+        x, prompt_cache = self._embed(tokens, positions), []
         for layer in self.decoder:
-            x, kept = layer.prefill(x, mask)
-            read.append(kept)
-        return read
+            x, entries = layer.prefill(x, mask)
+            prompt_cache.append(entries)
+        return prompt_cache
 
     def check_search(self, source: Tensor, options: SearchOptions) -> None:
         """Raise ValueError if prompt and continuation may exceed `max_length`."""
         super().check_search(source, options)
-        ids, most = known(source), self.settings["max_length"]
+        ids, max_length = known(source), self.settings["max_length"]
         if ids is None or not ids.size:
             return
         longest = max(int((ids != PAD).sum(axis=1).max()), 1)
         limit = known(options.limit(longest))
-        if limit is not None and longest + int(limit) - 1 > most:
+        if limit is not None and longest + int(limit) - 1 > max_length:
             raise ValueError(
                 f"a prompt has {longest} tokens and its continuation may have {int(limit)}, but "
-                f"the model has {most} positions; shorten the prompt, or set max_length to at most "
-                f"{max(most - longest + 1, 0)}"
+                f"the model has max_length={max_length}. Shorten the prompt, or set the search's "
+                f"max_length to at most {max(max_length - longest + 1, 0)}."
             )
 
 
-def _behind(read: Tensor, written: Tensor) -> Tensor:
+def _concatenate_masks(prompt_mask: Tensor, generated_mask: Tensor) -> Tensor:
     """Concatenate the masks of prompt `(B, P)` and generated tokens: `(B, 1, N, P + S)`."""
-    batch, _, count, _ = ops.shape(written)
-    shown = ops.broadcast_to(read[:, None, None], (batch, 1, count, ops.shape(read)[1]))
-    return ops.concatenate([shown, written], axis=-1)
+    batch, _, count, _ = ops.shape(generated_mask)
+    repeated = ops.broadcast_to(
+        prompt_mask[:, None, None], (batch, 1, count, ops.shape(prompt_mask)[1])
+    )
+    return ops.concatenate([repeated, generated_mask], axis=-1)
 
 
-def _of_size(embedding_dim: int, num_layers: int) -> Config:
+def _make_config(embedding_dim: int, num_layers: int) -> Config:
     """Return the settings of a size: heads of 64, feed-forward networks four times as wide."""
     return {
         "embedding_dim": embedding_dim,
@@ -279,31 +289,31 @@ def _of_size(embedding_dim: int, num_layers: int) -> Config:
 @preset(GPT, "gpt_base")
 def gpt_base() -> Config:
     """Return the sizes of Radford et al. 2018, section 4.1: post-norm, maximum length 512."""
-    return {**_of_size(768, 12), "max_length": 512, "layer": {"norm_first": False}}
+    return {**_make_config(768, 12), "max_length": 512, "layer": {"norm_first": False}}
 
 
 @preset(GPT, "gpt2_small")
 def gpt2_small() -> Config:
     """Return the sizes of Radford et al. 2019, table 2, first row."""
-    return _of_size(768, 12)
+    return _make_config(768, 12)
 
 
 @preset(GPT, "gpt2_medium")
 def gpt2_medium() -> Config:
     """Return the sizes of table 2, second row."""
-    return _of_size(1024, 24)
+    return _make_config(1024, 24)
 
 
 @preset(GPT, "gpt2_large")
 def gpt2_large() -> Config:
     """Return the sizes of table 2, third row."""
-    return _of_size(1280, 36)
+    return _make_config(1280, 36)
 
 
 @preset(GPT, "gpt2_xl")
 def gpt2_xl() -> Config:
     """Return the sizes of table 2, last row."""
-    return _of_size(1600, 48)
+    return _make_config(1600, 48)
 
 
 @preset(GPT, "gpt_small")

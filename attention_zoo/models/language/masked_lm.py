@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import layers, ops
 
-from attention_zoo.layers.transformer.feed_forward import GATED, NAMED
+from attention_zoo.layers.transformer.feed_forward import CUSTOM_ACTIVATIONS, GATED_ACTIVATIONS
 from attention_zoo.layers.transformer.residual import NORMS
 from attention_zoo.models import presets
 from attention_zoo.models.language.bert import BERT
@@ -57,12 +57,16 @@ class MaskedLM(presets.PresetMixin, keras.Model):
         self.bert = bert
         if not isinstance(self.bert, BERT):
             raise ValueError(f"bert must be a BERT or its arguments, got {bert!r}")
-        style: dict[str, Any] = self.bert.settings["layer"]
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
-        bend = style.get("activation", "relu")
-        bend = GATED.get(bend, NAMED.get(bend, bend))
-        self.dense = layers.Dense(self.bert.settings["embedding_dim"], bend, **own)
-        self.norm = NORMS.get(style.get("norm", "layer"))(epsilon=style.get("epsilon", 1e-6), **own)
+        layer_options: dict[str, Any] = self.bert.settings["layer"]
+        model_options: dict[str, Any] = {"dtype": self.dtype_policy}
+        activation = layer_options.get("activation", "relu")
+        activation = GATED_ACTIVATIONS.get(
+            activation, CUSTOM_ACTIVATIONS.get(activation, activation)
+        )
+        self.dense = layers.Dense(self.bert.settings["embedding_dim"], activation, **model_options)
+        self.norm = NORMS.get(layer_options.get("norm", "layer"))(
+            epsilon=layer_options.get("epsilon", 1e-6), **model_options
+        )
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -84,8 +88,8 @@ class MaskedLM(presets.PresetMixin, keras.Model):
     def call(
         self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
     ) -> Any:
-        of = self.projection(self.bert(inputs, training=training)["hidden"])
-        return of.logits() if project else of
+        projection = self.projection(self.bert(inputs, training=training)["hidden"])
+        return projection.logits() if project else projection
 
     def projection(self, hidden: Tensor) -> Projection:
         """Return the output projection of the BERT's hidden states; its logits are `(..., V)`."""
@@ -105,10 +109,12 @@ class MaskedLM(presets.PresetMixin, keras.Model):
             name_or_folder: see `models.from_preset`.
             **overrides: arguments of the BERT; `name` and `dtype` apply to the whole model.
         """
-        own: Config = {key: overrides.pop(key) for key in ("name", "dtype") if key in overrides}
+        model_options: Config = {
+            key: overrides.pop(key) for key in ("name", "dtype") if key in overrides
+        }
         if str(name_or_folder) in presets.PRESETS:
-            inside: Config = {"use_pooler": False, **overrides}
-            inside |= {"dtype": own["dtype"]} if "dtype" in own else {}
-            return cls(BERT.from_preset(name_or_folder, **inside), **own)
-        given = {"bert": overrides} if overrides else {}
-        return presets.from_preset_of(cls, name_or_folder, **given, **own)
+            bert_arguments: Config = {"use_pooler": False, **overrides}
+            bert_arguments |= {"dtype": model_options["dtype"]} if "dtype" in model_options else {}
+            return cls(BERT.from_preset(name_or_folder, **bert_arguments), **model_options)
+        arguments = {"bert": overrides} if overrides else {}
+        return presets.load_preset_as(cls, name_or_folder, **arguments, **model_options)

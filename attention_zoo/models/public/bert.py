@@ -45,10 +45,10 @@ def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     if cls not in BUILDERS:
         raise ValueError(f"{checkpoint.folder}: is a BERT or a MaskedLM, not a {cls.__name__}")
     if cls is MaskedLM:
-        checkpoint.refuse("tie_word_embeddings", unless=True)
+        checkpoint.check_setting("tie_word_embeddings", expected=True)
     settings = _settings(checkpoint)
     model, bert, head = BUILDERS[cls](settings, POOLER in tensors, overrides)
-    checkpoint.refuse_positions(bert.settings["layer"].get("positions", LEARNED))
+    checkpoint.check_positions(bert.settings["layer"].get("positions", LEARNED))
     ignored = [*IGNORED, *([] if head else [r"cls\..*"]), *([] if bert.pooler else [r"pooler\..*"])]
     assign_weights([*map_bert(bert), *head], tensors, checkpoint.folder, ignored)
     return model
@@ -57,18 +57,25 @@ def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
 Built = tuple[Any, BERT, list[WeightMapping]]
 
 
-def _bert(settings: dict[str, Any], use_pooler: bool, overrides: dict[str, Any]) -> Built:
+def _build_bert_model(
+    settings: dict[str, Any], use_pooler: bool, overrides: dict[str, Any]
+) -> Built:
     model = BERT(**merge(BERT, {**settings, "use_pooler": use_pooler}, overrides))
     return model, model, []
 
 
-def _masked_lm(settings: dict[str, Any], use_pooler: bool, overrides: dict[str, Any]) -> Built:
+def _build_masked_lm(
+    settings: dict[str, Any], use_pooler: bool, overrides: dict[str, Any]
+) -> Built:
     encoder_settings = merge(BERT, settings, overrides.get("bert", {}))
     model = MaskedLM(**merge(MaskedLM, {}, {**overrides, "bert": encoder_settings}))
     return model, model.bert, list(map_head(model))
 
 
-BUILDERS: dict[type, Callable[..., Built]] = {BERT: _bert, MaskedLM: _masked_lm}
+BUILDERS: dict[type, Callable[..., Built]] = {
+    BERT: _build_bert_model,
+    MaskedLM: _build_masked_lm,
+}
 
 
 def _normalize_name(name: str) -> str:
@@ -82,15 +89,15 @@ def _normalize_name(name: str) -> str:
 def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the constructor arguments that a config defines."""
     config = checkpoint.config
-    checkpoint.refuse("position_embedding_type", unless="absolute")
-    checkpoint.refuse("is_decoder", unless=False)
+    checkpoint.check_setting("position_embedding_type", expected="absolute")
+    checkpoint.check_setting("is_decoder", expected=False)
     return {
-        **checkpoint.numbers(NAMES),
+        **checkpoint.get_numbers(NAMES),
         "num_segments": config.get("type_vocab_size", 2),
         "dropout": config.get("hidden_dropout_prob", 0.1),
         "layer": {
             "norm_first": False,
-            "activation": checkpoint.activation("hidden_act", "gelu"),
+            "activation": checkpoint.get_activation("hidden_act", "gelu"),
             "epsilon": config.get("layer_norm_eps", 1e-12),
         },
     }
@@ -111,10 +118,10 @@ def map_bert(bert: BERT) -> Iterator[WeightMapping]:
         out = f"{layer_prefix}.attention.output"
         yield map_kernel(f"{out}.dense.weight", heads.output_projection, inputs=2)
         yield map_vector(f"{out}.dense.bias", heads.output_bias)
-        yield from map_norm(f"{out}.LayerNorm", layer.around_attention.norm)
+        yield from map_norm(f"{out}.LayerNorm", layer.attention_residual.norm)
         yield from map_dense(f"{layer_prefix}.intermediate.dense", layer.feed_forward.first)
         yield from map_dense(f"{layer_prefix}.output.dense", layer.feed_forward.second)
-        yield from map_norm(f"{layer_prefix}.output.LayerNorm", layer.around_feed_forward.norm)
+        yield from map_norm(f"{layer_prefix}.output.LayerNorm", layer.feed_forward_residual.norm)
     if bert.pooler is not None:
         yield from map_dense("pooler.dense", bert.pooler)
 

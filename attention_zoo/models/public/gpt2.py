@@ -48,7 +48,7 @@ def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     if cls not in (None, GPT):
         raise ValueError(f"{checkpoint.folder}: is a GPT, not a {cls.__name__}")
     model = GPT(**merge(GPT, _settings(checkpoint), overrides))
-    checkpoint.refuse_positions(model.settings["positions"])
+    checkpoint.check_positions(model.settings["positions"])
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("transformer."))
     assign_weights(map_gpt2(model), tensors, checkpoint.folder, IGNORED)
     return model
@@ -57,16 +57,16 @@ def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
 def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the constructor arguments that a config defines."""
     config = checkpoint.config
-    for name, usual in (
+    for name, expected in (
         ("scale_attn_weights", True),
         ("scale_attn_by_inverse_layer_idx", False),
         ("add_cross_attention", False),
         ("tie_word_embeddings", True),
     ):
-        checkpoint.refuse(name, unless=usual)
-    numbers = checkpoint.numbers({**NAMES, "vocabulary_size": "vocab_size"})
+        checkpoint.check_setting(name, expected=expected)
+    numbers = checkpoint.get_numbers({**NAMES, "vocabulary_size": "vocab_size"})
     last = numbers["vocabulary_size"] - 1
-    checkpoint.refuse("eos_token_id", unless=last)
+    checkpoint.check_setting("eos_token_id", expected=last)
     return {
         **numbers,
         "vocabulary_size": last + NUM_SPECIAL,
@@ -74,7 +74,7 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
         "dropout": config.get("resid_pdrop", 0.1),
         "layer": {
             "norm_first": True,
-            "activation": checkpoint.activation("activation_function", "gelu_new"),
+            "activation": checkpoint.get_activation("activation_function", "gelu_new"),
             "epsilon": config.get("layer_norm_epsilon", 1e-5),
         },
     }
@@ -91,14 +91,14 @@ def map_gpt2(model: GPT) -> Iterator[WeightMapping]:
         names = ("query", "key", "value")
         kernels = [getattr(heads, f"{name}_projection") for name in names]
         biases = [getattr(heads, f"{name}_bias") for name in names]
-        yield from map_norm(f"{prefix}.ln_1", layer.around_attention.norm)
+        yield from map_norm(f"{prefix}.ln_1", layer.attention_residual.norm)
         yield WeightMapping(f"{prefix}.attn.c_attn.weight", (width, 3 * width), kernels, _split_qkv)
         yield WeightMapping(f"{prefix}.attn.c_attn.bias", (3 * width,), biases, _split_qkv)
         yield WeightMapping(
             f"{prefix}.attn.c_proj.weight", (width, width), [heads.output_projection]
         )
         yield map_vector(f"{prefix}.attn.c_proj.bias", heads.output_bias)
-        yield from map_norm(f"{prefix}.ln_2", layer.around_feed_forward.norm)
+        yield from map_norm(f"{prefix}.ln_2", layer.feed_forward_residual.norm)
         for name, dense in (
             ("c_fc", layer.feed_forward.first),
             ("c_proj", layer.feed_forward.second),

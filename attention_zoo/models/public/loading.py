@@ -40,15 +40,15 @@ class Checkpoint(NamedTuple):
     config: dict[str, Any]
     tensors: Tensors
 
-    def numbers(self, names: Mapping[str, str]) -> dict[str, Any]:
+    def get_numbers(self, names: Mapping[str, str]) -> dict[str, Any]:
         """Return the config's values under this library's names; ValueError for a missing one."""
         for name in names.values():
             if name not in self.config:
                 raise ValueError(f"{self.folder / 'config.json'}: {name} is missing")
         return {ours: self.config[name] for ours, name in names.items()}
 
-    def activation(self, name: str, default: str) -> str:
-        """Return this library's name of the config's activation; `default` if it has none.
+    def get_activation(self, name: str, default: str) -> str:
+        """Return this library's name of the config's activation, else that of `default`.
 
         Raises:
             ValueError: an unsupported activation.
@@ -61,20 +61,21 @@ class Checkpoint(NamedTuple):
             )
         return ACTIVATIONS[activation]
 
-    def refuse(self, name: str, *, unless: Any) -> None:
+    def check_setting(self, name: str, *, expected: Any) -> None:
         """Raise ValueError for a setting that the library's model does not support."""
-        value = self.config.get(name, unless)
-        if value != unless:
+        value = self.config.get(name, expected)
+        if value != expected:
             raise ValueError(
-                f"{self.folder / 'config.json'}: {name}={value!r} is not supported, only {unless!r}"
+                f"{self.folder / 'config.json'}: {name}={value!r} is not supported, "
+                f"only {expected!r}"
             )
 
-    def refuse_positions(self, named: str) -> None:
+    def check_positions(self, positions: str) -> None:
         """Raise ValueError unless positions are learned, as in the checkpoint."""
-        if named != LEARNED:
+        if positions != LEARNED:
             raise ValueError(
-                f"{self.folder}: the checkpoint has learned positions, not {named!r}; remove the"
-                " positions option"
+                f"{self.folder}: the checkpoint has learned positions, not {positions!r}; remove "
+                "the positions option"
             )
 
 

@@ -13,14 +13,14 @@ from attention_zoo.layers import Attention
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.generation import PAD, START, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
-from attention_zoo.models.summarization.copying import Copying, DecoderOutput
+from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.ops import Projection
 from attention_zoo.typing import Tensor
 
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionSummarizer(Copying, keras.Model):
+class AttentionSummarizer(CopyingMixin, keras.Model):
     """Feed-forward language model over the last C words, with an attention-based encoder.
 
     `logits_t = [h_t; enc_t] W`, `h_t = tanh(E[c_t] U)`, `enc_t = sum_i a_ti x'_i`,
@@ -79,28 +79,28 @@ class AttentionSummarizer(Copying, keras.Model):
         for name, size in sizes.items():
             zoo_ops.whole_number(name, size)
         zoo_ops.whole_number("window", window, low=0)
-        self.begin(
+        self.init_settings(
             {"vocabulary_size": vocabulary_size, **sizes, "window": window, "dropout": dropout}
         )
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
-        self.source_embedding = layers.Embedding(vocabulary_size, source_dim, **own)
-        self.look_embedding, self.word_embedding = (
-            layers.Embedding(vocabulary_size, embedding_dim, **own) for _ in range(2)
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.source_embedding = layers.Embedding(vocabulary_size, source_dim, **common)
+        self.query_embedding, self.word_embedding = (
+            layers.Embedding(vocabulary_size, embedding_dim, **common) for _ in range(2)
         )
-        self.attention = Attention(score="general", **own)
-        self.hidden = layers.Dense(units, activation="tanh", use_bias=False, **own)
-        self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **own)
-        self.drop = Dropout(dropout, **own)
+        self.attention = Attention(score="general", **common)
+        self.hidden = layers.Dense(units, activation="tanh", use_bias=False, **common)
+        self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **common)
+        self.drop = Dropout(dropout, **common)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
-        size = self.settings
-        for embedding in (self.source_embedding, self.look_embedding, self.word_embedding):
+        settings = self.settings
+        for embedding in (self.source_embedding, self.query_embedding, self.word_embedding):
             embedding.build(None)
-        read = (None, None, size["context"] * size["embedding_dim"])
-        self.attention.build(read, (None, None, size["source_dim"]))
-        self.hidden.build(read)
-        self.vocabulary.build((None, None, size["units"] + size["source_dim"]))
+        query_shape = (None, None, settings["context"] * settings["embedding_dim"])
+        self.attention.build(query_shape, (None, None, settings["source_dim"]))
+        self.hidden.build(query_shape)
+        self.vocabulary.build((None, None, settings["units"] + settings["source_dim"]))
         self.built = True
 
     # computation
@@ -109,63 +109,72 @@ class AttentionSummarizer(Copying, keras.Model):
         self, source: Tensor, target: Tensor, training: bool = False
     ) -> DecoderOutput:
         """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
-        before = self.settings["context"] - 1
-        written = ops.pad(target, ((0, 0), (before, 0)), constant_values=START)
+        num_previous = self.settings["context"] - 1
+        previous_words = ops.pad(target, ((0, 0), (num_previous, 0)), constant_values=START)
         queries, words = (
-            ops.concatenate(_shifted(self.drop(embedding(written), training=training), before), -1)
-            for embedding in (self.look_embedding, self.word_embedding)
+            ops.concatenate(
+                _make_shifts(self.drop(embedding(previous_words), training=training), num_previous),
+                -1,
+            )
+            for embedding in (self.query_embedding, self.word_embedding)
         )
-        keys, values, mask = self._read(source, training)
+        keys, values, mask = self._encode(source, training)
         enc, weights = self.attention(
             queries, values, keys, value_mask=mask, return_attention_scores=True, training=training
         )
         return DecoderOutput(self._projection(words, enc, training), weights)
 
-    def _read(self, source: Tensor, training: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    def _encode(self, source: Tensor, training: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Return F[x], its window means `(B, S, M)` and the source mask."""
         mask = ops.not_equal(source, PAD)
         x = self.drop(self.source_embedding(source), training=training)
         x = zoo_ops.zero_masked(x, mask)
         side = self.settings["window"]
-        live = ops.cast(mask[..., None], x.dtype)
-        around = [
-            sum(_shifted(ops.pad(part, ((0, 0), (side, side), (0, 0))), 2 * side))
-            for part in (x, live)
+        is_word = ops.cast(mask[..., None], x.dtype)
+        window_sums = [
+            sum(_make_shifts(ops.pad(part, ((0, 0), (side, side), (0, 0))), 2 * side))
+            for part in (x, is_word)
         ]
-        return x, around[0] / ops.maximum(around[1], 1), mask
+        return x, window_sums[0] / ops.maximum(window_sums[1], 1), mask
 
     def _projection(self, words: Tensor, enc: Tensor, training: bool = False) -> Projection:
         """Return the output projection of the last words `(B, T, C D)` and the context enc."""
-        read = ops.concatenate([self.hidden(words), enc], axis=-1)
-        return Projection(self.drop(read, training=training), self.vocabulary.kernel)
+        hidden = ops.concatenate([self.hidden(words), enc], axis=-1)
+        return Projection(self.drop(hidden, training=training), self.vocabulary.kernel)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+    def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state.
 
         The state holds the last C - 1 words of each hypothesis.
         """
-        keys, values, mask = self._read(source)
+        keys, values, mask = self._encode(source)
         memory = self.attention.prepare(values, keys, mask)
 
         def step(tokens: Tensor, state: Tensor) -> StepOutput:
-            written = ops.concatenate([state, tokens[..., None]], axis=-1)
+            previous_words = ops.concatenate([state, tokens[..., None]], axis=-1)
             queries, words = (
-                ops.reshape(read, (*ops.shape(written)[:2], -1))
-                for read in (self.look_embedding(written), self.word_embedding(written))
+                ops.reshape(embedded, (*ops.shape(previous_words)[:2], -1))
+                for embedded in (
+                    self.query_embedding(previous_words),
+                    self.word_embedding(previous_words),
+                )
             )
             enc, weights, _ = self.attention.attend(queries, memory)
-            of = self._projection(words, enc)
+            projection = self._projection(words, enc)
             return StepOutput(
-                mask_special_tokens(of.logits()), written[..., 1:], weights, of.hidden
+                mask_special_tokens(projection.logits()),
+                previous_words[..., 1:],
+                weights,
+                projection.hidden,
             )
 
-        before = self.settings["context"] - 1
-        return DecoderStart(step, ops.full((ops.shape(source)[0], before), START, "int32"))
+        num_previous = self.settings["context"] - 1
+        return DecoderStart(step, ops.full((ops.shape(source)[0], num_previous), START, "int32"))
 
 
-def _shifted(x: Tensor, most: int) -> list[Tensor]:
-    """Return the most + 1 slices `(B, T, D)` of `x (B, T + most, D)`, each one position later."""
-    return [x[:, start : start - most or None] for start in range(most + 1)]
+def _make_shifts(x: Tensor, num_shifts: int) -> list[Tensor]:
+    """Return slices `(B, T, D)` of `x (B, T + num_shifts, D)`, each one position later."""
+    return [x[:, start : start - num_shifts or None] for start in range(num_shifts + 1)]
 
 
 # config

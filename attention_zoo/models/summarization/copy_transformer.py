@@ -11,14 +11,14 @@ from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import MultiHeadAttention
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
-from attention_zoo.models.summarization.copying import Copying, DecoderOutput
+from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.models.translation.transformer import Transformer
 from attention_zoo.typing import Tensor
 
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class CopyTransformer(Copying, keras.Model):
+class CopyTransformer(CopyingMixin, keras.Model):
     """Transformer with one vocabulary whose output layer generates or copies each word.
 
     `P(w) = p_gen softmax(E s)_w + (1 - p_gen) sum_{i: x_i = w} a_i`,
@@ -74,7 +74,7 @@ class CopyTransformer(Copying, keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        of_layers: dict[str, Any] = {
+        layer_settings: dict[str, Any] = {
             "embedding_dim": embedding_dim,
             "units": units,
             "num_heads": num_heads,
@@ -83,15 +83,15 @@ class CopyTransformer(Copying, keras.Model):
             "dropout": dropout,
             "positions": positions,
         }
-        self.begin({"vocabulary_size": vocabulary_size, "copies": copies, **of_layers})
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.init_settings({"vocabulary_size": vocabulary_size, "copies": copies, **layer_settings})
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.transformer = Transformer(
-            vocabulary_size, vocabulary_size, tie="all", **of_layers, **own
+            vocabulary_size, vocabulary_size, tie="all", **layer_settings, **common
         )
-        self.head = self.make_head()
+        self.head = self.make_copy_head()
         self.pointer = None
         if self.head is not None:
-            self.pointer = MultiHeadAttention(1, embedding_dim, use_bias=False, **own)
+            self.pointer = MultiHeadAttention(1, embedding_dim, use_bias=False, **common)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -107,46 +107,48 @@ class CopyTransformer(Copying, keras.Model):
         self, source: Tensor, target: Tensor, training: bool = False
     ) -> DecoderOutput:
         """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
-        source, target = self.known(source), self.known(target)
+        source, target = self.to_vocabulary_ids(source), self.to_vocabulary_ids(target)
         memory = self.transformer.encode(source, training)
-        plain = self.pointer is None
-        written = self.transformer.decode(
-            target, memory, source, training, return_attention_scores=plain
+        without_pointer = self.pointer is None
+        decoded = self.transformer.decode(
+            target, memory, source, training, return_attention_scores=without_pointer
         )
-        projection = self.transformer.projection(written.hidden)
+        projection = self.transformer.projection(decoded.hidden)
         if self.pointer is None or self.head is None:
-            return DecoderOutput(projection, ops.mean(written.weights, axis=1))
+            return DecoderOutput(projection, ops.mean(decoded.weights, axis=1))
         context, weights = self.pointer(
-            written.hidden,
+            decoded.hidden,
             memory,
             value_mask=ops.not_equal(source, PAD),
             return_attention_scores=True,
             training=training,
         )
-        gate = self.head.gate(context, written.hidden, self.transformer.target_embedding(target))
+        gate = self.head.gate(context, decoded.hidden, self.transformer.target_embedding(target))
         return DecoderOutput(projection, weights[:, 0], gate)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+    def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state."""
-        known = self.known(source)
+        vocabulary_ids = self.to_vocabulary_ids(source)
         pointer, head = self.pointer, self.head
         if pointer is None or head is None:
-            return self.transformer.decoder_step(known, width, room)
-        mask = ops.not_equal(known, PAD)
-        memory = self.transformer.encode(known)
-        reading = self.transformer.writing(memory, mask, width, room)
-        pointed = pointer.prepare(memory, value_mask=mask)
+            return self.transformer.start_decoding(vocabulary_ids, width, max_steps)
+        mask = ops.not_equal(vocabulary_ids, PAD)
+        memory = self.transformer.encode(vocabulary_ids)
+        start = self.transformer.start_decoding_memory(memory, mask, width, max_steps)
+        pointer_memory = pointer.prepare(memory, value_mask=mask)
 
         def step(tokens: Tensor, state: Any) -> StepOutput:
-            tokens = self.known(tokens)
-            output = reading.step(tokens, state)
-            context, weights, _ = pointer.attend(output.hidden, pointed)
+            tokens = self.to_vocabulary_ids(tokens)
+            output = start.step(tokens, state)
+            context, weights, _ = pointer.attend(output.hidden, pointer_memory)
             weights = weights[..., 0, :]
             embedded = self.transformer.target_embedding(tokens)
-            read = context, output.hidden, embedded, output.logits, weights, source
-            return output._replace(logits=mask_special_tokens(head(*read)), attention=weights)
+            head_inputs = context, output.hidden, embedded, output.logits, weights, source
+            return output._replace(
+                logits=mask_special_tokens(head(*head_inputs)), attention=weights
+            )
 
-        return reading._replace(step=step)
+        return start._replace(step=step)
 
 
 # config

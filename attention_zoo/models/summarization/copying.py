@@ -40,15 +40,15 @@ class Trace(NamedTuple):
     copied: Tensor
 
 
-class Copying(PresetMixin, GenerationMixin):
+class CopyingMixin(PresetMixin, GenerationMixin):
     """Mixin for models that generate vocabulary words and, with `copies`, copy source words.
 
     Source words outside the vocabulary get ids beyond it: V for the first distinct one of a
     source, V + 1 for the next. Only the first C of a source get an id; the others are unknown, 1.
     Sources, targets and labels use these ids. With C = 0 there are none, and nothing is copied.
 
-    The constructor of a model calls `self.begin(settings)` first and sets `self.head` to
-    `self.make_head()`. A model defines `decode_teacher_forced` and `decoder_step`.
+    The constructor of a model calls `self.init_settings(settings)` first and sets `self.head` to
+    `self.make_copy_head()`. A model defines `decode_teacher_forced` and `start_decoding`.
 
     Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
     """
@@ -56,7 +56,7 @@ class Copying(PresetMixin, GenerationMixin):
     settings: dict[str, Any]
     head: CopyHead | None
 
-    def begin(self, settings: dict[str, Any]) -> None:
+    def init_settings(self, settings: dict[str, Any]) -> None:
         """Store the constructor's arguments: "vocabulary_size", and optionally "copies"."""
         if settings["vocabulary_size"] < END + 2:
             raise ValueError(
@@ -68,10 +68,10 @@ class Copying(PresetMixin, GenerationMixin):
         self.source_vocabulary_size = self.vocabulary_size + self.copies
         self.target_vocabulary_size = self.vocabulary_size + self.copies
 
-    def make_head(self) -> CopyHead | None:
+    def make_copy_head(self) -> CopyHead | None:
         """Return the layer that mixes generating and copying; None if nothing is copied."""
-        own = {"dtype": self.dtype_policy}  # type: ignore[attr-defined]
-        return CopyHead(self.copies, **own) if self.copies else None
+        common = {"dtype": self.dtype_policy}  # type: ignore[attr-defined]
+        return CopyHead(self.copies, **common) if self.copies else None
 
     @property
     def vocabulary_size(self) -> int:
@@ -83,7 +83,7 @@ class Copying(PresetMixin, GenerationMixin):
         """C, number of ids beyond the vocabulary; 0 if nothing is copied."""
         return int(self.settings.get("copies", 0))
 
-    def known(self, ids: Tensor) -> Tensor:
+    def to_vocabulary_ids(self, ids: Tensor) -> Tensor:
         """Replace ids beyond the vocabulary by the unknown token; return int32."""
         ids = ops.cast(ids, "int32")
         return ops.where(ids >= self.vocabulary_size, UNKNOWN, ids)
@@ -116,8 +116,8 @@ class Copying(PresetMixin, GenerationMixin):
         )
         if output.gate is None:
             return output.projection.logits() if project else output.projection
-        of = CopyProjection(output.projection, output.gate, output.weights, source)
-        return of.log_probs(self.copies) if project else of
+        projection = CopyProjection(output.projection, output.gate, output.weights, source)
+        return projection.log_probs(self.copies) if project else projection
 
     def trace(self, source: Tensor, tokens: Tensor) -> Trace:
         """Return attention and copy probabilities of generated tokens, by decoding them again.
@@ -131,31 +131,31 @@ class Copying(PresetMixin, GenerationMixin):
         output = self.decode_teacher_forced(
             source, ops.concatenate([start, tokens], axis=1)[:, :-1]
         )
-        live = ops.not_equal(tokens, PAD)
+        mask = ops.not_equal(tokens, PAD)
         weights = ops.cast(output.weights, "float32")
-        weights = ops.where(live[..., None], weights, 0.0)
+        weights = ops.where(mask[..., None], weights, 0.0)
         if output.gate is None:
             return Trace(weights, ops.zeros(ops.shape(tokens), "float32"))
         logits = output.projection.logits()
         copied = copied_share(logits, output.gate, output.weights, source, tokens)
-        return Trace(weights, ops.where(live, ops.cast(copied, "float32"), 0.0))
+        return Trace(weights, ops.where(mask, ops.cast(copied, "float32"), 0.0))
 
     def compiled_trace(self, source: Tensor, tokens: Tensor) -> Trace:
         """Run `trace`, compiled once for all shapes (on JAX per shape); return NumPy arrays."""
         traces = self.__dict__.setdefault("_traces", [])
         if not traces:
             traces.append(_Trace(self))
-        given = {"source": ops.cast(source, "int32"), "tokens": ops.cast(tokens, "int32")}
-        return Trace(**traces[0].predict_on_batch(given))
+        inputs = {"source": ops.cast(source, "int32"), "tokens": ops.cast(tokens, "int32")}
+        return Trace(**traces[0].predict_on_batch(inputs))
 
 
 class _Trace(keras.Model):
     """`trace` as the call of a model, which is what Keras compiles on every backend."""
 
-    def __init__(self, writer: Copying) -> None:
+    def __init__(self, summarizer: CopyingMixin) -> None:
         super().__init__(name="trace", dtype="float32")
-        self.writer = writer
+        self.summarizer = summarizer
         self.jit_compile = keras.backend.backend() != "tensorflow"
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.writer.trace(inputs["source"], inputs["tokens"])._asdict()
+        return self.summarizer.trace(inputs["source"], inputs["tokens"])._asdict()

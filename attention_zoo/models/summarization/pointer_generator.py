@@ -8,26 +8,26 @@ import keras
 from keras import layers, ops
 
 from attention_zoo.decoding import StepOutput
-from attention_zoo.layers import CoverageAttention, Memory, RecurrentEncoder, WeightPenalty
-from attention_zoo.layers.recurrent.cell_steps import split_cell
+from attention_zoo.layers import AttentionRegularizer, CoverageAttention, Memory, RecurrentEncoder
+from attention_zoo.layers.recurrent.cell_steps import make_stepper
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
 from attention_zoo.models.presets import Config, model, preset
-from attention_zoo.models.summarization.copying import Copying, DecoderOutput
+from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
 from attention_zoo.typing import Tensor
 
 
-class Read(NamedTuple):
+class StepConstants(NamedTuple):
     """Inputs of a step that are the same at every step.
 
-    memory: the source with projected keys. kernels: those of the cell. covers: 1 if attention uses
-    its coverage, else 0; None without coverage.
+    memory: the source with projected keys. kernels: those of the cell. use_coverage: 1 if the
+    attention uses its coverage, else 0; None without coverage.
     """
 
     memory: Memory
     kernels: tuple[Tensor, ...]
-    covers: Tensor | None
+    use_coverage: Tensor | None
 
 
 class State(NamedTuple):
@@ -38,7 +38,7 @@ class State(NamedTuple):
     attention_state: Any
 
 
-class Step(NamedTuple):
+class StepResult(NamedTuple):
     """Outputs of a step: x, the cell's input; s, its state [h; c]; the context h*; the weights."""
 
     merged: Tensor
@@ -49,7 +49,7 @@ class Step(NamedTuple):
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class PointerGenerator(Copying, keras.Model):
+class PointerGenerator(CopyingMixin, keras.Model):
     """Bidirectional LSTM encoder and LSTM decoder that attends, then generates or copies.
 
     `x_t = W_m [E[y_{t-1}]; h*_{t-1}]`, `s_t = LSTM(x_t, s_{t-1})`, `h*_t = attend(s_t)`,
@@ -97,8 +97,8 @@ class PointerGenerator(Copying, keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        coverage = None if coverage is None else coverage_options(coverage)
-        self.begin(
+        coverage = None if coverage is None else complete_coverage_options(coverage)
+        self.init_settings(
             {
                 "vocabulary_size": vocabulary_size,
                 "embedding_dim": embedding_dim,
@@ -108,21 +108,21 @@ class PointerGenerator(Copying, keras.Model):
                 "dropout": dropout,
             }
         )
-        own = {"dtype": self.dtype_policy}
-        self.embedding = layers.Embedding(vocabulary_size, embedding_dim, **own)
-        self.encoder = RecurrentEncoder("lstm", 2 * units, bidirectional=True, **own)
-        self.bridges = [layers.Dense(units, "relu", **own) for _ in range(2)]
-        self.merge = layers.Dense(embedding_dim, **own)
-        self.cell = layers.LSTMCell(units, **own)
-        self.attention = CoverageAttention(2 * units, **own)
-        self.readout = layers.Dense(units, **own)
-        self.vocabulary = layers.Dense(vocabulary_size, **own)
-        self.head = self.make_head()
-        self.drop = Dropout(dropout, **own)
+        common = {"dtype": self.dtype_policy}
+        self.embedding = layers.Embedding(vocabulary_size, embedding_dim, **common)
+        self.encoder = RecurrentEncoder("lstm", 2 * units, bidirectional=True, **common)
+        self.bridges = [layers.Dense(units, "relu", **common) for _ in range(2)]
+        self.merge = layers.Dense(embedding_dim, **common)
+        self.cell = layers.LSTMCell(units, **common)
+        self.attention = CoverageAttention(2 * units, **common)
+        self.readout = layers.Dense(units, **common)
+        self.vocabulary = layers.Dense(vocabulary_size, **common)
+        self.head = self.make_copy_head()
+        self.drop = Dropout(dropout, **common)
         self.switch: CoverageSwitch | None = None
         if coverage is not None:
-            self.switch = CoverageSwitch(coverage["from_step"], **own)
-            self.penalty = WeightPenalty("coverage", coverage["weight"], **own)
+            self.switch = CoverageSwitch(coverage["from_step"], **common)
+            self.penalty = AttentionRegularizer("coverage", coverage["weight"], **common)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -150,43 +150,49 @@ class PointerGenerator(Copying, keras.Model):
     def decode_teacher_forced(
         self, source: Tensor, target: Tensor, training: bool = False
     ) -> DecoderOutput:
-        read, state = self._read(source, training)
-        hoisted = self._hoist(self.drop(self.embedding(self.known(target)), training=training))
-        live = ops.not_equal(target, PAD)
-        steps = {"hoisted": ops.swapaxes(hoisted, 0, 1), "live": ops.transpose(live)[..., None]}
-
-        def step(state: State, now: dict[str, Tensor]) -> tuple[State, Step]:
-            made, new = self._step(now["hoisted"], state, read, training)
-            there = now["live"]
-            return keras.tree.map_structure(lambda a, b: ops.where(there, a, b), new, state), made
-
-        _, made = scan(step, state, steps, like=self._step_like(hoisted, read))
-        made = keras.tree.map_structure(
-            lambda x: ops.where(live[..., None], ops.swapaxes(x, 0, 1), ops.zeros((), x.dtype)),
-            made,
+        constants, state = self._encode(source, training)
+        hoisted = self._hoist(
+            self.drop(self.embedding(self.to_vocabulary_ids(target)), training=training)
         )
-        if training and read.covers is not None:
-            counted = made.weights * ops.cast(read.covers, made.weights.dtype)
-            self.penalty(counted, live, ops.not_equal(source, PAD))
-        hidden = self.drop(self._decode_step(made), training=training)
-        of = Projection(hidden, self.vocabulary.kernel, self.vocabulary.bias)
-        return DecoderOutput(of, made.weights, self._gate(made))
+        mask = ops.not_equal(target, PAD)
+        steps = {"hoisted": ops.swapaxes(hoisted, 0, 1), "mask": ops.transpose(mask)[..., None]}
 
-    def _read(self, source: Tensor, training: bool) -> tuple[Read, State]:
+        def step(state: State, step_inputs: dict[str, Tensor]) -> tuple[State, StepResult]:
+            results, next_state = self._step(step_inputs["hoisted"], state, constants, training)
+            is_valid = step_inputs["mask"]
+            return keras.tree.map_structure(
+                lambda a, b: ops.where(is_valid, a, b), next_state, state
+            ), results
+
+        _, results = scan(step, state, steps, like=self._make_zero_results(hoisted, constants))
+        results = keras.tree.map_structure(
+            lambda x: ops.where(mask[..., None], ops.swapaxes(x, 0, 1), ops.zeros((), x.dtype)),
+            results,
+        )
+        if training and constants.use_coverage is not None:
+            covered_weights = results.weights * ops.cast(
+                constants.use_coverage, results.weights.dtype
+            )
+            self.penalty(covered_weights, mask, ops.not_equal(source, PAD))
+        hidden = self.drop(self._compute_readout(results), training=training)
+        projection = Projection(hidden, self.vocabulary.kernel, self.vocabulary.bias)
+        return DecoderOutput(projection, results.weights, self._gate(results))
+
+    def _encode(self, source: Tensor, training: bool) -> tuple[StepConstants, State]:
         """Encode the source; return the constant inputs of a step and the initial state."""
         mask = ops.not_equal(source, PAD)
-        embedded = self.drop(self.embedding(self.known(source)), training=training)
-        values, last = self.encoder(embedded, mask=mask, training=training)
-        h, c = (bridge(state) for bridge, state in zip(self.bridges, last, strict=True))
+        embedded = self.drop(self.embedding(self.to_vocabulary_ids(source)), training=training)
+        values, final_states = self.encoder(embedded, mask=mask, training=training)
+        h, c = (bridge(state) for bridge, state in zip(self.bridges, final_states, strict=True))
         memory = self.attention.prepare(values, value_mask=mask)
-        covers = None if self.switch is None else self.switch.advance(training)
-        attention_state = () if covers is None else self.attention.initial_state(memory)
+        use_coverage = None if self.switch is None else self.switch.advance(training)
+        attention_state = () if use_coverage is None else self.attention.initial_state(memory)
         context = ops.zeros((ops.shape(source)[0], values.shape[-1]), self.compute_dtype)
         kernels = self._stepper(training).kernels(self.compute_dtype)
-        return Read(memory, kernels, covers), State((h, c), context, attention_state)
+        return StepConstants(memory, kernels, use_coverage), State((h, c), context, attention_state)
 
     def _stepper(self, training: bool) -> Any:
-        return split_cell(self.cell, self.settings["embedding_dim"], training)
+        return make_stepper(self.cell, self.settings["embedding_dim"], training)
 
     def _hoist(self, embedded: Tensor) -> Tensor:
         """Return the part of `W_m [E[y]; h*]` that does not depend on the previous step."""
@@ -194,51 +200,54 @@ class PointerGenerator(Copying, keras.Model):
         return ops.matmul(embedded, kernel) + ops.cast(self.merge.bias, embedded.dtype)
 
     def _step(
-        self, hoisted: Tensor, state: State, read: Read, training: bool = False
-    ) -> tuple[Step, State]:
+        self, hoisted: Tensor, state: State, constants: StepConstants, training: bool = False
+    ) -> tuple[StepResult, State]:
         """Run one decoder step: `(B, ...)`, or `(B, N, ...)` for N hypotheses."""
         kernel = ops.cast(self.merge.kernel, hoisted.dtype)[hoisted.shape[-1] :]
         x = hoisted + ops.matmul(state.context, kernel)
         stepper, attention_state = self._stepper(training), state.attention_state
-        _, (h, c) = stepper.step(stepper.hoist(x), [], state.cell, read.kernels, training)
+        _, (h, c) = stepper.step(stepper.hoist(x), [], state.cell, constants.kernels, training)
         s = ops.concatenate([h, c], axis=-1)
-        if read.covers is not None:
+        if constants.use_coverage is not None:
             attention_state = keras.tree.map_structure(
-                lambda seen: ops.cast(read.covers, seen.dtype) * seen, attention_state
+                lambda coverage: ops.cast(constants.use_coverage, coverage.dtype) * coverage,
+                attention_state,
             )
-        context, weights, attention_state = self.attention.attend(s, read.memory, attention_state)
-        return Step(x, s, context, weights), State((h, c), context, attention_state)
+        context, weights, attention_state = self.attention.attend(
+            s, constants.memory, attention_state
+        )
+        return StepResult(x, s, context, weights), State((h, c), context, attention_state)
 
-    def _step_like(self, hoisted: Tensor, read: Read) -> Step:
+    def _make_zero_results(self, hoisted: Tensor, constants: StepConstants) -> StepResult:
         """Return zeros of the shapes of one step's outputs."""
-        batch, wide = ops.shape(hoisted)[0], 2 * self.settings["units"]
-        weights_shape = ops.shape(self.attention.weights_like(read.memory))
-        shapes = ((batch, hoisted.shape[-1]), (batch, wide), (batch, wide), weights_shape)
-        return Step(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
+        batch, width = ops.shape(hoisted)[0], 2 * self.settings["units"]
+        weights_shape = ops.shape(self.attention.weights_like(constants.memory))
+        shapes = ((batch, hoisted.shape[-1]), (batch, width), (batch, width), weights_shape)
+        return StepResult(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
 
-    def _decode_step(self, made: Step) -> Tensor:
+    def _compute_readout(self, results: StepResult) -> Tensor:
         """Return the readout `[s; h*] V + b`, where s is h without c."""
-        h = made.state[..., : self.settings["units"]]
-        readout: Tensor = self.readout(ops.concatenate([h, made.context], axis=-1))
+        h = results.state[..., : self.settings["units"]]
+        readout: Tensor = self.readout(ops.concatenate([h, results.context], axis=-1))
         return readout
 
-    def _gate(self, made: Step) -> Tensor | None:
+    def _gate(self, results: StepResult) -> Tensor | None:
         if self.head is None:
             return None
-        return self.head.gate(made.context, made.state, made.merged)
+        return self.head.gate(results.context, results.state, results.merged)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+    def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state."""
-        read, state = self._read(source, False)
+        constants, state = self._encode(source, False)
 
         def step(tokens: Tensor, state: State) -> StepOutput:
-            hoisted = self._hoist(self.embedding(self.known(tokens)))
-            made, state = self._step(hoisted, state, read)
-            hidden, gate = self._decode_step(made), self._gate(made)
+            hoisted = self._hoist(self.embedding(self.to_vocabulary_ids(tokens)))
+            results, state = self._step(hoisted, state, constants)
+            hidden, gate = self._compute_readout(results), self._gate(results)
             logits = self.vocabulary(hidden)
             if gate is not None:
-                logits = copied_log_probs(logits, gate, made.weights, source, self.copies)
-            return StepOutput(mask_special_tokens(logits), state, made.weights, hidden)
+                logits = copied_log_probs(logits, gate, results.weights, source, self.copies)
+            return StepOutput(mask_special_tokens(logits), state, results.weights, hidden)
 
         return DecoderStart(step, state)
 
@@ -264,10 +273,10 @@ class CoverageSwitch(keras.layers.Layer):
 
     def advance(self, training: bool) -> Tensor:
         """Return 1.0 if coverage is enabled in this call, else 0.0; count steps in training."""
-        on = ops.cast(self.steps >= self.from_step, "float32")
+        is_enabled = ops.cast(self.steps >= self.from_step, "float32")
         if training:
             self.steps.assign_add(1)
-        return on
+        return is_enabled
 
     def load_own_variables(self, store: Any) -> None:
         """Load the count; it stays 0 for a model that was trained without coverage."""
@@ -275,7 +284,7 @@ class CoverageSwitch(keras.layers.Layer):
             super().load_own_variables(store)
 
 
-def coverage_options(given: Any) -> Config:
+def complete_coverage_options(given: Any) -> Config:
     """Return the coverage options with defaults filled in; raise ValueError for invalid ones."""
     options = {"from_step": 0, "weight": 1.0}
     if not isinstance(given, dict) or set(given) - set(options):

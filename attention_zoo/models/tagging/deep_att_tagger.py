@@ -51,13 +51,13 @@ class RecurrentSublayer(layers.Layer):
         self.supports_masking = True
 
     def build(self, inputs_shape: Any) -> None:
-        both = 2 * inputs_shape[-1]
-        self.reader = RecurrentEncoder("lstm", both, bidirectional=True, dtype=self.dtype_policy)
-        self.reader.build(inputs_shape)
+        width = 2 * inputs_shape[-1]
+        self.lstm = RecurrentEncoder("lstm", width, bidirectional=True, dtype=self.dtype_policy)
+        self.lstm.build(inputs_shape)
         self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
-        memory, _ = self.reader(inputs, mask=zoo_ops.unmask_empty_rows(mask), training=training)
+        memory, _ = self.lstm(inputs, mask=zoo_ops.unmask_empty_rows(mask), training=training)
         forward, backward = ops.split(memory, 2, axis=-1)
         return forward + backward
 
@@ -121,20 +121,20 @@ class DeepAttLayer(layers.Layer):
 
     def __init__(self, options: Config, dropout: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        own: Config = {"dtype": self.dtype_policy}
+        common: Config = {"dtype": self.dtype_policy}
         self.options, self.supports_masking = options, True
-        self.sublayer = SUBLAYERS.get(options["sublayer"])(options, **own)
-        self.around_sublayer, self.around_attention = (
-            Residual(norm_first=False, dropout=dropout, **own) for _ in range(2)
+        self.sublayer = SUBLAYERS.get(options["sublayer"])(options, **common)
+        self.sublayer_residual, self.attention_residual = (
+            Residual(norm_first=False, dropout=dropout, **common) for _ in range(2)
         )
 
     def build(self, inputs_shape: Any) -> None:
         heads, rate = self.options["num_heads"], self.options["attention_dropout"]
-        key_dim, own = inputs_shape[-1] // heads, {"dtype": self.dtype_policy}
-        self.attention = MultiHeadAttention(heads, key_dim, dropout=rate, **own)
+        key_dim, common = inputs_shape[-1] // heads, {"dtype": self.dtype_policy}
+        self.attention = MultiHeadAttention(heads, key_dim, dropout=rate, **common)
         self.attention.build(inputs_shape, inputs_shape)
-        for one in (self.sublayer, self.around_sublayer, self.around_attention):
-            one.build(inputs_shape)
+        for layer in (self.sublayer, self.sublayer_residual, self.attention_residual):
+            layer.build(inputs_shape)
         self.built = True
 
     def call(
@@ -144,13 +144,13 @@ class DeepAttLayer(layers.Layer):
         training: bool = False,
         return_attention_scores: bool = False,
     ) -> Any:
-        seen: list[Tensor] | None = [] if return_attention_scores else None
+        attention_weights: list[Tensor] | None = [] if return_attention_scores else None
         x = zoo_ops.zero_masked(inputs, mask)
-        worked = self.sublayer(x, mask=mask, training=training)
-        x = zoo_ops.zero_masked(self.around_sublayer.after(x, worked, training), mask)
-        context = self_attend(self.attention, x, mask, training, seen)
-        x = zoo_ops.zero_masked(self.around_attention.after(x, context, training), mask)
-        return (x, *seen) if seen else x
+        output = self.sublayer(x, mask=mask, training=training)
+        x = zoo_ops.zero_masked(self.sublayer_residual.add_output(x, output, training), mask)
+        context = self_attend(self.attention, x, mask, training, attention_weights)
+        x = zoo_ops.zero_masked(self.attention_residual.add_output(x, context, training), mask)
+        return (x, *attention_weights) if attention_weights else x
 
 
 @model
@@ -215,13 +215,13 @@ class DeepAttTagger(Tagger):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.begin(
+        self.init_settings(
             {
                 "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size),
                 "tags": tags,
                 "embedding_dim": zoo_ops.whole_number("embedding_dim", embedding_dim),
                 "units": zoo_ops.whole_number("units", units),
-                "stack": _stack_options(stack, units),
+                "stack": _complete_stack_options(stack, units),
                 "head": head,
                 "characters": characters,
                 "dropout": dropout,
@@ -229,15 +229,17 @@ class DeepAttTagger(Tagger):
                 "marks": bool(marks),
             }
         )
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
         options = self.settings["stack"]
-        self.features = WordFeatures(self.settings, scale=embedding_dim**0.5, **own)
+        self.features = WordFeatures(self.settings, scale=embedding_dim**0.5, **common)
         same = self.features.width == units
-        self.project: Any = layers.Identity(**own) if same else layers.Dense(units, **own)
-        self.positions = SinusoidalPositions(**own)
-        self.drop = Dropout(dropout, **own)
-        self.encoder = [DeepAttLayer(options, dropout, **own) for _ in range(options["num_layers"])]
-        self.finish(units)
+        self.project: Any = layers.Identity(**common) if same else layers.Dense(units, **common)
+        self.positions = SinusoidalPositions(**common)
+        self.drop = Dropout(dropout, **common)
+        self.encoder = [
+            DeepAttLayer(options, dropout, **common) for _ in range(options["num_layers"])
+        ]
+        self.build_head(units)
 
     def build(self, input_shape: Any = None) -> None:
         self.features.build()
@@ -255,20 +257,20 @@ class DeepAttTagger(Tagger):
         inputs: dict[str, Tensor],
         mask: Tensor,
         training: bool,
-        seen: list[Tensor] | None = None,
+        attention_weights: list[Tensor] | None = None,
     ) -> Tensor:
         x = self.positions(self.project(self.features(inputs, training=training)))
         x = self.drop(x, training=training)
         for layer in self.encoder:
-            if seen is None:
+            if attention_weights is None:
                 x = layer(x, mask=mask, training=training)
             else:
                 x, weights = layer(x, mask=mask, training=training, return_attention_scores=True)
-                seen.append(weights)
+                attention_weights.append(weights)
         return x
 
 
-def _stack_options(given: Config | None, units: int) -> Config:
+def _complete_stack_options(given: Config | None, units: int) -> Config:
     """Return the stack options with defaults filled in; raise ValueError for invalid ones."""
     check_options("stack", given, STACK)
     options = {**STACK, **(given or {})}
@@ -283,7 +285,7 @@ def _stack_options(given: Config | None, units: int) -> Config:
     return options
 
 
-def _of_the_paper(sublayer: str) -> Config:
+def _make_paper_config(sublayer: str) -> Config:
     return {
         "embedding_dim": 100,
         "units": 200,
@@ -296,19 +298,19 @@ def _of_the_paper(sublayer: str) -> Config:
 @preset(DeepAttTagger, "deep_att_ffn")
 def deep_att_ffn() -> Config:
     """Return the sizes of Tan et al. 2017: 10 layers of 200, feed-forward 800, marks."""
-    return _of_the_paper("feed_forward")
+    return _make_paper_config("feed_forward")
 
 
 @preset(DeepAttTagger, "deep_att_rnn")
 def deep_att_rnn() -> Config:
     """Return the sizes of `deep_att_ffn`, with LSTM sublayers."""
-    return _of_the_paper("recurrent")
+    return _make_paper_config("recurrent")
 
 
 @preset(DeepAttTagger, "deep_att_cnn")
 def deep_att_cnn() -> Config:
     """Return the sizes of `deep_att_ffn`, with gated convolutions."""
-    return _of_the_paper("convolutional")
+    return _make_paper_config("convolutional")
 
 
 @preset(DeepAttTagger, "deep_att_small")

@@ -79,7 +79,7 @@ class RecurrentTagger(Tagger):
     ) -> None:
         super().__init__(**kwargs)
         widths = [units] if isinstance(units, int) else list(units)
-        self.begin(
+        self.init_settings(
             {
                 "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size),
                 "tags": tags,
@@ -95,31 +95,31 @@ class RecurrentTagger(Tagger):
         )
         for width in widths:
             zoo_ops.whole_number("units", width)
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
-        self.features = WordFeatures(self.settings, dropout, **own)
-        self.readers = [
-            RecurrentEncoder("lstm", width, bidirectional=True, **own) for width in widths
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.features = WordFeatures(self.settings, dropout, **common)
+        self.encoders = [
+            RecurrentEncoder("lstm", width, bidirectional=True, **common) for width in widths
         ]
-        if not self.readers:
+        if not self.encoders:
             raise ValueError("units must be a width, or a list of at least one")
-        self.drop = Dropout(dropout, **own)
-        self.heads: Any = None
-        self.around: Any = None
+        self.drop = Dropout(dropout, **common)
+        self.self_attention: Any = None
+        self.attention_residual: Any = None
         if attention is not None:
-            self.heads = MultiHeadAttention(**{"dropout": dropout, **attention, **own})
-            self.around = Residual(norm_first=False, dropout=dropout, **own)
-        self.finish(widths[-1])
+            self.self_attention = MultiHeadAttention(**{"dropout": dropout, **attention, **common})
+            self.attention_residual = Residual(norm_first=False, dropout=dropout, **common)
+        self.build_head(widths[-1])
 
     def build(self, input_shape: Any = None) -> None:
         self.features.build()
         width = self.features.width
-        for reader in self.readers:
-            reader.build((None, None, width))
-            width = reader.units
+        for encoder in self.encoders:
+            encoder.build((None, None, width))
+            width = encoder.units
         shape = (None, None, width)
-        if self.heads is not None:
-            self.heads.build(shape, shape)
-            self.around.build(shape)
+        if self.self_attention is not None:
+            self.self_attention.build(shape, shape)
+            self.attention_residual.build(shape)
         self.built = True
 
     # computation
@@ -129,17 +129,19 @@ class RecurrentTagger(Tagger):
         inputs: dict[str, Tensor],
         mask: Tensor,
         training: bool,
-        seen: list[Tensor] | None = None,
+        attention_weights: list[Tensor] | None = None,
     ) -> Tensor:
         x = self.features(inputs, training=training)
-        shown = zoo_ops.unmask_empty_rows(mask)
-        for reader in self.readers:
-            x, _ = reader(x, mask=shown, training=training)
+        nonempty_mask = zoo_ops.unmask_empty_rows(mask)
+        for encoder in self.encoders:
+            x, _ = encoder(x, mask=nonempty_mask, training=training)
             x = self.drop(x, training=training)
-        if self.heads is None:
+        if self.self_attention is None:
             return x
         x = zoo_ops.zero_masked(x, mask)
-        return self.around.after(x, self_attend(self.heads, x, mask, training, seen), training)
+        return self.attention_residual.add_output(
+            x, self_attend(self.self_attention, x, mask, training, attention_weights), training
+        )
 
 
 SMALL_CHARACTERS = {"kind": "cnn", "embedding_dim": 30, "units": 30}

@@ -33,9 +33,9 @@ class CRFHead(layers.Layer):
 
     def __init__(self, tags: Sequence[str], tag_scheme: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        own: Config = {"dtype": self.dtype_policy}
-        self.emit = layers.Dense(len(tags), **own)
-        self.crf = CRF(tag_scheme=tag_scheme, tags=tags, **own)
+        common: Config = {"dtype": self.dtype_policy}
+        self.emit = layers.Dense(len(tags), **common)
+        self.crf = CRF(tag_scheme=tag_scheme, tags=tags, **common)
 
     def build(self, inputs_shape: Any) -> None:
         self.emit.build(inputs_shape)
@@ -86,7 +86,7 @@ class SoftmaxHead(layers.Layer):
         return TagCrossEntropy(label_smoothing)
 
 
-def head_options(given: Config | None) -> Config:
+def complete_head_options(given: Config | None) -> Config:
     """Return kind and tag scheme with defaults filled in; raise ValueError for other options."""
     known = {"kind": "softmax", "tag_scheme": None}
     check_options("head", given, known)

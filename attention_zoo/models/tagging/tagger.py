@@ -13,8 +13,8 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.data import read_word_vectors
 from attention_zoo.models.presets import Config, PresetMixin
-from attention_zoo.models.tagging.tag_heads import HEADS, head_options
-from attention_zoo.models.tagging.word_features import character_options
+from attention_zoo.models.tagging.tag_heads import HEADS, complete_head_options
+from attention_zoo.models.tagging.word_features import complete_character_options
 from attention_zoo.typing import Tensor
 
 Inputs = dict[str, Any]
@@ -25,8 +25,8 @@ PAD = 0
 class Tagger(PresetMixin, keras.Model):
     """Tagger of words: computes potentials of tag sequences.
 
-    A model defines `encode`. Its constructor calls `self.begin(settings)` first and
-    `self.finish(width)` last; `self.features` embeds its tokens.
+    A model defines `encode`. Its constructor calls `self.init_settings(settings)` first and
+    `self.build_head(width)` last; `self.features` embeds its tokens.
 
     Call arguments:
         inputs: integers. `"tokens" (B, P)`, 0 is padding, wherever it is. `"starts" (B, W)`, the
@@ -47,18 +47,18 @@ class Tagger(PresetMixin, keras.Model):
 
     # layers
 
-    def begin(self, settings: Config) -> None:
+    def init_settings(self, settings: Config) -> None:
         """Store the constructor's arguments with all defaults; ValueError for invalid ones."""
         tags = settings["tags"]
         if isinstance(tags, str) or not isinstance(tags, Sequence) or not len(tags):
             raise ValueError(f"tags must be a list of names, at least one, got {tags!r}")
         settings["tags"] = [str(tag) for tag in tags]
-        settings["head"] = head_options(settings["head"])
+        settings["head"] = complete_head_options(settings["head"])
         if "characters" in settings:
-            settings["characters"] = character_options(settings["characters"])
+            settings["characters"] = complete_character_options(settings["characters"])
         self.settings = settings
 
-    def finish(self, width: int) -> None:
+    def build_head(self, width: int) -> None:
         """Build the head, for states of that width, and all weights."""
         options = dict(self.settings["head"])
         head = HEADS.get(options.pop("kind"))
@@ -67,7 +67,11 @@ class Tagger(PresetMixin, keras.Model):
         self.build()
 
     def encode(
-        self, inputs: Inputs, mask: Tensor, training: bool, seen: list[Tensor] | None = None
+        self,
+        inputs: Inputs,
+        mask: Tensor,
+        training: bool,
+        attention_weights: list[Tensor] | None = None,
     ) -> Tensor:
         """Return the states of the tokens, `(B, P, D)`; those of padding are ignored.
 
@@ -75,7 +79,8 @@ class Tagger(PresetMixin, keras.Model):
             inputs: as in the call, with padding moved to the end of each row.
             mask: `(B, P)`, True at tokens.
             training: enables dropout.
-            seen: a list to which every self-attention appends its weights `(B, H, P, P)`, or None.
+            attention_weights: None, or a list to which every self-attention appends its weights
+                `(B, H, P, P)`.
         """
         raise TypeError(f"{type(self).__name__} does not define `encode`")
 
@@ -99,44 +104,44 @@ class Tagger(PresetMixin, keras.Model):
     # computation
 
     def call(self, inputs: Inputs, training: bool | None = None) -> Tensor:
-        given, mask, order = self._in_front(inputs)
-        states = self.encode(given, mask, bool(training))
+        aligned, mask, order = self._left_align(inputs)
+        states = self.encode(aligned, mask, bool(training))
         starts = inputs.get("starts")
         if starts is None:
             starts = ops.arange(1, ops.shape(order)[1] + 1, dtype="int32")
             starts = starts + ops.zeros_like(order)
-        at = _new_places(ops.cast(starts, "int32"), mask, order)
-        words = _from_1(zoo_ops.zero_masked(states, mask), at)
-        return self.head(words, at > 0)
+        positions = _map_positions(ops.cast(starts, "int32"), mask, order)
+        words = _gather_one_based(zoo_ops.zero_masked(states, mask), positions)
+        return self.head(words, positions > 0)
 
-    def _in_front(self, inputs: Inputs) -> tuple[Inputs, Tensor, Tensor]:
+    def _left_align(self, inputs: Inputs) -> tuple[Inputs, Tensor, Tensor]:
         """Move padding to the end; return the inputs, the mask and each token's old position.
 
         So distances count tokens only, adjacent words stay adjacent, and cuDNN accepts the masks.
         """
-        self._refuse(inputs)
+        self._check_inputs(inputs)
         tokens = ops.cast(inputs["tokens"], "int32")
         order = zoo_ops.to_front(ops.not_equal(tokens, PAD))
-        given = {"tokens": ops.take_along_axis(tokens, order, axis=1)}
+        aligned = {"tokens": ops.take_along_axis(tokens, order, axis=1)}
         if self.settings.get("characters") is not None:
             characters = ops.cast(inputs["characters"], "int32")
-            given["characters"] = ops.take_along_axis(characters, order[..., None], axis=1)
+            aligned["characters"] = ops.take_along_axis(characters, order[..., None], axis=1)
         if self.settings["marks"]:
             marks = ops.cast(inputs["marks"], "int32")
-            given["marks"] = ops.take_along_axis(marks, order, axis=1)
-        return given, ops.not_equal(given["tokens"], PAD), order
+            aligned["marks"] = ops.take_along_axis(marks, order, axis=1)
+        return aligned, ops.not_equal(aligned["tokens"], PAD), order
 
-    def _refuse(self, inputs: Inputs) -> None:
+    def _check_inputs(self, inputs: Inputs) -> None:
         """Raise ValueError for missing inputs or wrong shapes."""
-        needed: dict[str, tuple[str, ...]] = {"tokens": ("batch", "positions")}
+        shapes: dict[str, tuple[str, ...]] = {"tokens": ("batch", "positions")}
         if self.settings.get("characters") is not None:
-            needed["characters"] = ("batch", "positions", "characters")
+            shapes["characters"] = ("batch", "positions", "characters")
         if self.settings["marks"]:
-            needed["marks"] = ("batch", "positions")
-        for name, shape in needed.items():
+            shapes["marks"] = ("batch", "positions")
+        for name, shape in shapes.items():
             if not isinstance(inputs, dict) or name not in inputs:
                 raise ValueError(
-                    f"inputs must be a dict with {', '.join(needed)}, but {name} is missing"
+                    f"inputs must be a dict with {', '.join(shapes)}, but {name} is missing"
                 )
             sizes = zoo_ops.sizes_or(("batch", "positions"), inputs["tokens"].shape[:2])
             zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *shape[2:]))
@@ -150,17 +155,17 @@ class Tagger(PresetMixin, keras.Model):
         Args:
             inputs: as in the call. Weights from and to padding are 0.
         """
-        given, mask, order = self._in_front(inputs)
-        seen: list[Tensor] = []
-        self.encode(given, mask, False, seen)
-        if not seen:
+        aligned, mask, order = self._left_align(inputs)
+        attention_weights: list[Tensor] = []
+        self.encode(aligned, mask, False, attention_weights)
+        if not attention_weights:
             return None
-        both = ops.logical_and(mask[:, :, None], mask[:, None, :])[:, None, None]
-        weights = ops.stack(seen, axis=1)
-        weights = ops.where(both, weights, ops.zeros((), weights.dtype))
-        back = ops.argsort(order, axis=1)
-        weights = ops.take_along_axis(weights, back[:, None, None, :, None], axis=3)
-        return ops.take_along_axis(weights, back[:, None, None, None, :], axis=4)
+        pair_mask = ops.logical_and(mask[:, :, None], mask[:, None, :])[:, None, None]
+        weights = ops.stack(attention_weights, axis=1)
+        weights = ops.where(pair_mask, weights, ops.zeros((), weights.dtype))
+        inverse_order = ops.argsort(order, axis=1)
+        weights = ops.take_along_axis(weights, inverse_order[:, None, None, :, None], axis=3)
+        return ops.take_along_axis(weights, inverse_order[:, None, None, None, :], axis=4)
 
     # predictions
 
@@ -196,16 +201,16 @@ class Tagger(PresetMixin, keras.Model):
         Args:
             label_smoothing: of a softmax; above 0 it is a ValueError with a CRF.
         """
-        made: keras.losses.Loss = self.head.make_loss(label_smoothing)
-        return made
+        loss: keras.losses.Loss = self.head.make_loss(label_smoothing)
+        return loss
 
     # pretrained word vectors
 
     @property
     def token_embedding(self) -> keras.layers.Embedding:
         """Embedding layer of the tokens."""
-        made: keras.layers.Embedding = self.features.token_embedding
-        return made
+        embedding: keras.layers.Embedding = self.features.token_embedding
+        return embedding
 
     def load_word_vectors(self, path: str | Path, vocabulary: Sequence[str]) -> int:
         """Load token embeddings from a word vector file; return the number of tokens found.
@@ -226,35 +231,37 @@ class Tagger(PresetMixin, keras.Model):
                 f"{path}: vectors of width {vectors.shape[1]}, but the model has embedding_dim="
                 f"{width}; build it with embedding_dim={vectors.shape[1]}"
             )
-        before = ops.convert_to_numpy(self.token_embedding.embeddings)
-        self.token_embedding.embeddings.assign(np.where(found[:, None], vectors, before))
+        current = ops.convert_to_numpy(self.token_embedding.embeddings)
+        self.token_embedding.embeddings.assign(np.where(found[:, None], vectors, current))
         return int(found.sum())
 
 
 def self_attend(
-    heads: Any, x: Tensor, mask: Tensor, training: bool, seen: list[Tensor] | None
+    heads: Any, x: Tensor, mask: Tensor, training: bool, attention_weights: list[Tensor] | None
 ) -> Tensor:
-    """Apply self-attention to `x (B, P, D)`; append its weights to `seen` if that is a list."""
+    """Apply self-attention to `x (B, P, D)`; append its weights to the list, if given."""
     masks = {"query_mask": mask, "value_mask": mask}
-    if seen is None:
+    if attention_weights is None:
         return heads(x, x, **masks, training=training)
     context, weights = heads(x, x, **masks, training=training, return_attention_scores=True)
-    seen.append(weights)
+    attention_weights.append(weights)
     return context
 
 
-def _new_places(starts: Tensor, mask: Tensor, order: Tensor) -> Tensor:
+def _map_positions(starts: Tensor, mask: Tensor, order: Tensor) -> Tensor:
     """Return the positions after `order` of the positions `starts`, both counted from 1.
 
     They are 0 for padding tokens and for positions outside the sequence.
     """
     length = ops.shape(order)[1]
-    there = ops.logical_and(starts > 0, starts <= length)
-    back = ops.cast(ops.argsort(order, axis=1), "int32")
-    live = ops.take_along_axis(mask, back, axis=1)
-    return _from_1(ops.where(live, back + 1, 0)[..., None], ops.where(there, starts, 0))[..., 0]
+    is_valid = ops.logical_and(starts > 0, starts <= length)
+    inverse_order = ops.cast(ops.argsort(order, axis=1), "int32")
+    is_token = ops.take_along_axis(mask, inverse_order, axis=1)
+    return _gather_one_based(
+        ops.where(is_token, inverse_order + 1, 0)[..., None], ops.where(is_valid, starts, 0)
+    )[..., 0]
 
 
-def _from_1(x: Tensor, places: Tensor) -> Tensor:
+def _gather_one_based(x: Tensor, positions: Tensor) -> Tensor:
     """Gather `x (B, P, D)` at positions `(B, W)`, counted from 1; position 0 gives 0."""
-    return ops.take_along_axis(ops.pad(x, ((0, 0), (1, 0), (0, 0))), places[..., None], axis=1)
+    return ops.take_along_axis(ops.pad(x, ((0, 0), (1, 0), (0, 0))), positions[..., None], axis=1)

@@ -15,7 +15,7 @@ from attention_zoo.models.presets import Config, model
 from attention_zoo.models.tagging.tagger import Tagger
 from attention_zoo.typing import Tensor
 
-OWN = ("tags", "head", "dropout", "marks", "name", "dtype")
+TAGGER_ARGUMENTS = ("tags", "head", "dropout", "marks", "name", "dtype")
 """Arguments of the tagger; all others of `from_preset` are those of the BERT."""
 
 
@@ -79,10 +79,10 @@ class TransformerTagger(Tagger):
             raise ValueError(
                 "marks need a bert with num_segments of at least 2, got num_segments=1"
             )
-        self.begin({"tags": tags, "head": head, "dropout": dropout, "marks": bool(marks)})
+        self.init_settings({"tags": tags, "head": head, "dropout": dropout, "marks": bool(marks)})
         self.settings["bert"] = dict(bert.settings)
         self.drop = Dropout(dropout, dtype=self.dtype_policy)
-        self.finish(bert.settings["embedding_dim"])
+        self.build_head(bert.settings["embedding_dim"])
 
     def build(self, input_shape: Any = None) -> None:
         self.built = True
@@ -102,8 +102,8 @@ class TransformerTagger(Tagger):
     @property
     def token_embedding(self) -> keras.layers.Embedding:
         """Embedding layer of the tokens, the BERT's."""
-        made: keras.layers.Embedding = self.bert.token_embedding
-        return made
+        embedding: keras.layers.Embedding = self.bert.token_embedding
+        return embedding
 
     # computation
 
@@ -112,24 +112,28 @@ class TransformerTagger(Tagger):
         inputs: dict[str, Tensor],
         mask: Tensor,
         training: bool,
-        seen: list[Tensor] | None = None,
+        attention_weights: list[Tensor] | None = None,
     ) -> Tensor:
-        given = {"tokens": inputs["tokens"]}
+        bert_inputs = {"tokens": inputs["tokens"]}
         if self.settings["marks"]:
-            given["segments"] = inputs["marks"]
-        if seen is not None:
-            self._look(given, mask, seen)
-        return self.drop(self.bert(given, training=training)["hidden"], training=training)
+            bert_inputs["segments"] = inputs["marks"]
+        if attention_weights is not None:
+            self._append_attention_weights(bert_inputs, mask, attention_weights)
+        return self.drop(self.bert(bert_inputs, training=training)["hidden"], training=training)
 
-    def _look(self, given: dict[str, Tensor], mask: Tensor, seen: list[Tensor]) -> None:
-        """Append each BERT layer's attention weights to `seen`, in inference.
+    def _append_attention_weights(
+        self, bert_inputs: dict[str, Tensor], mask: Tensor, attention_weights: list[Tensor]
+    ) -> None:
+        """Append each BERT layer's attention weights to `attention_weights`, in inference.
 
         Padding must be at the end.
         """
-        x = self.bert.norm(self.bert.embed(given["tokens"], mask, given.get("segments")))
+        x = self.bert.norm(
+            self.bert.embed(bert_inputs["tokens"], mask, bert_inputs.get("segments"))
+        )
         for layer in self.bert.encoder:
             x, weights = layer(x, mask=mask, return_attention_scores=True, training=False)
-            seen.append(weights)
+            attention_weights.append(weights)
 
     # config
 
@@ -145,10 +149,14 @@ class TransformerTagger(Tagger):
             **overrides: arguments of this class, of which a preset needs `tags`; all others are the
                 BERT's. `dtype` applies to the whole model.
         """
-        own: Config = {key: overrides.pop(key) for key in OWN if key in overrides}
+        tagger_arguments: Config = {
+            key: overrides.pop(key) for key in TAGGER_ARGUMENTS if key in overrides
+        }
         if str(name_or_folder) in presets.PRESETS:
-            inside: Config = {"use_pooler": False, **overrides}
-            inside |= {"dtype": own["dtype"]} if "dtype" in own else {}
-            return cls(BERT.from_preset(name_or_folder, **inside), **own)
-        given = {"bert": overrides} if overrides else {}
-        return presets.from_preset_of(cls, name_or_folder, **given, **own)
+            bert_arguments: Config = {"use_pooler": False, **overrides}
+            bert_arguments |= (
+                {"dtype": tagger_arguments["dtype"]} if "dtype" in tagger_arguments else {}
+            )
+            return cls(BERT.from_preset(name_or_folder, **bert_arguments), **tagger_arguments)
+        arguments = {"bert": overrides} if overrides else {}
+        return presets.load_preset_as(cls, name_or_folder, **arguments, **tagger_arguments)

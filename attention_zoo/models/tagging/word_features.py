@@ -48,22 +48,22 @@ class WordFeatures(layers.Layer):
         self, settings: Config, dropout: float = 0.0, scale: float = 1.0, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        own: Config = {"dtype": self.dtype_policy}
+        common: Config = {"dtype": self.dtype_policy}
         size, width = settings["vocabulary_size"], settings["embedding_dim"]
-        begin = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
-        self.word_dropout = WordDropout(settings["word_dropout"], **own)
-        self.token_embedding = layers.Embedding(size, width, begin, **own)
+        initializer = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
+        self.word_dropout = WordDropout(settings["word_dropout"], **common)
+        self.token_embedding = layers.Embedding(size, width, initializer, **common)
         self.scale, self.width = scale, width
         self.characters = self.mark_embedding = None
         if settings["characters"] is not None:
             options = dict(settings["characters"])
-            reader = CHARACTERS.get(options.pop("kind"))
-            self.characters = reader(**options, dropout=dropout, **own)
+            character_encoder = CHARACTERS.get(options.pop("kind"))
+            self.characters = character_encoder(**options, dropout=dropout, **common)
             self.width += options["units"]
         if settings["marks"]:
-            self.mark_embedding = layers.Embedding(2, width, **own)
+            self.mark_embedding = layers.Embedding(2, width, **common)
             self.width += width
-        self.drop = Dropout(dropout, **own)
+        self.drop = Dropout(dropout, **common)
 
     def build(self, inputs_shape: Any = None) -> None:
         self.token_embedding.build(None)
@@ -76,21 +76,21 @@ class WordFeatures(layers.Layer):
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         tokens = self.word_dropout(inputs["tokens"], training=training)
         words = self.token_embedding(tokens)
-        parts = [words if self.scale == 1 else words * self.scale]
+        features = [words if self.scale == 1 else words * self.scale]
         if self.characters is not None:
-            parts.append(self.characters(inputs["characters"], training=training))
+            features.append(self.characters(inputs["characters"], training=training))
         if self.mark_embedding is not None:
-            parts.append(self.mark_embedding(inputs["marks"]))
-        return self.drop(ops.concatenate(parts, axis=-1), training=training)
+            features.append(self.mark_embedding(inputs["marks"]))
+        return self.drop(ops.concatenate(features, axis=-1), training=training)
 
 
-def character_options(given: Config | None) -> Config | None:
+def complete_character_options(given: Config | None) -> Config | None:
     """Return kind and arguments with defaults filled in; raise ValueError for unknown ones."""
     if given is None:
         return None
     check_options("characters", given, (*given,) if isinstance(given, dict) else ("kind",))
-    reader = CHARACTERS.get(given.get("kind", "cnn"))
-    arguments = inspect.signature(reader).parameters.values()
+    character_encoder = CHARACTERS.get(given.get("kind", "cnn"))
+    arguments = inspect.signature(character_encoder).parameters.values()
     known = {x.name: x.default for x in arguments if x.name not in ("dropout", "seed", "kwargs")}
     check_options("characters", given, ("kind", *known))
     if "vocabulary_size" not in given:

@@ -65,24 +65,24 @@ class LuongTranslator(EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        own = {"dtype": self.dtype_policy}
-        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **own)
-        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **own)
+        common = {"dtype": self.dtype_policy}
+        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **common)
+        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **common)
         self.encoder = RecurrentEncoder(
-            "lstm", units, num_layers, bidirectional, reverse_source, dropout, **own
+            "lstm", units, num_layers, bidirectional, reverse_source, dropout, **common
         )
         cell = AttentionCell(
-            [layers.LSTMCell(units, **own) for _ in range(num_layers)],
-            Attention(score, **own),
+            [layers.LSTMCell(units, **common) for _ in range(num_layers)],
+            Attention(score, **common),
             input_feeding=input_feeding,
             attention_layer_size=units,
             attention_activation="tanh",
-            **own,
+            **common,
         )
-        self.decoder = RecurrentDecoder(cell, **own)
-        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **own)
-        self.drop = layers.Dropout(dropout, **own)
-        self.finish(
+        self.decoder = RecurrentDecoder(cell, **common)
+        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **common)
+        self.drop = layers.Dropout(dropout, **common)
+        self.set_up(
             {
                 "source_vocabulary_size": source_vocabulary_size,
                 "target_vocabulary_size": target_vocabulary_size,

@@ -65,21 +65,21 @@ class RNNSearch(EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        own = {"dtype": self.dtype_policy}
-        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **own)
-        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **own)
-        self.encoder = RecurrentEncoder("gru", 2 * units, bidirectional=True, **own)
+        common = {"dtype": self.dtype_policy}
+        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **common)
+        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **common)
+        self.encoder = RecurrentEncoder("gru", 2 * units, bidirectional=True, **common)
         cell = AttentionCell(
-            layers.GRUCell(units, **own),
-            AdditiveAttention(attention_units, **own),
+            layers.GRUCell(units, **common),
+            AdditiveAttention(attention_units, **common),
             order="attend_then_step",
-            **own,
+            **common,
         )
-        self.decoder = RecurrentDecoder(cell, bridge=True, **own)
-        self.maxout = Maxout(readout_units, **own)
-        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **own)
-        self.drop = layers.Dropout(dropout, **own)
-        self.finish(
+        self.decoder = RecurrentDecoder(cell, bridge=True, **common)
+        self.maxout = Maxout(readout_units, **common)
+        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **common)
+        self.drop = layers.Dropout(dropout, **common)
+        self.set_up(
             {
                 "source_vocabulary_size": source_vocabulary_size,
                 "target_vocabulary_size": target_vocabulary_size,
@@ -104,20 +104,20 @@ class RNNSearch(EncoderDecoder):
 
     # computation
 
-    reads = ("query", "context")
+    readout_fields = ("query", "context")
 
     def encode(self, source: Tensor, training: bool) -> Encoded:
         mask = ops.not_equal(source, 0)
         embedded = self.drop(self.source_embedding(source), training=training)
-        memory, (both,) = self.encoder(embedded, mask=mask, training=training)
-        first = both[:, self.settings["units"] :]
-        return Encoded(memory, mask, first)
+        memory, (state,) = self.encoder(embedded, mask=mask, training=training)
+        backward = state[:, self.settings["units"] :]
+        return Encoded(memory, mask, backward)
 
     def readout(
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
     ) -> Tensor:
-        read = ops.concatenate([record["query"], embedded, record["context"]], axis=-1)
-        return self.drop(self.maxout(read), training=training)
+        maxout_inputs = ops.concatenate([record["query"], embedded, record["context"]], axis=-1)
+        return self.drop(self.maxout(maxout_inputs), training=training)
 
 
 # config

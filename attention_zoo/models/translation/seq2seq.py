@@ -9,7 +9,7 @@ from keras import layers, ops
 
 from attention_zoo.layers import Maxout, RecurrentDecoder, RecurrentEncoder
 from attention_zoo.layers.recurrent.recurrent_encoder import RECURRENT
-from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, over_steps
+from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, repeat_over_steps
 from attention_zoo.models.presets import Config, model, preset
 from attention_zoo.typing import Tensor
 
@@ -81,23 +81,23 @@ class Seq2Seq(EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        own = {"dtype": self.dtype_policy}
+        common = {"dtype": self.dtype_policy}
         if context not in CONTEXTS:
             raise ValueError(f"context must be one of {', '.join(CONTEXTS)}, got {context!r}")
         if cell not in RECURRENT:
             raise ValueError(f"cell must be one of {', '.join(RECURRENT)}, got {cell!r}")
         self.every_step = context == "every_step"
-        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **own)
-        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **own)
+        self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **common)
+        self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **common)
         self.encoder = RecurrentEncoder(
-            cell, units, num_layers, bidirectional, reverse_source, dropout, **own
+            cell, units, num_layers, bidirectional, reverse_source, dropout, **common
         )
-        stack = [CELLS[cell](units, **own) for _ in range(num_layers)]
-        self.decoder = RecurrentDecoder(stack, bridge=self.every_step, **own)
-        self.maxout = Maxout(max(1, units // 2), **own) if self.every_step else None
-        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **own)
-        self.drop = layers.Dropout(dropout, **own)
-        self.finish(
+        stack = [CELLS[cell](units, **common) for _ in range(num_layers)]
+        self.decoder = RecurrentDecoder(stack, bridge=self.every_step, **common)
+        self.maxout = Maxout(max(1, units // 2), **common) if self.every_step else None
+        self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **common)
+        self.drop = layers.Dropout(dropout, **common)
+        self.set_up(
             {
                 "source_vocabulary_size": source_vocabulary_size,
                 "target_vocabulary_size": target_vocabulary_size,
@@ -140,14 +140,14 @@ class Seq2Seq(EncoderDecoder):
     def decoder_inputs(self, embedded: Tensor, encoded: Encoded) -> Tensor:
         if encoded.vector is None:
             return embedded
-        return ops.concatenate([embedded, over_steps(encoded.vector, embedded)], axis=-1)
+        return ops.concatenate([embedded, repeat_over_steps(encoded.vector, embedded)], axis=-1)
 
     def readout(
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
     ) -> Tensor:
         output = record["output"]
         if self.maxout is not None:
-            vector = over_steps(encoded.vector, embedded)
+            vector = repeat_over_steps(encoded.vector, embedded)
             output = self.maxout(ops.concatenate([output, embedded, vector], axis=-1))
         return self.drop(output, training=training)
 

@@ -15,10 +15,10 @@ from attention_zoo.layers import (
     TransformerEncoderLayer,
 )
 from attention_zoo.layers.transformer.dropout import Dropout
-from attention_zoo.layers.transformer.encoder_layer import check_style
-from attention_zoo.layers.transformer.kv_cache import Ancestors, Cache, KeysAndValues
-from attention_zoo.layers.transformer.residual import closing_norm
-from attention_zoo.models.caching import nothing_written, one_step_on
+from attention_zoo.layers.transformer.encoder_layer import check_layer_options
+from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
+from attention_zoo.layers.transformer.residual import make_final_norm
+from attention_zoo.models.caching import make_empty_state, make_next_state
 from attention_zoo.models.generation import (
     END,
     PAD,
@@ -35,7 +35,7 @@ TIES = ("none", "target", "all")
 SINUSOIDAL = "sinusoidal"
 
 
-class Written(NamedTuple):
+class TransformerOutput(NamedTuple):
     """Decoder output.
 
     hidden: `(B, T, D)`. weights: of the last layer's cross-attention, `(B, H, T, S)`, or None.
@@ -116,53 +116,59 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
             "dropout": dropout,
             "positions": positions,
         }
-        self._refuse()
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
-        narrow = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
+        self._check_settings()
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
+        initializer = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
         self.target_embedding, source_embedding = (
-            layers.Embedding(size, embedding_dim, narrow, **own)
+            layers.Embedding(size, embedding_dim, initializer, **common)
             for size in (target_vocabulary_size, source_vocabulary_size)
         )
         self.source_embedding = self.target_embedding if tie == "all" else source_embedding
         self.scale = embedding_dim**0.5
-        self.positions = SinusoidalPositions(**own) if positions == SINUSOIDAL else None
-        self.drop = Dropout(dropout, **own)
-        of_layer = {"units": units, "num_heads": num_heads, "dropout": dropout, **layer, **own}
-        heads = partial(make_self_attention, positions, num_heads, embedding_dim, **own)
+        self.positions = SinusoidalPositions(**common) if positions == SINUSOIDAL else None
+        self.drop = Dropout(dropout, **common)
+        layer_options = {
+            "units": units,
+            "num_heads": num_heads,
+            "dropout": dropout,
+            **layer,
+            **common,
+        }
+        heads = partial(make_self_attention, positions, num_heads, embedding_dim, **common)
         self.encoder = [
-            TransformerEncoderLayer(attention=heads(), **of_layer) for _ in range(num_layers)
+            TransformerEncoderLayer(attention=heads(), **layer_options) for _ in range(num_layers)
         ]
         self.decoder = [
-            TransformerDecoderLayer(attention=heads(causal=True), **of_layer)
+            TransformerDecoderLayer(attention=heads(causal=True), **layer_options)
             for _ in range(num_layers)
         ]
-        self.norms = [closing_norm(**layer, **own) for _ in range(2)]
-        untied = layers.Dense(target_vocabulary_size, use_bias=False, **own)
+        self.norms = [make_final_norm(**layer, **common) for _ in range(2)]
+        untied = layers.Dense(target_vocabulary_size, use_bias=False, **common)
         self.vocabulary = untied if tie == "none" else None
         self.build()
 
-    def _refuse(self) -> None:
+    def _check_settings(self) -> None:
         """Raise ValueError for invalid settings."""
-        size = self.settings
+        settings = self.settings
         for name in ("source_vocabulary_size", "target_vocabulary_size"):
-            if size[name] < END + 2:
+            if settings[name] < END + 2:
                 raise ValueError(
                     f"{name} must be at least {END + 2} (4 special tokens and one more), "
-                    f"got {size[name]}"
+                    f"got {settings[name]}"
                 )
-        check_style(size["layer"])
-        check_positions(size["positions"], (SINUSOIDAL,))
-        if size["tie"] not in TIES:
-            raise ValueError(f"tie must be one of {', '.join(TIES)}, got {size['tie']!r}")
-        if size["tie"] == "all" and self.source_vocabulary_size != self.target_vocabulary_size:
+        check_layer_options(settings["layer"])
+        check_positions(settings["positions"], (SINUSOIDAL,))
+        if settings["tie"] not in TIES:
+            raise ValueError(f"tie must be one of {', '.join(TIES)}, got {settings['tie']!r}")
+        if settings["tie"] == "all" and self.source_vocabulary_size != self.target_vocabulary_size:
             raise ValueError(
                 f"tie='all' requires one vocabulary, got {self.source_vocabulary_size} source and "
                 f"{self.target_vocabulary_size} target tokens; use tie='target' for two"
             )
-        if size["embedding_dim"] % size["num_heads"]:
+        if settings["embedding_dim"] % settings["num_heads"]:
             raise ValueError(
-                f"num_heads must divide embedding_dim, got num_heads={size['num_heads']}, "
-                f"embedding_dim={size['embedding_dim']}"
+                f"num_heads must divide embedding_dim, got num_heads={settings['num_heads']}, "
+                f"embedding_dim={settings['embedding_dim']}"
             )
 
     def build(self, input_shape: Any = None) -> None:
@@ -170,9 +176,9 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         for embedding in (self.source_embedding, self.target_embedding):
             if not embedding.built:
                 embedding.build(None)
-        for one in (self.positions, *self.encoder, *self.norms):
-            if one is not None:
-                one.build(shape)
+        for layer in (self.positions, *self.encoder, *self.norms):
+            if layer is not None:
+                layer.build(shape)
         for layer in self.decoder:
             layer.build(shape, shape)
         if self.vocabulary is not None:
@@ -186,15 +192,17 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
     ) -> Any:
         source, target = ops.cast(inputs["source"], "int32"), ops.cast(inputs["target"], "int32")
         memory = self.encode(source, training)
-        of = self.projection(self.decode(target, memory, source, training).hidden)
-        return of.logits() if project else of
+        projection = self.projection(self.decode(target, memory, source, training).hidden)
+        return projection.logits() if project else projection
 
     def encode(self, source: Tensor, training: bool | None = False) -> Tensor:
         """Return the memory `(B, S, D)` of the source `(B, S)`."""
         mask = ops.not_equal(source, PAD)
-        return self.read(self._embed(self.source_embedding, source), mask, training)
+        return self.encode_embedded(self._embed(self.source_embedding, source), mask, training)
 
-    def read(self, embedded: Tensor, mask: Tensor, training: bool | None = False) -> Tensor:
+    def encode_embedded(
+        self, embedded: Tensor, mask: Tensor, training: bool | None = False
+    ) -> Tensor:
         """Return the memory `(B, S, D)` of embeddings `(B, S, D)` with mask `(B, S)`."""
         x = self.drop(embedded, training=training)
         for layer in self.encoder:
@@ -208,18 +216,18 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         source: Tensor,
         training: bool | None = False,
         return_attention_scores: bool = False,
-    ) -> Written:
+    ) -> TransformerOutput:
         """Run the decoder on the target `(B, T)` and the memory of the source `(B, S)`."""
         masks = {"mask": ops.not_equal(target, PAD), "memory_mask": ops.not_equal(source, PAD)}
         x = self.drop(self._embed(self.target_embedding, target), training=training)
-        *first, last = self.decoder
-        for layer in first:
+        *lower_layers, top_layer = self.decoder
+        for layer in lower_layers:
             x = layer(x, memory, **masks, training=training)
-        x = last(
+        x = top_layer(
             x, memory, **masks, return_attention_scores=return_attention_scores, training=training
         )
         x, _, weights = x if return_attention_scores else (x, None, None)
-        return Written(self.norms[1](x), weights)
+        return TransformerOutput(self.norms[1](x), weights)
 
     def projection(self, hidden: Tensor) -> Projection:
         """Return the output projection of the decoder output; its logits are `(..., V)`."""
@@ -228,51 +236,57 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         return Projection(hidden, ops.transpose(self.target_embedding.embeddings))
 
     def _embed(self, embedding: Any, tokens: Tensor) -> Tensor:
-        return self._placed(embedding(tokens) * self.scale, 0)
+        return self._add_positions(embedding(tokens) * self.scale, 0)
 
-    def _placed(self, x: Tensor, start: Any) -> Tensor:
+    def _add_positions(self, x: Tensor, start: Any) -> Tensor:
         """Add absolute positions to embeddings, if the model has them."""
         return x if self.positions is None else self.positions(x, start=start)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+    def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state."""
-        reading = self.writing(self.encode(source), ops.not_equal(source, PAD), width, room)
+        start = self.start_decoding_memory(
+            self.encode(source), ops.not_equal(source, PAD), width, max_steps
+        )
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
-            output = reading.step(tokens, state)
+            output = start.step(tokens, state)
             return output._replace(logits=mask_special_tokens(output.logits))
 
-        return reading._replace(step=step)
+        return start._replace(step=step)
 
-    def writing(self, memory: Tensor, mask: Tensor, width: int, room: Any) -> DecoderStart:
+    def start_decoding_memory(
+        self, memory: Tensor, mask: Tensor, width: int, max_steps: Any
+    ) -> DecoderStart:
         """Return step function and initial state for an encoded source; its logits are not masked.
 
         Args:
             memory: `(B, S, D)`. mask: `(B, S)`, True at source tokens.
-            width, room: as in `decoder_step`.
+            width, max_steps: as in `start_decoding`.
         """
-        memories = [layer.read(memory, mask) for layer in self.decoder]
+        memories = [layer.project_memory(memory, mask) for layer in self.decoder]
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
-            ancestors = Ancestors(state["at"], state["parents"], width).here()
-            seen, rooms, weights = ancestors.seen(), [], None
-            nowhere = ops.zeros((1, 1, memory.shape[-1]), dtype=memory.dtype)
-            place = self._placed(nowhere, ancestors.step)
-            x = self.target_embedding(tokens) * self.scale + place
-            for layer, kept, read in zip(self.decoder, state["rooms"].value, memories, strict=True):
-                cache = Cache(KeysAndValues(*kept), ancestors, seen)
+            ancestors = Ancestors(state["num_steps"], state["parents"], width).add_current_step()
+            self_attention_mask, updated, weights = ancestors.make_mask(), [], None
+            zeros = ops.zeros((1, 1, memory.shape[-1]), dtype=memory.dtype)
+            position_encoding = self._add_positions(zeros, ancestors.step)
+            x = self.target_embedding(tokens) * self.scale + position_encoding
+            for layer, entries, read in zip(
+                self.decoder, state["cache"].value, memories, strict=True
+            ):
+                cache = KVCache(KeysAndValues(*entries), ancestors, self_attention_mask)
                 x, cache, weights = layer.step(x, cache, read, mask)
-                rooms.append(cache.room)
-            x, state = self.norms[1](x), one_step_on(ancestors, rooms)
+                updated.append(cache.entries)
+            x, state = self.norms[1](x), make_next_state(ancestors, updated)
             return StepOutput(self.projection(x).logits(), state, ops.mean(weights, axis=1), x)
 
         heads = self.settings["num_heads"]
-        state = nothing_written(
+        state = make_empty_state(
             [None] * len(self.decoder),
             ops.shape(mask)[0],
             (heads, self.settings["embedding_dim"] // heads),
             width,
-            room,
+            max_steps,
             self.compute_dtype,
         )
         return DecoderStart(step, state)

@@ -9,14 +9,25 @@ from keras import layers, ops
 
 from attention_zoo.decoding import StepOutput
 from attention_zoo.models.generation import END, DecoderStart, mask_special_tokens
-from attention_zoo.models.presets import Config, PresetMixin, model, options_of, plain, preset
+from attention_zoo.models.presets import (
+    Config,
+    PresetMixin,
+    check_options_dict,
+    model,
+    preset,
+    to_json_types,
+)
 from attention_zoo.models.translation.transformer import Transformer
 from attention_zoo.models.vision.captioner import Captioner
-from attention_zoo.models.vision.image_encoders import encoder_options, make_encoder, saved_options
+from attention_zoo.models.vision.image_encoders import (
+    complete_encoder_options,
+    drop_initial_weights,
+    make_encoder,
+)
 from attention_zoo.ops import angles, rate, sinusoids, whole_number
 from attention_zoo.typing import Tensor
 
-OF_LAYERS = ("embedding_dim", "units", "num_heads", "num_layers", "layer", "dropout")
+TRANSFORMER_SETTINGS = ("embedding_dim", "units", "num_heads", "num_layers", "layer", "dropout")
 
 
 @model
@@ -71,7 +82,7 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        encoder = encoder_options(encoder)
+        encoder = complete_encoder_options(encoder)
         sizes = {
             "vocabulary_size": whole_number("vocabulary_size", vocabulary_size),
             "embedding_dim": whole_number("embedding_dim", embedding_dim),
@@ -86,20 +97,22 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
             )
         if sizes["embedding_dim"] % 4:
             raise ValueError(f"embedding_dim must be a multiple of 4, got {embedding_dim}")
-        options = {"layer": options_of("layer", layer), "dropout": rate("dropout", dropout)}
-        self.settings = plain({**sizes, "encoder": saved_options(encoder), **options})
-        of_layers = {name: self.settings[name] for name in OF_LAYERS}
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
+        options = {"layer": check_options_dict("layer", layer), "dropout": rate("dropout", dropout)}
+        self.settings = to_json_types(
+            {**sizes, "encoder": drop_initial_weights(encoder), **options}
+        )
+        layer_settings = {name: self.settings[name] for name in TRANSFORMER_SETTINGS}
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
-        self.enter = layers.Dense(sizes["embedding_dim"], **own)
+        self.input_projection = layers.Dense(sizes["embedding_dim"], **common)
         words = sizes["vocabulary_size"]
-        self.transformer = Transformer(words, words, tie="all", **of_layers, **own)
+        self.transformer = Transformer(words, words, tie="all", **layer_settings, **common)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
         image = (None, None, None, self.encoder.channels)
         self.encoder.build(image)
-        self.enter.build(self.encoder.compute_output_shape(image))
+        self.input_projection.build(self.encoder.compute_output_shape(image))
         self.built = True
 
     # computation
@@ -108,43 +121,45 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
         self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
     ) -> Any:
         target = ops.cast(inputs["target"], "int32")
-        memory = self.encode(self.as_source(inputs["image"]), bool(training))
-        written = self.transformer.decode(target, memory, _everywhere(memory), training)
-        of = self.transformer.projection(written.hidden)
-        return of.logits() if project else of
+        memory = self.encode(self.convert_source(inputs["image"]), bool(training))
+        decoded = self.transformer.decode(target, memory, _make_full_mask(memory), training)
+        projection = self.transformer.projection(decoded.hidden)
+        return projection.logits() if project else projection
 
     def encode(self, image: Tensor, training: bool = False) -> Tensor:
         """Return the memory `(B, h w, D)` of images."""
-        grid = self.enter(self.encoder(image, training=training))
+        grid = self.input_projection(self.encoder(image, training=training))
         batch, height, width, size = ops.shape(grid)
-        grid = grid + _where(height, width, size, grid.dtype)
-        row = ops.reshape(grid, (batch, height * width, size))
-        return self.transformer.read(row, _everywhere(row), training)
+        grid = grid + _encode_grid_positions(height, width, size, grid.dtype)
+        flat_grid = ops.reshape(grid, (batch, height * width, size))
+        return self.transformer.encode_embedded(flat_grid, _make_full_mask(flat_grid), training)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+    def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode images once and return the decoder's step function and initial state."""
         memory = self.encode(source)
-        written = self.transformer.writing(memory, _everywhere(memory), width, room)
+        start = self.transformer.start_decoding_memory(
+            memory, _make_full_mask(memory), width, max_steps
+        )
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
-            output = written.step(tokens, state)
+            output = start.step(tokens, state)
             return output._replace(logits=mask_special_tokens(output.logits))
 
-        return self.reading(source, memory, step, written.state)
+        return self.make_image_start(source, memory, step, start.state)
 
 
-def _where(height: Tensor, width: Tensor, size: int, dtype: str) -> Tensor:
+def _encode_grid_positions(height: Tensor, width: Tensor, size: int, dtype: str) -> Tensor:
     """Return a grid's positional encoding `(height, width, size)`: half rows, half columns."""
     down, across = (
         sinusoids(angles(ops.arange(sides), size // 2, 1000.0, dtype), size // 2)
         for sides in (height, width)
     )
     shape = (height, width, size // 2)
-    both = [ops.broadcast_to(x, shape) for x in (down[:, None], across[None])]
-    return ops.concatenate(both, axis=-1)
+    encodings = [ops.broadcast_to(x, shape) for x in (down[:, None], across[None])]
+    return ops.concatenate(encodings, axis=-1)
 
 
-def _everywhere(memory: Tensor) -> Tensor:
+def _make_full_mask(memory: Tensor) -> Tensor:
     """Return an all-True mask `(B, S)`: no grid position is masked."""
     return ops.ones(ops.shape(memory)[:2], "bool")
 

@@ -8,7 +8,7 @@ from typing import Any
 from keras import ops
 
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.models.generation import DecoderStart, GenerationMixin, fingerprints
+from attention_zoo.models.generation import DecoderStart, GenerationMixin, hash_sources
 from attention_zoo.models.vision.image_encoders import check_image
 from attention_zoo.typing import Tensor
 
@@ -37,7 +37,7 @@ class Captioner(GenerationMixin):
         height, width = self.encoder.compute_output_shape(shape)[1:3]
         return height, width
 
-    def as_source(self, source: Any) -> Tensor:
+    def convert_source(self, source: Any) -> Tensor:
         """Convert images to a tensor of their own dtype; raise ValueError for a wrong shape."""
         image = ops.convert_to_tensor(source)
         check_image(image, self.encoder.channels)
@@ -51,11 +51,15 @@ class Captioner(GenerationMixin):
         if options.max_length is None:
             raise ValueError("max_length: an image has no length; give max_length")
 
-    def reading(self, image: Tensor, memory: Tensor, step: Any, state: Any) -> DecoderStart:
+    def make_image_start(
+        self, image: Tensor, memory: Tensor, step: Any, state: Any
+    ) -> DecoderStart:
         """Return the `DecoderStart` of images `(B, H, W, C)` with memory `(B, ..., D)`."""
         batch, *sides = ops.shape(image)
-        places = math.prod(ops.shape(memory)[1:-1])
+        num_positions = math.prod(ops.shape(memory)[1:-1])
         pixels = ops.reshape(ops.cast(image, "float32"), (batch, math.prod(sides), 1))
         bits = ops.squeeze(ops.view(pixels, "int32"), axis=-1)
-        keys = fingerprints(bits + 1)  # + 1: black is 0, which `fingerprints` ignores
-        return DecoderStart(step, state, places=ops.ones((batch, places), "bool"), keys=keys)
+        keys = hash_sources(bits + 1)  # + 1: black is 0, which `hash_sources` ignores
+        return DecoderStart(
+            step, state, source_mask=ops.ones((batch, num_positions), "bool"), source_keys=keys
+        )

@@ -14,21 +14,21 @@ from attention_zoo.models.presets import (
     Config,
     PresetMixin,
     check_arguments,
+    check_options_dict,
     model,
-    options_of,
-    plain,
     preset,
+    to_json_types,
 )
 from attention_zoo.models.vision.image_encoders import (
     check_image,
-    encoder_options,
+    complete_encoder_options,
+    drop_initial_weights,
     make_encoder,
-    saved_options,
 )
 from attention_zoo.typing import Shape, Tensor
 
-LOOK = ("direction", "inverse_temperature", "pooling", "pooling_sharpness")
-BLOCK = 2**24
+ATTENTION_SETTINGS = ("direction", "inverse_temperature", "pooling", "pooling_sharpness")
+MAX_BLOCK_WEIGHTS = 2**24
 """Approximate maximum number of word-region weights in memory in blockwise comparison."""
 
 
@@ -98,40 +98,40 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        encoder = encoder_options(encoder)
+        encoder = complete_encoder_options(encoder)
         settings: Config = {
             "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size, 5),
             "embedding_dim": zoo_ops.whole_number("embedding_dim", embedding_dim),
             "units": zoo_ops.whole_number("units", units),
-            "encoder": saved_options(encoder),
+            "encoder": drop_initial_weights(encoder),
             "direction": direction,
             "inverse_temperature": inverse_temperature,
             "pooling": pooling,
             "pooling_sharpness": pooling_sharpness,
             "dropout": zoo_ops.rate("dropout", dropout),
-            "ranking": options_of("ranking", ranking),
+            "ranking": check_options_dict("ranking", ranking),
         }
-        self.settings = size = plain(settings)
+        self.settings = size = to_json_types(settings)
         check_arguments(HardestNegatives, self.settings["ranking"])
         self.make_loss()  # raises for invalid values
-        own: Config = {"dtype": self.dtype_policy}
+        common: Config = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
-        self.enter = layers.Dense(size["units"], **own)
-        self.embedding = layers.Embedding(size["vocabulary_size"], size["embedding_dim"], **own)
-        self.reader = RecurrentEncoder("gru", 2 * size["units"], bidirectional=True, **own)
-        self.drop_places, self.drop_words = (layers.Dropout(dropout, **own) for _ in range(2))
-        options = {name: size[name] for name in LOOK}
-        self.matching = StackedCrossAttention(**options, **own)
+        self.input_projection = layers.Dense(size["units"], **common)
+        self.embedding = layers.Embedding(size["vocabulary_size"], size["embedding_dim"], **common)
+        self.text_encoder = RecurrentEncoder("gru", 2 * size["units"], bidirectional=True, **common)
+        self.drop_regions, self.drop_words = (layers.Dropout(dropout, **common) for _ in range(2))
+        options = {name: size[name] for name in ATTENTION_SETTINGS}
+        self.matching = StackedCrossAttention(**options, **common)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
         image: Shape = (None, None, None, self.encoder.channels)
-        compared = (None, None, self.settings["units"])
+        vectors_shape = (None, None, self.settings["units"])
         self.encoder.build(image)
-        self.enter.build(self.encoder.compute_output_shape(image))
+        self.input_projection.build(self.encoder.compute_output_shape(image))
         self.embedding.build((None, None))
-        self.reader.build((None, None, self.settings["embedding_dim"]))
-        self.matching.build(compared, compared)
+        self.text_encoder.build((None, None, self.settings["embedding_dim"]))
+        self.matching.build(vectors_shape, vectors_shape)
         self.built = True
 
     # computation
@@ -149,12 +149,12 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         """Return the encoder's feature grid `(B, h, w, C)`."""
         image = ops.convert_to_tensor(image)
         check_image(image, self.encoder.channels)
-        return self.drop_places(self.encoder(image, training=training), training=training)
+        return self.drop_regions(self.encoder(image, training=training), training=training)
 
     def _regions(self, grid: Tensor) -> Tensor:
         """Flatten and project a grid to unit vectors `(B, S, D)`."""
         batch, height, width, size = ops.shape(grid)
-        return _unit(self.enter(ops.reshape(grid, (batch, height * width, size))))
+        return _normalize(self.input_projection(ops.reshape(grid, (batch, height * width, size))))
 
     def encode_texts(self, text: Tensor, training: bool = False) -> EncodedTexts:
         """Return the encoded words of texts `(B, T)` and their mask."""
@@ -162,9 +162,9 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         zoo_ops.check_shape("text", text.shape, ("batch", "tokens"))
         mask = ops.not_equal(text, 0)
         embedded = self.drop_words(self.embedding(text), training=training)
-        both, _ = self.reader(embedded, mask=mask, training=training)
-        forward, backward = ops.split(both, 2, axis=-1)
-        return EncodedTexts(_unit((forward + backward) / 2), mask)
+        states, _ = self.text_encoder(embedded, mask=mask, training=training)
+        forward, backward = ops.split(states, 2, axis=-1)
+        return EncodedTexts(_normalize((forward + backward) / 2), mask)
 
     def similarities(self, images: Tensor, texts: EncodedTexts) -> Tensor:
         """Return the similarities `(I, N)` of I images and N texts, float32 at least, blockwise.
@@ -174,19 +174,19 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
             texts: output of `encode_texts`.
         """
         words, mask = texts
-        places = max(1, int(images.shape[1]) * int(words.shape[1]))
-        side = max(1, int((BLOCK / places) ** 0.5))
+        weights_per_pair = max(1, int(images.shape[1]) * int(words.shape[1]))
+        side = max(1, int((MAX_BLOCK_WEIGHTS / weights_per_pair) ** 0.5))
         rows = [
             ops.concatenate(
                 [
                     self.matching.similarities(
                         words[n : n + side], images[i : i + side], mask[n : n + side]
                     )
-                    for n in _begins(len(words), side)
+                    for n in _make_block_starts(len(words), side)
                 ],
                 axis=1,
             )
-            for i in _begins(len(images), side)
+            for i in _make_block_starts(len(images), side)
         ]
         return ops.concatenate(rows, axis=0)
 
@@ -209,8 +209,8 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         """Return the attention weights `(B, T, S)` for B encoded images and texts."""
         words, mask = texts
         weights = self.matching(words, images, mask, return_attention_scores=True)[2]
-        turned = self.settings["direction"] == "image_to_text"
-        return ops.swapaxes(weights, 1, 2) if turned else weights
+        is_transposed = self.settings["direction"] == "image_to_text"
+        return ops.swapaxes(weights, 1, 2) if is_transposed else weights
 
     def grid_shape(self, image: Any) -> tuple[int, int]:
         """Return the height and width of the grid of images `(B, H, W, 3)`, or of such a shape."""
@@ -225,12 +225,12 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         return HardestNegatives(**self.settings["ranking"])
 
 
-def _unit(x: Tensor) -> Tensor:
+def _normalize(x: Tensor) -> Tensor:
     """Return `x / ||x||` in the dtype of x; 0 where x is 0."""
     return ops.cast(ops.normalize(zoo_ops.at_least_float32(x), axis=-1), x.dtype)
 
 
-def _begins(count: int, side: int) -> range:
+def _make_block_starts(count: int, side: int) -> range:
     """Return the start indices of blocks of `side` items; one block if `count` is 0."""
     return range(0, max(1, count), side)
 

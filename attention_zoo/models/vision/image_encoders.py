@@ -16,7 +16,7 @@ from keras import layers, ops
 
 from attention_zoo.checkpoints import task_folder
 from attention_zoo.hub import local_folder
-from attention_zoo.models.presets import Config, from_preset, options_of
+from attention_zoo.models.presets import Config, check_options_dict, from_preset
 from attention_zoo.ops import check_shape, whole_number
 from attention_zoo.registry import Registry, did_you_mean
 from attention_zoo.typing import Shape, Tensor
@@ -75,31 +75,31 @@ class ConvolutionalEncoder(layers.Layer):
             shapes += [(width, 4 if stage < max(last, 1) else 2, 2)]
             shapes += [(width, 3, 1)] * (0 < stage < last)
         shapes.append((self.filters[-1], 1, 1))
-        own = {"dtype": self.dtype_policy}
+        common = {"dtype": self.dtype_policy}
         self.convolutions = [
-            layers.Conv2D(*shape, padding="same", use_bias=False, **own) for shape in shapes
+            layers.Conv2D(*shape, padding="same", use_bias=False, **common) for shape in shapes
         ]
-        self.norms = [layers.GroupNormalization(_groups(width), **own) for width, *_ in shapes]
-        self.first_weights = weights
+        self.norms = [layers.GroupNormalization(_groups(width), **common) for width, *_ in shapes]
+        self.initial_weights = weights
 
     def build(self, image_shape: Shape) -> None:
         width = image_shape[-1]
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            placed = convolution in (self.convolutions[0], self.convolutions[-1])
-            convolution.build((None, None, None, width + 2 * placed))
+            has_coordinates = convolution in (self.convolutions[0], self.convolutions[-1])
+            convolution.build((None, None, None, width + 2 * has_coordinates))
             width = convolution.filters
             norm.build((None, None, None, width))
-        if self.first_weights is not None:
-            first = _convolutional_encoder(self.first_weights, self.filters)
-            for mine, initial in zip(self.weights, first.weights, strict=True):
-                mine.assign(initial)
+        if self.initial_weights is not None:
+            pretrained = _load_convolutional_encoder(self.initial_weights, self.filters)
+            for weight, initial in zip(self.weights, pretrained.weights, strict=True):
+                weight.assign(initial)
         self.built = True
 
     def call(self, image: Tensor, training: bool = False) -> Tensor:
-        grid = ops.cast(_some(image), self.compute_dtype) / 127.5 - 1
+        grid = ops.cast(_pad_empty_batch(image), self.compute_dtype) / 127.5 - 1
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             if convolution in (self.convolutions[0], self.convolutions[-1]):
-                grid = ops.concatenate([grid, _places(grid)], axis=-1)
+                grid = ops.concatenate([grid, _make_coordinates(grid)], axis=-1)
             grid = ops.relu(norm(convolution(grid)))
         return grid[: ops.shape(image)[0]]
 
@@ -132,7 +132,7 @@ class PrecomputedFeatures(layers.Layer):
         return tuple(image_shape)
 
 
-class Application(layers.Layer):
+class KerasApplication(layers.Layer):
     """A model of `keras.applications` without its classifier.
 
     Args:
@@ -158,16 +158,16 @@ class Application(layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(trainable=trainable, **kwargs)
-        module = _applications()[kind]
+        module = _list_applications()[kind]
         self.kind, self.preprocess = kind, module.preprocess_input
-        with _under(self.dtype_policy):
-            whole = _without_classifier(getattr(module, kind), weights)
+        with _use_dtype_policy(self.dtype_policy):
+            model = _build_application(getattr(module, kind), weights)
         if layer is not None:
-            names = [one.name for one in whole.layers]
+            names = [x.name for x in model.layers]
             if layer not in names:
                 raise ValueError(f"{kind} has no layer {layer!r}{did_you_mean(layer, names)}")
-            whole = keras.Model(whole.input, whole.get_layer(layer).output)
-        self.model = whole
+            model = keras.Model(model.input, model.get_layer(layer).output)
+        self.model = model
         self.model.trainable = trainable
 
     def build(self, image_shape: Shape) -> None:
@@ -175,7 +175,7 @@ class Application(layers.Layer):
 
     def call(self, image: Tensor, training: bool = False) -> Tensor:
         self.compute_output_shape(image.shape)
-        pixels = self.preprocess(ops.cast(_some(image), "float32"))
+        pixels = self.preprocess(ops.cast(_pad_empty_batch(image), "float32"))
         grid = self.model(pixels, training=training and self.trainable)
         return grid[: ops.shape(image)[0]]
 
@@ -192,47 +192,47 @@ class Application(layers.Layer):
         return shape
 
 
-def encoder_options(given: Config | None) -> Config:
+def complete_encoder_options(given: Config | None) -> Config:
     """Return the options of an image encoder, `{"kind": "cnn"}` for None.
 
     Raises:
         ValueError: an unknown kind, an unknown option, or a missing one.
     """
-    options = options_of("encoder", given)
+    options = check_options_dict("encoder", given)
     kind = options.setdefault("kind", "cnn")
-    known = [*IMAGE_ENCODERS.names(), *_applications()]
+    known = [*IMAGE_ENCODERS.names(), *_list_applications()]
     if kind not in known:
         raise ValueError(
             f"encoder.kind {kind!r} is unknown{did_you_mean(kind, known)}; it is one of"
             f" {', '.join(IMAGE_ENCODERS.names())}, or a model of keras.applications"
         )
-    makes = IMAGE_ENCODERS.get(kind) if kind in IMAGE_ENCODERS else Application
-    parameters = inspect.signature(makes).parameters
-    taken = {n: p.default for n, p in parameters.items() if n not in ("kwargs", "kind")}
+    constructor = IMAGE_ENCODERS.get(kind) if kind in IMAGE_ENCODERS else KerasApplication
+    parameters = inspect.signature(constructor).parameters
+    accepted = {n: p.default for n, p in parameters.items() if n not in ("kwargs", "kind")}
     for name in options:
-        if name not in ("kind", *taken):
-            hint = did_you_mean(name, taken)
+        if name not in ("kind", *accepted):
+            hint = did_you_mean(name, accepted)
             raise ValueError(f"encoder {kind} has no option {name!r}{hint}")
-    for name, default in taken.items():
+    for name, default in accepted.items():
         if name not in options and default is inspect.Parameter.empty:
             raise ValueError(f"encoder {kind} needs the option {name!r}")
     return options
 
 
-def saved_options(options: Config) -> Config:
+def drop_initial_weights(options: Config) -> Config:
     """Return the options without initial weights, for an encoder whose weights are saved."""
     saved = {name: value for name, value in options.items() if name != "weights"}
     return saved if options["kind"] in IMAGE_ENCODERS else {**saved, "weights": None}
 
 
 def make_encoder(options: Config, dtype: Any) -> Any:
-    """Build the layer from `encoder_options`: images to grids, with an attribute `channels`."""
+    """Build the encoder layer, with an attribute `channels`, from complete options."""
     options = dict(options)
     kind = options["kind"]
     if kind in IMAGE_ENCODERS:
         del options["kind"]
         return IMAGE_ENCODERS.get(kind)(**options, dtype=dtype)
-    return Application(**options, dtype=dtype)
+    return KerasApplication(**options, dtype=dtype)
 
 
 def check_image(image: Tensor, channels: int) -> None:
@@ -242,67 +242,67 @@ def check_image(image: Tensor, channels: int) -> None:
         raise ValueError(f"image has shape {tuple(image.shape)}: height or width is 0")
 
 
-def _applications() -> dict[str, ModuleType]:
+def _list_applications() -> dict[str, ModuleType]:
     """Return the modules of the models of `keras.applications`, by model name."""
     return {
-        name: sys.modules[makes.__module__]
-        for name, makes in vars(keras.applications).items()
-        if inspect.isfunction(makes) and name[0].isupper()
+        name: sys.modules[constructor.__module__]
+        for name, constructor in vars(keras.applications).items()
+        if inspect.isfunction(constructor) and name[0].isupper()
     }
 
 
-def _convolutional_encoder(place: str, filters: list[int]) -> ConvolutionalEncoder:
+def _load_convolutional_encoder(source: str, filters: list[int]) -> ConvolutionalEncoder:
     """Load the encoder of a saved model; raise ValueError for another kind or other filters."""
-    if not isinstance(place, str | Path):
-        raise ValueError(f"encoder.weights: expected a run or a model's folder, got {place!r}")
+    if not isinstance(source, str | Path):
+        raise ValueError(f"encoder.weights: expected a run or a model's folder, got {source!r}")
     try:
-        folder = local_folder(place)
+        folder = local_folder(source)
         if not (folder / "config.json").is_file():
             folder = task_folder(folder) / "model"
         encoder = getattr(from_preset(folder), "encoder", None)
     except (OSError, ValueError) as error:
         raise ValueError(f"encoder.weights: {error}") from None
     if not isinstance(encoder, ConvolutionalEncoder):
-        raise ValueError(f"encoder.weights: {place}: its model has no encoder of kind cnn")
+        raise ValueError(f"encoder.weights: {source}: its model has no encoder of kind cnn")
     if encoder.filters != filters:
         raise ValueError(
-            f"encoder.weights: {place}: has filters {encoder.filters}, but encoder.filters is"
+            f"encoder.weights: {source}: has filters {encoder.filters}, but encoder.filters is"
             f" {filters}; use the same"
         )
     return encoder
 
 
-def _without_classifier(makes: Any, weights: str | None) -> Any:
+def _build_application(constructor: Any, weights: str | None) -> Any:
     """Build a model of `keras.applications`; raise ValueError if its weights cannot be loaded."""
     try:
-        whole = makes(include_top=False, weights=weights)
+        model = constructor(include_top=False, weights=weights)
     except Exception as error:  # loading raises many types
         if weights is None:
             raise
         reason = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"encoder {makes.__name__}: no weights from {weights!r}: {reason}"
+            f"encoder {constructor.__name__}: no weights from {weights!r}: {reason}"
         ) from None
-    scales = [layer.scale for layer in whole.layers if isinstance(layer, layers.Rescaling)]
-    return _scaled_once(makes, whole, scales[1]) if len(scales) > 1 else whole
+    scales = [layer.scale for layer in model.layers if isinstance(layer, layers.Rescaling)]
+    return _fold_second_rescaling(constructor, model, scales[1]) if len(scales) > 1 else model
 
 
-def _scaled_once(makes: Any, whole: Any, scale: Any) -> Any:
+def _fold_second_rescaling(constructor: Any, model: Any, scale: Any) -> Any:
     """Return the model with its second rescaling folded into the variances before it.
 
     Only an EfficientNet built with ImageNet weights has a second rescaling layer; one built to
     load saved weights has none.
     """
-    plain = makes(include_top=False, weights=None)
-    plain.set_weights(whole.get_weights())
-    (norm,) = [layer for layer in plain.layers if isinstance(layer, layers.Normalization)]
+    unscaled = constructor(include_top=False, weights=None)
+    unscaled.set_weights(model.get_weights())
+    (norm,) = [layer for layer in unscaled.layers if isinstance(layer, layers.Normalization)]
     norm.adapt_variance.assign(norm.adapt_variance / ops.square(ops.convert_to_tensor(scale)))
     norm.finalize_state()
-    return plain
+    return unscaled
 
 
 @contextlib.contextmanager
-def _under(policy: Any) -> Iterator[None]:
+def _use_dtype_policy(policy: Any) -> Iterator[None]:
     """Set the global dtype policy temporarily: `keras.applications` has no `dtype` argument."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
@@ -317,7 +317,7 @@ def _groups(width: int) -> int:
     return math.gcd(width, 8) if width >= 32 else 1
 
 
-def _some(image: Tensor) -> Tensor:
+def _pad_empty_batch(image: Tensor) -> Tensor:
     """Return the images, or one black image for an empty batch.
 
     TensorFlow's oneDNN convolution returns an empty batch unchanged, in a wrong shape.
@@ -326,11 +326,11 @@ def _some(image: Tensor) -> Tensor:
     known = isinstance(rows, int)
     if known and rows:
         return image
-    none = 1 if known else 1 - ops.minimum(rows, 1)
-    return ops.concatenate([image, ops.zeros((none, *sides), image.dtype)], axis=0)
+    num_added = 1 if known else 1 - ops.minimum(rows, 1)
+    return ops.concatenate([image, ops.zeros((num_added, *sides), image.dtype)], axis=0)
 
 
-def _places(grid: Tensor) -> Tensor:
+def _make_coordinates(grid: Tensor) -> Tensor:
     """Return the coordinates of each pixel, `(B, H, W, 2)`, from -1 to 1 down and across."""
     batch, height, width = ops.shape(grid)[:3]
     rows, columns = (

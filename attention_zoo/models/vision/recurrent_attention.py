@@ -13,7 +13,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import GlimpseSensor
 from attention_zoo.layers.alignments.gumbel import noise_generator
 from attention_zoo.losses import GlimpseLoss
-from attention_zoo.models.presets import Config, PresetMixin, model, plain, preset
+from attention_zoo.models.presets import Config, PresetMixin, model, preset, to_json_types
 from attention_zoo.ops.random import uniform
 from attention_zoo.typing import Tensor
 
@@ -24,24 +24,24 @@ AXES = ("height", "width", "channels")
 class GlimpsePath(NamedTuple):
     """Glimpse locations, patches and logits of G glimpses.
 
-    locations: `(B, G, 2)`, down and to the right, from -1 to 1. seen: extracted patches `(B, G,
+    locations: `(B, G, 2)`, down and to the right, from -1 to 1. patches: extracted patches `(B, G,
     scales, g, g, C)`, from 0 to 1. logits: `(B, G, K)` after each glimpse; the last ones are the
     prediction.
     """
 
     locations: Tensor
-    seen: Tensor
+    patches: Tensor
     logits: Tensor
 
 
-class _Walk(NamedTuple):
+class _Glimpses(NamedTuple):
     """Results of all glimpses: states `(B, G + 1, D)`, all others `(B, G, ...)`."""
 
     states: Tensor
     means: Tensor
-    drawn: Tensor
+    samples: Tensor
     locations: Tensor
-    seen: Tensor
+    patches: Tensor
 
 
 @model
@@ -50,7 +50,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
     """Image classifier that takes a sequence of glimpses and learns their locations.
 
     `mean_t = tanh(h_{t-1} W_l + b_l)`, `l_t ~ N(mean_t, std^2)`,
-    `g_t = relu([relu(seen(l_t) W + b); relu(l_t W + b)] W_g + b_g)`,
+    `g_t = relu([relu(patches(l_t) W + b); relu(l_t W + b)] W_g + b_g)`,
     `h_t = relu([h_{t-1}; g_t] W_h + b_h)`, `logits = h_G W_a + b_a`
 
     Train with `losses.GlimpseLoss` (`make_loss()`), through `compile` and `fit` or the training
@@ -104,7 +104,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
     ) -> None:
         super().__init__(**kwargs)
         settings: Config = {
-            "image_shape": _sizes(image_shape),
+            "image_shape": _check_image_shape(image_shape),
             "classes": zoo_ops.whole_number("classes", classes),
             "glimpse_size": zoo_ops.whole_number("glimpse_size", glimpse_size),
             "glimpse_scales": zoo_ops.whole_number("glimpse_scales", glimpse_scales),
@@ -116,26 +116,28 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         }
         if not 0 < zoo_ops.number(location_std) < math.inf:
             raise ValueError(f"location_std must be above 0, got {location_std!r}")
-        self.settings = size = plain(settings)
-        own: Config = {"dtype": self.dtype_policy}
+        self.settings = size = to_json_types(settings)
+        common: Config = {"dtype": self.dtype_policy}
         self.seed_generator = noise_generator(seed)
-        self.sensor = GlimpseSensor(size["glimpse_size"], size["glimpse_scales"], **own)
-        reads = size["glimpse_units"]
-        self.what, self.where = (layers.Dense(reads, "relu", **own) for _ in range(2))
-        self.glimpse, self.core = (layers.Dense(size["units"], "relu", **own) for _ in range(2))
+        self.sensor = GlimpseSensor(size["glimpse_size"], size["glimpse_scales"], **common)
+        width = size["glimpse_units"]
+        self.patch_encoder, self.location_encoder = (
+            layers.Dense(width, "relu", **common) for _ in range(2)
+        )
+        self.glimpse, self.core = (layers.Dense(size["units"], "relu", **common) for _ in range(2))
         # First locations are near the centre: scattered ones are slow to unlearn.
-        narrow = keras.initializers.TruncatedNormal(stddev=0.01)
-        self.locator = layers.Dense(2, "tanh", kernel_initializer=narrow, **own)
-        self.classifier = layers.Dense(size["classes"], **own)
-        self.baseline = layers.Dense(size["glimpses"], **own)
+        initializer = keras.initializers.TruncatedNormal(stddev=0.01)
+        self.locator = layers.Dense(2, "tanh", kernel_initializer=initializer, **common)
+        self.classifier = layers.Dense(size["classes"], **common)
+        self.baseline = layers.Dense(size["glimpses"], **common)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
         size = self.settings
         pixels = size["glimpse_scales"] * size["glimpse_size"] ** 2 * size["image_shape"][-1]
         self.sensor.build((None, *size["image_shape"]), (None, 2))
-        self.what.build((None, pixels))
-        self.where.build((None, 2))
+        self.patch_encoder.build((None, pixels))
+        self.location_encoder.build((None, 2))
         self.glimpse.build((None, 2 * size["glimpse_units"]))
         self.core.build((None, 2 * size["units"]))
         for head in (self.locator, self.classifier, self.baseline):
@@ -145,20 +147,22 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
     # computation
 
     def call(self, images: Tensor, training: bool | None = None) -> Any:
-        walk = self._walk(images, self._drawn_noise(images) if training else None)
-        logits = self.classifier(walk.states[:, -1])
+        glimpses = self._take_glimpses(images, self._sample_noise(images) if training else None)
+        logits = self.classifier(glimpses.states[:, -1])
         if not training:
             return logits
         return {
             "logits": logits,
-            "log_probabilities": self._log_probabilities(walk),
-            "baselines": self._baselines(walk),
+            "log_probabilities": self._log_probabilities(glimpses),
+            "baselines": self._baselines(glimpses),
         }
 
     def glimpse_path(self, images: Tensor) -> GlimpsePath:
         """Return the glimpse path for images `(B, height, width, channels)`."""
-        walk = self._walk(ops.convert_to_tensor(images), None)
-        return GlimpsePath(walk.locations, walk.seen, self.classifier(walk.states[:, 1:]))
+        glimpses = self._take_glimpses(ops.convert_to_tensor(images), None)
+        return GlimpsePath(
+            glimpses.locations, glimpses.patches, self.classifier(glimpses.states[:, 1:])
+        )
 
     def vote(self, images: Tensor, paths: int = 10) -> Tensor:
         """Return the log of the mean class probabilities over several noisy paths, `(B, K)`.
@@ -170,13 +174,13 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
             images: `(B, height, width, channels)`.
             paths: number of paths.
         """
-        images, shares = ops.convert_to_tensor(images), []
-        for noise in self._fixed_noise(zoo_ops.whole_number("paths", paths)):
-            logits = self.classifier(self._walk(images, noise[None]).states[:, -1])
-            shares.append(ops.log_softmax(zoo_ops.at_least_float32(logits), axis=-1))
-        return ops.logsumexp(ops.stack(shares), axis=0) - math.log(paths)
+        images, log_probs = ops.convert_to_tensor(images), []
+        for noise in self._make_fixed_noise(zoo_ops.whole_number("paths", paths)):
+            logits = self.classifier(self._take_glimpses(images, noise[None]).states[:, -1])
+            log_probs.append(ops.log_softmax(zoo_ops.at_least_float32(logits), axis=-1))
+        return ops.logsumexp(ops.stack(log_probs), axis=0) - math.log(paths)
 
-    def _walk(self, images: Tensor, noise: Tensor | None) -> _Walk:
+    def _take_glimpses(self, images: Tensor, noise: Tensor | None) -> _Glimpses:
         """Take all glimpses in turn; `states` are h_0 to h_G, the other fields have G steps.
 
         Args:
@@ -192,47 +196,53 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
             # Rewards alone train the policy: its gradient does not reach the state, and the loss
             # of the prediction does not reach the sampled location.
             mean = zoo_ops.at_least_float32(self.locator(ops.stop_gradient(state)))
-            drawn = mean if noise is None else mean + ops.cast(noise[:, t], mean.dtype)
-            drawn = ops.stop_gradient(drawn)
-            location = ops.clip(drawn, -1.0, 1.0)
-            seen = self.sensor(images, location)
-            state = self.core(ops.concatenate([state, self._read(seen, location)], axis=-1))
+            samples = mean if noise is None else mean + ops.cast(noise[:, t], mean.dtype)
+            samples = ops.stop_gradient(samples)
+            location = ops.clip(samples, -1.0, 1.0)
+            patches = self.sensor(images, location)
+            state = self.core(
+                ops.concatenate([state, self._encode_glimpse(patches, location)], axis=-1)
+            )
             states.append(state)
-            steps.append((mean, drawn, location, seen))
-        return _Walk(ops.stack(states, 1), *(ops.stack(x, 1) for x in zip(*steps, strict=True)))
+            steps.append((mean, samples, location, patches))
+        return _Glimpses(ops.stack(states, 1), *(ops.stack(x, 1) for x in zip(*steps, strict=True)))
 
-    def _drawn_noise(self, images: Tensor) -> Tensor:
+    def _sample_noise(self, images: Tensor) -> Tensor:
         """Sample the locations' noise in training, `(B, G, 2)` float32."""
         shape = (ops.shape(images)[0], self.settings["glimpses"], 2)
         std = self.settings["location_std"]
         return keras.random.normal(shape, stddev=std, dtype="float32", seed=self.seed_generator)
 
-    def _fixed_noise(self, paths: int) -> list[Tensor]:
+    def _make_fixed_noise(self, paths: int) -> list[Tensor]:
         """Return constant noise `(G, 2)` for each path (Box-Muller transform)."""
         keys = ops.arange(paths, dtype="int32")
-        drawn = uniform((), keys, (self.settings["glimpses"], 2))
-        far = self.settings["location_std"] * ops.sqrt(-2 * ops.log(drawn[..., 0]))
-        turn = 2 * math.pi * drawn[..., 1]
-        noise = ops.stack([far * ops.cos(turn), far * ops.sin(turn)], axis=-1)
+        samples = uniform((), keys, (self.settings["glimpses"], 2))
+        radius = self.settings["location_std"] * ops.sqrt(-2 * ops.log(samples[..., 0]))
+        angle = 2 * math.pi * samples[..., 1]
+        noise = ops.stack([radius * ops.cos(angle), radius * ops.sin(angle)], axis=-1)
         return [noise[path] for path in range(paths)]
 
-    def _read(self, seen: Tensor, location: Tensor) -> Tensor:
+    def _encode_glimpse(self, patches: Tensor, location: Tensor) -> Tensor:
         """Return g_t `(B, D)` for patches and location."""
-        flat = ops.reshape(seen, (-1, math.prod(seen.shape[1:])))
-        where = ops.cast(location, self.compute_dtype)
-        return self.glimpse(ops.concatenate([self.what(flat), self.where(where)], axis=-1))
+        flat = ops.reshape(patches, (-1, math.prod(patches.shape[1:])))
+        cast_location = ops.cast(location, self.compute_dtype)
+        return self.glimpse(
+            ops.concatenate(
+                [self.patch_encoder(flat), self.location_encoder(cast_location)], axis=-1
+            )
+        )
 
-    def _log_probabilities(self, walk: _Walk) -> Tensor:
+    def _log_probabilities(self, glimpses: _Glimpses) -> Tensor:
         """Return `log p(l_t)` `(B, G)`, float32 at least, with a gradient to the means."""
         std = self.settings["location_std"]
-        squares = ops.sum(ops.square((walk.drawn - walk.means) / std), axis=-1)
+        squares = ops.sum(ops.square((glimpses.samples - glimpses.means) / std), axis=-1)
         return -0.5 * squares - math.log(2 * math.pi * std**2)
 
-    def _baselines(self, walk: _Walk) -> Tensor:
+    def _baselines(self, glimpses: _Glimpses) -> Tensor:
         """Return b_t `(B, G)`, from the state before the glimpse by a separate head per step."""
-        heads = self.baseline(ops.stop_gradient(walk.states[:, :-1]))
-        own = ops.eye(self.settings["glimpses"], dtype=heads.dtype)
-        return ops.sum(heads * own, axis=-1)
+        all_baselines = self.baseline(ops.stop_gradient(glimpses.states[:, :-1]))
+        diagonal = ops.eye(self.settings["glimpses"], dtype=all_baselines.dtype)
+        return ops.sum(all_baselines * diagonal, axis=-1)
 
     # training
 
@@ -268,12 +278,12 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         return super().compute_metrics(x, y, logits, sample_weight)
 
 
-def _sizes(image_shape: Any) -> list[int]:
+def _check_image_shape(image_shape: Any) -> list[int]:
     """Return the image's sizes as a list; raise ValueError unless there are three."""
     if not isinstance(image_shape, (tuple, list)) or len(image_shape) != len(AXES):
         raise ValueError(f"image_shape must be ({', '.join(AXES)}), got {image_shape!r}")
-    named = zip(AXES, image_shape, strict=True)
-    return [zoo_ops.whole_number(f"image_shape's {name}", size) for name, size in named]
+    sizes = zip(AXES, image_shape, strict=True)
+    return [zoo_ops.whole_number(f"image_shape's {name}", size) for name, size in sizes]
 
 
 # config

@@ -20,9 +20,20 @@ from attention_zoo.layers.alignments.reinforce import ReinforceAlignment
 from attention_zoo.losses import Reinforce
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
 from attention_zoo.models.generation import END, PAD, START, DecoderStart
-from attention_zoo.models.presets import Config, PresetMixin, model, options_of, plain, preset
+from attention_zoo.models.presets import (
+    Config,
+    PresetMixin,
+    check_options_dict,
+    model,
+    preset,
+    to_json_types,
+)
 from attention_zoo.models.vision.captioner import Captioner
-from attention_zoo.models.vision.image_encoders import encoder_options, make_encoder, saved_options
+from attention_zoo.models.vision.image_encoders import (
+    complete_encoder_options,
+    drop_initial_weights,
+    make_encoder,
+)
 from attention_zoo.ops import (
     PENALTIES,
     Projection,
@@ -55,12 +66,12 @@ class CaptionAttention(layers.Layer):
         return grid
 
     def auxiliary_loss(
-        self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]
+        self, weights: Tensor, mask: Tensor, state: Any, reward: Callable[[], Any]
     ) -> Any:
         """Return the auxiliary loss of the attention, a mean over the captions.
 
         Args:
-            weights: `(B, T, L)`. live: `(B, T)`, False at padding.
+            weights: `(B, T, L)`. mask: `(B, T)`, False at padding.
             state: attention state after the last step.
             reward: function that returns the log-probability of each caption, `(B,)`.
         """
@@ -83,9 +94,9 @@ class SoftCaptionAttention(CaptionAttention):
         self.rate = doubly_stochastic
 
     def auxiliary_loss(
-        self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]
+        self, weights: Tensor, mask: Tensor, state: Any, reward: Callable[[], Any]
     ) -> Any:
-        return self.rate * mean_penalty(PENALTIES.get("doubly_stochastic"), weights, live)
+        return self.rate * mean_penalty(PENALTIES.get("doubly_stochastic"), weights, mask)
 
 
 @CAPTION_ATTENTIONS.register("hard")
@@ -119,14 +130,16 @@ class HardCaptionAttention(CaptionAttention):
         return ReinforceAlignment(self.expected_rate, dtype=self.dtype_policy)
 
     def auxiliary_loss(
-        self, weights: Tensor, live: Tensor, state: Any, reward: Callable[[], Any]
+        self, weights: Tensor, mask: Tensor, state: Any, reward: Callable[[], Any]
     ) -> Any:
-        chosen = ReinforceAlignment.choice(state)
-        words = ops.sum(ops.cast(live, "float32"), axis=1)
-        of_a_word = reward() / ops.maximum(words, 1.0)
-        paths = words * ops.cast(chosen.log_probability, "float32")
-        nonempty = ops.any(live, axis=1)
-        return self.reinforce(of_a_word, paths, chosen.entropy, nonempty, training=True)
+        choice = ReinforceAlignment.choice(state)
+        words = ops.sum(ops.cast(mask, "float32"), axis=1)
+        reward_per_word = reward() / ops.maximum(words, 1.0)
+        path_log_probs = words * ops.cast(choice.log_probability, "float32")
+        nonempty = ops.any(mask, axis=1)
+        return self.reinforce(
+            reward_per_word, path_log_probs, choice.entropy, nonempty, training=True
+        )
 
 
 @CAPTION_ATTENTIONS.register("pooled")
@@ -198,7 +211,10 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        attention, encoder = attention_options(attention), encoder_options(encoder)
+        attention, encoder = (
+            complete_attention_options(attention),
+            complete_encoder_options(encoder),
+        )
         sizes = {
             "vocabulary_size": whole_number("vocabulary_size", vocabulary_size),
             "embedding_dim": whole_number("embedding_dim", embedding_dim),
@@ -206,28 +222,28 @@ class ShowAttendTell(Captioner, EncoderDecoder):
             "attention_units": whole_number("attention_units", attention_units),
         }
         vocabulary_size, embedding_dim, units, attention_units = sizes.values()
-        own = {"dtype": self.dtype_policy}
+        common = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
-        self.target_embedding = layers.Embedding(vocabulary_size, embedding_dim, **own)
-        chosen = {name: attention[name] for name in attention if name != "kind"}
-        self.attention = CAPTION_ATTENTIONS.get(attention["kind"])(**chosen, **own)
+        self.target_embedding = layers.Embedding(vocabulary_size, embedding_dim, **common)
+        attention_arguments = {name: attention[name] for name in attention if name != "kind"}
+        self.attention = CAPTION_ATTENTIONS.get(attention["kind"])(**attention_arguments, **common)
         cell = AttentionCell(
-            layers.LSTMCell(units, **own),
-            VisualAttention(attention_units, alignment=self.attention.alignment(), **own),
+            layers.LSTMCell(units, **common),
+            VisualAttention(attention_units, alignment=self.attention.alignment(), **common),
             order="attend_then_step",
-            **own,
+            **common,
         )
-        self.decoder = RecurrentDecoder(cell, bridge=True, **own)
-        self.of_state = layers.Dense(embedding_dim, **own)
-        self.of_context = layers.Dense(embedding_dim, use_bias=False, **own)
-        self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **own)
-        self.drop = layers.Dropout(rate("dropout", dropout), **own)
-        self.word_dropout = WordDropout(word_dropout, **own)
-        options = {"attention": attention, "encoder": saved_options(encoder)}
+        self.decoder = RecurrentDecoder(cell, bridge=True, **common)
+        self.state_projection = layers.Dense(embedding_dim, **common)
+        self.context_projection = layers.Dense(embedding_dim, use_bias=False, **common)
+        self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **common)
+        self.drop = layers.Dropout(rate("dropout", dropout), **common)
+        self.word_dropout = WordDropout(word_dropout, **common)
+        options = {"attention": attention, "encoder": drop_initial_weights(encoder)}
         rates = {"dropout": dropout, "word_dropout": word_dropout}
-        self.finish(plain({**sizes, **options, **rates}))
+        self.set_up(to_json_types({**sizes, **options, **rates}))
 
-    vocabularies = ("vocabulary_size",)
+    vocabulary_settings = ("vocabulary_size",)
     free_settings = (*PresetMixin.free_settings, "attention")
 
     def build(self, input_shape: Any = None) -> None:
@@ -238,8 +254,8 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         width, units, channels = size["embedding_dim"], size["units"], grid[-1]
         self.target_embedding.build(None)
         self.decoder.build((None, None, width), grid, (None, channels))
-        self.of_state.build((None, None, units))
-        self.of_context.build((None, None, channels))
+        self.state_projection.build((None, None, units))
+        self.context_projection.build((None, None, channels))
         self.vocabulary.build((None, None, width))
         self.built = True
 
@@ -248,7 +264,7 @@ class ShowAttendTell(Captioner, EncoderDecoder):
     def grid_shape(self, image: Any) -> tuple[int, int]:
         return self.attention.grid_shape(super().grid_shape(image))
 
-    reads = ("hidden", "context", "weights")
+    readout_fields = ("hidden", "context", "weights")
 
     def encode(self, source: Tensor, training: bool) -> Encoded:
         grid = self.encoder(source, training=training)
@@ -261,31 +277,33 @@ class ShowAttendTell(Captioner, EncoderDecoder):
     def readout(
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
     ) -> Tensor:
-        seen = self.of_state(record["hidden"]) + self.of_context(record["context"])
-        return self.drop(ops.tanh(embedded + seen), training=training)
+        projected = self.state_projection(record["hidden"]) + self.context_projection(
+            record["context"]
+        )
+        return self.drop(ops.tanh(embedded + projected), training=training)
 
     def add_auxiliary_losses(
         self, record: dict[str, Any], state: CellState, target: Tensor, projection: Projection
     ) -> None:
-        live = ops.not_equal(target, PAD)
+        mask = ops.not_equal(target, PAD)
 
         def reward() -> Tensor:
             logits = ops.cast(ops.stop_gradient(self.vocabulary(projection.hidden)), "float32")
             losses = smoothed_cross_entropy(_labels(target), logits, 0.0)
-            return -ops.sum(ops.where(live, losses, 0.0), axis=1)
+            return -ops.sum(ops.where(mask, losses, 0.0), axis=1)
 
         auxiliary = self.attention.auxiliary_loss(
-            record["weights"][0], live, state.alignments[0], reward
+            record["weights"][0], mask, state.alignments[0], reward
         )
-        captions = ops.sum(ops.cast(ops.any(live, axis=1), "float32"))
-        share = captions / ops.maximum(ops.sum(ops.cast(live, "float32")), 1.0)
-        self.add_loss(ops.cast(auxiliary, "float32") * share)
+        captions = ops.sum(ops.cast(ops.any(mask, axis=1), "float32"))
+        captions_per_token = captions / ops.maximum(ops.sum(ops.cast(mask, "float32")), 1.0)
+        self.add_loss(ops.cast(auxiliary, "float32") * captions_per_token)
 
-    def decoder_step(self, source: Tensor, width: int, room: Any) -> DecoderStart:
+    def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode images once and return the decoder's step function and initial state."""
         encoded = self.encode(source, False)
-        step, state = self.writing(encoded, ops.shape(source)[0])[:2]
-        return self.reading(source, encoded.memory, step, state)
+        step, state = self.make_decoder_start(encoded, ops.shape(source)[0])[:2]
+        return self.make_image_start(source, encoded.memory, step, state)
 
 
 def _labels(target: Tensor) -> Tensor:
@@ -294,21 +312,21 @@ def _labels(target: Tensor) -> Tensor:
     return ops.where(after != PAD, after, END)
 
 
-def attention_options(given: Config | None) -> Config:
+def complete_attention_options(given: Config | None) -> Config:
     """Return the attention options with defaults filled in; raise ValueError for unknown ones."""
-    options = {"kind": "soft", **options_of("attention", given)}
-    taken = {
-        name: one.default
-        for name, one in inspect.signature(
+    options = {"kind": "soft", **check_options_dict("attention", given)}
+    accepted = {
+        name: parameter.default
+        for name, parameter in inspect.signature(
             CAPTION_ATTENTIONS.get(options["kind"])
         ).parameters.items()
-        if one.kind is one.POSITIONAL_OR_KEYWORD
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     }
     for name in options:
-        if name != "kind" and name not in taken:
-            hint = did_you_mean(name, taken)
+        if name != "kind" and name not in accepted:
+            hint = did_you_mean(name, accepted)
             raise ValueError(f"attention.kind={options['kind']!r} has no option {name!r}{hint}")
-    return {**taken, **options}
+    return {**accepted, **options}
 
 
 # config

@@ -44,7 +44,7 @@ class Summarization(TextPairTask):
     """Summarization: a model and a tokenizer of both sides. Inputs and outputs are strings.
 
     Args:
-        model: a `models.Copying`.
+        model: a `models.CopyingMixin`.
         tokenizer: `data.Tokenizer` with the model's vocabulary.
         search: default search options of `predict`. Without a `max_length` or `max_length_ratio`,
             the limit is `max_target_length`.
@@ -54,7 +54,7 @@ class Summarization(TextPairTask):
             too. A result's `source_truncated` reports it.
 
     Raises:
-        ValueError: if the model is not a `models.Copying`, or its vocabulary size is not the
+        ValueError: if the model is not a `models.CopyingMixin`, or its vocabulary size is not the
             tokenizer's.
     """
 
@@ -83,9 +83,9 @@ class Summarization(TextPairTask):
         max_target_length: int = 100,
         truncate_source: bool = False,
     ) -> None:
-        if not isinstance(model, models.Copying):
+        if not isinstance(model, models.CopyingMixin):
             raise ValueError(
-                "model must be a models.Copying, such as models.PointerGenerator, got"
+                "model must be a models.CopyingMixin, such as models.PointerGenerator, got"
                 f" {type(model).__name__}"
             )
         if model.vocabulary_size != tokenizer.vocabulary_size:

@@ -43,7 +43,7 @@ class TestHardAlignment(AlignmentConformance):
         return hard(scores, mask)
 
 
-def test_base_class_is_refused() -> None:
+def test_base_class_is_rejected() -> None:
     with pytest.raises(TypeError, match="base class"):
         Alignment()(np.zeros((1, 2), "float32"))
 
@@ -54,7 +54,7 @@ def test_softmax_by_hand() -> None:
     np.testing.assert_allclose(array(weights)[0], [1 / 13, 0, 4 / 13, 8 / 13], rtol=1e-6)
 
 
-def test_hard_takes_the_first_of_equals_and_gives_scores_no_gradient() -> None:
+def test_hard_selects_the_first_of_equal_scores_without_gradient() -> None:
     layer = HardAlignment()
     run = differentiable(layer, lambda x: layer(x)[0])
     weights, (gradient,), _ = run(np.array([[1.0, 3.0, 3.0]], "float32"))
@@ -69,7 +69,7 @@ class SparseConformance(AlignmentConformance):
     def test_gradients_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
         ranks = np.random.default_rng(6).permuted(np.tile(np.arange(7), (4, 3, 1)), axis=-1)
-        scores, mask = (-0.25 * ranks).astype(WIDE), ranks < 6  # no weight begins near a score
+        scores, mask = (-0.25 * ranks).astype(WIDE), ranks < 6  # no weight is small for a score
         mask[3] = False
         layer(scores)
         run = differentiable(layer, lambda x: layer(x, mask=mask)[0])
@@ -98,8 +98,8 @@ class TestLearnedEntmax(SparseConformance):
     covers = EntmaxAlignment
     options = {"alpha": 1.3, "learn_alpha": True}
 
-    def built(self, **options: Any) -> EntmaxAlignment:
-        """alpha as made, which the oracle knows."""
+    def make_random(self, **options: Any) -> EntmaxAlignment:
+        """Keep the initial alpha, which the oracle uses."""
         layer = self.make(**options)
         layer.build((3, 4, 7))
         return layer
@@ -129,8 +129,8 @@ class TestSigmoidAlignment(SparseConformance):
     sums_to_one = False
     at_most_one = False
 
-    def built(self, **options: Any) -> SigmoidAlignment:
-        """Random weights would hide the bias from the oracle, so it stands in the constructor."""
+    def make_random(self, **options: Any) -> SigmoidAlignment:
+        """The oracle needs the bias, so it is a constructor argument and weights are not random."""
         layer = self.make(bias_init=0.5, **options)
         layer.build((3, 4, 7))
         return layer
@@ -174,7 +174,7 @@ def test_sigmoid_by_hand() -> None:
     assert array(rows).sum() == pytest.approx(7 / 8)
 
 
-def test_learned_alpha_may_run_to_its_ends() -> None:
+def test_learned_alpha_may_reach_its_limits() -> None:
     """Far out, sigmoid is 0 or 1 in float32: softmax and sparsemax, with finite gradients."""
     scores = np.random.default_rng(0).normal(size=(5, 9)).astype("float32")
     layer = EntmaxAlignment(1.5, learn_alpha=True)
@@ -198,10 +198,10 @@ def test_lengths_may_change_from_batch_to_batch(name: str) -> None:
     model.compile("sgd", "mse", jit_compile=JAX)
     rng = np.random.default_rng(0)
     for steps, sources in ((3, 11), (2, 5), (1, 1)):
-        given = [rng.normal(size=(2, n, 4)).astype("float32") for n in (steps, sources)]
-        assert np.isfinite(model.train_on_batch(given, given[0]))
-        want = readout(layer(*[ops.convert_to_tensor(x) for x in given]))
-        np.testing.assert_allclose(model.predict_on_batch(given), array(want), atol=1e-6)
+        inputs = [rng.normal(size=(2, n, 4)).astype("float32") for n in (steps, sources)]
+        assert np.isfinite(model.train_on_batch(inputs, inputs[0]))
+        want = readout(layer(*[ops.convert_to_tensor(x) for x in inputs]))
+        np.testing.assert_allclose(model.predict_on_batch(inputs), array(want), atol=1e-6)
 
 
 class TestLocalMonotonicAlignment(AlignmentConformance):
@@ -236,7 +236,7 @@ class TestLocalPredictiveAlignment(AlignmentConformance):
         return softmax(scores, mask) * np.exp(-(distance**2) / (2 * 2**2))
 
     def test_state_is_declared(self) -> None:
-        layer, (scores,) = self.built(), self.tensors()
+        layer, (scores,) = self.make_random(), self.tensors()
         assert not layer.is_stateful
         assert layer(scores, aux=self.window(scores))[1] == ()
 
@@ -249,17 +249,17 @@ def test_steps_are_counted() -> None:
         _, state = layer(scores, state=state)
 
 
-@pytest.mark.parametrize("live", [[1, 1, 1, 1], [0, 0, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]])
-def test_hidden_queries_are_not_counted(live: list[int]) -> None:
+@pytest.mark.parametrize("valid", [[1, 1, 1, 1], [0, 0, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]])
+def test_masked_queries_are_not_counted(valid: list[int]) -> None:
     layer = LocalMonotonicAlignment()
-    mask = ops.convert_to_tensor(np.array([live], "bool"))
+    mask = ops.convert_to_tensor(np.array([valid], "bool"))
     (before,) = layer.compute_previous_states(ops.zeros((1, 9)), mask)
-    assert array(before)[0, :, 0].tolist() == [sum(live[:t]) for t in range(4)]
+    assert array(before)[0, :, 0].tolist() == [sum(valid[:t]) for t in range(4)]
     (after,) = layer.compute_final_state((before + 1,), mask)
-    assert array(after).tolist() == [[sum(live)]]
+    assert array(after).tolist() == [[sum(valid)]]
 
 
-class Tiring(DotScore):
+class StatefulDotScore(DotScore):
     """A stateful score that is not registered."""
 
     def initial_state(self, like: Any) -> Any:
@@ -267,9 +267,9 @@ class Tiring(DotScore):
 
 
 @pytest.mark.parametrize("alignment", ["local_monotonic", "local_predictive"])
-def test_a_score_that_remembers_is_refused(alignment: str) -> None:
-    """When the layer is made, registered or not; a direct call without a state fails, too."""
-    for score in ("coverage", Tiring()):
+def test_stateful_score_is_rejected(alignment: str) -> None:
+    """In the constructor, registered or not, and in a direct call without a state."""
+    for score in ("coverage", StatefulDotScore()):
         with pytest.raises(ValueError, match=f"scores all source positions, but.*'{alignment}'"):
             Attention(score=score, alignment=alignment)
     with pytest.raises(ValueError, match="stateful score needs all source positions; use a"):

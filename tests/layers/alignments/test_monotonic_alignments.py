@@ -12,36 +12,38 @@ from tests.layers.running import MODES, all_finite, array, close, differentiable
 from tests.variants import numerics_only
 
 BIAS = 0.5
-"""Random weights would hide the bias from the oracles, so it stands in the constructor."""
+"""The oracles need the bias, so it is a constructor argument and weights are not random."""
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-np.clip(x, -700, 700)))
 
 
-def first_look(scores: np.ndarray, mask: np.ndarray, bias: float = BIAS) -> np.ndarray:
-    """A soft look from place 0: stops at j after passing all before it."""
+def first_step(scores: np.ndarray, mask: np.ndarray, bias: float = BIAS) -> np.ndarray:
+    """Soft first step from position 0: stop at j after skipping all positions before it."""
     stop = np.where(mask, sigmoid(scores + bias), 0)
     passed = np.cumprod(1 - stop, axis=-1)
     return stop * np.concatenate([np.ones_like(passed[..., :1]), passed[..., :-1]], axis=-1)
 
 
 def first_stop(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """A hard look from place 0."""
+    """Hard first step from position 0."""
     stops = mask & (scores + BIAS > 0)
     return (stops & (np.cumsum(stops, axis=-1) == 1)).astype("float64")
 
 
-def in_chunks(stop: np.ndarray, energy: np.ndarray, mask: np.ndarray, width: int) -> np.ndarray:
-    """Each stop's weight, shared out in its chunk: a sum over stops, a softmax in each."""
+def distribute_in_chunks(
+    stop: np.ndarray, energy: np.ndarray, mask: np.ndarray, width: int
+) -> np.ndarray:
+    """Distribute the weight of each stop by a softmax over its chunk; sum over stops."""
     weights = np.zeros(stop.shape)
     for index in np.ndindex(stop.shape):
         row, end = index[:-1], index[-1]
         chunk = [j for j in range(max(0, end - width + 1), end + 1) if mask[(*row, j)]]
         if chunk and stop[index]:
             energies = energy[row][chunk]
-            shares = np.exp(energies - energies.max())
-            for j, share in zip(chunk, shares / shares.sum(), strict=True):
+            probabilities = np.exp(energies - energies.max())
+            for j, share in zip(chunk, probabilities / probabilities.sum(), strict=True):
                 weights[(*row, j)] += stop[index] * share
     return weights
 
@@ -62,13 +64,13 @@ class TestMonotonicAlignment(AlignmentConformance):
     sums_to_one = False
     tolerance = 1e-5
 
-    def built(self, **options: Any) -> Any:
+    def make_random(self, **options: Any) -> Any:
         layer = self.make(score_bias_init=BIAS, **options)
         layer.build((3, 4, 7))
         return layer
 
     def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        return first_look(scores, mask)
+        return first_step(scores, mask)
 
 
 @numerics_only
@@ -104,14 +106,14 @@ class TestMochaAlignment(TestMonotonicAlignment):
 
     def oracle(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         energy = np.broadcast_to(4 * np.cos(np.arange(scores.shape[-1]) + 1.0), scores.shape)
-        return in_chunks(self.stop(scores, mask), energy, mask, 3)
+        return distribute_in_chunks(self.stop(scores, mask), energy, mask, 3)
 
     def stop(self, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        return first_look(scores, mask)
+        return first_step(scores, mask)
 
     def test_state_is_declared(self) -> None:
-        """It is where the reader stopped, not what was seen from there."""
-        layer, (scores, *_) = self.built(), self.tensors()
+        """The state contains the stop position, not the chunk weights."""
+        layer, (scores, *_) = self.make_random(), self.tensors()
         state = layer.initial_state(ops.convert_to_tensor(scores))
         weights, (after,) = layer(scores, state=state, aux=self.aux(scores))
         assert layer.is_stateful
@@ -128,42 +130,42 @@ class TestHardMochaAlignment(TestMochaAlignment):
         return first_stop(scores.astype("float32"), mask)
 
 
-def soft(form: str = "parallel", **options: Any) -> MonotonicAlignment:
+def make_soft(form: str = "parallel", **options: Any) -> MonotonicAlignment:
     layer = MonotonicAlignment(form=form, hard_at_inference=False, **options)
     layer.build((1, 1))
     return layer
 
 
 @pytest.mark.parametrize("form", ["parallel", "recursive"])
-def test_second_look_by_hand(form: str) -> None:
-    """From 1/2 on place 0 and 1/2 on place 1, stopping with 1/2, 1/4 and 3/4."""
+def test_second_step_by_hand(form: str) -> None:
+    """Previous weights 1/2 at positions 0 and 1; stop probabilities 1/2, 1/4 and 3/4."""
     scores = np.log(np.array([[1.0, 1 / 3, 3.0]], "float32"))
-    weights, _ = soft(form)(scores, state=(np.array([[0.5, 0.5, 0.0]], "float32"),))
+    weights, _ = make_soft(form)(scores, state=(np.array([[0.5, 0.5, 0.0]], "float32"),))
     # q: 1/2; 1/2 * 1/2 + 1/2 = 3/4; 3/4 * 3/4 = 9/16
     np.testing.assert_allclose(array(weights)[0], [1 / 4, 3 / 16, 27 / 64], rtol=1e-6)
 
 
-def test_weights_are_those_of_the_defining_sum() -> None:
+def test_weights_equal_the_defining_sum() -> None:
     """Equation 8 of Raffel et al.: `p_j sum_k previous_k prod_{l=k}^{j-1} (1 - p_l)`."""
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(20, 9)).astype("float32")
     previous = rng.dirichlet(np.ones(9), size=20).astype("float32")
     p = sigmoid(scores.astype("float64"))
-    wanted = np.zeros((20, 9))
+    expected = np.zeros((20, 9))
     for j in range(9):
         for k in range(j + 1):
-            wanted[:, j] += p[:, j] * previous[:, k] * np.prod(1 - p[:, k:j], axis=1)
+            expected[:, j] += p[:, j] * previous[:, k] * np.prod(1 - p[:, k:j], axis=1)
     for form in ("parallel", "recursive"):
-        close(soft(form)(scores, state=(previous,))[0], wanted, 1e-6)
+        close(make_soft(form)(scores, state=(previous,))[0], expected, 1e-6)
 
 
-def test_attention_that_has_gone_far_is_not_lost() -> None:
-    """All on place 100 with p = 1/2 everywhere: dividing by 2^-100, clipped, loses it all."""
+def test_attention_to_late_positions_does_not_underflow() -> None:
+    """All weight at position 100 and p = 1/2: a division by a clipped 2^-100 would lose it."""
     scores = np.zeros((1, 200), "float32")
     previous = np.eye(200, dtype="float32")[100:101]
-    weights, _ = soft()(scores, state=(previous,))
-    wanted = np.where(np.arange(200) >= 100, 0.5 ** (np.arange(200) - 99.0), 0)
-    np.testing.assert_allclose(array(weights)[0], wanted, rtol=1e-6)
+    weights, _ = make_soft()(scores, state=(previous,))
+    expected = np.where(np.arange(200) >= 100, 0.5 ** (np.arange(200) - 99.0), 0)
+    np.testing.assert_allclose(array(weights)[0], expected, rtol=1e-6)
     assert float(array(weights)[0, 100]) == 0.5
 
 
@@ -171,7 +173,7 @@ LONG = 2000
 
 
 def long_scores() -> np.ndarray:
-    """Rows of probabilities 0, 1, of both, of 1/2 everywhere, and of random ones."""
+    """Return rows of stop probabilities 0, 1, both, 1/2, and random ones."""
     rng = np.random.default_rng(0)
     both = np.where(rng.random(LONG) < 0.01, 1e4, -1e4)
     rows = [np.full(LONG, -1e4), np.full(LONG, 1e4), both, np.zeros(LONG), rng.normal(size=LONG)]
@@ -180,12 +182,12 @@ def long_scores() -> np.ndarray:
 
 @pytest.mark.full
 @pytest.mark.parametrize("form", ["parallel", "recursive"])
-def test_looks_at_thousands_of_places(form: str) -> None:
-    """Three of them, each from the one before: finite both ways, and what float64 says."""
-    layer, scores = soft(form), long_scores()
+def test_thousands_of_steps_and_positions(form: str) -> None:
+    """Three steps in sequence: finite values and gradients that agree with float64."""
+    layer, scores = make_soft(form), long_scores()
 
-    def looks(scores: Any) -> Any:
-        def look(t: Any, so_far: Any) -> Any:
+    def run_steps(scores: Any) -> Any:
+        def step(t: Any, so_far: Any) -> Any:
             (previous, total) = so_far
             weights, _ = layer.call(ops.roll(scores, t, axis=-1), None, (previous,))
             return weights, total + weights
@@ -193,37 +195,37 @@ def test_looks_at_thousands_of_places(form: str) -> None:
         (start,) = layer.initial_state(scores)
         state = (start, ops.zeros_like(start))
         for t in (0, 7, 300):
-            state = look(t, state)
+            state = step(t, state)
         return state
 
-    (last, total), (gradient,), (by_bias,) = differentiable(layer, looks, MODES[1])(scores)
-    weights, wanted = np.eye(LONG)[:1], 0
+    (last, total), (gradient,), (by_bias,) = differentiable(layer, run_steps, MODES[1])(scores)
+    weights, expected = np.eye(LONG)[:1], 0
     for t in (0, 7, 300):
         p, q = sigmoid(np.roll(scores, t, axis=-1).astype("float64")), np.zeros((5, LONG))
         for j in range(LONG):
             q[:, j] = weights[..., j] + (q[:, j - 1] * (1 - p[:, j - 1]) if j else 0)
         weights = p * q
-        wanted = wanted + weights
+        expected = expected + weights
     np.testing.assert_allclose(last, weights, rtol=1e-5, atol=1e-12)
-    np.testing.assert_allclose(total, wanted, rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-12)
     assert np.isfinite(gradient).all()
     assert np.isfinite(by_bias)
     assert gradient[3:].any(axis=1).all()
 
 
-def test_noise_is_of_training_and_seeded() -> None:
-    layer, twin, other = (MonotonicAlignment(sigmoid_noise=2.0, seed=s) for s in (1, 1, 2))
-    drawn = [array(x.sample_noise((4, 50, 50), "float32")) for x in (layer, twin, other)]
-    assert np.array_equal(drawn[0], drawn[1])
-    assert not np.array_equal(drawn[0], drawn[2])
-    assert not np.array_equal(drawn[0], array(layer.sample_noise((4, 50, 50), "float32")))
-    assert abs(drawn[0].std() - 2) < 0.05
-    assert abs(drawn[0].mean()) < 0.05
+def test_noise_is_seeded_and_only_in_training() -> None:
+    layer, same_seed, other = (MonotonicAlignment(sigmoid_noise=2.0, seed=s) for s in (1, 1, 2))
+    samples = [array(x.sample_noise((4, 50, 50), "float32")) for x in (layer, same_seed, other)]
+    assert np.array_equal(samples[0], samples[1])
+    assert not np.array_equal(samples[0], samples[2])
+    assert not np.array_equal(samples[0], array(layer.sample_noise((4, 50, 50), "float32")))
+    assert abs(samples[0].std() - 2) < 0.05
+    assert abs(samples[0].mean()) < 0.05
     assert MonotonicAlignment().sample_noise((2, 3), "float32") is None
 
 
 def test_noise_is_added_to_scores() -> None:
-    layer, rng = soft(), np.random.default_rng(0)
+    layer, rng = make_soft(), np.random.default_rng(0)
     scores, noise = (rng.normal(size=(3, 5)).astype("float32") for _ in range(2))
     state = layer.initial_state(scores)
     got, _ = layer(scores, state=state, noise=noise, training=True)
@@ -232,9 +234,9 @@ def test_noise_is_added_to_scores() -> None:
 
 
 def test_chunks_by_hand() -> None:
-    """Stops at places 1 and 3 with 1/2 each; energies 0, log 3, 0, log 3; chunks of 2.
+    """Stops at positions 1 and 3 with 1/2 each; energies 0, log 3, 0, log 3; chunks of 2.
 
-    From place 1: 1/4 and 3/4 of 1/2; from place 3 the same.
+    From position 1: 1/4 and 3/4 of 1/2; from position 3 the same.
     """
     layer = MochaAlignment(2, hard_at_inference=False)
     layer.build((1, 4))
@@ -245,8 +247,8 @@ def test_chunks_by_hand() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 40])
-def test_chunks_of_any_width(width: int) -> None:
-    """One place is monotonic attention; wider than the memory sees all up to the stop."""
+def test_chunk_widths(width: int) -> None:
+    """Width 1 is monotonic attention; a width above S covers all positions up to the stop."""
     rng = np.random.default_rng(0)
     scores, energy = (rng.normal(size=(4, 9)).astype("float32") for _ in range(2))
     mask = rng.random((4, 9)) > 0.3
@@ -254,7 +256,11 @@ def test_chunks_of_any_width(width: int) -> None:
     layer.build(scores.shape)
     state = layer.initial_state(scores)
     weights, (stop,) = layer(scores, mask=mask, state=state, aux=energy)
-    close(weights, in_chunks(first_look(scores, mask), energy.astype("float64"), mask, width), 1e-5)
+    close(
+        weights,
+        distribute_in_chunks(first_step(scores, mask), energy.astype("float64"), mask, width),
+        1e-5,
+    )
     if width == 1:
         close(weights, stop, 1e-6)
     np.testing.assert_allclose(array(weights).sum(-1), array(stop).sum(-1), rtol=1e-5)
@@ -262,7 +268,7 @@ def test_chunks_of_any_width(width: int) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_chunks_at_extreme_energies(mode: str) -> None:
-    """A greatest energy far above a chunk's own makes 0 / 0 where it is taken of the whole row."""
+    """A softmax that subtracts the maximum of the full row gives 0 / 0 in other chunks."""
     energy = np.array(
         [[1e4, 0, 0, -1e4, -1e4], [-1e30, -1e30, -1e30, 1e30, 0], [3e38, -3e38, 3e38, 1, 2]],
         "float32",
@@ -273,18 +279,18 @@ def test_chunks_at_extreme_energies(mode: str) -> None:
     layer.build(scores.shape)
     state = layer.initial_state(scores)
 
-    def look(scores: Any, energy: Any) -> Any:
+    def step(scores: Any, energy: Any) -> Any:
         return layer(scores, mask=mask, state=state, aux=energy)[0]
 
-    weights, gradients, _ = differentiable(layer, look, mode)(scores, energy)
-    wanted = in_chunks(first_look(scores, mask, 0), energy.astype("float64"), mask, 2)
-    np.testing.assert_allclose(weights, wanted, rtol=1e-5, atol=1e-30)
+    weights, gradients, _ = differentiable(layer, step, mode)(scores, energy)
+    expected = distribute_in_chunks(first_step(scores, mask, 0), energy.astype("float64"), mask, 2)
+    np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-30)
     assert all(np.isfinite(x).all() for x in gradients)
     assert not gradients[0][~mask].any()
     assert not gradients[1][~mask].any()
 
 
-def test_garbage_energies_at_hidden_places_reach_nothing() -> None:
+def test_energies_at_masked_positions_do_not_affect_outputs() -> None:
     rng = np.random.default_rng(0)
     scores, energy = (rng.normal(size=(2, 6)).astype("float32") for _ in range(2))
     mask = np.array([[1, 0, 1, 1, 0, 1], [0, 0, 1, 1, 0, 0]], "bool")
@@ -303,4 +309,4 @@ def test_garbage_energies_at_hidden_places_reach_nothing() -> None:
 
 def test_chunk_energies_are_required() -> None:
     with pytest.raises(ValueError, match="mocha needs aux, the chunk scores"):
-        TestMochaAlignment().built()(np.zeros((1, 3)), state=(np.zeros((1, 3)),))
+        TestMochaAlignment().make_random()(np.zeros((1, 3)), state=(np.zeros((1, 3)),))

@@ -32,14 +32,14 @@ from tests.layers.running import (
 )
 
 SAMPLED = (GumbelAlignment, ReinforceAlignment)
-SHOWN = {"return_attention_scores": True, "return_state": True, "training": True}
+RETURN_ALL = {"return_attention_scores": True, "return_state": True, "training": True}
 SCORES = np.array([0.0, 1.0, 50.0, -1.0, 0.5, -3.0], "float32")
 MASK = np.array([1, 1, 0, 1, 1, 1], "bool")
-"""The best place by far is hidden."""
+"""The position with the highest score is masked."""
 
 
 class TestGumbelAlignment(AlignmentConformance):
-    """At inference, where all laws are asked, it is an argmax."""
+    """The conformance tests run at inference, where it is an argmax."""
 
     covers = GumbelAlignment
     registered = "gumbel"
@@ -60,8 +60,8 @@ class TestReinforceAlignment(AlignmentConformance):
         return hard(scores, mask)
 
 
-def sampled(align: Any, scores: Any, mask: Any = None, noise: Any = None) -> tuple[Any, Any]:
-    """Weights and state of a first look in training, drawn anew or with the noise given."""
+def sample_weights(align: Any, scores: Any, mask: Any = None, noise: Any = None) -> tuple[Any, Any]:
+    """Return weights and state of the first step in training, with new or given noise."""
     scores = ops.convert_to_tensor(scores)
     if noise is None:
         noise = align.sample_noise(ops.shape(scores), "float32")
@@ -70,8 +70,8 @@ def sampled(align: Any, scores: Any, mask: Any = None, noise: Any = None) -> tup
 
 
 @pytest.mark.parametrize("name", ["gumbel", "reinforce"])
-def test_a_million_draws_of_a_layer(name: str) -> None:
-    """The same through an attention with masked memory, one row of it with nothing left."""
+def test_million_samples_follow_the_distribution(name: str) -> None:
+    """The same in an attention with masked memory, one row of it fully masked."""
     layer = Attention("dot", name)
     value = np.random.default_rng(0).normal(size=(10, 6, 4)).astype("float32")
     mask = np.random.default_rng(1).random((10, 6)) > 0.4
@@ -82,9 +82,9 @@ def test_a_million_draws_of_a_layer(name: str) -> None:
     assert not counts[~mask].any()
     assert counts.sum(-1).tolist() == [100_000 if row.any() else 0 for row in mask]
     scores = np.einsum("bd,bsd->bs", query[:, 0].astype("float64"), value.astype("float64"))
-    shares = softmax(scores, mask)
-    sigma = np.sqrt(100_000 * shares * (1 - shares))
-    assert (np.abs(counts - 100_000 * shares) <= 5 * sigma + 1e-6).all()
+    probabilities = softmax(scores, mask)
+    sigma = np.sqrt(100_000 * probabilities * (1 - probabilities))
+    assert (np.abs(counts - 100_000 * probabilities) <= 5 * sigma + 1e-6).all()
 
 
 def test_noise_is_gumbel_and_finite() -> None:
@@ -103,7 +103,7 @@ def test_seeded_and_repeatable(kind: type) -> None:
 
     def two(seed: int | None) -> list[np.ndarray]:
         align = kind(seed=seed)
-        return [array(sampled(align, scores)[0]) for _ in range(2)]
+        return [array(sample_weights(align, scores)[0]) for _ in range(2)]
 
     first, second = two(5)
     same(two(5), (first, second))
@@ -113,8 +113,8 @@ def test_seeded_and_repeatable(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", SAMPLED)
-def test_dropout_of_the_same_seed_draws_other_numbers(kind: type) -> None:
-    """Were they the same, what is dropped would tell what is drawn."""
+def test_dropout_and_noise_of_one_seed_differ(kind: type) -> None:
+    """Equal numbers would correlate dropout with the samples."""
     layer = Attention("dot", kind(seed=3), dropout=0.5, seed=3)
     value = np.zeros((20, 10, 4), "float32")
     draws = layer.sample_noise(layer.prepare(ops.convert_to_tensor(value)), 100, True)
@@ -123,12 +123,12 @@ def test_dropout_of_the_same_seed_draws_other_numbers(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", SAMPLED)
-def test_nothing_is_drawn_at_inference(kind: type) -> None:
+def test_inference_does_not_sample(kind: type) -> None:
     layer = Attention("dot", kind(), dropout=0.5)
     query, value = normal((3, 5, 4), (3, 7, 4))
-    want, looked = layer(query, value, return_attention_scores=True)
+    want, attention_weights = layer(query, value, return_attention_scores=True)
     scores = np.einsum("btd,bsd->bts", query, value)
-    same(looked, hard(scores, np.True_))
+    same(attention_weights, hard(scores, np.True_))
     for training in (None, False):
         same(layer(query, value, training=training), want)
     memory = layer.prepare(ops.convert_to_tensor(value))
@@ -137,13 +137,13 @@ def test_nothing_is_drawn_at_inference(kind: type) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", SAMPLED)
-def test_great_scores_and_dead_rows(kind: type, mode: str) -> None:
+def test_large_scores_and_fully_masked_rows(kind: type, mode: str) -> None:
     align = kind(seed=1)
     scores = np.array([[1e5, -1e5, 1e5], [np.nan, 1, np.inf], [np.inf, np.nan, -np.inf]], "float32")
     mask = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0]], "bool")
     noise = align.sample_noise((3, 3), "float32")
     align.build((3, 3))
-    run = differentiable(align, lambda x: sampled(align, x, mask, noise), mode)
+    run = differentiable(align, lambda x: sample_weights(align, x, mask, noise), mode)
     (weights, state), (gradient,), _ = run(scores)
     assert weights.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
     assert not any(leaf.any() for leaf in state)
@@ -152,9 +152,9 @@ def test_great_scores_and_dead_rows(kind: type, mode: str) -> None:
 
 
 def uniform_decoder(name: str, feeding: bool, steps: int) -> tuple[np.ndarray, Any]:
-    """Weights `(2, T, 5)` and the last state of a decoder that scores all places alike.
+    """Return weights `(2, T, 5)` and the last state of a decoder with equal scores.
 
-    The second row reads no more than three places, and steps only half of the time.
+    The second row has three memory positions and half of its steps masked.
     """
     cell = AttentionCell(
         keras.layers.SimpleRNNCell(4, kernel_initializer="zeros", recurrent_initializer="zeros"),
@@ -166,11 +166,11 @@ def uniform_decoder(name: str, feeding: bool, steps: int) -> tuple[np.ndarray, A
     memory = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
     decoder(inputs, memory)
     mask = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1]], "bool")
-    live = np.stack([np.ones(steps), np.arange(steps) % 2]).astype("bool")
+    valid = np.stack([np.ones(steps), np.arange(steps) % 2]).astype("bool")
 
     def run(inputs: Any, memory: Any) -> tuple[Any, Any]:
         prepared, state = decoder.start(memory, None, mask, 2, True)
-        record, state = decoder.unroll(inputs, prepared, state, live, ("weights",), True)
+        record, state = decoder.unroll(inputs, prepared, state, valid, ("weights",), True)
         return record["weights"][0], state
 
     weights, state = compiled(run, MODES[1])(inputs, memory)
@@ -180,24 +180,24 @@ def uniform_decoder(name: str, feeding: bool, steps: int) -> tuple[np.ndarray, A
 @pytest.mark.full
 @pytest.mark.parametrize("feeding", [True, False])
 @pytest.mark.parametrize("name", ["gumbel", "reinforce"])
-def test_steps_of_a_loop_draw_anew(name: str, feeding: bool) -> None:
-    """Drawn inside of the loop, every step would see the same draw."""
+def test_loop_steps_sample_independently(name: str, feeding: bool) -> None:
+    """Noise sampled inside of the loop would be the same in every step."""
     weights, _ = uniform_decoder(name, feeding, 500)
     full, masked = weights[0], weights[1, 1::2]
     assert not weights[1, ::2].any()
     assert not masked[:, [1, 3]].any()
-    for rows, places in ((full, 5), (masked[:, [0, 2, 4]], 3)):
+    for rows, positions in ((full, 5), (masked[:, [0, 2, 4]], 3)):
         assert (rows.sum(-1) == 1).all()
         chosen = rows.argmax(-1)
-        again = (chosen[1:] == chosen[:-1]).mean()
-        for share in (*rows.mean(0), again):
-            sigma = np.sqrt((1 - 1 / places) / places / len(rows))
-            assert share == pytest.approx(1 / places, abs=5 * sigma)
+        repeated = (chosen[1:] == chosen[:-1]).mean()
+        for share in (*rows.mean(0), repeated):
+            sigma = np.sqrt((1 - 1 / positions) / positions / len(rows))
+            assert share == pytest.approx(1 / positions, abs=5 * sigma)
 
 
 @pytest.mark.parametrize("feeding", [True, False])
-def test_a_decoders_state_holds_the_choice(feeding: bool) -> None:
-    """8 looks at 5 places, and 4 at 3: hidden steps choose nothing."""
+def test_decoder_state_contains_the_sampled_position(feeding: bool) -> None:
+    """8 steps over 5 positions, and 4 over 3: masked steps do not sample."""
     _, state = uniform_decoder("reinforce", feeding, 8)
     choice = ReinforceAlignment.choice(state.alignments[0])
     want = np.array([8 * np.log(5), 4 * np.log(3)])
@@ -206,23 +206,23 @@ def test_a_decoders_state_holds_the_choice(feeding: bool) -> None:
 
 
 def test_straight_through_by_hand() -> None:
-    """Two places, noisy scores log 3 apart: one-hot, with the slope p (1 - p) = 3/16 of softmax."""
+    """Two positions, noisy scores log 3 apart: one-hot, with the softmax slope p (1 - p) = 3/16."""
     noise = np.log(np.array([[3.0, 1.0]], "float32"))
     for temperature, slope in ((1.0, 3 / 16), (0.5, 0.09)):
         align = GumbelAlignment(temperature)
         align.build((1, 2))
-        run = differentiable(align, lambda x, a=align: sampled(a, x, None, noise)[0][:, 0])
+        run = differentiable(align, lambda x, a=align: sample_weights(a, x, None, noise)[0][:, 0])
         weight, (gradient,), _ = run(np.zeros((1, 2), "float32"))
         assert weight == pytest.approx(1)
         slope = slope / temperature * np.cos(1)
         np.testing.assert_allclose(gradient, [[slope, -slope]], rtol=1e-5)
     soft = GumbelAlignment(0.5, straight_through=False)
-    weights, _ = sampled(soft, np.zeros((1, 2), "float32"), None, noise)
+    weights, _ = sample_weights(soft, np.zeros((1, 2), "float32"), None, noise)
     np.testing.assert_allclose(array(weights), [[0.9, 0.1]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_backward_is_soft_forward_is_hard(mode: str) -> None:
+def test_forward_is_hard_and_backward_is_soft(mode: str) -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(6, 7)).astype("float32")
     mask = rng.random((6, 7)) > 0.3
@@ -231,7 +231,7 @@ def test_backward_is_soft_forward_is_hard(mode: str) -> None:
     gradients = []
     for align in (through, soft):
         align.build((6, 7))
-        run = differentiable(align, lambda x, a=align: sampled(a, x, mask, noise)[0], mode)
+        run = differentiable(align, lambda x, a=align: sample_weights(a, x, mask, noise)[0], mode)
         weights, (gradient,), _ = run(scores)
         gradients.append(gradient)
         noisy = scores.astype("float64") + noise
@@ -247,48 +247,50 @@ def test_soft_gradients_are_finite_differences() -> None:
     align = GumbelAlignment(0.8, straight_through=False, dtype=WIDE)
     align.build((4, 7))
     mask = rng.random((4, 7)) > 0.3
-    run = differentiable(align, lambda x: sampled(align, x, mask, noise)[0])
+    run = differentiable(align, lambda x: sample_weights(align, x, mask, noise)[0])
     check_gradients(align, run, [scores])
 
 
-def test_a_callback_lowers_the_temperature_and_a_file_keeps_it(tmp_path: Path) -> None:
+def test_temperature_set_by_a_callback_is_saved(tmp_path: Path) -> None:
     query, value = keras.Input((3, 4)), keras.Input((5, 4))
     layer = Attention("general", GumbelAlignment(2.0), name="look")
     model = keras.Model([query, value], layer(query, value))
     model.compile("sgd", "mse")
-    seen = []
+    temperatures = []
 
     def lower(epoch: int, logs: Any = None) -> None:
-        seen.append(float(array(layer.alignment.temperature)))
-        layer.alignment.temperature.assign(0.5 * seen[-1])
+        temperatures.append(float(array(layer.alignment.temperature)))
+        layer.alignment.temperature.assign(0.5 * temperatures[-1])
 
-    given = [np.ones((4, 3, 4), "float32"), np.ones((4, 5, 4), "float32")]
+    inputs = [np.ones((4, 3, 4), "float32"), np.ones((4, 5, 4), "float32")]
     callback = keras.callbacks.LambdaCallback(on_epoch_begin=lower)
-    model.fit(given, given[0], epochs=3, shuffle=False, verbose=0, callbacks=[callback])
-    assert seen == [2.0, 1.0, 0.5]
+    model.fit(inputs, inputs[0], epochs=3, shuffle=False, verbose=0, callbacks=[callback])
+    assert temperatures == [2.0, 1.0, 0.5]
     model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras").get_layer("look")
-    assert float(array(again.alignment.temperature)) == 0.25
-    assert not any("temperature" in v.path for v in again.trainable_variables)
+    repeated = keras.models.load_model(tmp_path / "model.keras").get_layer("look")
+    assert float(array(repeated.alignment.temperature)) == 0.25
+    assert not any("temperature" in v.path for v in repeated.trainable_variables)
 
 
-def kept(scores: np.ndarray, mask: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Log-probability of what was chosen and entropy, `(..., 1)`, in float64."""
-    shares = softmax(scores, mask)
+def expected_state(
+    scores: np.ndarray, mask: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Return the log-probability of the sample and the entropy, `(..., 1)`, in float64."""
+    probabilities = softmax(scores, mask)
     with np.errstate(divide="ignore"):
-        logs = np.log(shares)
+        logs = np.log(probabilities)
     chosen = np.where(weights > 0, logs, 0).sum(-1, keepdims=True)
-    return chosen, -np.where(shares > 0, shares * np.where(shares > 0, logs, 0), 0).sum(
-        -1, keepdims=True
-    )
+    return chosen, -np.where(
+        probabilities > 0, probabilities * np.where(probabilities > 0, logs, 0), 0
+    ).sum(-1, keepdims=True)
 
 
 def test_choice_by_hand() -> None:
-    """Shares 1/2, 1/4, 1/4 and the second drawn: log 1/4, and entropy 3/2 log 2."""
+    """Probabilities 1/2, 1/4, 1/4 and the second sampled: log 1/4, and entropy 3/2 log 2."""
     align = ReinforceAlignment()
     scores = np.log(np.array([[2.0, 1.0, 1.0, 9.0]], "float32"))
     mask, noise = np.array([[True, True, True, False]]), np.array([[0, 5, 0, 9.0]], "float32")
-    weights, state = sampled(align, scores, mask, noise)
+    weights, state = sample_weights(align, scores, mask, noise)
     assert array(weights).tolist() == [[0, 1, 0, 0]]
     np.testing.assert_allclose(array(state[0]), [[np.log(1 / 4)]], rtol=1e-6)
     np.testing.assert_allclose(array(state[1]), [[1.5 * np.log(2)]], rtol=1e-6)
@@ -298,43 +300,43 @@ def test_choice_by_hand() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_state_of_all_looks(mode: str) -> None:
-    """Sums over the live looks; masked queries and dead memories add nothing."""
+def test_state_accumulates_over_all_steps(mode: str) -> None:
+    """Sums over unmasked queries; masked queries and fully masked memories add 0."""
     layer = Attention("dot", ReinforceAlignment(seed=4))
     rng = np.random.default_rng(0)
     query, value = (rng.normal(size=(3, n, 4)).astype("float32") for n in (5, 7))
-    live = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 0, 0], [1, 1, 1, 1, 1]], "bool")
+    valid = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 0, 0], [1, 1, 1, 1, 1]], "bool")
     memory = rng.random((3, 7)) > 0.3
     memory[2] = False
     layer(query, value)
 
-    masks = {"query_mask": live, "value_mask": memory}
-    run = compiled(lambda q, v: layer(q, v, **masks, **SHOWN), mode)
+    masks = {"query_mask": valid, "value_mask": memory}
+    run = compiled(lambda q, v: layer(q, v, **masks, **RETURN_ALL), mode)
     context, weights, (of_score, of_alignment) = run(query, value)
     assert of_score == ()
     scores = np.einsum("btd,bsd->bts", query.astype("float64"), value.astype("float64"))
-    mask = live[:, :, None] & memory[:, None]
+    mask = valid[:, :, None] & memory[:, None]
     close(context, array(weights) @ value, 1e-6)
     assert (array(weights).sum(-1) == mask.any(-1)).all()
-    for got, want in zip(of_alignment, kept(scores, mask, array(weights)), strict=True):
+    for got, want in zip(of_alignment, expected_state(scores, mask, array(weights)), strict=True):
         close(got, want.sum(1), 1e-5)
     choice = layer.alignment.choice(((), of_alignment))
-    close(choice.entropy, kept(scores, mask, array(weights))[1].sum((1, 2)), 1e-5)
+    close(choice.entropy, expected_state(scores, mask, array(weights))[1].sum((1, 2)), 1e-5)
     assert not array(choice.log_probability)[2].any()
 
 
-def test_looks_one_by_one_keep_the_same() -> None:
+def test_single_steps_accumulate_the_same_state() -> None:
     layer = Attention("dot", ReinforceAlignment(seed=4))
     query, value = normal((2, 5, 4), (2, 7, 4))
     memory_mask = np.array([[1, 1, 1, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0]], "bool")
     layer(query, value)
-    _, weights, state = layer(query, value, value_mask=memory_mask, **SHOWN)
-    again = Attention("dot", ReinforceAlignment(seed=4))
-    memory = again.prepare(ops.convert_to_tensor(value), None, memory_mask)
-    draws, running = again.sample_noise(memory, 5, True), again.initial_state(memory)
+    _, weights, state = layer(query, value, value_mask=memory_mask, **RETURN_ALL)
+    repeated = Attention("dot", ReinforceAlignment(seed=4))
+    memory = repeated.prepare(ops.convert_to_tensor(value), None, memory_mask)
+    draws, running = repeated.sample_noise(memory, 5, True), repeated.initial_state(memory)
     for t in range(5):
         now = keras.tree.map_structure(lambda x, t=t: None if x is None else x[:, t], draws)
-        _, row, running = again.attend(
+        _, row, running = repeated.attend(
             ops.convert_to_tensor(query[:, t]), memory, running, now, True
         )
         same(row, array(weights)[:, t])
@@ -343,28 +345,28 @@ def test_looks_one_by_one_keep_the_same() -> None:
         assert not array(got)[1].any()
 
 
-def test_a_score_that_remembers_keeps_the_same_sums() -> None:
+def test_stateful_score_accumulates_the_same_sums() -> None:
     rng = np.random.default_rng(0)
     query, value = np.zeros((2, 6, 4), "float32"), rng.normal(size=(2, 5, 4)).astype("float32")
     layer = Attention("coverage", "reinforce", units=3)
     layer(query, value)
     for variable in layer.score.weights:
         variable.assign(np.zeros(tuple(variable.shape)))
-    live = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]], "bool")
-    _, state = layer(query, value, query_mask=live, return_state=True, training=True)
+    valid = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]], "bool")
+    _, state = layer(query, value, query_mask=valid, return_state=True, training=True)
     choice = layer.alignment.choice(state)
     want = np.array([6, 2]) * np.log(5)
     close(choice.log_probability, -want, 1e-6)
     close(choice.entropy, want, 1e-6)
 
 
-def test_heads_choose_each_for_themselves() -> None:
-    """Six and two looks of two heads at five equal places; a row of hidden queries chooses none."""
+def test_heads_sample_independently() -> None:
+    """Six and two steps of two heads over five equal scores; masked queries do not sample."""
     layer = MultiHeadAttention(2, 4, alignment="reinforce")
     value = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
-    live = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], "bool")
+    valid = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], "bool")
     _, state = layer(
-        np.zeros((3, 6, 8), "float32"), value, query_mask=live, return_state=True, training=True
+        np.zeros((3, 6, 8), "float32"), value, query_mask=valid, return_state=True, training=True
     )
     assert [tuple(leaf.shape) for leaf in state[1]] == [(3, 2, 1)] * 2
     choice = layer.alignment.choice(state)
@@ -373,8 +375,8 @@ def test_heads_choose_each_for_themselves() -> None:
     close(choice.entropy, want, 1e-6)
 
 
-def test_gradients_of_what_is_kept_are_finite_differences() -> None:
-    """The choice stands; log-probability and entropy move with the scores, the weights do not."""
+def test_gradients_of_the_state_are_finite_differences() -> None:
+    """The sample is fixed; log-probability and entropy depend on scores, the weights do not."""
     rng = np.random.default_rng(2)
     scores, noise = rng.normal(size=(4, 7)).astype(WIDE), 9 * rng.gumbel(size=(4, 7)).astype(WIDE)
     mask = rng.random((4, 7)) > 0.3
@@ -382,18 +384,20 @@ def test_gradients_of_what_is_kept_are_finite_differences() -> None:
     align = ReinforceAlignment(dtype=WIDE)
     align.build((4, 7))
     check_gradients(
-        align, differentiable(align, lambda x: sampled(align, x, mask, noise)), [scores]
+        align, differentiable(align, lambda x: sample_weights(align, x, mask, noise)), [scores]
     )
-    alone = differentiable(align, lambda x: sampled(align, x, mask, noise)[0])
-    assert not alone(scores)[1][0].any()
+    single = differentiable(align, lambda x: sample_weights(align, x, mask, noise)[0])
+    assert not single(scores)[1][0].any()
 
 
 def test_gradient_of_entropy_is_finite_at_certainty() -> None:
-    """-p log p at p = 0 and 1, where a plain formula has 0 log 0."""
+    """-p log p at p = 0 and 1, where the formula contains 0 log 0."""
     align = ReinforceAlignment()
     align.build((3, 3))
     scores = np.array([[0, -200, -1e5], [1e5, 0, 0], [0, -np.inf, 1]], "float32")
-    run = differentiable(align, lambda x: sampled(align, x, None, np.zeros((3, 3), "float32"))[1])
+    run = differentiable(
+        align, lambda x: sample_weights(align, x, None, np.zeros((3, 3), "float32"))[1]
+    )
     (log_probability, entropy), (gradient,), _ = run(scores)
     np.testing.assert_allclose(log_probability[:2], 0, atol=1e-6)
     np.testing.assert_allclose(entropy[:2], 0, atol=1e-6)
@@ -402,48 +406,48 @@ def test_gradient_of_entropy_is_finite_at_certainty() -> None:
 
 
 def test_expected_rate() -> None:
-    """So many looks weigh softly and keep no log-probability; the coin is of no place's noise."""
+    """This fraction of steps is soft and has no log-probability; its noise is independent."""
     rate, count = 0.3, 20_000
     align = ReinforceAlignment(rate, seed=1)
     scores = np.tile(SCORES, (count, 1))
-    weights, (log_probability, entropy) = quick(lambda x: sampled(align, x, MASK))(scores)
+    weights, (log_probability, entropy) = quick(lambda x: sample_weights(align, x, MASK))(scores)
     weights, log_probability = array(weights), array(log_probability)[:, 0]
     soft = weights.max(-1) < 1
     assert soft.mean() == pytest.approx(rate, abs=5 * np.sqrt(rate * (1 - rate) / count))
-    shares = softmax(SCORES.astype("float64"), MASK)
-    np.testing.assert_allclose(weights[soft], np.tile(shares, (soft.sum(), 1)), atol=1e-6)
+    probabilities = softmax(SCORES.astype("float64"), MASK)
+    np.testing.assert_allclose(weights[soft], np.tile(probabilities, (soft.sum(), 1)), atol=1e-6)
     assert not log_probability[soft].any()
     assert (log_probability[~soft] < 0).all()
     np.testing.assert_allclose(array(entropy), array(entropy)[0, 0], rtol=1e-6)
-    drawn = weights[~soft].sum(0)
-    sigma = np.sqrt(drawn.sum() * shares * (1 - shares))
-    assert (np.abs(drawn - drawn.sum() * shares) <= 5 * sigma).all()
+    counts = weights[~soft].sum(0)
+    sigma = np.sqrt(counts.sum() * probabilities * (1 - probabilities))
+    assert (np.abs(counts - counts.sum() * probabilities) <= 5 * sigma).all()
 
 
-def test_the_coin_of_expected_looks_is_tossed_once_a_row() -> None:
-    """All looks of an image, of all heads, are soft, or none is."""
+def test_expected_steps_are_sampled_once_per_row() -> None:
+    """All steps and heads of an image are soft, or none is."""
     align = ReinforceAlignment(0.5, seed=1)
     query = np.random.default_rng(0).normal(size=(64, 5, 4)).astype("float32")
     for layer in (Attention("dot", align), MultiHeadAttention(2, 3, alignment=align)):
-        found = layer(query, query[:, :3], return_attention_scores=True, training=True)
-        soft = (array(found[1]).max(-1) < 1).reshape(64, -1)
+        result = layer(query, query[:, :3], return_attention_scores=True, training=True)
+        soft = (array(result[1]).max(-1) < 1).reshape(64, -1)
         assert (soft == soft[:, :1]).all()
         assert 16 < soft[:, 0].sum() < 48
 
 
-def test_only_expected_looks_give_scores_a_gradient_through_the_weights() -> None:
+def test_only_expected_steps_have_gradients_through_the_weights() -> None:
     align = ReinforceAlignment(0.5, seed=1)
     align.build((40, 6))
     noise = align.sample_noise((40, 6), "float32")
     assert tuple(noise.shape) == (40, 7)
-    run = differentiable(align, lambda x: sampled(align, x, MASK, noise)[0])
+    run = differentiable(align, lambda x: sample_weights(align, x, MASK, noise)[0])
     weights, (gradient,), _ = run(np.tile(SCORES, (40, 1)))
     soft = weights.max(-1) < 1
     assert 5 < soft.sum() < 35
     assert (np.abs(gradient).max(-1) > 0).tolist() == soft.tolist()
 
 
-def test_symbolic_state_is_the_real_one() -> None:
+def test_symbolic_state_matches_the_state() -> None:
     layer = Attention("dot", "reinforce")
     query, value = keras.Input((None, 4)), keras.Input((None, 4))
     _, state = layer(query, value, return_state=True)

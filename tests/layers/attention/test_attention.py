@@ -26,7 +26,7 @@ class TestAttention(AttentionConformance):
 
 @pytest.mark.parametrize("layer", [Attention, VisualAttention], ids=lambda layer: layer.__name__)
 def test_takes_the_keywords_of_multi_head_attention(layer: type) -> None:
-    """Each class that defines `call` itself; the others inherit it."""
+    """For each class that defines `call`; the others inherit it."""
     ours = list(inspect.signature(layer.call).parameters)
     theirs = list(inspect.signature(keras.layers.MultiHeadAttention.call).parameters)
     assert ours[:4] == theirs[:4] == ["self", "query", "value", "key"]
@@ -34,8 +34,8 @@ def test_takes_the_keywords_of_multi_head_attention(layer: type) -> None:
 
 
 @keras.saving.register_keras_serializable("attention_zoo_tests")
-class NeverTwice(Alignment):
-    """Looks at the best place not looked at before: an alignment that remembers."""
+class WithoutReplacement(Alignment):
+    """A stateful alignment that selects the best position not selected before."""
 
     def initial_state(self, like: object) -> tuple[object, ...]:
         return (ops.zeros_like(like),)
@@ -47,8 +47,8 @@ class NeverTwice(Alignment):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_alignment_that_remembers_looks_in_order(mode: str) -> None:
-    layer = Attention(score="dot", alignment=NeverTwice())
+def test_stateful_alignment_attends_step_by_step(mode: str) -> None:
+    layer = Attention(score="dot", alignment=WithoutReplacement())
     value = np.array([[[3.0], [1.0], [2.0]], [[1.0], [3.0], [2.0]]], "float32")
     query = np.ones((2, 4, 1), "float32")
     mask = np.array([[1, 1, 1], [1, 1, 0]], "bool")
@@ -80,7 +80,7 @@ def test_alignment_is_built_on_the_shape_of_scores() -> None:
 
 
 def test_scores_far_beyond_float16() -> None:
-    """Exact scores of 1e5 and more, the greatest of them hidden (K9 to K12)."""
+    """Exact scores of 1e5 and more, the largest of them masked (K9 to K12)."""
     for sign in (1, -1):
         for dtype in ("float32", "float16", "bfloat16"):
             layer = Attention(score="dot", dtype=dtype)

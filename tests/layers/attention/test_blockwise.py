@@ -1,4 +1,4 @@
-"""Layers whose looks are taken by blocks: nobody can tell, but by the memory."""
+"""Blockwise computation in layers: the same results with less memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.layers.running import JAX, MODES, array, close, differentiable, rando
 
 B, L, D = 2, 19, 8
 MASK = np.random.default_rng(1).random((B, L)) > 0.3
-LOOKS = np.random.default_rng(2).random((B, L, L)) > 0.3
-LOOKS[0, 4] = False
+ATTENTION_MASK = np.random.default_rng(2).random((B, L, L)) > 0.3
+ATTENTION_MASK[0, 4] = False
 CALLS: list[dict[str, Any]] = [
     {},
     {"use_causal_mask": True},
     {"query_mask": MASK, "value_mask": np.array([[True] * L, [False] * L])},
-    {"attention_mask": LOOKS, "value_mask": MASK},
-    {"attention_mask": LOOKS[:1, :1]},
+    {"attention_mask": ATTENTION_MASK, "value_mask": MASK},
+    {"attention_mask": ATTENTION_MASK[:1, :1]},
 ]
 
 
@@ -39,18 +39,18 @@ def heads(**options: Any) -> MultiHeadAttention:
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every look is long, in blocks of 8; grows with each that is taken by blocks."""
-    found: list[int] = []
+def blockwise_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Use blocks of 8 for every call; return a list that grows with each blockwise call."""
+    result: list[int] = []
     real = blockwise.zoo_ops.blockwise_attention
 
     def counted(*given: Any, **options: Any) -> Any:
-        found.append(1)
+        result.append(1)
         return real(*given, **options, block=8)
 
     monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 1)
     monkeypatch.setattr(blockwise.zoo_ops, "blockwise_attention", counted)
-    return found
+    return result
 
 
 def check(
@@ -73,91 +73,95 @@ def check(
     ("positions", "case"), [(None, 0), ("rotary", 1), ("alibi", 2), ("t5", 3), (None, 4)]
 )
 def test_heads(
-    positions: Any, case: int, taken: list[int], monkeypatch: pytest.MonkeyPatch
+    positions: Any, case: int, blockwise_calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(heads(positions=positions), CALLS[case], monkeypatch)
-    assert taken
+    assert blockwise_calls
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot"])
-def test_one_head(score: str, taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_head(score: str, blockwise_calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     layer = Attention(score)
     check(layer, CALLS[3], monkeypatch)
-    assert taken
+    assert blockwise_calls
     x = ops.convert_to_tensor(sequence())
     monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 1)
     output = SelfAttention(score=score)(x, mask=MASK)
-    assert len(taken) > 1
+    assert len(blockwise_calls) > 1
     same(implicit_mask(output), MASK)
     assert not array(output)[~MASK].any()
 
 
-def test_asking_for_the_weights_changes_nothing(taken: list[int]) -> None:
+def test_returning_weights_does_not_change_outputs(blockwise_calls: list[int]) -> None:
     for layer in (heads(dropout=0.4, seed=5), Attention(dropout=0.4, seed=5)):
         contexts = []
         for scores in (False, True):
             layer.seed_generator.state.assign(np.array([5, 0], "uint32"))
             out = layer(sequence(), sequence(), return_attention_scores=scores, training=True)
             contexts.append(array(out[0] if scores else out))
-            assert len(taken) == 1
+            assert len(blockwise_calls) == 1
         close(*contexts, 1e-5)
         assert np.abs(contexts[0] - array(layer(sequence(), sequence()))).max() > 1e-2
-        taken.clear()
+        blockwise_calls.clear()
 
 
-def test_a_batch_of_one_goes_with_any(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_of_one_broadcasts(
+    blockwise_calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     layer = heads()
     x, calls = sequence(), {"value_mask": MASK[:1]}
     cases = [(x[:1], x, {}), (x, x[:1], calls)]
     got = [array(layer(query, value, **masks)) for query, value, masks in cases]
-    assert len(taken) == 2
+    assert len(blockwise_calls) == 2
     monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 10**9)
     for a, (query, value, masks) in zip(got, cases, strict=True):
         close(a, layer(query, value, **masks), 1e-5)
 
 
-def test_every_call_drops_anew(taken: list[int]) -> None:
+def test_dropout_differs_between_calls(blockwise_calls: list[int]) -> None:
     layer = heads(dropout=0.4, seed=5)
     first, second = (array(layer(sequence(), sequence(), training=True)) for _ in range(2))
-    assert len(taken) == 2
+    assert len(blockwise_calls) == 2
     assert np.abs(first - second).max() > 1e-2
 
 
-class Squared(Attention):
-    """A score of one's own, in the layer."""
+class SquaredAttention(Attention):
+    """An attention layer with its own score."""
 
     def compute_scores(self, query: Any, keys: Any, state: Any) -> Any:
         return super().compute_scores(query, keys, state) ** 2
 
 
-def test_what_is_no_softmax_of_inner_products_is_taken_at_once(taken: list[int]) -> None:
+def test_other_scores_are_not_computed_blockwise(blockwise_calls: list[int]) -> None:
     for layer in (
         Attention("cosine"),
         Attention(alignment="sparsemax"),
-        Squared(),
+        SquaredAttention(),
         heads(positions="shaw"),
         MultiHeadAttention(2, 4, score="additive"),
     ):
         layer(sequence(), sequence())
-        assert not taken, layer
+        assert not blockwise_calls, layer
 
 
-def test_short_looks_are_taken_at_once(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_sequences_are_not_computed_blockwise(
+    blockwise_calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", L * L + 1)
     layer = heads()
     layer(sequence(), sequence())
-    assert not taken
+    assert not blockwise_calls
     monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", L * L)
     layer(sequence(), sequence())
-    assert taken
+    assert blockwise_calls
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
-def test_half_precision(policy: str, taken: list[int]) -> None:
+def test_half_precision(policy: str, blockwise_calls: list[int]) -> None:
     keras.config.set_dtype_policy(policy)
     layer = heads()
     output = layer(sequence(), sequence(), value_mask=MASK)
-    assert taken
+    assert blockwise_calls
     assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
     want, _ = layer(sequence(), sequence(), value_mask=MASK, return_attention_scores=True)
     close(output, want, 2e-2)
@@ -165,11 +169,11 @@ def test_half_precision(policy: str, taken: list[int]) -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="shapes are always known there")
-def test_a_model_of_known_length_learns(taken: list[int]) -> None:
+def test_model_of_static_length_learns(blockwise_calls: list[int]) -> None:
     inputs = keras.Input((L, D))
     model = keras.Model(inputs, keras.layers.Dense(1)(MultiHeadAttention(2, 4)(inputs, inputs)))
     model.compile(keras.optimizers.Adam(0.01), "mse")
     x, y = sequence(), sequence()[..., :1]
     losses = model.fit(x, y, epochs=5, shuffle=False, verbose=0).history["loss"]
-    assert taken
+    assert blockwise_calls
     assert losses[-1] < losses[0]

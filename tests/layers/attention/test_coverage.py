@@ -1,4 +1,4 @@
-"""Nothing public or registered goes without a conformance case."""
+"""Every public or registered class has a conformance case."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.layers.cases import cases, missing
 from tests.layers.conformance import AlignmentConformance, ScoreConformance
 
 BASES = {Alignment, Score, RelativePositions, EncoderDecoder, Tagger}
-"""What others derive from: alone they compute nothing."""
+"""Base classes without a computation."""
 KINDS = (keras.layers.Layer, keras.losses.Loss)
 
 
 def public(module: ModuleType) -> set[type]:
-    """Layers, losses and models that a module exports."""
+    """Return layers, losses and models that a module exports."""
     exported = (getattr(module, name) for name in module.__all__)
     return {x for x in exported if inspect.isclass(x) and issubclass(x, KINDS)} - BASES
 
@@ -34,32 +34,32 @@ def test_every_layer_has_a_case() -> None:
 
 
 def test_every_score_and_alignment_has_a_case_of_its_kind() -> None:
-    found = cases("layers")
-    of_scores = [case for case in found if issubclass(case, ScoreConformance)]
-    of_alignments = [case for case in found if issubclass(case, AlignmentConformance)]
+    result = cases("layers")
+    of_scores = [case for case in result if issubclass(case, ScoreConformance)]
+    of_alignments = [case for case in result if issubclass(case, AlignmentConformance)]
     assert missing(registered(SCORES), of_scores) == []
     assert missing(registered(ALIGNMENTS), of_alignments) == []
 
 
 def test_every_model_has_a_case() -> None:
-    found = cases("models")
-    assert missing(public(az.models), found) == []
-    assert missing({MODELS.get(name) for name in MODELS.names()}, found) == []
+    result = cases("models")
+    assert missing(public(az.models), result) == []
+    assert missing({MODELS.get(name) for name in MODELS.names()}, result) == []
 
 
 def test_every_loss_has_a_case() -> None:
     assert missing(public(az.losses), cases("losses")) == []
 
 
-def test_what_is_missing_is_noticed() -> None:
+def test_missing_case_is_detected() -> None:
     class NewScore(Score):
-        """A mechanism without a case."""
+        """A score without a case."""
 
     mine = Registry("score")
     mine.register("new")(NewScore)
     assert missing(registered(mine), cases("layers")) == ["NewScore"]
     for module, folder in ((az.layers, "layers"), (az.models, "models"), (az.losses, "losses")):
-        found = cases(folder)
+        result = cases(folder)
         for cls in public(module):
-            others = [case for case in found if case.covers is not cls]
+            others = [case for case in result if case.covers is not cls]
             assert missing(public(module), others) == [cls.__name__]

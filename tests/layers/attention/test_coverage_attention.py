@@ -6,11 +6,11 @@ import pytest
 from attention_zoo.layers import Attention, CoverageAttention
 from tests.layers.attention_case import Array, Result, Weights, softmax
 from tests.layers.running import MODES, array, compiled, normal
-from tests.layers.stateful_conformance import RememberingConformance
+from tests.layers.stateful_conformance import StatefulAttentionConformance
 from tests.layers.wrapper_conformance import WrapperConformance
 
 
-class TestCoverageAttention(RememberingConformance, WrapperConformance):
+class TestCoverageAttention(StatefulAttentionConformance, WrapperConformance):
     covers = CoverageAttention
     options = {"units": 8}
     changed = {"units": 9, "alignment": "hard", "dropout": 0.3, "seed": 5}
@@ -18,15 +18,17 @@ class TestCoverageAttention(RememberingConformance, WrapperConformance):
     def equivalent(self) -> Attention:
         return Attention("coverage", "softmax")
 
-    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
+    def step_oracle(
+        self, weights: Weights, query: Array, key: Array, mask: Array, state: Array
+    ) -> Result:
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"] + weights["bias"]
         hidden = hidden + state[:, None] * weights["coverage_kernel"]
-        looked = softmax(np.tanh(hidden) @ weights["v"], mask)
-        return looked, state + looked
+        attention_weights = softmax(np.tanh(hidden) @ weights["v"], mask)
+        return attention_weights, state + attention_weights
 
 
-def by_hand(alignment: str, key_kernel: float, covered: float, v: float) -> CoverageAttention:
-    """One hidden unit, `v tanh(key_kernel k + covered c)`."""
+def make_layer(alignment: str, key_kernel: float, covered: float, v: float) -> CoverageAttention:
+    """Return a layer with one hidden unit, `v tanh(key_kernel k + covered c)`."""
     layer = CoverageAttention(units=1, alignment=alignment)
     layer.build((1, 3, 1), (1, 3, 1))
     weights = [[0]], [[key_kernel]], [covered], [0], [v]
@@ -34,10 +36,10 @@ def by_hand(alignment: str, key_kernel: float, covered: float, v: float) -> Cove
     return layer
 
 
-def test_two_looks_by_hand() -> None:
-    """First scores 0 and ln 3; what the first look covered takes the second key back to 0."""
+def test_two_steps_by_hand() -> None:
+    """First scores 0 and ln 3; the coverage of the first step sets the second score to 0."""
     a = np.arctanh(np.log(3) / 2)
-    layer = by_hand("softmax", a, -4 * a / 3, 2)
+    layer = make_layer("softmax", a, -4 * a / 3, 2)
     query, key = np.zeros((1, 2, 1), "float32"), np.array([[[0], [1]]], "float32")
     _, weights, state = layer(query, key, return_attention_scores=True, return_state=True)
     np.testing.assert_allclose(array(weights)[0, 0], [1 / 4, 3 / 4], rtol=1e-6)
@@ -48,18 +50,18 @@ def test_two_looks_by_hand() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_covered_is_not_seen_again(mode: str) -> None:
-    """Hard looks go from the greatest key to the least, past hidden places and hidden queries."""
-    layer = by_hand("hard", 0.1, -5, 1)
+def test_covered_positions_are_not_attended_again(mode: str) -> None:
+    """Hard attention selects keys from largest to smallest and skips masked ones and queries."""
+    layer = make_layer("hard", 0.1, -5, 1)
     query = np.zeros((2, 4, 1), "float32")
     key = np.array([[[2], [3], [1]], [[2], [3], [1]]], "float32")
     memory = np.array([[1, 1, 1], [1, 0, 1]], "bool")
-    asked = np.array([[1, 1, 1, 0], [0, 1, 0, 1]], "bool")
-    run = compiled(lambda q, v: layer(q, v, query_mask=asked, value_mask=memory), mode)
+    query_mask = np.array([[1, 1, 1, 0], [0, 1, 0, 1]], "bool")
+    run = compiled(lambda q, v: layer(q, v, query_mask=query_mask, value_mask=memory), mode)
     assert array(run(query, key))[..., 0].tolist() == [[3, 2, 1, 0], [0, 2, 0, 1]]
 
 
-def test_dropped_weights_are_covered_all_the_same() -> None:
+def test_coverage_sums_weights_before_dropout() -> None:
     """Coverage sums the weights as they are returned, before dropout."""
     layer = CoverageAttention(units=4, dropout=0.5, seed=1)
     query, value = normal((2, 2, 3, 4))[0]

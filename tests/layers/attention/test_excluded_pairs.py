@@ -15,8 +15,10 @@ from tests.layers.structure_conformance import Arrays, StructureConformance
 from tests.variants import numerics_only
 
 
-def alike(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> Any:
-    """The paper's match-score of every pair, one after the other; 0 where either is hidden."""
+def match_scores(
+    first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns: np.ndarray
+) -> Any:
+    """Return the paper's match score of every pair; 0 where either word is masked."""
     matrix = np.zeros((len(first), len(second)))
     for i, j in np.ndindex(*matrix.shape):
         if rows[i] and columns[j]:
@@ -45,9 +47,9 @@ class SentencePairCase(StructureConformance):
         outputs = [np.zeros((batch, self.output_steps(layer, n), 6)) for n in steps]
         matrices = np.zeros((batch, *steps))
         for row, (x, y, rows, columns) in enumerate(zip(*tensors, *masks, strict=True)):
-            matrices[row] = alike(x, y, rows, columns)
-            found = self.pair(layer, x, y, matrices[row], rows, columns)
-            for output, part in zip(outputs, found, strict=True):
+            matrices[row] = match_scores(x, y, rows, columns)
+            result = self.pair(layer, x, y, matrices[row], rows, columns)
+            for output, part in zip(outputs, result, strict=True):
                 output[row] = part
         return *outputs, matrices
 
@@ -58,7 +60,7 @@ class TestAttentionFeatureMap(SentencePairCase):
     changed = {"max_length": 160, "score": "cosine"}
 
     def pair(self, layer: Any, x: Any, y: Any, a: Any, rows: Any, columns: Any) -> Arrays:
-        """In the paper's letters: F of features by words, W of features by words."""
+        """In the paper's notation: F and W are features by words."""
         w0, w1 = (numbers(layer)[name].T for name in ("first_kernel", "second_kernel"))
         return (w0[:, : len(y)] @ a.T).T, (w1[:, : len(x)] @ a).T
 
@@ -85,34 +87,34 @@ def test_feature_maps_keep_masks() -> None:
     for output, ids in zip(outputs, (first, second), strict=True):
         same(implicit_mask(output), ids != 0)
         assert not array(output)[ids == 0].any()
-    for alone, output in zip(model([first[:, :2], second[:, :3]]), outputs, strict=True):
-        close(alone, array(output)[:, : alone.shape[1]], 1e-5)
+    for single, output in zip(model([first[:, :2], second[:, :3]]), outputs, strict=True):
+        close(single, array(output)[:, : single.shape[1]], 1e-5)
 
 
-def test_sentences_of_two_widths() -> None:
+def test_sentences_of_different_widths() -> None:
     first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 6), "float32")
     maps = AttentionFeatureMap(max_length=5, score="general")(first, second)
     assert [tuple(x.shape) for x in maps] == [(2, 3, 4), (2, 5, 6)]
 
 
-def test_misuse_of_feature_map_is_refused() -> None:
+def test_feature_map_rejects_invalid_arguments() -> None:
     first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    with pytest.raises(ValueError, match="the length of second, 5, exceeds max_length=4"):
+    with pytest.raises(ValueError, match="sequence length 5 of second exceeds max_length=4"):
         AttentionFeatureMap(4)(first, second)
     with pytest.raises(ValueError, match=r"first \(the query\) and second .*equal widths"):
         AttentionFeatureMap(5)(first, second[..., :3])
 
 
-def test_a_sentence_found_too_long_when_it_runs_is_refused() -> None:
+def test_too_long_sentence_is_rejected_at_run_time() -> None:
     layer = AttentionFeatureMap(4)
     layer(np.ones((2, 3, 4), "float32"), np.ones((2, 3, 4), "float32"))
-    longer = np.ones((2, 5, 4), "float32")
-    with pytest.raises(ValueError, match="the length of first, 5, exceeds max_length=4"):
-        layer(longer, longer)
+    padded = np.ones((2, 5, 4), "float32")
+    with pytest.raises(ValueError, match="sequence length 5 of first exceeds max_length=4"):
+        layer(padded, padded)
     if not JAX:  # which has static shapes
         run = with_dynamic_shapes(layer, (None, None, 4), (None, None, 4))
         with pytest.raises(Exception, match=r"size\[0\]"):
-            run(longer, longer)
+            run(padded, padded)
 
 
 def windows(x: np.ndarray, weights: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
@@ -140,14 +142,14 @@ class TestAttentionWeightedPooling(SentencePairCase):
 
 @numerics_only
 class TestWindowOfOne(TestAttentionWeightedPooling):
-    """Each position alone."""
+    """Windows of one position."""
 
     options = {"window": 1}
 
 
 @numerics_only
 class TestWindowOfFour(TestAttentionWeightedPooling):
-    """Longer than some sentences."""
+    """Windows longer than some sentences."""
 
     options = {"window": 4}
 
@@ -168,7 +170,7 @@ def test_pooling_by_hand() -> None:
 
 
 def test_pooled_windows_keep_masks() -> None:
-    """Two poolings in a row: a sentence of n words has n - 1, then n - 2 windows."""
+    """Two pooling layers: a sentence of n words has n - 1, then n - 2 windows."""
     tokens = [keras.Input((None,), dtype="int32") for _ in range(2)]
     embed = layers.Embedding(9, 4, mask_zero=True)
     once = AttentionWeightedPooling(2)(*[embed(x) for x in tokens])
@@ -177,11 +179,11 @@ def test_pooled_windows_keep_masks() -> None:
     outputs = model([first, second])
     same(implicit_mask(outputs[0]), np.array([[1, 1, 0, 0]], "bool"))
     same(implicit_mask(outputs[1]), np.array([[1, 0]], "bool"))
-    for alone, output in zip(model([first[:, :4], second[:, :3]]), outputs, strict=True):
-        close(alone, array(output)[:, : alone.shape[1]], 1e-5)
+    for single, output in zip(model([first[:, :4], second[:, :3]]), outputs, strict=True):
+        close(single, array(output)[:, : single.shape[1]], 1e-5)
 
 
-def test_misuse_of_pooling_is_refused() -> None:
+def test_pooling_rejects_invalid_arguments() -> None:
     first, second = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
     with pytest.raises(ValueError, match=r"first \(the query\) and second .*equal widths"):
         AttentionWeightedPooling(2)(first, second[..., :3])

@@ -17,7 +17,7 @@ from attention_zoo.layers import (
 )
 from attention_zoo.losses import Reinforce
 from tests.layers.attention_case import B, S, T, Weights, additive_scores, hard, numbers
-from tests.layers.conformance import NumericLaws
+from tests.layers.conformance import NumericConformance
 from tests.layers.running import array, randomise, same
 from tests.layers.wrapper_conformance import WrapperConformance
 
@@ -31,7 +31,7 @@ class TestHardAttention(WrapperConformance):
         return Attention("additive", "gumbel")
 
 
-class TestHardAttentionNumerics(NumericLaws):
+class TestHardAttentionNumerics(NumericConformance):
     """At inference every estimator takes the argmax."""
 
     covers = HardAttention
@@ -40,7 +40,7 @@ class TestHardAttentionNumerics(NumericLaws):
     def tensors(
         self, batch: int = B, steps: int = T, sources: int = S, seed: int = 0, scale: float = 1.0
     ) -> tuple[np.ndarray, ...]:
-        """Such that each mask hides a place that would be chosen, and no choice is a close one."""
+        """Each mask hides a position that would be selected, and no two top scores are close."""
         return super().tensors(batch, steps, sources, seed + 347, scale)
 
     def scores(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
@@ -51,9 +51,9 @@ class TestHardAttentionNumerics(NumericLaws):
 
     @pytest.mark.parametrize(("policy", "tolerance"), [("float16", 2e-3), ("bfloat16", 2e-2)])
     def test_half_precision_over_a_long_memory(self, policy: str, tolerance: float) -> None:
-        """Of 8192 places one that scores as the best does, but for rounding; its value, unrounded.
+        """The position selected among 8192 has the best score up to rounding, and its exact value.
 
-        (Which of two such places it is, rounding may decide, and the value with it.)
+        (Rounding may decide between positions with nearly equal scores.)
         """
         keras.config.set_dtype_policy(policy)
         layer = self.make()
@@ -71,8 +71,8 @@ class TestHardAttentionNumerics(NumericLaws):
 def test_dropout_acts_in_training_only(estimator: str) -> None:
     """In training positions are sampled, so the weights before dropout differ from inference."""
     case = TestHardAttentionNumerics()
-    plain = case.built(estimator=estimator)
-    layer = case.built(estimator=estimator, dropout=0.5, seed=3)
+    plain = case.make_random(estimator=estimator)
+    layer = case.make_random(estimator=estimator, dropout=0.5, seed=3)
     tensors = case.tensors(sources=40)
     context, _ = case.attend(plain, *tensors)
     for training in (None, False):
@@ -95,12 +95,12 @@ def test_estimators_are_found_by_name() -> None:
         assert type(layer.alignment) is kind
         assert layer.alignment.dtype_policy.name == "mixed_bfloat16"
         assert getattr(layer.alignment, "seed", 3) == 3
-    own = HardAttention(GumbelAlignment(0.3, seed=8), seed=3)
-    assert (own.alignment.first_temperature, own.alignment.seed) == (0.3, 8)
+    custom = HardAttention(GumbelAlignment(0.3, seed=8), seed=3)
+    assert (custom.alignment.first_temperature, custom.alignment.seed) == (0.3, 8)
 
 
 def test_by_hand() -> None:
-    """Scores 2, 6 and 4; the second is taken, and the third when the second is hidden."""
+    """Scores 2, 6 and 4: selects the second, and the third if the second is masked."""
     layer = HardAttention(score="dot")
     value = np.array([[[1.0], [3.0], [2.0]]], "float32")
     query = np.array([[[2.0]]], "float32")
@@ -112,20 +112,20 @@ def test_by_hand() -> None:
 PLACES, LABELS = 6, 4
 
 
-def pointing(count: int, seed: int = 0) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Query, value and key: the label stands at the one place whose key is the query."""
+def make_pointing_data(count: int, seed: int = 0) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """Return query, value and key: the label is at the position whose key equals the query."""
     rng = np.random.default_rng(seed)
     keys = np.stack([rng.permutation(PLACES) for _ in range(count)])
     labels = rng.integers(0, LABELS, size=(count, PLACES))
-    asked = rng.integers(0, PLACES, size=count)
-    place = (keys == asked[:, None]).argmax(1)
-    given = (np.eye(PLACES)[asked][:, None], np.eye(LABELS)[labels], np.eye(PLACES)[keys])
-    return tuple(x.astype("float32") for x in given), labels[np.arange(count), place]
+    targets = rng.integers(0, PLACES, size=count)
+    position = (keys == targets[:, None]).argmax(1)
+    inputs = (np.eye(PLACES)[targets][:, None], np.eye(LABELS)[labels], np.eye(PLACES)[keys])
+    return tuple(x.astype("float32") for x in inputs), labels[np.arange(count), position]
 
 
 @keras.saving.register_keras_serializable("attention_zoo_tests")
 class Pointer(keras.Model):
-    """Answers from the one place that it looks at; with a reward where its estimator needs one."""
+    """Predicts from the attended position; adds a reward if the estimator needs one."""
 
     def __init__(self, estimator: str, seed: int = 3, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -156,46 +156,48 @@ class Pointer(keras.Model):
         return {**super().get_config(), "estimator": self.estimator, "seed": self.seed}
 
 
-def trained(estimator: str, epochs: int, kernel: np.ndarray | None = None) -> tuple[Pointer, float]:
+def train_pointer(
+    estimator: str, epochs: int, kernel: np.ndarray | None = None
+) -> tuple[Pointer, float]:
     """Train a pointer, whose score starts from a kernel; return it and its test accuracy."""
     model = Pointer(estimator)
     model.compile(keras.optimizers.Adam(0.03))
-    given, labels = pointing(2048)
+    inputs, labels = make_pointing_data(2048)
     if kernel is not None:
-        model(given)
+        model(inputs)
         model.attention.score.set_weights([kernel])
-    model.fit(given, labels, batch_size=64, epochs=epochs, shuffle=False, verbose=0)
-    given, labels = pointing(500, seed=1)
-    answers = model.predict(given, verbose=0)["logits"].argmax(-1)
-    return model, float((answers == labels).mean())
+    model.fit(inputs, labels, batch_size=64, epochs=epochs, shuffle=False, verbose=0)
+    inputs, labels = make_pointing_data(500, seed=1)
+    predictions = model.predict(inputs, verbose=0)["logits"].argmax(-1)
+    return model, float((predictions == labels).mean())
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("estimator", ["gumbel", "reinforce"])
-def test_learns_where_to_look_by_plain_fit(estimator: str, tmp_path: Any) -> None:
-    model, accuracy = trained(estimator, 10)
+def test_learns_where_to_attend_with_fit(estimator: str, tmp_path: Any) -> None:
+    model, accuracy = train_pointer(estimator, 10)
     assert accuracy > 0.95
     model.save(tmp_path / "pointer.keras")
-    again = keras.models.load_model(tmp_path / "pointer.keras")
-    given, _ = pointing(20, seed=2)
-    same(again(given)["logits"], model(given)["logits"])
-    same(again.reinforce.baseline, model.reinforce.baseline)
+    repeated = keras.models.load_model(tmp_path / "pointer.keras")
+    inputs, _ = make_pointing_data(20, seed=2)
+    same(repeated(inputs)["logits"], model(inputs)["logits"])
+    same(repeated.reinforce.baseline, model.reinforce.baseline)
     assert bool(array(model.reinforce.baseline) < 0) is (estimator == "reinforce")
 
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist")
-def test_an_untaught_choice_does_not_learn() -> None:
+def test_without_estimator_the_pointer_does_not_learn() -> None:
     """The argmax has no gradient, so a score that points to wrong positions stays wrong."""
     wrong = np.roll(np.eye(PLACES, dtype="float32"), 1, axis=1)
-    model, accuracy = trained("argmax", 4, wrong)
+    model, accuracy = train_pointer("argmax", 4, wrong)
     same(model.attention.score.weights[0], wrong)
     assert accuracy < 0.6
 
 
 def test_conformance_weights_are_random() -> None:
-    """The oracle's case looks at different places from one query to the next."""
+    """The case of the oracle attends to different positions for different queries."""
     case = TestHardAttentionNumerics()
-    layer, tensors = case.built(), case.tensors()
+    layer, tensors = case.make_random(), case.tensors()
     randomise(layer, 4, scale=2)
     _, weights = case.attend(layer, *tensors)
     assert len(np.unique(weights.argmax(-1))) > 2

@@ -10,7 +10,7 @@ from attention_zoo.layers import Attention, LocalAttention, LocalPredictiveAlign
 from attention_zoo.layers.alignments.local import unmasked_span
 from attention_zoo.layers.attention.steps import Memory
 from tests.layers.attention_case import (
-    LOOK_MASK,
+    ATTENTION_MASK,
     OTHER_MASK,
     QUERY_MASK,
     VALUE_MASK,
@@ -23,20 +23,25 @@ from tests.layers.attention_case import (
     additive_scores,
     softmax,
 )
-from tests.layers.attention_conformance import DeadRowLaws, LookLaws, NumericLaws, PaddingLaws
+from tests.layers.attention_conformance import (
+    FullyMaskedRowConformance,
+    NumericConformance,
+    PaddingConformance,
+    StepConformance,
+)
 from tests.layers.conformance import AttentionConformance
-from tests.layers.mask_conformance import MaskLaws, masked
+from tests.layers.mask_conformance import MaskConformance, masked
 from tests.layers.running import JAX, array, build_random, close, differentiable, normal
-from tests.layers.stateful_conformance import DecoderLaws
+from tests.layers.stateful_conformance import InDecoderConformance
 from tests.layers.wrapper_conformance import WrapperConformance
 
 
 def local_p(scores: Array, share: Array, mask: Array, reach: int, span: Any = None) -> Array:
-    """Equations 9 and 10 of Luong et al., over all places; `share` is the sigmoid, `(..., T)`."""
-    places = np.arange(scores.shape[-1])
+    """Equations 9 and 10 of Luong et al. over all positions; `share` is the sigmoid `(..., T)`."""
+    positions = np.arange(scores.shape[-1])
     centre = (scores.shape[-1] if span is None else span) * share[..., None]
-    near = softmax(scores, mask & (np.abs(places - centre) <= reach))
-    return near * np.exp(-((places - centre) ** 2) / (2 * (reach / 2) ** 2))
+    in_window = softmax(scores, mask & (np.abs(positions - centre) <= reach))
+    return in_window * np.exp(-((positions - centre) ** 2) / (2 * (reach / 2) ** 2))
 
 
 def predicted(weights: Weights, query: Array) -> Array:
@@ -44,37 +49,39 @@ def predicted(weights: Weights, query: Array) -> Array:
     return 1 / (1 + np.exp(-hidden))
 
 
-class LocalLaws(AttentionCase):
-    """A hidden place at either end of the memory moves the window, one hidden by a pair does not.
+class LocalAttentionConformance(AttentionCase):
+    """A value mask at either end of the memory moves the window, an attention mask does not.
 
-    So a mask of a tensor is not the mask of pairs that hides as much, as it is elsewhere.
+    So a value mask is not equal to the same mask as an attention mask, as in other layers.
     """
 
     sums_to_one = False
     tolerance = 1e-5  # a predicted position multiplies rounding errors by the length of the memory
 
     def test_gradients_are_finite_differences(self) -> None:
-        """On JAX, where they take long steps, with a window that no step makes a place leave."""
+        """On JAX, where steps are long, with a window that no position leaves within a step."""
         case = type(self)()
         if JAX:
             case.options = {**self.options, "window": S}
-        super(LocalLaws, case).test_gradients_are_finite_differences()
+        super(LocalAttentionConformance, case).test_gradients_are_finite_differences()
 
     def test_all_masks_combine_by_and(self) -> None:
-        layer, tensors = self.built(), self.tensors()
+        layer, tensors = self.make_random(), self.tensors()
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK & OTHER_MASK}
         causal = np.tril(np.ones((T, S), "bool"))
-        want = self.attend(layer, *tensors, **per_tensor, attention_mask=LOOK_MASK & causal)
+        want = self.attend(layer, *tensors, **per_tensor, attention_mask=ATTENTION_MASK & causal)
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "key_mask": OTHER_MASK}
-        pairs = {"attention_mask": LOOK_MASK, "use_causal_mask": True}
+        pairs = {"attention_mask": ATTENTION_MASK, "use_causal_mask": True}
         got = self.attend(layer, *tensors, **per_tensor, **pairs)
         close(got[0], want[0], 1e-6)
         close(got[1], want[1], 1e-6)
-        hidden = (VALUE_MASK & OTHER_MASK)[:, None] & QUERY_MASK[:, :, None] & LOOK_MASK & causal
+        hidden = (
+            (VALUE_MASK & OTHER_MASK)[:, None] & QUERY_MASK[:, :, None] & ATTENTION_MASK & causal
+        )
         assert not got[1][~hidden].any()
 
-    def test_second_reader_of_a_tensor_finds_its_mask(self) -> None:
-        first, second = self.built(), self.built()
+    def test_implicit_mask_is_kept_for_a_second_layer(self) -> None:
+        first, second = self.make_random(), self.make_random()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
         want = self.attend(first, query, value, key, value_mask=VALUE_MASK & OTHER_MASK)
@@ -83,7 +90,9 @@ class LocalLaws(AttentionCase):
             close(got[0], want[0], 1e-6)
 
 
-class TestLocalAttention(LocalLaws, AttentionConformance, DecoderLaws, WrapperConformance):
+class TestLocalAttention(
+    LocalAttentionConformance, AttentionConformance, InDecoderConformance, WrapperConformance
+):
     covers = LocalAttention
     options = {"score": "additive", "window": 2, "units": 8}
     changed = {
@@ -109,8 +118,8 @@ class TestLocalAttention(LocalLaws, AttentionConformance, DecoderLaws, WrapperCo
         return Attention("general", "local_predictive")
 
 
-class TestGeneralLocalAttention(LocalLaws, NumericLaws):
-    """The paper's score, window and all."""
+class TestGeneralLocalAttention(LocalAttentionConformance, NumericConformance):
+    """The general score of the paper."""
 
     covers = LocalAttention
     options = {"window": 2}
@@ -121,27 +130,35 @@ class TestGeneralLocalAttention(LocalLaws, NumericLaws):
         return query @ (key @ weights["key_kernel"]).swapaxes(1, 2)
 
 
-class TestMonotonicLocalAttention(LocalLaws, NumericLaws, DecoderLaws):
+class TestMonotonicLocalAttention(
+    LocalAttentionConformance, NumericConformance, InDecoderConformance
+):
     covers = LocalAttention
     options = {"score": "additive", "window": 1, "kind": "monotonic", "units": 8}
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
-        places, steps = np.arange(value.shape[1]), np.arange(query.shape[1])
-        near = np.abs(places - steps[:, None]) <= 1
-        attention_weights = softmax(additive_scores(weights, query, key), mask & near)
+        positions, steps = np.arange(value.shape[1]), np.arange(query.shape[1])
+        in_window = np.abs(positions - steps[:, None]) <= 1
+        attention_weights = softmax(additive_scores(weights, query, key), mask & in_window)
         return attention_weights @ value, attention_weights
 
 
 @pytest.mark.full
-class TestMasksOfMonotonicLocalAttention(LocalLaws, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws):
+class TestMasksOfMonotonicLocalAttention(
+    LocalAttentionConformance,
+    MaskConformance,
+    FullyMaskedRowConformance,
+    PaddingConformance,
+    StepConformance,
+):
     covers = LocalAttention
     options = TestMonotonicLocalAttention.options
     test_gradients_are_finite_differences = None
 
 
-def aimed(window: int, share: float, **options: Any) -> LocalAttention:
-    """A layer with `score = q . k` for width 1 whose centre is at `share` of S for query 1."""
+def make_aimed_layer(window: int, share: float, **options: Any) -> LocalAttention:
+    """Return a layer with `score = q . k` for width 1 and centre `share` of S for query 1."""
     layer = LocalAttention("dot", window=window, **options)
     layer(np.ones((1, 1, 1), "float32"), np.ones((1, 1, 1), "float32"))
     logit = np.log(share / (1 - share)) if 0 < share < 1 else 200 * (share - 0.5)
@@ -151,20 +168,20 @@ def aimed(window: int, share: float, **options: Any) -> LocalAttention:
 
 
 def test_local_p_by_hand() -> None:
-    """S = 8, p = 4, D = 2, sigma = 1: places 2 to 6 at distances 2, 1, 0, 1, 2."""
+    """S = 8, p = 4, D = 2, sigma = 1: positions 2 to 6 at distances 2, 1, 0, 1, 2."""
     value = np.log(np.array([9, 9, 1, 2, 4, 2, 1, 9], "float32"))[None, :, None]
     query = np.ones((1, 1, 1), "float32")
-    context, weights = aimed(2, 0.5)(query, value, return_attention_scores=True)
+    context, weights = make_aimed_layer(2, 0.5)(query, value, return_attention_scores=True)
     half, two = np.exp(-0.5), np.exp(-2)
-    wanted = [0, 0, 0.1 * two, 0.2 * half, 0.4, 0.2 * half, 0.1 * two, 0]
-    np.testing.assert_allclose(array(weights)[0, 0], wanted, rtol=1e-5)
-    np.testing.assert_allclose(array(context)[0, 0, 0], value[0, :, 0] @ wanted, rtol=1e-5)
+    expected = [0, 0, 0.1 * two, 0.2 * half, 0.4, 0.2 * half, 0.1 * two, 0]
+    np.testing.assert_allclose(array(weights)[0, 0], expected, rtol=1e-5)
+    np.testing.assert_allclose(array(context)[0, 0, 0], value[0, :, 0] @ expected, rtol=1e-5)
 
 
-def test_local_p_by_hand_between_two_places() -> None:
-    """S = 5, p = 2.5, D = 1: places 2 and 3, each half a place off, sigma = 1/2."""
+def test_local_p_by_hand_between_two_positions() -> None:
+    """S = 5, p = 2.5, D = 1: positions 2 and 3 at distance 1/2, sigma = 1/2."""
     query, value = np.ones((1, 1, 1), "float32"), np.zeros((1, 5, 1), "float32")
-    _, weights = aimed(1, 0.5)(query, value, return_attention_scores=True)
+    _, weights = make_aimed_layer(1, 0.5)(query, value, return_attention_scores=True)
     each = 0.5 * np.exp(-0.5)
     np.testing.assert_allclose(array(weights)[0, 0], [0, 0, each, each, 0], rtol=1e-5)
 
@@ -174,7 +191,7 @@ def test_local_m_by_hand() -> None:
     query = np.ones((1, 6, 1), "float32")
     layer = LocalAttention("dot", window=1, kind="monotonic")
     _, weights = layer(query, value, return_attention_scores=True)
-    wanted = [
+    expected = [
         [1 / 3, 2 / 3, 0, 0],
         [1 / 7, 2 / 7, 4 / 7, 0],
         [0, 1 / 7, 2 / 7, 4 / 7],
@@ -182,11 +199,11 @@ def test_local_m_by_hand() -> None:
         [0, 0, 0, 1],
         [0, 0, 0, 0],
     ]
-    np.testing.assert_allclose(array(weights)[0], wanted, atol=1e-6)
+    np.testing.assert_allclose(array(weights)[0], expected, atol=1e-6)
 
 
-def test_local_m_counts_live_queries_and_real_places() -> None:
-    """Two pads before the memory, one before the queries and one among them."""
+def test_local_m_counts_unmasked_queries_and_positions() -> None:
+    """Two padding positions before the memory, one before the queries and one among them."""
     layer = LocalAttention("dot", window=0, kind="monotonic")
     query, value = np.ones((1, 5, 1), "float32"), np.arange(6, dtype="float32")[None, :, None]
     masks = {
@@ -198,42 +215,42 @@ def test_local_m_counts_live_queries_and_real_places() -> None:
     assert array(step).tolist() == [[3]]
 
 
-def test_local_m_goes_on_through_an_empty_window() -> None:
-    """A hole in the memory wider than the window: looks there see nothing, later ones do."""
+def test_local_m_continues_after_an_empty_window() -> None:
+    """A masked range wider than the window: steps in it are fully masked, later ones are not."""
     layer = LocalAttention("dot", window=0, kind="monotonic")
     query, value = np.ones((1, 4, 1), "float32"), np.arange(1, 5, dtype="float32")[None, :, None]
     mask = np.array([[1, 0, 0, 1]], "bool")
     assert array(layer(query, value, value_mask=mask))[0, :, 0].tolist() == [1, 0, 0, 4]
     memory = layer.prepare(value, value_mask=mask)
-    state, seen = layer.initial_state(memory), []
+    state, attended = layer.initial_state(memory), []
     for _ in range(4):
         context, _, state = layer.attend(query[:, 0], memory, state)
-        seen.append(float(array(context)[0, 0]))
-    assert seen == [1, 0, 0, 4]
+        attended.append(float(array(context)[0, 0]))
+    assert attended == [1, 0, 0, 4]
 
 
 @pytest.mark.parametrize("window", [0, 1, 3, 50])
 @pytest.mark.parametrize("share", [0, 1e-3, 0.5, 0.999, 1])
 @pytest.mark.parametrize("sources", [1, 2, 7])
 def test_any_window_at_any_centre(window: int, share: float, sources: int) -> None:
-    layer, query = aimed(window, share), np.ones((1, 1, 1), "float32")
+    layer, query = make_aimed_layer(window, share), np.ones((1, 1, 1), "float32")
     value = np.random.default_rng(0).normal(size=(1, sources, 1)).astype("float32")
     run = differentiable(layer, lambda q, v: layer(q, v, return_attention_scores=True))
     (_, weights), by_inputs, by_weights = run(query, value)
     centre = sources * share
-    near = np.abs(np.arange(sources) - centre) <= window
+    in_window = np.abs(np.arange(sources) - centre) <= window
     if window == 0:
-        near = np.arange(sources) == min(np.rint(centre), sources - 1)
+        in_window = np.arange(sources) == min(np.rint(centre), sources - 1)
     assert weights.sum() > 0.1
-    if centre % 1 != 0.5 or window:  # a tie between two places may go either way
-        assert (weights[0, 0] > 0).tolist() == near.tolist()
+    if centre % 1 != 0.5 or window:  # rounding decides between two equal positions
+        assert (weights[0, 0] > 0).tolist() == in_window.tolist()
     assert all(np.isfinite(x).all() for x in (*by_inputs, *by_weights))
     if 0 < share < 1 and (window or centre % 1):
         assert by_weights[1].any(), "the centre learns"
 
 
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
-def test_the_centre_is_hidden(kind: str) -> None:
+def test_window_with_masked_centre(kind: str) -> None:
     layer = LocalAttention("dot", window=2, kind=kind)
     query, value = np.zeros((2, 3, 4), "float32"), np.ones((2, 6, 4), "float32")
     mask = np.array([[1, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0]], "bool")
@@ -244,25 +261,27 @@ def test_the_centre_is_hidden(kind: str) -> None:
     assert not weights[0][:, ~mask[0]].any()
     assert not weights[1].any()
     assert not context[1].any()
-    if kind == "monotonic":  # looks 0, 1 and 2 see place 0
+    if kind == "monotonic":  # steps 0, 1 and 2 attend to position 0
         np.testing.assert_allclose(weights[0, :, 0], 1, rtol=1e-6)
     assert all(np.isfinite(x).all() for x in (*by_inputs, *by_weights))
 
 
-def test_lengths_of_rows_are_their_own() -> None:
-    layer = aimed(1, 0.5)
+def test_each_row_uses_its_own_length() -> None:
+    layer = make_aimed_layer(1, 0.5)
     query, value = np.ones((4, 1, 1), "float32"), np.zeros((4, 8, 1), "float32")
     spans = [(0, 8), (0, 4), (2, 8), (5, 6)]
     mask = np.array([[lo <= s < hi for s in range(8)] for lo, hi in spans])
     _, weights = layer(query, value, value_mask=mask, return_attention_scores=True)
     for row, (lo, hi) in zip(array(weights), spans, strict=True):
-        wanted = local_p(np.zeros((1, hi - lo)), np.array([0.5]), np.ones((1, hi - lo), "bool"), 1)
-        np.testing.assert_allclose(row[0, lo:hi], wanted[0], rtol=1e-5)
+        expected = local_p(
+            np.zeros((1, hi - lo)), np.array([0.5]), np.ones((1, hi - lo), "bool"), 1
+        )
+        np.testing.assert_allclose(row[0, lo:hi], expected[0], rtol=1e-5)
         assert not row[0, :lo].any()
         assert not row[0, hi:].any()
 
 
-def test_span_is_from_the_first_real_place_to_the_last() -> None:
+def test_span_covers_first_to_last_valid_position() -> None:
     mask = np.array([[0, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], "bool")
     for heads in ((), (2,)):
         values = ops.zeros((3, *heads, 5, 1))
@@ -274,21 +293,23 @@ def test_span_is_from_the_first_real_place_to_the_last() -> None:
     assert (int(first), int(length)) == (0, 5)
 
 
-def test_a_centre_far_out_is_right_in_half_precision() -> None:
-    """float16 knows no odd integers above 2048: the centre is computed in float32."""
+def test_distant_centre_in_half_precision() -> None:
+    """float16 has no odd integers above 2048: the centre is computed in float32."""
     for dtype in ("float16", "bfloat16"):
-        layer = aimed(3, 7001 / 8192, dtype=dtype)
+        layer = make_aimed_layer(3, 7001 / 8192, dtype=dtype)
         share = array(ops.sigmoid(ops.cast(layer.alignment.position_v, "float32")))[0]
         query, value = np.ones((1, 1, 1), "float32"), np.zeros((1, 8192, 1), "float32")
         _, weights = layer(query, value, return_attention_scores=True)
-        seen = np.flatnonzero(array(weights)[0, 0])
-        assert seen.tolist() == list(range(int(np.ceil(8192 * share - 3)), int(8192 * share) + 4))
+        attended = np.flatnonzero(array(weights)[0, 0])
+        assert attended.tolist() == list(
+            range(int(np.ceil(8192 * share - 3)), int(8192 * share) + 4)
+        )
 
 
 @pytest.mark.parametrize("score", ["general", "additive", "dot"])
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
-def test_few_looks_at_a_long_memory_give_the_same(score: str, kind: str) -> None:
-    """Where windows are fewer than places, keys are projected in the windows only."""
+def test_windowed_path_equals_the_full_path(score: str, kind: str) -> None:
+    """If windows cover fewer positions than S, only keys in windows are projected."""
     layer = LocalAttention(score, window=2, kind=kind)
     query, value = normal((2, 4, 6), (2, 80, 6))
     mask = np.arange(80) < np.array([[80], [50]])
@@ -311,8 +332,8 @@ def test_few_looks_at_a_long_memory_give_the_same(score: str, kind: str) -> None
 
 @pytest.mark.skipif(JAX, reason="looks into TensorFlow's graph")
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
-def test_nothing_of_the_size_of_looks_times_places_is_made(kind: str) -> None:
-    """Nor, where looks are few, a second tensor of the memory's size: forward and backward."""
+def test_no_tensor_of_all_query_memory_pairs_is_created(kind: str) -> None:
+    """With few queries, no second tensor of the memory's size is created either, in both passes."""
     import tensorflow as tf
 
     steps, sources, width = 5, 1009, 8
@@ -336,13 +357,13 @@ def test_nothing_of_the_size_of_looks_times_places_is_made(kind: str) -> None:
     of_memory = [name for name, size in sizes.items() if size > sources]
     assert {name.split("/")[-1].split(":")[0].rstrip("0123456789_") for name in of_memory} <= {
         "value",
-        "SelectV",  # the memory, cleared
+        "SelectV",  # the memory with masked positions set to 0
         "Reshape",
     }
 
 
-def test_dropout_is_of_the_window() -> None:
-    """Draws are `(B, T, 2 D + 1)`, and whole weights are dropped or doubled."""
+def test_dropout_applies_to_the_window() -> None:
+    """The dropout mask is `(B, T, 2 D + 1)`, and weights are dropped or doubled."""
     layer = LocalAttention("dot", window=2, dropout=0.5, seed=1)
     states = np.eye(7, dtype="float32")[None]
     layer(states, states)
@@ -358,15 +379,15 @@ def test_window_is_required() -> None:
         LocalPredictiveAlignment()(np.zeros((1, 21), "float32"))
 
 
-def test_centre_has_a_width_of_its_own() -> None:
+def test_centre_units_are_configurable() -> None:
     layer = Attention(score="dot", alignment=LocalPredictiveAlignment(units=3))
     layer(np.ones((1, 2, 4), "float32"), np.ones((1, 2, 4), "float32"))
     shapes = {v.name: tuple(v.shape) for v in layer.weights}
     assert shapes == {"position_kernel": (4, 3), "position_v": (3,)}
 
 
-def test_a_mask_of_a_tensor_moves_the_window_and_one_of_pairs_does_not() -> None:
-    layer = aimed(0, 0.4)
+def test_value_mask_moves_the_window_but_attention_mask_does_not() -> None:
+    layer = make_aimed_layer(0, 0.4)
     query, value = np.ones((1, 1, 1), "float32"), np.arange(1, 11, dtype="float32")[None, :, None]
     half = np.arange(10)[None] < 5
     assert float(array(layer(query, value))[0, 0, 0]) == 5

@@ -18,10 +18,14 @@ from attention_zoo.layers import (
     MonotonicChunkwiseAttention,
     RecurrentDecoder,
 )
-from tests.layers.alignments.test_monotonic_alignments import in_chunks
+from tests.layers.alignments.test_monotonic_alignments import distribute_in_chunks
 from tests.layers.attention_case import Array, Result, Weights
-from tests.layers.attention_conformance import DeadRowLaws, LookLaws, PaddingLaws
-from tests.layers.mask_conformance import MaskLaws
+from tests.layers.attention_conformance import (
+    FullyMaskedRowConformance,
+    PaddingConformance,
+    StepConformance,
+)
+from tests.layers.mask_conformance import MaskConformance
 from tests.layers.running import (
     MODES,
     QUICK,
@@ -32,7 +36,7 @@ from tests.layers.running import (
     differentiable,
     normal,
 )
-from tests.layers.stateful_conformance import RememberingCase, StatefulConformance
+from tests.layers.stateful_conformance import StatefulCase, StatefulConformance
 from tests.layers.wrapper_conformance import WrapperConformance
 from tests.tiers import FULL
 
@@ -47,7 +51,7 @@ def normalized(weights: Weights, query: Array, key: Array) -> Array:
 
 
 def expected_stop(energy: Array, mask: Array, previous: Array) -> Array:
-    """Equation 9 of Raffel et al. as a reader: the chance of coming by, place after place."""
+    """Equation 9 of Raffel et al. as a recurrence over probabilities of reaching positions."""
     p = np.where(mask, 1 / (1 + np.exp(-np.clip(energy, -700, 700))), 0)
     weights, coming = np.zeros(len(p)), 0.0
     for j in range(len(p)):
@@ -57,7 +61,7 @@ def expected_stop(energy: Array, mask: Array, previous: Array) -> Array:
     return weights
 
 
-class MonotonicCase(RememberingCase):
+class MonotonicCase(StatefulCase):
     sums_to_one = False
 
     def start(self, sources: int) -> Array:
@@ -80,17 +84,21 @@ class TestMonotonicAttention(MonotonicCase, StatefulConformance, WrapperConforma
     together = {**WrapperConformance.together, "score": {"units": None}}
     same_results = ("form",)  # both forms compute the same recurrence
 
-    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
+    def step_oracle(
+        self, weights: Weights, query: Array, key: Array, mask: Array, state: Array
+    ) -> Result:
         energy = normalized(weights, query, key) + weights["score_bias"]
-        looked = expected_stop(energy, mask, state)
-        return looked, looked
+        attention_weights = expected_stop(energy, mask, state)
+        return attention_weights, attention_weights
 
     def equivalent(self) -> Attention:
         return Attention(AdditiveScore(normalize=True), MonotonicAlignment(-1.0, 1.0))
 
 
 @pytest.mark.full
-class TestMasksOfMonotonicAttention(MonotonicCase, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws):
+class TestMasksOfMonotonicAttention(
+    MonotonicCase, MaskConformance, FullyMaskedRowConformance, PaddingConformance, StepConformance
+):
     """Masking rules of an alignment whose steps depend on previous ones."""
 
     covers = MonotonicAttention
@@ -109,10 +117,12 @@ class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, Wrappe
     together = {**TestMonotonicAttention.together, "chunk_score": {"units": None}}
     same_results = TestMonotonicAttention.same_results
 
-    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
+    def step_oracle(
+        self, weights: Weights, query: Array, key: Array, mask: Array, state: Array
+    ) -> Result:
         stop = expected_stop(normalized(weights, query, key) + weights["score_bias"], mask, state)
         hidden = query @ weights["query_kernel_2"] + key @ weights["key_kernel_2"]
-        return in_chunks(stop, np.tanh(hidden) @ weights["v_2"], mask, 3), stop
+        return distribute_in_chunks(stop, np.tanh(hidden) @ weights["v_2"], mask, 3), stop
 
     def equivalent(self) -> Attention:
         alignment = MochaAlignment(2, "additive", None, -1.0, 1.0)
@@ -121,33 +131,33 @@ class TestMonotonicChunkwiseAttention(MonotonicCase, StatefulConformance, Wrappe
 
 @pytest.mark.full
 class TestMasksOfMonotonicChunkwiseAttention(
-    MonotonicCase, MaskLaws, DeadRowLaws, PaddingLaws, LookLaws
+    MonotonicCase, MaskConformance, FullyMaskedRowConformance, PaddingConformance, StepConformance
 ):
     covers = MonotonicChunkwiseAttention
     options = TestMonotonicChunkwiseAttention.options
-    one = TestMonotonicChunkwiseAttention.one
+    step_oracle = TestMonotonicChunkwiseAttention.step_oracle
 
 
-def reader(energy: Array, mask: Array, live: Array, chunk: tuple[int, Array] | None) -> Array:
+def reader(energy: Array, mask: Array, query_mask: Array, chunk: tuple[int, Array] | None) -> Array:
     """Algorithm 1 of Raffel et al., and MoChA's chunk: weights `(T, S)`."""
     weights, last = np.zeros(energy.shape), 0
     for t in range(len(energy)):
-        for j in range(last if live[t] else len(mask), len(mask)):
+        for j in range(last if query_mask[t] else len(mask), len(mask)):
             if mask[j] and energy[t, j] > 0:
                 last = j
                 if chunk is None:
                     weights[t, j] = 1
                 else:
-                    near = [k for k in range(max(0, j - chunk[0] + 1), j + 1) if mask[k]]
-                    exp = np.exp(chunk[1][t, near] - chunk[1][t, near].max())
-                    weights[t, near] = exp / exp.sum()
+                    chunk_positions = [k for k in range(max(0, j - chunk[0] + 1), j + 1) if mask[k]]
+                    exp = np.exp(chunk[1][t, chunk_positions] - chunk[1][t, chunk_positions].max())
+                    weights[t, chunk_positions] = exp / exp.sum()
                 break
     return weights
 
 
 @pytest.mark.parametrize("mode", sorted({QUICK, MODES[-1]}))
 @pytest.mark.parametrize("chunk_size", [None, 1, 3])
-def test_inference_is_a_reader_that_stops(chunk_size: int | None, mode: str) -> None:
+def test_inference_equals_a_sequential_reader(chunk_size: int | None, mode: str) -> None:
     """Compare with a Python loop over positions; many attention steps select no position."""
     if chunk_size:
         layer = MonotonicChunkwiseAttention(chunk_size, "general", DotScore(), score_bias_init=-1)
@@ -163,34 +173,34 @@ def test_inference_is_a_reader_that_stops(chunk_size: int | None, mode: str) -> 
     stopped = []
     for _ in range(40 if FULL else 15):
         query, key = (rng.normal(size=(3, 6, 2)).astype("float32") for _ in range(2))
-        mask, live = rng.random((3, 6)) > 0.2, rng.random((3, 6)) > 0.1
-        got = array(run(*map(ops.convert_to_tensor, (query, key, mask, live))))
+        mask, valid = rng.random((3, 6)) > 0.2, rng.random((3, 6)) > 0.1
+        got = array(run(*map(ops.convert_to_tensor, (query, key, mask, valid))))
         scores = query.astype("float64") @ key.astype("float64").swapaxes(1, 2)
         for row in range(3):
             chunk = (chunk_size, scores[row]) if chunk_size else None
-            wanted = reader(scores[row] - 1, mask[row], live[row], chunk)
-            np.testing.assert_allclose(got[row], wanted, atol=1e-6)
-            stopped += wanted[live[row]].any(-1).tolist()
+            expected = reader(scores[row] - 1, mask[row], valid[row], chunk)
+            np.testing.assert_allclose(got[row], expected, atol=1e-6)
+            stopped += expected[valid[row]].any(-1).tolist()
     assert 0.2 < np.mean(stopped) < 0.8
 
 
-def test_a_look_that_stops_nowhere_leaves_the_reader_where_it_is() -> None:
-    """Energies by look: stops at 1; nowhere; at 1 again; at 2; never goes back to 0."""
+def test_step_without_stop_keeps_the_reader_position() -> None:
+    """Stops by step: at 1; nowhere; at 1 again; at 2; never back to 0."""
     layer = Attention(score="dot", alignment="monotonic")
     value = np.eye(3, dtype="float32")[None]
     query = np.array([[[-1, 1, -1], [1, -1, -1], [1, 2, 3], [9, -1, 1]]], "float32")
     context, (_, (state,)) = layer(query, value, return_state=True)
-    wanted = [[0, 1, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]]
-    assert array(context)[0].tolist() == wanted
+    expected = [[0, 1, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert array(context)[0].tolist() == expected
     assert array(state)[0].tolist() == [0, 0, 1]
     memory = layer.prepare(value)
     state = layer.initial_state(memory)
     for t in range(4):
         context, weights, state = layer.attend(query[:, t], memory, state)
-        assert array(weights)[0].tolist() == array(context)[0].tolist() == wanted[t]
+        assert array(weights)[0].tolist() == array(context)[0].tolist() == expected[t]
 
 
-def test_training_takes_the_expectation_and_inference_does_not() -> None:
+def test_training_uses_expectation_and_inference_does_not() -> None:
     query, value = normal((2, 4, 5), (2, 4, 5))
     for layer in (MonotonicAttention(seed=1), MonotonicChunkwiseAttention(seed=1)):
         layer(query, value)
@@ -212,11 +222,11 @@ def test_training_takes_the_expectation_and_inference_does_not() -> None:
         assert not any(x.any() for x in grads[False][:stopping])
 
 
-def test_noise_is_of_training_and_new_in_every_call() -> None:
+def test_noise_is_sampled_in_every_training_call() -> None:
     query, value = normal((2, 4, 5), (2, 4, 5))
     quiet = MonotonicAttention(seed=1, hard_at_inference=False, sigmoid_noise=0.0)
-    noisy, twin = (MonotonicAttention(seed=1, hard_at_inference=False) for _ in range(2))
-    for layer in (quiet, noisy, twin):
+    noisy, same_seed = (MonotonicAttention(seed=1, hard_at_inference=False) for _ in range(2))
+    for layer in (quiet, noisy, same_seed):
         layer(query, value)
         layer.set_weights(quiet.get_weights())
     close(noisy(query, value), quiet(query, value), 1e-6)
@@ -224,11 +234,11 @@ def test_noise_is_of_training_and_new_in_every_call() -> None:
     first, second = (array(noisy(query, value, training=True)) for _ in range(2))
     assert np.abs(first - second).max() > 1e-2
     assert np.abs(first - array(quiet(query, value))).max() > 1e-2
-    close(twin(query, value, training=True), first, 1e-6)
+    close(same_seed(query, value, training=True), first, 1e-6)
 
 
 def test_dropout_and_noise_of_one_seed_are_independent() -> None:
-    """Numbers of one generator would drop exactly the places of great noise."""
+    """With a shared generator, dropout would drop exactly the positions of large noise."""
     layer = MonotonicAttention(dropout=0.5, seed=3)
     layer(*(np.ones((1, 1, 2), "float32"),) * 2)
     draws = layer.sample_noise(layer.prepare(np.ones((1, 5000, 2), "float32")), 1, True)
@@ -238,7 +248,7 @@ def test_dropout_and_noise_of_one_seed_are_independent() -> None:
 
 
 def grid(p: Array) -> Array:
-    """Weights of all looks, `(T, S)`, in float64: one diagonal of looks and places at a time."""
+    """Return all weights, `(T, S)`, in float64, by diagonals of steps and positions."""
     steps, sources = p.shape
     q, weights = np.zeros(p.shape), np.zeros(p.shape)
     for diagonal in range(steps + sources - 1):
@@ -254,8 +264,8 @@ def grid(p: Array) -> Array:
     ("form", "size"),
     [pytest.param("parallel", 2000, marks=pytest.mark.full), ("parallel", 100), ("recursive", 100)],
 )
-def test_thousands_of_looks_at_thousands_of_places(form: str, size: int) -> None:
-    """Probabilities 0 and 1 in one row, random ones in the other: right, finite both ways."""
+def test_thousands_of_steps_and_positions(form: str, size: int) -> None:
+    """Probabilities 0 and 1 in one row, random in the other: correct values, finite gradients."""
     rng = np.random.default_rng(0)
     certain = np.where(rng.random(size) < 0.05, 1e4, -1e4)
     keys = np.stack([certain, rng.normal(size=size) - 3]).astype("float32")[..., None]
@@ -270,14 +280,14 @@ def test_thousands_of_looks_at_thousands_of_places(form: str, size: int) -> None
     (context, weights), gradients, (by_bias,) = differentiable(layer, look, MODES[1])(queries, keys)
     for row in range(2):
         energy = queries[row].astype("float64") @ keys[row].astype("float64").T
-        wanted = grid(1 / (1 + np.exp(-np.clip(energy, -700, 700))))
-        np.testing.assert_allclose(weights[row], wanted, rtol=1e-4, atol=1e-7)
+        expected = grid(1 / (1 + np.exp(-np.clip(energy, -700, 700))))
+        np.testing.assert_allclose(weights[row], expected, rtol=1e-4, atol=1e-7)
     assert all(np.isfinite(x).all() for x in (context, by_bias, *gradients))
     assert gradients[0][1].any()
 
 
 @pytest.mark.parametrize("make", [MonotonicAttention, MonotonicChunkwiseAttention])
-def test_search_reads_on_where_training_would(make: Any) -> None:
+def test_search_continues_with_copied_words_as_unknown(make: Any) -> None:
     inputs, memory = normal((3, 6, 4), (3, 8, 7))
     mask = np.arange(8) < np.array([[8], [5], [0]])
     cell = AttentionCell(layers.GRUCell(6), make(score_bias_init=0.0), attention_layer_size=8)
@@ -296,7 +306,7 @@ def test_search_reads_on_where_training_would(make: Any) -> None:
     assert ends == sorted(ends)
 
 
-def test_additive_is_normalized_as_in_the_paper() -> None:
+def test_normalized_additive_score_follows_the_paper() -> None:
     for make in (MonotonicAttention, MonotonicChunkwiseAttention):
         layer = make(units=4)
         layer(*(np.ones((1, 2, 3), "float32"),) * 2)

@@ -24,7 +24,7 @@ from attention_zoo.layers import (
     RecurrentDecoder,
 )
 from tests.layers.attention_case import QUERY_MASK, VALUE_MASK, B, S, T, Weights
-from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.conformance import AttentionConformance, NumericConformance
 from tests.layers.running import (
     JAX,
     MODES,
@@ -45,8 +45,8 @@ from tests.layers.running import (
 from tests.tiers import FULL
 
 
-class HeadsNumbers(NumericLaws):
-    """Several heads: the oracle goes head by head."""
+class MultiHeadCase(NumericConformance):
+    """Several heads: the oracle computes each head separately."""
 
     covers = MultiHeadAttention
     heads, groups = 2, 2
@@ -65,11 +65,13 @@ class HeadsNumbers(NumericLaws):
     def head_scores(
         self, weights: Weights, query: np.ndarray, key: np.ndarray, head: int
     ) -> np.ndarray:
-        """Of one head, from its queries `(B, T, K)` and keys `(B, S, K)`."""
+        """Return scores of one head from its queries `(B, T, K)` and keys `(B, S, K)`."""
         return query @ key.swapaxes(1, 2) / np.sqrt(query.shape[-1])
 
-    def head_context(self, weights: Weights, looked: np.ndarray, value: np.ndarray) -> np.ndarray:
-        return looked @ value
+    def head_context(
+        self, weights: Weights, attention_weights: np.ndarray, value: np.ndarray
+    ) -> np.ndarray:
+        return attention_weights @ value
 
     def oracle(
         self, weights: Weights, tensors: tuple[np.ndarray, ...], mask: np.ndarray
@@ -86,23 +88,25 @@ class HeadsNumbers(NumericLaws):
             scores = self.head_scores(
                 weights, projected(query, "query", head), projected(key, "key", group), head
             )
-            looked = self.align(scores, mask)
-            context = self.head_context(weights, looked, projected(value, "value", group))
+            attention_weights = self.align(scores, mask)
+            context = self.head_context(
+                weights, attention_weights, projected(value, "value", group)
+            )
             output = output + context @ weights["output_projection"][head]
-            all_looked.append(looked)
+            all_looked.append(attention_weights)
         if self.biased:
             output = output + weights["output_bias"]
         return np.where(mask.any(-1)[..., None], output, 0), np.stack(all_looked, 1)
 
     @pytest.mark.parametrize(("policy", "tolerance"), [("float16", 2e-3), ("bfloat16", 12e-3)])
     def test_half_precision_over_a_long_memory(self, policy: str, tolerance: float) -> None:
-        """Twice the law's: queries, keys, values, contexts and outputs are rounded in turn (Keras's
-        own layer is as far off), and the mean of 8192 random values nearly cancels.
+        """Twice the usual tolerance: queries, keys, values, contexts, outputs are rounded (Keras's
+        layer has the same error), and the mean of 8192 random values nearly cancels.
         """
         super().test_half_precision_over_a_long_memory(policy, tolerance)
 
 
-class TestMultiHeadAttention(HeadsNumbers, AttentionConformance):
+class TestMultiHeadAttention(MultiHeadCase, AttentionConformance):
     options = {"num_heads": 2, "key_dim": 4}
     changed = {
         "num_heads": 4,
@@ -117,16 +121,16 @@ class TestMultiHeadAttention(HeadsNumbers, AttentionConformance):
         "seed": 5,
     }
 
-    def test_value_is_the_key_when_none_is_given(self) -> None:
-        """The value's projection fixes its width, so both are narrow from the start here."""
+    def test_key_defaults_to_value(self) -> None:
+        """The value projection has a fixed width, so both calls use narrow values here."""
         query, value, _ = self.tensors()
         narrow = value[..., : self.widths[1]]
         layer = build_random(self.make(), query, narrow)
         same(layer(query, narrow), layer(query, narrow, narrow))
 
 
-class TestGroupedHeads(HeadsNumbers):
-    """Four queries on two keys and values, of a width of their own, without biases."""
+class TestGroupedHeads(MultiHeadCase):
+    """Four query heads on two key-value heads, with `value_dim` and without biases."""
 
     options = {
         "num_heads": 4,
@@ -138,8 +142,8 @@ class TestGroupedHeads(HeadsNumbers):
     heads, groups, biased = 4, 2, False
 
 
-class TestAdditiveHeads(HeadsNumbers):
-    """Another score and another alignment, whose weights the heads share."""
+class TestAdditiveHeads(MultiHeadCase):
+    """Another score and alignment, whose weights all heads share."""
 
     options = {"num_heads": 2, "key_dim": 4, "score": "additive", "alignment": "sigmoid"}
     sums_to_one = False
@@ -189,7 +193,7 @@ def test_worked_by_hand() -> None:
 
 
 def both(**options: Any) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
-    """Ours and Keras's with the same weights, and what to call them with."""
+    """Return our layer and the Keras layer with the same weights, and the tensors of a call."""
     query, value, key = normal((B, T, 6), (B, S, 7), (B, S, 5))
     theirs = keras.layers.MultiHeadAttention(4, 3, **options)
     ours = MultiHeadAttention(4, 3, **options)
@@ -210,21 +214,21 @@ def test_equals_keras_on_the_same_weights(options: dict[str, Any]) -> None:
         close(got, want, 1e-5)
 
 
-def test_dead_rows_follow_our_law_where_keras_has_two_answers() -> None:
+def test_fully_masked_rows_are_zero_unlike_in_keras() -> None:
     ours, theirs, tensors = both()
     mask = np.ones((B, T, S), "bool")
     mask[1] = False
-    seen, unseen = (
+    with_value, unseen = (
         array(theirs(*tensors, attention_mask=mask, return_attention_scores=True)[0]),
         array(theirs(*tensors, attention_mask=mask)),
     )
-    assert np.abs(seen[1] - unseen[1]).max() > 0.1
-    assert np.abs(seen[1]).max() > 0.1, "Keras gives its bias"
+    assert np.abs(with_value[1] - unseen[1]).max() > 0.1
+    assert np.abs(with_value[1]).max() > 0.1, "Keras gives its bias"
     for scores in (False, True):
         got = ours(*tensors, attention_mask=mask, return_attention_scores=scores)
         got = array(got[0] if scores else got)
         assert not got[1].any()
-        close(got[[0, 2]], seen[[0, 2]], 1e-5)
+        close(got[[0, 2]], with_value[[0, 2]], 1e-5)
 
 
 def test_grouped_keys_equal_those_of_keras() -> None:
@@ -235,13 +239,13 @@ def test_grouped_keys_equal_those_of_keras() -> None:
         layer(query, value)
     randomise(theirs)
     dense = {layer.name: layer for layer in theirs._flatten_layers() if layer is not theirs}
-    given = [w for name in ("query", "key", "value") for w in dense[name].get_weights()]
-    ours.set_weights(given + dense["attention_output"].get_weights())
+    inputs = [w for name in ("query", "key", "value") for w in dense[name].get_weights()]
+    ours.set_weights(inputs + dense["attention_output"].get_weights())
     close(ours(query, value), theirs(query, value), 1e-5)
 
 
-def test_starts_as_a_plain_matrix_does() -> None:
-    """Glorot's bound for D to H K, whatever H: of three axes one could also make an image."""
+def test_initial_kernels_are_within_glorot_bounds() -> None:
+    """The Glorot bound is that of a D to H K matrix for any H, not of a 3D kernel."""
     for heads in (1, 16):
         layer = MultiHeadAttention(heads, 64 // heads, use_bias=False)
         layer(*[np.zeros((1, 1, 64), "float32")] * 2)
@@ -270,7 +274,7 @@ def test_no_sources_of_unknown_number_give_no_bias() -> None:
     close(run(query, value), layer(query, value), 1e-6)
 
 
-def test_no_gradient_through_the_projections_of_what_is_hidden() -> None:
+def test_masked_positions_give_projections_no_gradient() -> None:
     layer = MultiHeadAttention(2, 3)
     query, value = np.ones((B, T, 4), "float32"), np.ones((B, S, 4), "float32")
     build_random(layer, query, value)
@@ -297,7 +301,7 @@ PAIRS = [
 
 @pytest.mark.parametrize("case", PAIRS[:: 7 if JAX else 1], ids=label)
 def test_heads_of_any_score_and_alignment(case: dict[str, Any]) -> None:
-    """On a memory with pads, compiled: shapes, shares, dead rows."""
+    """Compiled, with masked memory: shapes, sums of weights, fully masked rows."""
     score = LocationScore(max_length=S) if case["score"] == "location" else case["score"]
     layer = MultiHeadAttention(
         4, 3, num_key_value_heads=case["groups"], score=score, alignment=case["alignment"]
@@ -344,27 +348,27 @@ def test_heads_step_by_step(alignment: str, groups: int) -> None:
     ],
     ids=lambda alignment: type(alignment).__name__,
 )
-def test_heads_have_states_and_windows_of_their_own(alignment: Alignment) -> None:
+def test_heads_have_separate_states_and_windows(alignment: Alignment) -> None:
     """Each head is the attention of its own projections."""
     config = alignment.get_config()
-    made, *alone = (type(alignment).from_config(config) for _ in range(3))
+    layers, *single = (type(alignment).from_config(config) for _ in range(3))
     length = 30 if FULL else 7
     states, mask = normal((2, length, 6))[0], np.arange(length) < [[length], [length - 4]]
-    layer = build_random(MultiHeadAttention(2, 3, score="dot", alignment=made), states, states)
+    layer = build_random(MultiHeadAttention(2, 3, score="dot", alignment=layers), states, states)
     _, weights = layer(states, states, value_mask=mask, return_attention_scores=True)
     memory = layer.prepare(states, value_mask=mask)
     queries = layer.project_query(ops.convert_to_tensor(states))
     for head in range(2):
-        one = Attention("dot", alone[head])
-        given = (queries[:, head], memory.values[:, head], memory.keys[:, head])
-        one(*given)
-        one.alignment.set_weights(made.get_weights())
-        _, wanted = one(*given, value_mask=mask, return_attention_scores=True)
-        close(array(weights)[:, head], wanted, 1e-6)
+        one = Attention("dot", single[head])
+        inputs = (queries[:, head], memory.values[:, head], memory.keys[:, head])
+        one(*inputs)
+        one.alignment.set_weights(layers.get_weights())
+        _, expected = one(*inputs, value_mask=mask, return_attention_scores=True)
+        close(array(weights)[:, head], expected, 1e-6)
 
 
-def test_grouped_heads_are_heads_whose_keys_are_repeated() -> None:
-    """Also where an alignment reads the keys, where it draws, and where a score remembers."""
+def test_grouped_heads_equal_heads_with_repeated_keys() -> None:
+    """Also for alignments that use keys, sampled alignments, and stateful scores."""
     query, value = pair()
     for score, alignment in (
         ("coverage", "softmax"),
@@ -372,15 +376,15 @@ def test_grouped_heads_are_heads_whose_keys_are_repeated() -> None:
         ("scaled_dot", "local_predictive"),
         ("scaled_dot", "gumbel"),
     ):
-        made = [
+        layers = [
             MultiHeadAttention(
                 4, 3, dropout=0.4, seed=7, num_key_value_heads=groups, score=score,
                 alignment=alignment,
             )
             for groups in (2, 4)
         ]  # fmt: skip
-        grouped, plain = made
-        for layer in made:
+        grouped, plain = layers
+        for layer in layers:
             layer(query, value)
         randomise(grouped)
         for weight, source in zip(plain.weights, grouped.weights, strict=False):
@@ -411,14 +415,14 @@ def test_heads_load_from_a_file(options: dict[str, Any], tmp_path: Path) -> None
     model = keras.Model([query, value], layer(query, value))
     randomise(model)
     model.save(tmp_path / "heads.keras")
-    again = keras.models.load_model(tmp_path / "heads.keras")
-    same(again(list(pair())), model(list(pair())))
+    repeated = keras.models.load_model(tmp_path / "heads.keras")
+    same(repeated(list(pair())), model(list(pair())))
 
 
 @pytest.mark.parametrize("input_feeding", [True, False])
 @pytest.mark.parametrize("groups", [2, 1])
 def test_heads_in_a_recurrent_decoder(input_feeding: bool, groups: int) -> None:
-    """Step after step, and all looks after the loop; the history has one row for each head."""
+    """Step by step, and all attention after the loop; the state has one row per head."""
     attention = MultiHeadAttention(2, 3, num_key_value_heads=groups, dropout=0.1, seed=3)
     cell = AttentionCell(
         keras.layers.GRUCell(6), attention, input_feeding=input_feeding, attention_layer_size=4

@@ -59,7 +59,7 @@ def test_scaled_dot_product() -> None:
     same(scaled, Attention("scaled_dot")(*tensors, return_attention_scores=True))
 
 
-def test_widths_that_differ_are_refused() -> None:
+def test_different_widths_are_rejected() -> None:
     query, value = np.ones((1, 2, 3), "float32"), np.ones((1, 2, 4), "float32")
     with pytest.raises(ValueError, match='got 3 and 4; use score="general"'):
         DotProductAttention()(query, value)

@@ -1,4 +1,4 @@
-"""Scores times alignments times dtypes times paths: a pairwise cover, and everything in `soak`."""
+"""Scores, alignments, dtypes and modes: pairwise combinations, and all of them in `soak`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from attention_zoo.layers import (
     LocationScore,
 )
 from tests.layers.attention_case import AttentionCase, S
-from tests.layers.attention_conformance import DEAD_AXES, check_dead_rows
+from tests.layers.attention_conformance import FULLY_MASKED_AXES, check_fully_masked_rows
 from tests.layers.running import POLICIES, full_product, label, pairwise
 
 AXES = {
     "score": tuple(SCORES.names()),
     "alignment": tuple(ALIGNMENTS.names()),
-    **DEAD_AXES,
+    **FULLY_MASKED_AXES,
     "policy": POLICIES,
 }
 
@@ -37,21 +37,21 @@ def check(score: str, alignment: str, **rest: Any) -> None:
         widths = (6, 6, 7)
 
         def make(self, **options: Any) -> Attention:
-            """The score is made here, in the dtype of the case."""
-            made = LocationScore(max_length=S) if score == "location" else score
-            return super().make(score=made, **options)
+            """The score is created here with the dtype of the case."""
+            score_layer = LocationScore(max_length=S) if score == "location" else score
+            return super().make(score=score_layer, **options)
 
-    check_dead_rows(Case(), **rest)
+    check_fully_masked_rows(Case(), **rest)
 
 
 @pytest.mark.parametrize("case", pairwise(AXES, possible), ids=label)
-def test_nothing_to_attend(case: dict[str, Any]) -> None:
+def test_fully_masked(case: dict[str, Any]) -> None:
     check(**case)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("case", full_product(AXES, possible), ids=label)
-def test_nothing_to_attend_in_all_combinations(case: dict[str, Any]) -> None:
+def test_fully_masked_in_all_combinations(case: dict[str, Any]) -> None:
     check(**case)
 
 
@@ -61,12 +61,12 @@ def test_pairwise_covers_every_pair() -> None:
     for first in axes:
         for second in axes:
             pairs = {(case[first], case[second]) for case in cases}
-            wanted = len(axes[first]) * (len(axes[second]) if first != second else 1)
-            assert len(pairs) == wanted
+            expected = len(axes[first]) * (len(axes[second]) if first != second else 1)
+            assert len(pairs) == expected
     assert len(cases) < 24 / 2
 
 
-def test_pairwise_leaves_out_what_is_impossible() -> None:
+def test_pairwise_skips_impossible_combinations() -> None:
     axes = {"a": (1, 2), "b": (3, 4), "c": (5, 6)}
     cases = pairwise(axes, lambda case: (case["a"], case["b"]) != (1, 3))
     met = {(case["a"], case["b"]) for case in cases}
@@ -75,10 +75,10 @@ def test_pairwise_leaves_out_what_is_impossible() -> None:
 
 
 @pytest.mark.parametrize(("score", "alignment"), EXCLUDED_PAIRS)
-def test_excluded_pairs_are_refused(score: str, alignment: str) -> None:
-    made = LocationScore(max_length=S) if score == "location" else score
+def test_excluded_pairs_are_rejected(score: str, alignment: str) -> None:
+    score_layer = LocationScore(max_length=S) if score == "location" else score
     with pytest.raises(ValueError, match=f"score '{score}' .*, but alignment '{alignment}' att"):
-        Attention(score=made, alignment=alignment)
+        Attention(score=score_layer, alignment=alignment)
 
 
 def test_excluded_pairs_follow_from_the_classes() -> None:

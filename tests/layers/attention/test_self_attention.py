@@ -38,7 +38,7 @@ class SelfCase(StructureConformance):
         rng = np.random.default_rng(7)
         for shape in range(2 if JAX else 5):
             batch, steps = int(rng.integers(1, 5)), int(rng.integers(1, 8))
-            layer = self.built()
+            layer = self.make_random()
             randomise(layer, shape)
             run = compiled(
                 lambda x, mask, layer=layer: (
@@ -58,8 +58,8 @@ class SelfCase(StructureConformance):
                     close(got[0], want[0], 1e-6)
                     close(got[1], want[1], 1e-6)
 
-    def test_mask_goes_on_and_the_inputs_keep_theirs(self) -> None:
-        layer, (x,) = self.built(), self.tensors()
+    def test_mask_is_passed_on_and_inputs_keep_their_masks(self) -> None:
+        layer, (x,) = self.make_random(), self.tensors()
         other = np.roll(MASK, 1, axis=1)
         assert implicit_mask(layer(x)) is None
         same(implicit_mask(layer(x, mask=MASK)), MASK)
@@ -79,8 +79,8 @@ class SelfCase(StructureConformance):
         assert not array(outputs)[0, 3:].any()
         close(array(outputs)[:1, :3], model(ids[:1, :3]), 1e-5)
 
-    def test_causal_sees_no_future(self) -> None:
-        layer, (x,) = self.built(), self.tensors()
+    def test_causal_attention_ignores_later_positions(self) -> None:
+        layer, (x,) = self.make_random(), self.tensors()
         before = array(layer(x, use_causal_mask=True))
         later = x.copy()
         later[:, 3:] += 2
@@ -89,8 +89,8 @@ class SelfCase(StructureConformance):
         assert np.abs(after[:, 3:] - before[:, 3:]).max() > 1e-3
 
     def test_dropout_acts_in_training_only(self) -> None:
-        plain, (x,) = self.built(), self.tensors()
-        layer = self.built(dropout=0.5, seed=3)
+        plain, (x,) = self.make_random(), self.tensors()
+        layer = self.make_random(dropout=0.5, seed=3)
         same(layer(x), plain(x))
         first, weights = arrays(layer(x, return_attention_scores=True, training=True))
         same(weights, plain(x, return_attention_scores=True)[1])
@@ -98,7 +98,7 @@ class SelfCase(StructureConformance):
 
 
 class TestSelfAttention(SelfCase):
-    """The texts' first form: nothing is learned."""
+    """The simplest form, without weights."""
 
     changed = {
         "use_projection": True,
@@ -114,10 +114,10 @@ class TestSelfAttention(SelfCase):
         attention_weights = softmax(np.einsum("bid,bjd->bij", x, x), mask)
         return np.einsum("bij,bjd->bid", attention_weights, x), attention_weights
 
-    test_other_widths_than_built_for_are_refused = None  # nothing is built
+    test_widths_other_than_built_are_rejected = None  # nothing is built
 
     def test_nothing_is_learned(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         assert layer.weights == []
         assert tuple(layer(np.ones((2, 3, D + 1), "float32")).shape) == (2, 3, D + 1)
 

@@ -23,10 +23,10 @@ from tests.layers.structure_conformance import Arrays, StructureConformance
 HEADS, K, D = 2, 4, 6
 
 
-def near(length: int, window: int, leading: int) -> np.ndarray:
-    place = np.arange(length)
-    apart = np.abs(place[:, None] - place) <= window
-    return apart | (np.minimum(place[:, None], place) < leading)
+def in_window_mask(length: int, window: int, leading: int) -> np.ndarray:
+    position = np.arange(length)
+    in_window = np.abs(position[:, None] - position) <= window
+    return in_window | (np.minimum(position[:, None], position) < leading)
 
 
 class TestWindowedAttention(StructureConformance):
@@ -49,24 +49,24 @@ class TestWindowedAttention(StructureConformance):
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
         (x,), (mask,), weights = tensors, masks, numbers(layer)
-        seen = near(x.shape[1], 1, 1) & mask[:, None] & mask[:, :, None]
+        visible = in_window_mask(x.shape[1], 1, 1) & mask[:, None] & mask[:, :, None]
 
         def heads(name: str) -> np.ndarray:
             projected = np.einsum("btd,dhk->bhtk", x, weights[f"{name}_projection"])
             return projected + weights[f"{name}_bias"][:, None]
 
         scores = np.einsum("bhtk,bhsk->bhts", heads("query"), heads("key")) / np.sqrt(K)
-        looked = softmax(scores, seen[:, None])
-        context = np.einsum("bhts,bhsk->bthk", looked, heads("value"))
+        attention_weights = softmax(scores, visible[:, None])
+        context = np.einsum("bhts,bhsk->bthk", attention_weights, heads("value"))
         output = np.einsum("bthk,hkd->btd", context, weights["output_projection"])
         output = np.where(mask[..., None], output + weights["output_bias"], 0)
-        return output, looked
+        return output, attention_weights
 
 
 def test_worked_by_hand() -> None:
-    """All scores are 0, so each of five places gets the mean of what it sees of 1, 2, 4, 8, 16.
+    """All scores are 0, so each of five positions gets the mean of its window of 1, 2, 4, 8, 16.
 
-    With the first place for all: (1 + 2 + 4 + 8 + 16) / 5, then (1 + 2 + 4) / 3,
+    With a global first position: (1 + 2 + 4 + 8 + 16) / 5, then (1 + 2 + 4) / 3,
     (1 + 2 + 4 + 8) / 4, (1 + 4 + 8 + 16) / 4 and (1 + 8 + 16) / 3.
     """
     x = 2.0 ** np.arange(5, dtype="float32").reshape(1, 5, 1)
@@ -81,7 +81,7 @@ def test_worked_by_hand() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same values and gradients as with all scores at once, with pads and positions."""
+    """Values and gradients equal those of full scores, with padding and positions."""
     x = np.random.default_rng(0).normal(size=(2, 100, D)).astype("float32")
     mask = np.arange(100) < np.array([[100], [61]])
     layer = WindowedAttention(HEADS, K, window=3, num_global_tokens=2, positions="alibi")
@@ -91,8 +91,8 @@ def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.full
 @needs_dynamic_shapes
-def test_of_a_length_known_only_when_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By blocks, so that the time grows with the length; what dropout drops is the same."""
+def test_dynamic_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blockwise, so that time grows linearly with the length; dropout is the same."""
     x = np.random.default_rng(0).normal(size=(2, 50, D)).astype("float32")
     layer = WindowedAttention(HEADS, K, window=2, positions="t5", dropout=0.4, seed=1)
     build_random(layer, x)

@@ -17,9 +17,9 @@ class TestCopyHead(LayerConformance):
     options = {"copies": 3}
     changed = {"copies": 2}
 
-    # Log probabilities stay in float32 at least, so these two laws read otherwise here.
+    # Log probabilities are at least float32, so these two tests differ here.
     test_dtype_policy = None
-    test_own_dtype_reaches_every_weight = None
+    test_dtype_argument_applies_to_every_weight = None
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         rng = np.random.default_rng(0)
@@ -28,7 +28,7 @@ class TestCopyHead(LayerConformance):
         return *floats, weights, rng.integers(0, 9, size=(batch, 5)).astype("int32")
 
     @pytest.mark.parametrize("policy", POLICIES)
-    def test_log_probabilities_are_float32_whatever_the_policy(self, policy: str) -> None:
+    def test_log_probabilities_are_float32_under_any_policy(self, policy: str) -> None:
         keras.config.set_dtype_policy(policy)
         context, state, inputs, logits, weights, source = self.tensors()
         head = self.make()
@@ -38,15 +38,15 @@ class TestCopyHead(LayerConformance):
         assert {v.dtype for v in head.weights} == {head.variable_dtype}
         np.testing.assert_allclose(np.exp(array(got)).sum(-1), 1, atol=0.02)
         keras.config.set_dtype_policy("float32")
-        again = self.make()
-        again.build(context.shape, state.shape, inputs.shape)
-        again.set_weights(head.get_weights())
-        want = again(context, state, inputs, logits, weights, source)
+        repeated = self.make()
+        repeated.build(context.shape, state.shape, inputs.shape)
+        repeated.set_weights(head.get_weights())
+        want = repeated(context, state, inputs, logits, weights, source)
         np.testing.assert_allclose(array(got), array(want), atol=0.15)
 
     @pytest.mark.every_backend
-    def test_the_gate_is_the_papers(self) -> None:
-        head, (context, state, inputs, logits, weights, source) = self.built(), self.tensors()
+    def test_gate_follows_the_paper(self) -> None:
+        head, (context, state, inputs, logits, weights, source) = self.make_random(), self.tensors()
         w_h, w_s, w_x = (array(kernel)[:, 0] for kernel in head.kernels)
         gate = context @ w_h + state @ w_s + inputs @ w_x + float(array(head.bias))
         close(head.gate(context, state, inputs), gate.astype("float32"), 1e-6)
@@ -55,38 +55,38 @@ class TestCopyHead(LayerConformance):
 
 
 def test_hypotheses_of_a_search() -> None:
-    """`(B, N, ...)` of one step is as `(B, T, ...)`, and `(B, ...)` of one alone."""
-    head, tensors = TestCopyHead().built(), TestCopyHead().tensors()
-    whole = head(*tensors)
+    """A step takes `(B, N, ...)` or `(B, ...)` and equals the call with `(B, T, ...)`."""
+    head, tensors = TestCopyHead().make_random(), TestCopyHead().tensors()
+    full = head(*tensors)
     one = head(*(x[:, 1] for x in tensors[:-1]), tensors[-1])
-    close(one, array(whole)[:, 1], 1e-6)
+    close(one, array(full)[:, 1], 1e-6)
 
 
 @pytest.mark.full
 def test_trains_in_a_plain_keras_model() -> None:
     rng = np.random.default_rng(0)
     source = np.stack([rng.permutation(4) for _ in range(512)]) + 4  # ids 4 to 7, of V = 4
-    place = rng.integers(0, 4, size=512)
+    position = rng.integers(0, 4, size=512)
     keys = np.tile(np.eye(4, dtype="float32"), (512, 1, 1))
-    query = np.eye(4, dtype="float32")[place][:, None]
+    query = np.eye(4, dtype="float32")[position][:, None]
     q, k, w = keras.Input((1, 4)), keras.Input((4, 4)), keras.Input((4,), dtype="int32")
     context, weights = AdditiveAttention(16)(q, k, return_attention_scores=True)
     log_probs = CopyHead(4)(context, q, q, keras.layers.Dense(4)(context), weights, w)
     model = keras.Model([q, k, w], log_probs)
     model.compile(keras.optimizers.Adam(0.03), CopyCrossEntropy())
-    labels = np.take_along_axis(source, place[:, None], axis=1)
+    labels = np.take_along_axis(source, position[:, None], axis=1)
     model.fit([query, keys, source], labels, batch_size=32, epochs=8, shuffle=False, verbose=0)
-    said = array(model([query, keys, source])).argmax(-1)
-    assert (said == labels).mean() > 0.95
+    predicted = array(model([query, keys, source])).argmax(-1)
+    assert (predicted == labels).mean() > 0.95
 
 
-def test_wrong_shapes_are_refused() -> None:
+def test_wrong_shapes_are_rejected() -> None:
     tensors = list(TestCopyHead().tensors())
-    head = TestCopyHead().built()
+    head = TestCopyHead().make_random()
     for at, message in ((3, r"logits must be \(3, 4, v"), (4, r"weights must be \(3, 4, s")):
-        given = [*tensors]
-        given[at] = given[at][:, :1]
+        inputs = [*tensors]
+        inputs[at] = inputs[at][:, :1]
         with pytest.raises(ValueError, match=message):
-            head(*given)
+            head(*inputs)
     with pytest.raises(ValueError, match=r"source must be \(3, 5\), got shape \(3, 2\)"):
         head(*tensors[:-1], tensors[-1][:, :2])

@@ -37,7 +37,7 @@ MASKS = {
 
 
 def energies_of(crf: CRF, emissions: np.ndarray, mask: np.ndarray) -> oracle.Energies:
-    """What the oracle computes with: -inf where the scheme forbids."""
+    """Return the potentials of the oracle: -inf for transitions that the scheme forbids."""
     size = emissions.shape[-1]
     zero = np.zeros(size)
     learned = [array(crf.transitions)]
@@ -64,9 +64,9 @@ class TestCRF(LayerConformance):
 
     together = {"tags": {"tag_scheme": "BIO"}}
 
-    # Potentials stay in float32 at least, so these two laws read otherwise here.
+    # Potentials are at least float32, so these two tests differ here.
     test_dtype_policy = None
-    test_own_dtype_reaches_every_weight = None
+    test_dtype_argument_applies_to_every_weight = None
 
     def make(self, **options: Any) -> CRF:
         if "tag_scheme" in options:
@@ -77,7 +77,7 @@ class TestCRF(LayerConformance):
         return (np.random.default_rng(0).normal(size=(batch, 5, 4)).astype("float32"),)
 
     def behaviour(self, layer: CRF) -> list[np.ndarray]:
-        """A layer whose number of tags differs from the emissions has none, but raises an error."""
+        """A wrong number of tags raises an error."""
         if layer.num_tags in (None, 4):
             return super().behaviour(layer)
         with pytest.raises(ValueError, match=f"must be .*{layer.num_tags}"):
@@ -85,8 +85,8 @@ class TestCRF(LayerConformance):
         return []
 
     @pytest.mark.parametrize("policy", POLICIES)
-    def test_potentials_are_float32_whatever_the_policy(self, policy: str) -> None:
-        """Exactly those of float32 emissions, also inside of a model of half precision."""
+    def test_potentials_are_float32_under_any_policy(self, policy: str) -> None:
+        """Equal to those of float32 emissions, also in a model of half precision."""
         (emissions,) = self.tensors()
         keras.config.set_dtype_policy(policy)
         crf = CRF(dtype="float32" if policy in ("float16", "bfloat16") else None)
@@ -96,25 +96,25 @@ class TestCRF(LayerConformance):
         got = model(emissions)
         assert keras.backend.standardize_dtype(got.dtype) == "float32"
         keras.config.set_dtype_policy("float32")
-        again = CRF()
-        again.build((None, 5, 4))
-        again.set_weights(crf.get_weights())
-        same(got, again(emissions))
+        repeated = CRF()
+        repeated.build((None, 5, 4))
+        repeated.set_weights(crf.get_weights())
+        same(got, repeated(emissions))
         half = crf(ops.cast(emissions, "float16"))
         assert keras.backend.standardize_dtype(half.dtype) == "float32"
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("scheme", [None, "BIO"])
     @pytest.mark.parametrize("where", MASKS)
-    def test_everything_is_brute_force(self, where: str, scheme: str | None) -> None:
+    def test_equals_brute_force(self, where: str, scheme: str | None) -> None:
         mask, (emissions,) = MASKS[where], self.tensors()
-        crf = self.built(**({} if scheme is None else {"tag_scheme": scheme}))
+        crf = self.make_random(**({} if scheme is None else {"tag_scheme": scheme}))
         of = energies_of(crf, emissions, mask)
         potentials = crf(emissions, mask=mask)
         tags, score = arrays(crf.decode(potentials))
         several, scores = arrays(crf.decode(potentials, 3))
         marginals = array(crf.marginals(potentials))
-        drawn = array(crf.sample(potentials, 50, seed=1))
+        samples = array(crf.sample(potentials, 50, seed=1))
         costs = array(CRFLoss("none")(tags, potentials))
         for row in range(3):
             paths, listed = oracle.every(of, row)
@@ -127,12 +127,12 @@ class TestCRF(LayerConformance):
             cost = oracle.log_sum(listed) - listed[order[0]]
             assert costs[row] == pytest.approx(cost, abs=1e-5)
             possible = {tuple(path) for path in paths[np.isfinite(listed)].tolist()}
-            assert {tuple(path) for path in drawn[row][:, mask[row]].tolist()} <= possible
+            assert {tuple(path) for path in samples[row][:, mask[row]].tolist()} <= possible
 
     @pytest.mark.full
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_methods_compile(self, mode: str) -> None:
-        crf, (emissions,) = self.built(tag_scheme="BIO"), self.tensors()
+        crf, (emissions,) = self.make_random(tag_scheme="BIO"), self.tensors()
 
         def run(emissions: Any, mask: Any) -> Any:
             potentials, tags = crf(emissions, mask=mask, return_tags=True)
@@ -152,8 +152,8 @@ class TestCRF(LayerConformance):
 
     # masks
 
-    def test_masks_combine_and_none_goes_on(self) -> None:
-        crf, (emissions,) = self.built(), self.tensors()
+    def test_masks_combine_and_no_mask_is_passed_on(self) -> None:
+        crf, (emissions,) = self.make_random(), self.tensors()
         first, second = MASKS["right"], MASKS["holes"]
         want = crf(emissions, mask=first & second)
         carrying = pass_mask_on(ops.convert_to_tensor(emissions), ops.convert_to_tensor(first))
@@ -172,8 +172,8 @@ class TestCRF(LayerConformance):
             crf(emissions, mask=np.ones((3, 6), "bool"))
 
     @pytest.mark.parametrize("fill", [np.nan, np.inf])
-    def test_garbage_in_hidden_places_reaches_nothing(self, fill: float) -> None:
-        crf, (emissions,) = self.built(tag_scheme="BIO"), self.tensors()
+    def test_values_at_masked_positions_do_not_affect_outputs(self, fill: float) -> None:
+        crf, (emissions,) = self.make_random(tag_scheme="BIO"), self.tensors()
         mask, labels = MASKS["holes"], np.zeros((3, 5), "int32")
         loss = CRFLoss("none")
         run = differentiable(crf, lambda x: loss(labels, crf(x, mask=mask)))
@@ -187,12 +187,12 @@ class TestCRF(LayerConformance):
             same(a, b)
         assert not got[1][0][~mask].any()
 
-    # what is forbidden
+    # forbidden tags
 
     def test_forbidden_tags_are_never_decoded_and_get_no_gradient(self) -> None:
-        crf = self.built(tag_scheme="BIO")
+        crf = self.make_random(tag_scheme="BIO")
         emissions = np.zeros((2, 4, 4), "float32")
-        emissions[..., 2] = 1e4  # I-A everywhere: only after B-A, which must come first
+        emissions[..., 2] = 1e4  # I-A is only allowed after B-A
         potentials = crf(emissions)
         tags, scores = arrays(crf.decode(potentials, 4))
         assert tags[:, 0].tolist() == 2 * [[1, 2, 2, 2]]
@@ -207,8 +207,8 @@ class TestCRF(LayerConformance):
             assert np.isfinite(gradient).all()
             assert not gradient[~allowed].any()
 
-    def test_without_boundaries_a_scheme_still_holds_at_the_ends(self) -> None:
-        crf = self.built(tag_scheme="BIO", use_boundaries=False)
+    def test_scheme_constrains_the_ends_without_boundaries(self) -> None:
+        crf = self.make_random(tag_scheme="BIO", use_boundaries=False)
         assert len(crf.weights) == 1
         emissions = np.zeros((1, 1, 4), "float32")
         emissions[..., 2] = 9
@@ -223,17 +223,17 @@ class TestCRF(LayerConformance):
         mask, some = np.arange(steps) < data["lengths"][:, None], data["lengths"] > 0
         chain = zoo_ops.make_chain(data["unary"], data["transitions"], mask=mask)
         likelihood = -array(CRFLoss("none", dtype="float32")(data["tags"], zoo_ops.pack(chain)))
-        near(likelihood, data["log_likelihood"])
-        near(zoo_ops.path_score(chain, data["tags"]), data["sequence_score"])
-        near(zoo_ops.log_partition(chain), data["log_norm"])
+        assert_close_to_golden(likelihood, data["log_likelihood"])
+        assert_close_to_golden(zoo_ops.path_score(chain, data["tags"]), data["sequence_score"])
+        assert_close_to_golden(zoo_ops.log_partition(chain), data["log_norm"])
         allowed = zoo_ops.partial_score(chain, data["tag_bitmap"])
-        near(array(allowed)[some], data["multitag_sequence_score"][some])
+        assert_close_to_golden(array(allowed)[some], data["multitag_sequence_score"][some])
         narrow = np.where(data["tag_bitmap"], data["unary"], -np.inf)
         cut = zoo_ops.make_chain(narrow, data["transitions"], mask=mask)
         for name, of in (("decode", chain), ("constrained", cut)):
             tags, score = arrays(zoo_ops.best_path(of))
             same(tags[some], data[f"{name}_tags"][some])
-            near(score[some], data[f"{name}_score"][some])
+            assert_close_to_golden(score[some], data[f"{name}_score"][some])
             assert not tags[~some].any()
             assert not score[~some].any()
 
@@ -251,16 +251,18 @@ class TestCRF(LayerConformance):
         tags, score = crf.decode(potentials)
         counts = data.get("mask", np.ones(emissions.shape[:2], "bool"))
         same(np.where(counts, array(tags), 0), np.where(counts, data["decode_tags"], 0))
-        near(score, data["decode_score"])
-        near(zoo_ops.log_partition(zoo_ops.unpack(potentials)), data["log_norm"])
-        near(-array(CRFLoss("none")(data["tags"], potentials)), data["log_likelihood"])
+        assert_close_to_golden(score, data["decode_score"])
+        assert_close_to_golden(zoo_ops.log_partition(zoo_ops.unpack(potentials)), data["log_norm"])
+        assert_close_to_golden(
+            -array(CRFLoss("none")(data["tags"], potentials)), data["log_likelihood"]
+        )
 
     # misuse
 
-    def test_misuse_is_refused(self) -> None:
+    def test_invalid_arguments_are_rejected(self) -> None:
         with pytest.raises(ValueError, match=r"inputs must be \(batch, positions, 3\), got shape"):
             CRF(3)(np.zeros((2, 5, 4), "float32"))
-        crf = self.built()
+        crf = self.make_random()
         with pytest.raises(ValueError, match=r"inputs must be \(batch, positions, 4\), got shape"):
             crf(np.zeros((2, 4), "float32"))
         with pytest.raises(ValueError, match=r"potentials must be \(batch, .*, 5\), got shape"):
@@ -274,13 +276,13 @@ def golden(case: str) -> dict[str, np.ndarray]:
         return {k.split("/", 1)[1]: data[k] for k in data.files if k.startswith(f"{case}/")}
 
 
-def near(got: Any, want: np.ndarray) -> None:
-    """The tolerance of the golden vectors."""
+def assert_close_to_golden(got: Any, want: np.ndarray) -> None:
+    """Compare with the tolerance of the golden vectors."""
     np.testing.assert_allclose(np.asarray(got, "float64"), want, rtol=1e-5, atol=1e-5)
 
 
-def tagger(**options: Any) -> tuple[keras.Model, CRF]:
-    """Words to potentials, tags, and how long the sentence is: three outputs."""
+def make_tagger(**options: Any) -> tuple[keras.Model, CRF]:
+    """Return a model from words to potentials, tags and sentence lengths."""
     words = keras.Input((None,), dtype="int32", name="words")
     embedded = keras.layers.Embedding(12, 8, mask_zero=True)(words)
     crf = CRF(**options)
@@ -289,8 +291,8 @@ def tagger(**options: Any) -> tuple[keras.Model, CRF]:
     return keras.Model(words, {"potentials": potentials, "tags": tags, "count": count}), crf
 
 
-def sentences(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
-    """Words, 0 past the end, and tags: a word's is B-A or O at random words, I-A after 1."""
+def make_sentences(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
+    """Return words, padded with 0, and tags: B-A or O depending on the word, I-A after 1."""
     rng = np.random.default_rng(0)
     words = rng.integers(1, 12, (count, 7))
     words[np.arange(7) >= rng.integers(1, 8, (count, 1))] = 0
@@ -303,10 +305,10 @@ def sentences(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.full
-def test_trains_by_plain_fit_beside_another_output_with_weights(tmp_path: Path) -> None:
-    """Learns; a sentence of weight 0 counts nothing; what is reloaded answers the same."""
-    model, crf = tagger(tag_scheme="BIO", tags=NAMES)
-    words, tags = sentences()
+def test_trains_with_fit_next_to_another_weighted_output(tmp_path: Path) -> None:
+    """Learns; a sentence of weight 0 is ignored; the reloaded model predicts the same."""
+    model, crf = make_tagger(tag_scheme="BIO", tags=NAMES)
+    words, tags = make_sentences()
     count = (words > 0).sum(1, keepdims=True).astype("float32")
     wrong = tags.copy()
     wrong[::2] = 1
@@ -319,8 +321,8 @@ def test_trains_by_plain_fit_beside_another_output_with_weights(tmp_path: Path) 
     ).history
     assert history["potentials_loss"][-1] < 0.2 * history["potentials_loss"][0]
     outputs = model.predict(words, verbose=0)
-    there = words > 0
-    assert (outputs["tags"] == tags)[there].mean() > 0.97
+    valid = words > 0
+    assert (outputs["tags"] == tags)[valid].mean() > 0.97
     same(outputs["tags"], crf.decode(outputs["potentials"])[0])
     model.compile("sgd", losses, {"potentials": 1.0, "count": 0.0})
     right = {"potentials": tags, "count": count}
@@ -328,7 +330,7 @@ def test_trains_by_plain_fit_beside_another_output_with_weights(tmp_path: Path) 
     measured = model.evaluate(words, right, 64, verbose=0, return_dict=True)
     assert measured["potentials_loss"] == pytest.approx(each.mean(), rel=1e-4)
     model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
+    repeated = keras.models.load_model(tmp_path / "model.keras")
     for name, want in outputs.items():
-        same(again.predict(words, verbose=0)[name], want)
-    assert again.evaluate(words, right, 64, verbose=0, return_dict=True) == measured
+        same(repeated.predict(words, verbose=0)[name], want)
+    assert repeated.evaluate(words, right, 64, verbose=0, return_dict=True) == measured

@@ -26,7 +26,7 @@ from tests.layers.running import (
 def random(
     batch: int = 3, steps: int = 4, sources: int = 5, words: int = 6, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weights with zeros among them, and logits."""
+    """Return weights, some of them 0, and logits."""
     rng = np.random.default_rng(seed)
     mask = rng.random((batch, steps, sources)) > 0.3
     mask[..., :1] = True
@@ -36,13 +36,13 @@ def random(
 
 
 def oracle(weights: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """Place by place and word by word, in float64."""
+    """Compute the mixture by loops over positions and words, in float64."""
     weights, logits = weights.astype("float64"), logits.astype("float64")
-    answers = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     mixed = np.zeros((*weights.shape[:2], logits.shape[-1]))
-    for place in range(weights.shape[-1]):
+    for position in range(weights.shape[-1]):
         for word in range(logits.shape[-1]):
-            mixed[..., word] += weights[..., place] * answers[..., place, word]
+            mixed[..., word] += weights[..., position] * probabilities[..., position, word]
     with np.errstate(divide="ignore"):
         return np.where(weights.any(-1, keepdims=True), np.log(mixed), 0)
 
@@ -73,12 +73,12 @@ def test_by_hand() -> None:
     )
 
 
-def test_one_place_with_all_weight_answers_alone() -> None:
+def test_position_with_all_weight_determines_the_output() -> None:
     _, logits = random()
     weights = np.zeros((3, 4, 5), "float32")
     weights[..., 2] = 1
-    alone = ops.log_softmax(ops.convert_to_tensor(logits[..., 2, :]))
-    close(MarginalMixture()(weights, logits), alone, 1e-6)
+    single = ops.log_softmax(ops.convert_to_tensor(logits[..., 2, :]))
+    close(MarginalMixture()(weights, logits), single, 1e-6)
 
 
 def test_gradients_are_finite_differences() -> None:
@@ -90,7 +90,7 @@ def test_gradients_are_finite_differences() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_weighs_nothing_reaches_nothing(mode: str) -> None:
+def test_zero_weights_pass_no_values(mode: str) -> None:
     weights, logits = random()
     weights[1, 2] = 0
     weights[0, 0] = [1, 2e-38, 1e-42, 0, 0]
@@ -108,7 +108,7 @@ def test_what_weighs_nothing_reaches_nothing(mode: str) -> None:
     assert not by_logits[weights == 0].any()
 
 
-def test_great_logits() -> None:
+def test_large_logits() -> None:
     weights = np.array([[[0.5, 0.5]]], "float32")
     logits = np.array([[[[1e5, -1e5], [-1e5, 1e5]]]], "float32")
     run = differentiable(keras.layers.Identity(), MarginalMixture())
@@ -127,23 +127,25 @@ def test_small_sizes(shape: tuple[int, int, int]) -> None:
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
-def test_its_gradient_is_that_of_rewarded_draws() -> None:
-    """With p(y | s) for a reward, REINFORCE climbs the same hill, within 5 standard errors.
+def test_gradient_agrees_with_reinforce() -> None:
+    """With the reward p(y | s), REINFORCE has the same gradient, within 5 standard errors.
 
-    And with log p(y | s), as Show, Attend and Tell has it, one that is lower (Jensen).
+    With log p(y | s), as in Show, Attend and Tell, it maximizes a lower bound (Jensen).
     """
     count, label = 200_000, 2
     rng = np.random.default_rng(0)
     scores = rng.normal(size=5).astype("float32")
     logits = rng.normal(size=(1, 1, 5, 4)).astype("float32")
-    answers = softmax(logits[0, 0].astype("float64"), np.True_)[:, label]
+    probabilities = softmax(logits[0, 0].astype("float64"), np.True_)[:, label]
     mixture = MarginalMixture()
 
     def exact(scores: Any) -> Any:
         return ops.exp(mixture(ops.softmax(scores)[None, None], logits)[0, 0, label]) / np.cos(1)
 
     value, (want,), _ = differentiable(mixture, exact)(scores)
-    assert np.log(value * np.cos(1)) > softmax(scores.astype("float64"), np.True_) @ np.log(answers)
+    assert np.log(value * np.cos(1)) > softmax(scores.astype("float64"), np.True_) @ np.log(
+        probabilities
+    )
 
     align, term = ReinforceAlignment(seed=1), Reinforce(entropy_bonus=0)
     align.build((count, 5))
@@ -153,7 +155,7 @@ def test_its_gradient_is_that_of_rewarded_draws() -> None:
     def drawn(rows: Any) -> Any:
         start = align.initial_state(rows)
         weights, state = align(rows, state=start, noise=noise, training=True)
-        reward = ops.matmul(weights, ops.cast(answers, "float32")[:, None])[:, 0]
+        reward = ops.matmul(weights, ops.cast(probabilities, "float32")[:, None])[:, 0]
         return -term(reward, align.choice(((), state)).log_probability) / np.cos(1)
 
     _, (each,), _ = differentiable(align, drawn)(np.tile(scores, (count, 1)))
@@ -163,7 +165,7 @@ def test_its_gradient_is_that_of_rewarded_draws() -> None:
     assert (error < 0.01 * np.abs(want).max()).all()
 
 
-def test_wrong_shapes_are_refused() -> None:
+def test_wrong_shapes_are_rejected() -> None:
     weights, logits = random()
     with pytest.raises(ValueError, match=r"weights must be .* got shapes \(3, 4, 5\) and \(3, 5,"):
         MarginalMixture()(weights, logits[:, 0])

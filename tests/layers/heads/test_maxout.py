@@ -17,7 +17,7 @@ class TestMaxout(LayerConformance):
         return (np.random.default_rng(0).normal(size=(batch, 2, 6)).astype("float32"),)
 
     def test_oracle(self) -> None:
-        layer, (inputs,) = self.built(), self.tensors()
+        layer, (inputs,) = self.make_random(), self.tensors()
         weights = numbers(layer)
         linear = inputs @ weights["kernel"] + weights["bias"]
         close(layer(inputs), linear.reshape(3, 2, 4, 3).max(-1), 1e-6)

@@ -23,9 +23,9 @@ from attention_zoo.layers import (
 )
 from attention_zoo.layers.positions import make_positions
 from attention_zoo.ops import implicit_mask
-from tests.layers.attention.test_multi_head_attention import HeadsNumbers
+from tests.layers.attention.test_multi_head_attention import MultiHeadCase
 from tests.layers.attention_case import Array, B, S, T, Weights, numbers
-from tests.layers.attention_conformance import PaddingLaws
+from tests.layers.attention_conformance import PaddingConformance
 from tests.layers.conformance import LayerConformance
 from tests.layers.mask_conformance import masked
 from tests.layers.part_conformance import PART_SECTIONS, PartConformance
@@ -48,7 +48,7 @@ H, D = 4, 6
 
 
 class AbsoluteCase(LayerConformance):
-    """Added to embeddings. A case adds `table`, the vectors of positions in float64."""
+    """Absolute positions. A case implements `table`, the position vectors in float64."""
 
     def tensors(self, batch: int = B, width: int = D) -> tuple[Array, ...]:
         rng = np.random.default_rng(0)
@@ -65,25 +65,25 @@ class AbsoluteCase(LayerConformance):
             want = x + self.table(numbers(layer), np.arange(T) + start, width)
             close(layer(x, start=start), want, 1e-6)
 
-    def test_every_row_may_start_elsewhere(self) -> None:
-        """Minus the number of pads makes padding on the left invisible."""
-        layer, (x,) = self.built(), self.tensors()
+    def test_rows_may_have_different_starts(self) -> None:
+        """With `start` minus the number of padding tokens, left padding does not affect outputs."""
+        layer, (x,) = self.make_random(), self.tensors()
         pads = np.array([0, 2, 3], "int32")
         run = compiled(lambda x, start: layer(x, start=start), MODES[1])
         got = array(run(x, -pads))
         for row, count in enumerate(pads):
             close(got[row : row + 1, count:], layer(x[row : row + 1, count:]), 1e-6)
 
-    def test_step_by_step_is_all_at_once(self) -> None:
-        layer, (x,) = self.built(), self.tensors()
-        whole = array(layer(x))
+    def test_steps_equal_the_call(self) -> None:
+        layer, (x,) = self.make_random(), self.tensors()
+        full = array(layer(x))
         run = compiled(lambda x, start: layer(x, start=start), MODES[1])
         for t in range(T):
-            close(layer(x[:, t : t + 1], start=t), whole[:, t : t + 1], 1e-6)
-            close(run(x[:, t : t + 1], np.int32(t)), whole[:, t : t + 1], 1e-6)
+            close(layer(x[:, t : t + 1], start=t), full[:, t : t + 1], 1e-6)
+            close(run(x[:, t : t + 1], np.int32(t)), full[:, t : t + 1], 1e-6)
 
-    def test_mask_goes_on(self) -> None:
-        layer, (x,) = self.built(), self.tensors()
+    def test_mask_is_passed_on(self) -> None:
+        layer, (x,) = self.make_random(), self.tensors()
         mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]], "bool")
         same(implicit_mask(layer(masked(x, mask))), mask)
         assert implicit_mask(layer(x)) is None
@@ -94,14 +94,14 @@ class AbsoluteCase(LayerConformance):
         build_random(layer, x)
         check_gradients(layer, differentiable(layer, lambda x: layer(x, start=1)), [x])
 
-    def test_wrong_rank_is_refused(self) -> None:
+    def test_wrong_rank_is_rejected(self) -> None:
         with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, features\)"):
             self.make()(np.ones((2, 3), "float32"))
         with pytest.raises(ValueError, match=r"inputs must be \(batch, steps, .*got shape \(3, 4"):
-            self.built()(np.ones((3, 4), "float32"))
+            self.make_random()(np.ones((3, 4), "float32"))
 
-    def test_starts_that_are_no_places_are_refused(self) -> None:
-        layer, (x,) = self.built(), self.tensors()
+    def test_invalid_word_starts_are_rejected(self) -> None:
+        layer, (x,) = self.make_random(), self.tensors()
         with pytest.raises(ValueError, match=r"start must be \(\d+\), got shape \(7,\)"):
             layer(x, start=np.arange(7))
         for start in (0.5, np.zeros(len(x), "float32")):
@@ -125,7 +125,7 @@ class TestSinusoidalPositions(AbsoluteCase):
         return np.array(rows)
 
     def test_worked_by_hand(self) -> None:
-        """Four features at places 0 and 1: sines and cosines of 1 and of 1/100."""
+        """Four features at positions 0 and 1: sines and cosines of 1 and of 1/100."""
         y = array(SinusoidalPositions()(np.zeros((1, 2, 4), "float32")))
         want = [[0, 1, 0, 1], [0.84147098, 0.54030231, 0.00999983, 0.99995]]
         np.testing.assert_allclose(y[0], want, atol=1e-6)
@@ -154,11 +154,15 @@ class TestLearnedPositions(AbsoluteCase):
         start = ops.convert_to_tensor(np.array([-1], "int32"))
         assert array(layer(x, start=start))[0, :, 0].tolist() == [11, 12]
 
-    def test_places_beyond_the_last_are_refused(self) -> None:
+    def test_positions_beyond_max_length_are_rejected(self) -> None:
         layer = LearnedPositions(max_length=3)
-        with pytest.raises(ValueError, match="position of inputs, 3, must be below max_length=3"):
+        with pytest.raises(
+            ValueError, match="sequence length 4 of inputs, including start=0, exceeds"
+        ):
             layer(np.zeros((1, 4, 2), "float32"))
-        with pytest.raises(ValueError, match="position of inputs, 4, must be below max_length=3"):
+        with pytest.raises(
+            ValueError, match="sequence length 5 of inputs, including start=3, exceeds"
+        ):
             layer(np.zeros((1, 2, 2), "float32"), start=3)
         late = ops.convert_to_tensor(np.array([2], "int32"))
         y = array(layer(np.zeros((1, 2, 2), "float32"), start=late))
@@ -167,15 +171,15 @@ class TestLearnedPositions(AbsoluteCase):
 
 
 class RelativeCase(PartConformance):
-    """Plugged into heads. A case adds `added`, its term for one query and one key, in float64."""
+    """Relative positions. A case implements `added`, the bias of one query and key, in float64."""
 
     registry = POSITIONS
     sections = PART_SECTIONS
     shift: ClassVar[float] = 1e-5
-    """How exactly scores are the same at places moved together."""
+    """Tolerance for scores of shifted positions."""
 
     def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
-        """The whole scores of queries `(..., D)` at place t and keys at place s, `(...)`."""
+        """Return scores `(...)` of queries `(..., D)` at position t and keys at position s."""
         raise TypeError(f"{type(self).__name__} has no oracle")
 
     def tensors(
@@ -186,7 +190,7 @@ class RelativeCase(PartConformance):
         return tuple(rng.normal(size=shape).astype("float32") for shape in shapes)
 
     def test_oracle(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         for seed, (steps, sources) in enumerate([(4, 5), (5, 4), (1, 7), (7, 1), (9, 9)]):
             randomise(layer, seed)
             query, key = self.tensors(2, steps, sources, seed)
@@ -204,24 +208,24 @@ class RelativeCase(PartConformance):
         check_gradients(layer, differentiable(layer, layer), tensors)
 
     def test_scores_depend_on_distances_only(self) -> None:
-        """Queries and keys moved together, as pads on the left move them, score the same."""
-        layer, (query, key) = self.built(), self.tensors()
+        """Shifting queries and keys together, as left padding does, keeps the scores."""
+        layer, (query, key) = self.make_random(), self.tensors()
         want = array(layer(query, key))
         for pads in (1, 3, 40):
-            moved = [
+            shifted = [
                 np.concatenate([np.ones((B, H, pads, D), "float32"), x], 2) for x in (query, key)
             ]
-            close(array(layer(*moved))[:, :, pads:, pads:], want, self.shift)
+            close(array(layer(*shifted))[:, :, pads:, pads:], want, self.shift)
 
     @needs_dynamic_shapes
     def test_unknown_lengths(self) -> None:
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         run = with_dynamic_shapes(layer, (None, H, None, D), (None, H, None, D))
         close(run(query, key), layer(query, key), 1e-6)
 
     @pytest.mark.parametrize(("steps", "sources"), [(0, 3), (3, 0), (0, 0), (1, 1)])
     def test_small_sizes(self, steps: int, sources: int) -> None:
-        scores = self.built()(*self.tensors(2, steps, sources))
+        scores = self.make_random()(*self.tensors(2, steps, sources))
         assert tuple(scores.shape) == (2, H, steps, sources)
 
 
@@ -232,24 +236,24 @@ class TestRotaryPositions(RelativeCase):
     changed = {"max_wavelength": 1000.0}
 
     def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
-        """The pairs as complex numbers: the real part of q conj(k) e^(i (t - s) rate)."""
+        """With pairs as complex numbers: the real part of q conj(k) e^(i (t - s) rate)."""
         q, k = (x[..., 0::2] + 1j * x[..., 1::2] for x in (query, key))
         turn = np.exp(1j * (t - s) * 100.0 ** (-2 * np.arange(D // 2) / D))
         return (q * np.conj(k) * turn).real.sum(-1) / np.sqrt(D)
 
     def test_worked_by_hand(self) -> None:
-        """One pair turns by one radian a place: (1, 0) at place 2 is (cos 2, sin 2)."""
+        """One pair rotates by one radian per position: (1, 0) at position 2 is (cos 2, sin 2)."""
         x = ops.convert_to_tensor(np.array([[[[1.0, 0.0]] * 3]], "float32"))
-        turned = array(RotaryPositions().turn(x))[0, 0]
+        rotated = array(RotaryPositions().transform(x))[0, 0]
         want = [[1, 0], [math.cos(1), math.sin(1)], [math.cos(2), math.sin(2)]]
-        np.testing.assert_allclose(turned, want, atol=1e-6)
+        np.testing.assert_allclose(rotated, want, atol=1e-6)
 
-    def test_lengths_stay(self) -> None:
+    def test_lengths_are_unchanged(self) -> None:
         (x, _) = self.tensors(steps=50)
-        turned = array(self.built().turn(ops.convert_to_tensor(x)))
-        np.testing.assert_allclose((turned**2).sum(-1), (x**2).sum(-1), rtol=1e-5)
+        rotated = array(self.make_random().transform(ops.convert_to_tensor(x)))
+        np.testing.assert_allclose((rotated**2).sum(-1), (x**2).sum(-1), rtol=1e-5)
 
-    def test_odd_widths_are_refused(self) -> None:
+    def test_odd_widths_are_rejected(self) -> None:
         with pytest.raises(ValueError, match="key_dim must be even, got 5"):
             MultiHeadAttention(2, 5, positions="rotary")(*[np.ones((1, 2, 3), "float32")] * 2)
 
@@ -263,15 +267,15 @@ class TestAlibiPositions(RelativeCase):
         return (query * key).sum(-1) / np.sqrt(D) - slope * abs(t - s)
 
     def test_worked_by_hand(self) -> None:
-        """Eight heads: 1/2 to 1/256 a place; from the last of three places as in the paper."""
+        """Eight heads: slopes 1/2 to 1/256; biases of the third position as in the paper."""
         bias = array(AlibiPositions().bias(ops.zeros((1, 8, 3, 2)), 3))[0]
         for head in range(8):
             slope = 2.0 ** -(head + 1)
             assert bias[head, 2].tolist() == [-2 * slope, -slope, 0]
             assert bias[head, 0].tolist() == [0, -slope, -2 * slope]
 
-    def test_heads_that_are_no_power_of_two(self) -> None:
-        """Six: four of 4 heads, then the first and third of 8."""
+    def test_head_counts_that_are_not_powers_of_two(self) -> None:
+        """Six heads: the slopes of 4 heads, then the first and third of 8."""
         bias = array(AlibiPositions().bias(ops.zeros((1, 6, 2, 2)), 2))[0, :, 0, 1]
         assert bias.tolist() == [-1 / 4, -1 / 16, -1 / 64, -1 / 256, -1 / 2, -1 / 8]
 
@@ -283,14 +287,16 @@ class TestT5Positions(RelativeCase):
     changed = {"bidirectional": False, "num_buckets": 10, "max_distance": 20}
 
     def added(self, weights: Weights, query: Array, key: Array, head: int, t: int, s: int) -> Array:
-        """Each side: 0, 1, 2 to 3, then 4 (2 * (6 / 2)^(1 / 2) = 3.46) and more."""
-        near = {0: 0, 1: 1, 2: 2, 3: 2}.get(abs(s - t), 3)
-        bias = weights["bucket_bias"][near + (4 if s > t else 0), head]
+        """Each direction: 0, 1, 2 to 3, then 4 (2 * (6 / 2)^(1 / 2) = 3.46) and more."""
+        bucket = {0: 0, 1: 1, 2: 2, 3: 2}.get(abs(s - t), 3)
+        bias = weights["bucket_bias"][bucket + (4 if s > t else 0), head]
         return (query * key).sum(-1) / np.sqrt(D) + bias
 
     @pytest.mark.parametrize("bidirectional", [True, False])
-    def test_buckets_of_the_authors(self, bidirectional: bool) -> None:
-        """Their formula, with its logarithm, for all distances from -200 to 200."""
+    def test_relative_position_buckets_follow_the_reference_implementation(
+        self, bidirectional: bool
+    ) -> None:
+        """The reference formula, with a logarithm, for all distances from -200 to 200."""
         layer = T5Positions(bidirectional)
         distance = np.arange(-200, 201)
         got = array(layer.bucket(ops.convert_to_tensor(distance.astype("int32"))))
@@ -307,7 +313,7 @@ class TestT5Positions(RelativeCase):
         np.testing.assert_array_equal(got, want)
 
     def test_worked_by_hand(self) -> None:
-        """Two buckets for each side: the query itself, and all the others."""
+        """Two buckets for each direction: distance 0, and all others."""
         layer = T5Positions(num_buckets=4, max_distance=2)
         layer.build((1, 1, 3, 2), (1, 1, 3, 2))
         layer.set_weights([np.array([[1.0], [2.0], [30.0], [40.0]])])
@@ -335,7 +341,7 @@ class TestShawPositions(RelativeCase):
         return (query * (key + vector)).sum(-1) / np.sqrt(D)
 
     def test_values_by_hand(self) -> None:
-        """From the middle of three places all weights are thirds: (c_-1 + c_0 + c_1) / 3."""
+        """All weights of the second of three positions are 1/3: (c_-1 + c_0 + c_1) / 3."""
         layer = ShawPositions(max_distance=1)
         layer.build((1, 1, 3, 1), (1, 1, 3, 1))
         layer.set_weights([np.zeros((3, 1)), np.array([[3.0], [30.0], [300.0]])])
@@ -343,17 +349,17 @@ class TestShawPositions(RelativeCase):
         got = array(layer.offset(weights))[0, 0, :, 0]
         np.testing.assert_allclose(got, [(30 + 600) / 3, 333 / 3, (6 + 30) / 3], rtol=1e-6)
 
-    def test_value_dim_is_free_without_value_table(self) -> None:
+    def test_value_dim_is_unconstrained_without_value_table(self) -> None:
         MultiHeadAttention(2, 4, value_dim=5, positions=ShawPositions(use_values=False))
 
 
-class HeadsWithPositions(HeadsNumbers, PaddingLaws):
-    """Numbers, gradients and invisible padding of whole layers, with grouped keys."""
+class HeadsWithPositions(MultiHeadCase, PaddingConformance):
+    """Outputs, gradients and padding of layers with grouped keys."""
 
     options = {"num_heads": H, "key_dim": D, "num_key_value_heads": 2}
     heads, groups = H, 2
     alone: ClassVar[type[RelativeCase]]
-    """The case of the positions by themselves, which has the oracle."""
+    """The case of the positions, which has the oracle."""
 
     def make(self, **options: Any) -> MultiHeadAttention:
         positions = self.alone().make(dtype=options.get("dtype"))
@@ -382,7 +388,7 @@ class TestShawHeads(HeadsWithPositions):
     alone = TestShawPositions
 
     def head_context(self, weights: Weights, attention_weights: Array, value: Array) -> Array:
-        """Equation 3, place by place."""
+        """Equation 3, for each pair of positions."""
         context = np.zeros((*attention_weights.shape[:2], D))
         for t, s in np.ndindex(attention_weights.shape[1:]):
             vector = weights["value_table"][min(max(s - t, -2), 2) + 2]
@@ -391,7 +397,7 @@ class TestShawHeads(HeadsWithPositions):
 
 
 class OnEmbeddings(keras.layers.Layer):
-    """Heads that look at sources which were told their places."""
+    """Multi-head attention over sources with absolute positions."""
 
     def __init__(self, places: keras.layers.Layer) -> None:
         super().__init__()
@@ -412,7 +418,7 @@ ORDERED = {
 
 
 def reordered(layer: Any) -> tuple[Array, Array]:
-    """What the layer makes of sources, and of the same ones in another order."""
+    """Return outputs for sources and for the same sources in another order."""
     rng = np.random.default_rng(0)
     query = rng.normal(size=(B, T, 6)).astype("float32")
     value = rng.normal(size=(B, S, 6)).astype("float32")
@@ -420,13 +426,13 @@ def reordered(layer: Any) -> tuple[Array, Array]:
     return array(layer(query, value)), array(layer(query, value[:, rng.permutation(S)]))
 
 
-def test_attention_alone_cannot_see_order() -> None:
+def test_attention_without_positions_ignores_order() -> None:
     before, after = reordered(MultiHeadAttention(2, 4))
     close(after, before, 1e-6)
 
 
 @pytest.mark.parametrize("name", ORDERED)
-def test_attention_with_positions_sees_order(name: str) -> None:
+def test_attention_with_positions_depends_on_order(name: str) -> None:
     before, after = reordered(ORDERED[name]())
     assert np.abs(after - before).max() > 1e-2 * np.abs(before).max()
 
@@ -448,7 +454,7 @@ def test_heads_of_unknown_lengths(positions: str) -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS.names())
-def test_looks_in_turn_know_their_place(positions: str) -> None:
+def test_sequential_steps_use_their_positions(positions: str) -> None:
     layer = MultiHeadAttention(2, 4, alignment="monotonic", positions=positions)
     query, value = states()
     build_random(layer, query, value)
@@ -463,7 +469,7 @@ def test_looks_in_turn_know_their_place(positions: str) -> None:
         close(row, array(weights)[:, :, t], 1e-5)
 
 
-def test_rotary_goes_with_windows_and_with_scores_that_remember() -> None:
+def test_rotary_positions_with_windows_and_stateful_scores() -> None:
     query, value = states()
     for options in ({"alignment": "local_predictive"}, {"score": "coverage"}):
         layers = [MultiHeadAttention(2, 4, positions=p, **options) for p in ("rotary", None)]
@@ -473,7 +479,7 @@ def test_rotary_goes_with_windows_and_with_scores_that_remember() -> None:
 
 
 @pytest.mark.parametrize("positions", ["alibi", "t5", "shaw"])
-def test_what_does_not_combine_is_refused(positions: str) -> None:
+def test_incompatible_options_are_rejected(positions: str) -> None:
     query, value = states()
     with pytest.raises(ValueError, match=r"position bias .*, which a stateful score does not"):
         MultiHeadAttention(2, 4, score="coverage", positions=positions)
@@ -483,7 +489,7 @@ def test_what_does_not_combine_is_refused(positions: str) -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS.names())
-def test_single_looks_are_refused(positions: str) -> None:
+def test_single_steps_are_rejected(positions: str) -> None:
     layer, (query, value) = MultiHeadAttention(2, 4, positions=positions), states()
     layer(query, value)
     memory = layer.prepare(ops.convert_to_tensor(value))
@@ -495,22 +501,24 @@ def test_single_looks_are_refused(positions: str) -> None:
 
 
 @pytest.mark.parametrize("name", POSITIONS.names())
-def test_one_place_is_a_row_of_all(name: str) -> None:
-    """What a search asks for step by step: queries at one place, and distances from there."""
-    positions, place = POSITIONS.get(name)(), 2
+def test_single_position_equals_a_row_of_the_sequence(name: str) -> None:
+    """As in a search step: queries at one position, and distances from it."""
+    positions, position = POSITIONS.get(name)(), 2
     shape = (B, H, S, D)
     positions.build(shape, shape)
     randomise(positions)
     rng = np.random.default_rng(0)
     x = ops.convert_to_tensor(rng.normal(size=shape).astype("float32"))
     attention_weights = ops.convert_to_tensor(rng.random((B, H, S, S)).astype("float32"))
-    distances = ops.arange(S, dtype="int32") - place
-    row = slice(place, place + 1)
-    turned = positions.turn(x[:, :, row], ops.convert_to_tensor(np.array([place], "int32")))
-    close(turned, array(positions.turn(x))[:, :, row], 1e-6)
+    distances = ops.arange(S, dtype="int32") - position
+    row = slice(position, position + 1)
+    rotated = positions.transform(
+        x[:, :, row], ops.convert_to_tensor(np.array([position], "int32"))
+    )
+    close(rotated, array(positions.transform(x))[:, :, row], 1e-6)
     close(
-        positions.turn(x, ops.arange(S, dtype="int32") + 3)[:, :, :2],
-        array(positions.turn(ops.concatenate([x[:, :, :3], x], axis=2)))[:, :, 3:5],
+        positions.transform(x, ops.arange(S, dtype="int32") + 3)[:, :, :2],
+        array(positions.transform(ops.concatenate([x[:, :, :3], x], axis=2)))[:, :, 3:5],
         1e-6,
     )
     for got, every in (
@@ -526,7 +534,7 @@ def test_one_place_is_a_row_of_all(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", POSITIONS.names())
-def test_causal_ones_are_the_same_but_for_their_sides(name: str) -> None:
+def test_causal_positions_are_unidirectional(name: str) -> None:
     causal = make_positions(name, "float16", causal=True)
     assert type(causal) is type(make_positions(name)) is POSITIONS.get(name)
     assert causal.dtype_policy.name == "float16"
@@ -534,8 +542,8 @@ def test_causal_ones_are_the_same_but_for_their_sides(name: str) -> None:
     assert make_positions(causal, causal=True) is causal
 
 
-def test_positions_of_ones_own() -> None:
-    """Three lines of another package: distance alone decides."""
+def test_custom_positions() -> None:
+    """User-defined positions in three lines: a bias by distance."""
 
     class Near(RelativePositions):
         def bias(self, query: Any, sources: Any) -> Any:

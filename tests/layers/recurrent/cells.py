@@ -1,4 +1,4 @@
-"""Cells for the tests, and the slow, plain way to run any of them with attention."""
+"""Cells for tests, and a slow reference loop that runs any of them with attention."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import keras
 from keras import layers, ops
 
 from attention_zoo.layers import RecurrentDecoder
-from attention_zoo.layers.recurrent.cell_steps import cells_of
+from attention_zoo.layers.recurrent.cell_steps import list_cells
 
 
 @keras.saving.register_keras_serializable("attention_zoo_tests")
 class LeakyCell(layers.Layer):
-    """A cell that the library does not know: `h = 0.5 h + tanh(x W)`, one state."""
+    """A user-defined cell with one state: `h = 0.5 h + tanh(x W)`."""
 
     def __init__(self, units: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -52,20 +52,20 @@ def reference(
     inputs: Any,
     memories: list[Any],
     masks: list[Any],
-    live: Any,
+    inputs_mask: Any,
     states: list[Any],
 ) -> tuple[Any, list[Any], list[Any]]:
-    """Outputs, weights and last states in a Python loop over Keras's cells and our layers' calls.
+    """Return outputs, weights and last states of a Python loop over Keras cells and layer calls.
 
-    Nothing is hoisted, split or prepared: the definition, written down. `live` is `(B, T)`.
+    Nothing is hoisted, split or precomputed. `inputs_mask` is `(B, T)`.
     """
     cell = decoder.cell
-    left = iter(states)
+    next_states = iter(states)
     sizes = [
         c.state_size if isinstance(c.state_size, list) else [c.state_size]
-        for c in cells_of(cell.cell)
+        for c in list_cells(cell.cell)
     ]
-    nested = [[next(left) for _ in size] for size in sizes]
+    nested = [[next(next_states) for _ in size] for size in sizes]
     fed = ops.zeros((inputs.shape[0], cell.attention_size))
     outputs, history = [], []
 
@@ -77,21 +77,21 @@ def reference(
         return ops.concatenate([c[:, 0] for c, _ in pairs], -1), [w[:, 0] for _, w in pairs]
 
     for t in range(inputs.shape[1]):
-        given = [inputs[:, t]]
+        arguments = [inputs[:, t]]
         if cell.order == "attend_then_step":
             context, weights = look(nested[-1][0])
-            given.append(context)
+            arguments.append(context)
         if cell.input_feeding:
-            given.append(fed)
+            arguments.append(fed)
         stacked = len(nested) > 1
-        hidden, new = cell.cell(ops.concatenate(given, -1), nested if stacked else nested[0])
+        hidden, new = cell.cell(ops.concatenate(arguments, -1), nested if stacked else nested[0])
         if cell.order == "step_then_attend":
             context, weights = look(hidden)
         attention = context
         if cell.attention_layer_size:
             attention = ops.matmul(ops.concatenate([hidden, context], -1), cell.attention_kernel)
         attention = cell.attention_activation(attention)
-        now = live[:, t : t + 1]
+        now = inputs_mask[:, t : t + 1]
         new = list(new) if stacked else [list(new)]
         nested = keras.tree.map_structure(lambda a, b, now=now: ops.where(now, a, b), new, nested)
         fed = ops.where(now, attention, fed)

@@ -19,7 +19,7 @@ from tests.variants import numerics_only
 
 
 class TestAttentionCell(DecoderConformance):
-    """Luong's order, with everything on."""
+    """Step then attend (Luong et al.), with all options."""
 
     covers = AttentionCell
     cell_options = {"attention_layer_size": 5, "attention_activation": "tanh"}
@@ -42,7 +42,7 @@ class TestAttentionCell(DecoderConformance):
 
 @numerics_only
 class TestBahdanauCell(TestAttentionCell):
-    """The other order, which never feeds the attention back by default."""
+    """Attend then step, without input feeding by default."""
 
     cell_options = {"order": "attend_then_step"}
 
@@ -57,7 +57,7 @@ def test_input_feeding_follows_the_papers() -> None:
 
 
 def test_one_step_by_hand() -> None:
-    """h = x, two memory rows with scores ln 1 and ln 3: the context is a quarter and the rest."""
+    """h = x, two memory positions with scores ln 1 and ln 3: weights 1/4 and 3/4."""
     cell = AttentionCell(
         layers.SimpleRNNCell(1, activation=None, kernel_initializer="ones", use_bias=False),
         DotProductAttention(),
@@ -73,16 +73,16 @@ def test_call_is_one_step_of_the_decoder() -> None:
     cell = AttentionCell(layers.LSTMCell(6), AdditiveAttention(8))
     decoder = RecurrentDecoder(cell)
     outputs = decoder(inputs, memory)
-    prepared = cell.prepare([ops.convert_to_tensor(memory)], [None])
+    constants = cell.prepare([ops.convert_to_tensor(memory)], [None])
     record, after = cell(
-        ops.convert_to_tensor(inputs[:, 0]), cell.initial_state(prepared, 3), prepared
+        ops.convert_to_tensor(inputs[:, 0]), cell.initial_state(constants, 3), constants
     )
     close(record.output, array(outputs)[:, 0], 1e-6)
     close(after.attention[0], record.output, 1e-9)
     close(record.hidden, after.cells[0][0], 1e-9)
 
 
-def test_attention_dropout_drops_in_training_only_and_shows_the_weights_before_it() -> None:
+def test_attention_dropout_acts_in_training_only_and_after_returned_weights() -> None:
     inputs, memory = normal((3, 4, 4), (3, 5, 7))
     cell = AttentionCell(
         layers.GRUCell(6),
@@ -93,8 +93,8 @@ def test_attention_dropout_drops_in_training_only_and_shows_the_weights_before_i
     decoder = build_random(RecurrentDecoder(cell, alignment_history=True), inputs, memory)
     outputs, (weights,) = decoder(inputs, memory)
     trained, (shown,) = decoder(inputs, memory, training=True)
-    again, _ = decoder(inputs, memory, training=True)
+    repeated, _ = decoder(inputs, memory, training=True)
     close(shown, weights, 1e-6)
     assert np.abs(array(trained) - array(outputs)).max() > 1e-3
-    assert np.abs(array(trained) - array(again)).max() > 1e-3
+    assert np.abs(array(trained) - array(repeated)).max() > 1e-3
     close(decoder(inputs, memory)[0], outputs, 1e-9)

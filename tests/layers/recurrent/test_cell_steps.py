@@ -1,4 +1,4 @@
-"""Keras's cells taken apart are Keras's cells; their own dropout is drawn once a call."""
+"""Cell steppers equal the Keras cells; their dropout masks are sampled once per call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from keras import layers, ops
 
 from attention_zoo.layers import RecurrentDecoder
-from attention_zoo.layers.recurrent.cell_steps import WholeCell, split_cell, state_sizes
+from attention_zoo.layers.recurrent.cell_steps import CellStepper, get_state_sizes, make_stepper
 from tests.layers.recurrent.cells import CELLS
 from tests.layers.running import JAX, MODES, array, close, randomise
 
@@ -19,17 +19,17 @@ SINGLE = [name for name in CELLS if name != "stack"]
 
 @pytest.mark.parametrize("name", SINGLE)
 @pytest.mark.parametrize("fed_width", [0, 3])
-def test_split_cell_is_the_cell(name: str, fed_width: int) -> None:
+def test_cell_stepper_equals_the_cell(name: str, fed_width: int) -> None:
     cell = CELLS[name]()
     cell.build((2, 4 + fed_width))
     randomise(cell)
     rng = np.random.default_rng(0)
-    sizes = [4, fed_width, *state_sizes(cell)]
+    sizes = [4, fed_width, *get_state_sizes(cell)]
     inputs, fed, *states = (
         ops.convert_to_tensor(rng.normal(size=(2, size)).astype("float32")) for size in sizes
     )
     want, after = cell(ops.concatenate([inputs, fed], -1), states)
-    step = split_cell(cell, 4, training=False)
+    step = make_stepper(cell, 4, training=False)
     got, new = step.step(
         step.hoist(inputs),
         [fed] if fed_width else [],
@@ -41,14 +41,16 @@ def test_split_cell_is_the_cell(name: str, fed_width: int) -> None:
     close(new, after, 1e-6)
 
 
-def test_known_cells_are_split_and_others_run_whole() -> None:
-    split = {name: type(split_cell(CELLS[name](), 4, False)) is not WholeCell for name in SINGLE}
+def test_input_projection_of_known_cells_is_hoisted() -> None:
+    split = {
+        name: type(make_stepper(CELLS[name](), 4, False)) is not CellStepper for name in SINGLE
+    }
     assert split == {name: name != "unknown" for name in SINGLE}
-    assert type(split_cell(CELLS["dropping"](), 4, True)) is WholeCell
+    assert type(make_stepper(CELLS["dropping"](), 4, True)) is CellStepper
 
 
 def listening(dropout: float, recurrent_dropout: float, units: int = 64) -> RecurrentDecoder:
-    """A linear cell that shows its dropout masks: h_t = x_t * m + h_{t-1} * r."""
+    """A linear cell that exposes its dropout masks: h_t = x_t * m + h_{t-1} * r."""
     ones = {"kernel_initializer": "identity", "recurrent_initializer": "identity"}
     cell = layers.SimpleRNNCell(
         units, None, False, dropout=dropout, recurrent_dropout=recurrent_dropout, **ones
@@ -57,7 +59,7 @@ def listening(dropout: float, recurrent_dropout: float, units: int = 64) -> Recu
 
 
 def trained(decoder: RecurrentDecoder, mode: str) -> Any:
-    """Calls in training; on JAX the seed's new state is kept, as a Keras trainer does it."""
+    """Call in training; on JAX the new seed state is kept, as in a Keras trainer."""
     if not JAX:
         import tensorflow as tf
 
@@ -85,11 +87,11 @@ def trained(decoder: RecurrentDecoder, mode: str) -> Any:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("where", ["input", "recurrent"])
-def test_dropout_mask_is_drawn_once_a_call(where: str, mode: str) -> None:
-    rates, given = ((0.5, 0.0), (1, 0)) if where == "input" else ((0.0, 0.5), (0, 1))
+def test_dropout_mask_is_sampled_once_per_call(where: str, mode: str) -> None:
+    rates, arguments = ((0.5, 0.0), (1, 0)) if where == "input" else ((0.0, 0.5), (0, 1))
     decoder = listening(*rates)
     inputs, start = (
-        np.full(x, n, "float32") for x, n in zip(((2, 3, 64), (2, 64)), given, strict=True)
+        np.full(x, n, "float32") for x, n in zip(((2, 3, 64), (2, 64)), arguments, strict=True)
     )
     decoder(inputs, None, [start])
     run = trained(decoder, mode)
@@ -103,7 +105,7 @@ def test_dropout_mask_is_drawn_once_a_call(where: str, mode: str) -> None:
     assert (first[0, 0] != first[1, 0]).any()
 
 
-def test_training_leaves_no_dropout_behind() -> None:
+def test_dropout_masks_are_reset_after_training() -> None:
     decoder = listening(0.5, 0.5)
     inputs = np.ones((2, 3, 64), "float32")
     before = array(decoder(inputs))

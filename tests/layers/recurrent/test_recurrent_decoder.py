@@ -44,7 +44,7 @@ class TestRecurrentDecoder(DecoderConformance):
     def make(self, dtype: Any = None, **options: Any) -> RecurrentDecoder:
         return RecurrentDecoder(**{"cell": self.cell(dtype), "dtype": dtype, **options})
 
-    def respond(self, layer: Any, inputs: Any, memory: Any) -> Any:
+    def compute_outputs(self, layer: Any, inputs: Any, memory: Any) -> Any:
         return layer(inputs, memory, initial_state=memory[:, 0] if layer.bridge else None)
 
 
@@ -63,8 +63,8 @@ AXES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def build(inputs: np.ndarray, memory: Any, *given: Any, **options: Any) -> RecurrentDecoder:
-    decoder = RecurrentDecoder(*given, alignment_history=True, return_state=True, **options)
+def build(inputs: np.ndarray, memory: Any, *arguments: Any, **options: Any) -> RecurrentDecoder:
+    decoder = RecurrentDecoder(*arguments, alignment_history=True, return_state=True, **options)
     build_random(decoder, inputs, memory)
     return decoder
 
@@ -75,9 +75,9 @@ def random(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("case", pairwise(AXES), ids=label)
-def test_is_its_definition(case: dict[str, Any]) -> None:
+def test_equals_its_definition(case: dict[str, Any]) -> None:
     case = dict(case)
-    live, kind = PADDING[case.pop("padding")], case.pop("cell")
+    valid, kind = PADDING[case.pop("padding")], case.pop("cell")
     inputs, memory = random((3, 4, 4), (3, 5, 7))
     hidden = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "bool")
     cell = AttentionCell(
@@ -85,10 +85,10 @@ def test_is_its_definition(case: dict[str, Any]) -> None:
     )
     decoder = build(inputs, memory, cell)
     states = random(*[(3, size) for size in decoder.state_sizes])
-    run = quick(lambda x, m, *s: decoder(x, m, list(s), inputs_mask=live, memory_mask=hidden))
-    plain = quick(lambda x, m, *s: reference(decoder, x, [m], [hidden], live, list(s)))
-    given = [ops.convert_to_tensor(x) for x in (inputs, memory, *states)]
-    close(run(*given), plain(*given), 1e-5)
+    run = quick(lambda x, m, *s: decoder(x, m, list(s), inputs_mask=valid, memory_mask=hidden))
+    plain = quick(lambda x, m, *s: reference(decoder, x, [m], [hidden], valid, list(s)))
+    arguments = [ops.convert_to_tensor(x) for x in (inputs, memory, *states)]
+    close(run(*arguments), plain(*arguments), 1e-5)
 
 
 @pytest.mark.parametrize("order", AXES["order"])
@@ -101,10 +101,10 @@ def test_several_attentions_over_several_memories(order: str) -> None:
     decoder = build(inputs, [first, second], cell)
     outputs, weights, _ = decoder(inputs, [first, second], memory_mask=masks)
     assert [tuple(w.shape) for w in weights] == [(3, 4, 5), (3, 4, 2)]
-    live = ops.ones((3, 4), "bool")
+    valid = ops.ones((3, 4), "bool")
     zeros = [ops.zeros((3, 6))] * 2
     tensors = [ops.convert_to_tensor(x) for x in (inputs, first, second)]
-    want, attention_weights, _ = reference(decoder, tensors[0], tensors[1:], masks, live, zeros)
+    want, attention_weights, _ = reference(decoder, tensors[0], tensors[1:], masks, valid, zeros)
     close(outputs, want, 1e-5)
     close(weights, attention_weights, 1e-5)
 
@@ -120,11 +120,11 @@ def test_one_memory_serves_every_attention() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_looks_after_the_loop_are_looks_in_the_loop(
+def test_attention_after_the_loop_equals_attention_in_the_loop(
     dropout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs, memory = random((3, 4, 4), (3, 5, 7))
-    live = PADDING["right"]
+    valid = PADDING["right"]
     results = []
     for later in (True, False):
         keras.utils.set_random_seed(3)
@@ -132,15 +132,17 @@ def test_looks_after_the_loop_are_looks_in_the_loop(
         cell = AttentionCell(
             layers.LSTMCell(6), attention, input_feeding=False, attention_layer_size=5
         )
-        assert cell.attends_after_loop
-        monkeypatch.setattr(AttentionCell, "attends_after_loop", later)
+        assert cell.can_attend_after_loop
+        monkeypatch.setattr(AttentionCell, "can_attend_after_loop", later)
         decoder = build(inputs, memory, cell)
-        results.append(keras.tree.flatten(decoder(inputs, memory, inputs_mask=live, training=True)))
+        results.append(
+            keras.tree.flatten(decoder(inputs, memory, inputs_mask=valid, training=True))
+        )
         monkeypatch.undo()
     close(*results, 1e-5)
 
 
-def test_bridge_starts_every_state_from_one_vector() -> None:
+def test_bridge_initializes_every_state_from_one_vector() -> None:
     inputs, memory, vector = random((3, 4, 4), (3, 5, 7), (3, 9))
     cell = AttentionCell(layers.LSTMCell(6), AdditiveAttention(8))
     bridged = RecurrentDecoder(cell, bridge=True, return_state=True)
@@ -155,17 +157,17 @@ def test_bridge_starts_every_state_from_one_vector() -> None:
     close(bridged(inputs, memory, vector), want, 1e-5)
 
 
-def test_without_attention_it_is_keras_rnn() -> None:
+def test_without_attention_it_equals_keras_rnn() -> None:
     (inputs,) = random((3, 4, 4))
-    live = PADDING["left"]
+    valid = PADDING["left"]
     ours = RecurrentDecoder([layers.LSTMCell(6), layers.GRUCell(5)], return_state=True)
     build_random(ours, inputs)
     cells = [layers.LSTMCell(6), layers.GRUCell(5)]
     theirs = layers.RNN(cells, return_sequences=True)
     theirs(inputs)
     theirs.set_weights(ours.get_weights())
-    outputs, states = ours(inputs, inputs_mask=live)
-    close(outputs, np.where(live[..., None], array(theirs(inputs, mask=live)), 0), 1e-5)
+    outputs, states = ours(inputs, inputs_mask=valid)
+    close(outputs, np.where(valid[..., None], array(theirs(inputs, mask=valid)), 0), 1e-5)
     assert len(states) == 3
 
 
@@ -180,10 +182,10 @@ def test_gradients_are_finite_differences(order: str) -> None:
         dtype=WIDE,
     )
     decoder = build_random(RecurrentDecoder(cell, dtype=WIDE), inputs, memory)
-    live = np.array([[1, 1, 1], [0, 1, 0]], "bool")
+    valid = np.array([[1, 1, 1], [0, 1, 0]], "bool")
     mask = np.array([[1, 1, 1, 1], [1, 0, 0, 0]], "bool")
     run = differentiable(
-        decoder, lambda x, m: decoder(x, m, inputs_mask=live, memory_mask=mask), QUICK
+        decoder, lambda x, m: decoder(x, m, inputs_mask=valid, memory_mask=mask), QUICK
     )
     check_gradients(decoder, run, [inputs, memory])
 
@@ -213,7 +215,7 @@ def test_small_sizes(sizes: tuple[int, int, int], mode: str) -> None:
         assert not array(outputs).any()
 
 
-def test_a_plain_cell_runs_in_the_decoders_dtype() -> None:
+def test_keras_cell_runs_in_the_decoder_dtype() -> None:
     decoder = RecurrentDecoder(keras.layers.GRUCell(4), dtype="mixed_bfloat16")
     assert decoder.cell.compute_dtype == "bfloat16"
     outputs = decoder(np.ones((2, 3, 5), "float32"))
@@ -247,7 +249,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("built", [False, True])
 @pytest.mark.parametrize("match", WRONG)
-def test_what_does_not_fit_is_refused(match: str, built: bool) -> None:
+def test_mismatched_shapes_are_rejected(match: str, built: bool) -> None:
     decoder = RecurrentDecoder(AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4)))
     if built:
         decoder(**GIVEN)
@@ -255,7 +257,7 @@ def test_what_does_not_fit_is_refused(match: str, built: bool) -> None:
         decoder(**(GIVEN | WRONG[match]))
 
 
-def test_other_widths_than_those_built_for_are_refused() -> None:
+def test_widths_other_than_built_are_rejected() -> None:
     cell = AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(4))
     decoder = RecurrentDecoder(cell, bridge=True)
     bridge = "with bridge, initial_state must be one tensor"

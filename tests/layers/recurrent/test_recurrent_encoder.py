@@ -51,19 +51,19 @@ def encoder(kind: str) -> tuple[RecurrentEncoder, np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_cannot_be_seen(kind: str) -> None:
+def test_padding_does_not_affect_outputs(kind: str) -> None:
     layer, inputs = encoder(kind)
     memory, states = layer(inputs, mask=MASK)
     same(implicit_mask(memory), MASK)
     assert not array(memory)[~MASK].any()
     assert not any(array(state)[2].any() for state in states)
-    alone, last = layer(inputs[1:2, :3])
-    close(array(memory)[1:2, :3], alone, 1e-5)
+    single, last = layer(inputs[1:2, :3])
+    close(array(memory)[1:2, :3], single, 1e-5)
     for got, want in zip(states, last, strict=True):
         close(got[1:2], want, 1e-5)
 
 
-def test_garbage_in_hidden_places_reaches_nothing() -> None:
+def test_values_at_masked_positions_do_not_affect_outputs() -> None:
     layer, inputs = encoder("gru_both")
     run = differentiable(layer, lambda x: layer(x, mask=MASK))
     want, got = run(garbage(inputs, MASK, 0)), run(garbage(inputs, MASK, np.nan))
@@ -72,17 +72,17 @@ def test_garbage_in_hidden_places_reaches_nothing() -> None:
     same(got[0][0], want[0][0])
 
 
-def test_backwards_memory_stays_in_the_order_of_the_source() -> None:
-    """Row j was read after the rows behind it: it depends on j and later only."""
+def test_backward_encoder_memory_keeps_source_order() -> None:
+    """Row j depends on positions j and later only."""
     layer, inputs = encoder("lstm_backwards")
     memory, _ = layer(inputs)
     changed = inputs.copy()
     changed[:, 1] += 1
-    moved = np.abs(array(layer(changed)[0]) - array(memory)).max(axis=(0, 2)) > 1e-6
-    assert moved.tolist() == [True, True, False, False, False]
+    shifted = np.abs(array(layer(changed)[0]) - array(memory)).max(axis=(0, 2)) > 1e-6
+    assert shifted.tolist() == [True, True, False, False, False]
 
 
-def test_directions_lie_side_by_side_as_keras_lays_them() -> None:
+def test_directions_are_concatenated_as_in_keras() -> None:
     layer, inputs = encoder("gru_both")
     layer = RecurrentEncoder("gru", 6, bidirectional=True)
     memory, (state,) = layer(inputs)
@@ -94,7 +94,7 @@ def test_directions_lie_side_by_side_as_keras_lays_them() -> None:
     close(array(state)[:, 3:], array(memory)[:, 0, 3:], 1e-6)
 
 
-def test_dropout_lies_between_the_layers() -> None:
+def test_dropout_applies_between_layers() -> None:
     one, two = (RecurrentEncoder("gru", 6, n, dropout=0.5) for n in (1, 2))
     inputs = np.ones((2, 3, 4), "float32")
     close(one(inputs, training=True)[0], one(inputs)[0], 1e-6)

@@ -24,17 +24,17 @@ from attention_zoo.layers import (
     SamplingSchedule,
     ScheduledSampling,
 )
-from attention_zoo.layers.recurrent.scheduled_sampling import feed_own
+from attention_zoo.layers.recurrent.scheduled_sampling import sample_decoder_inputs
 from attention_zoo.models.presets import PRESETS
 from tests.layers.conformance import LayerConformance
 from tests.layers.running import JAX, MODES, array, close, compiled, differentiable, randomise, same
 
 TOKENS = np.array([[2, 5, 6, 7, 8, 4], [2, 8, 3, 0, 0, 0], [0, 0, 2, 7, 5, 6]], "int32")
-"""Two sentences that end early or begin late, and one that fills its row."""
+"""Two sentences with padding on the right or left, and one without."""
 
 
 class TestScheduledSampling(LayerConformance):
-    """Outside of training it is the identity; what it does in training stands below."""
+    """Outside of training it is the identity; training is tested below."""
 
     covers = ScheduledSampling
     changed = {"schedule": {"schedule": "constant", "probability": 0.0}, "seed": 5}
@@ -43,7 +43,7 @@ class TestScheduledSampling(LayerConformance):
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return (TOKENS[:batch],)
 
-    def respond(self, layer: Any, tokens: Any) -> Any:
+    def compute_outputs(self, layer: Any, tokens: Any) -> Any:
         """Return the tokens fed to a decoder that predicts the next token id."""
 
         def step(tokens: Any, state: Any) -> Any:
@@ -51,9 +51,9 @@ class TestScheduledSampling(LayerConformance):
 
         return layer(tokens, step=step, state=ops.zeros((len(tokens), 1)))
 
-    # Tokens go in and come out, and it counts: integers all, whatever the policy.
+    # Inputs, outputs and the counter are integers under every policy.
     test_dtype_policy = None
-    test_own_dtype_reaches_every_weight = None
+    test_dtype_argument_applies_to_every_weight = None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_schedules_by_hand(schedule: Any, at: tuple[float, ...], want: tuple[flo
 
 
 @pytest.mark.parametrize("name", SAMPLING_SCHEDULES.names())
-def test_every_schedule_falls_from_truth(name: str) -> None:
+def test_schedules_decrease_from_1(name: str) -> None:
     schedule = SAMPLING_SCHEDULES.get(name)()
     steps = ops.convert_to_tensor(np.arange(0, 50000, 97, dtype="float32"))
     chances = array(schedule(steps)) * np.ones(len(steps))
@@ -85,19 +85,19 @@ def test_every_schedule_falls_from_truth(name: str) -> None:
     assert keras.saving.deserialize_keras_object(saved) == schedule
 
 
-def test_a_schedule_of_ones_own() -> None:
+def test_custom_schedule() -> None:
     class Alternating(SamplingSchedule):
         def __call__(self, update: Any) -> Any:
             return update % 2
 
     sampling = ScheduledSampling(Alternating())
     assert float(array(sampling.probability)) == 0
-    _fed(sampling, Toy())
+    _sample_inputs(sampling, ToyDecoder())
     assert float(array(sampling.probability)) == 1
 
 
-class Toy:
-    """A decoder with its embedding and readout, of random weights."""
+class ToyDecoder:
+    """A decoder with embedding, readout and random weights."""
 
     def __init__(self, cell: Any = None) -> None:
         keras.utils.set_random_seed(7)
@@ -109,13 +109,13 @@ class Toy:
         self.call(TOKENS)
         for layer in (self.embedding, self.decoder, self.readout):
             randomise(layer, 3, 1.0)
-        self.prepared, self.start = self.decoder.start(self.memory, None, None, 3)
+        self.constants, self.start = self.decoder.start(self.memory, None, None, 3)
 
     def call(self, tokens: Any, mask: Any = None) -> Any:
         return self.readout(self.decoder(self.embedding(tokens), self.memory, inputs_mask=mask))
 
     def step(self, tokens: Any, state: Any) -> Any:
-        record, state = self.decoder.step(self.embedding(tokens), state, self.prepared)
+        record, state = self.decoder.step(self.embedding(tokens), state, self.constants)
         return self.readout(record.output), state
 
 
@@ -133,32 +133,40 @@ CELLS = {
 }
 
 
-def _fed(sampling: ScheduledSampling, toy: Toy, mask: Any = None, tokens: Any = TOKENS) -> Any:
+def _sample_inputs(
+    sampling: ScheduledSampling, toy: ToyDecoder, mask: Any = None, tokens: Any = TOKENS
+) -> Any:
     return sampling(tokens, step=toy.step, state=toy.start, mask=mask, training=True)
 
 
-def by_hand(toy: Toy, tokens: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Row by row, step by step, in Python; hidden steps are not there at all."""
+def sample_by_loop(
+    toy: ToyDecoder, tokens: np.ndarray, truth: np.ndarray, mask: np.ndarray
+) -> np.ndarray:
+    """Loop over rows and steps in Python; masked steps are skipped."""
     fed = tokens.copy()
     for row in range(len(tokens)):
-        memory, said = None if toy.memory is None else toy.memory[row : row + 1], None
-        prepared, state = toy.decoder.start(memory, None, None, 1)
+        memory, predicted = None if toy.memory is None else toy.memory[row : row + 1], None
+        constants, state = toy.decoder.start(memory, None, None, 1)
         for t in np.flatnonzero(mask[row]):
-            if said is not None and not truth[row, t]:
-                fed[row, t] = said
+            if predicted is not None and not truth[row, t]:
+                fed[row, t] = predicted
             inputs = toy.embedding(fed[row : row + 1, t])
-            record, state = toy.decoder.step(inputs, state, prepared)
-            said = int(array(toy.readout(record.output))[0].argmax())
+            record, state = toy.decoder.step(inputs, state, constants)
+            predicted = int(array(toy.readout(record.output))[0].argmax())
     return fed
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("cell", CELLS)
-def test_without_truth_it_is_greedy_feeding(cell: str, mode: str) -> None:
-    toy, sampling, mask = Toy(CELLS[cell]()), ScheduledSampling(ConstantSampling(0)), TOKENS != 0
-    run = compiled(lambda tokens: _fed(sampling, toy, mask, tokens), mode)
+def test_probability_0_feeds_greedy_predictions(cell: str, mode: str) -> None:
+    toy, sampling, mask = (
+        ToyDecoder(CELLS[cell]()),
+        ScheduledSampling(ConstantSampling(0)),
+        TOKENS != 0,
+    )
+    run = compiled(lambda tokens: _sample_inputs(sampling, toy, mask, tokens), mode)
     fed = array(run(ops.convert_to_tensor(TOKENS)))
-    want = by_hand(toy, TOKENS, np.zeros(TOKENS.shape, "bool"), mask)
+    want = sample_by_loop(toy, TOKENS, np.zeros(TOKENS.shape, "bool"), mask)
     assert fed.tolist() == want.tolist()
     assert (fed != TOKENS).any()
     assert not fed[~mask].any()
@@ -168,19 +176,19 @@ def test_without_truth_it_is_greedy_feeding(cell: str, mode: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("cell", ["plain", "input_feeding"])
-def test_coins_choose_between_truth_and_own_word(cell: str) -> None:
-    toy, mask = Toy(CELLS[cell]()), TOKENS != 0
+def test_sampled_mask_selects_truth_or_prediction(cell: str) -> None:
+    toy, mask = ToyDecoder(CELLS[cell]()), TOKENS != 0
     for seed in range(3):
         truth = np.random.default_rng(seed).random(TOKENS.shape) < 0.5
         first = (mask.cumsum(1) <= 1) | truth
-        fed = feed_own(toy.step, toy.start, TOKENS, ops.convert_to_tensor(first), mask)
-        assert array(fed).tolist() == by_hand(toy, TOKENS, truth, mask).tolist()
+        fed = sample_decoder_inputs(toy.step, toy.start, TOKENS, ops.convert_to_tensor(first), mask)
+        assert array(fed).tolist() == sample_by_loop(toy, TOKENS, truth, mask).tolist()
 
 
-def test_with_truth_alone_it_is_teacher_forcing() -> None:
-    toy = Toy(CELLS["input_feeding"]())
+def test_probability_1_is_teacher_forcing() -> None:
+    toy = ToyDecoder(CELLS["input_feeding"]())
     sampling = ScheduledSampling(ConstantSampling(1))
-    same(_fed(sampling, toy, TOKENS != 0), TOKENS)
+    same(_sample_inputs(sampling, toy, TOKENS != 0), TOKENS)
 
 
 @pytest.mark.parametrize("training", [None, False])
@@ -190,8 +198,8 @@ def test_outside_of_training_nothing_changes(training: bool | None) -> None:
     assert int(array(sampling.updates)) == 0
 
 
-def test_coins_fall_as_often_as_the_schedule_says() -> None:
-    """Over 4000 tokens, of which the truth is 5 and the decoder always says 7."""
+def test_sampling_frequency_equals_the_schedule() -> None:
+    """Over 4000 tokens, where the truth is 5 and the decoder always predicts 7."""
     tokens = np.full((200, 21), 5, "int32")
 
     def step(fed: Any, state: Any) -> Any:
@@ -204,19 +212,19 @@ def test_coins_fall_as_often_as_the_schedule_says() -> None:
         assert abs((fed[:, 1:] == 5).mean() - p) < 3 * np.sqrt(p * (1 - p) / 4000)
 
 
-def test_coins_are_seeded_and_fall_anew_at_every_call() -> None:
-    toy = Toy()
-    first, again = (ScheduledSampling(ConstantSampling(0.5), seed=3) for _ in range(2))
-    runs = [array(_fed(first, toy)) for _ in range(4)]
+def test_sampling_is_seeded_and_differs_between_calls() -> None:
+    toy = ToyDecoder()
+    first, repeated = (ScheduledSampling(ConstantSampling(0.5), seed=3) for _ in range(2))
+    runs = [array(_sample_inputs(first, toy)) for _ in range(4)]
     assert len({x.tobytes() for x in runs}) > 1
     for x in runs:
-        same(_fed(again, toy), x)
+        same(_sample_inputs(repeated, toy), x)
 
 
 @pytest.mark.parametrize("mode", MODES if not JAX else ["eager"])
-def test_updates_move_the_schedule(mode: str) -> None:
-    toy, sampling = Toy(), ScheduledSampling(LinearSampling(1.0, 0.5))
-    run = compiled(lambda tokens: _fed(sampling, toy, None, tokens), mode)
+def test_schedule_depends_on_updates(mode: str) -> None:
+    toy, sampling = ToyDecoder(), ScheduledSampling(LinearSampling(1.0, 0.5))
+    run = compiled(lambda tokens: _sample_inputs(sampling, toy, None, tokens), mode)
     tokens, chances = ops.convert_to_tensor(TOKENS), []
     for _ in range(3):
         chances.append(float(array(sampling.probability)))
@@ -224,34 +232,34 @@ def test_updates_move_the_schedule(mode: str) -> None:
     assert chances == [1, 0.5, 0]
     assert int(array(sampling.updates)) == 3
     every = np.ones(TOKENS.shape, "bool")
-    assert array(last).tolist() == by_hand(toy, TOKENS, ~every, every).tolist()
+    assert array(last).tolist() == sample_by_loop(toy, TOKENS, ~every, every).tolist()
 
 
-def test_pads_cannot_be_seen() -> None:
-    toy, mask = Toy(CELLS["attend_then_step"]()), TOKENS != 0
+def test_padding_does_not_affect_outputs() -> None:
+    toy, mask = ToyDecoder(CELLS["attend_then_step"]()), TOKENS != 0
     sampling = ScheduledSampling(ConstantSampling(0))
-    want = array(_fed(sampling, toy, mask))
-    longer = np.concatenate([TOKENS, np.full((3, 5), 8, "int32")], axis=1)
-    shown = np.concatenate([mask, np.zeros((3, 5), "bool")], axis=1)
-    got = array(_fed(sampling, toy, shown, longer))
+    want = array(_sample_inputs(sampling, toy, mask))
+    padded = np.concatenate([TOKENS, np.full((3, 5), 8, "int32")], axis=1)
+    padded_mask = np.concatenate([mask, np.zeros((3, 5), "bool")], axis=1)
+    got = array(_sample_inputs(sampling, toy, padded_mask, padded))
     same(got[:, :6], want)
     assert (got[:, 6:] == 8).all()
 
 
-def test_gradients_are_those_of_the_tokens_fed() -> None:
-    toy = Toy(CELLS["input_feeding"]())
+def test_gradients_equal_those_for_the_sampled_tokens() -> None:
+    toy = ToyDecoder(CELLS["input_feeding"]())
     model = keras.Sequential([toy.embedding, toy.decoder.cell.cell, toy.readout])
-    fed = _fed(ScheduledSampling(ConstantSampling(0)), toy)
+    fed = _sample_inputs(ScheduledSampling(ConstantSampling(0)), toy)
 
     def sampled(memory: Any) -> Any:
-        prepared, start = toy.decoder.start(memory, None, None, 3)
+        constants, start = toy.decoder.start(memory, None, None, 3)
 
         def step(tokens: Any, state: Any) -> Any:
-            record, state = toy.decoder.step(toy.embedding(tokens), state, prepared)
+            record, state = toy.decoder.step(toy.embedding(tokens), state, constants)
             return toy.readout(record.output), state
 
-        own = ScheduledSampling(ConstantSampling(0))
-        chosen = own(TOKENS, step=step, state=start, training=True)
+        sampling = ScheduledSampling(ConstantSampling(0))
+        chosen = sampling(TOKENS, step=step, state=start, training=True)
         return toy.readout(toy.decoder(toy.embedding(chosen), memory))
 
     def plain(memory: Any) -> Any:
@@ -265,15 +273,15 @@ def test_gradients_are_those_of_the_tokens_fed() -> None:
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (3, 1)])
 def test_small_sizes(shape: tuple[int, int]) -> None:
     tokens = np.full(shape, 2, "int32")
-    toy = Toy()
+    toy = ToyDecoder()
     _, start = toy.decoder.start(None, None, None, shape[0])
     sampling = ScheduledSampling(ConstantSampling(0))
     fed = sampling(tokens, step=toy.step, state=start, training=True)
     same(fed, tokens)
 
 
-def test_misuse_is_refused() -> None:
-    toy, sampling = Toy(), ScheduledSampling("constant")
+def test_invalid_arguments_are_rejected() -> None:
+    toy, sampling = ToyDecoder(), ScheduledSampling("constant")
     with pytest.raises(ValueError, match="needs step, the"):
         sampling(TOKENS, training=True)
     with pytest.raises(ValueError, match=r"tokens must be \(batch, steps\)"):
@@ -283,7 +291,7 @@ def test_misuse_is_refused() -> None:
     with pytest.raises(ValueError, match="tokens must be integers, got dtype"):
         sampling(TOKENS.astype("float32"), step=toy.step, state=toy.start, training=True)
     with pytest.raises(ValueError, match="mask has dtype float32"):
-        _fed(sampling, toy, np.ones(TOKENS.shape, "float32"))
+        _sample_inputs(sampling, toy, np.ones(TOKENS.shape, "float32"))
 
 
 SIZES = {"source_vocabulary_size": 11, "target_vocabulary_size": 12}
@@ -293,8 +301,8 @@ TARGET = np.array([[2, 4, 5, 6, 7, 9], [2, 8, 9, 0, 0, 0]], "int32")
 
 
 def translators(schedule: Any) -> list[tuple[Any, Any]]:
-    """Each that may read its own words twice, of the same weights: with sampling, and without."""
-    found = []
+    """Each model with scheduled sampling, and one with the same weights without it."""
+    result = []
     for name in az.list_presets():
         cls, numbers = PRESETS.get(name)()
         if not name.endswith("_small") or not issubclass(cls, az.models.EncoderDecoder):
@@ -308,9 +316,9 @@ def translators(schedule: Any) -> list[tuple[Any, Any]]:
         model = az.models.from_preset(name, **options, sampling=ScheduledSampling(schedule))
         for mine, theirs in zip(model.trainable_variables, plain.trainable_variables, strict=True):
             mine.assign(theirs)
-        found.append((model, plain))
-    assert len(found) >= 3
-    return found
+        result.append((model, plain))
+    assert len(result) >= 3
+    return result
 
 
 @pytest.mark.full
@@ -324,19 +332,19 @@ def test_translators_at_probability_1_are_teacher_forced() -> None:
 
 
 @pytest.mark.full
-def test_translators_at_probability_0_read_what_they_would_say() -> None:
-    """What greedy search says, without the end of a sentence: it goes on after that, too."""
+def test_translators_at_probability_0_use_their_predictions() -> None:
+    """Greedy predictions, which do not stop at the end token."""
     for model, plain in translators(ConstantSampling(0)):
-        found = plain.search(SOURCE, max_length=5)
-        said = np.concatenate([np.full((2, 1), 2), array(found.tokens)[:, 0, :]], axis=1)
+        result = plain.search(SOURCE, max_length=5)
+        predicted = np.concatenate([np.full((2, 1), 2), array(result.tokens)[:, 0, :]], axis=1)
         inputs = {"source": SOURCE, "target": np.full((2, 6), 2, "int32")}
         logits = array(model(inputs, training=True))
-        for row, length in enumerate(array(found.lengths)[:, 0]):
-            want = plain({"source": SOURCE, "target": np.maximum(said[:, :6], 1)})
+        for row, length in enumerate(array(result.lengths)[:, 0]):
+            want = plain({"source": SOURCE, "target": np.maximum(predicted[:, :6], 1)})
             close(logits[row, :length], array(want)[row, :length], 1e-5)
 
 
-def test_a_translator_without_sampling() -> None:
+def test_translator_without_sampling() -> None:
     options = {**SIZES, "units": 6}
     plain = az.models.from_preset("rnnsearch_small", **options)
     assert plain.sampling is None
@@ -355,16 +363,16 @@ def test_a_translator_without_sampling() -> None:
     ],
     ids=["schedule", "constants", "layer", "name"],
 )
-def test_constants_reach_a_translator(sampling: Any) -> None:
+def test_schedule_arguments_reach_the_translator(sampling: Any) -> None:
     model = az.models.from_preset("rnnsearch_small", **SIZES, units=6, sampling=sampling)
     model({"source": SOURCE, "target": TARGET}, training=True)
     want = LinearSampling() if sampling == "linear" else LinearSampling(slope=0.25)
     assert model.sampling.schedule == want
-    again = type(model).from_config(model.get_config())
-    assert again.sampling.schedule == model.sampling.schedule
+    repeated = type(model).from_config(model.get_config())
+    assert repeated.sampling.schedule == model.sampling.schedule
 
 
-def test_a_translator_goes_on_with_sampling_or_without(tmp_path: Path) -> None:
+def test_saved_translator_continues_with_and_without_sampling(tmp_path: Path) -> None:
     options = {**SIZES, "units": 6, "embedding_dim": 4}
     for kind in ({"sampling": "linear"}, {}):
         model = az.models.from_preset("seq2seq_initial_small", **options, **kind)
@@ -372,6 +380,6 @@ def test_a_translator_goes_on_with_sampling_or_without(tmp_path: Path) -> None:
             model.sampling.updates.assign(7)
         model.save_to_preset(tmp_path)
         assert az.models.from_preset(tmp_path).sampling is None
-        again = az.models.from_preset(tmp_path, sampling="linear")
-        assert int(array(again.sampling.updates)) == (7 if kind else 0)
-        same(again.trainable_variables, model.trainable_variables)
+        repeated = az.models.from_preset(tmp_path, sampling="linear")
+        assert int(array(repeated.sampling.updates)) == (7 if kind else 0)
+        same(repeated.trainable_variables, model.trainable_variables)

@@ -97,7 +97,7 @@ class TestConcatScore(ScoreConformance):
     changed = {"units": 9}
 
     def oracle(self, weights: Weights, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Side by side indeed, as the paper writes it."""
+        """Concatenated, as in the paper."""
         steps, sources = query.shape[-2], key.shape[-2]
         pairs = np.concatenate(
             [np.repeat(query[:, :, None], sources, axis=2), np.repeat(key[:, None], steps, axis=1)],
@@ -106,20 +106,20 @@ class TestConcatScore(ScoreConformance):
         return np.tanh(pairs @ weights["kernel"]) @ weights["v"]
 
 
-def test_base_class_is_refused() -> None:
+def test_base_class_is_rejected() -> None:
     with pytest.raises(TypeError, match="base class"):
         Score().compute_scores(None, None)
 
 
-def test_gain_starts_where_the_norm_of_v_is_expected() -> None:
+def test_initial_gain_equals_the_expected_norm() -> None:
     score = AdditiveScore(16, normalize=True)
     score.build((1, 1, 3), (1, 1, 4))
     assert float(array(score.gain)) == pytest.approx(0.25)
     assert not array(score.bias).any()
 
 
-def test_user_scores_are_layers_like_ours() -> None:
-    """A score of another package, given as an object."""
+def test_user_defined_scores_are_supported() -> None:
+    """A user-defined score, given as an object."""
 
     class Distance(Score):
         def compute_scores(self, query: object, keys: object) -> object:
@@ -133,7 +133,7 @@ def test_user_scores_are_layers_like_ours() -> None:
 
 
 def only(scores: Any) -> float:
-    """The one number of scores `(1, 1, 1)`."""
+    """Return the single number of scores `(1, 1, 1)`."""
     return float(array(scores)[0, 0, 0])
 
 
@@ -142,15 +142,15 @@ def vectors(*rows: list[float]) -> Array:
 
 
 def convolved(weights: Array, filters: Array) -> Array:
-    """Rows `(..., S)` with taps `(K, 1, F)` to `(..., S, F)`, tap by tap, zeros outside."""
+    """Convolve rows `(..., S)` with taps `(K, 1, F)` to `(..., S, F)`, with zero padding."""
     taps, sources = len(filters), weights.shape[-1]
-    found = np.zeros((*weights.shape, filters.shape[-1]))
+    result = np.zeros((*weights.shape, filters.shape[-1]))
     for position in range(sources):
         for tap in range(taps):
             source = position + tap - (taps - 1) // 2
             if 0 <= source < sources:
-                found[..., position, :] += weights[..., source, None] * filters[tap, 0]
-    return found
+                result[..., position, :] += weights[..., source, None] * filters[tap, 0]
+    return result
 
 
 class TestCosineScore(ScoreConformance):
@@ -179,7 +179,7 @@ class TestTrilinearScore(ScoreConformance):
     widths = (6, 6)
 
     def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
-        """Side by side indeed, as the paper writes it."""
+        """Concatenated, as in the paper."""
         steps, sources = query.shape[-2], key.shape[-2]
         query = np.repeat(query[:, :, None], sources, axis=2)
         key = np.repeat(key[:, None], steps, axis=1)
@@ -200,8 +200,8 @@ class TestLocationScore(ScoreConformance):
         with pytest.raises(ValueError, match="needs max_length, the length of the longest memory"):
             Attention(score="location")
 
-    def test_leading_axes_of_the_keys_alone(self) -> None:
-        layer, (query, key) = self.built(), self.tensors()
+    def test_leading_axes_of_the_keys_only(self) -> None:
+        layer, (query, key) = self.make_random(), self.tensors()
         heads = ops.convert_to_tensor(np.stack([key, key], axis=1))
         got = array(layer.compute_scores(ops.convert_to_tensor(query[:, None]), heads))
         for head in range(2):
@@ -215,7 +215,7 @@ class TestBilinearScore(ScoreConformance):
     changed = {"activation": "relu", "use_bias": False}
 
     def tensors(self, batch: int = 3, seed: int = 0, scale: float = 0.5) -> tuple[Array, ...]:
-        """Small ones: a sum in float32 errs by its terms, and tanh's are then of its own size."""
+        """Small values: a float32 sum has errors of the size of its terms."""
         return super().tensors(batch, seed, scale)
 
     def oracle(self, weights: Weights, query: Array, key: Array) -> Array:
@@ -240,15 +240,15 @@ class TestEuclideanScore(ScoreConformance):
         return 1 / (1 + np.linalg.norm(query[:, :, None] - key[:, None], axis=-1))
 
 
-class RememberingScore(ScoreConformance):
-    """A score that reads a state of the shape of scores; `oracle` takes it too."""
+class StatefulScoreConformance(ScoreConformance):
+    """A score whose state has the shape of scores; `oracle` takes it too."""
 
     def oracle(self, weights: Weights, query: Array, key: Array, previous: Any = 0.0) -> Array:
         raise TypeError("a case gives its formula")
 
     @pytest.mark.numerics
-    def test_scores_of_later_looks(self) -> None:
-        layer = self.built()
+    def test_scores_of_later_steps(self) -> None:
+        layer = self.make_random()
         for seed in range(20):
             randomise(layer, seed)
             query, key = self.tensors(seed=seed)
@@ -259,7 +259,7 @@ class RememberingScore(ScoreConformance):
             assert np.abs(array(got) - array(layer(query, key))).max() > 1e-2
 
     @pytest.mark.numerics
-    def test_gradients_of_later_looks_are_finite_differences(self) -> None:
+    def test_gradients_of_later_steps_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
         tensors = [x.astype(WIDE) for x in self.tensors()]
         previous = np.random.default_rng(1).random((3, 4, 5)).astype(WIDE)
@@ -273,22 +273,22 @@ class RememberingScore(ScoreConformance):
 
     def test_state_of_every_leading_axis(self) -> None:
         """Heads and hypotheses: `(B, H, T, S)`, each attention step from its own state."""
-        layer, (query, key) = self.built(), self.tensors()
+        layer, (query, key) = self.make_random(), self.tensors()
         previous = np.random.default_rng(2).random((3, 2, 4, 5)).astype("float32")
         keys = layer.project(ops.convert_to_tensor(key))[:, None]
-        many = ops.convert_to_tensor(np.stack([query, 2 * query], axis=1))
-        got = array(layer.compute_scores(many, keys, (ops.convert_to_tensor(previous),)))
+        states = ops.convert_to_tensor(np.stack([query, 2 * query], axis=1))
+        got = array(layer.compute_scores(states, keys, (ops.convert_to_tensor(previous),)))
         for head in range(2):
-            alone = _compared(layer, (head + 1) * query, key, previous[:, head])
-            close(got[:, head], alone, 1e-6)
+            single = _compared(layer, (head + 1) * query, key, previous[:, head])
+            close(got[:, head], single, 1e-6)
 
-    def test_state_starts_at_nothing(self) -> None:
-        layer = self.built()
+    def test_initial_state_is_zero(self) -> None:
+        layer = self.make_random()
         assert layer.is_stateful
-        for dtype, wanted in (("float16", "float32"), ("float32", "float32")):
+        for dtype, expected in (("float16", "float32"), ("float32", "float32")):
             (state,) = layer.initial_state(ops.ones((3, 2, 5), dtype))
             assert tuple(state.shape) == (3, 2, 5)
-            assert keras.backend.standardize_dtype(state.dtype) == wanted
+            assert keras.backend.standardize_dtype(state.dtype) == expected
             assert not array(state).any()
         query, key = self.tensors()
         close(_compared(layer, query, key, np.zeros((3, 4, 5), "float32")), layer(query, key), 1e-6)
@@ -299,7 +299,7 @@ def _compared(layer: Any, query: Any, key: Any, previous: Any) -> Any:
     return layer.compute_scores(query, layer.project(key), (previous,))
 
 
-class TestCoverageScore(RememberingScore):
+class TestCoverageScore(StatefulScoreConformance):
     covers = CoverageScore
     registered = "coverage"
     options = {"units": 8}
@@ -309,24 +309,26 @@ class TestCoverageScore(RememberingScore):
         covered = np.asarray(previous)[..., None] * weights["coverage_kernel"]
         return np.tanh(additive_hidden(weights, query, key) + covered) @ weights["v"]
 
-    def test_remembers_the_sum(self) -> None:
+    def test_state_contains_the_sum_of_weights(self) -> None:
         (state,) = CoverageScore().update_state(np.array([0.25, 0.75]), (np.array([1.0, 0.5]),))
         assert state.tolist() == [1.25, 1.25]
 
 
-class TestLocationSensitiveScore(RememberingScore):
+class TestLocationSensitiveScore(StatefulScoreConformance):
     covers = LocationSensitiveScore
     registered = "location_sensitive"
     options = {"units": 7, "filters": 3, "kernel_size": 3}
     changed = {"units": 9, "filters": 4, "kernel_size": 5, "cumulative": True}
 
     def oracle(self, weights: Weights, query: Array, key: Array, previous: Any = 0.0) -> Array:
-        around = np.zeros(())
+        location_term = np.zeros(())
         if np.ndim(previous):
-            around = convolved(previous, weights["location_filters"]) @ weights["location_kernel"]
-        return np.tanh(additive_hidden(weights, query, key) + around) @ weights["v"]
+            location_term = (
+                convolved(previous, weights["location_filters"]) @ weights["location_kernel"]
+            )
+        return np.tanh(additive_hidden(weights, query, key) + location_term) @ weights["v"]
 
-    def test_remembers_the_last_weights_or_their_sum(self) -> None:
+    def test_state_contains_the_last_weights_or_their_sum(self) -> None:
         new, old = np.array([0.25, 0.75]), (np.array([1.0, 0.5]),)
         assert self.make().update_state(new, old)[0].tolist() == [0.25, 0.75]
         assert self.make(cumulative=True).update_state(new, old)[0].tolist() == [1.25, 1.25]
@@ -356,7 +358,7 @@ def test_cosine_of_any_length_is_that_of_the_direction() -> None:
         assert all(np.isfinite(x).all() for x in gradients)
 
 
-def test_a_vector_of_zeros_has_cosine_0_and_no_gradient() -> None:
+def test_zero_vector_has_cosine_0_and_zero_gradient() -> None:
     run = differentiable(CosineScore(), CosineScore())
     scores, (of_query, of_key), _ = run(vectors([3, 4], [0, 0]), vectors([0, 2], [0, 0]))
     np.testing.assert_allclose(scores[0], [[0.8, 0], [0, 0]], rtol=1e-6)
@@ -367,7 +369,7 @@ def test_a_vector_of_zeros_has_cosine_0_and_no_gradient() -> None:
     assert not of_key[0, 1].any()
 
 
-def test_learned_temperature_starts_where_it_is_told_and_stays_above_0() -> None:
+def test_learned_temperature_has_its_initial_value_and_stays_positive() -> None:
     score = CosineScore(0.5, learn_temperature=True)
     run = differentiable(score, score)
     query, key = vectors([3, 4]), vectors([0, 2])
@@ -388,8 +390,8 @@ def test_trilinear_by_hand() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_trilinear_makes_no_pairs(mode: str) -> None:
-    """At T = S = 2000 and D = 64, pairs of 3 D numbers would take 3 GB."""
+def test_trilinear_creates_no_pairwise_tensor(mode: str) -> None:
+    """At T = S = 2000 and D = 64, a tensor of 3 D numbers per pair would take 3 GB."""
     rng = np.random.default_rng(0)
     score = TrilinearScore()
     query, key = rng.normal(size=(2, 1, 2000, 64)).astype("float32")
@@ -410,7 +412,7 @@ def test_location_by_hand() -> None:
         assert got.tolist() == [1, 2, 0][:length], "what stands in the memory plays no part"
 
 
-def test_location_refuses_a_longer_memory() -> None:
+def test_location_score_rejects_a_longer_memory() -> None:
     states, memory = np.ones((2, 3, 4), "float32"), np.ones((2, 6, 4), "float32")
     layer = Attention(score=LocationScore(max_length=5))
     with pytest.raises(ValueError, match="the length of key, 6, exceeds max_length=5"):
@@ -454,8 +456,8 @@ def test_euclidean_by_hand() -> None:
     np.testing.assert_allclose(of_query[0, 0], -of_key[0].sum(0), rtol=1e-5)
 
 
-def test_euclidean_of_near_and_far() -> None:
-    """Expanding the square would give 0 or noise for the first of these."""
+def test_euclidean_score_of_close_and_distant_vectors() -> None:
+    """Expanding the square would give 0 or rounding errors for the first of these."""
     query = np.full((1, 1, 4), 1000, "float32")
     near, far = query + np.float32(2**-8), query + np.float32(1e25)
     run = differentiable(EuclideanScore(), EuclideanScore())
@@ -465,7 +467,7 @@ def test_euclidean_of_near_and_far() -> None:
         assert all(np.isfinite(x).all() for x in gradients)
 
 
-def test_equal_widths_are_asked_for() -> None:
+def test_unequal_widths_are_rejected() -> None:
     for name, other in (("cosine", "general"), ("trilinear", "concat"), ("euclidean", "additive")):
         with pytest.raises(ValueError, match=f'{name} needs equal widths of que.*score="{other}"'):
             Attention(score=name)(np.ones((1, 2, 3), "float32"), np.ones((1, 2, 4), "float32"))

@@ -17,8 +17,8 @@ from tests.variants import numerics_only
 def pooled(query: np.ndarray, weights: Any, inputs: np.ndarray, mask: np.ndarray) -> Any:
     """Bahdanau's attention with one query `(B, Dq)`, in float64."""
     hidden = (query @ weights["query_kernel"])[:, None] + inputs @ weights["key_kernel"]
-    looked = softmax(np.tanh(hidden) @ weights["v"], mask)
-    return np.einsum("bs,bsd->bd", looked, inputs), looked
+    attention_weights = softmax(np.tanh(hidden) @ weights["v"], mask)
+    return np.einsum("bs,bsd->bd", attention_weights, inputs), attention_weights
 
 
 class TestAttentionPooling(StructureConformance):
@@ -38,7 +38,7 @@ class TestAttentionPooling(StructureConformance):
 
 @numerics_only
 class TestAttentionPoolingWithAQuery(TestAttentionPooling):
-    """The query comes from outside: an LSTM's last state, say."""
+    """With a query input, such as the last state of an LSTM."""
 
     def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
         return (batch, *lengths, 6), (batch, 4)
@@ -61,8 +61,8 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize("score", SCORES.names())
 def test_every_score(score: str) -> None:
-    made = LocationScore(max_length=7) if score == "location" else score
-    layer = AttentionPooling(score=made)
+    score_layer = LocationScore(max_length=7) if score == "location" else score
+    layer = AttentionPooling(score=score_layer)
     out, weights = layer(np.ones((2, 3, 4), "float32"), return_attention_scores=True)
     assert tuple(out.shape) == (2, 4)
     np.testing.assert_allclose(array(weights).sum(-1), 1, atol=1e-6)
@@ -88,38 +88,38 @@ def test_dropout_acts_in_training_only() -> None:
     assert np.abs(array(layer(inputs, training=True)) - array(want)).max() > 1e-3
 
 
-def test_the_mask_ends_here() -> None:
-    """An LSTM's state asks its own outputs; what comes next finds a vector without a mask."""
+def test_no_mask_is_passed_on() -> None:
+    """The state of an LSTM attends to its outputs; the pooled vector has no mask."""
     tokens = keras.Input((None,), dtype="int32")
     embedded = keras.layers.Embedding(9, 4, mask_zero=True)(tokens)
     outputs, state, _ = keras.layers.LSTM(5, return_sequences=True, return_state=True)(embedded)
     vector, weights = AttentionPooling()(outputs, state, return_attention_scores=True)
     model = keras.Model(tokens, [keras.layers.Dense(2)(vector), weights])
     ids = np.array([[1, 2, 3, 0, 0], [4, 5, 6, 7, 8], [0, 0, 0, 0, 0]])
-    answers, looked = model(ids)
-    assert not array(looked)[ids == 0].any()
-    np.testing.assert_allclose(array(looked).sum(-1), [1, 1, 0], atol=1e-6)
-    close(model(ids[:1, :3])[0], array(answers)[:1], 1e-5)
+    logits, attention_weights = model(ids)
+    assert not array(attention_weights)[ids == 0].any()
+    np.testing.assert_allclose(array(attention_weights).sum(-1), [1, 1, 0], atol=1e-6)
+    close(model(ids[:1, :3])[0], array(logits)[:1], 1e-5)
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     inputs, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5), "float32")
-    own, given = AttentionPooling(), AttentionPooling()
-    own(inputs)
-    given(inputs, query)
+    with_weight, with_query = AttentionPooling(), AttentionPooling()
+    with_weight(inputs)
+    with_query(inputs, query)
     with pytest.raises(ValueError, match="built with a learned query"):
-        own(inputs, query)
+        with_weight(inputs, query)
     with pytest.raises(ValueError, match="built with an external query"):
-        given(inputs)
+        with_query(inputs)
     with pytest.raises(ValueError, match=r"query must be \(batch, features\)"):
         AttentionPooling()(inputs, query[:, None])
     with pytest.raises(ValueError, match=r"query must be \(batch, 5\)"):
-        given(inputs, query[:, :4])
+        with_query(inputs, query[:, :4])
     with pytest.raises(ValueError, match="needs equal widths of query and key, got"):
         AttentionPooling(score="dot")(inputs, query)
 
 
-def test_no_query_is_learned_when_one_is_given() -> None:
+def test_query_weight_exists_only_without_a_query_input() -> None:
     layer = AttentionPooling(score="general")
     layer(np.ones((2, 3, 4), "float32"), ops.ones((2, 5)))
     assert [tuple(v.shape) for v in layer.weights] == [(4, 5)]

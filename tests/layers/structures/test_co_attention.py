@@ -20,13 +20,13 @@ class TestCoAttention(StructureConformance):
     together = {"units": {"score": "additive"}}
     names = ("context_mask", "query_mask")
     lengths = (5, 4)
-    seed = 141  # every best match stands clear of the second: at a tie the slope is two
+    seed = 141  # the best match is far from the second: at a tie the gradient is not unique
 
     def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
         return (batch, lengths[0], 6), (batch, lengths[1], 6)
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
-        """Pair by pair, with the paper's w over [h; u; h * u] laid side by side."""
+        """Compute each pair with the paper's w over the concatenated [h; u; h * u]."""
         w = numbers(layer)["kernel"]
         merged, to_query, to_context = [], [], []
         for h, u, h_mask, u_mask in zip(*tensors, *masks, strict=True):
@@ -37,19 +37,23 @@ class TestCoAttention(StructureConformance):
             a = softmax(s, h_mask[:, None] & u_mask)
             best = np.max(np.where(u_mask, s, -np.inf), axis=1, initial=-1e300)
             b = softmax(best, h_mask & u_mask.any())
-            asked, told = a @ u, np.broadcast_to(b @ h, h.shape)
-            merged.append(np.concatenate([h, asked, h * asked, h * told], axis=-1))
+            attended_query, attended_context = a @ u, np.broadcast_to(b @ h, h.shape)
+            merged.append(
+                np.concatenate(
+                    [h, attended_query, h * attended_query, h * attended_context], axis=-1
+                )
+            )
             to_query.append(a)
             to_context.append(b)
-        batch, steps, places = len(tensors[0]), tensors[0].shape[1], tensors[1].shape[1]
+        batch, steps, positions = len(tensors[0]), tensors[0].shape[1], tensors[1].shape[1]
         return (
             np.array(merged).reshape(batch, steps, 24),
-            np.array(to_query).reshape(batch, steps, places),
+            np.array(to_query).reshape(batch, steps, positions),
             np.array(to_context).reshape(batch, steps),
         )
 
-    def when_dead(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
-        """Without a query the context is still there, and all that came of looking is 0."""
+    def check_fully_masked(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
+        """With a fully masked query the context is returned, and all attended parts are 0."""
         merged, to_query, to_context = outputs
         assert not to_query[1].any()
         assert not to_context[1].any()
@@ -73,7 +77,7 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(array(merged), want, atol=1e-6)
 
 
-def test_masks_come_from_embeddings_and_the_contexts_goes_on() -> None:
+def test_masks_of_embeddings_are_used_and_the_context_mask_is_passed_on() -> None:
     text, question = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
     embed = layers.Embedding(9, 6, mask_zero=True)
     merged = CoAttention()(embed(text), embed(question))
@@ -86,30 +90,30 @@ def test_masks_come_from_embeddings_and_the_contexts_goes_on() -> None:
     out, states = model([texts, questions])
     same(implicit_mask(out), texts != 0)
     assert not array(out)[texts == 0].any()
-    alone, last = model([texts[:1, :3], questions[:1, :2]])
-    close(array(out)[:1, :3], array(alone), 1e-5)
+    single, last = model([texts[:1, :3], questions[:1, :2]])
+    close(array(out)[:1, :3], array(single), 1e-5)
     close(array(states)[:1, :3], array(last), 1e-5)
 
 
 @pytest.mark.parametrize("score", SCORES.names())
-def test_every_score_that_needs_no_past(score: str) -> None:
-    made = LocationScore(max_length=7) if score == "location" else score
+def test_every_stateless_score(score: str) -> None:
+    score_layer = LocationScore(max_length=7) if score == "location" else score
     if SCORES.get(score)(**({"max_length": 7} if score == "location" else {})).is_stateful:
         with pytest.raises(ValueError, match="depends on previous attention steps"):
-            CoAttention(made)
+            CoAttention(score_layer)
         return
     context, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
-    assert tuple(CoAttention(made)(context, query).shape) == (2, 3, 16)
+    assert tuple(CoAttention(score_layer)(context, query).shape) == (2, 3, 16)
 
 
-def test_other_widths_are_refused() -> None:
+def test_other_widths_are_rejected() -> None:
     context, query = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
     with pytest.raises(ValueError, match=r"must have the same width.*got 4 and 3"):
         CoAttention("general")(context, query[..., :3])
 
 
 def test_integers_are_read_as_floats() -> None:
-    """Weights are fractions: sums of whole numbers by them are not whole."""
+    """Weights are fractions, so weighted sums of integers are not integers."""
     rng = np.random.default_rng(0)
     context, query = (rng.integers(-3, 4, size=(2, n, 4)) for n in (5, 3))
     layer = CoAttention()

@@ -22,7 +22,7 @@ from tests.variants import numerics_only
 
 
 def gru(cell: Any, inputs: np.ndarray) -> np.ndarray:
-    """Keras's GRU cell over `(L, D)`, from its weights, in float64: the states `(L, H)`."""
+    """Return states `(L, H)` of Keras's GRU cell over `(L, D)`, in float64."""
     kernel, recurrent, bias = (array(v) for v in cell.weights)
     size, state, states = cell.units, np.zeros(cell.units), []
     for x in inputs:
@@ -33,17 +33,17 @@ def gru(cell: Any, inputs: np.ndarray) -> np.ndarray:
     return np.array(states).reshape(-1, size)
 
 
-def ahead(encoder: Any, inputs: np.ndarray) -> np.ndarray:
+def run_gru(encoder: Any, inputs: np.ndarray) -> np.ndarray:
     return gru(encoder.cell, inputs)
 
 
 def both_ways(encoder: Any, inputs: np.ndarray) -> np.ndarray:
-    back = ahead(encoder.backward_layer, inputs[::-1])[::-1]
-    return np.concatenate([ahead(encoder.forward_layer, inputs), back], axis=-1)
+    back = run_gru(encoder.backward_layer, inputs[::-1])[::-1]
+    return np.concatenate([run_gru(encoder.forward_layer, inputs), back], axis=-1)
 
 
 def pooled(pooling: AttentionPooling, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """HAN's three equations over `(L, D)` of which all is there."""
+    """HAN's three equations over an unmasked `(L, D)`."""
     weights = numbers(pooling)
     bias = weights["query"] @ weights["query_kernel"]
     scores = np.tanh(states @ weights["key_kernel"] + bias) @ weights["v"]
@@ -52,27 +52,27 @@ def pooled(pooling: AttentionPooling, states: np.ndarray) -> tuple[np.ndarray, n
 
 
 def level(layer: Any, number: int, inputs: np.ndarray, mask: np.ndarray) -> Any:
-    """One sequence, only what is there of it: a vector, and weights in their places."""
+    """Pool the unmasked positions of one sequence; return the vector and the weights."""
     attention_weights = np.zeros(len(mask))
     if not mask.any():
         return np.zeros(layer.widths[number]), attention_weights
     states, encoder = inputs[mask], layer.encoders[number]
     if encoder is not None:
-        ways = both_ways if isinstance(encoder, layers.Bidirectional) else ahead
+        ways = both_ways if isinstance(encoder, layers.Bidirectional) else run_gru
         states = ways(encoder, states)
     vector, attention_weights[mask] = pooled(layer.poolings[number], states)
     return vector, attention_weights
 
 
 def documents(layer: Any, inputs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Two levels, sentence by sentence, document by document; nothing hidden is ever touched."""
+    """Compute two levels by loops over sentences and documents, without masked positions."""
     words, sentences = np.zeros(mask.shape), np.zeros(mask.shape[:2])
     results = np.zeros((len(mask), layer.widths[1]))
     for row in range(len(mask)):
         vectors = np.zeros((mask.shape[1], layer.widths[0]))
-        for place in range(mask.shape[1]):
-            vectors[place], words[row, place] = level(
-                layer, 0, inputs[row, place], mask[row, place]
+        for position in range(mask.shape[1]):
+            vectors[position], words[row, position] = level(
+                layer, 0, inputs[row, position], mask[row, position]
             )
         results[row], sentences[row] = level(layer, 1, vectors, mask[row].any(-1))
     return results, words, sentences
@@ -104,7 +104,7 @@ class TestHierarchicalAttention(StructureConformance):
 
 @numerics_only
 class TestOneLevelWithoutEncoder(StructureConformance):
-    """It is the pooling alone."""
+    """Equals the pooling layer."""
 
     covers = HierarchicalAttention
 
@@ -122,14 +122,14 @@ class TestOneLevelWithoutEncoder(StructureConformance):
 
 
 def han() -> HierarchicalAttention:
-    """The paper's, small: a bidirectional GRU at both levels."""
+    """A small version of the paper's model: a bidirectional GRU at both levels."""
     words, sentences = (layers.Bidirectional(layers.GRU(n, return_sequences=True)) for n in (3, 2))
     return HierarchicalAttention(
         [(words, AttentionPooling(units=4)), (sentences, AttentionPooling())]
     )
 
 
-def test_it_is_han() -> None:
+def test_han_follows_the_paper() -> None:
     layer, rng = han(), np.random.default_rng(0)
     inputs, mask = rng.normal(size=(3, 4, 5, 6)), rng.random((3, 4, 5)) < 0.5
     mask[0, 1], mask[2] = False, False
@@ -151,7 +151,7 @@ def three_levels() -> HierarchicalAttention:
 
 
 def test_three_levels_are_three_poolings() -> None:
-    """Any number of levels; encoders that give states besides, or none, or are no RNN at all."""
+    """Any number of levels; encoders that also return states, no encoder, encoders without RNN."""
     rng, layer = np.random.default_rng(0), three_levels()
     inputs = rng.normal(size=(2, 2, 3, 4, 6)).astype("float32")
     mask = rng.random((2, 2, 3, 4)) < 0.4
@@ -160,27 +160,27 @@ def test_three_levels_are_three_poolings() -> None:
     vector, weights = layer(inputs, mask=mask, return_attention_scores=True)
     assert [tuple(w.shape) for w in weights] == [(2, 2, 3, 4), (2, 2, 3), (2, 2)]
     vectors = np.zeros((2, 2, 3, 4), "float32")
-    for place in np.ndindex(2, 2, 3):
-        if mask[place].any():
-            memory, _ = layer.encoders[0](inputs[place][mask[place]][None])
-            vectors[place] = array(layer.poolings[0](memory))[0]
+    for position in np.ndindex(2, 2, 3):
+        if mask[position].any():
+            memory, _ = layer.encoders[0](inputs[position][mask[position]][None])
+            vectors[position] = array(layer.poolings[0](memory))[0]
     upper = np.zeros((2, 2, 4), "float32")
-    for place in np.ndindex(2, 2):
-        there = mask[place].any(-1)
-        if there.any():
-            upper[place] = array(layer.poolings[1](vectors[place][there][None]))[0]
+    for position in np.ndindex(2, 2):
+        valid = mask[position].any(-1)
+        if valid.any():
+            upper[position] = array(layer.poolings[1](vectors[position][valid][None]))[0]
     for row in range(2):
-        there = mask[row].any((-1, -2))
-        want = layer.poolings[2](layer.encoders[2](upper[row][there][None]))
+        valid = mask[row].any((-1, -2))
+        want = layer.poolings[2](layer.encoders[2](upper[row][valid][None]))
         close(array(vector)[row], array(want)[0], 1e-5)
     present = (mask, mask.any(-1), mask.any((-1, -2)))
-    for attention_weights, there in zip(weights, present, strict=True):
-        assert not array(attention_weights)[~there].any()
-        np.testing.assert_allclose(array(attention_weights).sum(-1), there.any(-1), atol=1e-6)
+    for attention_weights, valid in zip(weights, present, strict=True):
+        assert not array(attention_weights)[~valid].any()
+        np.testing.assert_allclose(array(attention_weights).sum(-1), valid.any(-1), atol=1e-6)
 
 
-def test_an_encoder_never_sees_a_sequence_without_a_place() -> None:
-    """Keras's cuDNN kernels refuse it; and what is shown instead is a 0 at the start."""
+def test_encoder_is_not_called_with_empty_sequences() -> None:
+    """Keras's cuDNN kernels reject an empty mask, so the first position is used, with value 0."""
     seen: list[Any] = []
 
     class Spy(layers.Layer):
@@ -202,15 +202,15 @@ def test_an_encoder_never_sees_a_sequence_without_a_place() -> None:
     inputs = np.full((3, 2, 1), 7, "float32")
     mask = np.array([[0, 0], [0, 1], [1, 0]], "bool")
     out = layer(inputs, mask=mask)
-    ((given, shown),) = seen
-    assert given[..., 0].tolist() == [[0, 0], [0, 7], [7, 0]]
+    ((arguments, shown),) = seen
+    assert arguments[..., 0].tolist() == [[0, 0], [0, 7], [7, 0]]
     assert shown.tolist() == [[True, False], [False, True], [True, False]]
     assert array(out).tolist() == [[0], [8], [8]]
 
 
 @pytest.mark.full
 @needs_dynamic_shapes
-def test_lengths_that_turn_out_to_be_0_when_it_runs() -> None:
+def test_dynamic_lengths_of_0() -> None:
     layer = build_random(han(), np.ones((2, 3, 4, 5), "float32"))
 
     def run(inputs: Any) -> Any:
@@ -226,22 +226,22 @@ def test_lengths_that_turn_out_to_be_0_when_it_runs() -> None:
             close(got, want, 1e-5)
 
 
-def test_masks_come_from_an_embedding_and_end_above() -> None:
+def test_mask_of_an_embedding_is_used_and_not_passed_on() -> None:
     tokens = keras.Input((None, None), dtype="int32")
     embedded = layers.Embedding(9, 6, mask_zero=True)(tokens)
     vector, weights = han()(embedded, return_attention_scores=True)
     model = keras.Model(tokens, [layers.Dense(2)(vector), *weights])
     ids = np.zeros((3, 3, 4), "int32")
     ids[0, 0, :2], ids[0, 1, :3], ids[1, 0] = (1, 2), (3, 4, 5), (5, 6, 7, 8)
-    answer, words, sentences = model(ids)
-    assert implicit_mask(answer) is None
+    outputs, words, sentences = model(ids)
+    assert implicit_mask(outputs) is None
     assert not array(words)[ids == 0].any()
     np.testing.assert_allclose(array(sentences).sum(-1), [1, 1, 0], atol=1e-6)
-    close(model(ids[:1, :2, :3])[0], array(answer)[:1], 1e-5)
-    close(model(ids[1:2, :1])[0], array(answer)[1:2], 1e-5)
+    close(model(ids[:1, :2, :3])[0], array(outputs)[:1], 1e-5)
+    close(model(ids[1:2, :1])[0], array(outputs)[1:2], 1e-5)
 
 
-def test_training_reaches_the_levels() -> None:
+def test_training_updates_every_level() -> None:
     levels = [(layers.Dropout(0.5), AttentionPooling()), (None, AttentionPooling(dropout=0.5))]
     layer, inputs = HierarchicalAttention(levels), np.ones((2, 3, 4, 5), "float32")
     want = layer(inputs)
@@ -249,7 +249,7 @@ def test_training_reaches_the_levels() -> None:
     assert np.abs(array(layer(inputs, training=True)) - array(want)).max() > 1e-3
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     pooling = AttentionPooling()
     for levels in ([], [pooling], [(None, None)], [(None, pooling, 1)], [("gru", pooling)], None):
         with pytest.raises(ValueError, match="levels must be a list of pairs of layers"):
@@ -259,11 +259,11 @@ def test_misuse_is_refused() -> None:
         layer(np.ones((2, 3, 4), "float32"))
     inputs = np.ones((2, 3, 4, 5), "float32")
     layer(inputs)
-    for levels, made in (
+    for levels, encoders in (
         ([(layers.GRU(3), AttentionPooling())], r"\(batch, steps, features\)"),
         ([(None, layers.Dense(3))], r"\(batch, features\)"),
     ):
-        with pytest.raises(ValueError, match=rf"must be {made}, .* input shape \(None, 4, 5\)"):
+        with pytest.raises(ValueError, match=rf"must be {encoders}, .* input shape \(None, 4, 5\)"):
             HierarchicalAttention(levels)(inputs[0])
     with pytest.raises(ValueError, match=r"mask has shape.*rank 3"):
         layer(inputs, mask=np.ones((2, 3), "bool"))

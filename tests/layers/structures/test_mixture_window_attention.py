@@ -6,11 +6,11 @@ import pytest
 from attention_zoo.layers import MixtureWindowAttention
 from tests.layers.attention_case import Array, Result, Weights
 from tests.layers.running import MODES, array, arrays, compiled, differentiable, normal
-from tests.layers.stateful_conformance import RememberingConformance
+from tests.layers.stateful_conformance import StatefulAttentionConformance
 
 
-class TestMixtureWindowAttention(RememberingConformance):
-    """Narrow bells far along the memory magnify the rounding of kappa itself: hence 1e-5."""
+class TestMixtureWindowAttention(StatefulAttentionConformance):
+    """Narrow Gaussians at large positions amplify rounding errors of kappa: hence 1e-5."""
 
     covers = MixtureWindowAttention
     options = {"num_components": 3}
@@ -19,29 +19,31 @@ class TestMixtureWindowAttention(RememberingConformance):
     tolerance = 1e-5
 
     def tensors(self, *sizes: int, scale: float = 1.0, **named: int) -> tuple[Array, ...]:
-        """Quiet queries: what they say is exponentiated twice."""
+        """Small queries, because they are exponentiated twice."""
         query, value, key = super().tensors(*sizes, scale=scale, **named)
         return 0.3 * query, value, key
 
     def start(self, sources: int) -> Array:
         return np.zeros(3)
 
-    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
-        """Equations 46 to 51, place by place and bell by bell."""
-        said = np.exp(query @ weights["kernel"] + weights["bias"])
-        alpha, beta, kappa = said[:3], said[3:6], state + said[6:]
-        looked = np.zeros(len(key))
-        for place in range(len(key)):
+    def step_oracle(
+        self, weights: Weights, query: Array, key: Array, mask: Array, state: Array
+    ) -> Result:
+        """Equations 46 to 51, by loops over positions and Gaussians."""
+        parameters = np.exp(query @ weights["kernel"] + weights["bias"])
+        alpha, beta, kappa = parameters[:3], parameters[3:6], state + parameters[6:]
+        attention_weights = np.zeros(len(key))
+        for position in range(len(key)):
             for k in range(3):
-                bell = np.exp(-beta[k] * (kappa[k] - (place + 1)) ** 2)
-                looked[place] += alpha[k] * bell * mask[place]
-        return looked, kappa
+                bell = np.exp(-beta[k] * (kappa[k] - (position + 1)) ** 2)
+                attention_weights[position] += alpha[k] * bell * mask[position]
+        return attention_weights, kappa
 
 
 def one_bell(
     height: float, narrowness: float, step: float, features: int = 1
 ) -> MixtureWindowAttention:
-    """One bell of that form over so wide a memory; a query of 1 moves it on twice as far."""
+    """Return a layer with one Gaussian and its memory; a query of 1 doubles the step."""
     layer = MixtureWindowAttention(num_components=1)
     layer.build((1, 3, 1), (1, 3, features))
     layer.alignment.bias.assign(np.log([height, narrowness, step]))
@@ -62,7 +64,7 @@ def test_by_hand(mode: str) -> None:
     assert array(kappa).tolist() == [[2]]
 
 
-def test_first_windows_move_on_by_one_place_and_weigh_one() -> None:
+def test_initial_windows_advance_by_one_position_with_weight_1() -> None:
     """Whatever the query is, as W starts at 0."""
     layer = MixtureWindowAttention(num_components=4)
     query = np.random.default_rng(0).normal(scale=100, size=(1, 40, 5)).astype("float32")
@@ -80,18 +82,18 @@ def test_first_windows_move_on_by_one_place_and_weigh_one() -> None:
     np.testing.assert_allclose(areas, 1 / 4, rtol=1e-6)
 
 
-def test_every_bell_learns_its_own() -> None:
+def test_components_receive_different_gradients() -> None:
     layer = MixtureWindowAttention(num_components=3)
     tensors = normal((2, 6, 4), (2, 9, 4))
     layer(*tensors)
     _, _, (of_kernel, _) = differentiable(layer, layer)(*tensors)
-    bells = of_kernel.reshape(4, 3, 3)
+    gradients = of_kernel.reshape(4, 3, 3)
     for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert np.abs(bells[..., a] - bells[..., b]).max() > 1e-3
+        assert np.abs(gradients[..., a] - gradients[..., b]).max() > 1e-3
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e30])
-def test_great_queries_stay_finite(size: float) -> None:
+def test_large_queries_stay_finite(size: float) -> None:
     layer = MixtureWindowAttention(num_components=2)
     rng = np.random.default_rng(0)
     query, value = (rng.normal(size=(2, n, 4)).astype("float32") for n in (50, 9))
@@ -111,7 +113,7 @@ def test_exponents_are_clipped_at_20() -> None:
     np.testing.assert_allclose(array(weights)[0, 0], want, rtol=1e-5)
 
 
-def test_places_count_from_the_first_real_one() -> None:
+def test_positions_count_from_the_first_valid_token() -> None:
     layer = one_bell(1, 5, 1)
     query, value = np.zeros((3, 2, 1), "float32"), np.ones((3, 5, 1), "float32")
     mask = np.array([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 1, 0, 1, 1]], "bool")

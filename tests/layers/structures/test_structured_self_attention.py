@@ -22,20 +22,20 @@ class TestStructuredSelfAttention(StructureConformance):
         return ((batch, *lengths, 6),)
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
-        """The paper's letters: W_s1 `(d_a, D)`, W_s2 `(r, d_a)`, H `(S, D)`."""
+        """In the paper's notation: W_s1 `(d_a, D)`, W_s2 `(r, d_a)`, H `(S, D)`."""
         ws1, ws2 = numbers(layer)["key_kernel"].T, numbers(layer)["queries"]
         (inputs,), (mask,) = tensors, masks
-        looked = np.zeros((len(inputs), 3, inputs.shape[1]))
+        attention_weights = np.zeros((len(inputs), 3, inputs.shape[1]))
         for row, states in enumerate(inputs):
-            looked[row] = softmax(ws2 @ np.tanh(ws1 @ states.T), mask[row])
-        return np.einsum("brs,bsd->brd", looked, inputs), looked
+            attention_weights[row] = softmax(ws2 @ np.tanh(ws1 @ states.T), mask[row])
+        return np.einsum("brs,bsd->brd", attention_weights, inputs), attention_weights
 
 
-def penalty(looked: np.ndarray, mask: np.ndarray) -> float:
-    """Mean over the rows that have something of ||A A^T - I||_F^2."""
+def penalty(weights: np.ndarray, mask: np.ndarray) -> float:
+    """Mean of ||A A^T - I||_F^2 over rows that are not fully masked."""
     each = [
         np.linalg.norm(a @ a.T - np.eye(len(a))) ** 2
-        for a, row in zip(looked, mask, strict=True)
+        for a, row in zip(weights, mask, strict=True)
         if row.any()
     ]
     return float(np.mean(each)) if each else 0.0
@@ -46,17 +46,19 @@ MASK = np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 0]], "bool")
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])
-def test_penalty_is_the_mean_of_the_rows_that_have_something(rate: float) -> None:
+def test_penalty_is_the_mean_over_unmasked_rows(rate: float) -> None:
     layer = StructuredSelfAttention(8, 3, penalty=rate)
     layer(INPUTS)
     randomise(layer)
-    _, looked = layer(INPUTS, mask=MASK, return_attention_scores=True)
+    _, attention_weights = layer(INPUTS, mask=MASK, return_attention_scores=True)
     (loss,) = layer.losses
     assert keras.backend.standardize_dtype(loss.dtype) == "float32"
-    assert float(array(loss)) == pytest.approx(rate * penalty(array(looked), MASK), rel=1e-5)
+    assert float(array(loss)) == pytest.approx(
+        rate * penalty(array(attention_weights), MASK), rel=1e-5
+    )
 
 
-def test_rows_with_nothing_change_no_penalty() -> None:
+def test_fully_masked_rows_do_not_change_the_penalty() -> None:
     layer = StructuredSelfAttention(8, 3)
     layer(INPUTS[:1])
     want = float(array(layer.losses[0]))
@@ -68,20 +70,20 @@ def test_rows_with_nothing_change_no_penalty() -> None:
     assert float(array(layer.losses[0])) == 0
 
 
-def test_no_penalty_is_no_loss() -> None:
+def test_zero_penalty_adds_no_loss() -> None:
     layer = StructuredSelfAttention(8, 3, penalty=0)
     layer(INPUTS)
     assert layer.losses == []
 
 
 def test_penalty_by_hand() -> None:
-    """Two looks at the same one of two places: A A^T is all ones, two entries off by one."""
+    """Two heads on the same of two positions: A A^T is all ones, two entries off by one."""
     layer = StructuredSelfAttention(1, 2)
     inputs = np.array([[[20.0], [-20.0]]], "float32")
     layer(inputs)
     layer.set_weights([np.ones((1, 1)), np.full((2, 1), 50.0)])
-    out, looked = layer(inputs, return_attention_scores=True)
-    assert array(looked).tolist() == [[[1, 0], [1, 0]]]
+    out, attention_weights = layer(inputs, return_attention_scores=True)
+    assert array(attention_weights).tolist() == [[[1, 0], [1, 0]]]
     assert array(out).tolist() == [[[20], [20]]]
     assert float(array(layer.losses[0])) == 2
 
@@ -93,15 +95,15 @@ def test_gradient_of_the_penalty() -> None:
     randomise(layer)
 
     def loss(x: Any) -> Any:
-        """What the layer adds, as the tests above show."""
-        _, looked = layer(x, mask=MASK, return_attention_scores=True)
-        return 0.7 * mean_penalty(PENALTIES.get("diversity"), looked)
+        """Returns the penalty of the layer, which the tests above check."""
+        _, attention_weights = layer(x, mask=MASK, return_attention_scores=True)
+        return 0.7 * mean_penalty(PENALTIES.get("diversity"), attention_weights)
 
     check_gradients(layer, differentiable(layer, loss), [inputs])
 
 
-def test_the_penalty_drives_the_looks_apart() -> None:
-    """Trained on nothing else, four looks at six places end at places of their own."""
+def test_penalty_increases_differences_of_attention() -> None:
+    """Trained on the penalty only, four heads attend to different ones of six positions."""
     inputs = keras.Input((6, 8))
     layer = StructuredSelfAttention(16, 4)
     model = keras.Model(inputs, layer(inputs, return_attention_scores=True)[1])

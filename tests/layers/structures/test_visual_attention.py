@@ -8,7 +8,7 @@ from keras import layers, ops
 from attention_zoo.layers import AttentionCell, RecurrentDecoder, VisualAttention
 from attention_zoo.ops import pass_mask_on
 from tests.layers.attention_case import Array, Result, Weights, additive_scores, numbers, softmax
-from tests.layers.conformance import AttentionConformance, NumericLaws
+from tests.layers.conformance import AttentionConformance, NumericConformance
 from tests.layers.running import MODES, array, build_random, close, compiled, differentiable, same
 
 
@@ -27,22 +27,22 @@ class TestVisualAttention(AttentionConformance):
         return gate * context, attention_weights
 
 
-class TestVisualAttentionWithoutGate(NumericLaws):
+class TestVisualAttentionWithoutGate(NumericConformance):
     covers = VisualAttention
     options = {"units": 8, "use_gate": False}
     scores = TestVisualAttention.scores
 
 
 def grid(height: int = 3, width: int = 5, seed: int = 0) -> tuple[Array, ...]:
-    """States, features of an image, and what of it is there."""
+    """Return states, features of an image, and masks."""
     rng = np.random.default_rng(seed)
     shapes = ((2, 4, 6), (2, height, width, 7))
     query, value = (rng.normal(size=shape).astype("float32") for shape in shapes)
     return query, value, rng.random((2, height, width)) < 0.6
 
 
-def test_a_grid_is_its_places_in_a_row() -> None:
-    """Row by row, as the image is read; every mask, and the keys too."""
+def test_grid_equals_flattened_positions() -> None:
+    """Flattened by rows; with every mask, and with keys."""
     layer, (query, value, mask) = VisualAttention(8), grid()
     key = np.random.default_rng(1).normal(size=(2, 3, 5, 4)).astype("float32")
     looks = np.random.default_rng(2).random((2, 4, 3, 5)) < 0.7
@@ -59,20 +59,20 @@ def test_a_grid_is_its_places_in_a_row() -> None:
     assert not array(weights)[~allowed].any()
 
 
-def test_masks_of_a_grid_broadcast_and_those_on_tensors_count() -> None:
+def test_grid_masks_broadcast_and_implicit_masks_apply() -> None:
     layer, (query, value, mask) = VisualAttention(8), grid()
     layer(query, value)
     column = mask[:1, :1]
-    whole = np.broadcast_to(column, (2, 3, 5))
-    want = layer(query, value, value_mask=whole)
+    full = np.broadcast_to(column, (2, 3, 5))
+    want = layer(query, value, value_mask=full)
     same(layer(query, value, value_mask=np.repeat(column, 2, 0)), want)
     same(layer(query, value, attention_mask=np.broadcast_to(column, (1, 4, 3, 5))), want)
     carrying = pass_mask_on(ops.convert_to_tensor(value), ops.convert_to_tensor(mask))
-    same(layer(query, carrying, value_mask=whole), layer(query, value, value_mask=whole & mask))
+    same(layer(query, carrying, value_mask=full), layer(query, value, value_mask=full & mask))
 
 
 def test_by_hand() -> None:
-    """Nothing to tell four places apart: their mean, 10, through a gate at sigmoid(ln 3) = 3/4."""
+    """Equal scores of four positions: their mean, 10, times the gate sigmoid(ln 3) = 3/4."""
     layer = VisualAttention(1)
     query, value = np.ones((1, 1, 1)), np.array([[[[4.0], [8.0]], [[12.0], [16.0]]]])
     layer(query, value)
@@ -86,7 +86,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_of_a_grid_to_attend(mode: str) -> None:
+def test_fully_masked_grid(mode: str) -> None:
     layer, (query, value, mask) = VisualAttention(8), grid()
     build_random(layer, query, value)
     mask[0] = False
@@ -126,30 +126,32 @@ def test_grids_of_unknown_size() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_in_a_decoder_it_looks_before_each_word(mode: str) -> None:
-    """Xu's order: h_{t-1} looks and sets the gate, then the cell reads the word and what it saw."""
+def test_decoder_attends_before_each_word(mode: str) -> None:
+    """As in Xu et al.: h_{t-1} attends and sets the gate, then the cell takes word and context."""
     rng = np.random.default_rng(0)
-    words, places = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 6, 7))
-    words, places = words.astype("float32"), places.astype("float32")
+    words, positions = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 6, 7))
+    words, positions = words.astype("float32"), positions.astype("float32")
     mask = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]], "bool")
-    look = VisualAttention(5)
-    cell = AttentionCell(layers.LSTMCell(6), look, order="attend_then_step", output_attention=False)
-    decoder = build_random(RecurrentDecoder(cell, alignment_history=True), words, places)
+    attention = VisualAttention(5)
+    cell = AttentionCell(
+        layers.LSTMCell(6), attention, order="attend_then_step", output_attention=False
+    )
+    decoder = build_random(RecurrentDecoder(cell, alignment_history=True), words, positions)
     run = compiled(lambda x, m: decoder(x, m, memory_mask=mask), mode)
-    outputs, (weights,) = run(words, places)
-    state, kernel = [np.zeros((2, 6), "float32")] * 2, numbers(look)
+    outputs, (weights,) = run(words, positions)
+    state, kernel = [np.zeros((2, 6), "float32")] * 2, numbers(attention)
     for t in range(3):
-        scores = additive_scores(kernel, array(state[0])[:, None], places)[:, 0]
+        scores = additive_scores(kernel, array(state[0])[:, None], positions)[:, 0]
         attention_weights = softmax(scores, mask)
         gate = 1 / (1 + np.exp(-(array(state[0]) @ kernel["gate_kernel"] + kernel["gate_bias"])))
-        seen = gate * np.einsum("bl,blc->bc", attention_weights, places)
+        context = gate * np.einsum("bl,blc->bc", attention_weights, positions)
         close(array(weights)[:, t], attention_weights, 1e-5)
-        given = np.concatenate([words[:, t], seen], axis=-1).astype("float32")
-        output, state = cell.cell(given, state)
+        inputs = np.concatenate([words[:, t], context], axis=-1).astype("float32")
+        output, state = cell.cell(inputs, state)
         close(array(outputs)[:, t], output, 1e-5)
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     query, value, mask = grid()
     with pytest.raises(ValueError, match="value must be"):
         VisualAttention()(query, value[..., None])

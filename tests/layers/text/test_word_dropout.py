@@ -19,16 +19,16 @@ class TestWordDropout(LayerConformance):
     changed = {"rate": 0.4, "seed": 3}
     together = {}
 
-    # Tokens are integers, whatever the policy.
+    # Tokens are integers under every policy.
     test_dtype_policy = None
-    test_own_dtype_reaches_every_weight = None
+    test_dtype_argument_applies_to_every_weight = None
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return (TOKENS[:batch],)
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES)
-    def test_a_share_of_the_words_becomes_unknown(self, mode: str) -> None:
+    def test_word_dropout_replaces_the_given_fraction(self, mode: str) -> None:
         layer = WordDropout(0.3, seed=1)
         got = array(compiled(lambda x: layer(x, training=True), mode)(TOKENS))
         assert got.dtype == "int32"
@@ -36,10 +36,10 @@ class TestWordDropout(LayerConformance):
         lost = got[:, :30] == UNKNOWN
         assert lost.mean() == pytest.approx(0.3, abs=0.03)
         np.testing.assert_array_equal(got[:, :30][~lost], TOKENS[:, :30][~lost])
-        again = WordDropout(0.3, seed=1)(TOKENS, training=True)
-        np.testing.assert_array_equal(array(again), got)
+        repeated = WordDropout(0.3, seed=1)(TOKENS, training=True)
+        np.testing.assert_array_equal(array(repeated), got)
 
-    def test_it_is_off_where_nothing_is_trained(self) -> None:
+    def test_sampling_is_inactive_outside_training(self) -> None:
         for layer, training in ((WordDropout(0.5), None), (WordDropout(0.0), True)):
             np.testing.assert_array_equal(array(layer(TOKENS, training=training)), TOKENS)
 

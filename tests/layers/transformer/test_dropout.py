@@ -1,4 +1,4 @@
-"""Dropout: what it drops, what it leaves, and what it shares with Keras's."""
+"""Dropout: dropped and kept values, and equality with Keras's dropout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ X = np.random.default_rng(0).normal(size=(30, 4, 50)).astype("float32")
 
 @pytest.mark.every_backend
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_left_is_scaled(mode: str) -> None:
+def test_dropout_scales_kept_values(mode: str) -> None:
     layer = Dropout(0.25, seed=3)
     run = compiled(lambda x: layer(x, training=True), mode)
     first, second = array(run(X)), array(run(X))
@@ -22,17 +22,17 @@ def test_what_is_left_is_scaled(mode: str) -> None:
         left = y != 0
         assert left.mean() == pytest.approx(0.75, abs=0.03)
         np.testing.assert_allclose(y[left], X[left] / 0.75, rtol=1e-6)
-    assert JAX or (first != second).any()  # JAX compiles the seed in
+    assert JAX or (first != second).any()  # JAX compiles the seed as a constant
     np.testing.assert_array_equal(array(Dropout(0.25, seed=3)(X, training=True)), first)
 
 
-def test_it_is_off_where_nothing_is_trained() -> None:
+def test_sampling_is_inactive_outside_training() -> None:
     for layer, training in ((Dropout(0.5), False), (Dropout(0.5), None), (Dropout(0.0), True)):
         np.testing.assert_array_equal(array(layer(X, training=training)), X)
     assert not array(Dropout(1.0)(X, training=True)).any()
 
 
-def test_one_draw_for_all_along_an_axis() -> None:
+def test_noise_is_shared_along_broadcast_axes() -> None:
     y = array(Dropout(0.5, noise_shape=(None, 1, 1), seed=1)(X, training=True))
     dropped = (y == 0).all(axis=(1, 2))
     assert 3 < dropped.sum() < 27

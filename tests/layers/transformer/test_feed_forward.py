@@ -35,24 +35,24 @@ def test_build_creates_all_weights() -> None:
     assert [tuple(v.shape) for v in layer.weights] == [(3, 4), (4,), (3, 4), (4,), (4, 3), (3,)]
 
 
-def test_dropout_is_of_training() -> None:
+def test_dropout_acts_in_training_only() -> None:
     layer, x = FeedForward(50, dropout=0.5, seed=1), np.ones((2, 3, 4), "float32")
     assert np.ptp(array(layer(x)), axis=0).max() == 0
     assert np.ptp(array(layer(x, training=True)), axis=0).max() > 0
 
 
-def test_gelu_is_exact_unless_its_approximation_is_asked_for() -> None:
+def test_gelu_is_exact_unless_gelu_tanh_is_selected() -> None:
     """Hendrycks and Gimpel 2016, section 2; they differ in the fourth digit."""
     x = np.linspace(-3, 3, 13)
     exact = np.array([0.5 * value * (1 + erf(value / 2**0.5)) for value in x])
-    near = 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
-    for name, want in (("gelu", exact), ("gelu_tanh", near)):
+    approximation = 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+    for name, want in (("gelu", exact), ("gelu_tanh", approximation)):
         layer = FeedForward(1, name)
         layer.build((None, 1))
         layer.first.kernel.assign([[1.0]])
         layer.second.kernel.assign([[1.0]])
         got = array(layer(x[:, None].astype("float32")))[:, 0]
         close(got, want, 1e-6)
-        again = FeedForward.from_config(layer.get_config())
-        assert again.get_config()["activation"] == name
-    assert np.abs(exact - near).max() > 1e-4
+        repeated = FeedForward.from_config(layer.get_config())
+        assert repeated.get_config()["activation"] == name
+    assert np.abs(exact - approximation).max() > 1e-4

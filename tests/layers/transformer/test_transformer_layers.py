@@ -10,7 +10,12 @@ from keras import ops
 from attention_zoo.layers import AdditiveAttention, TransformerDecoderLayer, TransformerEncoderLayer
 from tests.layers.running import array, build_random, close
 from tests.layers.structure_conformance import Arrays, StructureConformance
-from tests.layers.transformer.transformer_oracle import around, attending, feed_forward, heads
+from tests.layers.transformer.transformer_oracle import (
+    apply_residual,
+    attending,
+    feed_forward,
+    heads,
+)
 
 X = np.random.default_rng(5).normal(size=(3, 5, 6)).astype("float32")
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]], "bool")
@@ -44,16 +49,24 @@ class TestTransformerEncoderLayer(TransformerLayerCase):
         x = np.where(mask[..., None], x, 0)
         allowed = mask[:, :, None] & mask[:, None]
         weights: list[np.ndarray] = []
-        x = around(layer.around_attention, x, attending(layer.attention, None, allowed, weights))
-        x = around(layer.around_feed_forward, x, lambda y: feed_forward(layer.feed_forward, y))
+        x = apply_residual(
+            layer.attention_residual, x, attending(layer.attention, None, allowed, weights)
+        )
+        x = apply_residual(
+            layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y)
+        )
         return np.where(mask[..., None], x, 0), *weights
 
 
-def test_norm_last_is_another_layer() -> None:
+def test_post_norm_by_hand() -> None:
     layer = build_random(TransformerEncoderLayer(8, 2, norm_first=False), X)
     every = np.ones((3, 5, 5), "bool")
-    want = around(layer.around_attention, X, lambda y: heads(layer.attention, y, y, every)[0])
-    want = around(layer.around_feed_forward, want, lambda y: feed_forward(layer.feed_forward, y))
+    want = apply_residual(
+        layer.attention_residual, X, lambda y: heads(layer.attention, y, y, every)[0]
+    )
+    want = apply_residual(
+        layer.feed_forward_residual, want, lambda y: feed_forward(layer.feed_forward, y)
+    )
     close(layer(X), want, 1e-5)
 
 
@@ -69,27 +82,27 @@ def test_causality() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("norm", ["layer", "rms"])
-def test_masks_live_to_the_last_of_twelve_layers(norm: str) -> None:
-    """Padding of any length, in any of them, changes nothing; Keras's own lose it at the second."""
+def test_mask_reaches_the_last_of_twelve_layers(norm: str) -> None:
+    """Padding of any length does not affect outputs; Keras's layers lose the mask at the second."""
     inputs = keras.Input((None, 6))
     x = keras.layers.Masking()(inputs)
     for seed in range(12):
         x = TransformerEncoderLayer(8, 2, norm=norm, norm_first=seed % 2 == 0)(x)
     model = keras.Model(inputs, x)
-    shown = np.where(MASK[..., None], X, 0)
-    longer = np.concatenate([shown, np.zeros((3, 70, 6), "float32")], 1)
-    want, got = array(model(shown)), array(model(longer))
+    zeroed = np.where(MASK[..., None], X, 0)
+    padded = np.concatenate([zeroed, np.zeros((3, 70, 6), "float32")], 1)
+    want, got = array(model(zeroed)), array(model(padded))
     close(got[:, :5], want, 1e-5)
     assert not got[:, 5:].any()
     assert not want[~MASK].any()
 
 
-def test_stochastic_depth_leaves_out_whole_sequences() -> None:
+def test_stochastic_depth_drops_layers_per_sequence() -> None:
     keras.utils.set_random_seed(1)
     layer = TransformerEncoderLayer(8, 2, stochastic_depth=0.5)
     x = np.tile(X[:1], (200, 1, 1))
-    moved = np.abs(array(layer(x, training=True)) - x).max((1, 2)) > 1e-6
-    assert 0.15 < (~moved).mean() < 0.35  # both sublayers left out: a quarter
+    shifted = np.abs(array(layer(x, training=True)) - x).max((1, 2)) > 1e-6
+    assert 0.15 < (~shifted).mean() < 0.35  # both sublayers are dropped in a quarter of the cases
 
 
 def test_width_must_be_divisible_by_heads() -> None:
@@ -98,7 +111,7 @@ def test_width_must_be_divisible_by_heads() -> None:
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_what_is_read_at_once_is_the_causal_layer(norm_first: bool) -> None:
+def test_block_steps_equal_the_causal_layer(norm_first: bool) -> None:
     layer = build_random(TransformerEncoderLayer(8, 2, norm_first=norm_first), X)
     want = array(layer(X, mask=MASK, use_causal_mask=True))
     got, kept = layer.prefill(ops.convert_to_tensor(X), ops.convert_to_tensor(MASK))
@@ -120,20 +133,22 @@ class TestTransformerDecoderLayer(TransformerLayerCase):
         return ((batch, lengths[0], 6), (batch, lengths[1], 7))
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
-        (x, memory), (mask, shown) = tensors, masks
-        x, memory = (np.where(m[..., None], y, 0) for y, m in ((x, mask), (memory, shown)))
+        (x, memory), (mask, zeroed) = tensors, masks
+        x, memory = (np.where(m[..., None], y, 0) for y, m in ((x, mask), (memory, zeroed)))
         steps = x.shape[1]
         own = mask[:, :, None] & mask[:, None] & np.tri(steps, dtype="bool")
-        other = mask[:, :, None] & shown[:, None]
+        other = mask[:, :, None] & zeroed[:, None]
         weights: list[np.ndarray] = []
         attend = attending(layer.attention, None, own, weights)
-        x = around(layer.around_attention, x, attend)
+        x = apply_residual(layer.attention_residual, x, attend)
         attend = attending(layer.memory_attention, memory, other, weights)
-        x = around(layer.around_memory, x, attend)
-        x = around(layer.around_feed_forward, x, lambda y: feed_forward(layer.feed_forward, y))
+        x = apply_residual(layer.memory_residual, x, attend)
+        x = apply_residual(
+            layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y)
+        )
         return np.where(mask[..., None], x, 0), *weights
 
-    def when_dead(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
+    def check_fully_masked(self, name: str, tensors: Arrays, outputs: list[np.ndarray]) -> None:
         """Masked queries give zeros; without memory, cross-attention adds nothing."""
         for output in outputs if name == "mask" else outputs[2:]:
             assert not output[1].any()
@@ -141,7 +156,7 @@ class TestTransformerDecoderLayer(TransformerLayerCase):
             assert outputs[0][1].any()
 
 
-def test_without_the_causal_mask_all_is_seen() -> None:
+def test_without_causal_mask_all_positions_are_visible() -> None:
     x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
     layer = TransformerDecoderLayer(8, 2)
     _, own, _ = layer(x, x, use_causal_mask=False, return_attention_scores=True)

@@ -1,4 +1,4 @@
-"""A Transformer's sublayers in NumPy, as the paper has them."""
+"""Sublayers of a Transformer in NumPy, following the paper."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def heads(layer: Any, query: Array, memory: Array, allowed: Array) -> Result:
     for b, h, t in np.ndindex(*scores.shape[:3]):
         weights[b, h, t] = softmax(scores[b, h, t], allowed[b, t])
     context = np.einsum("bhts,bhsv,hvd->btd", weights, v, double(layer.output_projection))
-    alive = allowed.any(-1)[..., None]
-    return np.where(alive, context + double(layer.output_bias), 0), weights
+    attends = allowed.any(-1)[..., None]
+    return np.where(attends, context + double(layer.output_bias), 0), weights
 
 
 def attending(attention: Any, memory: Any, allowed: Array, weights: list[Array]) -> Any:
@@ -55,8 +55,8 @@ def feed_forward(layer: Any, x: Array) -> Array:
     return linear(layer.second, np.maximum(linear(layer.first, x), 0))
 
 
-def around(residual: Any, x: Array, work: Any) -> Array:
-    """Pre-norm or post-norm around `work`."""
+def apply_residual(residual: Any, x: Array, work: Any) -> Array:
+    """Apply a sublayer with a residual connection and pre-norm or post-norm."""
     if residual.norm_first:
         return x + work(layer_norm(residual.norm, x))
     return layer_norm(residual.norm, x + work(x))

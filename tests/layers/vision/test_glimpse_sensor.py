@@ -20,11 +20,11 @@ from tests.layers.running import (
 
 
 def oracle(images: np.ndarray, locations: np.ndarray, size: int, scales: int) -> np.ndarray:
-    """Float64, pixel by pixel: the mean of what stands, or is interpolated, at each of a block."""
+    """Compute each output pixel in float64: the mean of the interpolated pixels of its block."""
     count, height, width, channels = images.shape
-    seen = np.zeros((count, scales, size, size, channels))
+    patches = np.zeros((count, scales, size, size, channels))
 
-    def between(image: np.ndarray, row: float, column: float) -> np.ndarray:
+    def interpolate(image: np.ndarray, row: float, column: float) -> np.ndarray:
         total = np.zeros(channels)
         for y in (int(np.floor(row)), int(np.floor(row)) + 1):
             for x in (int(np.floor(column)), int(np.floor(column)) + 1):
@@ -37,12 +37,14 @@ def oracle(images: np.ndarray, locations: np.ndarray, size: int, scales: int) ->
         middle = (locations[n] + 1) * (height, width) / 2
         top, left = middle - size * block / 2 + block * np.array([i, j])
         places = [(top + a, left + b) for a, b in np.ndindex(block, block)]
-        seen[n, scale, i, j] = np.mean([between(images[n], *place) for place in places], axis=0)
-    return seen
+        patches[n, scale, i, j] = np.mean(
+            [interpolate(images[n], *location) for location in places], axis=0
+        )
+    return patches
 
 
-def given(batch: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Images with an odd side, and places in them and at their very corners."""
+def make_inputs(batch: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return images with an odd side, and locations inside them and at the corners."""
     rng = np.random.default_rng(seed)
     images = rng.normal(size=(batch, 7, 10, 2)).astype("float32")
     locations = rng.uniform(-1, 1, size=(batch, 2)).astype("float32")
@@ -57,19 +59,19 @@ class TestGlimpseSensor(LayerConformance):
     changed = {"size": 4, "scales": 2}
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
-        return given(batch)
+        return make_inputs(batch)
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize(("size", "scales"), [(1, 1), (3, 3), (4, 2), (12, 1)])
     def test_oracle(self, size: int, scales: int) -> None:
-        images, locations = given(5, size)
+        images, locations = make_inputs(5, size)
         want = oracle(images.astype("float64"), locations.astype("float64"), size, scales)
         close(GlimpseSensor(size, scales)(images, locations), want, 1e-5)
 
     @pytest.mark.every_backend
     def test_gradients_are_finite_differences(self) -> None:
-        """By the pixels and by the locations, none of which is right on a pixel."""
-        images, locations = given(3)
+        """By pixels and by locations, none of which is exactly on a pixel."""
+        images, locations = make_inputs(3)
         locations = np.array([[0.31, -0.62], [-0.47, 0.11], [0.93, 0.77]])
         layer = GlimpseSensor(3, 2, dtype=WIDE)
         run = differentiable(layer, layer)
@@ -77,24 +79,24 @@ class TestGlimpseSensor(LayerConformance):
 
 
 def test_by_hand() -> None:
-    """On whole pixels the finest patch is cut out as it is; outside of the image all is 0."""
+    """At integer pixels the finest patch is an exact crop; outside of the image it is 0."""
     image = np.arange(1, 17, dtype="uint8").reshape(1, 4, 4, 1)
-    places = np.array([[0, 0], [-1, -1], [1, 1], [0, 0.5]], "float32")
-    seen = array(GlimpseSensor(2, 2)(np.repeat(image, 4, 0), places))[..., 0]
-    assert seen[:, 0].tolist() == [
+    locations = np.array([[0, 0], [-1, -1], [1, 1], [0, 0.5]], "float32")
+    patches = array(GlimpseSensor(2, 2)(np.repeat(image, 4, 0), locations))[..., 0]
+    assert patches[:, 0].tolist() == [
         [[6, 7], [10, 11]],
         [[0, 0], [0, 1]],
         [[16, 0], [0, 0]],
         [[7, 8], [11, 12]],
     ]
-    assert seen[0, 1].tolist() == [[3.5, 5.5], [11.5, 13.5]]
-    assert seen[1, 1].tolist() == [[0, 0], [0, 3.5]]
+    assert patches[0, 1].tolist() == [[3.5, 5.5], [11.5, 13.5]]
+    assert patches[1, 1].tolist() == [[0, 0], [0, 3.5]]
 
 
 @pytest.mark.fast
 @pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16"])
 def test_locations_are_exact_in_half_precision(policy: str) -> None:
-    """A pixel of 200 is right where it is, also where half precision knows no such number."""
+    """Location of pixel 200 is exact, although half precision cannot represent it."""
     image = np.zeros((1, 200, 200, 1), "uint8")
     image[0, 171, 5] = 200
     place = np.array([[(171.5 / 200) * 2 - 1, (5.5 / 200) * 2 - 1]], "float32")
@@ -111,21 +113,21 @@ def test_images_of_any_size_and_number(mode: str) -> None:
     rng = np.random.default_rng(0)
     for batch, height, width in ((2, 5, 9), (1, 1, 1)):
         image = rng.integers(0, 256, (batch, height, width, 1)).astype("uint8")
-        place = rng.uniform(-1, 1, (batch, 2)).astype("float32")
+        location = rng.uniform(-1, 1, (batch, 2)).astype("float32")
         run = compiled(lambda x, at: model([x, at]), mode)
-        close(run(image, place), oracle(image.astype("float64"), place, 4, 2), 1e-5)
+        close(run(image, location), oracle(image.astype("float64"), location, 4, 2), 1e-5)
 
 
-def test_no_row_of_a_batch_whose_size_is_not_known() -> None:
+def test_empty_batch_of_unknown_size() -> None:
     layer = GlimpseSensor(3, 2)
-    got = any_batch(layer)(*given(0))
+    got = any_batch(layer)(*make_inputs(0))
     assert tuple(got.shape) == (0, 2, 3, 3, 2)
-    both = any_batch(layer)(*given(4))
-    same(any_batch(layer)(*(x[1:2] for x in given(4))), array(both)[1:2])
+    both = any_batch(layer)(*make_inputs(4))
+    same(any_batch(layer)(*(x[1:2] for x in make_inputs(4))), array(both)[1:2])
 
 
-def test_misuse_is_refused() -> None:
-    images, locations = given(3)
+def test_invalid_arguments_are_rejected() -> None:
+    images, locations = make_inputs(3)
     with pytest.raises(ValueError, match=r"images must be \(batch, height, width, channels\)"):
         GlimpseSensor(3)(images[..., 0], locations)
     for wrong in (locations[:2], locations[:, :1], locations[:, None]):

@@ -10,7 +10,7 @@ from attention_zoo.layers import POSITIONS
 from attention_zoo.models import BERT, MaskedLM, from_preset
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import JAX, any_batch, array, close
-from tests.models.encoder_conformance import TOKENS, ReadingConformance, fill
+from tests.models.encoder_conformance import TOKENS, EncoderConformance, fill
 from tests.models.generation_conformance import OTHER_STACK, STACK
 from tests.models.model_conformance import count_parameters
 from tests.refusals import refuses
@@ -24,7 +24,7 @@ TINY = {
 }
 
 
-class TestBERT(ReadingConformance):
+class TestBERT(EncoderConformance):
     covers = BERT
     options = TINY
     small = {"num_layers": 1}
@@ -39,7 +39,7 @@ class TestBERT(ReadingConformance):
 
 
 @numerics_only
-class TestBERTByDistances(ReadingConformance):
+class TestBERTByDistances(EncoderConformance):
     covers = BERT
     options = TINY | {"layer": {"positions": "rotary"}}
     changed = TestBERT.changed
@@ -56,8 +56,8 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_sizes_are_those_of_the_papers(name: str) -> None:
-    """With the released vocabulary."""
+def test_parameter_counts_follow_the_papers(name: str) -> None:
+    """With the vocabulary of the release."""
     _, settings = PRESETS.get(name)()
     assert settings["num_heads"] == settings["embedding_dim"] // 64
     total = count_parameters(BERT, settings, vocabulary_size=30522)
@@ -78,7 +78,7 @@ def test_released_layers_are_post_norm_with_the_exact_gelu() -> None:
     assert float(activation(np.float32(1.0))) == pytest.approx(0.8413447, abs=2e-7)  # tanh: .841192
 
 
-def test_segments_are_told_apart() -> None:
+def test_segments_affect_outputs() -> None:
     model = BERT(**TINY)
     plain = model({"tokens": TOKENS})
     first, second = (
@@ -89,45 +89,48 @@ def test_segments_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_padding_and_what_has_no_token_are_zero(norm_first: bool) -> None:
+def test_padding_and_words_without_tokens_are_zero(norm_first: bool) -> None:
     model = BERT(**TINY | {"layer": {"norm_first": norm_first}})
     tokens = np.concatenate([TOKENS, np.zeros_like(TOKENS[:1])])
-    found = model({"tokens": tokens})
-    assert not array(found["hidden"])[tokens == 0].any()
-    assert not array(found["pooled"])[-1].any()
-    assert array(found["pooled"])[:-1].any(axis=1).all()
-    np.testing.assert_array_equal(array(found["hidden"]._keras_mask), tokens != 0)
+    result = model({"tokens": tokens})
+    assert not array(result["hidden"])[tokens == 0].any()
+    assert not array(result["pooled"])[-1].any()
+    assert array(result["pooled"])[:-1].any(axis=1).all()
+    np.testing.assert_array_equal(array(result["hidden"]._keras_mask), tokens != 0)
 
 
-def test_without_a_pooled_output() -> None:
+def test_without_pooler() -> None:
     model = BERT(**TINY, use_pooler=False)
     assert set(model({"tokens": TOKENS})) == {"hidden"}
     assert BERT(**TINY).count_params() - model.count_params() == 8 * 8 + 8
 
 
-def test_dropout_is_for_training() -> None:
+def test_dropout_acts_in_training_only() -> None:
     model = BERT(**TINY | {"dropout": 0.5})
-    still, again = (array(model({"tokens": TOKENS})["hidden"]) for _ in range(2))
-    np.testing.assert_array_equal(still, again)
+    still, repeated = (array(model({"tokens": TOKENS})["hidden"]) for _ in range(2))
+    np.testing.assert_array_equal(still, repeated)
     assert model.encoder[0].attention.dropout == 0.5
     dropped = array(model({"tokens": TOKENS}, training=True)["hidden"])
     assert np.abs(dropped - still).max() > 1e-3
 
 
-PLACED = ("none", *POSITIONS.names())
+POSITION_NAMES = ("none", *POSITIONS.names())
 
 
-def placed(positions: str, **options: object) -> BERT:
+def make_with_positions(positions: str, **options: object) -> BERT:
     model = BERT(**TINY | {"layer": {"positions": positions}} | options)
     fill(model)
     return model
 
 
 @pytest.mark.every_backend
-@pytest.mark.parametrize("positions", PLACED)
+@pytest.mark.parametrize("positions", POSITION_NAMES)
 @pytest.mark.parametrize("where", ["left", "right", "between"])
 def test_distances_count_tokens_only(where: str, positions: str) -> None:
-    model, segments = placed(positions), np.arange(TOKENS.size).reshape(TOKENS.shape) % 2
+    model, segments = (
+        make_with_positions(positions),
+        np.arange(TOKENS.size).reshape(TOKENS.shape) % 2,
+    )
     want = model({"tokens": TOKENS, "segments": segments})
     for row, length in enumerate((TOKENS != 0).sum(1)):
         at = {
@@ -137,29 +140,29 @@ def test_distances_count_tokens_only(where: str, positions: str) -> None:
         }[where]
         tokens, sides = np.zeros((2, 1, 13), "int32")
         tokens[0, at], sides[0, at] = TOKENS[row, :length], segments[row, :length]
-        found = model({"tokens": tokens, "segments": sides})
-        close(array(found["hidden"])[0, at], array(want["hidden"])[row, :length], 1e-5)
-        close(array(found["pooled"])[0], array(want["pooled"])[row], 1e-5)
-        assert not array(found["hidden"])[tokens == 0].any()
+        result = model({"tokens": tokens, "segments": sides})
+        close(array(result["hidden"])[0, at], array(want["hidden"])[row, :length], 1e-5)
+        close(array(result["pooled"])[0], array(want["pooled"])[row], 1e-5)
+        assert not array(result["hidden"])[tokens == 0].any()
 
 
-@pytest.mark.parametrize("positions", PLACED)
-def test_positions_tell_of_order(positions: str) -> None:
-    model, turned = placed(positions), TOKENS[:1, [1, 0, 2, 3, 4, 5]]
+@pytest.mark.parametrize("positions", POSITION_NAMES)
+def test_order_matters_with_positions(positions: str) -> None:
+    model, reordered = make_with_positions(positions), TOKENS[:1, [1, 0, 2, 3, 4, 5]]
     assert model.positions is None
-    one, other = (array(model({"tokens": x})["hidden"])[0, 2:] for x in (TOKENS[:1], turned))
-    apart = np.abs(one - other).max()
-    assert apart < 1e-5 if positions == "none" else apart > 1e-2
+    one, other = (array(model({"tokens": x})["hidden"])[0, 2:] for x in (TOKENS[:1], reordered))
+    difference = np.abs(one - other).max()
+    assert difference < 1e-5 if positions == "none" else difference > 1e-2
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("positions", PLACED)
+@pytest.mark.parametrize("positions", POSITION_NAMES)
 def test_positions_are_saved_and_keep_half_precision(positions: str, tmp_path: Path) -> None:
-    model = placed(positions, dtype="mixed_float16")
+    model = make_with_positions(positions, dtype="mixed_float16")
     model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
+    repeated = keras.models.load_model(tmp_path / "model.keras")
     want = array(model({"tokens": TOKENS})["hidden"])
-    np.testing.assert_array_equal(array(again({"tokens": TOKENS})["hidden"]), want)
+    np.testing.assert_array_equal(array(repeated({"tokens": TOKENS})["hidden"]), want)
     assert np.isfinite(want).all()
     run = any_batch(lambda tokens: model({"tokens": tokens})["hidden"])
     for sizes in ((0, 4), (1, 1), (2, 3)):
@@ -168,7 +171,7 @@ def test_positions_are_saved_and_keep_half_precision(positions: str, tmp_path: P
     assert not any(array(output).any() for output in nobody.values())
 
 
-def test_positions_are_named_beside_what_a_preset_says() -> None:
+def test_positional_encoding_overrides_a_preset() -> None:
     sizes = {"vocabulary_size": 5, "embedding_dim": 8, "units": 8}
     model = from_preset("bert_tiny", **sizes, layer={"positions": "t5"})
     assert model.settings["layer"]["positions"] == "t5"
@@ -181,14 +184,14 @@ def test_positions_are_named_beside_what_a_preset_says() -> None:
         BERT(**TINY | {"layer": {"position": "rotary"}})
 
 
-def test_more_tokens_than_places_are_refused() -> None:
+def test_too_many_tokens_are_rejected() -> None:
     model = BERT(**TINY | {"max_length": 4})
-    with pytest.raises(ValueError, match="tokens: sequence length 6 exceeds max_length=4; trunc"):
+    with pytest.raises(ValueError, match=r"tokens exceeds max_length=4\. Truncate"):
         model({"tokens": TOKENS})
 
 
 @pytest.mark.skipif(JAX, reason="JAX compiles for shapes that it knows")
-def test_more_tokens_than_places_are_nan_where_only_the_run_tells() -> None:
+def test_too_many_tokens_give_nan_with_dynamic_shapes() -> None:
     import tensorflow as tf
 
     model = BERT(**TINY | {"max_length": 4, "num_layers": 1})
@@ -197,9 +200,9 @@ def test_more_tokens_than_places_are_nan_where_only_the_run_tells() -> None:
         input_signature=[tf.TensorSpec((None, None), "int32")],
         autograph=False,
     )
-    found = array(run(TOKENS))
-    assert np.isnan(found[0]).any()
-    assert np.isfinite(found[1:]).all()
+    result = array(run(TOKENS))
+    assert np.isnan(result[0]).any()
+    assert np.isfinite(result[1:]).all()
 
 
 @refuses(
@@ -208,5 +211,5 @@ def test_more_tokens_than_places_are_nan_where_only_the_run_tells() -> None:
     ({"max_length": 0}, "max_length"),
     ({"vocabulary_size": 2.5}, "vocabulary_size"),
 )
-def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+def test_invalid_sizes_are_rejected(options: dict) -> None:
     BERT(**TINY | options)

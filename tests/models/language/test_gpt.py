@@ -1,4 +1,4 @@
-"""GPT writes on: prompts of any length in one batch, read at once, by every way of searching."""
+"""GPT: continuation of prompts of any length in one batch, by every search method."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.models.generation_conformance import (
     SOURCE,
     STACK,
     START,
-    ModelConformance,
+    GenerationConformance,
     check_hypotheses,
-    text_of,
+    make_text,
 )
 from tests.models.model_conformance import count_parameters
 from tests.models.translation import test_transformer
@@ -32,7 +32,7 @@ from tests.refusals import refuses
 from tests.tiers import mark_others_full
 
 
-class TestGPT(ModelConformance):
+class TestGPT(GenerationConformance):
     covers = GPT
     vocabulary = {"vocabulary_size": 12}
     options = {**STACK, "max_length": 256}
@@ -43,15 +43,15 @@ class TestGPT(ModelConformance):
 
     def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray | None = None) -> Any:
         target = np.full((len(source), 1), START, "int32") if target is None else target
-        return {"tokens": text_of(source, target)}
+        return {"tokens": make_text(source, target)}
 
-    def lesson(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
+    def training_data(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> Any:
         nothing = np.zeros((len(source), source.shape[1] - 1), "int32")
         return self.inputs(source, target), np.concatenate([nothing, labels], axis=1)
 
 
 def tiny(**options: Any) -> GPT:
-    return TestGPT().filled(**options)
+    return TestGPT().make_random(**options)
 
 
 def logits_of(model: GPT, tokens: np.ndarray) -> np.ndarray:
@@ -68,13 +68,13 @@ SIZES = {
 
 
 @pytest.mark.parametrize("case", mark_others_full(SIZES), ids=lambda case: case[0])
-def test_sizes_are_those_that_were_released(case: tuple[str, int]) -> None:
+def test_parameter_counts_equal_the_released_models(case: tuple[str, int]) -> None:
     name, vocabulary = case
     total = count_parameters(GPT, PRESETS.get(name)()[1], vocabulary_size=vocabulary)
     assert total == pytest.approx(SIZES[case], rel=0.01)
 
 
-def test_embeddings_begin_narrow_and_layers_as_released() -> None:
+def test_embeddings_and_layers_are_initialized_as_released() -> None:
     model = GPT(vocabulary_size=500, embedding_dim=64, units=16, num_heads=2, num_layers=1)
     for table in (model.token_embedding.embeddings, model.positions.table):
         assert array(table).std() == pytest.approx(0.02, rel=0.05)
@@ -86,13 +86,13 @@ def test_embeddings_begin_narrow_and_layers_as_released() -> None:
 TEXT = np.array([[2, 5, 6, 7, 8, 9], [2, 9, 8, 5, 0, 0], [2, 4, 0, 0, 0, 0]], "int32")
 
 
-PLACED = ["learned", "none", *POSITIONS.names()]
+POSITION_NAMES = ["learned", "none", *POSITIONS.names()]
 
 
-@pytest.mark.parametrize("positions", PLACED)
+@pytest.mark.parametrize("positions", POSITION_NAMES)
 @pytest.mark.parametrize("length", [1, 5])
-def test_no_logits_know_of_later_tokens(length: int, positions: str) -> None:
-    """Bit by bit, whatever comes: other tokens, or none."""
+def test_later_tokens_do_not_affect_logits(length: int, positions: str) -> None:
+    """Bit by bit, for other later tokens or none."""
     model, text = (
         tiny(positions=positions),
         np.random.default_rng(1).integers(4, 12, size=(3, 9)).astype("int32"),
@@ -104,44 +104,44 @@ def test_no_logits_know_of_later_tokens(length: int, positions: str) -> None:
 
 
 @pytest.mark.every_backend
-@pytest.mark.parametrize("positions", PLACED)
+@pytest.mark.parametrize("positions", POSITION_NAMES)
 @pytest.mark.parametrize("where", ["left", "right", "between"])
-def test_padding_cannot_be_seen_wherever_it_stands(where: str, positions: str) -> None:
-    model, live = tiny(positions=positions), TEXT != 0
+def test_padding_at_any_position_does_not_affect_outputs(where: str, positions: str) -> None:
+    model, valid = tiny(positions=positions), TEXT != 0
     want = logits_of(model, TEXT)
-    for row, length in enumerate(live.sum(1)):
-        places = {
+    for row, length in enumerate(valid.sum(1)):
+        locations = {
             "left": np.arange(11 - length, 11),
             "right": np.arange(length),
             "between": np.arange(0, 2 * length, 2),
         }[where]
         spread = np.zeros((1, 11 + 2), "int32")
-        spread[0, places] = TEXT[row, :length]
-        close(logits_of(model, spread)[0, places], want[row, :length], 1e-5)
+        spread[0, locations] = TEXT[row, :length]
+        close(logits_of(model, spread)[0, locations], want[row, :length], 1e-5)
 
 
-def test_more_tokens_than_places_are_refused() -> None:
+def test_too_many_tokens_are_rejected() -> None:
     model = tiny(max_length=5)
     assert np.isfinite(logits_of(model, TEXT[:, :5])).all()
-    with pytest.raises(ValueError, match="tokens: sequence length 6 exceeds max_length=5; trunc"):
+    with pytest.raises(ValueError, match=r"tokens exceeds max_length=5\. Truncate"):
         logits_of(model, TEXT)
 
 
 @pytest.mark.parametrize("positions", POSITIONS.names())
-def test_relative_positions_tell_of_order(positions: str) -> None:
-    """Of one layer, in which the causal mask alone tells the last token nothing of it."""
-    first, turned = np.array([[4, 5, 6]], "int32"), np.array([[5, 4, 6]], "int32")
+def test_order_matters_with_relative_positions(positions: str) -> None:
+    """With one layer, in which the causal mask alone gives the last token no order."""
+    first, reordered = np.array([[4, 5, 6]], "int32"), np.array([[5, 4, 6]], "int32")
     model = tiny(num_layers=1, positions=positions)
-    apart = np.abs(logits_of(model, first)[0, -1] - logits_of(model, turned)[0, -1]).max()
-    assert apart > 1e-3
+    difference = np.abs(logits_of(model, first)[0, -1] - logits_of(model, reordered)[0, -1]).max()
+    assert difference > 1e-3
     assert model.positions is None
     blind = tiny(num_layers=1, positions="none")
-    close(logits_of(blind, first)[0, -1], logits_of(blind, turned)[0, -1], 1e-6)
+    close(logits_of(blind, first)[0, -1], logits_of(blind, reordered)[0, -1], 1e-6)
 
 
 @pytest.mark.full
 @pytest.mark.every_backend
-@pytest.mark.parametrize("positions", PLACED[1:])
+@pytest.mark.parametrize("positions", POSITION_NAMES[1:])
 def test_positions_in_half_precision_and_small_sizes(positions: str) -> None:
     model = tiny(positions=positions, dtype="mixed_float16")
     assert np.isfinite(logits_of(model, TEXT)).all()
@@ -163,8 +163,8 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def marks_of(positions: str) -> list[pytest.MarkDecorator]:
-    """Those whose bias a step has to find by its place are always tried."""
+def get_marks(positions: str) -> list[pytest.MarkDecorator]:
+    """Positions whose bias depends on the step are always tested."""
     return [pytest.mark.every_backend if positions in ("rotary", "t5") else pytest.mark.soak]
 
 
@@ -177,11 +177,11 @@ def marks_of(positions: str) -> list[pytest.MarkDecorator]:
             pytest.param(way, "learned", marks=pytest.mark.soak)
             for way in ("diverse", "contrast", "rules")
         ),
-        *(pytest.param("beam", name, marks=marks_of(name)) for name in PLACED[1:]),
+        *(pytest.param("beam", name, marks=get_marks(name)) for name in POSITION_NAMES[1:]),
     ],
 )
-def test_prompts_of_any_length_go_on(way: str, positions: str) -> None:
-    """The same in any batch and padding; and one call says of the whole what each step said."""
+def test_continues_prompts_of_any_length(way: str, positions: str) -> None:
+    """Results do not depend on batch and padding, and one call equals the single steps."""
     model = tiny(positions=positions)
     options = {"max_length": 6, **WAYS[way]}
     together = model.compiled_search(TEXT, **options)
@@ -193,36 +193,36 @@ def test_prompts_of_any_length_go_on(way: str, positions: str) -> None:
     padded = model.compiled_search(left, **options)
     np.testing.assert_array_equal(array(padded.tokens), array(together.tokens))
     close(array(padded.scores), array(together.scores), 1e-5)
-    alone = model.compiled_search(TEXT[1:2, TEXT[1] != 0], **options)
-    np.testing.assert_array_equal(array(alone.tokens)[0], array(together.tokens)[1])
-    close(array(alone.scores)[0], array(together.scores)[1], 1e-5)
+    single = model.compiled_search(TEXT[1:2, TEXT[1] != 0], **options)
+    np.testing.assert_array_equal(array(single.tokens)[0], array(together.tokens)[1])
+    close(array(single.scores)[0], array(together.scores)[1], 1e-5)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_nothing_to_begin_with_begins_with_the_start(positions: str) -> None:
+def test_empty_prompt_starts_with_the_start_token(positions: str) -> None:
     model = tiny(positions=positions)
     prompts = np.array([[0, 0], [2, 0]], "int32")
-    found = model.compiled_search(prompts, max_length=4, beam_width=2, n_best=2)
-    np.testing.assert_array_equal(array(found.tokens)[0], array(found.tokens)[1])
+    result = model.compiled_search(prompts, max_length=4, beam_width=2, n_best=2)
+    np.testing.assert_array_equal(array(result.tokens)[0], array(result.tokens)[1])
 
 
 @pytest.mark.full
-def test_a_prefix_comes_after_the_prompt() -> None:
+def test_prefix_follows_the_prompt() -> None:
     model = tiny()
     prefix = np.array([[7, 8], [9, 0], [0, 0]], "int32")
-    found = model.compiled_search(TEXT, prefix=prefix, max_length=5)
+    result = model.compiled_search(TEXT, prefix=prefix, max_length=5)
     read = model.compiled_search(np.array([[2, 5, 6, 7, 8, 9, 7, 8]], "int32"), max_length=3)
-    assert array(found.tokens)[0, 0].tolist() == [7, 8, *array(read.tokens)[0, 0].tolist()]
-    assert array(found.tokens)[1, 0, 0] == 9
+    assert array(result.tokens)[0, 0].tolist() == [7, 8, *array(read.tokens)[0, 0].tolist()]
+    assert array(result.tokens)[1, 0, 0] == 9
 
 
-def test_the_prompt_is_kept_once_a_source() -> None:
-    """However many hypotheses there are, what was read is not repeated."""
+def test_prompt_cache_is_not_repeated_per_hypothesis() -> None:
+    """The cache of the prompt does not depend on the number of hypotheses."""
     model = tiny()
     for width in (1, 4):
-        state = model.decoder_step(keras.ops.convert_to_tensor(TEXT), width, 5).state
-        for keys, values in state["rooms"].value:
+        state = model.start_decoding(keras.ops.convert_to_tensor(TEXT), width, 5).state
+        for keys, values in state["cache"].value:
             assert keys.shape == (3, 2, 4, 6 + 5 * width)
             assert values.shape == (3, 2, 6 + 5 * width, 4)
 
@@ -230,54 +230,54 @@ def test_the_prompt_is_kept_once_a_source() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("case", [TestGPT, test_transformer.TestTransformer])
 @pytest.mark.parametrize("jit", [False, True])
-def test_stretches_of_the_cache_change_nothing(
+def test_cache_buckets_do_not_change_results(
     jit: bool, case: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = case().filled()
+    model = case().make_random()
     options = {"beam_width": 3, "n_best": 2, "min_length": 9, "max_length": 11, "jit": jit}
     want = model.compiled_search(SOURCE, **options)
-    monkeypatch.setattr(kv_cache.in_bucket, "__defaults__", ((2, 4),))
+    monkeypatch.setattr(kv_cache.call_in_bucket, "__defaults__", ((2, 4),))
     model.__dict__.pop("_compiled")
-    found = model.compiled_search(SOURCE, **options)
-    np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
-    np.testing.assert_allclose(array(found.scores), array(want.scores), rtol=1e-5)
+    result = model.compiled_search(SOURCE, **options)
+    np.testing.assert_array_equal(array(result.tokens), array(want.tokens))
+    np.testing.assert_allclose(array(result.scores), array(want.scores), rtol=1e-5)
     assert (want.attention is None) == (case is TestGPT)
     if want.attention is not None:
-        np.testing.assert_allclose(array(found.attention), array(want.attention), atol=1e-5)
+        np.testing.assert_allclose(array(result.attention), array(want.attention), atol=1e-5)
 
 
 @pytest.mark.full
-def test_a_text_has_at_most_so_many_tokens_as_there_are_places() -> None:
-    """The last token written is never read, so it needs no place."""
+def test_text_length_is_limited_by_max_length() -> None:
+    """The last generated token is not an input, so it needs no position."""
     model = tiny(max_length=9)
     options = {"beam_width": 2, "min_length": 4}
-    found = model.compiled_search(TEXT, max_length=4, **options)
-    assert np.isfinite(array(found.scores)).all()
-    assert np.isfinite(array(found.token_scores)).all()
-    message = r"a prompt has 6 tokens and its continuation may have 5, .* has 9 positions; .*to a"
+    result = model.compiled_search(TEXT, max_length=4, **options)
+    assert np.isfinite(array(result.scores)).all()
+    assert np.isfinite(array(result.token_scores)).all()
+    message = r"a prompt has 6 tokens and its continuation may have 5, .* has max_length=9. .*to a"
     for search in (model.search, model.compiled_search):
         for jit in (False, True):
-            with pytest.raises(ValueError, match=f"{message}t most 4$"):
+            with pytest.raises(ValueError, match=f"{message}t most 4.$"):
                 search(TEXT, max_length=5, jit=jit, **options)
     padded = np.concatenate([np.zeros((3, 8), "int32"), TEXT], axis=1)
-    again = model.compiled_search(padded, max_length=4, **options)
-    np.testing.assert_array_equal(array(again.tokens), array(found.tokens))
+    repeated = model.compiled_search(padded, max_length=4, **options)
+    np.testing.assert_array_equal(array(repeated.tokens), array(result.tokens))
 
 
 @pytest.mark.parametrize("options", [{"coverage_penalty": 0.5}, {"replace_unknown": True}], ids=str)
-def test_search_options_that_need_attention_are_refused(options: dict[str, Any]) -> None:
+def test_search_options_that_need_attention_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{min(options)} needs attention, but step returns"):
         tiny().search(TEXT, **options)
 
 
 @pytest.mark.full
-def test_an_ensemble_writes_on() -> None:
+def test_ensemble_continues_prompts() -> None:
     model = tiny()
     both = az.models.Ensemble([model, model])
     options = {"max_length": 5, "beam_width": 2}
-    found, want = both.compiled_search(TEXT, **options), model.compiled_search(TEXT, **options)
-    np.testing.assert_array_equal(array(found.tokens), array(want.tokens))
-    with pytest.raises(ValueError, match="but the model has 256 positions"):
+    result, want = both.compiled_search(TEXT, **options), model.compiled_search(TEXT, **options)
+    np.testing.assert_array_equal(array(result.tokens), array(want.tokens))
+    with pytest.raises(ValueError, match="but the model has max_length=256"):
         both.compiled_search(TEXT, max_length=300)
 
 
@@ -301,5 +301,5 @@ def test_logits_can_be_exported(tmp_path: Path) -> None:
     ({"max_length": 0}, "max_length must be at least 1, got 0"),
     ({"num_layers": 1.5}, "num_layers must be an integer"),
 )
-def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+def test_invalid_sizes_are_rejected(options: dict) -> None:
     tiny(**options)

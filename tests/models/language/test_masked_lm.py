@@ -9,19 +9,19 @@ import pytest
 import attention_zoo as az
 from attention_zoo.models import BERT, MaskedLM
 from tests.layers.running import JAX, array
-from tests.models.encoder_conformance import TOKENS, ReadingConformance, outputs
+from tests.models.encoder_conformance import TOKENS, EncoderConformance, outputs
 from tests.models.language.test_bert import TINY
 from tests.models.model_conformance import assert_every_weight_changes
 
 
-class TestMaskedLM(ReadingConformance):
+class TestMaskedLM(EncoderConformance):
     covers = MaskedLM
     options = TINY
     changed = {"bert": {**TINY, "num_layers": 1}}
 
     def make(self, **options: Any) -> Any:
-        given = {name: options.pop(name) for name in ("name", "dtype") if name in options}
-        return MaskedLM(options.pop("bert", None) or {**TINY, **options}, **given)
+        inputs = {name: options.pop(name) for name in ("name", "dtype") if name in options}
+        return MaskedLM(options.pop("bert", None) or {**TINY, **options}, **inputs)
 
     @pytest.mark.full
     @pytest.mark.every_backend
@@ -43,7 +43,7 @@ def test_learns_to_copy() -> None:
     assert losses.history["loss"][-1] < 0.5
 
 
-def test_the_table_of_tokens_is_tied() -> None:
+def test_token_embedding_is_tied_to_the_output() -> None:
     model = MaskedLM(TINY)
     tables = [v for v in model.trainable_variables if v.shape == (13, 8)]
     assert len(tables) == 1
@@ -53,7 +53,7 @@ def test_the_table_of_tokens_is_tied() -> None:
     assert np.abs(outputs(model, TOKENS)[0] - before).max() > 1e-3
 
 
-def test_around_a_bert_that_is_there() -> None:
+def test_wraps_an_existing_bert() -> None:
     bert = BERT(**TINY)
     model = MaskedLM(bert)
     assert model.bert is bert
@@ -63,7 +63,7 @@ def test_around_a_bert_that_is_there() -> None:
         MaskedLM("bert_tiny")
 
 
-def test_presets_are_those_of_the_bert() -> None:
+def test_presets_equal_those_of_bert() -> None:
     model = MaskedLM.from_preset("bert_tiny", vocabulary_size=7, embedding_dim=4, units=4)
     assert model.bert.settings["num_layers"] == 2
     assert model.norm.epsilon == 1e-12
@@ -71,34 +71,34 @@ def test_presets_are_those_of_the_bert() -> None:
         MaskedLM.from_preset("transformer_tiny", vocabulary_size=7)
 
 
-def test_a_policy_is_that_of_all_parts(tmp_path: Any) -> None:
+def test_policy_applies_to_all_sublayers(tmp_path: Any) -> None:
     MaskedLM(TINY).save_to_preset(tmp_path)
     sizes = {"vocabulary_size": 7, "embedding_dim": 4, "units": 4}
-    for made in (
+    for model in (
         MaskedLM.from_preset(tmp_path, dtype="mixed_bfloat16", name="teller"),
         MaskedLM.from_preset("bert_tiny", **sizes, dtype="mixed_bfloat16", name="teller"),
     ):
-        assert made.name == "teller"
-        for part in (made, made.bert, made.dense, made.bert.encoder[0]):
+        assert model.name == "teller"
+        for part in (model, model.bert, model.dense, model.bert.encoder[0]):
             assert part.compute_dtype == "bfloat16"
 
 
 def test_arguments_of_the_bert_are_merged(tmp_path: Any) -> None:
     model = MaskedLM(TINY)
     model.save_to_preset(tmp_path)
-    again = MaskedLM.from_preset(tmp_path, dropout=0.3)
-    assert again.bert.settings == {**model.bert.settings, "dropout": 0.3}
-    np.testing.assert_array_equal(outputs(again, TOKENS)[0], outputs(model, TOKENS)[0])
+    repeated = MaskedLM.from_preset(tmp_path, dropout=0.3)
+    assert repeated.bert.settings == {**model.bert.settings, "dropout": 0.3}
+    np.testing.assert_array_equal(outputs(repeated, TOKENS)[0], outputs(model, TOKENS)[0])
 
 
-def test_a_projection_is_of_the_logits() -> None:
+def test_projection_applies_to_logits() -> None:
     model = MaskedLM(TINY)
     model.bias.assign(np.arange(13.0))
     of = model({"tokens": TOKENS}, project=False)
     np.testing.assert_allclose(array(of.logits()), outputs(model, TOKENS)[0], atol=1e-5)
 
 
-def test_a_gated_head_bends_without_the_gate() -> None:
+def test_gated_head_uses_the_plain_activation() -> None:
     model = MaskedLM({**TINY, "layer": {"activation": "swiglu", "norm": "rms"}})
     assert model.dense.activation is keras.activations.silu
     assert isinstance(model.norm, keras.layers.RMSNormalization)

@@ -1,4 +1,4 @@
-"""Small checkpoints that `transformers` has written, and a writer of altered ones."""
+"""Small checkpoints written by `transformers`, and helpers to modify them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CODES = {"float32": "F32", "float16": "F16", "int64": "I64", "uint16": "BF16", "
 
 
 def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
-    """A safetensors file; uint16 stands for the upper halves of float32."""
+    """Write a safetensors file; uint16 arrays are bfloat16, the upper halves of float32."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     data = b""
     for name, array in tensors.items():
@@ -31,12 +31,12 @@ def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
 
 
 def copy_of(family: str, folder: Path) -> Path:
-    """A golden checkpoint that a test may change."""
+    """Return a copy of a golden checkpoint that a test may change."""
     return Path(shutil.copytree(GOLDEN / family, folder / family))
 
 
 def change_config(folder: Path, **changes: Any) -> None:
-    """Says something else in config.json; None takes it out."""
+    """Change values of config.json; None removes a key."""
     path = folder / "config.json"
     config = {**json.loads(path.read_text()), **changes}
     path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
@@ -48,9 +48,9 @@ def expected(folder: Path) -> dict[str, np.ndarray]:
 
 
 def written_by_transformers(family: str, folder: Path, *settings: str) -> Path:
-    """A checkpoint that `transformers` writes now; skips the test where it is not there.
+    """Return a checkpoint written by `transformers`; skip the test if it is not installed.
 
-    It comes by `make bench-peers`, or the environment names a Python that has it.
+    `make bench-peers` installs it, or an environment variable names a Python that has it.
     """
     python = Path(
         os.environ.get("TRANSFORMERS_PYTHON", ROOT / ".venv-transformers" / "bin" / "python")

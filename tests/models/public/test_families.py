@@ -28,7 +28,9 @@ BERT, GPT2 = GOLDEN / "bert", GOLDEN / "gpt2"
     ("gpt2", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported"),
     ("gpt2", {"n_embd": None}, "config.json: n_embd is missing"),
 )
-def test_configs_of_other_models(family: str, changes: dict[str, Any], tmp_path: Path) -> None:
+def test_unsupported_configs_are_rejected(
+    family: str, changes: dict[str, Any], tmp_path: Path
+) -> None:
     folder = copy_of(family, tmp_path)
     change_config(folder, **changes)
     models.from_preset(folder)
@@ -44,7 +46,7 @@ LEARNED = "the checkpoint has learned positions, not 'rotary'; remove the pos"
     (lambda: models.from_public(BERT, int), "is a BERT or a MaskedLM, not a int"),
     (lambda: models.BERT.from_preset(GPT2), "is a GPT, not a BERT"),
 )
-def test_options_fixed_by_the_checkpoint_are_refused(load: Any) -> None:
+def test_options_fixed_by_the_checkpoint_are_rejected(load: Any) -> None:
     load()
 
 

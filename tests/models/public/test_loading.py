@@ -15,20 +15,20 @@ from tests.models.public.checkpoints import GOLDEN, copy_of
 from tests.test_hub import pretend
 
 
-def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loads_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, lambda name, **_: str(GOLDEN / name.split("/")[1]))
     assert type(models.from_preset("hf://someone/bert")) is models.MaskedLM
     assert type(models.BERT.from_preset("hf://someone/bert")) is models.BERT
     assert type(from_public("hf://someone/bert")) is models.MaskedLM
 
 
-def test_the_hub_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_without_its_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ValueError, match="pip install huggingface_hub"):
         models.from_preset("hf://someone/bert")
 
 
-def test_what_is_no_public_checkpoint(tmp_path: Path) -> None:
+def test_invalid_checkpoints_are_rejected(tmp_path: Path) -> None:
     assert read_config(tmp_path) is None
     for text in ("{", "[]", "{}", '{"class": "BERT"}'):
         (tmp_path / "config.json").write_text(text)
@@ -39,7 +39,7 @@ def test_what_is_no_public_checkpoint(tmp_path: Path) -> None:
             models.from_preset(tmp_path)
 
 
-def test_weights_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_weights_are_rejected(tmp_path: Path) -> None:
     folder = copy_of("bert", tmp_path)
     (folder / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"holds no model.safetensors$"):
@@ -53,14 +53,14 @@ def test_every_family_has_a_golden_checkpoint() -> None:
         assert config["model_type"] == family
 
 
-def test_what_a_config_says() -> None:
+def test_config_is_converted() -> None:
     config = {"n": 3, "act": "swish", "kind": "a"}
     checkpoint = Checkpoint(Path("x"), config, Tensors(GOLDEN / "bert"))
-    assert checkpoint.numbers({"units": "n"}) == {"units": 3}
-    assert checkpoint.activation("act", "gelu") == "silu"
-    assert checkpoint.activation("other", "gelu") == "gelu"
-    assert checkpoint.activation("other", "gelu_new") == "gelu_tanh"
-    checkpoint.refuse("kind", unless="a")
-    checkpoint.refuse("none", unless=5)
+    assert checkpoint.get_numbers({"units": "n"}) == {"units": 3}
+    assert checkpoint.get_activation("act", "gelu") == "silu"
+    assert checkpoint.get_activation("other", "gelu") == "gelu"
+    assert checkpoint.get_activation("other", "gelu_new") == "gelu_tanh"
+    checkpoint.check_setting("kind", expected="a")
+    checkpoint.check_setting("none", expected=5)
     with pytest.raises(ValueError, match=r"config.json: kind='a' is not supported, only 'b'"):
-        checkpoint.refuse("kind", unless="b")
+        checkpoint.check_setting("kind", expected="b")

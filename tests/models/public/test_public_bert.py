@@ -1,4 +1,4 @@
-"""A BERT that `transformers` has written puts out here what it puts out there."""
+"""A BERT checkpoint of `transformers` gives the same outputs here."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ THERE = GOLDEN / "bert"
 
 
 def check(folder: Path, model: Any) -> None:
-    """Its outputs are those of the checkpoint at every token."""
+    """Outputs equal those of the checkpoint at every token."""
     want = expected(folder)
-    tokens, live = want["tokens"], want["tokens"] != 0
-    found = model({"tokens": tokens, "segments": want["segments"]})
+    tokens, valid = want["tokens"], want["tokens"] != 0
+    result = model({"tokens": tokens, "segments": want["segments"]})
     if isinstance(model, MaskedLM):
-        found = {"logits": found}
-    for name, output in found.items():
+        result = {"logits": result}
+    for name, output in result.items():
         got, there = array(output), want[name]
         if name != "pooled":
-            got, there = got[live], there[live]
+            got, there = got[valid], there[valid]
         np.testing.assert_allclose(got, there, atol=1e-5 * np.abs(there).max(), rtol=0)
 
 
-def test_outputs_are_those_of_transformers() -> None:
+def test_outputs_equal_those_of_transformers() -> None:
     model = models.from_preset(THERE)
     assert type(model) is MaskedLM
     assert model.bert.pooler is None
@@ -41,14 +41,14 @@ def test_outputs_are_those_of_transformers() -> None:
 
 
 @pytest.mark.parametrize("load", [BERT.from_preset, lambda f: models.from_public(f, BERT)])
-def test_the_encoder_alone(load: Any) -> None:
+def test_encoder_weights_only(load: Any) -> None:
     model = load(THERE)
     assert type(model) is BERT
     assert set(model({"tokens": expected(THERE)["tokens"]})) == {"hidden", "pooled"}
     check(THERE, model)
 
 
-def test_arguments_of_ones_own() -> None:
+def test_custom_arguments() -> None:
     bert = BERT.from_preset(THERE, dropout=0.4, use_pooler=False, dtype="mixed_bfloat16")
     assert bert.settings["dropout"] == 0.4
     assert bert.pooler is None
@@ -66,7 +66,7 @@ def test_arguments_of_ones_own() -> None:
 
 
 def test_names_without_the_model_and_of_old(tmp_path: Path) -> None:
-    """`BertModel` writes no prefix; the first releases call scale and shift gamma and beta."""
+    """`BertModel` has no prefix; early releases call scale and shift gamma and beta."""
     folder = copy_of("bert", tmp_path)
     tensors = {
         name.removeprefix("bert.")
@@ -84,12 +84,12 @@ def test_names_without_the_model_and_of_old(tmp_path: Path) -> None:
         MaskedLM.from_preset(folder)
 
 
-def test_what_is_saved_again_is_ours(tmp_path: Path) -> None:
+def test_saved_again_in_our_format(tmp_path: Path) -> None:
     models.from_public(THERE).save_to_preset(tmp_path)
     check(THERE, models.from_preset(tmp_path))
 
 
-def test_tensors_missing_strange_or_misshapen(tmp_path: Path) -> None:
+def test_missing_unexpected_and_misshapen_tensors_are_rejected(tmp_path: Path) -> None:
     folder, tensors = copy_of("bert", tmp_path), dict(Tensors(THERE))
     bias = "bert.encoder.layer.1.attention.self.key.bias"
     write_safetensors(folder / FILE, {name: x for name, x in tensors.items() if name != bias})

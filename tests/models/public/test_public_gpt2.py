@@ -1,4 +1,4 @@
-"""A GPT-2 that `transformers` has written tells here the next token that it tells there."""
+"""A GPT-2 checkpoint of `transformers` predicts the same next tokens here."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ THERE = GOLDEN / "gpt2"
 
 
 def check(folder: Path, model: Any) -> None:
-    """Logits are those of the checkpoint, each under its id here."""
+    """Logits equal those of the checkpoint, in the order of our token ids."""
     want = expected(folder)
     last = want["logits"].shape[-1] - 1
     tokens = np.where(want["tokens"] == last, 3, want["tokens"] + 4)
     assert (tokens[:, 0] == 3).all()
     tokens[:, 0] = 2
-    found, scale = array(model({"tokens": tokens})), 1e-5 * np.abs(want["logits"]).max()
-    assert found.shape[-1] == last + 4
-    np.testing.assert_allclose(found[..., 4:], want["logits"][..., :-1], atol=scale, rtol=0)
+    result, scale = array(model({"tokens": tokens})), 1e-5 * np.abs(want["logits"]).max()
+    assert result.shape[-1] == last + 4
+    np.testing.assert_allclose(result[..., 4:], want["logits"][..., :-1], atol=scale, rtol=0)
     for end in (2, 3):
-        np.testing.assert_allclose(found[..., end], want["logits"][..., -1], atol=scale, rtol=0)
+        np.testing.assert_allclose(result[..., end], want["logits"][..., -1], atol=scale, rtol=0)
     for nothing in (0, 1):
         mean = want["logits"].mean(axis=-1)
-        np.testing.assert_allclose(found[..., nothing], mean, atol=scale, rtol=0)
+        np.testing.assert_allclose(result[..., nothing], mean, atol=scale, rtol=0)
 
 
-def test_logits_are_those_of_transformers() -> None:
+def test_logits_equal_those_of_transformers() -> None:
     model = models.from_preset(THERE)
     assert type(model) is GPT
     check(THERE, model)
@@ -43,12 +43,12 @@ def test_logits_are_those_of_transformers() -> None:
 
 
 @pytest.mark.full
-def test_the_tokenizer_fits_the_model() -> None:
+def test_tokenizer_ids_match_the_model() -> None:
     tokenizer, model = load_tokenizer(THERE), models.from_preset(THERE)
     assert tokenizer.vocabulary_size == model.settings["vocabulary_size"]
     (ids,) = tokenizer.encode(["the cat"])
-    found = model.compiled_search(np.array([[2, *ids]]), max_length=3)
-    assert isinstance(tokenizer.decode(found.tokens[0, 0]), str)
+    result = model.compiled_search(np.array([[2, *ids]]), max_length=3)
+    assert isinstance(tokenizer.decode(result.tokens[0, 0]), str)
 
 
 def test_names_with_the_model_the_mask_and_the_head(tmp_path: Path) -> None:

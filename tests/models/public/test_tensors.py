@@ -23,28 +23,28 @@ SOME = {
 }
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_saved_tensors_are_read_back(tmp_path: Path) -> None:
     write_safetensors(tmp_path / FILE, SOME)
-    found = Tensors(tmp_path)
-    assert list(found) == list(SOME)
-    assert len(found) == 5
+    result = Tensors(tmp_path)
+    assert list(result) == list(SOME)
+    assert len(result) == 5
     for name, array in SOME.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array)
+        assert result[name].dtype == array.dtype
+        np.testing.assert_array_equal(result[name], array)
 
 
-def test_bfloat16_is_the_upper_half_of_float32(tmp_path: Path) -> None:
+def test_bfloat16_is_read_as_the_upper_half_of_float32(tmp_path: Path) -> None:
     halves = np.array([0x3F80, 0xC000, 0x3EAB], "uint16")  # 1, -2, about a third
     write_safetensors(tmp_path / FILE, {"x": halves})
-    found = Tensors(tmp_path)["x"]
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, np.float32([1.0, -2.0, 0.333984375]))
+    result = Tensors(tmp_path)["x"]
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, np.float32([1.0, -2.0, 0.333984375]))
 
 
-def test_a_file_of_the_safetensors_library_is_read() -> None:
-    found = Tensors(GOLDEN / "bert")
-    assert found["bert.embeddings.word_embeddings.weight"].shape == (37, 16)
-    assert all(np.isfinite(array).all() for array in found.values())
+def test_reads_a_file_of_the_safetensors_library() -> None:
+    result = Tensors(GOLDEN / "bert")
+    assert result["bert.embeddings.word_embeddings.weight"].shape == (37, 16)
+    assert all(np.isfinite(array).all() for array in result.values())
 
 
 def test_shards(tmp_path: Path) -> None:
@@ -54,9 +54,9 @@ def test_shards(tmp_path: Path) -> None:
         write_safetensors(tmp_path / file, {name: SOME[name] for name in held})
     index = {name: file for file, held in files.items() for name in held}
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": index}))
-    found = Tensors(tmp_path)
-    assert sorted(found) == sorted(SOME)
-    np.testing.assert_array_equal(found["a"], SOME["a"])
+    result = Tensors(tmp_path)
+    assert sorted(result) == sorted(SOME)
+    np.testing.assert_array_equal(result["a"], SOME["a"])
     (tmp_path / "model-2.safetensors").unlink()
     with pytest.raises(ValueError, match=r"model-2.safetensors: no such file, but model.*names it"):
         Tensors(tmp_path)
@@ -70,9 +70,9 @@ def test_shards(tmp_path: Path) -> None:
 
 def test_renamed(tmp_path: Path) -> None:
     write_safetensors(tmp_path / FILE, SOME)
-    found = Tensors(tmp_path)
-    assert list(found.renamed(str.upper)) == ["A", "B", "C", "EMPTY", "ONE"]
-    assert list(found) == list(SOME)
+    result = Tensors(tmp_path)
+    assert list(result.renamed(str.upper)) == ["A", "B", "C", "EMPTY", "ONE"]
+    assert list(result) == list(SOME)
 
 
 def test_pickles_are_never_loaded(tmp_path: Path) -> None:

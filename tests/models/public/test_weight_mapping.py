@@ -1,4 +1,4 @@
-"""Every tensor has a mapping and every mapping a tensor, of the right shape."""
+"""Every tensor maps to a weight and every weight to a tensor, of the correct shape."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def variable(*shape: int) -> keras.Variable:
     return keras.Variable(np.zeros(shape, "float32"))
 
 
-def test_tensors_go_where_they_belong() -> None:
+def test_tensors_are_assigned_to_their_weights() -> None:
     rng = np.random.default_rng(0)
     bias, kernel, out, words = variable(2, 3), variable(4, 2, 3), variable(2, 3, 4), variable(5, 4)
     mappings = [
@@ -51,21 +51,21 @@ def test_tensors_go_where_they_belong() -> None:
 
 
 def test_layers() -> None:
-    layer, around = keras.layers.Dense(3), keras.layers.LayerNormalization()
+    layer, norm = keras.layers.Dense(3), keras.layers.LayerNormalization()
     layer.build((None, 2))
-    around.build((None, 2))
-    names = [mapping.name for mapping in (*map_dense("a", layer), *map_norm("b", around))]
+    norm.build((None, 2))
+    names = [mapping.name for mapping in (*map_dense("a", layer), *map_norm("b", norm))]
     assert names == ["a.weight", "a.bias", "b.weight", "b.bias"]
 
 
-def test_a_tensor_of_several_weights() -> None:
+def test_one_tensor_maps_to_several_weights() -> None:
     one, two = variable(2), variable(3)
     mapping = WeightMapping("both", (5,), [one, two], lambda x: [x[:2], x[2:]])
     assign_weights([mapping], {"both": np.arange(5.0)}, HERE)
     np.testing.assert_array_equal(array(two), [2, 3, 4])
 
 
-def test_mistakes() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     mapping = map_vector("a", variable(3))
     with pytest.raises(ValueError, match=r"somewhere: tensor a is missing"):
         assign_weights([mapping], {}, HERE)
@@ -73,9 +73,9 @@ def test_mistakes() -> None:
         ValueError, match=r"tensor a has shape \(4,\), but config.json .*require \(3,\)"
     ):
         assign_weights([mapping], {"a": np.zeros(4)}, HERE)
-    found = {"a": np.zeros(3), "c": np.zeros(3), "b.1": np.zeros(3), "b.2": np.zeros(3)}
+    tensors = {"a": np.zeros(3), "c": np.zeros(3), "b.1": np.zeros(3), "b.2": np.zeros(3)}
     with pytest.raises(ValueError, match=r"no weight for tensor b.1 and 2 more$"):
-        assign_weights([mapping], found, HERE)
+        assign_weights([mapping], tensors, HERE)
     with pytest.raises(ValueError, match=r"no weight for tensor c$"):
-        assign_weights([mapping], found, HERE, ignored=[r"b\..*"])
-    assign_weights([mapping], found, HERE, ignored=[r"b\..*", "c"])
+        assign_weights([mapping], tensors, HERE, ignored=[r"b\..*"])
+    assign_weights([mapping], tensors, HERE, ignored=[r"b\..*", "c"])

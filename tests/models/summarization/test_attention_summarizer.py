@@ -1,4 +1,4 @@
-"""Rush's language model that looks: against its equations, and what its window sees."""
+"""Rush et al.'s language model with attention: equations and window."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ import pytest
 from attention_zoo.models import AttentionSummarizer
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import array, close
-from tests.models.generation_conformance import SOURCE, START, TARGET, ModelConformance, forward
+from tests.models.generation_conformance import (
+    SOURCE,
+    START,
+    TARGET,
+    GenerationConformance,
+    forward,
+)
 from tests.refusals import refuses
 
 
-class TestAttentionSummarizer(ModelConformance):
+class TestAttentionSummarizer(GenerationConformance):
     covers = AttentionSummarizer
     vocabulary = {"vocabulary_size": 12}
     options = {"embedding_dim": 4, "units": 6, "source_dim": 5, "context": 3, "window": 1}
@@ -30,15 +36,15 @@ class TestAttentionSummarizer(ModelConformance):
 
 
 def tiny(**options: Any) -> AttentionSummarizer:
-    return TestAttentionSummarizer().filled(**options)
+    return TestAttentionSummarizer().make_random(**options)
 
 
 def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int]) -> np.ndarray:
-    """Section 3, one word after the other, for a source without padding: `(T, V)`."""
+    """Section 3, word by word, for a source without padding: `(T, V)`."""
     size = model.settings
     f, g, e = (
         array(table.embeddings)
-        for table in (model.source_embedding, model.look_embedding, model.word_embedding)
+        for table in (model.source_embedding, model.query_embedding, model.word_embedding)
     )
     p, u, vw = (
         array(weight)
@@ -51,9 +57,9 @@ def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int
     x = f[source]
     q = size["window"]
     means = np.array([x[max(i - q, 0) : i + q + 1].mean(0) for i in range(len(source))])
-    written, logits = [START] * (size["context"] - 1) + target, []
+    tokens, logits = [START] * (size["context"] - 1) + target, []
     for t in range(len(target)):
-        words = written[t : t + size["context"]]
+        words = tokens[t : t + size["context"]]
         energies = x @ p @ g[words].ravel()
         alignment = np.exp(energies) / np.exp(energies).sum()
         hidden = np.tanh(e[words].ravel() @ u)
@@ -63,36 +69,36 @@ def by_the_paper(model: AttentionSummarizer, source: list[int], target: list[int
 
 @pytest.mark.every_backend
 @pytest.mark.parametrize(("context", "window"), [(3, 1), (1, 0), (7, 5)])
-def test_is_the_papers_equations(context: int, window: int) -> None:
+def test_follows_the_equations_of_the_paper(context: int, window: int) -> None:
     model = tiny(context=context, window=window)
-    found = forward(model, SOURCE, TARGET)
+    result = forward(model, SOURCE, TARGET)
     for row in range(len(SOURCE)):
         source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
-        close(found[row, : len(target)], by_the_paper(model, source, target), 1e-5)
+        close(result[row, : len(target)], by_the_paper(model, source, target), 1e-5)
 
 
 @pytest.mark.parametrize("context", [1, 3, 7])
-def test_only_the_last_words_are_read(context: int) -> None:
+def test_only_the_last_words_are_encoded(context: int) -> None:
     model = tiny(context=context)
     target = np.array([[2, 4, 5, 6, 7, 8, 9, 10]], "int32")
     other = target.copy()
     other[0, 2] = 11
     before, after = (forward(model, SOURCE[:1], ids)[0] for ids in (target, other))
-    told = [t for t in range(8) if np.abs(after[t] - before[t]).max() > 1e-6]
-    assert told == list(range(2, min(2 + context, 8)))
+    changed = [t for t in range(8) if np.abs(after[t] - before[t]).max() > 1e-6]
+    assert changed == list(range(2, min(2 + context, 8)))
 
 
 @pytest.mark.parametrize("context", [1, 5])
-def test_a_search_goes_on_with_any_context(context: int) -> None:
-    """Of one word there is no state, of more than are written the start stands for the rest."""
+def test_search_continues_from_any_context(context: int) -> None:
+    """The state is a window of previous words, filled with the start token."""
     model = tiny(context=context)
-    found = model.compiled_search(SOURCE, beam_width=2, n_best=2, max_length=4)
-    trace = model.trace(SOURCE, found.tokens[:, 0])
-    assert array(trace.attention).shape == (3, found.tokens.shape[-1], 6)
+    result = model.compiled_search(SOURCE, beam_width=2, n_best=2, max_length=4)
+    trace = model.trace(SOURCE, result.tokens[:, 0])
+    assert array(trace.attention).shape == (3, result.tokens.shape[-1], 6)
     assert not array(trace.copied).any()
-    for row, length in enumerate(found.lengths[:, 0]):
+    for row, length in enumerate(result.lengths[:, 0]):
         want = array(trace.attention)[row, :length]
-        close(found.attention[row, 0, :length], want, 1e-5)
+        close(result.attention[row, 0, :length], want, 1e-5)
         np.testing.assert_allclose(want.sum(-1), 1, atol=1e-5)
 
 
@@ -103,7 +109,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_sizes_are_those_told(name: str) -> None:
+def test_parameter_counts_follow_the_sizes(name: str) -> None:
     """F; E and G; P; U; and [V W]."""
     d, h, m = SIZES[name]
     v, c = 9, 5
@@ -117,5 +123,5 @@ def test_sizes_are_those_told(name: str) -> None:
     ({"window": -1}, "window must be at least 0, got -1"),
     ({"units": 2.5}, "units must be an integer of at least 1, got 2.5"),
 )
-def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+def test_invalid_sizes_are_rejected(options: dict) -> None:
     tiny(**options)

@@ -1,4 +1,4 @@
-"""The Transformer with a pointer: copies what its vocabulary lacks, and is plain without."""
+"""The Transformer with a pointer copies out-of-vocabulary words; without, it is standard."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.models.generation_conformance import (
     STACK,
     START,
     TARGET,
-    ModelConformance,
+    GenerationConformance,
     forward,
 )
 from tests.refusals import refuses
 
 EXTENDED = np.array([[4, 9, 6, 10, 9, 8], [9, 4, 5, 0, 0, 0], [5, 0, 0, 0, 0, 0]], "int32")
-"""Sources whose words 9 and 10 the vocabulary of 9 lacks."""
+"""Sources with the out-of-vocabulary words 9 and 10; the vocabulary has 9 words."""
 
 
-class TestCopyTransformer(ModelConformance):
+class TestCopyTransformer(GenerationConformance):
     covers = CopyTransformer
     vocabulary = {"copies": 3, "vocabulary_size": 9}
     options = STACK
@@ -44,7 +44,7 @@ class TestCopyTransformer(ModelConformance):
 
     @pytest.mark.full
     def test_learns(self) -> None:
-        """The second word of a source comes out, also under an id that no vocabulary has."""
+        """The target is the second word of the source, possibly out of vocabulary."""
         rng = np.random.default_rng(0)
         source = np.array([rng.permutation(8)[:3] for _ in range(256)], "int32") + 4
         source = np.where(source >= 9, 9 + np.cumsum(source >= 9, 1) - 1, source).astype("int32")
@@ -56,29 +56,29 @@ class TestCopyTransformer(ModelConformance):
         model.fit(data, labels, batch_size=32, epochs=12, shuffle=False, verbose=0)
         beyond = source[:, 1] >= 9
         assert beyond.sum() > 60
-        found = forward(model, source, target)[beyond, 0].argmax(-1)
-        assert (found == source[beyond, 1]).mean() > 0.95
+        result = forward(model, source, target)[beyond, 0].argmax(-1)
+        assert (result == source[beyond, 1]).mean() > 0.95
         trace = model.trace(source[beyond], labels[beyond])
         assert array(trace.copied)[:, 0].mean() > 0.95
         assert (array(trace.attention)[:, 0].argmax(-1) == 1).mean() > 0.9
 
 
 def tiny(**options: Any) -> CopyTransformer:
-    return TestCopyTransformer().filled(**options)
+    return TestCopyTransformer().make_random(**options)
 
 
 @pytest.mark.every_backend
-def test_probabilities_are_of_all_words_that_are_there() -> None:
+def test_probabilities_cover_all_words_of_the_source() -> None:
     model = tiny()
     log_probs = forward(model, EXTENDED, TARGET)
     assert log_probs.shape == (3, 5, 12)
     np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1, atol=1e-5)
-    there = log_probs[0, 0, 9:] > np.log(1e-6)
-    assert there.tolist() == [True, True, False], "only what stands in the source is copied"
+    valid = log_probs[0, 0, 9:] > np.log(1e-6)
+    assert valid.tolist() == [True, True, False], "only what stands in the source is copied"
     assert (log_probs[1, :, 10:] < np.log(1e-6)).all()
 
 
-def test_words_without_an_id_are_read_alike_and_copied_apart() -> None:
+def test_out_of_vocabulary_words_share_an_embedding_and_are_copied_separately() -> None:
     model, other = tiny(), EXTENDED.copy()
     other[0, EXTENDED[0] == 9] = 11
     one, two = (np.exp(forward(model, ids, TARGET)[0]) for ids in (EXTENDED, other))
@@ -88,14 +88,14 @@ def test_words_without_an_id_are_read_alike_and_copied_apart() -> None:
     np.testing.assert_array_equal(forward(model, SOURCE, TARGET), forward(model, SOURCE, target))
 
 
-def test_the_pointer_has_one_head() -> None:
-    """Of the whole width, without biases."""
+def test_pointer_attention_has_one_head() -> None:
+    """With the full width, without biases."""
     pointer = tiny().pointer
     assert {tuple(kernel.shape) for kernel in pointer.weights} == {(8, 1, 8), (1, 8, 8)}
 
 
 @pytest.mark.full
-def test_without_copies_it_is_a_transformer() -> None:
+def test_without_copying_it_is_a_transformer() -> None:
     model = tiny(copies=0)
     words = {"source_vocabulary_size": 9, "target_vocabulary_size": 9}
     plain = Transformer(**words, **STACK, tie="all")
@@ -104,36 +104,36 @@ def test_without_copies_it_is_a_transformer() -> None:
     source, target = SOURCE % 9, TARGET % 9
     np.testing.assert_array_equal(forward(model, source, target), forward(plain, source, target))
     options = {"beam_width": 2, "n_best": 2, "max_length": 5}
-    found, want = (one.compiled_search(source, **options) for one in (model, plain))
-    np.testing.assert_array_equal(found.tokens, want.tokens)
-    trace = model.trace(source, found.tokens[:, 0])
-    for row, length in enumerate(found.lengths[:, 0]):
-        close(found.attention[row, 0, :length], array(trace.attention)[row, :length], 1e-5)
+    result, want = (one.compiled_search(source, **options) for one in (model, plain))
+    np.testing.assert_array_equal(result.tokens, want.tokens)
+    trace = model.trace(source, result.tokens[:, 0])
+    for row, length in enumerate(result.lengths[:, 0]):
+        close(result.attention[row, 0, :length], array(trace.attention)[row, :length], 1e-5)
     assert not array(trace.copied).any()
     assert isinstance(model.make_loss(0.1), SequenceCrossEntropy)
     assert isinstance(tiny().make_loss(), CopyCrossEntropy)
 
 
 @pytest.mark.full
-def test_a_trace_tells_what_the_search_saw() -> None:
-    """Where it looked, and the share of copying in each token's probability, by hand."""
+def test_trace_returns_the_attention_of_the_search() -> None:
+    """Attention, and the fraction of copying in each token's probability, by hand."""
     model = tiny()
-    found = model.compiled_search(EXTENDED, beam_width=2, max_length=5)
-    tokens = array(found.tokens)[:, 0]
+    result = model.compiled_search(EXTENDED, beam_width=2, max_length=5)
+    tokens = array(result.tokens)[:, 0]
     trace = model.compiled_trace(EXTENDED, tokens)
     target = np.concatenate([np.full((3, 1), START), tokens[:, :-1]], 1).astype("int32")
-    told = model.decode_teacher_forced(
+    output = model.decode_teacher_forced(
         ops.convert_to_tensor(EXTENDED), ops.convert_to_tensor(target)
     )
-    gate = 1 / (1 + np.exp(-array(told.gate)))
-    looked = array(found.attention)[:, 0]
-    for row, length in enumerate(array(found.lengths)[:, 0]):
-        close(trace.attention[row, :length], looked[row, :length], 1e-5)
+    gate = 1 / (1 + np.exp(-array(output.gate)))
+    attention_weights = array(result.attention)[:, 0]
+    for row, length in enumerate(array(result.lengths)[:, 0]):
+        close(trace.attention[row, :length], attention_weights[row, :length], 1e-5)
         for t in range(length):
-            mass = looked[row, t, EXTENDED[row] == tokens[row, t]].sum()
+            mass = attention_weights[row, t, EXTENDED[row] == tokens[row, t]].sum()
             copied = (1 - gate[row, t]) * mass
-            said = np.exp(forward(model, EXTENDED, target)[row, t, tokens[row, t]])
-            assert trace.copied[row, t] == pytest.approx(copied / said, abs=0.02)
+            probability = np.exp(forward(model, EXTENDED, target)[row, t, tokens[row, t]])
+            assert trace.copied[row, t] == pytest.approx(copied / probability, abs=0.02)
         assert not trace.copied[row, length:].any()
 
 
@@ -143,5 +143,5 @@ def test_a_trace_tells_what_the_search_saw() -> None:
     ({"positions": "rotery"}, "unknown positions 'rotery'; did you mean 'rotary'"),
     ({"layer": {"nrm": "rms"}}, "layer has no option 'nrm'; did you mean 'norm'"),
 )
-def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+def test_invalid_sizes_are_rejected(options: dict) -> None:
     tiny(**options)

@@ -1,4 +1,4 @@
-"""Long articles are searched in one graph, which holds what was read of each once for all beams."""
+"""Long articles: search in one graph that holds each encoded source once for all beams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attention_zoo.models import PointerGenerator
 from tests.layers.running import JAX
 
 ARTICLES, PLACES, BEAM, STEPS = 16, 400, 4, 6
-VOCABULARY, COPIES, WIDTH = 30, 20, 14  # the last of what is read at a place
+VOCABULARY, COPIES, WIDTH = 30, 20, 14  # the last array of the encoded source
 MEMORY = (ARTICLES, PLACES, WIDTH)
 COPYING = {"Tile", "BroadcastTo", "Gather", "GatherV2", "GatherNd", "ConcatV2", "Pack"}
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(JAX, reason="the graph is TensorFlow's")
 
 
 def operations(graph: Any, functions: Any) -> Iterator[Any]:
-    """All operations of a graph, those of its loops and branches included."""
+    """Return all operations of a graph, including those of loops and branches."""
     for operation in graph.get_operations():
         yield operation
         for value in operation.node_def.attr.values():
@@ -29,13 +29,13 @@ def operations(graph: Any, functions: Any) -> Iterator[Any]:
 
 
 def largest(tensors: Any) -> int:
-    """Elements of the largest tensor; the graph is for one shape, so that most are known."""
+    """Return the size of the largest tensor; the graph is for one shape, so most are known."""
     return max((one.shape.num_elements() or 0 for one in tensors), default=0)
 
 
 @pytest.mark.full
-def test_a_search_is_one_graph_and_tiles_no_memory() -> None:
-    """Keys and values come into the loop over steps once; scores alone are of every hypothesis."""
+def test_search_is_one_graph_without_tiled_memory() -> None:
+    """Keys and values enter the loop once; only scores have an axis of hypotheses."""
     import tensorflow as tf
 
     model = PointerGenerator(VOCABULARY, 5, WIDTH // 2, COPIES, coverage={"from_step": 0})
@@ -56,7 +56,7 @@ def test_a_search_is_one_graph_and_tiles_no_memory() -> None:
     rng = np.random.default_rng(0)
     some, others = rng.integers(4, VOCABULARY + COPIES, (2, ARTICLES, PLACES)).astype("int32")
     for source in (some, others):
-        found = search(tf.constant(source))
-        assert found.tokens.shape == (ARTICLES, 1, STEPS)
-        assert np.isfinite(found.scores).all()
-        np.testing.assert_allclose(found.attention.numpy()[:, :, 0].sum(-1), 1, rtol=1e-5)
+        result = search(tf.constant(source))
+        assert result.tokens.shape == (ARTICLES, 1, STEPS)
+        assert np.isfinite(result.scores).all()
+        np.testing.assert_allclose(result.attention.numpy()[:, :, 0].sum(-1), 1, rtol=1e-5)

@@ -11,15 +11,15 @@ import attention_zoo as az
 from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
 from attention_zoo.models import PointerGenerator
 from tests.layers.running import JAX, array, close, randomise
-from tests.models.generation_conformance import SOURCE, TARGET, ModelConformance, forward
+from tests.models.generation_conformance import SOURCE, TARGET, GenerationConformance, forward
 from tests.refusals import refuses
 
 SIZES = {"vocabulary_size": 8, "embedding_dim": 6, "units": 8, "copies": 4}
 COVERED = {**SIZES, "coverage": {"from_step": 2, "weight": 0.5}}
 
 
-class TestPointerGenerator(ModelConformance):
-    """Of the 12 ids the last four are words that the vocabulary lacks."""
+class TestPointerGenerator(GenerationConformance):
+    """The last four of the 12 ids are out-of-vocabulary words."""
 
     covers = PointerGenerator
     vocabulary = {"vocabulary_size": 8}
@@ -56,7 +56,7 @@ def tiny(**options: Any) -> PointerGenerator:
     return model
 
 
-def test_sizes_are_the_papers() -> None:
+def test_parameter_counts_follow_the_paper() -> None:
     """Section 4: 21,499,600 without the pointer, which has 1153 more, and coverage 512."""
     sizes = {"vocabulary_size": 50_000, "embedding_dim": 128, "units": 256}
     made = {
@@ -71,42 +71,46 @@ def test_sizes_are_the_papers() -> None:
     assert counts == {"plain": 21_499_600, "pointer": 21_500_753, "coverage": 21_501_265}
 
 
-def parts_of(model: PointerGenerator, source: np.ndarray, target: np.ndarray) -> Any:
-    """p_gen, what the vocabulary says and what is copied, `(B, T, V + C)` in float64."""
+def decode_parts(model: PointerGenerator, source: np.ndarray, target: np.ndarray) -> Any:
+    """Return p_gen, the generation and the copy distribution, `(B, T, V + C)` in float64."""
     of = model({"source": source, "target": target}, project=False)
     logits, gate, weights = (array(x) for x in (of.projection.logits(), of.gate, of.weights))
-    said = np.zeros((*logits.shape[:2], model.target_vocabulary_size))
+    generated = np.zeros((*logits.shape[:2], model.target_vocabulary_size))
     exp = np.exp(logits - logits.max(-1, keepdims=True))
-    said[..., : model.vocabulary_size] = exp / exp.sum(-1, keepdims=True)
-    copied = np.zeros_like(said)
-    for row, place in np.ndindex(*source.shape):
-        copied[row, :, source[row, place]] += weights[row, :, place]
-    return 1 / (1 + np.exp(-gate))[..., None], said, copied
+    generated[..., : model.vocabulary_size] = exp / exp.sum(-1, keepdims=True)
+    copied = np.zeros_like(generated)
+    for row, position in np.ndindex(*source.shape):
+        copied[row, :, source[row, position]] += weights[row, :, position]
+    return 1 / (1 + np.exp(-gate))[..., None], generated, copied
 
 
-def test_the_distribution_is_the_papers() -> None:
+def test_distribution_follows_the_paper() -> None:
     model = tiny()
-    p_gen, said, copied = parts_of(model, SOURCE, TARGET)
-    live = TARGET != 0
-    want = (p_gen * said + (1 - p_gen) * copied)[live]
-    np.testing.assert_allclose(np.exp(forward(model, SOURCE, TARGET))[live], want, atol=1e-6)
-    assert (p_gen[live] > 0.01).all()
-    assert (p_gen[live] < 0.99).all()
+    p_gen, generated, copied = decode_parts(model, SOURCE, TARGET)
+    valid = TARGET != 0
+    want = (p_gen * generated + (1 - p_gen) * copied)[valid]
+    np.testing.assert_allclose(np.exp(forward(model, SOURCE, TARGET))[valid], want, atol=1e-6)
+    assert (p_gen[valid] > 0.01).all()
+    assert (p_gen[valid] < 0.99).all()
 
 
-def test_words_beyond_the_vocabulary_are_read_as_unknown_and_written_as_themselves() -> None:
+def test_out_of_vocabulary_words_are_embedded_as_unknown_and_generated() -> None:
     model = tiny()
-    assert array(model.known(SOURCE)).tolist() == np.where(SOURCE >= 8, 1, SOURCE).tolist()
+    assert (
+        array(model.to_vocabulary_ids(SOURCE)).tolist() == np.where(SOURCE >= 8, 1, SOURCE).tolist()
+    )
     unknown = np.where(SOURCE >= 8, 1, SOURCE)
-    own, one = (np.exp(forward(model, source, TARGET)) for source in (SOURCE, unknown))
-    live = TARGET != 0
-    np.testing.assert_allclose((own[..., 1] + own[..., 8:].sum(-1))[live], one[..., 1][live], 1e-5)
-    np.testing.assert_allclose(own[..., 2:8], one[..., 2:8], atol=1e-6)
-    assert (own[0, :, [8, 9]] > 1e-3).all()
-    assert own[2, :, 8:].max() < 1e-20, "a source without such words"
+    probabilities, one = (np.exp(forward(model, source, TARGET)) for source in (SOURCE, unknown))
+    valid = TARGET != 0
+    np.testing.assert_allclose(
+        (probabilities[..., 1] + probabilities[..., 8:].sum(-1))[valid], one[..., 1][valid], 1e-5
+    )
+    np.testing.assert_allclose(probabilities[..., 2:8], one[..., 2:8], atol=1e-6)
+    assert (probabilities[0, :, [8, 9]] > 1e-3).all()
+    assert probabilities[2, :, 8:].max() < 1e-20, "a source without such words"
 
 
-def test_trace_tells_what_was_copied_and_from_where() -> None:
+def test_trace_contains_copied_words_and_source_positions() -> None:
     model = tiny()
     tokens = np.array([[8, 4, 3, 0], [5, 9, 8, 3], [5, 3, 0, 0]], "int32")
     trace = model.compiled_trace(SOURCE, tokens)
@@ -114,34 +118,34 @@ def test_trace_tells_what_was_copied_and_from_where() -> None:
     np.testing.assert_allclose(trace.attention, array(eager.attention), atol=1e-6)
     np.testing.assert_allclose(trace.copied, array(eager.copied), atol=1e-6)
     target = np.concatenate([np.full((3, 1), 2), tokens[:, :-1]], axis=1).astype("int32")
-    p_gen, said, copied = parts_of(model, SOURCE, target)
-    share = (1 - p_gen) * copied / np.maximum(p_gen * said + (1 - p_gen) * copied, 1e-30)
+    p_gen, generated, copied = decode_parts(model, SOURCE, target)
+    share = (1 - p_gen) * copied / np.maximum(p_gen * generated + (1 - p_gen) * copied, 1e-30)
     want = np.take_along_axis(share, tokens[..., None], axis=-1)[..., 0]
-    live = tokens != 0
-    np.testing.assert_allclose(trace.copied[live], want[live], atol=1e-5)
+    valid = tokens != 0
+    np.testing.assert_allclose(trace.copied[valid], want[valid], atol=1e-5)
     assert trace.copied[0, 0] == pytest.approx(1)
-    assert not trace.copied[~live].any()
-    assert not trace.attention[~live].any()
-    np.testing.assert_allclose(trace.attention[live].sum(-1), 1, atol=1e-5)
+    assert not trace.copied[~valid].any()
+    assert not trace.attention[~valid].any()
+    np.testing.assert_allclose(trace.attention[valid].sum(-1), 1, atol=1e-5)
     nothing = model.trace(SOURCE, tokens[:, :0])
     assert tuple(nothing.attention.shape) == (3, 0, 6)
 
 
 @pytest.mark.full
-def test_without_copies_nothing_is_copied() -> None:
+def test_without_copying_nothing_is_copied() -> None:
     model = tiny(copies=0)
     assert forward(model, SOURCE % 8, TARGET % 8).shape == (3, 5, 8)
     assert model.head is None
     loss = model.make_loss(0.1)
     assert isinstance(loss, SequenceCrossEntropy)
     assert loss.label_smoothing == 0.1
-    found = model.compiled_search(SOURCE % 8, max_length=4)
-    trace = model.compiled_trace(SOURCE % 8, np.asarray(found.tokens)[:, 0])
+    result = model.compiled_search(SOURCE % 8, max_length=4)
+    trace = model.compiled_trace(SOURCE % 8, np.asarray(result.tokens)[:, 0])
     assert not trace.copied.any()
-    close(trace.attention, np.asarray(found.attention)[:, 0], 1e-4)
+    close(trace.attention, np.asarray(result.attention)[:, 0], 1e-4)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     model = PointerGenerator(**SIZES)
     assert isinstance(model.make_loss(), CopyCrossEntropy)
     with pytest.raises(ValueError, match=r"label_smoothing must be 0 for .* that copies .*0\.1$"):
@@ -157,7 +161,7 @@ def test_what_cannot_be_is_refused() -> None:
     ({"coverage": {"from_step": -1}}, r"coverage.from_step must be at least 0, got -1"),
     ({"coverage": {"weight": float("nan")}}, r"coverage.weight must be at least 0, got nan"),
 )
-def test_bad_options(options: dict) -> None:
+def test_invalid_options_are_rejected(options: dict) -> None:
     PointerGenerator(**{**SIZES, **options})
 
 
@@ -165,41 +169,41 @@ LABELS = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], axis=1)
 INPUTS = {"source": SOURCE, "target": TARGET}
 
 
-def trained(model: PointerGenerator, steps: int) -> list[float]:
-    """Losses of so many steps of training."""
+def train(model: PointerGenerator, steps: int) -> list[float]:
+    """Train for this number of steps; return the losses."""
     if not model.compiled:
         model.compile(keras.optimizers.Adam(0.05), model.make_loss(), jit_compile=JAX)
     return [float(model.train_on_batch(INPUTS, LABELS)) for _ in range(steps)]
 
 
-def twin(model: PointerGenerator, **options: Any) -> PointerGenerator:
-    """A model of other options with the same weights, as many as both have."""
+def copy_weights_to(model: PointerGenerator, **options: Any) -> PointerGenerator:
+    """Return a model with other options and the same values of the common weights."""
     other = PointerGenerator(**{**model.settings, **options})
-    for own, its in zip(other.weights, model.weights, strict=False):
-        assert own.name == its.name
-        own.assign(array(its))
+    for weight, source in zip(other.weights, model.weights, strict=False):
+        assert weight.name == source.name
+        weight.assign(array(source))
     return other
 
 
 @pytest.mark.full
-def test_coverage_comes_in_at_its_step_and_changes_nothing_before() -> None:
+def test_coverage_starts_at_its_step_and_not_before() -> None:
     covered = PointerGenerator(**COVERED)
-    plain = twin(covered, coverage=None)
+    plain = copy_weights_to(covered, coverage=None)
     w_c = covered.attention.score.coverage_kernel
-    np.testing.assert_allclose(trained(covered, 2), trained(plain, 2), rtol=1e-6)
+    np.testing.assert_allclose(train(covered, 2), train(plain, 2), rtol=1e-6)
     assert not array(w_c).any()
     forward(covered, SOURCE, TARGET)
     assert int(covered.switch.steps) == 2
     np.testing.assert_allclose(
         forward(covered, SOURCE, TARGET), forward(plain, SOURCE, TARGET), atol=1e-5
     )
-    (with_it,), (without,) = trained(covered, 1), trained(plain, 1)
+    (with_it,), (without,) = train(covered, 1), train(plain, 1)
     assert with_it > without + 1e-3, "the coverage loss counts"
     assert array(w_c).any()
 
 
-def test_the_coverage_loss_is_the_papers() -> None:
-    """Equation 12, meaned over the words of a text, times its weight, in training alone."""
+def test_coverage_loss_follows_the_paper() -> None:
+    """Equation 12, averaged over the words of a text, times its weight, in training only."""
     model = tiny(coverage={"weight": 0.5})
     of = model(INPUTS, project=False)
     assert model.losses == []
@@ -215,8 +219,8 @@ def test_the_coverage_loss_is_the_papers() -> None:
     assert float(loss) == pytest.approx(0.5 * np.mean(want), rel=1e-5)
 
 
-def test_coverage_turns_the_look_away_from_what_was_seen() -> None:
-    """By the w_c of equation 11: only later looks change, and only where it counts already."""
+def test_coverage_moves_attention_away_from_covered_positions() -> None:
+    """By w_c of equation 11: only later steps change, and only once coverage is active."""
     model = tiny(**COVERED)
     model.attention.score.coverage_kernel.assign(np.full(16, 3.0))
     looks = {}
@@ -229,58 +233,60 @@ def test_coverage_turns_the_look_away_from_what_was_seen() -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the same file on every backend")
-def test_training_goes_on_exactly_across_the_switch(tmp_path: Path) -> None:
-    """Saved at step 1 of a coverage from step 2 on, the same to the bit as never stopped."""
+def test_resumed_training_is_exact_across_the_coverage_start(tmp_path: Path) -> None:
+    """Saved at step 1, with coverage from step 2 on: equal to uninterrupted training."""
     keras.utils.set_random_seed(0)
-    whole = PointerGenerator(**COVERED)
-    trained(whole, 1)
-    whole.save(tmp_path / "model.keras")
-    first = trained(whole, 3)
-    again = keras.models.load_model(tmp_path / "model.keras")
-    assert int(again.switch.steps) == 1
-    assert trained(again, 3) == first
-    for one, other in zip(whole.weights, again.weights, strict=True):
+    full = PointerGenerator(**COVERED)
+    train(full, 1)
+    full.save(tmp_path / "model.keras")
+    first = train(full, 3)
+    repeated = keras.models.load_model(tmp_path / "model.keras")
+    assert int(repeated.switch.steps) == 1
+    assert train(repeated, 3) == first
+    for one, other in zip(full.weights, repeated.weights, strict=True):
         np.testing.assert_array_equal(array(other), array(one))
-    assert int(again.switch.steps) == 4
+    assert int(repeated.switch.steps) == 4
 
 
 @pytest.mark.full
-def test_weights_go_from_a_model_without_coverage_to_one_with_it(tmp_path: Path) -> None:
+def test_weights_transfer_to_a_model_with_coverage(tmp_path: Path) -> None:
     plain = tiny()
     plain.save_to_preset(tmp_path / "plain")
     covered = az.models.from_preset(tmp_path / "plain", coverage={"from_step": 1})
     assert int(covered.switch.steps) == 0
     np.testing.assert_array_equal(forward(covered, SOURCE, TARGET), forward(plain, SOURCE, TARGET))
-    trained(covered, 2)
+    train(covered, 2)
     covered.save_to_preset(tmp_path / "covered")
-    again = az.models.from_preset(tmp_path / "covered")
-    assert int(again.switch.steps) == 2
-    np.testing.assert_array_equal(forward(again, SOURCE, TARGET), forward(covered, SOURCE, TARGET))
+    repeated = az.models.from_preset(tmp_path / "covered")
+    assert int(repeated.switch.steps) == 2
+    np.testing.assert_array_equal(
+        forward(repeated, SOURCE, TARGET), forward(covered, SOURCE, TARGET)
+    )
 
 
 MARK = 4
 
 
-def reports(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Seven words, two of them in no vocabulary; the one that stands after the mark."""
+def make_reports(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Seven words, two of them out of vocabulary; the target is the word after the mark."""
     rng = np.random.default_rng(seed)
     source = rng.integers(5, 12, size=(count, 7))
-    asked = np.empty(count, "int64")
+    targets = np.empty(count, "int64")
     for row in range(count):
         first, second = np.sort(rng.choice([1, 3, 5], size=2, replace=False))
         source[row, [first, second]] = [12, 13]
-        place = rng.choice([first, second])
-        source[row, place - 1] = MARK
-        asked[row] = source[row, place]
-    return source.astype("int32"), np.stack([asked, np.full(count, 3)], 1).astype("int32")
+        position = rng.choice([first, second])
+        source[row, position - 1] = MARK
+        targets[row] = source[row, position]
+    return source.astype("int32"), np.stack([targets, np.full(count, 3)], 1).astype("int32")
 
 
 @pytest.mark.slow
-def test_learns_to_copy_words_that_no_vocabulary_has() -> None:
+def test_learns_to_copy_out_of_vocabulary_words() -> None:
     keras.utils.set_random_seed(1)
     model = PointerGenerator(12, embedding_dim=12, units=24, copies=2)
     model.compile(keras.optimizers.Adam(0.01), model.make_loss(), jit_compile=JAX)
-    source, labels = reports(768, 0)
+    source, labels = make_reports(768, 0)
     target = np.concatenate([np.full((768, 1), 2), labels[:, :1]], 1).astype("int32")
     model.fit(
         {"source": source, "target": target},
@@ -290,21 +296,21 @@ def test_learns_to_copy_words_that_no_vocabulary_has() -> None:
         shuffle=False,
         verbose=0,
     )
-    source, labels = reports(128, 1)
-    found = model.compiled_search(source, beam_width=2, max_length=3)
-    tokens = np.asarray(found.tokens)[:, 0, :2]
+    source, labels = make_reports(128, 1)
+    result = model.compiled_search(source, beam_width=2, max_length=3)
+    tokens = np.asarray(result.tokens)[:, 0, :2]
     assert (tokens == labels).all(1).mean() > 0.95
     trace = model.compiled_trace(source, tokens)
     copied = trace.copied[:, 0]
     assert copied.mean() > 0.95, "it was copied"
     assert trace.copied[:, 1].mean() < 0.1, "the end was said"
-    places = trace.attention[:, 0].argmax(1)
-    assert (source[np.arange(128), places] == labels[:, 0]).mean() > 0.95
+    positions = trace.attention[:, 0].argmax(1)
+    assert (source[np.arange(128), positions] == labels[:, 0]).mean() > 0.95
 
 
 @pytest.mark.skipif(JAX, reason="JAX has float64 only where a switch of its own is on")
 def test_coverage_in_double_precision() -> None:
-    """A row of the source is empty."""
+    """One row of the source is empty."""
     model = PointerGenerator(**{**COVERED, "coverage": {}}, dtype="float64")
     source, target = np.array([[4, 5, 9], [0, 0, 0]]), np.array([[2, 4], [2, 9]])
     log_probs = array(model({"source": source, "target": target}, training=True))

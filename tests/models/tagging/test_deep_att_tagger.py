@@ -7,7 +7,7 @@ import pytest
 from attention_zoo.models import DeepAttTagger
 from attention_zoo.models.tagging.deep_att_tagger import STACK, SUBLAYERS, DeepAttLayer
 from tests.layers.running import array, randomise
-from tests.models.tagger_conformance import TAGS, TaggingConformance, fit_and_evaluate
+from tests.models.tagger_conformance import TAGS, TaggerConformance, fit_and_evaluate
 from tests.refusals import refuses
 
 TINY = {
@@ -21,7 +21,7 @@ TINY = {
 MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], "bool")
 
 
-class TestDeepAttTagger(TaggingConformance):
+class TestDeepAttTagger(TaggerConformance):
     covers = DeepAttTagger
     options = {**TINY, "marks": True}
     deep = {"stack": {**TINY["stack"], "num_layers": 10}}
@@ -50,25 +50,27 @@ def norm(x: np.ndarray, gain: np.ndarray, shift: np.ndarray) -> np.ndarray:
     return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6) * gain + shift
 
 
-def of_lstm(x: np.ndarray, kernel: np.ndarray, again: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """h at every place of a sentence `(T, D)`."""
-    h = c = np.zeros(len(again))
+def run_lstm(
+    x: np.ndarray, kernel: np.ndarray, recurrent_kernel: np.ndarray, bias: np.ndarray
+) -> np.ndarray:
+    """Return h at every position of a sentence `(T, D)`."""
+    h = c = np.zeros(len(recurrent_kernel))
     states = []
     for now in x:
-        i, f, new, o = np.split(now @ kernel + h @ again + bias, 4)
+        i, f, new, o = np.split(now @ kernel + h @ recurrent_kernel + bias, 4)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(new)
         h = sigmoid(o) * np.tanh(c)
         states.append(h)
     return np.array(states)
 
 
-def worked(name: str, x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
-    """What a sublayer makes of a sentence `(T, D)`, by the paper."""
+def apply_sublayer(name: str, x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
+    """Apply a sublayer to a sentence `(T, D)`, following the paper."""
     if name == "feed_forward":
         first, b_1, second, b_2 = weights
         return np.maximum(x @ first + b_1, 0) @ second + b_2
     if name == "recurrent":
-        return of_lstm(x, *weights[:3]) + of_lstm(x[::-1], *weights[3:])[::-1]
+        return run_lstm(x, *weights[:3]) + run_lstm(x[::-1], *weights[3:])[::-1]
     kernel, bias = weights
     padded = np.pad(x, ((1, 1), (0, 0)))
     rows = [np.concatenate(padded[t : t + 3]) @ kernel + bias for t in range(len(x))]
@@ -76,7 +78,7 @@ def worked(name: str, x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
     return value * sigmoid(gate)
 
 
-def attended(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
+def attend(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
     (q, bq), (k, bk), (v, bv), (o, bo) = zip(weights[::2], weights[1::2], strict=True)
     total = np.tile(bo, (len(x), 1))
     for head in range(q.shape[1]):
@@ -87,8 +89,8 @@ def attended(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", SUBLAYERS.names())
-def test_a_layer_is_that_of_the_paper(name: str) -> None:
-    """Float64, sentence by sentence, without its padding."""
+def test_layer_follows_the_paper(name: str) -> None:
+    """Compare with float64, sentence by sentence, without padding."""
     layer = DeepAttLayer({**STACK, "sublayer": name, "units": 12, "num_heads": 2}, 0.1)
     layer.build((None, None, 6))
     randomise(layer)
@@ -98,18 +100,18 @@ def test_a_layer_is_that_of_the_paper(name: str) -> None:
     assert not got[~MASK].any()
     of = {
         part: [array(w) for w in getattr(layer, part).weights]
-        for part in ("sublayer", "around_sublayer", "attention", "around_attention")
+        for part in ("sublayer", "sublayer_residual", "attention", "attention_residual")
     }
-    for row, live in enumerate(MASK):
-        want = x[row, live].astype("float64")
-        want = norm(want + worked(name, want, of["sublayer"]), *of["around_sublayer"])
-        want = norm(want + attended(want, of["attention"]), *of["around_attention"])
-        np.testing.assert_allclose(got[row, live], want, atol=1e-4)
+    for row, valid in enumerate(MASK):
+        want = x[row, valid].astype("float64")
+        want = norm(want + apply_sublayer(name, want, of["sublayer"]), *of["sublayer_residual"])
+        want = norm(want + attend(want, of["attention"]), *of["attention_residual"])
+        np.testing.assert_allclose(got[row, valid], want, atol=1e-4)
 
 
 @pytest.mark.full
-def test_order_is_learned_by_plain_fit() -> None:
-    """The tag of a word is told by the one before it: without places it could not be known."""
+def test_learns_order_with_fit() -> None:
+    """The tag of a word depends on the previous word, so it requires positions."""
     rng = np.random.default_rng(0)
     words = rng.integers(3, 9, size=(256, 5)).astype("int32")
     words[::2, 4] = 0
@@ -120,9 +122,9 @@ def test_order_is_learned_by_plain_fit() -> None:
 
 
 @pytest.mark.full
-def test_size_of_the_paper() -> None:
+def test_parameter_count_follows_the_paper() -> None:
     """By hand; two norms a layer, and every map with its bias."""
-    given = {"vocabulary_size": 1000, "tags": TAGS}
+    inputs = {"vocabulary_size": 1000, "tags": TAGS}
     embeddings = 1000 * 100 + 2 * 100
     attention = 4 * (200 * 200 + 200)
     norms, head = 2 * 2 * 200, 200 * 5 + 5
@@ -132,14 +134,14 @@ def test_size_of_the_paper() -> None:
         ("deep_att_rnn", 2 * 4 * (200 + 200 + 1) * 200),
     ):
         count = 10 if name == "deep_att_ffn" else 2
-        model = DeepAttTagger.from_preset(name, **given, stack={"num_layers": count})
+        model = DeepAttTagger.from_preset(name, **inputs, stack={"num_layers": count})
         assert model.count_params() == embeddings + count * (sublayer + attention + norms) + head
-    small = DeepAttTagger.from_preset("deep_att_small", **given, characters={"vocabulary_size": 8})
+    small = DeepAttTagger.from_preset("deep_att_small", **inputs, characters={"vocabulary_size": 8})
     assert small.features.width == small.settings["units"] == 128
     assert small.settings["stack"]["num_heads"] == 4
 
 
-def test_inputs_of_another_width_are_projected() -> None:
+def test_inputs_of_a_different_width_are_projected() -> None:
     assert isinstance(DeepAttTagger(**TINY).project, keras.layers.Dense)
     same = DeepAttTagger(**{**TINY, "units": 10})
     assert isinstance(same.project, keras.layers.Identity)
@@ -151,5 +153,5 @@ def test_inputs_of_another_width_are_projected() -> None:
     ({"num_layers": 0}, "stack.num_layers must be at least 1, got 0"),
     ({"num_heads": 3}, "stack.num_heads must divide units, got stack.num_heads=3, units=8"),
 )
-def test_bad_stacks(stack: dict) -> None:
+def test_invalid_stacks_are_rejected(stack: dict) -> None:
     DeepAttTagger(**{**TINY, "stack": stack})

@@ -9,12 +9,12 @@ import attention_zoo as az
 from attention_zoo.models import RecurrentTagger
 from attention_zoo.ops import tag_constraints
 from tests.layers.running import array, arrays, close, randomise
-from tests.models.encoder_conformance import LIVE
+from tests.models.encoder_conformance import TOKEN_MASK
 from tests.models.tagger_conformance import (
     CHARACTERS,
     TAGS,
     TOKENS,
-    TaggingConformance,
+    TaggerConformance,
     emissions,
     fit_and_evaluate,
 )
@@ -29,7 +29,7 @@ TINY = {
 }
 
 
-class TestRecurrentTagger(TaggingConformance):
+class TestRecurrentTagger(TaggerConformance):
     covers = RecurrentTagger
     options = {**TINY, "marks": True, "attention": {"num_heads": 2, "key_dim": 3}}
     deep = {"units": [8, 6, 8]}
@@ -48,32 +48,32 @@ class TestRecurrentTagger(TaggingConformance):
     }
 
     @pytest.mark.parametrize("kind", ["softmax", "crf"])
-    def test_a_scheme_is_never_broken(self, kind: str) -> None:
-        model = self.filled(head={"kind": kind, "tag_scheme": "BIO"})
+    def test_decoded_tags_follow_the_scheme(self, kind: str) -> None:
+        model = self.make_random(head={"kind": kind, "tag_scheme": "BIO"})
         potentials = model(self.inputs())
         tags, scores = arrays(model.decode(potentials, 4))
         rules = tag_constraints("BIO", TAGS)
-        for row, live in enumerate(LIVE):
+        for row, valid in enumerate(TOKEN_MASK):
             assert (np.diff(scores[row]) <= 0).all()
             for some in tags[row][np.isfinite(scores[row])]:
-                assert rules.first_broken(some[live]) is None
+                assert rules.first_broken(some[valid]) is None
         best, score = arrays(model.decode(potentials))
         np.testing.assert_array_equal(best, tags[:, 0])
         np.testing.assert_allclose(score, scores[:, 0], rtol=1e-5)
-        shares = array(model.marginals(potentials))
-        np.testing.assert_allclose(shares.sum(-1), LIVE, atol=1e-5)
-        assert not shares[:, 0, [2, 4]].any()  # no sentence begins inside of a span
+        probabilities = array(model.marginals(potentials))
+        np.testing.assert_allclose(probabilities.sum(-1), TOKEN_MASK, atol=1e-5)
+        assert not probabilities[:, 0, [2, 4]].any()  # no sentence begins inside a span
 
-    def test_a_softmax_is_of_each_word_alone(self) -> None:
-        """Its marginals are the softmax, and its best tags the greatest."""
-        model, given = self.filled(head=None), self.inputs()
-        energies = emissions(model, given)
-        shares = np.exp(energies) / np.exp(energies).sum(-1, keepdims=True)
-        potentials = model(given)
+    def test_softmax_tagger_predicts_each_word_independently(self) -> None:
+        """Marginals are the softmax, and the best tags its argmax."""
+        model, inputs = self.make_random(head=None), self.inputs()
+        energies = emissions(model, inputs)
+        probabilities = np.exp(energies) / np.exp(energies).sum(-1, keepdims=True)
+        potentials = model(inputs)
         got = array(model.marginals(potentials))
-        np.testing.assert_allclose(got, shares * LIVE[..., None], atol=1e-5)
+        np.testing.assert_allclose(got, probabilities * TOKEN_MASK[..., None], atol=1e-5)
         tags = array(model.decode(potentials)[0])
-        np.testing.assert_array_equal(tags[LIVE], energies.argmax(-1)[LIVE])
+        np.testing.assert_array_equal(tags[TOKEN_MASK], energies.argmax(-1)[TOKEN_MASK])
 
     def test_losses(self) -> None:
         crf, softmax = self.make(head={"kind": "crf"}), self.make(head=None)
@@ -90,8 +90,8 @@ def test_embeddings_are_initialized_uniformly() -> None:
     assert 0.49 < largest <= 0.5
 
 
-def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Words of one span each after 3, or of two kinds; the kind is told by the word before."""
+def make_sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return sentences with spans of two types, which depend on the previous word."""
     rng = np.random.default_rng(0)
     words = rng.integers(3, 13, size=(rows, 5)).astype("int32")
     words[:, 4] = 0
@@ -103,17 +103,17 @@ def sentences(rows: int) -> tuple[np.ndarray, np.ndarray]:
 def test_characters_by_an_lstm_and_no_attention() -> None:
     model = RecurrentTagger(**{**TINY, "characters": {**TINY["characters"], "kind": "lstm"}})
     randomise(model)
-    given = {"tokens": TOKENS, "characters": CHARACTERS}
+    inputs = {"tokens": TOKENS, "characters": CHARACTERS}
     pads = ((0, 0), (2, 1))
-    longer = {name: np.pad(x, (*pads, *[(0, 0)] * (x.ndim - 2))) for name, x in given.items()}
-    close(emissions(model, longer)[:, 2:-1], emissions(model, given), 1e-5)
-    assert model.attention(given) is None
+    padded = {name: np.pad(x, (*pads, *[(0, 0)] * (x.ndim - 2))) for name, x in inputs.items()}
+    close(emissions(model, padded)[:, 2:-1], emissions(model, inputs), 1e-5)
+    assert model.attention(inputs) is None
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["softmax", "crf"])
-def test_learns_by_plain_fit(kind: str) -> None:
-    words, labels = sentences(256)
+def test_learns_with_fit(kind: str) -> None:
+    words, labels = make_sentences(256)
     model = RecurrentTagger(13, TAGS, 8, 16, head={"kind": kind}, dropout=0.0, word_dropout=0.01)
     assert fit_and_evaluate(model, words, labels, 0.03, 10) > 0.97
 
@@ -124,19 +124,19 @@ def test_one_width_is_one_layer() -> None:
     assert one.settings["units"] == 8
 
 
-def test_sizes_of_the_papers() -> None:
+def test_parameter_counts_follow_the_papers() -> None:
     """By hand: embeddings, characters, LSTMs (4 (in + D + 1) D a direction), emissions, CRF."""
-    given = {"vocabulary_size": 1000, "tags": TAGS, "characters": {"vocabulary_size": 80}}
+    inputs = {"vocabulary_size": 1000, "tags": TAGS, "characters": {"vocabulary_size": 80}}
     crf = 5 * 5 + 5 + 5
-    lample = RecurrentTagger.from_preset("bilstm_crf", **given)
+    lample = RecurrentTagger.from_preset("bilstm_crf", **inputs)
     characters = 80 * 25 + 2 * 4 * (25 + 25 + 1) * 25
     lstm = 2 * 4 * (100 + 50 + 100 + 1) * 100
     assert lample.count_params() == 1000 * 100 + characters + lstm + 200 * 5 + 5 + crf
-    hovy = RecurrentTagger.from_preset("bilstm_cnn_crf", **given)
+    hovy = RecurrentTagger.from_preset("bilstm_cnn_crf", **inputs)
     characters = 80 * 30 + 3 * 30 * 30 + 30
     lstm = 2 * 4 * (100 + 30 + 200 + 1) * 200
     assert hovy.count_params() == 1000 * 100 + characters + lstm + 400 * 5 + 5 + crf
-    small = RecurrentTagger.from_preset("tagger_small", **{**given, "characters": None})
+    small = RecurrentTagger.from_preset("tagger_small", **{**inputs, "characters": None})
     assert small.characters is None
     assert small.count_params() == 1000 * 100 + 2 * 4 * (100 + 100 + 1) * 100 + 200 * 5 + 5
 
@@ -158,7 +158,7 @@ def test_sizes_of_the_papers() -> None:
     ({"head": {"tag_scheme": "BIOX"}}, "unknown tag scheme 'BIOX'; did you mean"),
     *(({"units": units}, "units") for units in ([], 0, [7], "wide")),
 )
-def test_bad_options(options: dict) -> None:
+def test_invalid_options_are_rejected(options: dict) -> None:
     RecurrentTagger(**{**TINY, **options})
 
 

@@ -8,12 +8,12 @@ import pytest
 from attention_zoo.models import BERT, TransformerTagger
 from tests.layers.running import array
 from tests.models.language.test_bert import TINY as BERT_TINY
-from tests.models.tagger_conformance import TAGS, TOKENS, TaggingConformance, fit_and_evaluate, run
+from tests.models.tagger_conformance import TAGS, TOKENS, TaggerConformance, fit_and_evaluate, run
 
 TINY = {**BERT_TINY, "use_pooler": False, "max_length": 60}
 
 
-class TestTransformerTagger(TaggingConformance):
+class TestTransformerTagger(TaggerConformance):
     covers = TransformerTagger
     options = {"bert": TINY, "tags": TAGS, "marks": True}
     deep = {"bert": {**TINY, "num_layers": 12}}
@@ -28,7 +28,7 @@ class TestTransformerTagger(TaggingConformance):
 
 
 @pytest.mark.full
-def test_learns_by_plain_fit_around_a_bert_that_is_there() -> None:
+def test_learns_with_fit_around_an_existing_bert() -> None:
     bert = BERT(**{**TINY, "embedding_dim": 16, "num_layers": 1, "dropout": 0.0})
     before = array(bert.token_embedding.embeddings)
     model = TransformerTagger(bert, ["O", "B-A"], dropout=0.0)
@@ -41,7 +41,7 @@ def test_learns_by_plain_fit_around_a_bert_that_is_there() -> None:
     assert np.abs(array(bert.token_embedding.embeddings) - before).max() > 0.01
 
 
-def test_states_are_the_berts() -> None:
+def test_states_equal_those_of_bert() -> None:
     bert = BERT(**TINY)
     model = TransformerTagger(bert, TAGS)
     kernel, bias = (array(w) for w in model.head.weights)
@@ -50,10 +50,10 @@ def test_states_are_the_berts() -> None:
     np.testing.assert_allclose(got[TOKENS > 0], want[TOKENS > 0], atol=1e-5)
 
 
-def test_what_it_reads_is_the_berts() -> None:
+def test_inputs_are_those_of_bert() -> None:
     model = TransformerTagger(TINY, TAGS)
     assert (model.vocabulary_size, model.max_length, model.characters) == (13, 60, None)
-    with pytest.raises(ValueError, match="sequence length 61 exceeds max_length=60"):
+    with pytest.raises(ValueError, match="sequence length 61 of tokens exceeds max_length=60"):
         model({"tokens": np.ones((1, 61), "int32")})
     with pytest.raises(ValueError, match="bert must be a BERT or its arguments, got 'bert_tiny'"):
         TransformerTagger("bert_tiny", TAGS)
@@ -61,7 +61,7 @@ def test_what_it_reads_is_the_berts() -> None:
         TransformerTagger({**TINY, "num_segments": 1}, TAGS, marks=True)
 
 
-def test_presets_are_those_of_the_bert(tmp_path: Path) -> None:
+def test_presets_equal_those_of_bert(tmp_path: Path) -> None:
     sizes = {"vocabulary_size": 7, "embedding_dim": 4, "units": 4, "num_heads": 2}
     model = TransformerTagger.from_preset(
         "bert_tiny", **sizes, tags=TAGS, head={"kind": "crf"}, dropout=0.2, name="tagger"
@@ -69,7 +69,7 @@ def test_presets_are_those_of_the_bert(tmp_path: Path) -> None:
     assert model.bert.settings["num_layers"] == 2
     assert (model.name, model.settings["dropout"]) == ("tagger", 0.2)
     model.save_to_preset(tmp_path / "saved")
-    again = TransformerTagger.from_preset(tmp_path / "saved", dropout=0.0)
-    assert again.settings == {**model.settings, "dropout": 0.0}
+    repeated = TransformerTagger.from_preset(tmp_path / "saved", dropout=0.0)
+    assert repeated.settings == {**model.settings, "dropout": 0.0}
     with pytest.raises(ValueError, match="Transformer has no argument"):
         TransformerTagger.from_preset("transformer_tiny", vocabulary_size=7, tags=TAGS)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from attention_zoo.models import RNNSearch
-from tests.models.generation_conformance import ModelConformance
+from tests.models.generation_conformance import GenerationConformance
 
 
-class TestRNNSearch(ModelConformance):
+class TestRNNSearch(GenerationConformance):
     covers = RNNSearch
     options = {"embedding_dim": 6, "units": 8, "attention_units": 7, "readout_units": 5}
     changed = {
@@ -18,7 +18,7 @@ class TestRNNSearch(ModelConformance):
     }
 
 
-def test_sizes_are_the_papers() -> None:
+def test_parameter_counts_follow_the_paper() -> None:
     """Appendix A: E (V, m); U, C and W of three gates; v, W, U of the alignment; the readout."""
     v, m, n, a, readout = 9, 4, 6, 5, 3
     model = RNNSearch(v, v, m, n, a, readout)

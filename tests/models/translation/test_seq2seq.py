@@ -8,7 +8,7 @@ from tests.models.generation_conformance import (
     SOURCE,
     TARGET,
     VOCABULARY,
-    ModelConformance,
+    GenerationConformance,
     forward,
 )
 from tests.variants import numerics_only
@@ -26,8 +26,8 @@ OTHER = {
 }
 
 
-class TestSeq2Seq(ModelConformance):
-    """Sutskever's: the vector is where the decoder starts."""
+class TestSeq2Seq(GenerationConformance):
+    """Sutskever et al.: the vector is the initial state of the decoder."""
 
     covers = Seq2Seq
     options = {"embedding_dim": 6, "units": 8, "num_layers": 2}
@@ -35,36 +35,36 @@ class TestSeq2Seq(ModelConformance):
 
 
 @numerics_only
-class TestSeq2SeqEveryStep(ModelConformance):
-    """Cho's: the vector is read at every step."""
+class TestSeq2SeqEveryStep(GenerationConformance):
+    """Cho et al.: the vector is an input of every step."""
 
     covers = Seq2Seq
     options = {"embedding_dim": 6, "units": 8, "cell": "gru", "context": "every_step"}
     changed = {**OTHER, "context": "initial_state"}
-    # The presets are the model's: the other case runs them.
-    test_pads_cannot_be_seen = None
-    test_batch_cannot_be_seen = None
-    test_steps_are_the_whole = None
-    test_later_tokens_cannot_be_seen = None
+    # The other case tests the presets.
+    test_padding_does_not_affect_outputs = None
+    test_batch_members_do_not_affect_each_other = None
+    test_steps_equal_the_call = None
+    test_later_tokens_do_not_affect_outputs = None
     test_greedy_search_takes_the_best_token = None
-    test_beam_search_tells_where_each_hypothesis_looked = None
+    test_beam_search_returns_attention_of_each_hypothesis = None
 
 
-def test_there_is_no_attention_to_see() -> None:
+def test_no_attention_weights_are_returned() -> None:
     model = Seq2Seq(**VOCABULARY, embedding_dim=4, units=6)
     assert model.compiled_search(SOURCE, max_length=3).attention is None
 
 
-def test_the_source_is_seen_through_its_vector() -> None:
+def test_decoder_sees_the_source_only_through_its_vector() -> None:
     for context in ("initial_state", "every_step"):
         model = Seq2Seq(**VOCABULARY, embedding_dim=4, units=6, context=context)
         changed = SOURCE.copy()
         changed[:, 0] = 10
-        moved = np.abs(forward(model, SOURCE, TARGET) - forward(model, changed, TARGET))
-        assert (moved[TARGET != 0].max(-1) > 1e-6).all()
+        shifted = np.abs(forward(model, SOURCE, TARGET) - forward(model, changed, TARGET))
+        assert (shifted[TARGET != 0].max(-1) > 1e-6).all()
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="context must be one of initial_state, every_step"):
         Seq2Seq(**VOCABULARY, context="never")
     with pytest.raises(ValueError, match="cell must be one of lstm, gru, simple_rnn"):

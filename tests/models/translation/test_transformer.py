@@ -21,7 +21,7 @@ from tests.models.generation_conformance import (
     STACK,
     TARGET,
     VOCABULARY,
-    ModelConformance,
+    GenerationConformance,
     check_hypotheses,
     forward,
 )
@@ -29,7 +29,7 @@ from tests.models.model_conformance import count_parameters
 from tests.refusals import refuses
 
 
-class TestTransformer(ModelConformance):
+class TestTransformer(GenerationConformance):
     covers = Transformer
     options = STACK
     small = {"num_layers": 1}
@@ -49,7 +49,7 @@ SIZES = {("transformer_base", 37000): 65e6, ("transformer_big", 37000): 213e6}
 
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "vocabulary"), SIZES)
-def test_sizes_are_those_of_the_paper(name: str, vocabulary: int) -> None:
+def test_parameter_counts_follow_the_paper(name: str, vocabulary: int) -> None:
     """Table 3."""
     both = {"source_vocabulary_size": vocabulary, "target_vocabulary_size": vocabulary}
     total = count_parameters(Transformer, {**PRESETS.get(name)()[1], "tie": "all"}, **both)
@@ -68,38 +68,41 @@ def test_ties(tie: str) -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "t5"])
-def test_long_sequences_are_read_by_blocks(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody asks a model for its weights, unless they do."""
-    model = placed(positions)
-    want, taken = forward(model, SOURCE, TARGET), []
+def test_long_sequences_are_computed_blockwise(
+    positions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blockwise if attention weights are not requested."""
+    model = make_with_positions(positions)
+    want, gathered = forward(model, SOURCE, TARGET), []
     real = blockwise.attend_blockwise
     monkeypatch.setattr(
-        blockwise, "attend_blockwise", lambda *given: [taken.append(1), real(*given)][1]
+        blockwise, "attend_blockwise", lambda *inputs: [gathered.append(1), real(*inputs)][1]
     )
     monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 1)
     close(forward(model, SOURCE, TARGET)[TARGET != 0], want[TARGET != 0], 1e-5)
-    assert len(taken) == 6, "each attention of two layers on either side"
+    assert len(gathered) == 6, "each attention of two layers on either side"
     source = ops.convert_to_tensor(SOURCE)
-    given = ops.convert_to_tensor(TARGET), model.encode(source), source
-    _, weights = model.decode(*given, return_attention_scores=True)
+    inputs = ops.convert_to_tensor(TARGET), model.encode(source), source
+    _, weights = model.decode(*inputs, return_attention_scores=True)
     assert tuple(weights.shape) == (3, 2, 5, 6)
 
 
-RELATIVE = POSITIONS.names()
-LAWS = (
-    ModelConformance.test_pads_cannot_be_seen,
-    ModelConformance.test_batch_cannot_be_seen,
-    ModelConformance.test_steps_are_the_whole,
-    ModelConformance.test_later_tokens_cannot_be_seen,
+RELATIVE_NAMES = POSITIONS.names()
+CONFORMANCE_TESTS = (
+    GenerationConformance.test_padding_does_not_affect_outputs,
+    GenerationConformance.test_batch_members_do_not_affect_each_other,
+    GenerationConformance.test_steps_equal_the_call,
+    GenerationConformance.test_later_tokens_do_not_affect_outputs,
     pytest.param(
-        ModelConformance.test_beam_search_tells_where_each_hypothesis_looked, marks=pytest.mark.soak
+        GenerationConformance.test_beam_search_returns_attention_of_each_hypothesis,
+        marks=pytest.mark.soak,
     ),
 )
 
 
 @functools.cache
-def placed(positions: str) -> Transformer:
-    """A model that hears its places and is sure of nothing: positions learn as much as matters."""
+def make_with_positions(positions: str) -> Transformer:
+    """Return a model in which positions have a large effect and no prediction is certain."""
     sizes = {"embedding_dim": 16, "units": 16, "num_heads": 2, "num_layers": 2}
     model = Transformer(**VOCABULARY, **sizes, positions=positions)
     fill(model)
@@ -112,75 +115,78 @@ def placed(positions: str) -> Transformer:
     return model
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-@pytest.mark.parametrize("positions", ["none", *RELATIVE])
-def test_laws_hold_with_all_positions(
-    positions: str, law: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("test", CONFORMANCE_TESTS, ids=lambda test: test.__name__)
+@pytest.mark.parametrize("positions", ["none", *RELATIVE_NAMES])
+def test_conformance_with_every_positional_encoding(
+    positions: str, test: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = TestTransformer()
-    monkeypatch.setattr(case, "shipped", placed)
-    law(case, positions)
+    monkeypatch.setattr(case, "make_preset", make_with_positions)
+    test(case, positions)
 
 
-def also_compiled(positions: str, jit: bool) -> Any:
-    """XLA compiles long: by default one kind of positions for all of them."""
+def make_param(positions: str, jit: bool) -> Any:
+    """Compiling with XLA is slow: by default only for one kind of positions."""
     return pytest.param(positions, jit, marks=[pytest.mark.soak] * (jit and positions != "t5"))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("positions", "jit"), [also_compiled(name, jit) for name in RELATIVE for jit in (False, True)]
+    ("positions", "jit"),
+    [make_param(name, jit) for name in RELATIVE_NAMES for jit in (False, True)],
 )
-def test_stretches_know_the_distances(
+def test_cache_buckets_keep_relative_distances(
     positions: str, jit: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kv_cache.in_bucket, "__defaults__", ((2, 4),))
-    model = placed(positions)
+    monkeypatch.setattr(kv_cache.call_in_bucket, "__defaults__", ((2, 4),))
+    model = make_with_positions(positions)
     model.__dict__.pop("_compiled", None)
     options = {"beam_width": 3, "n_best": 2, "min_length": 7, "max_length": 9, "jit": jit}
-    found = model.compiled_search(SOURCE, **options)
+    result = model.compiled_search(SOURCE, **options)
     model.__dict__.pop("_compiled")
     for rank in range(2):
-        check_hypotheses(model, found, rank)
+        check_hypotheses(model, result, rank)
 
 
-@pytest.mark.parametrize("positions", RELATIVE)
-def test_padding_on_the_left_of_a_source_moves_all_alike(positions: str) -> None:
-    model = placed(positions)
+@pytest.mark.parametrize("positions", RELATIVE_NAMES)
+def test_left_padding_of_a_source_shifts_positions(positions: str) -> None:
+    model = make_with_positions(positions)
     left = np.array([np.concatenate([row[row == 0], row[row != 0]]) for row in SOURCE])
-    moved = np.concatenate([np.zeros((3, 9), "int32"), left], 1)
+    shifted = np.concatenate([np.zeros((3, 9), "int32"), left], 1)
     want = forward(model, SOURCE, TARGET)[TARGET != 0]
-    close(forward(model, moved, TARGET)[TARGET != 0], want, 1e-5)
+    close(forward(model, shifted, TARGET)[TARGET != 0], want, 1e-5)
 
 
-@pytest.mark.parametrize("positions", RELATIVE)
+@pytest.mark.parametrize("positions", RELATIVE_NAMES)
 def test_positions_go_on_at_any_length(positions: str) -> None:
-    model, rng = placed(positions), np.random.default_rng(0)
+    model, rng = make_with_positions(positions), np.random.default_rng(0)
     source, target = (rng.integers(4, 11, (2, length)).astype("int32") for length in (70, 60))
-    whole = forward(model, source, target)
-    assert np.isfinite(whole).all()
-    close(forward(model, source, target[:, :5]), whole[:, :5], 1e-5)
+    full = forward(model, source, target)
+    assert np.isfinite(full).all()
+    close(forward(model, source, target[:, :5]), full[:, :5], 1e-5)
 
 
-def test_each_layer_has_positions_of_its_own() -> None:
+def test_layers_do_not_share_position_weights() -> None:
     t5 = [
         layer.attention.positions
         for stack in ("encoder", "decoder")
-        for layer in getattr(placed("t5"), stack)
+        for layer in getattr(make_with_positions("t5"), stack)
     ]
     assert len({id(one) for one in t5}) == 4
     assert [one.bidirectional for one in t5] == [True, True, False, False]
-    for stack in (placed("rotary").encoder, placed("rotary").decoder):
+    for stack in (make_with_positions("rotary").encoder, make_with_positions("rotary").decoder):
         assert all(isinstance(layer.attention.positions, RotaryPositions) for layer in stack)
-    assert all(layer.memory_attention.positions is None for layer in placed("t5").decoder)
+    assert all(
+        layer.memory_attention.positions is None for layer in make_with_positions("t5").decoder
+    )
     assert Transformer(**VOCABULARY, **TestTransformer.options).settings["positions"] == SINUSOIDAL
 
 
-def test_without_positions_an_encoder_sees_no_order() -> None:
+def test_encoder_without_positions_ignores_order() -> None:
     swapped = SOURCE[:1, [1, 0, 2, 3, 4, 5]]
-    for positions in ("none", *RELATIVE):
-        memory = placed(positions).encode(ops.convert_to_tensor(SOURCE[:1]))
-        other = placed(positions).encode(ops.convert_to_tensor(swapped))
+    for positions in ("none", *RELATIVE_NAMES):
+        memory = make_with_positions(positions).encode(ops.convert_to_tensor(SOURCE[:1]))
+        other = make_with_positions(positions).encode(ops.convert_to_tensor(swapped))
         gap = np.abs(array(memory)[:, 2:] - array(other)[:, 2:]).max()
         assert gap < 1e-5 if positions == "none" else gap > 1e-3, positions
 
@@ -195,5 +201,5 @@ def test_without_positions_an_encoder_sees_no_order() -> None:
     ({"tie": "both"}, "tie must be one of none, target, all, got 'both'"),
     ({"tie": "all"}, "tie='all' requires one vocabulary, got 11 source and 12 target tokens"),
 )
-def test_numbers_that_make_no_model_are_refused(options: dict) -> None:
+def test_invalid_sizes_are_rejected(options: dict) -> None:
     Transformer(**VOCABULARY, **STACK | options)

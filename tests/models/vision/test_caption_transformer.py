@@ -1,4 +1,4 @@
-"""The Transformer that reads places of an image."""
+"""The Transformer that captions images."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class TestCaptionTransformer(CaptionerConformance):
     fill = staticmethod(fill)
 
 
-def test_places_are_told_apart_down_and_across() -> None:
-    """Features that are the same everywhere are not the same memory."""
+def test_positions_differ_by_row_and_column() -> None:
+    """Equal features at different positions give different memory."""
     options = {**TestCaptionTransformer.options, "encoder": {"kind": "features", "width": 5}}
     model = CaptionTransformer(12, **options)
     grid = np.ones((1, 3, 4, 5), "float32")
     memory = array(model.encode(grid))[0]
     assert memory.shape == (12, 8)
-    apart = np.abs(memory[:, None] - memory[None]).max(-1)
-    assert (apart + np.eye(12) > 1e-3).all()
+    differences = np.abs(memory[:, None] - memory[None]).max(-1)
+    assert (differences + np.eye(12) > 1e-3).all()
     logits = model({"image": grid, "target": TARGET[:1]})
     assert tuple(logits.shape) == (*TARGET[:1].shape, 12)
 
@@ -53,5 +53,5 @@ def test_places_are_told_apart_down_and_across() -> None:
     ({"layer": "pre"}, "^layer must be a dict of options, .*, got 'pre'"),
     ({"dropout": "a"}, r"^dropout must be in \[0, 1\), got 'a'"),
 )
-def test_bad_options(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     CaptionTransformer(**{"vocabulary_size": 12, **TestCaptionTransformer.options, **options})

@@ -11,7 +11,11 @@ import attention_zoo as az
 from attention_zoo.models import CrossAttentionRetriever
 from attention_zoo.models.vision import cross_attention_retriever
 from tests.layers.running import JAX, any_batch, array, close, differentiable
-from tests.models.model_conformance import PathTests, assert_finite_and_nonzero, make_training_steps
+from tests.models.model_conformance import (
+    ExportableModelConformance,
+    assert_finite_and_nonzero,
+    make_training_steps,
+)
 from tests.refusals import refuses
 from tests.tiers import FULL
 
@@ -20,7 +24,7 @@ IMAGES = RNG.integers(0, 256, (3, 8, 12, 3)).astype("uint8")
 TEXTS = np.array([[4, 5, 6, 7], [9, 8, 0, 0], [5, 0, 0, 0]], "int32")
 
 
-class TestCrossAttentionRetriever(PathTests):
+class TestCrossAttentionRetriever(ExportableModelConformance):
     covers = CrossAttentionRetriever
     numpy_numbers = True
     options = {
@@ -51,24 +55,26 @@ class TestCrossAttentionRetriever(PathTests):
         (similarities,) = super().behaviour(model, training)
         return [similarities, array(model.make_loss()(np.arange(3), similarities))]
 
-    def alike(self, model: Any, image: np.ndarray = IMAGES, text: np.ndarray = TEXTS) -> np.ndarray:
+    def compute_similarities(
+        self, model: Any, image: np.ndarray = IMAGES, text: np.ndarray = TEXTS
+    ) -> np.ndarray:
         return array(model({"image": image, "text": text}))
 
-    # what is compared
+    # similarities
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
     def test_oracle(self, direction: str) -> None:
-        """Pair by pair, from the weights on."""
-        model = self.filled(direction=direction)
-        kernel, bias = (array(x) for x in model.enter.weights)
+        """Compute each pair from the weights."""
+        model = self.make_random(direction=direction)
+        kernel, bias = (array(x) for x in model.input_projection.weights)
         grid = array(model.encoder(ops.convert_to_tensor(IMAGES))).reshape(3, 6, 5)
         regions = grid @ kernel + bias
         regions /= np.linalg.norm(regions, axis=-1, keepdims=True)
         close(model.encode_images(IMAGES), regions, 1e-5)
-        got = self.alike(model)
+        got = self.compute_similarities(model)
         for row, length in enumerate((4, 2, 1)):
-            both = array(model.reader(model.embedding(TEXTS[row : row + 1, :length]))[0])
+            both = array(model.text_encoder(model.embedding(TEXTS[row : row + 1, :length]))[0])
             words = (both[..., :6] + both[..., 6:]) / 2
             words /= np.linalg.norm(words, axis=-1, keepdims=True)
             for image in range(3):
@@ -78,40 +84,44 @@ class TestCrossAttentionRetriever(PathTests):
                 assert got[image, row] == pytest.approx(float(array(pair[1])[0]), abs=1e-5)
         assert got.std() > 1e-3
 
-    def test_neither_pads_nor_the_batch_are_seen(self) -> None:
-        model = self.filled()
-        want = self.alike(model)
-        longer = np.concatenate([TEXTS, np.zeros((3, 9), "int32")], 1)
-        close(self.alike(model, text=longer), want, 1e-5)
-        close(self.alike(model, IMAGES[1:2], TEXTS[1:2, :2]), want[1:2, 1:2], 1e-5)
+    def test_padding_and_batch_do_not_affect_results(self) -> None:
+        model = self.make_random()
+        want = self.compute_similarities(model)
+        padded = np.concatenate([TEXTS, np.zeros((3, 9), "int32")], 1)
+        close(self.compute_similarities(model, text=padded), want, 1e-5)
+        close(self.compute_similarities(model, IMAGES[1:2], TEXTS[1:2, :2]), want[1:2, 1:2], 1e-5)
         nothing = np.where(np.arange(3)[:, None] == 1, 0, TEXTS)
-        assert not self.alike(model, text=nothing)[:, 1].any()
+        assert not self.compute_similarities(model, text=nothing)[:, 1].any()
 
-    def test_blocks_are_the_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        model = self.filled()
+    def test_blocks_equal_a_single_pass(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = self.make_random()
         encoded = model.encode_images(IMAGES), model.encode_texts(TEXTS[:2])
-        whole = array(model.similarities(*encoded))
-        close(whole, self.alike(model)[:, :2], 1e-6)
-        monkeypatch.setattr(cross_attention_retriever, "BLOCK", 6 * 4)
-        close(model.similarities(*encoded), whole, 1e-6)
+        full = array(model.similarities(*encoded))
+        close(full, self.compute_similarities(model)[:, :2], 1e-6)
+        monkeypatch.setattr(cross_attention_retriever, "MAX_BLOCK_WEIGHTS", 6 * 4)
+        close(model.similarities(*encoded), full, 1e-6)
         none = model.encode_images(IMAGES[:0])
         assert model.similarities(none, encoded[1]).shape == (0, 2)
 
     @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
-    def test_looks(self, direction: str) -> None:
-        """Of all places for each word, or of all words for each place."""
-        model = self.filled(direction=direction)
-        looks = array(model.attention_weights(IMAGES, TEXTS))
-        assert looks.shape == (3, 4, 2, 3)
+    def test_attention_weights(self, direction: str) -> None:
+        """Over all positions for each word, or over all words for each position."""
+        model = self.make_random(direction=direction)
+        weights = array(model.attention_weights(IMAGES, TEXTS))
+        assert weights.shape == (3, 4, 2, 3)
         assert model.grid_shape(IMAGES) == (2, 3)
-        there = TEXTS != 0
-        assert not looks[~there].any()
-        over = looks.sum((2, 3))[there] if direction == "text_to_image" else looks.sum(1)
+        valid = TEXTS != 0
+        assert not weights[~valid].any()
+        over = weights.sum((2, 3))[valid] if direction == "text_to_image" else weights.sum(1)
         close(over, np.ones_like(over), 1e-5)
 
-    def test_floats_are_read_like_bytes(self) -> None:
-        model = self.filled()
-        close(self.alike(model, IMAGES.astype("float32")), self.alike(model), 1e-6)
+    def test_float_images_equal_byte_images(self) -> None:
+        model = self.make_random()
+        close(
+            self.compute_similarities(model, IMAGES.astype("float32")),
+            self.compute_similarities(model),
+            1e-6,
+        )
 
     # paths
 
@@ -119,14 +129,14 @@ class TestCrossAttentionRetriever(PathTests):
     @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
     def test_half_precision(self, policy: str) -> None:
         model = self.with_policy(policy)
-        alike = model({"image": IMAGES, "text": TEXTS}, training=True)
-        assert keras.backend.standardize_dtype(alike.dtype) == "float32"
-        assert np.isfinite(array(alike)).all()
+        similarities = model({"image": IMAGES, "text": TEXTS}, training=True)
+        assert keras.backend.standardize_dtype(similarities.dtype) == "float32"
+        assert np.isfinite(array(similarities)).all()
         assert np.isfinite(array(model.attention_weights(IMAGES, TEXTS))).all()
 
     def test_small_sizes(self) -> None:
-        """Batches of no row and of one, whose size is not known before."""
-        model = self.filled()
+        """Batches of size 0 and 1 with an unknown batch size."""
+        model = self.make_random()
 
         def run(x: Any, t: Any) -> Any:
             return model({"image": x, "text": t})
@@ -134,12 +144,12 @@ class TestCrossAttentionRetriever(PathTests):
         if FULL:
             run = any_batch(run)
             assert array(run(IMAGES[:0], TEXTS[:0])).shape == (0, 0)
-        close(run(IMAGES[:1], TEXTS[:1]), self.alike(model)[:1, :1], 1e-5)
+        close(run(IMAGES[:1], TEXTS[:1]), self.compute_similarities(model)[:1, :1], 1e-5)
 
     @pytest.mark.every_backend
     def test_gradients_are_finite_and_reach_every_weight(self) -> None:
-        """Also where a text is nothing but padding and an image is of one colour."""
-        model = self.filled()
+        """Also for a text of padding only and an image of one colour."""
+        model = self.make_random()
         image, text = IMAGES.copy(), TEXTS.copy()
         image[1], text[2] = 0, 0
         loss = model.make_loss()
@@ -162,8 +172,8 @@ def test_presets() -> None:
     assert model.make_loss().sharpness is None
 
 
-def squares(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Images of two coloured squares, and a token for each, the left one first."""
+def make_square_images(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return images of two coloured squares, and texts that name them from left to right."""
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, 4, (count, 2))
     colours = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]])
@@ -174,27 +184,27 @@ def squares(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 @pytest.mark.full
-def test_learns_by_plain_fit() -> None:
-    """Images that look the same have one number, and what is said of them is the same too."""
-    given, numbers = squares(320)
+def test_learns_with_fit() -> None:
+    """Equal images have the same number and the same text."""
+    inputs, numbers = make_square_images(320)
     keras.utils.set_random_seed(1)
     ranking = {"sharpness": 20.0}
     model = CrossAttentionRetriever(9, 8, 16, {"filters": [8, 16]}, ranking=ranking)
     model.compile(keras.optimizers.Adam(0.01), model.make_loss())
-    history = model.fit(given, numbers, batch_size=32, epochs=12, verbose=0).history["loss"]
+    history = model.fit(inputs, numbers, batch_size=32, epochs=12, verbose=0).history["loss"]
     assert history[-1] < 0.5 * history[0]
     _, first = np.unique(numbers, return_index=True)
-    alike = array(model({name: x[first] for name, x in given.items()}))
-    assert (alike.argmax(0) == np.arange(len(first))).mean() > 0.8
+    similarities = array(model({name: x[first] for name, x in inputs.items()}))
+    assert (similarities.argmax(0) == np.arange(len(first))).mean() > 0.8
 
 
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
-def test_the_shared_loop_trains_it() -> None:
-    given, numbers = squares(16)
+def test_trains_in_the_shared_training_loop() -> None:
+    inputs, numbers = make_square_images(16)
     model = CrossAttentionRetriever(9, 8, 16, {"filters": [8]})
-    steps, batches = make_training_steps(model, given, numbers)
-    want = 16 * float(model.loss(numbers, model(given)))
+    steps, batches = make_training_steps(model, inputs, numbers)
+    want = 16 * float(model.loss(numbers, model(inputs)))
     outcome = steps.train(batches)
     assert (outcome.count, outcome.code) == (16, 0)
     assert outcome.loss == pytest.approx(want, rel=1e-4)
@@ -208,11 +218,11 @@ def test_the_shared_loop_trains_it() -> None:
     ({"ranking": {"margins": 0.1}}, "HardestNegatives has no argument 'margins'.*'margin'"),
     ({"encoder": {"kind": "cn"}}, "encoder.kind 'cn' is unknown"),
 )
-def test_bad_options(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     TestCrossAttentionRetriever().make(**options)
 
 
-def test_bad_inputs() -> None:
+def test_invalid_inputs_are_rejected() -> None:
     model = TestCrossAttentionRetriever().make()
     with pytest.raises(ValueError, match=r"image must be \(batch, height, width, 3\), got shape"):
         model({"image": IMAGES[0], "text": TEXTS})
@@ -222,11 +232,11 @@ def test_bad_inputs() -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="sides that are not known are TensorFlow's")
-def test_looks_in_a_graph_that_knows_no_sides() -> None:
+def test_attention_weights_in_a_graph_of_unknown_image_size() -> None:
     tf = pytest.importorskip("tensorflow")
     model = CrossAttentionRetriever(12, 4, 6, encoder={"filters": [4, 5]})
     image = np.random.default_rng(0).integers(0, 256, (2, 12, 8, 3), np.uint8)
     text = np.array([[5, 6, 7], [8, 9, 0]])
     spec = tf.TensorSpec((None, None, None, 3), "uint8")
-    look = tf.function(lambda one: model.attention_weights(one, text), input_signature=[spec])
-    close(look(image), model.attention_weights(image, text), 1e-5)
+    compute = tf.function(lambda one: model.attention_weights(one, text), input_signature=[spec])
+    close(compute(image), model.attention_weights(image, text), 1e-5)

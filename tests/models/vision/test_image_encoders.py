@@ -1,4 +1,4 @@
-"""Grids of features: learnt with the rest, computed before, or of a model of keras.applications."""
+"""Image encoders: trained, precomputed, or a model of keras.applications."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ import pytest
 
 from attention_zoo import models
 from attention_zoo.data import train_tokenizer
-from attention_zoo.models.vision.image_encoders import _applications, encoder_options, make_encoder
+from attention_zoo.models.vision.image_encoders import (
+    _list_applications,
+    complete_encoder_options,
+    make_encoder,
+)
 from attention_zoo.tasks import Captioning
 from tests.layers.running import any_batch, array, close, quick, same
 from tests.refusals import refuses
@@ -29,79 +33,82 @@ KINDS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "features": ({"kind": "features", "width": 3}, (13, 7, 3)),
     "VGG16": (VGG, (6, 3, 128)),
 }
-"""Options of each, and the grid of one of `IMAGES`."""
+"""Options of each encoder, and its grid shape for `IMAGES`."""
 
 
 def encoder(dtype: str = "float32", **options: Any) -> Any:
-    made = make_encoder(encoder_options(options), keras.dtype_policies.get(dtype))
-    made.build((None, None, None, made.channels))
-    return made
+    image_encoder = make_encoder(complete_encoder_options(options), keras.dtype_policies.get(dtype))
+    image_encoder.build((None, None, None, image_encoder.channels))
+    return image_encoder
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_odd_sizes_and_no_image(kind: str) -> None:
+def test_odd_sizes_and_empty_batch(kind: str) -> None:
     options, grid = KINDS[kind]
-    made = encoder(**options)
-    want = array(made(IMAGES))
-    assert want.shape == made.compute_output_shape(IMAGES.shape) == (2, *grid)
-    assert made.compute_output_shape((None, None, None, 3)) == (None, None, None, grid[-1])
+    image_encoder = encoder(**options)
+    want = array(image_encoder(IMAGES))
+    assert want.shape == image_encoder.compute_output_shape(IMAGES.shape) == (2, *grid)
+    assert image_encoder.compute_output_shape((None, None, None, 3)) == (None, None, None, grid[-1])
     assert np.ptp(want, axis=0).max() > 0, "all images look alike"
-    run = any_batch(made)
+    run = any_batch(image_encoder)
     for rows in (slice(0), slice(1, 2)):
         close(run(IMAGES[rows]), want[rows], 1e-4)
-    assert quick(made)(IMAGES[:0]).shape == (0, *grid)
-    close(made(IMAGES.astype("float32")), want, 1e-6)
+    assert quick(image_encoder)(IMAGES[:0]).shape == (0, *grid)
+    close(image_encoder(IMAGES.astype("float32")), want, 1e-6)
 
 
 @pytest.mark.parametrize(("stages", "around"), [(1, 1), (2, 1), (3, 7), (4, 19)])
-def test_a_place_sees_as_far_above_as_below(stages: int, around: int) -> None:
-    """By kernels of 1 and images of which one row is light: what a place of the grid covers is in
-    the middle of what it sees, else pictures of looks are drawn aside of what was looked at."""
-    made = encoder(filters=[2] * stages)
-    size, place = 2**stages, 4
+def test_receptive_field_is_centred_on_its_grid_cell(stages: int, around: int) -> None:
+    """With kernels of 1 and images with one bright row: the part of the image that a grid cell
+    covers is the centre of its receptive field, so that plots of attention are aligned."""
+    image_encoder = encoder(filters=[2] * stages)
+    size, position = 2**stages, 4
     grid = np.eye(10 * size, dtype="float32")[:, :, None, None] * np.ones((1, 1, 8 * size, 1))
-    for convolution in made.convolutions:
+    for convolution in image_encoder.convolutions:
         convolution.kernel.assign(np.ones(convolution.kernel.shape))
         grid = np.repeat(grid[..., :1], convolution.kernel.shape[2], axis=-1)
         grid = array(convolution(grid.astype("float32")))
         grid /= grid.max()
-    rows = np.flatnonzero(grid[:, place, place, 0])
-    assert (rows.min(), rows.max()) == (size * place - around, size * (place + 1) - 1 + around)
+    rows = np.flatnonzero(grid[:, position, position, 0])
+    assert (rows.min(), rows.max()) == (
+        size * position - around,
+        size * (position + 1) - 1 + around,
+    )
 
 
 @pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_dtype_policies(kind: str, policy: str) -> None:
     options, grid = KINDS[kind]
-    made = encoder(policy, **options)
-    wanted = keras.dtype_policies.get(policy)
-    found = made(IMAGES)
-    assert found.shape == (2, *grid)
-    assert keras.backend.standardize_dtype(found.dtype) == wanted.compute_dtype
-    assert np.isfinite(array(found)).all()
-    assert {variable.dtype for variable in made.variables} <= {wanted.variable_dtype}
+    image_encoder = encoder(policy, **options)
+    expected = keras.dtype_policies.get(policy)
+    result = image_encoder(IMAGES)
+    assert result.shape == (2, *grid)
+    assert keras.backend.standardize_dtype(result.dtype) == expected.compute_dtype
+    assert np.isfinite(array(result)).all()
+    assert {variable.dtype for variable in image_encoder.variables} <= {expected.variable_dtype}
     assert keras.config.dtype_policy().name == "float32", "the global policy is left as it was"
 
 
-def test_a_place_of_the_cnn_says_where_it_is() -> None:
-    made = encoder(filters=[4, 6])
+def test_cnn_adds_position_embeddings() -> None:
+    image_encoder = encoder(filters=[4, 6])
     said: list[Any] = []
-    made.convolutions[-1].call = lambda grid: said.append(grid) or grid[..., :6]
-    made(IMAGES[:1])
+    image_encoder.convolutions[-1].call = lambda grid: said.append(grid) or grid[..., :6]
+    image_encoder(IMAGES[:1])
     rows, columns = (2 * (np.arange(n) + 0.5) / n - 1 for n in (4, 2))
     close(said[0][0, ..., -2], np.repeat(rows[:, None], 2, 1), 1e-6)
     close(said[0][0, ..., -1], np.repeat(columns[None], 4, 0), 1e-6)
 
 
-def test_a_model_of_applications_sees_what_it_was_made_for() -> None:
-    made = encoder(**VGG)
+def test_keras_application_preprocesses_images() -> None:
+    image_encoder = encoder(**VGG)
     pixels = keras.applications.vgg16.preprocess_input(IMAGES.astype("float32"))
-    close(made(IMAGES), made.model(pixels), 1e-4)
-    assert made.model.layers[-1].name == "block2_conv2"
+    close(image_encoder(IMAGES), image_encoder.model(pixels), 1e-4)
+    assert image_encoder.model.layers[-1].name == "block2_conv2"
 
 
-def test_a_model_of_applications_is_frozen_or_learns() -> None:
-    """Frozen, its batch statistics are those that it has learnt, in training too."""
+def test_keras_application_is_frozen_or_trainable() -> None:
+    """If frozen, it uses its trained batch statistics, also in training."""
     frozen, learns = (encoder(**NORMED, trainable=trainable) for trainable in (False, True))
     assert frozen.trainable_variables == []
     assert len(learns.trainable_variables) > 4
@@ -111,8 +118,8 @@ def test_a_model_of_applications_is_frozen_or_learns() -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, mark_full("trainable")])
-def test_a_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> None:
-    """What its weights were fetched from is not asked for again."""
+def test_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> None:
+    """A saved captioner loads without fetching the initial weights again."""
     options = {**VGG, "trainable": True, "weights": None} if kind == "trainable" else KINDS[kind][0]
     sizes = {"embedding_dim": 4, "units": 4, "attention_units": 3}
     model = models.ShowAttendTell(12, encoder=options, **sizes)
@@ -122,25 +129,27 @@ def test_a_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> Non
     inputs = {"image": IMAGES, "target": TARGET}
     want = model(inputs)
     model.save_to_preset(tmp_path / "preset")
-    again = models.from_preset(tmp_path / "preset")
-    same(again(inputs), want)
-    assert again.settings == model.settings
+    reloaded = models.from_preset(tmp_path / "preset")
+    same(reloaded(inputs), want)
+    assert reloaded.settings == model.settings
     assert model.settings["encoder"].get("weights") is None
-    assert len(again.trainable_variables) == len(model.trainable_variables)
+    assert len(reloaded.trainable_variables) == len(model.trainable_variables)
     if kind == "trainable":
         model.save(tmp_path / "model.keras")
         same(keras.models.load_model(tmp_path / "model.keras")(inputs), want)
 
 
-def test_all_models_of_applications_are_known() -> None:
-    made = {name for name, one in vars(keras.applications).items() if inspect.isfunction(one)}
-    assert "MobileNetV3Small" in made
-    assert made == set(_applications())
-    assert all(hasattr(module, "preprocess_input") for module in _applications().values())
+def test_every_keras_application_is_supported() -> None:
+    image_encoder = {
+        name for name, one in vars(keras.applications).items() if inspect.isfunction(one)
+    }
+    assert "MobileNetV3Small" in image_encoder
+    assert image_encoder == set(_list_applications())
+    assert all(hasattr(module, "preprocess_input") for module in _list_applications().values())
 
 
-def test_imagenet_is_what_they_learnt_unless_told_otherwise(monkeypatch: Any) -> None:
-    def no_network(*given: Any, **named: Any) -> Any:
+def test_default_weights_are_imagenet(monkeypatch: Any) -> None:
+    def no_network(*inputs: Any, **named: Any) -> Any:
         raise OSError("no network")
 
     monkeypatch.setattr(
@@ -151,15 +160,15 @@ def test_imagenet_is_what_they_learnt_unless_told_otherwise(monkeypatch: Any) ->
         models.from_preset("show_attend_tell_base", vocabulary_size=12)
 
 
-def test_the_paper_s_grid_is_that_of_its_preset() -> None:
+def test_preset_grid_follows_the_paper() -> None:
     options = models.presets.preset_config("show_attend_tell_base")["encoder"]
-    made = encoder(**options, weights=None)
-    assert made.compute_output_shape((None, 224, 224, 3)) == (None, 14, 14, 512)
+    image_encoder = encoder(**options, weights=None)
+    assert image_encoder.compute_output_shape((None, 224, 224, 3)) == (None, 14, 14, 512)
 
 
 @pytest.mark.full
-def test_what_scales_for_imagenet_alone_is_saved_too(tmp_path: Path, monkeypatch: Any) -> None:
-    """As an EfficientNet does, by a layer that one without weights of ImageNet has not."""
+def test_imagenet_normalization_is_saved(tmp_path: Path, monkeypatch: Any) -> None:
+    """EfficientNet has a normalization layer only with ImageNet weights."""
     layer = "block2a_expand_activation"
     fetched = keras.applications.EfficientNetB0(include_top=False, weights=None)
     for one in fetched.layers:
@@ -168,10 +177,10 @@ def test_what_scales_for_imagenet_alone_is_saved_too(tmp_path: Path, monkeypatch
     fetched.save_weights(tmp_path / "fetched.weights.h5")
     module = sys.modules[keras.applications.EfficientNetB0.__module__]
     monkeypatch.setattr(
-        module.file_utils, "get_file", lambda *given, **named: tmp_path / "fetched.weights.h5"
+        module.file_utils, "get_file", lambda *inputs, **named: tmp_path / "fetched.weights.h5"
     )
-    whole = keras.applications.EfficientNetB0(include_top=False, weights="imagenet")
-    want = keras.Model(whole.input, whole.get_layer(layer).output)(IMAGES.astype("float32"))
+    full = keras.applications.EfficientNetB0(include_top=False, weights="imagenet")
+    want = keras.Model(full.input, full.get_layer(layer).output)(IMAGES.astype("float32"))
     model = models.ShowAttendTell(12, 4, 4, 3, encoder={"kind": "EfficientNetB0", "layer": layer})
     close(model.encoder(IMAGES), want, 1e-4)
     bare = keras.Model(fetched.input, fetched.get_layer(layer).output)(IMAGES.astype("float32"))
@@ -182,16 +191,16 @@ def test_what_scales_for_imagenet_alone_is_saved_too(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "mixed_bfloat16"])
-def test_a_cnn_starts_as_that_of_another_model(dtype: str, tmp_path: Path) -> None:
-    """A retriever's in a folder, then that of a captioner, which is saved without the place."""
+def test_cnn_is_initialized_from_another_model(dtype: str, tmp_path: Path) -> None:
+    """From the folder of a retriever, then of a captioner, which is saved without the path."""
     options = {"filters": [4, 5]}
     retriever = models.CrossAttentionRetriever(12, 4, 4, encoder=options)
     rng = np.random.default_rng(1)
     for weight in retriever.encoder.weights:
         weight.assign(rng.normal(size=weight.shape))
     retriever.save_to_preset(tmp_path / "retriever")
-    given = {**options, "weights": str(tmp_path / "retriever")}
-    captioner = models.CaptionTransformer(12, 4, 4, 1, 1, encoder=given, dtype=dtype)
+    inputs = {**options, "weights": str(tmp_path / "retriever")}
+    captioner = models.CaptionTransformer(12, 4, 4, 1, 1, encoder=inputs, dtype=dtype)
     mine, first = captioner.encoder.weights, retriever.encoder.weights
     assert len(captioner.encoder.trainable_variables) == len(first) > 0
     for weight, initial in zip(mine, first, strict=True):
@@ -199,38 +208,38 @@ def test_a_cnn_starts_as_that_of_another_model(dtype: str, tmp_path: Path) -> No
     assert captioner.settings["encoder"] == {"kind": "cnn", **options}
     captioner.save_to_preset(tmp_path / "captioner")
     (tmp_path / "retriever").rename(tmp_path / "elsewhere")
-    again = models.from_preset(tmp_path / "captioner", dtype=dtype).encoder
-    same(again(IMAGES), captioner.encoder(IMAGES))
-    assert again(IMAGES[:0]).shape[0] == 0
+    reloaded = models.from_preset(tmp_path / "captioner", dtype=dtype).encoder
+    same(reloaded(IMAGES), captioner.encoder(IMAGES))
+    assert reloaded(IMAGES[:0]).shape[0] == 0
 
 
 @pytest.mark.parametrize("wrong", ["nowhere", "empty", "no path", "rnnsearch", "filters"])
-def test_a_cnn_of_no_such_model_is_refused(wrong: str, tmp_path: Path) -> None:
-    place: Any = 5 if wrong == "no path" else tmp_path / wrong
+def test_initial_weights_of_another_model_are_rejected(wrong: str, tmp_path: Path) -> None:
+    position: Any = 5 if wrong == "no path" else tmp_path / wrong
     message = {
-        "nowhere": f"{place}: no such folder; train a model",
-        "empty": f"{place}: not a run folder",
+        "nowhere": f"{position}: no such folder; train a model",
+        "empty": f"{position}: not a run folder",
         "no path": "expected a run or a model's folder, got 5",
-        "rnnsearch": f"{place}: its model has no encoder of kind cnn",
-        "filters": f"{place}: has filters [4, 5], but encoder.filters is [4, 6]; use the same",
+        "rnnsearch": f"{position}: its model has no encoder of kind cnn",
+        "filters": f"{position}: has filters [4, 5], but encoder.filters is [4, 6]; use the same",
     }[wrong]
     if wrong == "empty":
-        place.mkdir()
+        position.mkdir()
     if wrong == "rnnsearch":
-        models.RNNSearch(8, 8, 4, 4, 4).save_to_preset(place)
+        models.RNNSearch(8, 8, 4, 4, 4).save_to_preset(position)
     if wrong == "filters":
-        models.ShowAttendTell(12, 4, 4, 3, encoder={"filters": [4, 5]}).save_to_preset(place)
+        models.ShowAttendTell(12, 4, 4, 3, encoder={"filters": [4, 5]}).save_to_preset(position)
     with pytest.raises(ValueError, match=re.escape(f"encoder.weights: {message}")) as said:
-        encoder(filters=[4, 6], weights=place)
+        encoder(filters=[4, 6], weights=position)
     assert "\n" not in str(said.value)
 
 
-def test_images_that_are_too_small_are_refused() -> None:
-    made = encoder(**{**VGG, "layer": "block2_pool"})
-    assert made(IMAGES[:, :4, :4]).shape == (2, 1, 1, 128)
+def test_too_small_images_are_rejected() -> None:
+    image_encoder = encoder(**{**VGG, "layer": "block2_pool"})
+    assert image_encoder(IMAGES[:, :4, :4]).shape == (2, 1, 1, 128)
     message = "images of 3 x 7 pixels are too small for VGG16; give larger ones"
     with pytest.raises(ValueError, match=message):
-        made(IMAGES[:, :3])
+        image_encoder(IMAGES[:, :3])
     captioner = models.ShowAttendTell(12, 4, 4, 3, encoder={**VGG, "layer": "block2_pool"})
     with pytest.raises(ValueError, match=r"^images of 3 x 3 pixels are too small for VGG16; give"):
         Captioning(captioner, train_tokenizer("whitespace", ["a b c d e f g h"], 12), image_size=3)
@@ -252,5 +261,5 @@ def test_images_that_are_too_small_are_refused() -> None:
     ),
     ({**VGG, "weights": "nowhere.h5"}, "^encoder VGG16: no weights from 'nowhere.h5': "),
 )
-def test_wrong_options_are_refused(options: Any) -> None:
+def test_invalid_options_are_rejected(options: Any) -> None:
     encoder(**options)

@@ -22,7 +22,7 @@ from tests.layers.running import (
     same,
 )
 from tests.models.model_conformance import (
-    PathTests,
+    ExportableModelConformance,
     assert_every_weight_changes,
     make_training_steps,
 )
@@ -35,7 +35,7 @@ LABELS = np.array([0, 2, 1, 1])
 WALKS = 100_000
 
 
-class TestRecurrentAttentionModel(PathTests):
+class TestRecurrentAttentionModel(ExportableModelConformance):
     covers = RecurrentAttentionModel
     numpy_numbers = True
     options = {
@@ -68,8 +68,8 @@ class TestRecurrentAttentionModel(PathTests):
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])
-    def test_compiled_looks_are_eager(self, mode: str) -> None:
-        model = self.filled()
+    def test_compiled_glimpse_path_equals_eager(self, mode: str) -> None:
+        model = self.make_random()
         for got, want in zip(
             compiled(model.glimpse_path, mode)(IMAGES), model.glimpse_path(IMAGES), strict=True
         ):
@@ -80,16 +80,16 @@ class TestRecurrentAttentionModel(PathTests):
     def test_half_precision(self, policy: str) -> None:
         model = self.with_policy(policy)
         for training in (False, True):
-            made = model(IMAGES, training=training)
-            logits = made["logits"] if training else made
+            outputs = model(IMAGES, training=training)
+            logits = outputs["logits"] if training else outputs
             half = keras.dtype_policies.get(policy).compute_dtype
             assert keras.backend.standardize_dtype(logits.dtype) == half
-            assert all(np.isfinite(array(x)).all() for x in keras.tree.flatten(made))
-        assert keras.backend.standardize_dtype(made["log_probabilities"].dtype) == "float32"
+            assert all(np.isfinite(array(x)).all() for x in keras.tree.flatten(outputs))
+        assert keras.backend.standardize_dtype(outputs["log_probabilities"].dtype) == "float32"
 
     def test_small_sizes(self) -> None:
-        """Batches of no row and of one, whose size is not known before; in training too."""
-        model = self.filled()
+        """Batches of size 0 and 1 with an unknown batch size; also in training."""
+        model = self.make_random()
         want = array(model(IMAGES))
 
         def run(x: Any) -> Any:
@@ -101,17 +101,17 @@ class TestRecurrentAttentionModel(PathTests):
             close(logits, want[rows], 1e-5)
             assert {x.shape[0] for x in others} == {len(want[rows])}
 
-    def test_floats_are_read_like_bytes(self) -> None:
-        model = self.filled()
+    def test_float_images_equal_byte_images(self) -> None:
+        model = self.make_random()
         same(model(IMAGES.astype("float32")), model(IMAGES))
 
-    # what it sees and says
+    # predictions
 
     @pytest.mark.every_backend
     def test_oracle(self) -> None:
-        """Step by step, and the path is that of the answer."""
-        model = self.filled()
-        names = ("locator", "what", "where", "glimpse", "core", "classifier")
+        """Compute each step; the path is that of the prediction."""
+        model = self.make_random()
+        names = ("locator", "patch_encoder", "location_encoder", "glimpse", "core", "classifier")
         kernels = {name: [array(x) for x in getattr(model, name).weights] for name in names}
 
         def dense(name: str, *x: np.ndarray) -> np.ndarray:
@@ -120,59 +120,61 @@ class TestRecurrentAttentionModel(PathTests):
         path = [array(x) for x in model.glimpse_path(IMAGES)]
         state = np.zeros((4, 6))
         for t in range(3):
-            place = np.tanh(dense("locator", state))
-            close(path[0][:, t], place, 1e-5)
-            seen = array(model.sensor(IMAGES / np.float32(255), place.astype("float32")))
-            close(path[1][:, t], seen, 1e-5)
-            what = np.maximum(dense("what", seen.reshape(4, -1)), 0)
-            where = np.maximum(dense("where", place), 0)
+            location = np.tanh(dense("locator", state))
+            close(path[0][:, t], location, 1e-5)
+            patches = array(model.sensor(IMAGES / np.float32(255), location.astype("float32")))
+            close(path[1][:, t], patches, 1e-5)
+            what = np.maximum(dense("what", patches.reshape(4, -1)), 0)
+            where = np.maximum(dense("where", location), 0)
             glimpse = np.maximum(dense("glimpse", what, where), 0)
             state = np.maximum(dense("core", state, glimpse), 0)
             close(path[2][:, t], dense("classifier", state), 1e-5)
         close(path[2][:, -1], model(IMAGES), 1e-6)
         assert np.ptp(path[0], axis=1).min() > 0.01, "it looks at one place only"
 
-    def test_draws_are_those_of_its_seed(self) -> None:
-        models = [self.filled(seed=seed) for seed in (1, 1, 2)]
-        drawn = [array(model(IMAGES, training=True)["log_probabilities"]) for model in models]
-        same(drawn[0], drawn[1])
-        assert np.abs(drawn[0] - drawn[2]).min() > 0
-        again = array(models[0](IMAGES, training=True)["log_probabilities"])
-        assert np.abs(again - drawn[0]).min() > 0
+    def test_samples_depend_on_the_seed(self) -> None:
+        models = [self.make_random(seed=seed) for seed in (1, 1, 2)]
+        samples = [array(model(IMAGES, training=True)["log_probabilities"]) for model in models]
+        same(samples[0], samples[1])
+        assert np.abs(samples[0] - samples[2]).min() > 0
+        repeated = array(models[0](IMAGES, training=True)["log_probabilities"])
+        assert np.abs(repeated - samples[0]).min() > 0
         same(models[0](IMAGES), models[2](IMAGES))
 
     @pytest.mark.every_backend
-    def test_a_vote_is_the_mean_over_paths_that_stray(self) -> None:
-        model = self.filled(location_std=0.3)
+    def test_vote_averages_probabilities_over_noisy_paths(self) -> None:
+        model = self.make_random(location_std=0.3)
         votes = array(model.vote(IMAGES, 3))
-        shares = np.exp(votes)
-        np.testing.assert_allclose(shares.sum(-1), 1, atol=1e-5)
+        probabilities = np.exp(votes)
+        np.testing.assert_allclose(probabilities.sum(-1), 1, atol=1e-5)
         close(model.vote(IMAGES[1:2], 3), votes[1:2], 1e-5)
-        noise = [array(x) for x in model._fixed_noise(3)]
-        paths = [model._walk(IMAGES, x[None].astype("float32")).states[:, -1] for x in noise]
+        noise = [array(x) for x in model._make_fixed_noise(3)]
+        paths = [
+            model._take_glimpses(IMAGES, x[None].astype("float32")).states[:, -1] for x in noise
+        ]
         logits = np.stack([array(model.classifier(state)) for state in paths])
-        each = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-        close(shares, each.mean(0), 1e-5)
-        assert np.ptp(each, axis=0).max() > 0.01
-        sure = np.exp(array(model(IMAGES)))
-        steady = np.exp(array(self.filled(location_std=1e-6).vote(IMAGES, 2)))
-        close(steady, sure / sure.sum(-1, keepdims=True), 1e-4)
+        per_path = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        close(probabilities, per_path.mean(0), 1e-5)
+        assert np.ptp(per_path, axis=0).max() > 0.01
+        deterministic = np.exp(array(model(IMAGES)))
+        steady = np.exp(array(self.make_random(location_std=1e-6).vote(IMAGES, 2)))
+        close(steady, deterministic / deterministic.sum(-1, keepdims=True), 1e-4)
         with pytest.raises(ValueError, match="paths must be at least 1, got 0"):
             model.vote(IMAGES, 0)
 
-    def test_paths_stray_by_the_std(self) -> None:
-        noise = array(ops.stack(self.make(location_std=0.3)._fixed_noise(2000))).reshape(-1, 2)
+    def test_location_noise_has_the_given_std(self) -> None:
+        noise = array(ops.stack(self.make(location_std=0.3)._make_fixed_noise(2000))).reshape(-1, 2)
         np.testing.assert_allclose(noise.mean(0), 0, atol=0.02)
         np.testing.assert_allclose(np.cov(noise.T), 0.09 * np.eye(2), atol=0.006)
 
-    # what trains what
+    # gradients
 
     @pytest.mark.every_backend
-    def test_gradients_stop_where_the_paper_stops_them(self) -> None:
-        model = self.filled()
+    def test_gradients_stop_as_in_the_paper(self) -> None:
+        model = self.make_random()
         run = differentiable(model, lambda x: model(x, training=True))
         for name, layers in (
-            ("logits", {"what", "where", "glimpse", "core", "classifier"}),
+            ("logits", {"patch_encoder", "location_encoder", "glimpse", "core", "classifier"}),
             ("log_probabilities", {"locator"}),
             ("baselines", {"baseline"}),
         ):
@@ -191,16 +193,18 @@ class TestRecurrentAttentionModel(PathTests):
         ("ram_cluttered", 100, 4 * 12 * 12, 6),
     ],
 )
-def test_sizes_of_the_papers(name: str, side: int, pixels: int, glimpses: int) -> None:
-    """By hand, weights and biases of: what, where, glimpse, core, locator, classifier, baseline."""
+def test_parameter_counts_follow_the_papers(
+    name: str, side: int, pixels: int, glimpses: int
+) -> None:
+    """By hand: patch and location encoder, glimpse, core, locator, classifier and baseline."""
     model = RecurrentAttentionModel.from_preset(name, image_shape=(side, side, 1), classes=10)
     sizes = [(pixels, 128), (2, 128), (256, 256), (512, 256), (256, 2), (256, 10)]
     sizes.append((256, glimpses))
     assert model.count_params() == sum((rows + 1) * columns for rows, columns in sizes)
 
 
-def hidden_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images that tell their class at the right edge only, and elsewhere lie about it."""
+def make_images_with_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return images with the class at the right edge and misleading values elsewhere."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, count)
     images = rng.integers(0, 2, (count, 6, 12, 1)) * 255
@@ -210,9 +214,9 @@ def hidden_sign(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.full
 @pytest.mark.every_backend
-def test_learns_where_to_look_by_plain_fit() -> None:
-    """One glimpse: in the middle it is worth nothing, and nothing but rewards moves it away."""
-    images, labels = hidden_sign(640)
+def test_learns_where_to_attend_with_fit() -> None:
+    """One glimpse: the centre is uninformative, and only rewards move the location."""
+    images, labels = make_images_with_sign(640)
     model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 1, 8, 16, location_std=0.4, seed=1)
     model.compile(keras.optimizers.Adam(0.02), model.make_loss(), metrics=["accuracy"])
     keras.utils.set_random_seed(1)
@@ -227,9 +231,9 @@ def test_learns_where_to_look_by_plain_fit() -> None:
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="the shared loop is TensorFlow's")
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
-def test_the_shared_loop_trains_it(jit: bool) -> None:
-    """With hardly any draw at the first step, its loss is the one of inference."""
-    images, labels = hidden_sign(64)
+def test_trains_in_the_shared_training_loop(jit: bool) -> None:
+    """With almost no noise at the first step, the loss equals that of inference."""
+    images, labels = make_images_with_sign(64)
     model = RecurrentAttentionModel((6, 12, 1), 2, 3, 1, 2, 8, 16, location_std=1e-4, seed=1)
     steps, batches = make_training_steps(model, images, labels, jit=jit)
     tested = steps.test(batches)
@@ -239,8 +243,8 @@ def test_the_shared_loop_trains_it(jit: bool) -> None:
     assert outcome.loss == pytest.approx(tested.loss, rel=1e-3)
 
 
-def test_a_sampled_gradient_is_that_of_the_expected_reward() -> None:
-    """Within 3 standard errors of an integral over all places, clipped ones included."""
+def test_sampled_gradient_estimates_gradient_of_expected_reward() -> None:
+    """Within 3 standard errors of an integral over all locations, clipped ones included."""
     std, baseline, label = 0.5, 0.3, 1
     model = RecurrentAttentionModel((5, 5, 1), 3, 2, 1, 1, 4, 6, location_std=std, seed=1)
     randomise(model, seed=2, scale=1.0)
@@ -249,11 +253,11 @@ def test_a_sampled_gradient_is_that_of_the_expected_reward() -> None:
     model.locator.bias.assign(np.arctanh(middle))
     model.baseline.bias.assign([baseline])
 
-    def reward(places: np.ndarray) -> np.ndarray:
-        at = ops.convert_to_tensor(places.clip(-1, 1).astype("float32"))
-        seen = model.sensor(np.repeat(image / np.float32(255), len(places), 0), at)
-        empty = ops.zeros((len(places), 6))
-        state = model.core(ops.concatenate([empty, model._read(seen, at)], -1))
+    def reward(locations: np.ndarray) -> np.ndarray:
+        at = ops.convert_to_tensor(locations.clip(-1, 1).astype("float32"))
+        patches = model.sensor(np.repeat(image / np.float32(255), len(locations), 0), at)
+        empty = ops.zeros((len(locations), 6))
+        state = model.core(ops.concatenate([empty, model._read(patches, at)], -1))
         return array(model.classifier(state)).argmax(-1) == label
 
     steps = (np.arange(400) + 0.5) / 400 * 10 - 5
@@ -262,9 +266,9 @@ def test_a_sampled_gradient_is_that_of_the_expected_reward() -> None:
     share /= share.sum()
     won = reward(middle + std * off)[:, None]
     assert 0.1 < (share * won).sum() < 0.9
-    each = -(won - baseline) * off / std * (1 - middle.astype("float64") ** 2)
-    want = (share * each).sum(0)
-    error = np.sqrt(((share * each**2).sum(0) - want**2) / WALKS)
+    per_path = -(won - baseline) * off / std * (1 - middle.astype("float64") ** 2)
+    want = (share * per_path).sum(0)
+    error = np.sqrt(((share * per_path**2).sum(0) - want**2) / WALKS)
 
     loss = GlimpseLoss()
     images, labels = np.repeat(image, WALKS, 0), np.full(WALKS, label)
@@ -289,11 +293,11 @@ SHAPE = r"image_shape must be \(height, width, channels\)"
     ({"location_std": float("nan")}, "location_std must be above 0"),
     ({"location_std": "wide"}, "location_std must be above 0"),
 )
-def test_bad_options(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     TestRecurrentAttentionModel().make(**options)
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     model = TestRecurrentAttentionModel().make()
     with pytest.raises(ValueError, match=r"images must be \(batch, 7, 6, 2\), got shape"):
         model(IMAGES[..., :1])
@@ -302,8 +306,8 @@ def test_misuse_is_refused() -> None:
         model.train_on_batch(IMAGES, LABELS)
 
 
-def test_loss_includes_that_of_layers() -> None:
-    model = TestRecurrentAttentionModel().filled()
+def test_loss_includes_layer_losses() -> None:
+    model = TestRecurrentAttentionModel().make_random()
     model.compile(loss=model.make_loss())
     labels, outputs = np.zeros(len(IMAGES), "int32"), model(IMAGES, training=True)
     model.add_loss(keras.ops.convert_to_tensor(100.0))
@@ -312,13 +316,13 @@ def test_loss_includes_that_of_layers() -> None:
 
 
 @pytest.mark.full
-def test_what_is_added_to_the_loss_is_learnt() -> None:
-    class Weighed(RecurrentAttentionModel):
+def test_added_losses_are_trained() -> None:
+    class RegularizedModel(RecurrentAttentionModel):
         def call(self, images: Any, training: bool | None = None) -> Any:
             self.add_loss(keras.ops.convert_to_tensor(100.0))
             return super().call(images, training=training)
 
-    model = Weighed((8, 8, 1), 3, 3, glimpses=2, glimpse_units=4, units=5)
+    model = RegularizedModel((8, 8, 1), 3, 3, glimpses=2, glimpse_units=4, units=5)
     model.compile("sgd", model.make_loss(), jit_compile=JAX)
     images, labels = np.zeros((2, 8, 8, 1), "uint8"), np.array([0, 1])
     assert model.train_on_batch(images, labels) > 100

@@ -1,4 +1,4 @@
-"""Soft, hard and pooled looks at an image."""
+"""Soft attention, hard attention and mean pooling of an image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.models import ShowAttendTell
 from tests.layers.running import JAX, array, close, randomise
 from tests.models.captioner_conformance import CaptionerConformance
-from tests.models.generation_conformance import SOURCE, TARGET, picture_of
+from tests.models.generation_conformance import SOURCE, TARGET, make_images
 from tests.refusals import refuses
 
 SMALL = {
@@ -48,12 +48,12 @@ class TestShowAttendTell(CaptionerConformance):
         "word_dropout": 0.5,
     }
 
-    def shipped(self, preset: str) -> Any:
+    def make_preset(self, preset: str) -> Any:
         model = ShowAttendTell.from_preset(preset, vocabulary_size=V, **SMALL)
         self.fill(model)
         return model
 
-    def test_what_is_no_image_is_refused(self) -> None:
+    def test_invalid_images_are_rejected(self) -> None:
         model = self.make()
         for shape in ((3, 6), (8, 8, 3), (2, 8, 8), (2, 8, 8, 1), (2, 8, 8, 4), (2, 0, 0, 3)):
             image = np.zeros(shape, "uint8")
@@ -61,23 +61,23 @@ class TestShowAttendTell(CaptionerConformance):
                 with pytest.raises(ValueError, match=r"image .*shape"):
                     call(image)
         with pytest.raises(ValueError, match=r"^max_length_ratio: an image has no length"):
-            model.search(picture_of(SOURCE), max_length_ratio=2.0, max_length=3)
+            model.search(make_images(SOURCE), max_length_ratio=2.0, max_length=3)
         with pytest.raises(ValueError, match=r"^max_length: an image has no length; give max_len"):
-            model.search(picture_of(SOURCE))
+            model.search(make_images(SOURCE))
 
 
-def model_of(look: str = "soft", **options: Any) -> ShowAttendTell:
-    """A tiny one with random weights."""
-    model = ShowAttendTell(V, **{**SMALL, "attention": {"kind": look, **options}})
+def make_model(kind: str = "soft", **options: Any) -> ShowAttendTell:
+    """Return a tiny model with random weights."""
+    model = ShowAttendTell(V, **{**SMALL, "attention": {"kind": kind, **options}})
     randomise(model, scale=0.4)
     return model
 
 
-def test_the_readout_has_dropout() -> None:
+def test_readout_uses_dropout() -> None:
     model = ShowAttendTell(V, **{**SMALL, "dropout": 0.5})
     randomise(model)
     units, width = model.settings["units"], model.settings["embedding_dim"]
-    channels = model.of_context.kernel.shape[0]
+    channels = model.context_projection.kernel.shape[0]
     record = {"hidden": np.ones((4, 5, units)), "context": np.ones((4, 5, channels))}
     record = {name: keras.ops.convert_to_tensor(x.astype("float32")) for name, x in record.items()}
     embedded = keras.ops.ones((4, 5, width))
@@ -86,8 +86,8 @@ def test_the_readout_has_dropout() -> None:
         assert (hidden == 0).any() == training
 
 
-def test_the_equations() -> None:
-    """The loss of one caption by NumPy: equations 1 to 3, 7, 9, 13 and 14 in float64."""
+def test_follows_the_equations_of_the_paper() -> None:
+    """The loss of one caption in NumPy: equations 1 to 3, 7, 9, 13 and 14 in float64."""
     grid = np.random.default_rng(1).normal(size=(1, 2, 3, 5))
     options = {**SMALL, "encoder": {"kind": "features", "width": 5}}
     options["attention"] = {"kind": "soft", "doubly_stochastic": 0.7}
@@ -96,34 +96,40 @@ def test_the_equations() -> None:
     lstm = model.decoder.cell.cell
 
     def weight(end: str) -> np.ndarray:
-        (found,) = [v for v in model.trainable_variables if v.path.endswith(end)]
-        return array(found).astype("float64")
+        (result,) = [v for v in model.trainable_variables if v.path.endswith(end)]
+        return array(result).astype("float64")
 
     def sigmoid(x: np.ndarray) -> np.ndarray:
         return 1 / (1 + np.exp(-x))
 
-    places, mean = grid.reshape(6, 5), grid.reshape(6, 5).mean(0)
+    positions, mean = grid.reshape(6, 5), grid.reshape(6, 5).mean(0)
     h, c = (
         np.tanh(mean @ weight(f"bridge_kernel_{n}") + weight(f"bridge_bias_{n}")) for n in (0, 1)
     )
-    target, labels, said, seen = [2, 5, 7], [5, 7, 3], 0.0, np.zeros(6)
+    target, labels, log_probability, seen = [2, 5, 7], [5, 7, 3], 0.0, np.zeros(6)
     embeddings = weight("embeddings")
     for token, label in zip(target, labels, strict=True):
-        query = h @ weight("query_kernel") + places @ weight("key_kernel")
+        query = h @ weight("query_kernel") + positions @ weight("key_kernel")
         scores = np.tanh(query) @ weight("/v")
         alpha = np.exp(scores) / np.exp(scores).sum()
         beta = sigmoid(h @ weight("gate_kernel") + weight("gate_bias"))
-        z = beta * (alpha @ places)
+        z = beta * (alpha @ positions)
         x = np.concatenate([embeddings[token], z])
         gates = x @ array(lstm.kernel) + h @ array(lstm.recurrent_kernel) + array(lstm.bias)
         i, f, g, o = np.split(gates, 4)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-        deep = embeddings[token] + h @ array(model.of_state.kernel) + array(model.of_state.bias)
-        logits = np.tanh(deep + z @ array(model.of_context.kernel)) @ array(model.vocabulary.kernel)
-        said += np.log(np.exp(logits).sum()) - logits[label]
+        deep = (
+            embeddings[token]
+            + h @ array(model.state_projection.kernel)
+            + array(model.state_projection.bias)
+        )
+        logits = np.tanh(deep + z @ array(model.context_projection.kernel)) @ array(
+            model.vocabulary.kernel
+        )
+        log_probability += np.log(np.exp(logits).sum()) - logits[label]
         seen += alpha
-    want = (said + 0.7 * np.square(1 - seen).sum()) / 3
+    want = (log_probability + 0.7 * np.square(1 - seen).sum()) / 3
     model.compile(loss=SequenceCrossEntropy())
     inputs = {"image": grid.astype("float32"), "target": np.array([target])}
     y_pred = model(inputs, training=True)
@@ -132,58 +138,60 @@ def test_the_equations() -> None:
 
 
 @pytest.mark.full
-def test_a_hard_look_is_at_one_place() -> None:
-    model = model_of("hard")
-    found = model.compiled_search(picture_of(SOURCE), max_length=4)
-    looked = np.asarray(found.attention)[np.asarray(found.tokens) != 0]
-    assert set(np.unique(looked)) == {0.0, 1.0}
-    assert (looked.sum(-1) == 1).all()
+def test_hard_attention_selects_one_position() -> None:
+    model = make_model("hard")
+    result = model.compiled_search(make_images(SOURCE), max_length=4)
+    attention_weights = np.asarray(result.attention)[np.asarray(result.tokens) != 0]
+    assert set(np.unique(attention_weights)) == {0.0, 1.0}
+    assert (attention_weights.sum(-1) == 1).all()
 
 
-def test_the_reward_is_what_is_said_of_the_captions_words() -> None:
+def test_reward_is_the_log_likelihood_of_the_caption() -> None:
     """The baseline moves by a tenth towards the mean log probability of a word of the captions."""
-    model = model_of("hard", expected_rate=0.0, entropy_bonus=0.0)
+    model = make_model("hard", expected_rate=0.0, entropy_bonus=0.0)
     keras.utils.set_random_seed(1)
-    inputs = {"image": picture_of(SOURCE), "target": TARGET}
+    inputs = {"image": make_images(SOURCE), "target": TARGET}
     logits = array(model(inputs, training=True))
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     labels = np.array([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [3, 0, 0, 0, 0]])
-    told = np.take_along_axis(log_probs, labels[..., None], -1)[..., 0] * (labels != 0)
-    of_a_word = told.sum(1) / (labels != 0).sum(1)
+    log_likelihood = np.take_along_axis(log_probs, labels[..., None], -1)[..., 0] * (labels != 0)
+    of_a_word = log_likelihood.sum(1) / (labels != 0).sum(1)
     assert float(model.attention.reinforce.baseline) == pytest.approx(
         0.1 * of_a_word.mean(), rel=1e-4
     )
 
 
-def test_what_a_hard_look_adds_to_the_loss() -> None:
-    """By NumPy, of looks that are as likely anywhere: the paper's section 4.2, and its bonus."""
+def test_hard_attention_adds_its_terms_to_the_loss() -> None:
+    """In NumPy, with uniform attention: section 4.2 of the paper, with the entropy term."""
     rewarded, bonus, baseline, words = 0.5, 0.3, -1.5, 3
-    look = {"expected_rate": 0.0, "coefficient": rewarded, "entropy_bonus": bonus}
-    model = model_of("hard", **look)
+    attention = {"expected_rate": 0.0, "coefficient": rewarded, "entropy_bonus": bonus}
+    model = make_model("hard", **attention)
     (scores,) = [v for v in model.trainable_variables if v.path.endswith("/v")]
     scores.assign(np.zeros(scores.shape))
     model.attention.reinforce.baseline.assign(baseline)
     target, labels = np.array([[2, 5, 6], [0, 0, 0]]), np.array([[5, 6, 3], [0, 0, 0]])
-    logits = array(model({"image": picture_of(SOURCE)[:2], "target": target}, training=True))[0]
+    logits = array(model({"image": make_images(SOURCE)[:2], "target": target}, training=True))[0]
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     reward = log_probs[range(words), labels[0]].sum()
-    chance = np.log(np.prod(model.grid_shape(picture_of(SOURCE))))
+    chance = np.log(np.prod(model.grid_shape(make_images(SOURCE))))
     learnt = -rewarded * (reward - words * baseline) * -words * chance
     want = (learnt - bonus * words * chance) / words
     assert float(sum(model.losses)) == pytest.approx(want, rel=1e-4)
-    moved = 0.9 * baseline + 0.1 * reward / words
-    assert float(model.attention.reinforce.baseline) == pytest.approx(moved, rel=1e-4)
+    shifted = 0.9 * baseline + 0.1 * reward / words
+    assert float(model.attention.reinforce.baseline) == pytest.approx(shifted, rel=1e-4)
 
 
-def test_so_many_looks_are_soft() -> None:
-    model = model_of("hard", expected_rate=0.25)
+def test_expected_rate_is_the_fraction_of_soft_steps() -> None:
+    model = make_model("hard", expected_rate=0.25)
     grid = np.random.default_rng(0).integers(0, 256, (400, 8, 8, 3), np.uint8)
     encoded = model.encode(grid, True)
-    prepared, state = model.begin(encoded, 400, True)
+    constants, state = model.prepare_decoder(encoded, 400, True)
     target = np.full((400, 2), 5)
     target[:, 0] = 2
     inputs = model.decoder_inputs(model.target_embedding(target), encoded)
-    record = model.decoder.unroll(inputs, prepared, state, target != 0, model.reads, True)[0]
+    record = model.decoder.unroll(
+        inputs, constants, state, target != 0, model.readout_fields, True
+    )[0]
     peaks = array(record["weights"][0]).max(-1)
     soft = peaks < 1
     assert 0.17 < soft.mean() < 0.33
@@ -192,15 +200,15 @@ def test_so_many_looks_are_soft() -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(JAX, reason="a tape for each path is TensorFlow's")
-def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
-    """4 places, 2 words: the mean of what 16 forced paths give is the gradient of the paper's L_s.
+def test_hard_attention_gradient_is_unbiased() -> None:
+    """4 positions, 2 words: the mean over 16 forced paths is the gradient of the paper's L_s.
 
     The bound is on the log likelihood of the caption, its expectation over all paths.
     """
     tf = pytest.importorskip("tensorflow")
     options = {**SMALL, "encoder": {"kind": "features", "width": 3}}
-    look = {"kind": "hard", "expected_rate": 0.0, "coefficient": 1.0, "entropy_bonus": 0.0}
-    model = ShowAttendTell(V, **{**options, "attention": look})
+    attention = {"kind": "hard", "expected_rate": 0.0, "coefficient": 1.0, "entropy_bonus": 0.0}
+    model = ShowAttendTell(V, **{**options, "attention": attention})
     randomise(model, scale=0.7)
     grid = np.random.default_rng(0).normal(size=(1, 2, 2, 3)).astype("float32")
     target, labels = np.array([[2, 5]]), np.array([[5, 3]])
@@ -209,7 +217,7 @@ def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
     weights = [v.value for v in model.trainable_variables]
     inputs = {"image": grid, "target": target}
     paths, log_chances, losses, gradients = list(itertools.product(range(4), repeat=2)), [], [], []
-    with tf.GradientTape() as whole, mock.patch.object(alignment, "sample_noise") as draw:
+    with tf.GradientTape() as full, mock.patch.object(alignment, "sample_noise") as draw:
         for path in paths:
             noise = np.zeros((1, 2, 4), "float32")
             noise[0, range(2), path] = 1e4
@@ -219,30 +227,32 @@ def test_the_gradient_of_hard_looks_is_that_of_all_paths() -> None:
                 loss = model.compute_loss(inputs, labels, model(inputs, training=True))
             gradients.append(tape.gradient(loss, weights, unconnected_gradients="zero"))
             encoded = model.encode(grid, True)
-            prepared, state = model.begin(encoded, 1, True)
+            constants, state = model.prepare_decoder(encoded, 1, True)
             read = model.decoder_inputs(model.target_embedding(target), encoded)
             record, state = model.decoder.unroll(
-                read, prepared, state, target != 0, model.reads, True
+                read, constants, state, target != 0, model.readout_fields, True
             )
             log_chances.append(type(alignment).choice(state.alignments[0]).log_probability[0])
-            said = model.vocabulary(
+            log_probability = model.vocabulary(
                 model.readout(record, model.target_embedding(target), encoded, True)
             )
-            told = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=said)
-            losses.append(tf.reduce_sum(told))
+            log_likelihood = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels=labels, logits=log_probability
+            )
+            losses.append(tf.reduce_sum(log_likelihood))
         chances = tf.exp(tf.stack(log_chances))
         expected = tf.reduce_sum(chances * tf.stack(losses)) / 2
     assert float(tf.reduce_sum(chances)) == pytest.approx(1.0, abs=1e-5)
     for want, *got in zip(
-        whole.gradient(expected, weights, unconnected_gradients="zero"), *gradients, strict=True
+        full.gradient(expected, weights, unconnected_gradients="zero"), *gradients, strict=True
     ):
         close(sum(p * g for p, g in zip(array(chances), map(array, got), strict=True)), want, 1e-5)
 
 
-def test_captions_that_are_all_padding_count_in_no_mean() -> None:
+def test_empty_captions_are_excluded_from_means() -> None:
     for kind in ("soft", "hard"):
-        model = model_of(kind)
-        image, target = picture_of(SOURCE)[[0, 1, 0, 0]], TARGET[[0, 1, 0, 0]]
+        model = make_model(kind)
+        image, target = make_images(SOURCE)[[0, 1, 0, 0]], TARGET[[0, 1, 0, 0]]
         target[2:] = 0
         losses = []
         for rows in (2, 4):
@@ -259,7 +269,7 @@ def test_captions_that_are_all_padding_count_in_no_mean() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["soft", "hard", "pooled"])
 def test_training_in_double_precision_and_on_several_sizes(kind: str) -> None:
-    dtype = "float32" if JAX else "float64"  # which JAX has not unless asked
+    dtype = "float32" if JAX else "float64"  # which JAX disables by default
     model = ShowAttendTell(V, **{**SMALL, "attention": {"kind": kind}}, dtype=dtype)
     model.compile("sgd", SequenceCrossEntropy(), jit_compile=JAX)
     labels = np.array([[5, 6, 3], [7, 3, 0]])
@@ -270,53 +280,53 @@ def test_training_in_double_precision_and_on_several_sizes(kind: str) -> None:
 
 
 @pytest.mark.full
-def test_hard_looks_learn_where_to_look() -> None:
-    """One of four squares is light: its colour is the word. Soft looks are not needed for it."""
+def test_hard_attention_learns_to_attend() -> None:
+    """One of four squares is bright; its colour is the word. Learned without soft steps."""
     rng = np.random.default_rng(0)
     where, colours = rng.integers(0, 4, 512), np.argsort(rng.random((512, 4)), axis=1)
     colour = colours[range(512), where]
     grid = np.zeros((512, 2, 2, 6), "float32")
-    places = grid.reshape(512, 4, 6)
-    places[...] = np.eye(6, dtype="float32")[colours]
-    places[range(512), where, 5] = 1.0
+    positions = grid.reshape(512, 4, 6)
+    positions[...] = np.eye(6, dtype="float32")[colours]
+    positions[range(512), where, 5] = 1.0
     options = {**SMALL, "encoder": {"kind": "features", "width": 6}, "units": 16}
-    look = {"kind": "hard", "expected_rate": 0.0, "coefficient": 1.0, "entropy_bonus": 0.05}
+    attention = {"kind": "hard", "expected_rate": 0.0, "coefficient": 1.0, "entropy_bonus": 0.05}
     keras.utils.set_random_seed(2)
-    model = ShowAttendTell(V, **{**options, "attention": look})
+    model = ShowAttendTell(V, **{**options, "attention": attention})
     model.compile(keras.optimizers.Adam(0.01), SequenceCrossEntropy(), jit_compile=JAX)
     inputs = {"image": grid, "target": np.full((512, 1), 2)}
     model.fit(inputs, colour[:, None] + 4, batch_size=32, epochs=20, shuffle=False, verbose=0)
-    found = model.compiled_search(grid, max_length=1)
-    looked = np.asarray(found.attention)[:, 0, 0].argmax(-1)
-    assert (looked == where).mean() > 0.9
-    assert (np.asarray(found.tokens)[:, 0, 0] == colour + 4).mean() > 0.9
+    result = model.compiled_search(grid, max_length=1)
+    attention_weights = np.asarray(result.attention)[:, 0, 0].argmax(-1)
+    assert (attention_weights == where).mean() > 0.9
+    assert (np.asarray(result.tokens)[:, 0, 0] == colour + 4).mean() > 0.9
 
 
-def test_words_left_out_are_not_read_in_training() -> None:
-    """With all words left out, only the start, the image and how many words there were are read."""
+def test_word_dropout_acts_in_training() -> None:
+    """With all words dropped, only the start token, image and caption length affect outputs."""
     model = ShowAttendTell(V, **{**SMALL, "word_dropout": 1.0})
     randomise(model, scale=0.4)
-    image = picture_of(SOURCE)[:1]
+    image = make_images(SOURCE)[:1]
     one, other = (
         {"image": image, "target": np.array([words])} for words in ([2, 5, 6, 7], [2, 8, 9, 4])
     )
     close(array(model(one, training=True)), array(model(other, training=True)), 1e-6)
-    apart = abs(array(model(one)) - array(model(other)))[0]
-    assert apart[0].max() == 0
-    assert apart[1:].max() > 0.01
+    difference = abs(array(model(one)) - array(model(other)))[0]
+    assert difference[0].max() == 0
+    assert difference[1:].max() > 0.01
     unknown = {**one, "target": np.array([[2, 1, 1, 1]])}
     close(array(model(one, training=True)), array(model(unknown)), 1e-6)
 
 
-def test_a_pooled_look_cannot_tell_places_apart() -> None:
-    """And has as many weights as the one that it is compared with."""
+def test_mean_pooling_ignores_positions() -> None:
+    """It has as many weights as the model with attention."""
     grid = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype("float32")
     options = {**SMALL, "encoder": {"kind": "features", "width": 5}}
     pooled = ShowAttendTell(V, **{**options, "attention": {"kind": "pooled"}})
     randomise(pooled, scale=0.4)
-    moved = grid[:, ::-1, ::-1]
+    shifted = grid[:, ::-1, ::-1]
     want = pooled({"image": grid, "target": TARGET[:2]})
-    close(pooled({"image": moved, "target": TARGET[:2]}), want, 1e-5)
+    close(pooled({"image": shifted, "target": TARGET[:2]}), want, 1e-5)
     assert pooled.count_params() == ShowAttendTell(V, **options).count_params()
     assert pooled.grid_shape(grid) == (1, 1)
 
@@ -334,5 +344,5 @@ def test_a_pooled_look_cannot_tell_places_apart() -> None:
     ({"attention_units": 0}, "^attention_units must be at least 1, got 0"),
     ({"encoder": {"filters": []}}, "^filters is empty; give a width for each stage"),
 )
-def test_bad_options(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     ShowAttendTell(V, **{**SMALL, **options})

@@ -9,9 +9,9 @@ import pytest
 from attention_zoo.layers import (
     AdditiveAttention,
     AttentionCell,
+    AttentionRegularizer,
     MultiHeadAttention,
     RecurrentDecoder,
-    WeightPenalty,
 )
 from attention_zoo.losses import PENALTIES, mean_penalty
 from tests.layers.conformance import LayerConformance
@@ -21,8 +21,8 @@ QUERY = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], "bool")
 MEMORY = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 0], [1, 1, 1, 1, 1]], "bool")
 
 
-class TestWeightPenalty(LayerConformance):
-    covers = WeightPenalty
+class TestAttentionRegularizer(LayerConformance):
+    covers = AttentionRegularizer
     options = {"penalty": "coverage"}
     changed = {"penalty": "diversity", "rate": 0.3}
 
@@ -33,23 +33,25 @@ class TestWeightPenalty(LayerConformance):
 
 @pytest.mark.parametrize("heads", [False, True])
 @pytest.mark.parametrize("name", PENALTIES.names())
-def test_weights_pass_and_the_penalty_is_added(name: str, heads: bool) -> None:
-    (weights,) = TestWeightPenalty().tensors()
+def test_weights_are_returned_and_the_penalty_is_added(name: str, heads: bool) -> None:
+    (weights,) = TestAttentionRegularizer().tensors()
     weights = np.stack([weights, weights[:, ::-1]], axis=1) if heads else weights
-    layer = WeightPenalty(name, rate=0.3)
+    layer = AttentionRegularizer(name, rate=0.3)
     same(layer(weights, query_mask=QUERY, memory_mask=MEMORY), weights)
     (loss,) = layer.losses
     want = float(array(mean_penalty(PENALTIES.get(name), weights, QUERY, MEMORY)))
     assert float(array(loss)) == pytest.approx(0.3 * want, rel=1e-6)
 
 
-def fitted(
+def fit_and_compare(
     penalty: str, rate: float, attach: Any, steps: int = 4
 ) -> tuple[float, float, np.ndarray]:
-    """A model whose only loss is the penalty: before, after, and its weights then."""
+    """Train on the penalty only; return it before and after training, and the weights."""
     query, value = keras.Input((steps, 6)), keras.Input((4, 6))
     context, weights = attach(query, value)
-    model = keras.Model([query, value], [context, WeightPenalty(penalty, rate=rate)(weights)])
+    model = keras.Model(
+        [query, value], [context, AttentionRegularizer(penalty, rate=rate)(weights)]
+    )
     nothing = [lambda y, p: 0.0 * keras.ops.sum(p)] * 2
     model.compile(keras.optimizers.Adam(0.03), nothing)
     rng = np.random.default_rng(0)
@@ -87,24 +89,24 @@ TRAINED = [
 
 @pytest.mark.full
 @pytest.mark.parametrize(("penalty", "attach", "steps"), TRAINED[:1] if JAX else TRAINED)
-def test_it_trains_any_attention_with_plain_fit(penalty: str, attach: Any, steps: int) -> None:
-    before, after, _ = fitted(penalty, 1.0, attach, steps)
+def test_regularizes_any_attention_in_fit(penalty: str, attach: Any, steps: int) -> None:
+    before, after, _ = fit_and_compare(penalty, 1.0, attach, steps)
     assert after < 0.6 * before
 
 
 @pytest.mark.full
-def test_a_rate_below_0_spreads_the_looks() -> None:
-    _, _, sharp = fitted("entropy", 1.0, attention)
-    _, _, broad = fitted("entropy", -1.0, attention)
+def test_negative_rate_spreads_attention() -> None:
+    _, _, sharp = fit_and_compare("entropy", 1.0, attention)
+    _, _, broad = fit_and_compare("entropy", -1.0, attention)
     assert sharp.max(-1).min() > 0.9
     close(broad, np.full((4, 4), 0.25), 0.1)
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="weights must be"):
-        WeightPenalty("coverage")(np.ones((2, 3), "float32"))
+        AttentionRegularizer("coverage")(np.ones((2, 3), "float32"))
     weights = np.ones((3, 4, 5), "float32")
     with pytest.raises(ValueError, match=r"query_mask has shape.*is expected"):
-        WeightPenalty("coverage")(weights, query_mask=MEMORY)
+        AttentionRegularizer("coverage")(weights, query_mask=MEMORY)
     with pytest.raises(ValueError, match="memory_mask has dtype float32"):
-        WeightPenalty("coverage")(weights, memory_mask=MEMORY.astype("float32"))
+        AttentionRegularizer("coverage")(weights, memory_mask=MEMORY.astype("float32"))

@@ -15,14 +15,14 @@ WORDS = np.array([[[4, 5, 6, 7], [3, 5, 0, 0]], [[6, 0, 0, 0], [0, 0, 0, 0]]], "
 
 
 class WordConformance(LayerConformance):
-    """`(B, T, C)` characters to `(B, T, units)`."""
+    """Encoders of characters `(B, T, C)` as `(B, T, units)`."""
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return (np.random.default_rng(0).integers(1, 8, size=(batch, 2, 4)).astype("int32"),)
 
     @pytest.mark.every_backend
-    def test_padding_cannot_be_seen(self) -> None:
-        layer = self.built()
+    def test_padding_does_not_affect_outputs(self) -> None:
+        layer = self.make_random()
         want = array(layer(WORDS))
         assert want[:1].any(axis=-1).all()
         assert not want[1, 1].any()
@@ -32,7 +32,7 @@ class WordConformance(LayerConformance):
         for word in (0, 1):
             close(layer(WORDS[:, word : word + 1]), want[:, word : word + 1], 1e-5)
 
-    test_no_rows = None  # a case of test_small_sizes
+    test_empty_batch = None  # a case of test_small_sizes
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("sizes", [(0, 2, 4), (2, 0, 4), (2, 3, 0), (1, 1, 1), (1, 1, 2)])
@@ -43,17 +43,17 @@ class WordConformance(LayerConformance):
         assert y.any() == (0 not in sizes)
 
     def test_gradients_are_finite_with_empty_words(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         _, _, by_weights = differentiable(layer, layer)(WORDS)
         assert all(np.isfinite(x).all() and x.any() for x in by_weights)
 
     def test_dropout_acts_in_training_only(self) -> None:
-        layer = self.built(dropout=0.5)
+        layer = self.make_random(dropout=0.5)
         words: Any = WORDS[:1]
         np.testing.assert_array_equal(array(layer(words)), array(layer(words, training=False)))
         assert (array(layer(words, training=True)) != array(layer(words))).any()
 
-    def test_other_shapes_are_refused(self) -> None:
+    def test_other_shapes_are_rejected(self) -> None:
         with pytest.raises(ValueError, match=r"\(batch, words, characters\), got shape"):
             self.make()(np.zeros((2, 3), "int32"))
 
@@ -72,21 +72,21 @@ class TestCharacterCNN(WordConformance):
 
     @pytest.mark.parametrize("width", [1, 2, 3, 5])
     def test_oracle(self, width: int) -> None:
-        """Float64, filter by filter; the wider ones see more than there is."""
-        layer = self.built(width=width)
+        """Compute each filter in float64; wide filters reach beyond the word."""
+        layer = self.make_random(width=width)
         table, kernel, bias = (array(w) for w in layer.weights)
         kernel = kernel.reshape(width, 3, 5)
         got = array(layer(WORDS))
         for row, word in np.ndindex(WORDS.shape[:2]):
-            letters = [letter for letter in WORDS[row, word] if letter]
-            want = np.zeros(5) if not letters else np.full(5, -np.inf)
-            for place in range(len(letters)):
-                answer = bias.copy()
+            characters = [letter for letter in WORDS[row, word] if letter]
+            want = np.zeros(5) if not characters else np.full(5, -np.inf)
+            for position in range(len(characters)):
+                response = bias.copy()
                 for n in range(width):
-                    source = place - (width - 1) // 2 + n
-                    if 0 <= source < len(letters):
-                        answer += table[letters[source]] @ kernel[n]
-                want = np.maximum(want, answer)
+                    source = position - (width - 1) // 2 + n
+                    if 0 <= source < len(characters):
+                        response += table[characters[source]] @ kernel[n]
+                want = np.maximum(want, response)
             np.testing.assert_allclose(got[row, word], want, atol=1e-5)
 
 
@@ -95,11 +95,11 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def last_state(
-    letters: np.ndarray, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray
+    vectors: np.ndarray, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray
 ) -> np.ndarray:
-    """h of an LSTM after these vectors, in float64."""
+    """Return the final h of an LSTM over these vectors, in float64."""
     h = c = np.zeros(len(recurrent))
-    for x in letters:
+    for x in vectors:
         i, f, new, o = np.split(x @ kernel + h @ recurrent + bias, 4)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(new)
         h = sigmoid(o) * np.tanh(c)
@@ -114,10 +114,10 @@ class TestCharacterLSTM(WordConformance):
     keras_cells = True
 
     def test_oracle(self) -> None:
-        layer = self.built()
+        layer = self.make_random()
         table, *cells = (array(w) for w in layer.weights)
         got = array(layer(WORDS))
         for row, word in np.ndindex(WORDS.shape[:2]):
-            letters = table[[letter for letter in WORDS[row, word] if letter]]
-            want = [last_state(letters, *cells[:3]), last_state(letters[::-1], *cells[3:])]
+            characters = table[[letter for letter in WORDS[row, word] if letter]]
+            want = [last_state(characters, *cells[:3]), last_state(characters[::-1], *cells[3:])]
             np.testing.assert_allclose(got[row, word], np.concatenate(want), atol=1e-5)

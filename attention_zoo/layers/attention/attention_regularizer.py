@@ -13,7 +13,7 @@ from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class WeightPenalty(keras.layers.Layer):
+class AttentionRegularizer(keras.layers.Layer):
     """Attention regularizer: adds a penalty on attention weights to the loss.
 
     `loss = rate * mean over the batch of penalty(weights)`
@@ -49,8 +49,8 @@ class WeightPenalty(keras.layers.Layer):
 
     Example:
         >>> import numpy as np
-        >>> from attention_zoo.layers import WeightPenalty
-        >>> layer = WeightPenalty("doubly_stochastic")
+        >>> from attention_zoo.layers import AttentionRegularizer
+        >>> layer = AttentionRegularizer("doubly_stochastic")
         >>> _ = layer(np.array([[[0.5, 0.5, 0.0]]], "float32"))
         >>> float(layer.losses[0])
         1.5

@@ -14,11 +14,11 @@ from attention_zoo.typing import Shape, Tensor
 PAD = 0
 
 
-class CharacterReader(keras.layers.Layer):
+class CharacterEncoder(keras.layers.Layer):
     """Base class of layers that map the characters of words to word vectors.
 
-    A subclass defines `read`, and builds the layers of `read` in `build`. The call takes character
-    ids `(B, T, C)`.
+    A subclass defines `encode`, and builds the layers of `encode` in `build`. The call takes
+    character ids `(B, T, C)`.
 
     Args:
         vocabulary_size, embedding_dim, units, dropout, seed: see the subclasses.
@@ -47,10 +47,12 @@ class CharacterReader(keras.layers.Layer):
         self.embedding_dim = zoo_ops.whole_number("embedding_dim", embedding_dim)
         self.units = zoo_ops.whole_number("units", units)
         self.dropout, self.seed = dropout, seed
-        own: dict[str, Any] = {"dtype": self.dtype_policy}
-        begin = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
-        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, begin, **own)
-        self.drop = Dropout(dropout, seed=seed, **own)
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
+        initializer = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
+        self.embedding = keras.layers.Embedding(
+            vocabulary_size, embedding_dim, initializer, **common
+        )
+        self.drop = Dropout(dropout, seed=seed, **common)
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "words", "characters"))
@@ -60,12 +62,12 @@ class CharacterReader(keras.layers.Layer):
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "words", "characters"))
         batch, words, characters = ops.shape(inputs)
-        read = self.read(ops.reshape(inputs, (batch * words, characters)), training)
-        return ops.reshape(read, (batch, words, self.units))
+        vectors = self.encode(ops.reshape(inputs, (batch * words, characters)), training)
+        return ops.reshape(vectors, (batch, words, self.units))
 
-    def read(self, tokens: Tensor, training: bool | None) -> Tensor:
+    def encode(self, tokens: Tensor, training: bool | None) -> Tensor:
         """Compute word vectors `(N, U)` from characters `(N, C)`; 0 for words without any."""
-        raise TypeError(f"{type(self).__name__} does not define `read`")
+        raise TypeError(f"{type(self).__name__} must define `encode`.")
 
     def embed(self, tokens: Tensor, training: bool | None) -> Tensor:
         """Embed the characters with dropout, `(N, C, E)`; values at padding are arbitrary."""
