@@ -96,7 +96,7 @@ def test_estimators_are_found_by_name() -> None:
         assert layer.alignment.dtype_policy.name == "mixed_bfloat16"
         assert getattr(layer.alignment, "seed", 3) == 3
     own = HardAttention(GumbelAlignment(0.3, seed=8), seed=3)
-    assert (own.alignment.first_temperature, own.alignment.seed) == (0.3, 8)
+    assert (own.alignment.initial_temperature, own.alignment.seed) == (0.3, 8)
 
 
 def test_by_hand() -> None:
