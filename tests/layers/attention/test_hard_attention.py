@@ -95,8 +95,8 @@ def test_estimators_are_found_by_name() -> None:
         assert type(layer.alignment) is kind
         assert layer.alignment.dtype_policy.name == "mixed_bfloat16"
         assert getattr(layer.alignment, "seed", 3) == 3
-    custom = HardAttention(GumbelAlignment(0.3, seed=8), seed=3)
-    assert (custom.alignment.first_temperature, custom.alignment.seed) == (0.3, 8)
+    own = HardAttention(GumbelAlignment(0.3, seed=8), seed=3)
+    assert (own.alignment.initial_temperature, own.alignment.seed) == (0.3, 8)
 
 
 def test_by_hand() -> None:
