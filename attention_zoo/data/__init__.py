@@ -21,9 +21,9 @@ from attention_zoo.data.images.prepared_images import read_caption_tfds, read_la
 from attention_zoo.data.synthetic.dates import generate_date_lines, generate_dates
 from attention_zoo.data.synthetic.digits import (
     Digits,
-    cluttered_digits,
+    clutter_digits,
     generate_digits,
-    translated_digits,
+    translate_digits,
 )
 from attention_zoo.data.synthetic.orders import generate_orders
 from attention_zoo.data.synthetic.reports import generate_reports
@@ -62,7 +62,7 @@ __all__ = [
     "Tokenizer",
     "Word",
     "check_tags",
-    "cluttered_digits",
+    "clutter_digits",
     "copied_ids",
     "generate_date_lines",
     "generate_dates",
@@ -89,5 +89,5 @@ __all__ = [
     "read_word_vectors",
     "split_words",
     "train_tokenizer",
-    "translated_digits",
+    "translate_digits",
 ]

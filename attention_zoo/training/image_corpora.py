@@ -11,7 +11,7 @@ import numpy as np
 from attention_zoo.data import (
     CaptionedImages,
     LabelledImages,
-    cluttered_digits,
+    clutter_digits,
     generate_digits,
     generate_scenes,
     read_caption_tfds,
@@ -20,7 +20,7 @@ from attention_zoo.data import (
     read_coco,
     read_labelled_tfds,
     read_npz_images,
-    translated_digits,
+    translate_digits,
 )
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry
@@ -157,9 +157,9 @@ SCATTERED = Registry("data.scattered")
 """Placement of images on a larger black square: `f(images, labels, size, seed)` by name."""
 
 SCATTERED.register("nowhere")(lambda images, labels, size, seed: (images, labels))
-SCATTERED.register("translated")(translated_digits)
+SCATTERED.register("translated")(translate_digits)
 SCATTERED.register("cluttered")(
-    lambda images, labels, size, seed: cluttered_digits(images, labels, size, seed=seed)
+    lambda images, labels, size, seed: clutter_digits(images, labels, size, seed=seed)
 )
 
 
